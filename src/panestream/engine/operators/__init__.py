@@ -1,0 +1,1 @@
+"""The window operators: what consumes columns, keeps state and fires windows for one key group."""

@@ -1,0 +1,70 @@
+"""What an operator may ask of a state store, and the in-memory one.
+
+The state of a key group is a set of *spaces*, each a map from int64 to bytes. A call costs 40 to 140 microseconds on Spark
+whatever its size up to some KiB, so operators are judged by the number of their calls: :class:`CountingState` counts them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+
+class State(Protocol):
+    """The state of one key group: named maps from integer to bytes. There is no listing: an operator keeps its own index."""
+
+    def get(self, space: str, key: int) -> bytes | None:
+        """The value, or None where there is none."""
+
+    def put(self, space: str, key: int, value: bytes) -> None:
+        """Sets the value."""
+
+    def remove(self, space: str, key: int) -> None:
+        """Removes the value; it must exist."""
+
+
+@dataclass(slots=True)
+class MemoryState:
+    """State in a dict: for batch, for tests, and for the harness. ``dict(state.values)`` is a snapshot."""
+
+    values: dict[tuple[str, int], bytes] = field(default_factory=dict)
+
+    def get(self, space: str, key: int) -> bytes | None:
+        return self.values.get((space, key))
+
+    def put(self, space: str, key: int, value: bytes) -> None:
+        self.values[space, key] = value
+
+    def remove(self, space: str, key: int) -> None:
+        del self.values[space, key]
+
+
+@dataclass(slots=True)
+class CountingState:
+    """Passes every call on, and counts calls and bytes."""
+
+    inner: State
+    gets: int = 0
+    puts: int = 0
+    removes: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+
+    def get(self, space: str, key: int) -> bytes | None:
+        value = self.inner.get(space, key)
+        self.gets += 1
+        self.bytes_read += len(value) if value is not None else 0
+        return value
+
+    def put(self, space: str, key: int, value: bytes) -> None:
+        self.inner.put(space, key, value)
+        self.puts += 1
+        self.bytes_written += len(value)
+
+    def remove(self, space: str, key: int) -> None:
+        self.inner.remove(space, key)
+        self.removes += 1
+
+    @property
+    def calls(self) -> int:
+        return self.gets + self.puts + self.removes

@@ -1,0 +1,63 @@
+"""What panestream raises. Every message says what was wrong, where, and what to do about it."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class PanestreamError(Exception):
+    """Base of all errors that panestream raises on purpose."""
+
+
+class InvalidDurationError(PanestreamError, ValueError):
+    """A duration could not be understood, or is out of the allowed range."""
+
+
+class InvalidWindowError(PanestreamError, ValueError):
+    """A window assigner, trigger, evictor or lateness makes no sense."""
+
+
+class InvalidPlanError(PanestreamError, ValueError):
+    """The parts of a windowed query do not fit together."""
+
+
+class InvalidEventTimeError(PanestreamError, ValueError):
+    """Rows carry no event time, or one that cannot be used."""
+
+
+class AggregateOverflowError(PanestreamError, ArithmeticError):
+    """A sum left the range of its SQL type."""
+
+
+class PlanMismatchError(PanestreamError, RuntimeError):
+    """A checkpoint belongs to another plan than the one that was started on it."""
+
+
+class StateFormatError(PanestreamError, RuntimeError):
+    """A state or exchange payload was written in a format that this version cannot read."""
+
+
+class EnvironmentNotReadyError(PanestreamError, RuntimeError):
+    """Spark, Java or a setting is not what panestream needs; the message has the line to set."""
+
+
+class SinkError(PanestreamError, RuntimeError):
+    """A sink cannot be used: it holds another query's output, or lacks a setting."""
+
+
+class JobError(PanestreamError, ValueError):
+    """A job file is wrong; the message names the path of the key and the nearest right name."""
+
+
+def did_you_mean(wrong: str, known: Iterable[str]) -> str:
+    """A hint to append to an error about an unknown name: the nearest right ones, or all of them.
+
+    >>> did_you_mean("delai", ["delay", "column"])
+    "did you mean 'delay'?"
+    """
+    names = sorted(known)
+    near = difflib.get_close_matches(wrong, names, n=2, cutoff=0.6)
+    if near:
+        return "did you mean " + " or ".join(repr(name) for name in near) + "?"
+    return "known here: " + ", ".join(names)

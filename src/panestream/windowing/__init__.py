@@ -1,0 +1,1 @@
+"""The vocabulary of windows: immutable recipes, and the callbacks that users may write themselves."""

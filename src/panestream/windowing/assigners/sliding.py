@@ -1,0 +1,60 @@
+"""Sliding windows: fixed size, a new one every slide."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from panestream.errors import InvalidWindowError
+from panestream.windowing.assigners.base import WindowAssigner
+from panestream.windowing.time import Duration, format_duration, to_micros
+from panestream.windowing.windows import TimeWindow
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class SlidingEventTimeWindows(WindowAssigner):
+    """Windows ``[n*slide + offset, n*slide + offset + size)`` of event time. Flink: ``SlidingEventTimeWindows``.
+
+    A slide larger than the size leaves gaps; rows in a gap belong to no window. The constructor takes engine units;
+    :meth:`of` takes durations.
+
+    >>> SlidingEventTimeWindows.of("1 hour", "5 minutes")
+    SlidingEventTimeWindows.of('1 hour', '5 minutes')
+    """
+
+    size: int
+    slide: int
+    offset: int = 0
+
+    def __post_init__(self) -> None:
+        if self.size <= 0 or self.slide <= 0:
+            raise InvalidWindowError(
+                f"size and slide of a sliding window must be positive, got size {format_duration(self.size)!r}, "
+                f"slide {format_duration(self.slide)!r}"
+            )
+        if abs(self.offset) >= self.slide:
+            raise InvalidWindowError(
+                f"the offset of a sliding window must be smaller than its slide: "
+                f"offset {format_duration(self.offset)!r}, slide {format_duration(self.slide)!r}"
+            )
+
+    @classmethod
+    def of(cls, size: Duration, slide: Duration, offset: Duration = "0 seconds") -> SlidingEventTimeWindows:
+        """Windows of ``size``, one every ``slide``, aligned to the epoch (UTC) plus ``offset``.
+
+        Raises:
+            InvalidWindowError: ``size`` or ``slide`` is not positive, or ``abs(offset) >= slide``.
+        """
+        return cls(to_micros(size, "size"), to_micros(slide, "slide"), to_micros(offset, "offset"))
+
+    @property
+    def is_event_time(self) -> bool:
+        return True
+
+    def assign_windows(self, element: object, timestamp: int, processing_time: int) -> tuple[TimeWindow, ...]:
+        last = timestamp - (timestamp - self.offset) % self.slide
+        # Newest start first, as Flink does: the order shows when one element fires several windows at once.
+        return tuple(TimeWindow(start, start + self.size) for start in range(last, timestamp - self.size, -self.slide))
+
+    def __repr__(self) -> str:
+        offset = f", offset={format_duration(self.offset)!r}" if self.offset else ""
+        return f"{type(self).__name__}.of({format_duration(self.size)!r}, {format_duration(self.slide)!r}{offset})"

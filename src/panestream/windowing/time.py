@@ -1,0 +1,108 @@
+"""Durations: what users write, and the integers the engine counts in.
+
+Instants are int64 microseconds since the epoch (UTC), durations int64 microseconds. The engine itself is unit-free: it
+adds and compares integers. Only this module knows what a second is.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+
+from panestream.errors import InvalidDurationError, did_you_mean
+
+Duration = timedelta | str
+"""How users write a duration: ``timedelta(minutes=5)`` or ``"5 minutes"``, ``"1 hour 30 minutes"``, ``"-8 hours"``."""
+
+MIN_TIMESTAMP = -(2**63)
+"""The watermark before anything is known (Flink's ``Long.MIN_VALUE``)."""
+MAX_TIMESTAMP = 2**63 - 1
+"""The watermark at the end of input, and the max timestamp of the global window (Flink's ``Long.MAX_VALUE``)."""
+
+_UNITS = {
+    "microsecond": 1,
+    "millisecond": 1_000,
+    "second": 1_000_000,
+    "minute": 60_000_000,
+    "hour": 3_600_000_000,
+    "day": 86_400_000_000,
+    "week": 604_800_000_000,
+}
+_SHORT = {"us": "microsecond", "ms": "millisecond", "s": "second", "sec": "second", "min": "minute", "m": "minute", "h": "hour", "d": "day"}
+_PART = re.compile(r"\s*([+-]?\d+(?:\.\d+)?)\s*([A-Za-z]+)\s*,?")
+
+
+def to_micros(duration: Duration, what: str = "duration") -> int:
+    """The number of microseconds in ``duration``.
+
+    Args:
+        duration: a ``timedelta``, or a string of one or more ``<number> <unit>`` parts. Units: microseconds, milliseconds,
+            seconds, minutes, hours, days, weeks, singular or plural, and ``us ms s sec min m h d``.
+        what: how the error calls it, e.g. ``"slide"``.
+
+    Raises:
+        InvalidDurationError: for anything else. Months and years are refused: they have no fixed length.
+
+    >>> to_micros("1 minute 30 seconds") == to_micros(timedelta(seconds=90))
+    True
+    """
+    if isinstance(duration, timedelta):
+        return duration // timedelta(microseconds=1)
+    if not isinstance(duration, str):
+        raise InvalidDurationError(
+            f"{what} must be a timedelta or a string such as '90 seconds', not {duration!r} ({type(duration).__name__})"
+        )
+    position, total = 0, 0
+    while position < len(duration):
+        part = _PART.match(duration, position)
+        if part is None:
+            raise InvalidDurationError(
+                f"{what} {duration!r} cannot be read at {duration[position:]!r}: write a number and a unit, e.g. '90 seconds' or '1 hour 30 minutes'"
+            )
+        total += _scaled(part.group(1), _unit(part.group(2), duration, what), duration, what)
+        position = part.end()
+    if not duration.strip():
+        raise InvalidDurationError(f"{what} is empty: write a number and a unit, e.g. '90 seconds'")
+    if not -(2**62) < total < 2**62:
+        raise InvalidDurationError(f"{what} {duration!r} is too long")
+    return total
+
+
+def _unit(word: str, duration: str, what: str) -> int:
+    name = word.lower()
+    name = _SHORT.get(name, name)
+    name = name[:-1] if name.endswith("s") and name[:-1] in _UNITS else name
+    if name in _UNITS:
+        return _UNITS[name]
+    if name.rstrip("s") in ("month", "year", "quarter"):
+        raise InvalidDurationError(f"{what} {duration!r}: a {name.rstrip('s')} has no fixed length; give days or hours")
+    raise InvalidDurationError(f"{what} {duration!r}: unknown unit {word!r}; {did_you_mean(name, _UNITS)}")
+
+
+def _scaled(number: str, unit: int, duration: str, what: str) -> int:
+    if "." not in number:
+        return int(number) * unit
+    whole, fraction = number.split(".")
+    scaled, rest = divmod(int(fraction) * unit, 10 ** len(fraction))
+    if rest:
+        raise InvalidDurationError(f"{what} {duration!r} is finer than a microsecond")
+    sign = -1 if whole.startswith("-") else 1
+    return int(whole) * unit + sign * scaled
+
+
+def format_duration(micros: int) -> str:
+    """The text that :func:`to_micros` reads back as ``micros``, in the largest units that fit.
+
+    >>> format_duration(90_000_000)
+    '1 minute 30 seconds'
+    """
+    if micros == 0:
+        return "0 seconds"
+    sign, rest, parts = ("-" if micros < 0 else ""), abs(micros), []
+    for name, unit in sorted(_UNITS.items(), key=lambda item: -item[1]):
+        if name == "week":
+            continue
+        count, rest = divmod(rest, unit)
+        if count:
+            parts.append(f"{sign}{count} {name}{'s' if count != 1 else ''}")
+    return " ".join(parts)

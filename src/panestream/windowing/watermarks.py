@@ -1,0 +1,82 @@
+"""How far event time has come: strategies that turn the event times seen into a watermark.
+
+A watermark *t* says: no row with an event time of *t* or less is expected any more. panestream keeps its own watermark
+(not Spark's): rows of a micro-batch are judged against the watermark as it stood before the batch, then it advances and windows
+fire in the same batch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from panestream.errors import InvalidPlanError
+from panestream.windowing.time import Duration, format_duration, to_micros
+
+
+@dataclass(frozen=True, slots=True)
+class WatermarkStrategy:
+    """An immutable recipe for watermarks. Flink: ``WatermarkStrategy``.
+
+    Attributes:
+        delay: how far the watermark stays behind the largest event time seen, in engine units; None: no watermarks at all.
+        partition_column: the column whose values each keep a watermark of their own; the smallest counts.
+        idle_timeout: after how long without rows a partition no longer holds the watermark back, in engine units.
+
+    >>> WatermarkStrategy.for_bounded_out_of_orderness("5 seconds").per_partition("partition")
+    WatermarkStrategy.for_bounded_out_of_orderness('5 seconds').per_partition('partition')
+    """
+
+    delay: int | None
+    partition_column: str | None = None
+    idle_timeout: int | None = None
+
+    @classmethod
+    def for_bounded_out_of_orderness(cls, max_out_of_orderness: Duration) -> WatermarkStrategy:
+        """Rows may come up to ``max_out_of_orderness`` later than rows with a larger event time."""
+        delay = to_micros(max_out_of_orderness, "max_out_of_orderness")
+        if delay < 0:
+            raise InvalidPlanError(f"max_out_of_orderness must not be negative, got {max_out_of_orderness!r}")
+        return cls(delay)
+
+    @classmethod
+    def for_monotonous_timestamps(cls) -> WatermarkStrategy:
+        """Event times never go back (from one micro-batch to the next; within one, order does not matter)."""
+        return cls(0)
+
+    @classmethod
+    def no_watermarks(cls) -> WatermarkStrategy:
+        """Never a watermark: on a stream no event-time window fires; in batch all do, at the end of input."""
+        return cls(None)
+
+    def per_partition(self, column: str) -> WatermarkStrategy:
+        """One watermark per value of ``column`` (e.g. Kafka's ``partition``); the smallest of them counts.
+
+        A value that was never seen does not hold the watermark back; one that falls silent does, unless
+        :meth:`with_idleness` is given.
+        """
+        if not isinstance(column, str) or not column:
+            raise InvalidPlanError(f"per_partition wants the name of a column, got {column!r}")
+        return replace(self, partition_column=column)
+
+    def with_idleness(self, timeout: Duration) -> WatermarkStrategy:
+        """A partition without rows for ``timeout`` of processing time (Spark's batch time) no longer counts.
+
+        It counts again with its next row. Flink: ``withIdleness``.
+        """
+        micros = to_micros(timeout, "idleness timeout")
+        if micros <= 0:
+            raise InvalidPlanError(f"the idleness timeout must be positive, got {timeout!r}")
+        return replace(self, idle_timeout=micros)
+
+    def __repr__(self) -> str:
+        if self.delay is None:
+            text = "WatermarkStrategy.no_watermarks()"
+        elif self.delay == 0:
+            text = "WatermarkStrategy.for_monotonous_timestamps()"
+        else:
+            text = f"WatermarkStrategy.for_bounded_out_of_orderness({format_duration(self.delay)!r})"
+        if self.partition_column is not None:
+            text += f".per_partition({self.partition_column!r})"
+        if self.idle_timeout is not None:
+            text += f".with_idleness({format_duration(self.idle_timeout)!r})"
+        return text

@@ -1,0 +1,39 @@
+"""The two kinds of windows: a span of time, and everything."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from panestream.windowing.time import MAX_TIMESTAMP
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TimeWindow:
+    """The half-open span ``[start, end)``, in engine units. Flink: ``TimeWindow``."""
+
+    start: int
+    end: int
+
+    def max_timestamp(self) -> int:
+        """The last instant that belongs to the window: ``end - 1``. The window fires when the watermark reaches it."""
+        return self.end - 1
+
+    def intersects(self, other: TimeWindow) -> bool:
+        """Whether the two overlap **or touch**: sessions at a distance of exactly the gap are one session, as in Flink."""
+        return self.start <= other.end and self.end >= other.start
+
+    def cover(self, other: TimeWindow) -> TimeWindow:
+        """The smallest window that contains both."""
+        return TimeWindow(min(self.start, other.start), max(self.end, other.end))
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class GlobalWindow:
+    """The one window that contains everything and never ends. Flink: ``GlobalWindow``."""
+
+    def max_timestamp(self) -> int:
+        """The end of time: no watermark but the final one reaches it."""
+        return MAX_TIMESTAMP
+
+
+Window = TimeWindow | GlobalWindow
