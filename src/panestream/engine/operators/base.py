@@ -1,0 +1,80 @@
+"""What goes into an operator with a micro-batch, and what comes out of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from panestream.engine.slicing import Int64s
+
+
+@dataclass(slots=True)
+class GroupInput:
+    """What a micro-batch has for one key group, everything in arrival order.
+
+    Attributes:
+        partials: tables of partials, each sorted by pane.
+        rows: whole input rows, where late rows are wanted: a table and the pane of each row; sorted by nothing.
+        gap_times: event times of rows that fall between windows.
+        invalid: whole rows without usable event time.
+        seen: the largest event time of each source partition that had rows (the same for all groups).
+        input_rows: how many rows the micro-batch has, over all groups.
+        invalid_rows: how many of them are invalid, over all groups.
+        batch_time: processing time, 0 where the plan does not need it.
+        end_of_input: no more will come: every window fires. (Batch.)
+    """
+
+    partials: list[pa.Table] = field(default_factory=list)
+    rows: list[tuple[pa.Table, Int64s, Int64s]] = field(default_factory=list)
+    gap_times: list[Int64s] = field(default_factory=list)
+    invalid: list[pa.Table] = field(default_factory=list)
+    seen: Mapping[str, int] = field(default_factory=dict)
+    input_rows: int = 0
+    invalid_rows: int = 0
+    batch_time: int = 0
+    end_of_input: bool = False
+
+
+@dataclass(slots=True)
+class GroupMetrics:
+    """What happened in one micro-batch of one key group; JSON-able. Event times are in engine units, None: unknown yet.
+
+    ``input_rows``, ``invalid_rows``, ``watermark`` and ``max_event_time`` are the same in all groups; all else is of this group.
+    ``fired_windows`` are the windows' numbers, ``open_windows`` the first and last that still have open panes here.
+    """
+
+    input_rows: int = 0
+    invalid_rows: int = 0
+    watermark: int | None = None
+    max_event_time: int | None = None
+    late_rows: int = 0
+    fired_rows: int = 0
+    fired_windows: list[int] = field(default_factory=list)
+    open_windows: tuple[int, int] | None = None
+    blocks: int = 0
+    state_bytes: int = 0
+    state_calls: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(slots=True)
+class GroupOutput:
+    """What a micro-batch emits for one key group: tables by tag, and what happened."""
+
+    tables: list[tuple[str, pa.Table]] = field(default_factory=list)
+    metrics: GroupMetrics = field(default_factory=GroupMetrics)
+
+    def emit(self, tag: str, table: pa.Table) -> None:
+        if table.num_rows:
+            self.tables.append((tag, table))
+
+
+NO_TIMES: Int64s = np.empty(0, np.int64)
