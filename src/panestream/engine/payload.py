@@ -25,12 +25,12 @@ _NARROW = ((np.int8, pa.int8()), (np.int16, pa.int16()), (np.int32, pa.int32()))
 def encode(table: pa.Table, header: Mapping[str, Any] | None = None) -> bytes:
     """The bytes of a table and its header (JSON values only). Equal input gives equal bytes."""
     columns, fields, bases = [], [], {}
-    for name, column in zip(table.column_names, table.columns, strict=True):
+    for position, (name, column) in enumerate(zip(table.column_names, table.columns, strict=True)):
         array = _one_chunk(column)
         if array.type == pa.int64() and len(array):
             array, base = _narrowed(array)
             if base:
-                bases[name] = base
+                bases[str(position)] = base
         columns.append(array)
         fields.append(pa.field(name, array.type))
     meta: dict[str, Any] = {"format": FORMAT_VERSION, **(header or {})}
@@ -67,8 +67,8 @@ def decode(payload: bytes, schema: pa.Schema | None = None) -> tuple[pa.Table, d
     columns, fields = [], []
     for position, name in enumerate(table.column_names):
         array = _one_chunk(table.column(position))
-        if name in bases:
-            array = pc.add(array.cast(pa.int64()), pa.scalar(bases[name], pa.int64()))
+        if str(position) in bases:
+            array = pc.add(array.cast(pa.int64()), pa.scalar(bases[str(position)], pa.int64()))
         if schema is not None and array.type != schema.field(position).type:
             array = array.cast(schema.field(position).type)
         columns.append(array)

@@ -1,0 +1,84 @@
+"""From what users write (names, SQL) to columns, with errors that say which name was wrong."""
+
+from __future__ import annotations
+
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from panestream.errors import InvalidEventTimeError, InvalidPlanError, did_you_mean
+
+UNITS = {"seconds": 1_000_000, "milliseconds": 1_000, "microseconds": 1}
+"""The units of numeric event times, in microseconds."""
+
+
+def column_of(df: DataFrame, text: str, what: str) -> Column:
+    """The column that ``text`` means: a column's name, else a SQL expression.
+
+    Raises:
+        InvalidPlanError: neither; says which names there are.
+    """
+    if not isinstance(text, str) or not text.strip():
+        raise InvalidPlanError(f"{what} must be the name of a column or a SQL expression, not {text!r}")
+    if text in df.columns:
+        return df["`" + text.replace("`", "``") + "`"]
+    try:
+        column = F.expr(text)
+        df.select(column).schema  # noqa: B018 (Connect only looks at it here)
+    except (AnalysisException, ParseException) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise InvalidPlanError(f"{what} {text!r} is neither a column nor valid SQL over the columns; {did_you_mean(text, df.columns)} ({reason})") from error
+    return column
+
+
+def type_of(df: DataFrame, column: Column) -> T.DataType:
+    return df.select(column).schema[0].dataType
+
+
+def micros_of(df: DataFrame, text: str, unit: str | None) -> Column:
+    """The event time in microseconds since the epoch, null where there is none.
+
+    Raises:
+        InvalidEventTimeError: the column's type is not a time, or a number without a unit.
+    """
+    column = column_of(df, text, "the event time")
+    kind = type_of(df, column)
+    if unit is not None and unit not in UNITS:
+        raise InvalidEventTimeError(f"unknown unit {unit!r} of the event time; {did_you_mean(unit, UNITS)}")
+    if isinstance(kind, (T.TimestampType, T.TimestampNTZType)) and unit is not None:
+        raise InvalidEventTimeError(f"the event time {text!r} is a timestamp already: leave out unit={unit!r}")
+    if isinstance(kind, T.TimestampType):
+        return F.unix_micros(column)
+    if isinstance(kind, T.TimestampNTZType):
+        # Without a zone: taken as UTC, whatever the session's zone is.
+        return F.timestamp_diff("MICROSECOND", F.expr("TIMESTAMP_NTZ'1970-01-01 00:00:00'"), column)
+    if isinstance(kind, (T.IntegralType, T.DoubleType, T.FloatType, T.DecimalType)):
+        if unit is None:
+            raise InvalidEventTimeError(
+                f"the event time {text!r} is a number ({kind.simpleString()}): say of what, unit='seconds', 'milliseconds' or 'microseconds'"
+            )
+        # try_…: a number that is no possible time is an invalid row, not an overflow error of the whole query.
+        if isinstance(kind, T.IntegralType):
+            return F.try_multiply(column.cast("bigint"), F.lit(UNITS[unit]).cast("bigint"))
+        return (column * F.lit(UNITS[unit])).try_cast("bigint")
+    hint = "parse it first, e.g. to_timestamp(ts, 'yyyy-MM-dd HH:mm:ss')" if isinstance(kind, T.StringType) else "cast it to timestamp"
+    raise InvalidEventTimeError(f"the event time {text!r} is a {kind.simpleString()}, not a timestamp: {hint}")
+
+
+def key_of(df: DataFrame, text: str) -> tuple[str, Column]:
+    """A key column: its name in the results, and the column.
+
+    Raises:
+        InvalidPlanError: no such column, or a type that cannot be a key.
+    """
+    column = column_of(df, text, "the key")
+    field = df.select(column).schema[0]
+    if isinstance(field.dataType, (T.MapType, T.ArrayType, T.StructType)) or "variant" in field.dataType.simpleString():
+        raise InvalidPlanError(
+            f"the key {text!r} is a {field.dataType.simpleString()}: use its fields as several keys, or to_json({text}) AS name"
+        )
+    if isinstance(field.dataType, (T.FloatType, T.DoubleType)):
+        # -0.0 and 0.0 are one key, as in SQL's GROUP BY; their hashes differ.
+        column = (column + F.lit(0.0)).cast(field.dataType)
+    return field.name, column

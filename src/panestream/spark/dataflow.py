@@ -1,0 +1,61 @@
+"""The three steps of a windowed query as one DataFrame: project, pack, operate; and unpack for each output."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from panestream.engine.plan import MAIN, WindowPlan
+from panestream.spark.exchange import EXCHANGE_SCHEMA, LARGEST_TIME, Pack, PackColumns
+from panestream.spark.operate import OPERATED_SCHEMA, BatchProcessor, Unpack, WindowProcessor
+from panestream.spark.types import arrow_schema, spark_schema
+
+
+def project(df: DataFrame, plan: WindowPlan, time: Column, keys: Sequence[Column], values: Sequence[Column]) -> tuple[DataFrame, PackColumns]:
+    """The columns that ``pack`` takes: few and narrow, since the way from the JVM to Arrow is what limits the speed."""
+    columns = [time.alias("time")]
+    columns += [key.alias(f"key_{position}") for position, key in enumerate(keys)]
+    columns += [value.alias(f"value_{position}") for position, value in enumerate(values)]
+    places: dict[str, int] = {}
+
+    def add(name: str, column: Column) -> None:
+        places[name] = len(columns)
+        columns.append(column.alias(name))
+
+    if plan.groups > 1:
+        add("group", F.pmod(F.xxhash64(*keys), F.lit(plan.groups)).cast("int"))
+    if plan.watermark.partition_column is not None:
+        name = plan.watermark.partition_column
+        add("partition", df["`" + name.replace("`", "``") + "`"].cast("string"))
+    if plan.row_schema is not None:
+        row = F.struct(*(df["`" + name.replace("`", "``") + "`"] for name in df.columns))
+        if plan.late_tag is None:
+            row = F.when(time.isNull() | (F.abs(time) >= F.lit(LARGEST_TIME)), row)
+        add("row", row)
+    if plan.watermark.idle_timeout is not None:
+        add("clock", F.unix_micros(F.current_timestamp()))
+    schema = plan.aggregation.partial_schema
+    projected = df.select(*columns)
+    value_types = [field.type for field in arrow_schema(projected.schema)][1 + len(keys) : 1 + len(keys) + len(values)]
+    key_types = tuple(schema.field(name).type for name in plan.key_names)
+    return projected, PackColumns(key_types, tuple(value_types), **places)
+
+
+def operate(projected: DataFrame, plan: WindowPlan, columns: PackColumns) -> DataFrame:
+    """The operator's output, a few rows (tag, body) per key group and micro-batch."""
+    grouped = projected.mapInArrow(Pack(plan, columns).__call__, EXCHANGE_SCHEMA).groupBy("group")
+    if not projected.isStreaming:
+        return grouped.applyInArrow(BatchProcessor(plan).__call__, OPERATED_SCHEMA)
+    return grouped.transformWithState(
+        statefulProcessor=WindowProcessor(plan), outputStructType=OPERATED_SCHEMA, outputMode="append", timeMode="none"
+    )
+
+
+def unpack(operated: DataFrame, plan: WindowPlan, tag: str) -> DataFrame:
+    """The rows of one output."""
+    schema = plan.main_schema if tag == MAIN else plan.row_schema
+    assert schema is not None  # the plan asks for rows where it has such a tag
+    bodies = operated.where(F.col("tag") == tag).select("body")
+    return bodies.mapInArrow(Unpack(schema).__call__, spark_schema(schema))

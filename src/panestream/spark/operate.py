@@ -1,0 +1,102 @@
+"""``operate``: runs the engine's operator for one key group, on Spark streaming and on batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql import Row
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle, TimerValues
+from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
+
+from panestream.engine import payload
+from panestream.engine.operators.base import GroupOutput
+from panestream.engine.operators.panes import PaneOperator, metrics_payload
+from panestream.engine.plan import WindowPlan
+from panestream.engine.state import MemoryState
+from panestream.spark.exchange import gather
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.stateful_processor import MapState
+
+OPERATED_SCHEMA = "tag string, body binary"
+METRICS = "__metrics"
+"""The tag of what happened in a micro-batch (JSON); users' tags never start with an underscore."""
+_OPERATED = pa.schema([("tag", pa.string()), ("body", pa.binary())])
+_KEY = StructType([StructField("space", StringType(), False), StructField("key", LongType(), False)])
+_VALUE = StructType([StructField("value", BinaryType(), False)])
+_ROWS_PER_BODY = 1 << 18
+
+
+class SparkState:
+    """The state of the key group at hand, in one map of Spark's state store."""
+
+    def __init__(self, entries: MapState) -> None:
+        self._entries = entries
+
+    def get(self, space: str, key: int) -> bytes | None:
+        value = self._entries.getValue((space, key))
+        return None if value is None else bytes(value[0])
+
+    def put(self, space: str, key: int, value: bytes) -> None:
+        self._entries.updateValue((space, key), (value,))
+
+    def remove(self, space: str, key: int) -> None:
+        self._entries.removeKey((space, key))
+
+
+class WindowProcessor(StatefulProcessor):
+    """The processor for ``transformWithState``: a call for each key group and micro-batch, a few binary rows in and out."""
+
+    def __init__(self, plan: WindowPlan) -> None:
+        self._plan = plan
+        self._state: SparkState | None = None
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self._state = SparkState(handle.getMapState("panestream", _KEY, _VALUE))
+
+    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: TimerValues) -> Iterator[Row]:  # type: ignore[override]
+        if self._state is None:
+            raise RuntimeError("Spark called handleInputRows before init")
+        batch = gather(self._plan, [(row.origin, row.sequence, row.body) for row in rows])
+        for tag, body in bodies(PaneOperator(self._plan, self._state).process(batch)):
+            yield Row(tag=tag, body=body)
+
+    def close(self) -> None:
+        pass
+
+
+class BatchProcessor:
+    """The function for ``applyInArrow``: all rows of a key group at once, state in memory, watermark at the end of time."""
+
+    def __init__(self, plan: WindowPlan) -> None:
+        self._plan = plan
+
+    def __call__(self, group: pa.Table) -> pa.Table:
+        columns = [group.column(name).to_pylist() for name in ("origin", "sequence", "body")]
+        batch = gather(self._plan, zip(*columns, strict=True), end_of_input=True)
+        emitted = list(bodies(PaneOperator(self._plan, MemoryState()).process(batch)))
+        return pa.Table.from_pylist([{"tag": tag, "body": body} for tag, body in emitted], schema=_OPERATED)
+
+
+def bodies(output: GroupOutput) -> Iterator[tuple[str, bytes]]:
+    """What an operator emitted as (tag, payload), large tables in several; the metrics last."""
+    for tag, table in output.tables:
+        for start in range(0, table.num_rows, _ROWS_PER_BODY):
+            yield tag, payload.encode(table.slice(start, _ROWS_PER_BODY))
+    yield METRICS, metrics_payload(output.metrics)
+
+
+class Unpack:
+    """The function for ``mapInArrow`` that turns the payloads of one tag (column ``body``) into rows of ``schema``."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._schema = schema
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for body in batch.column(0):
+                table, _ = payload.decode(body.as_py())
+                arrays = [column.cast(field.type) for column, field in zip(table.columns, self._schema, strict=True)]
+                yield from pa.Table.from_arrays(arrays, schema=self._schema).to_batches()

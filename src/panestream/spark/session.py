@@ -1,0 +1,103 @@
+"""What panestream needs of a Spark session: versions, settings, the number of cores."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from panestream.errors import EnvironmentNotReadyError
+
+PARTITIONS = "spark.sql.shuffle.partitions"
+STATE_STORE = "spark.sql.streaming.stateStore.providerClass"
+ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+ARROW_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
+
+STREAM_SETTINGS: Mapping[str, str] = {
+    STATE_STORE: ROCKSDB,
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    # Counting RocksDB's keys makes every put read first.
+    "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
+    ARROW_ROWS: "100000",
+}
+"""What a stream of panestream's should run with; ``result.start()`` sets it for its query."""
+
+UNSET_PARTITIONS = 200
+"""Spark's default number of shuffle partitions: not anybody's choice."""
+
+
+def build_session(app_name: str, settings: Mapping[str, str] | None = None, master: str | None = None) -> SparkSession:
+    """A local session with what panestream needs; ``settings`` win.
+
+    Args:
+        app_name: shown in Spark's UI.
+        settings: Spark settings.
+        master: e.g. ``"local[2]"``; None: what spark-defaults or ``spark.master`` in ``settings`` say, else ``local[*]``.
+
+    Raises:
+        EnvironmentNotReadyError: Java is missing, or Spark is of a version that does not work.
+    """
+    # Without this Spark's workers take whatever python3 is on the PATH.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName(app_name)
+    defaults = {**STREAM_SETTINGS, "spark.sql.session.timeZone": "UTC", "spark.ui.showConsoleProgress": "false"}
+    if master is not None:
+        builder = builder.master(master)
+    elif "spark.master" not in (settings or {}) and "MASTER" not in os.environ:
+        builder = builder.master("local[*]")
+    for name, value in {**defaults, **(settings or {})}.items():
+        builder = builder.config(name, value)
+    try:
+        spark = builder.getOrCreate()
+    except Exception as error:
+        if "JAVA" in str(error).upper():
+            raise EnvironmentNotReadyError(
+                "Spark could not start Java: install Java 17 or 21 and set JAVA_HOME "
+                "(Debian/Ubuntu: apt-get install openjdk-17-jre-headless; macOS: brew install openjdk@17)"
+            ) from error
+        raise
+    check_version(spark)
+    return spark
+
+
+def check_version(spark: SparkSession) -> None:
+    """Refuses a Spark without the Row flavour of ``transformWithState``.
+
+    Raises:
+        EnvironmentNotReadyError: Spark is older than 4.1.
+    """
+    major, minor = (int(part) for part in spark.version.split(".")[:2])
+    if (major, minor) < (4, 1):
+        raise EnvironmentNotReadyError(f"panestream needs Spark 4.1 or later, this session runs {spark.version}")
+
+
+def default_parallelism(spark: SparkSession) -> int:
+    """How many tasks run at a time, asked in a way that Spark Connect answers too: into how many parts ``range`` is cut."""
+    row = spark.range(0, 1 << 16).agg(F.max(F.spark_partition_id())).first()
+    return int(row[0]) + 1 if row is not None and row[0] is not None else 1
+
+
+def chosen_partitions(spark: SparkSession) -> int | None:
+    """The number of shuffle partitions if somebody chose one; None where it is Spark's default."""
+    number = int(spark.conf.get(PARTITIONS, str(UNSET_PARTITIONS)) or UNSET_PARTITIONS)
+    return None if number == UNSET_PARTITIONS else number
+
+
+@contextmanager
+def session_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Sets settings and puts the old values back: a streaming query keeps a copy of what holds when it starts."""
+    before = {name: spark.conf.get(name, None) for name in settings}
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, old in before.items():
+            if old is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, old)

@@ -1,0 +1,77 @@
+"""Spark's types and Arrow's, both ways. Own mapping: PySpark's is private and changes between versions."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from pyspark.sql import types as T
+
+from panestream.errors import InvalidPlanError
+
+_ATOMIC: list[tuple[type[T.DataType], pa.DataType]] = [
+    (T.BooleanType, pa.bool_()),
+    (T.ByteType, pa.int8()),
+    (T.ShortType, pa.int16()),
+    (T.IntegerType, pa.int32()),
+    (T.LongType, pa.int64()),
+    (T.FloatType, pa.float32()),
+    (T.DoubleType, pa.float64()),
+    (T.StringType, pa.string()),
+    (T.BinaryType, pa.binary()),
+    (T.DateType, pa.date32()),
+    (T.TimestampType, pa.timestamp("us", tz="UTC")),
+    (T.TimestampNTZType, pa.timestamp("us")),
+    (T.DayTimeIntervalType, pa.duration("us")),
+    (T.NullType, pa.null()),
+]
+
+
+def to_arrow(spark_type: T.DataType, where: str) -> pa.DataType:
+    """The Arrow type of a Spark type.
+
+    Args:
+        spark_type: e.g. of a column.
+        where: how the error calls it, e.g. ``"column 'price'"``.
+
+    Raises:
+        InvalidPlanError: Arrow has no such type.
+    """
+    if isinstance(spark_type, T.DecimalType):
+        return pa.decimal128(spark_type.precision, spark_type.scale)
+    if isinstance(spark_type, T.ArrayType):
+        return pa.list_(pa.field("element", to_arrow(spark_type.elementType, where), spark_type.containsNull))
+    if isinstance(spark_type, T.MapType):
+        return pa.map_(to_arrow(spark_type.keyType, where), to_arrow(spark_type.valueType, where))
+    if isinstance(spark_type, T.StructType):
+        return pa.struct([pa.field(f.name, to_arrow(f.dataType, where), f.nullable) for f in spark_type.fields])
+    for known, arrow in _ATOMIC:
+        if isinstance(spark_type, known):
+            return arrow
+    raise InvalidPlanError(f"{where} has the type {spark_type.simpleString()}, which Arrow cannot carry: cast it, e.g. to string")
+
+
+def to_spark(arrow_type: pa.DataType) -> T.DataType:
+    """The Spark type of an Arrow type that :func:`to_arrow` or an aggregate gives."""
+    if pa.types.is_decimal(arrow_type):
+        return T.DecimalType(arrow_type.precision, arrow_type.scale)
+    if pa.types.is_map(arrow_type):
+        return T.MapType(to_spark(arrow_type.key_type), to_spark(arrow_type.item_type))
+    if pa.types.is_list(arrow_type):
+        return T.ArrayType(to_spark(arrow_type.value_type))
+    if pa.types.is_struct(arrow_type):
+        return T.StructType([T.StructField(f.name, to_spark(f.type), f.nullable) for f in arrow_type])
+    if pa.types.is_timestamp(arrow_type):
+        return T.TimestampType() if arrow_type.tz is not None else T.TimestampNTZType()
+    for known, arrow in _ATOMIC:
+        if arrow == arrow_type:
+            return known()
+    raise InvalidPlanError(f"no Spark type for {arrow_type}")
+
+
+def arrow_schema(schema: T.StructType) -> pa.Schema:
+    """The Arrow schema of a DataFrame's columns."""
+    return pa.schema([pa.field(f.name, to_arrow(f.dataType, f"column {f.name!r}"), f.nullable) for f in schema.fields])
+
+
+def spark_schema(schema: pa.Schema) -> T.StructType:
+    """The DataFrame schema of an Arrow schema."""
+    return T.StructType([T.StructField(f.name, to_spark(f.type), f.nullable) for f in schema])
