@@ -1,0 +1,56 @@
+# Every target builds what it needs: a virtual environment in .venv, and Java where this machine has none that fits.
+# A fresh machine needs Python >= 3.10 and a network; `make run` and `make test` do the rest.
+
+VENV := .venv
+PY := $(VENV)/bin/python
+STAMP := $(VENV)/.made-from-pyproject
+
+# One line of shell before whatever starts Spark: which Java, and that Spark's workers run the same Python as we do.
+SPARK_ENV = JAVA_HOME="$$(scripts/ensure_java.sh)" && export JAVA_HOME PYSPARK_PYTHON="$(CURDIR)/$(PY)" \
+	PYSPARK_DRIVER_PYTHON="$(CURDIR)/$(PY)"
+
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run test test-fast check format bench clean
+
+help: ## list these targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+setup: $(STAMP) ## build .venv, and find or install Java
+	@scripts/ensure_java.sh > /dev/null
+
+run: $(STAMP) ## the demo: hot items from shop clicks, streaming (ARGS="--help" shows its options)
+	@$(SPARK_ENV) && $(VENV)/bin/panestream demo $(ARGS)
+
+# Tests without Spark in parallel; then those with it one after another: a session per worker would fight for the same
+# cores and take twice the memory. Both parts run, whatever the first one says. ARGS goes to both.
+test: $(STAMP) ## all tests
+	@$(SPARK_ENV) && failed=0; \
+	$(PY) -m pytest -m "not spark" -n auto $(ARGS) || failed=1; \
+	$(PY) -m pytest -m spark $(ARGS) || failed=1; \
+	exit $$failed
+
+test-fast: $(STAMP) ## the tests that need neither Spark nor Java
+	@$(PY) -m pytest -m "not spark and not slow" -n auto $(ARGS)
+
+check: $(STAMP) ## lint, formatting, types
+	@failed=0; \
+	$(PY) -m ruff check . || failed=1; \
+	$(PY) -m ruff format --check . || failed=1; \
+	$(PY) -m mypy || failed=1; \
+	exit $$failed
+
+format: $(STAMP) ## mend what ruff can mend by itself
+	@$(PY) -m ruff check --fix . ; $(PY) -m ruff format .
+
+bench: $(STAMP) ## panestream beside native window() and a hand-written operator (ARGS="--quick" for a short look)
+	@$(SPARK_ENV) && $(PY) -m benchmarks.run $(ARGS)
+
+clean: ## remove .venv, caches and demo output
+	rm -rf $(VENV) demo-output build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(STAMP): pyproject.toml scripts/make_venv.sh
+	@scripts/make_venv.sh $(VENV)
+	@touch $@
