@@ -1,1 +1,1 @@
-"""TODO"""
+"""The only room that imports pyspark: exchange, processor, streaming, batch, sinks."""

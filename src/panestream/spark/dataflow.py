@@ -32,7 +32,7 @@ def project(df: DataFrame, plan: WindowPlan, time: Column, keys: Sequence[Column
     if plan.row_schema is not None:
         row = F.struct(*(df["`" + name.replace("`", "``") + "`"] for name in df.columns))
         if plan.late_tag is None:
-            row = F.when(time.isNull() | (F.abs(time) >= F.lit(LARGEST_TIME)), row)
+            row = F.when(time.isNull() | ~time.between(-LARGEST_TIME + 1, LARGEST_TIME - 1), row)
         add("row", row)
     if plan.watermark.idle_timeout is not None:
         add("clock", F.unix_micros(F.current_timestamp()))

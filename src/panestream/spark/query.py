@@ -1,0 +1,198 @@
+"""One running query: the operator is computed once per micro-batch, each output goes to its own sink."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
+
+import panestream.errors as errors
+from panestream.engine.plan import MAIN, WindowPlan, check_identity
+from panestream.spark.dataflow import unpack
+from panestream.spark.operate import METRICS
+from panestream.spark.session import PARTITIONS, STREAM_SETTINGS, session_settings
+from panestream.spark.sinks import Sink, read_note, write_note
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+_NOTE = "panestream"
+
+
+@dataclass(frozen=True, slots=True)
+class BatchProgress:
+    """What one micro-batch did.
+
+    Attributes:
+        batch_id: Spark's number of the micro-batch.
+        rows: input rows.
+        duration_ms: from the start of the operator to the last sink.
+        rows_per_second: the two divided.
+        watermark, max_event_time: microseconds since the epoch; None: unknown yet.
+        late_rows, invalid_rows, fired_rows, fired_windows: in this micro-batch.
+        open_windows: windows that have rows and have not fired.
+        state_bytes, state_calls: size of the panes kept, calls of the state store, over all key groups.
+    """
+
+    batch_id: int
+    rows: int
+    duration_ms: int
+    rows_per_second: float
+    watermark: int | None
+    max_event_time: int | None
+    late_rows: int
+    invalid_rows: int
+    fired_rows: int
+    fired_windows: int
+    open_windows: int
+    state_bytes: int
+    state_calls: int
+
+    @classmethod
+    def of(cls, batch_id: int, seconds: float, groups: list[dict[str, Any]]) -> BatchProgress:
+        """From the metrics of the key groups."""
+        rows = max((group["input_rows"] for group in groups), default=0)
+        spans = [group["open_windows"] for group in groups if group["open_windows"] is not None]
+        fired = set().union(*(group["fired_windows"] for group in groups))
+        return cls(
+            batch_id=batch_id,
+            rows=rows,
+            duration_ms=round(seconds * 1000),
+            rows_per_second=rows / seconds if seconds > 0 else 0.0,
+            watermark=max((group["watermark"] for group in groups if group["watermark"] is not None), default=None),
+            max_event_time=max((group["max_event_time"] for group in groups if group["max_event_time"] is not None), default=None),
+            late_rows=sum(group["late_rows"] for group in groups),
+            invalid_rows=max((group["invalid_rows"] for group in groups), default=0),
+            fired_rows=sum(group["fired_rows"] for group in groups),
+            fired_windows=len(fired),
+            open_windows=max(span[1] for span in spans) - min(span[0] for span in spans) + 1 if spans else 0,
+            state_bytes=sum(group["state_bytes"] for group in groups),
+            state_calls=sum(group["state_calls"] for group in groups),
+        )
+
+
+@dataclass(slots=True)
+class Distribute:
+    """The function for ``foreachBatch``: computes the operator once, and writes each output that has rows.
+
+    A sink also gets the first micro-batch when it has no rows, so that its place exists and has the schema.
+    """
+
+    plan: WindowPlan
+    sinks: Mapping[str, Sink]
+    on_progress: Callable[[BatchProgress], Any] | None = None
+
+    def __call__(self, operated: DataFrame, batch_id: int) -> None:
+        started = time.perf_counter()
+        operated.persist()
+        try:
+            counts = operated.select("tag", F.when(F.col("tag") == METRICS, F.col("body").cast("string")).alias("body")).collect()
+            present = {row.tag for row in counts}
+            for tag, sink in self.sinks.items():
+                if tag in present or batch_id == 0:
+                    sink.write(output(operated, self.plan, tag), batch_id)
+        finally:
+            operated.unpersist()
+        if self.on_progress is not None:
+            metrics = [json.loads(row.body) for row in counts if row.body is not None]
+            self.on_progress(BatchProgress.of(batch_id, time.perf_counter() - started, metrics))
+
+
+def output(operated: DataFrame, plan: WindowPlan, tag: str) -> DataFrame:
+    """The rows of one output of computed operator rows; the largest of each window where the plan says so."""
+    rows = unpack(operated, plan, tag)
+    if tag != MAIN or plan.top is None:
+        return rows
+    # Every key group kept its own largest; all groups fire a window in the same micro-batch, so these decide.
+    order = [F.col(f"`{plan.top.by}`").desc_nulls_last(), *(F.col(f"`{name}`").asc_nulls_first() for name in plan.key_names)]
+    ranked = rows.withColumn("rank", F.row_number().over(Window.partitionBy("window_start", "window_end").orderBy(*order)))
+    return ranked.where(F.col("rank") <= plan.top.n)
+
+
+@dataclass(frozen=True)
+class RunningQuery:
+    """A started query. Like Spark's ``StreamingQuery`` (which is :attr:`query`), with panestream's errors."""
+
+    query: StreamingQuery
+    plan: WindowPlan = field(repr=False)
+
+    @property
+    def is_active(self) -> bool:
+        return bool(self.query.isActive)
+
+    def await_termination(self, timeout: float | None = None) -> bool:
+        """Waits for the end, at most ``timeout`` seconds; returns whether it has ended.
+
+        Raises:
+            PanestreamError: what panestream refused (e.g. a checkpoint of another plan).
+            StreamingQueryException: any other failure, as Spark tells it.
+        """
+        try:
+            if timeout is None:
+                self.query.awaitTermination()
+                return True
+            return bool(self.query.awaitTermination(timeout))
+        except StreamingQueryException as error:
+            ours = own_error(str(error))
+            if ours is None:
+                raise
+            raise ours from error
+
+    def stop(self) -> None:
+        """Ends the query after the micro-batch at hand is given up; it goes on from there with the same checkpoint."""
+        self.query.stop()
+
+
+def own_error(text: str) -> errors.PanestreamError | None:
+    """panestream's own error inside what Spark reports of a failed Python worker; None where there is none."""
+    found = re.search(r"panestream\.errors\.(\w+): (.*?)(?=\n\s*(?:at |File |SQLSTATE|\Z)|\n\n|\Z)", text, re.DOTALL)
+    kind = getattr(errors, found.group(1), None) if found else None
+    if found is None or not (isinstance(kind, type) and issubclass(kind, errors.PanestreamError)):
+        return None
+    return kind(found.group(2).strip())
+
+
+def start(
+    operated: DataFrame,
+    plan: WindowPlan,
+    sinks: Mapping[str, Sink],
+    *,
+    checkpoint: str,
+    trigger: Mapping[str, Any],
+    name: str | None,
+    on_progress: Callable[[BatchProgress], Any] | None,
+) -> RunningQuery:
+    """Starts one streaming query that serves all ``sinks``; see ``WindowedResult.start``."""
+    spark = operated.sparkSession
+    query_id = _claim_checkpoint(operated, plan, checkpoint)
+    for sink in sinks.values():
+        sink.open(spark, query_id)
+    writer = operated.writeStream.foreachBatch(Distribute(plan, sinks, on_progress).__call__)
+    writer = writer.outputMode("append").option("checkpointLocation", checkpoint).trigger(**trigger)
+    if name is not None:
+        writer = writer.queryName(name)
+    with session_settings(spark, {**STREAM_SETTINGS, PARTITIONS: str(plan.groups)}):
+        return RunningQuery(writer.start(), plan)
+
+
+def _claim_checkpoint(operated: DataFrame, plan: WindowPlan, checkpoint: str) -> str:
+    """Reads or leaves panestream's note in the checkpoint: the query's identity, and the plan it belongs to.
+
+    The state holds the plan too, and refuses another; here it is found before anything runs.
+    """
+    spark = operated.sparkSession
+    path = f"{checkpoint}/{_NOTE}"
+    note = read_note(spark, path)
+    if note is None:
+        note = {"query": str(uuid.uuid4()), "identity": plan.identity()}
+        write_note(spark, path, note)
+    check_identity(note["identity"], plan.identity(), f"the checkpoint {checkpoint}")
+    return str(note["query"])
