@@ -1,0 +1,276 @@
+"""Reads a TOML or YAML file together with the line of every key, so that errors can point at it.
+
+The values come from :mod:`tomllib` and PyYAML; neither tells where a key stood. PyYAML's node tree does; for TOML a small scanner
+walks the text once more. It may trust the text, since ``tomllib`` has accepted it before.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from panestream.errors import JobError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:  # pragma: no cover - the standard library has it from 3.11 on
+    import tomli as tomllib
+
+KeyPath = tuple[str | int, ...]
+"""Where a value stands: ``("window", "slide")``, ``("aggregate", 0, "function")``."""
+
+MAX_BYTES = 1 << 20
+"""Larger than any job file: somebody passed the data instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """The content of a job file.
+
+    Attributes:
+        path: the file.
+        data: its top table.
+        lines: the line (from 1) of each key and array element.
+    """
+
+    path: Path
+    data: Mapping[str, Any]
+    lines: Mapping[KeyPath, int]
+
+    def line_of(self, where: KeyPath) -> int | None:
+        """The line of the key, or of the nearest table around it that has one; None for the top."""
+        for length in range(len(where), 0, -1):
+            if where[:length] in self.lines:
+                return self.lines[where[:length]]
+        return None
+
+
+def load_document(path: Path) -> Document:
+    """Reads ``path``; its suffix decides: ``.toml``, or ``.yaml`` / ``.yml``.
+
+    Raises:
+        JobError: the file is missing, too large, not UTF-8, has another suffix, or is not valid TOML or YAML.
+    """
+    suffix = path.suffix.lower()
+    if suffix not in (".toml", ".yaml", ".yml"):
+        raise JobError(f"{path}: a job file ends in .toml, .yaml or .yml")
+    try:
+        raw = path.read_bytes()
+    except FileNotFoundError:
+        raise JobError(f"{path}: there is no such file") from None
+    except OSError as error:
+        raise JobError(f"{path}: cannot be read: {error.strerror or error}") from None
+    if len(raw) > MAX_BYTES:
+        raise JobError(f"{path}: {len(raw):,} bytes are too many for a job file (at most {MAX_BYTES:,}); is it the data?")
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw[: error.start].count(b"\n") + 1
+        raise JobError(f"{path}:{line}: not UTF-8 text") from None
+    try:
+        return _toml(path, text) if suffix == ".toml" else _yaml(path, text)
+    except RecursionError:
+        raise JobError(f"{path}: nested too deeply for a job file") from None
+
+
+def _toml(path: Path, text: str) -> Document:
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        at = re.search(r" \(at line (\d+), column (\d+)\)$", str(error))
+        if at is None:
+            raise JobError(f"{path}: not valid TOML: {error}") from None
+        raise JobError(f"{path}:{at.group(1)}: not valid TOML: {str(error)[: at.start()]} (column {at.group(2)})") from None
+    return Document(path, data, toml_lines(text))
+
+
+def _yaml(path: Path, text: str) -> Document:
+    try:
+        import yaml
+    except ImportError:
+        raise JobError(f"{path}: YAML job files need PyYAML: pip install pyyaml (or write the job as .toml)") from None
+
+    try:
+        # An alias may repeat, or contain, what it stands in: a few lines could unfold into gigabytes.
+        for event in yaml.parse(text, Loader=yaml.SafeLoader):
+            if isinstance(event, yaml.AliasEvent):
+                at = f":{event.start_mark.line + 1}" if event.start_mark is not None else ""
+                raise JobError(f"{path}{at}: aliases (*{event.anchor}) are not supported in job files")
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        data = yaml.safe_load(text)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = f":{mark.line + 1}" if mark is not None else ""
+        raise JobError(f"{path}{line}: not valid YAML: {error.problem or error.context}") from None
+    except (yaml.YAMLError, ValueError) as error:
+        raise JobError(f"{path}: not valid YAML: {error}") from None
+    if not isinstance(data, dict):
+        raise JobError(f"{path}: a job file is a table of keys, this is {'empty' if data is None else type(data).__name__}")
+    lines: dict[KeyPath, int] = {}
+    _walk_yaml(path, root, (), lines)
+    return Document(path, data, lines)
+
+
+def _walk_yaml(path: Path, node: Any, where: KeyPath, lines: dict[KeyPath, int]) -> None:
+    """Notes the lines of all keys and elements below ``node``; PyYAML would take the last of two equal keys, and say nothing."""
+    if node.id == "mapping":
+        for key, value in node.value:
+            inside = (*where, str(key.value))
+            if inside in lines:
+                raise JobError(f"{path}:{key.start_mark.line + 1}: {key.value!r} is given twice")
+            lines[inside] = key.start_mark.line + 1
+            _walk_yaml(path, value, inside, lines)
+    elif node.id == "sequence":
+        for index, value in enumerate(node.value):
+            lines[(*where, index)] = value.start_mark.line + 1
+            _walk_yaml(path, value, (*where, index), lines)
+
+
+def toml_lines(text: str) -> dict[KeyPath, int]:
+    r"""The line of every key, table header and array element of a valid TOML text.
+
+    >>> toml_lines('a = 1\n[window]\nsize = "1 hour"')
+    {('a',): 1, ('window',): 2, ('window', 'size'): 3}
+    """
+    return _TomlScanner(text).scan()
+
+
+class _TomlScanner:
+    """Walks valid TOML and notes where keys begin. It does not interpret values, it steps over them."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.position = 0
+        self.lines: dict[KeyPath, int] = {}
+        self._sizes: dict[KeyPath, int] = {}  # how many entries each array of tables has so far
+
+    def scan(self) -> dict[KeyPath, int]:
+        table: KeyPath = ()
+        while self._skip(newlines=True):
+            if self.text[self.position] == "[":
+                table = self._header()
+            else:
+                self._pair(table)
+        return self.lines
+
+    def _line(self) -> int:
+        return self.text.count("\n", 0, self.position) + 1
+
+    def _skip(self, *, newlines: bool) -> bool:
+        """Steps over blanks and comments. Returns whether anything is left."""
+        blanks = " \t\r\n" if newlines else " \t"
+        while self.position < len(self.text):
+            if self.text[self.position] in blanks:
+                self.position += 1
+            elif self.text[self.position] == "#":
+                end = self.text.find("\n", self.position)
+                self.position = len(self.text) if end < 0 else end
+            else:
+                return True
+        return False
+
+    def _header(self) -> KeyPath:
+        line = self._line()
+        many = self.text.startswith("[[", self.position)
+        self.position += 2 if many else 1
+        names = self._key()
+        self.position += 2 if many else 1
+        where: KeyPath = ()
+        for depth, name in enumerate(names):
+            where = (*where, name)
+            if many and depth == len(names) - 1:
+                self.lines.setdefault(where, line)
+                self._sizes[where] = self._sizes.get(where, 0) + 1
+            if where in self._sizes:
+                where = (*where, self._sizes[where] - 1)
+        self.lines.setdefault(where, line)
+        return where
+
+    def _pair(self, table: KeyPath) -> None:
+        line = self._line()
+        where = table
+        for name in self._key():
+            where = (*where, name)
+            self.lines.setdefault(where, line)
+        self.position += 1  # the equals sign
+        self._value(where)
+
+    def _key(self) -> list[str]:
+        """The parts of a dotted key; stops at what follows it: ``=`` or ``]``."""
+        parts: list[str] = []
+        while True:
+            self._skip(newlines=False)
+            start = self.position
+            if self.text[start] in "\"'":
+                self._string()
+                # A quoted key is a TOML string: let the real parser undo its escapes.
+                parts.append(tomllib.loads("k=" + self.text[start : self.position])["k"])
+            else:
+                while self.text[self.position] not in " \t.=]":
+                    self.position += 1
+                parts.append(self.text[start : self.position])
+            self._skip(newlines=False)
+            if self.text[self.position] != ".":
+                return parts
+            self.position += 1
+
+    def _value(self, where: KeyPath) -> None:
+        self._skip(newlines=False)
+        first = self.text[self.position]
+        if first in "\"'":
+            self._string()
+        elif first == "[":
+            self._array(where)
+        elif first == "{":
+            self._inline_table(where)
+        else:
+            while self.position < len(self.text) and self.text[self.position] not in ",]}#\n":
+                self.position += 1
+
+    def _array(self, where: KeyPath) -> None:
+        self.position += 1
+        index = 0
+        while True:
+            self._skip(newlines=True)
+            if self.text[self.position] == "]":
+                self.position += 1
+                return
+            if self.text[self.position] == ",":
+                self.position += 1
+                continue
+            self.lines.setdefault((*where, index), self._line())
+            self._value((*where, index))
+            index += 1
+
+    def _inline_table(self, where: KeyPath) -> None:
+        self.position += 1
+        while True:
+            self._skip(newlines=True)
+            if self.text[self.position] == "}":
+                self.position += 1
+                return
+            if self.text[self.position] == ",":
+                self.position += 1
+                continue
+            self._pair(where)
+
+    def _string(self) -> None:
+        quote = self.text[self.position]
+        if self.text.startswith(quote * 3, self.position):
+            self.position += 3
+            self._to_closing(quote * 3)
+            # Up to two quotes may stand right before the closing three.
+            while self.position < len(self.text) and self.text[self.position] == quote:
+                self.position += 1
+        else:
+            self.position += 1
+            self._to_closing(quote)
+
+    def _to_closing(self, closing: str) -> None:
+        while not self.text.startswith(closing, self.position):
+            self.position += 2 if self.text[self.position] == "\\" and closing[0] == '"' else 1
+        self.position += len(closing)

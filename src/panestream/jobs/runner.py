@@ -1,0 +1,214 @@
+"""From a checked job file to a running query: the only module here that knows panestream's Python interface and Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, Protocol
+
+from panestream.errors import JobError, did_you_mean
+from panestream.jobs.model import AggregateSpec, LoadedJob, Sink, Source
+from panestream.jobs.schema import is_local
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    import panestream as pst
+
+
+class Progress(Protocol):
+    """What the live line reads of a micro-batch; see ``panestream.BatchProgress``."""
+
+    @property
+    def batch_id(self) -> int: ...
+    @property
+    def rows(self) -> int: ...
+    @property
+    def duration_ms(self) -> int: ...
+    @property
+    def rows_per_second(self) -> float: ...
+    @property
+    def watermark(self) -> int | None: ...
+    @property
+    def max_event_time(self) -> int | None: ...
+    @property
+    def late_rows(self) -> int: ...
+    @property
+    def invalid_rows(self) -> int: ...
+    @property
+    def fired_rows(self) -> int: ...
+    @property
+    def fired_windows(self) -> int: ...
+    @property
+    def open_windows(self) -> int: ...
+
+
+class Query(Protocol):
+    """A started stream; see ``panestream.RunningQuery``."""
+
+    def await_termination(self, timeout: float | None = None) -> bool: ...
+    def stop(self) -> None: ...
+
+
+class Runner(Protocol):
+    """What the command line needs of Spark. Tests put another one in its place."""
+
+    def explain(self) -> str:
+        """The plan."""
+
+    def start(self, on_progress: Callable[[Progress], Any]) -> Query:
+        """Starts a stream."""
+
+    def run_batch(self) -> None:
+        """Runs a batch to its end."""
+
+
+class SparkRunner(AbstractContextManager["SparkRunner"]):
+    """Runs a job on a Spark session that it makes and ends.
+
+    Args:
+        loaded: the job.
+
+    Raises:
+        EnvironmentNotReadyError: Java is missing, or Spark is of a version that does not work.
+    """
+
+    def __init__(self, loaded: LoadedJob) -> None:
+        from panestream.spark.session import build_session
+
+        check_paths(loaded)
+        job = loaded.job
+        self.loaded = loaded
+        settings = {name: value for name, value in job.spark.items() if name != "spark.master"}
+        self.spark = build_session(f"panestream: {job.name}", settings, job.spark.get("spark.master"))
+        # Spark's warnings would tear the live line; errors still come through.
+        self.spark.sparkContext.setLogLevel(job.spark.get("spark.log.level", "ERROR"))
+
+    def __exit__(self, *exception: object) -> None:
+        self.spark.stop()
+
+    def explain(self) -> str:
+        return str(self._result().explain())
+
+    def start(self, on_progress: Callable[[Progress], Any]) -> Query:
+        job = self.loaded.job
+        assert job.checkpoint is not None  # load_job gives every stream one
+        sinks = {tag: sink_of(sink) for tag, sink in job.sinks.items()}
+        return self._result().start(
+            checkpoint=job.checkpoint, trigger=job.trigger.spark, name=job.name, on_progress=on_progress, **sinks
+        )
+
+    def run_batch(self) -> None:
+        self._result().run(**{tag: sink_of(sink) for tag, sink in self.loaded.job.sinks.items()})
+
+    def _result(self) -> pst.WindowedResult:
+        return build(self.loaded, self.spark)
+
+
+def check_paths(loaded: LoadedJob) -> None:
+    """Looks for local input before Spark is started, which takes seconds and then says it less clearly.
+
+    Raises:
+        JobError: the input is not there.
+    """
+    import glob
+
+    path = loaded.job.source.path
+    if path is not None and is_local(path) and loaded.job.source.reads_files and not glob.glob(path):
+        place = loaded.place("source", "path")
+        place.note(f"there is nothing at {path}")
+        place.finish()
+
+
+def read_source(spark: SparkSession, source: Source, *, streaming: bool) -> DataFrame:
+    """The rows of ``[source]`` as a DataFrame: read, with the derived columns, filtered."""
+    from pyspark.sql import functions as F
+
+    options = dict(source.options)
+    if source.header is not None:
+        options["header"] = "true" if source.header else "false"
+    if streaming and source.files_per_batch is not None:
+        options["maxFilesPerTrigger"] = str(source.files_per_batch)
+    reader: Any = spark.readStream if streaming else spark.read
+    reader = reader.format(source.format).options(**options)
+    if source.schema is not None:
+        reader = reader.schema(source.schema)
+    df: DataFrame = reader.load() if source.path is None else reader.load(stream_path(source) if streaming else source.path)
+    for name, expression in source.columns.items():
+        df = df.withColumn(name, F.expr(expression))
+    return df if source.where is None else df.where(source.where)
+
+
+def stream_path(source: Source) -> str:
+    """The path of a stream of files. Spark wants a folder or a glob there; a single file becomes a glob that matches only it."""
+    from pathlib import Path
+
+    path = str(source.path)
+    if not source.reads_files or not is_local(path) or not Path(path).is_file():
+        return path
+    name = Path(path).name
+    # A glob must have a wildcard to be one: [c] matches the letter c.
+    return str(Path(path).with_name(f"[{name[0]}]{name[1:]}"))
+
+
+def build(loaded: LoadedJob, spark: SparkSession) -> pst.WindowedResult:
+    """The windowed query of a job, not yet started.
+
+    Raises:
+        JobError: a key names a column that the source does not have.
+        PanestreamError: whatever else the query refuses.
+    """
+    import panestream as pst
+
+    job = loaded.job
+    df = read_source(spark, job.source, streaming=job.mode == "stream")
+    _check_columns(loaded, df.columns)
+    stream = pst.stream(df).assign_timestamps(job.event_time.expression, job.watermark.recipe, unit=job.event_time.unit)
+    if job.event_time.invalid == "side_output":
+        stream = stream.side_output_invalid("invalid")
+    assigner = job.window.assigner
+    windowed = stream.key_by(*job.key).window(assigner) if job.key else stream.window_all(assigner)
+    if job.sinks.late is not None:
+        windowed = windowed.side_output_late_data("late")
+    result = windowed.aggregate(*(aggregate_of(each) for each in job.aggregate))
+    return result if job.top is None else result.top(job.top.n, by=job.top.by)
+
+
+def aggregate_of(spec: AggregateSpec) -> Any:
+    """``[[aggregate]]`` as what ``panestream.agg`` makes of it."""
+    from panestream import agg
+
+    positional = [each for each in (spec.column,) if each is not None]
+    named: Mapping[str, Any] = {"k": spec.k, "by": spec.by, "ignore_nulls": spec.ignore_nulls}
+    function: Callable[..., Any] = getattr(agg, spec.function)
+    return function(*positional, **{name: value for name, value in named.items() if value is not None}).alias(spec.name)
+
+
+def sink_of(sink: Sink) -> Any:
+    """``[sinks.x]`` as the library's sink."""
+    import panestream as pst
+
+    if sink.format == "console":
+        return pst.ConsoleSink()
+    if sink.table is not None:
+        return pst.TableSink(sink.table, format=sink.table_format)
+    return pst.FileSink(str(sink.path), format=sink.format)
+
+
+def _check_columns(loaded: LoadedJob, columns: Sequence[str]) -> None:
+    """Column names that are not there are found here, where the line of the job file is known."""
+    job, place = loaded.job, loaded.place()
+    wanted = [(("event_time", "column"), job.event_time.column)]
+    wanted += [(("key", index), each) for index, each in enumerate(job.key)]
+    if job.watermark.per_partition is not None:
+        wanted.append((("watermark", "per_partition"), job.watermark.per_partition))
+    # Spark's names do not care about case.
+    known = {column.lower() for column in columns}
+    for where, column in wanted:
+        # Whatever is not a plain word is a SQL expression, and Spark's to judge.
+        if column.isidentifier() and column.lower() not in known:
+            place.at(*where).note(f"the source has no column {column!r}; {did_you_mean(column, columns)}")
+    place.finish()
+
+
+__all__ = ["JobError", "Progress", "Query", "Runner", "SparkRunner", "build", "read_source"]

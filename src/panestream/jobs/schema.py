@@ -1,0 +1,339 @@
+"""A small declarative validator: dataclasses whose fields say how their value is read.
+
+A section of a job file is a frozen dataclass; each field names a *reader* in its metadata, which turns the raw value into
+the wanted one or says what is wrong with it. All problems of a file are collected, so that one run shows them all, each with
+its line, its path and the nearest right name.
+
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class Top:
+        n: int = field(metadata=reads(integer(1)))
+        by: str = field(metadata=reads(text))
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
+
+from panestream.errors import InvalidDurationError, JobError, did_you_mean
+from panestream.jobs.document import Document, KeyPath
+from panestream.windowing.time import to_micros
+
+T = TypeVar("T")
+
+# C0 and C1 controls, line and paragraph separators, and the marks that reorder text: none belongs in a name or a path.
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+
+
+class Wrong(Exception):  # noqa: N818 - a signal inside this package, no error anybody sees
+    """A value was refused and the problem is noted already. Never leaves this package."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where in the file a reader is, and where it reports problems to.
+
+    Attributes:
+        document: the file.
+        where: the path of the value.
+        problems: what was found so far, as (line, message); shared by all places of a file.
+    """
+
+    document: Document
+    where: KeyPath = ()
+    problems: list[tuple[int, str]] = field(default_factory=list)
+
+    def at(self, *names: str | int) -> Place:
+        """The place of something inside this one."""
+        return Place(self.document, (*self.where, *names), self.problems)
+
+    def note(self, message: str) -> None:
+        """Notes a problem here and goes on."""
+        line = self.document.line_of(self.where)
+        prefix = f"{self.document.path}:{line}" if line else f"{self.document.path}"
+        path = path_text(self.where)
+        self.problems.append((line or 0, f"{prefix}: {path}: {message}" if path else f"{prefix}: {message}"))
+
+    def wrong(self, message: str) -> NoReturn:
+        """Notes a problem here and gives the value up."""
+        self.note(message)
+        raise Wrong
+
+    def finish(self) -> None:
+        """Raises what was noted, in the order of the file.
+
+        Raises:
+            JobError: something was.
+        """
+        if self.problems:
+            raise JobError("\n".join(message for _, message in sorted(self.problems, key=lambda problem: problem[0])))
+
+
+Reader = Callable[[object, Place], Any]
+
+
+def path_text(where: KeyPath) -> str:
+    """A path as errors show it.
+
+    >>> path_text(("aggregate", 0, "function"))
+    'aggregate[0].function'
+    """
+    text = ""
+    for part in where:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else str(part)
+    return text
+
+
+def shown(value: object) -> str:
+    """A value as errors show it: in one line, not too long."""
+    text = "true" if value is True else "false" if value is False else repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def kind(value: object) -> str:
+    """What TOML calls the type of ``value``."""
+    if value is None:
+        return "nothing"
+    names = {bool: "a boolean", int: "an integer", float: "a float", str: "a string", list: "an array", dict: "a table"}
+    return names.get(type(value), f"a {type(value).__name__}")
+
+
+def reads(reader: Reader) -> dict[str, Reader]:
+    """The metadata of a field of a section: ``reader`` reads its value."""
+    return {"reader": reader}
+
+
+def section(cls: type[T]) -> Callable[[object, Place], T]:
+    """The reader of a table that becomes a ``cls``.
+
+    Unknown keys, missing keys and refused values are noted, all of them. Afterwards ``cls.check(place)``, if there is one, may
+    note what only shows when the values are seen together.
+    """
+
+    def read(value: object, place: Place) -> T:
+        if not isinstance(value, Mapping):
+            place.wrong(f"must be a table, not {kind(value)}: {shown(value)}")
+        fields = {each.name: each for each in dataclasses.fields(cls)}  # type: ignore[arg-type]
+        before, known = len(place.problems), {}
+        for name, raw in value.items():
+            if name not in fields:
+                place.at(str(name)).note(_unknown(cls, str(name), fields))
+                continue
+            try:
+                known[name] = fields[name].metadata["reader"](raw, place.at(name))
+            except Wrong:
+                continue
+        for name, each in fields.items():
+            required = each.default is each.default_factory is dataclasses.MISSING
+            if name not in value and required:
+                place.note(f"{name!r} is missing")
+        if len(place.problems) > before:
+            raise Wrong
+        result = cls(**known)
+        check = getattr(result, "check", None)
+        if check is not None:
+            check(place)
+        if len(place.problems) > before:
+            raise Wrong
+        return result
+
+    return read
+
+
+def _unknown(cls: type, name: str, fields: Mapping[str, Any]) -> str:
+    explain = getattr(cls, "explain_unknown", None)
+    return (explain(name) if explain else None) or f"unknown key; {did_you_mean(name, fields)}"
+
+
+def text(value: object, place: Place) -> str:
+    """A string that is not blank and has no control characters."""
+    if not isinstance(value, str):
+        place.wrong(f"must be a string, not {kind(value)}: {shown(value)}")
+    if not value.strip():
+        place.wrong("is empty")
+    if _CONTROL.search(value):
+        place.wrong(f"has control characters: {shown(value)}")
+    return value
+
+
+def sql(value: object, place: Place) -> str:
+    """A SQL expression: text that may span lines."""
+    if not isinstance(value, str):
+        place.wrong(f"must be a SQL expression in a string, not {kind(value)}: {shown(value)}")
+    text(re.sub(r"[\n\r\t]", " ", value), place)
+    return value.strip()
+
+
+def identifier(value: object, place: Place) -> str:
+    """A column name or output name: letters, digits and underscores."""
+    word = text(value, place)
+    if not _NAME.fullmatch(word):
+        place.wrong(f"must be a name of letters, digits and underscores that does not begin with a digit, not {shown(word)}")
+    return word
+
+
+def table_name(value: object, place: Place) -> str:
+    """``table``, ``db.table`` or ``catalog.db.table``."""
+    word = text(value, place)
+    parts = word.split(".")
+    if len(parts) > 3 or not all(_NAME.fullmatch(part) for part in parts):
+        place.wrong(f"must be table, db.table or catalog.db.table in plain names, not {shown(word)}")
+    return word
+
+
+def location(value: object, place: Place) -> str:
+    """A path: with a scheme (``s3://``) as it stands, else absolute, seen from the folder of the job file."""
+    word = text(value, place)
+    if _SCHEME.match(word):
+        return word
+    try:
+        # resolve() also removes "..", so that messages and checkpoints show where things really are.
+        return str((place.document.path.parent / Path(word).expanduser()).resolve())
+    except (RuntimeError, OSError) as error:
+        place.wrong(f"is not a usable path: {error}")
+
+
+def is_local(path: str) -> bool:
+    """Whether a path that :func:`location` returned is on this machine."""
+    return not _SCHEME.match(path)
+
+
+def boolean(value: object, place: Place) -> bool:
+    """True or false, not a word for it."""
+    if not isinstance(value, bool):
+        place.wrong(f"must be true or false, not {kind(value)}: {shown(value)}")
+    return value
+
+
+def integer(least: int) -> Reader:
+    """A whole number of at least ``least``."""
+
+    def read(value: object, place: Place) -> int:
+        if isinstance(value, bool) or not isinstance(value, int):
+            place.wrong(f"must be an integer, not {kind(value)}: {shown(value)}")
+        if value < least:
+            place.wrong(f"must be at least {least}, not {value}")
+        if value >= 2**31:
+            place.wrong(f"{value} is too large")
+        return value
+
+    return read
+
+
+def choice(*allowed: str) -> Reader:
+    """One of a few words."""
+
+    def read(value: object, place: Place) -> str:
+        word = text(value, place)
+        if word not in allowed:
+            place.wrong(f"{shown(word)} is not known; {did_you_mean(word, allowed)}")
+        return word
+
+    return read
+
+
+def duration(*, negative: bool = False, zero: bool = True) -> Reader:
+    """A duration such as ``"90 seconds"``; stays text, so that plans show what the user wrote."""
+
+    def read(value: object, place: Place) -> str:
+        if not isinstance(value, str):
+            place.wrong(f"must be a string such as '90 seconds', not {shown(value)}")
+        word = text(value, place)
+        try:
+            micros = to_micros(word, "the duration")
+        except InvalidDurationError as error:
+            place.wrong(str(error))
+        if (micros < 0 and not negative) or (micros == 0 and not zero):
+            place.wrong(f"must {'not be negative' if zero else 'be positive'}, not {word!r}")
+        return word
+
+    return read
+
+
+def array(reader: Reader) -> Reader:
+    """An array; a single string counts as an array of one."""
+
+    def read(value: object, place: Place) -> tuple[Any, ...]:
+        if isinstance(value, str):
+            return (reader(value, place),)
+        if not isinstance(value, list):
+            place.wrong(f"must be an array, not {kind(value)}: {shown(value)}")
+        items, before = [], len(place.problems)
+        for index, each in enumerate(value):
+            try:
+                items.append(reader(each, place.at(index)))
+            except Wrong:
+                continue
+        if len(place.problems) > before:
+            raise Wrong
+        return tuple(items)
+
+    return read
+
+
+def table(keys: Reader, values: Reader) -> Reader:
+    """A table of the user's own keys, in the order of the file."""
+
+    def read(value: object, place: Place) -> dict[str, Any]:
+        if not isinstance(value, Mapping):
+            place.wrong(f"must be a table, not {kind(value)}: {shown(value)}")
+        items, before = {}, len(place.problems)
+        for each, raw in value.items():
+            try:
+                items[keys(each, place.at(str(each)))] = values(raw, place.at(str(each)))
+            except Wrong:
+                continue
+        if len(place.problems) > before:
+            raise Wrong
+        return items
+
+    return read
+
+
+def scalar(value: object, place: Place) -> str:
+    """A string, number or boolean, as the text that Spark takes for an option."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return str(value)
+    if not isinstance(value, str):
+        place.wrong(f"must be a string, a number or a boolean, not {kind(value)}: {shown(value)}")
+    # Separators of CSV options may be a tab; nothing else below a blank makes sense.
+    if _CONTROL.search(value.replace("\t", " ")):
+        place.wrong(f"has control characters: {shown(value)}")
+    return value
+
+
+def flat(prefix: str) -> Reader:
+    """A table of settings whose names have dots: ``a.b = 1`` (nested in TOML) and ``"a.b" = 1`` are the same."""
+
+    def read(value: object, place: Place) -> dict[str, str]:
+        if not isinstance(value, Mapping):
+            place.wrong(f"must be a table, not {kind(value)}: {shown(value)}")
+        items: dict[str, str] = {}
+        before = len(place.problems)
+
+        def walk(inside: Mapping[str, object], at: Place, path: str) -> None:
+            for each, raw in inside.items():
+                name = f"{path}.{each}" if path else str(each)
+                try:
+                    if isinstance(raw, Mapping):
+                        walk(raw, at.at(str(each)), name)
+                        continue
+                    full = name if name.startswith(prefix + ".") else f"{prefix}.{name}"
+                    items[text(full, at.at(str(each)))] = scalar(raw, at.at(str(each)))
+                except Wrong:
+                    continue
+
+        walk(value, place, "")
+        if len(place.problems) > before:
+            raise Wrong
+        return items
+
+    return read
