@@ -1,0 +1,116 @@
+"""Between Arrow arrays and numpy vectors, without a copy where the memory layout allows it.
+
+A column is worked on as a numpy vector of values, whatever the null slots hold, and a boolean vector that says which are valid (None:
+all). Arrow is what goes in and comes out.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+Mask = npt.NDArray[np.bool_]
+Vector = npt.NDArray[Any]
+
+
+def plain(column: Any) -> pa.Array:
+    """One contiguous array, dictionaries decoded: chunked input is joined."""
+    if isinstance(column, pa.ChunkedArray):
+        column = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+        if isinstance(column, pa.ChunkedArray):
+            column = pa.concat_arrays(column.chunks)
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    return column
+
+
+def valid_of(array: pa.Array) -> Mask | None:
+    """Which slots hold a value; None when all do."""
+    if array.null_count == 0:
+        return None
+    mask: Mask = pc.is_valid(array).to_numpy(zero_copy_only=False)
+    return mask
+
+
+def numbers(array: pa.Array) -> Vector:
+    """The values of a fixed-width array (integers, floats, dates, times); null slots hold anything."""
+    dtype = storage_dtype(array.type)
+    data = array.buffers()[1]
+    if data is None or len(array) == 0:
+        return np.zeros(len(array), dtype)
+    return np.frombuffer(data, dtype, count=len(array) + array.offset)[array.offset :]
+
+
+def words(array: pa.Array) -> Ints:
+    """The 64-bit words of a decimal array, lowest first: shape (rows, 2) for decimal128, (rows, 4) for decimal256."""
+    width = array.type.byte_width // 8
+    data = array.buffers()[1]
+    if data is None or len(array) == 0:
+        return np.zeros((len(array), width), np.int64)
+    flat = np.frombuffer(data, np.int64, count=(len(array) + array.offset) * width)
+    return flat.reshape(-1, width)[array.offset :]
+
+
+def storage_dtype(type_: pa.DataType) -> Any:
+    """The numpy type of the memory behind a fixed-width Arrow type."""
+    if pa.types.is_floating(type_) or pa.types.is_integer(type_):
+        return np.dtype(type_.to_pandas_dtype())
+    return np.dtype(f"i{type_.bit_width // 8}")
+
+
+def array_of(values: Vector, type_: pa.DataType, valid: Mask | None = None) -> pa.Array:
+    """An Arrow array over the memory of ``values``: one number a row, or one row of 64-bit words for decimals.
+
+    Args:
+        values: contiguous, of the storage type of ``type_``.
+        type_: any fixed-width type.
+        valid: which slots hold a value; None: all.
+    """
+    count = len(values)
+    if valid is not None and bool(valid.all()):
+        valid = None
+    validity = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
+    if not pa.types.is_decimal(type_):
+        values = values.astype(storage_dtype(type_), copy=False)
+    return pa.Array.from_buffers(type_, count, [validity, pa.py_buffer(np.ascontiguousarray(values))])
+
+
+def take(array: pa.Array, rows: Ints, valid: Mask | None = None) -> pa.Array:
+    """``array[rows]``; null where ``valid`` is False."""
+    indices = pa.array(rows) if valid is None else pa.array(rows, mask=~valid)
+    return array.take(indices)
+
+
+def list_of(values: pa.Array, lengths: Ints) -> pa.Array:
+    """A list array whose lists have ``lengths`` items, cut one after the other from ``values``.
+
+    Raises:
+        OverflowError: more items than an Arrow list array can hold (2**31 - 1).
+    """
+    offsets = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    if offsets[-1] >= 2**31:
+        raise OverflowError(f"{offsets[-1]} list items in one table; an Arrow list array holds 2147483647: fire fewer windows at once")
+    return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), values)
+
+
+def list_parts(lists: pa.Array) -> tuple[pa.Array, Ints]:
+    """The items of a list array, end to end, and how many each list has."""
+    offsets = lists.offsets.to_numpy()
+    lengths: Ints = np.diff(offsets).astype(np.int64)
+    return lists.flatten(), lengths
+
+
+def normal_floats(array: pa.Array) -> pa.Array:
+    """Floats as SQL groups them: one NaN, one zero. Other arrays pass unchanged."""
+    if not pa.types.is_floating(array.type):
+        return array
+    values = numbers(array) + array.type.to_pandas_dtype()(0)  # -0.0 + 0.0 is 0.0
+    values[np.isnan(values)] = np.nan
+    return array_of(values, array.type, valid_of(array))

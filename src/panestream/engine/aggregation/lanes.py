@@ -1,0 +1,250 @@
+"""Lanes: what the partial of a pane holds, column by column, and how it is made, merged and combined over windows.
+
+An aggregate is computed from one or more lanes; aggregates over the same expression share them (sum, mean and count of ``price`` are two
+lanes). A lane never sees a window, a key or a row: only groups and ranges.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from panestream.engine.aggregation.columns import Ints, Vector, array_of, numbers, valid_of
+from panestream.engine.aggregation.grouping import LARGEST, Groups
+from panestream.engine.aggregation.ordering import Codes, order_codes
+from panestream.engine.aggregation.ranges import Ranges, State
+
+
+class Input:
+    """One value column of a batch, with what several lanes ask of it, worked out once."""
+
+    def __init__(self, array: pa.Array) -> None:
+        self.array = array
+
+    @cached_property
+    def rows(self) -> Ints | None:
+        """The rows that are not null, ascending; None: all."""
+        valid = valid_of(self.array)
+        return None if valid is None else np.flatnonzero(valid)
+
+    @cached_property
+    def codes(self) -> Codes:
+        """The order codes of all rows."""
+        return order_codes(self.array)
+
+    @cached_property
+    def present(self) -> pa.Array:
+        """The values that are not null."""
+        return self.array if self.rows is None else self.array.drop_null()
+
+    @cached_property
+    def floats(self) -> Vector:
+        """The values that are not null, as float64."""
+        return numbers(self.present).astype(np.float64, copy=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The input rows of one call.
+
+    Attributes:
+        values: the value columns, in the order of the plan's inputs.
+        times: the event time of every row, where a lane needs it.
+    """
+
+    values: Sequence[Input]
+    times: Ints | None
+
+
+@dataclass(frozen=True, slots=True)
+class Lane(ABC):
+    """One kind of partial over one expression: equal lanes are stored once.
+
+    Attributes:
+        source: the number of the expression among the plan's inputs.
+    """
+
+    source: int
+
+    @property
+    @abstractmethod
+    def columns(self) -> tuple[tuple[str, pa.DataType], ...]:
+        """Name and type of its columns in the partial table."""
+
+    @abstractmethod
+    def reduce(self, groups: Groups, batch: Batch) -> list[pa.Array]:
+        """Input rows → one partial per group."""
+
+    @abstractmethod
+    def merge(self, groups: Groups, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
+        """Partial rows, in the order of arrival → one partial per group.
+
+        Args:
+            groups: of the partial rows.
+            columns: its own columns.
+            rows: the number of input rows behind each partial row.
+        """
+
+    @abstractmethod
+    def over(self, ranges: Ranges, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
+        """Partial rows, one per key and pane → one partial per (key, window)."""
+
+
+@dataclass(frozen=True, slots=True)
+class CountLane(Lane):
+    """How many rows of the pane have a value. Null stands for *all rows*: a column without nulls costs nothing to count."""
+
+    @property
+    def columns(self) -> tuple[tuple[str, pa.DataType], ...]:
+        return (("n", pa.int64()),)
+
+    def reduce(self, groups: Groups, batch: Batch) -> list[pa.Array]:
+        rows = batch.values[self.source].rows
+        return [_all_rows(groups.size) if rows is None else array_of(groups.count(rows), pa.int64())]
+
+    def merge(self, groups: Groups, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
+        if columns[0].null_count == len(rows):
+            return [_all_rows(groups.size)]
+        return [array_of(groups.add(counts_of(columns[0], rows)), pa.int64())]
+
+    def over(self, ranges: Ranges, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
+        if columns[0].null_count == len(rows):
+            return [_all_rows(len(ranges.windows))]
+        return [array_of(ranges.sums(counts_of(columns[0], rows)), pa.int64())]
+
+
+@dataclass(frozen=True, slots=True)
+class FloatSumLane(Lane):
+    """The sum of floating point values; added, never subtracted: subtraction would leave rounding errors of rows long gone."""
+
+    @property
+    def columns(self) -> tuple[tuple[str, pa.DataType], ...]:
+        return (("sum", pa.float64()),)
+
+    def reduce(self, groups: Groups, batch: Batch) -> list[pa.Array]:
+        column = batch.values[self.source]
+        return [array_of(groups.add(column.floats, column.rows), pa.float64())]
+
+    def merge(self, groups: Groups, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
+        return [array_of(groups.add(numbers(columns[0])), pa.float64())]
+
+    def over(self, ranges: Ranges, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
+        (sums,) = ranges.fold((numbers(columns[0]),), (0.0,), lambda a, b: (a[0] + b[0],))
+        return [array_of(sums, pa.float64())]
+
+
+@dataclass(frozen=True, slots=True)
+class ExtremeLane(Lane):
+    """The smallest or the largest value, null where there is none.
+
+    Attributes:
+        type: of the values.
+        largest: which of the two.
+    """
+
+    type: pa.DataType
+    largest: bool
+
+    @property
+    def columns(self) -> tuple[tuple[str, pa.DataType], ...]:
+        return (("max" if self.largest else "min", self.type),)
+
+    def reduce(self, groups: Groups, batch: Batch) -> list[pa.Array]:
+        return self._reduce(groups, batch.values[self.source])
+
+    def merge(self, groups: Groups, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
+        return self._reduce(groups, Input(columns[0]))
+
+    def _reduce(self, groups: Groups, column: Input) -> list[pa.Array]:
+        codes, rows = self._oriented(column), column.rows
+        valid = None if rows is None else groups.count(rows) > 0
+        least = groups.smallest(codes if rows is None else codes[rows], rows)
+        return [column.codes.decode(~least if self.largest else least, valid)]
+
+    def over(self, ranges: Ranges, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
+        column, valid = Input(columns[0]), None
+        codes = self._oriented(column)
+        mask = column.codes.valid
+        if mask is not None:
+            codes = np.where(mask, codes, LARGEST)
+            valid = ranges.sums(mask.astype(np.int64)) > 0
+        (least,) = ranges.fold((codes,), (int(LARGEST),), smaller, idempotent=True)
+        return [column.codes.decode(~least if self.largest else least, valid)]
+
+    def _oriented(self, column: Input) -> Ints:
+        # ~ reverses the order of all int64 without overflow, so that one kernel, the minimum, does both.
+        return ~column.codes.codes if self.largest else column.codes.codes
+
+
+@dataclass(frozen=True, slots=True)
+class MomentsLane(Lane):
+    """Count, mean and sum of squared deviations from it: what variance is made of, without cancellation (Chan et al. 1979)."""
+
+    @property
+    def columns(self) -> tuple[tuple[str, pa.DataType], ...]:
+        return (("n", pa.int64()), ("mean", pa.float64()), ("m2", pa.float64()))
+
+    def reduce(self, groups: Groups, batch: Batch) -> list[pa.Array]:
+        column = batch.values[self.source]
+        rows, values = column.rows, column.floats
+        count = groups.count(rows)
+        mean = groups.add(values, rows) / np.maximum(count, 1)
+        off = values - groups.spread(mean, rows)
+        n = _all_rows(groups.size) if rows is None else array_of(count, pa.int64())
+        return [n, array_of(mean, pa.float64()), array_of(groups.add(off * off, rows), pa.float64())]
+
+    def merge(self, groups: Groups, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
+        counts = counts_of(columns[0], rows)
+        n, mean, m2 = counts.astype(np.float64), numbers(columns[1]), numbers(columns[2])
+        total = groups.add(counts)
+        whole = groups.add(mean * n) / np.maximum(total, 1)
+        off = mean - groups.spread(whole)
+        spread = groups.add(m2 + n * off * off)
+        all_rows = columns[0].null_count == len(rows)
+        return [
+            _all_rows(groups.size) if all_rows else array_of(total, pa.int64()),
+            array_of(whole, pa.float64()),
+            array_of(spread, pa.float64()),
+        ]
+
+    def over(self, ranges: Ranges, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
+        counts = counts_of(columns[0], rows)
+        states = (counts.astype(np.float64), numbers(columns[1]), numbers(columns[2]))
+        _, mean, m2 = ranges.fold(states, (0.0, 0.0, 0.0), _chan)
+        all_rows = columns[0].null_count == len(rows)
+        n = _all_rows(len(ranges.windows)) if all_rows else array_of(ranges.sums(counts), pa.int64())
+        return [n, array_of(mean, pa.float64()), array_of(m2, pa.float64())]
+
+
+def counts_of(column: pa.Array, rows: Ints) -> Ints:
+    """A count column as numbers: null stands for all ``rows``."""
+    if column.null_count == len(column):
+        return rows
+    counts: Ints = numbers(column)
+    valid = valid_of(column)
+    return counts if valid is None else np.where(valid, counts, rows)
+
+
+def smaller(a: State, b: State) -> State:
+    """The combination that keeps the smaller code."""
+    return (np.minimum(a[0], b[0]),)
+
+
+def _chan(a: State, b: State) -> State:
+    (n_a, mean_a, m2_a), (n_b, mean_b, m2_b) = a, b
+    n = n_a + n_b
+    share = n_b / np.maximum(n, 1.0)
+    off = mean_b - mean_a
+    return n, mean_a + off * share, m2_a + m2_b + off * off * n_a * share
+
+
+def _all_rows(count: int) -> pa.Array:
+    return pa.nulls(count, pa.int64())
+
+
+__all__ = ["Batch", "CountLane", "ExtremeLane", "FloatSumLane", "Input", "Lane", "MomentsLane", "counts_of"]

@@ -1,0 +1,255 @@
+"""List lanes: partials that hold values themselves, as Arrow lists: all of them, the distinct ones, or the k largest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from panestream.engine.aggregation.columns import (
+    Ints,
+    Mask,
+    Vector,
+    array_of,
+    list_of,
+    list_parts,
+    normal_floats,
+    numbers,
+    valid_of,
+)
+from panestream.engine.aggregation.grouping import LARGEST, Groups
+from panestream.engine.aggregation.lanes import Batch, Lane
+from panestream.engine.aggregation.ordering import order_codes
+from panestream.engine.aggregation.ranges import Ranges, SparseRanges, State
+
+
+@dataclass(frozen=True, slots=True)
+class ItemsLane(Lane):
+    """All values that are not null, with their event times, by event time and then arrival.
+
+    Attributes:
+        type: of the values.
+    """
+
+    type: pa.DataType
+
+    @property
+    def columns(self) -> tuple[tuple[str, pa.DataType], ...]:
+        return (("values", pa.list_(self.type)), ("times", pa.list_(pa.int64())))
+
+    def reduce(self, groups: Groups, batch: Batch) -> list[pa.Array]:
+        column = batch.values[self.source]
+        ids, times = groups.ids, times_of(batch)
+        if column.rows is not None:
+            ids, times = ids[column.rows], times[column.rows]
+        return self._collect(groups.size, ids, column.present, times)
+
+    def merge(self, groups: Groups, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
+        values, lengths = list_parts(columns[0])
+        times, _ = list_parts(columns[1])
+        return self._collect(groups.size, np.repeat(groups.ids, lengths), values, numbers(times))
+
+    def _collect(self, size: int, ids: Ints, values: pa.Array, times: Ints) -> list[pa.Array]:
+        order = by_group_and(ids, times)
+        lengths = np.bincount(ids, minlength=size)
+        indices = pa.array(order)
+        return [list_of(values.take(indices), lengths), list_of(array_of(times[order], pa.int64()), lengths)]
+
+    def over(self, ranges: Ranges, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
+        ranges = _rows_of(ranges)
+        in_order = pa.array(ranges.order)
+        values, lengths = list_parts(columns[0].take(in_order))
+        times = numbers(list_parts(columns[1].take(in_order))[0])
+        offsets = np.zeros(len(lengths) + 1, np.int64)
+        np.cumsum(lengths, out=offsets[1:])
+        start = offsets[ranges.start]
+        lengths = offsets[ranges.end] - start
+        items = spans(start, lengths)
+        taken = times[items]
+        ids = np.repeat(np.arange(len(lengths)), lengths)
+        if bool(((taken[1:] < taken[:-1]) & (ids[1:] == ids[:-1])).any()):
+            # Panes of processing time: their order need not be that of event time.
+            items = items[by_group_and(ids, taken)]
+            taken = times[items]
+        return [list_of(values.take(pa.array(items)), lengths), list_of(array_of(taken, pa.int64()), lengths)]
+
+
+@dataclass(frozen=True, slots=True)
+class DistinctLane(Lane):
+    """Each distinct value once, in the order of first arrival; over windows only their number.
+
+    Attributes:
+        type: of the values.
+    """
+
+    type: pa.DataType
+
+    @property
+    def columns(self) -> tuple[tuple[str, pa.DataType], ...]:
+        return (("distinct", pa.list_(self.type)),)
+
+    def reduce(self, groups: Groups, batch: Batch) -> list[pa.Array]:
+        column = batch.values[self.source]
+        return self._distinct(groups.size, groups.ids if column.rows is None else groups.ids[column.rows], column.present)
+
+    def merge(self, groups: Groups, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
+        values, lengths = list_parts(columns[0])
+        return self._distinct(groups.size, np.repeat(groups.ids, lengths), values)
+
+    @staticmethod
+    def _distinct(size: int, ids: Ints, values: pa.Array) -> list[pa.Array]:
+        encoded = pc.dictionary_encode(normal_floats(values))
+        width = max(len(encoded.dictionary), 1)
+        pairs = np.sort(numbers(pc.unique(pa.array(ids * width + numbers(encoded.indices)))))
+        owner = pairs // width
+        distinct = encoded.dictionary.take(pa.array(pairs - owner * width))
+        return [list_of(distinct, np.bincount(owner, minlength=size))]
+
+    def over(self, ranges: Ranges, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
+        """Counts per window: for each key and value, the windows that contain any of its panes, each once."""
+        ranges = _rows_of(ranges)
+        values, lengths = list_parts(columns[0].take(pa.array(ranges.order)))
+        codes = numbers(pc.dictionary_encode(values).indices).astype(np.int64)
+        place = np.repeat(np.arange(len(lengths)), lengths)  # in the order of key and pane
+        order = np.argsort(codes * max(len(codes), 1) + np.arange(len(codes)))  # by value, then key and pane
+        codes, place = codes[order], place[order]
+        key = ranges.key_of_place[place]
+        begin, until = ranges.from_window[place], ranges.until_window[place]
+        same = (codes[1:] == codes[:-1]) & (key[1:] == key[:-1])
+        # Windows that contain this pane but not the value's pane before it.
+        fresh = begin.copy()
+        np.maximum(begin[1:], until[:-1], out=fresh[1:], where=same)
+        news = np.maximum(until - fresh, 0)
+        pair = ranges.first_pair[place] + fresh - ranges.first_window[place]
+        count = len(ranges.windows)
+        kept = news > 0
+        steps = np.bincount(pair[kept], minlength=count + 1) - np.bincount((pair + news)[kept], minlength=count + 1)
+        return [array_of(np.cumsum(steps)[:count][ranges.by_window], pa.int64())]
+
+
+@dataclass(frozen=True, slots=True)
+class TopLane(Lane):
+    """The k largest values, or the values with the k largest ``by``; of equals those of the earliest event time, then arrival.
+
+    Attributes:
+        type: of the values.
+        k: how many.
+        by: the number of the expression to order by; None: the values themselves.
+        by_type: its type.
+    """
+
+    type: pa.DataType
+    k: int
+    by: int | None
+    by_type: pa.DataType
+
+    @property
+    def columns(self) -> tuple[tuple[str, pa.DataType], ...]:
+        own = (("top", pa.list_(self.type)), ("times", pa.list_(pa.int64())))
+        return own if self.by is None else (*own, ("by", pa.list_(self.by_type)))
+
+    def reduce(self, groups: Groups, batch: Batch) -> list[pa.Array]:
+        column = batch.values[self.source]
+        times, valid = times_of(batch), valid_of(column.array)
+        by = column.array if self.by is None else batch.values[self.by].array
+        valid = _both(valid, valid_of(by))
+        if valid is None:
+            return self._keep(groups.size, groups.ids, column.array, times, by)
+        rows = np.flatnonzero(valid)
+        indices = pa.array(rows)
+        return self._keep(groups.size, groups.ids[rows], column.array.take(indices), times[rows], by.take(indices))
+
+    def merge(self, groups: Groups, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
+        values, lengths = list_parts(columns[0])
+        times, by = self._times_and_by(columns, values)
+        return self._keep(groups.size, np.repeat(groups.ids, lengths), values, times, by)
+
+    def _times_and_by(self, columns: Sequence[pa.Array], values: pa.Array) -> tuple[Ints, pa.Array]:
+        return numbers(list_parts(columns[1])[0]), values if self.by is None else list_parts(columns[2])[0]
+
+    def _keep(self, size: int, ids: Ints, values: pa.Array, times: Ints, by: pa.Array) -> list[pa.Array]:
+        order = by_group_and(ids, *_best_first(by, times))
+        counts = np.bincount(ids, minlength=size)
+        lengths = np.minimum(counts, self.k)
+        kept = order[spans(np.cumsum(counts) - counts, lengths)]
+        return self._lists(kept, lengths, values, times, by)
+
+    def _lists(self, items: Ints, lengths: Ints, values: pa.Array, times: Ints, by: pa.Array) -> list[pa.Array]:
+        indices = pa.array(items)
+        lists = [list_of(values.take(indices), lengths), list_of(array_of(times[items], pa.int64()), lengths)]
+        return lists if self.by is None else [*lists, list_of(by.take(indices), lengths)]
+
+    def over(self, ranges: Ranges, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
+        ranges = _rows_of(ranges)
+        # In the order of key and pane, so that of equal times the earlier pane's comes first, as in a merge.
+        in_order = pa.array(ranges.order)
+        columns = [column.take(in_order) for column in columns]
+        values, lengths = list_parts(columns[0])
+        times, by = self._times_and_by(columns, values)
+        width = int(min(self.k, sum_of_longest(lengths, ranges.longest)))
+        order = by_group_and(*_best_first(by, times))
+        ranks = np.empty(len(order), np.int64)
+        ranks[order] = np.arange(len(order))
+        matrix = np.full((len(lengths), max(width, 1)), LARGEST)
+        starts = np.cumsum(lengths) - lengths
+        row = np.repeat(np.arange(len(lengths)), lengths)
+        matrix[row, np.arange(len(ranks)) - starts[row]] = ranks
+        (best,) = ranges.fold_in_order((matrix,), (int(LARGEST),), _best_of_both)
+        kept = best != LARGEST
+        return self._lists(order[best[kept]], kept.sum(axis=1), values, times, by)
+
+
+def times_of(batch: Batch) -> Ints:
+    """The event times of a batch, which must be there."""
+    if batch.times is None:
+        raise ValueError("an aggregate orders by event time: timestamps are needed")
+    return batch.times
+
+
+def by_group_and(*columns: Ints) -> Ints:
+    """The stable order by several columns, the first counting most."""
+    order = np.argsort(columns[-1], kind="stable") if not _ascending(columns[-1]) else np.arange(len(columns[-1]))
+    for column in columns[-2::-1]:
+        arranged = column[order]
+        if not _ascending(arranged):
+            order = order[np.argsort(arranged, kind="stable")]
+    return order
+
+
+def spans(start: Ints, lengths: Ints) -> Ints:
+    """``start[0], start[0] + 1, ...`` (``lengths[0]`` of them), then ``start[1], ...``, and so on."""
+    ends = np.cumsum(lengths)
+    total = int(ends[-1]) if len(ends) else 0
+    return np.repeat(start - (ends - lengths), lengths) + np.arange(total)
+
+
+def sum_of_longest(lengths: Ints, panes: int) -> int:
+    """No window of ``panes`` panes holds more items than this."""
+    return int(lengths.max(initial=0)) * max(panes, 1)
+
+
+def _best_first(by: pa.Array, times: Ints) -> tuple[Ints, Ints]:
+    return ~order_codes(by).codes, times
+
+
+def _best_of_both(a: State, b: State) -> State:
+    both: Vector = np.concatenate([a[0], b[0]], axis=1)
+    both.sort(axis=1)
+    return (both[:, : a[0].shape[1]],)
+
+
+def _both(a: Mask | None, b: Mask | None) -> Mask | None:
+    return b if a is None else a if b is None else a & b
+
+
+def _ascending(column: Ints) -> bool:
+    return bool((column[1:] >= column[:-1]).all())
+
+
+def _rows_of(ranges: Ranges) -> SparseRanges:
+    if not isinstance(ranges, SparseRanges):
+        raise TypeError("list lanes are combined over sparse ranges")
+    return ranges
