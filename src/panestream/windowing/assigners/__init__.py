@@ -1,7 +1,24 @@
 """Window assigners, one idea a file."""
 
-from panestream.windowing.assigners.base import WindowAssigner
-from panestream.windowing.assigners.sliding import SlidingEventTimeWindows
-from panestream.windowing.assigners.tumbling import TumblingEventTimeWindows
+from panestream.windowing.assigners.base import MergingWindowAssigner, WindowAssigner, merge_touching
+from panestream.windowing.assigners.global_windows import GlobalWindows, count_window
+from panestream.windowing.assigners.session import EventTimeSessionWindows, GapExtractor, ProcessingTimeSessionWindows
+from panestream.windowing.assigners.sliding import SlidingEventTimeWindows, SlidingProcessingTimeWindows
+from panestream.windowing.assigners.stagger import WindowStagger
+from panestream.windowing.assigners.tumbling import TumblingEventTimeWindows, TumblingProcessingTimeWindows
 
-__all__ = ["SlidingEventTimeWindows", "TumblingEventTimeWindows", "WindowAssigner"]
+__all__ = [
+    "EventTimeSessionWindows",
+    "GapExtractor",
+    "GlobalWindows",
+    "MergingWindowAssigner",
+    "ProcessingTimeSessionWindows",
+    "SlidingEventTimeWindows",
+    "SlidingProcessingTimeWindows",
+    "TumblingEventTimeWindows",
+    "TumblingProcessingTimeWindows",
+    "WindowAssigner",
+    "WindowStagger",
+    "count_window",
+    "merge_touching",
+]

@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from panestream.errors import InvalidWindowError
 from panestream.windowing.assigners.base import WindowAssigner
 from panestream.windowing.time import Duration, format_duration, to_micros
 from panestream.windowing.windows import TimeWindow
 
+Self = TypeVar("Self", bound="_Sliding")
+
 
 @dataclass(frozen=True, slots=True, repr=False)
-class SlidingEventTimeWindows(WindowAssigner):
-    """Windows ``[n*slide + offset, n*slide + offset + size)`` of event time. Flink: ``SlidingEventTimeWindows``.
-
-    A slide larger than the size leaves gaps; rows in a gap belong to no window. The constructor takes engine units;
-    :meth:`of` takes durations.
-
-    >>> SlidingEventTimeWindows.of("1 hour", "5 minutes")
-    SlidingEventTimeWindows.of('1 hour', '5 minutes')
-    """
-
+class _Sliding(WindowAssigner):
     size: int
     slide: int
     offset: int = 0
@@ -38,7 +32,7 @@ class SlidingEventTimeWindows(WindowAssigner):
             )
 
     @classmethod
-    def of(cls, size: Duration, slide: Duration, offset: Duration = "0 seconds") -> SlidingEventTimeWindows:
+    def of(cls: type[Self], size: Duration, slide: Duration, offset: Duration = "0 seconds") -> Self:
         """Windows of ``size``, one every ``slide``, aligned to the epoch (UTC) plus ``offset``.
 
         Raises:
@@ -46,15 +40,46 @@ class SlidingEventTimeWindows(WindowAssigner):
         """
         return cls(to_micros(size, "size"), to_micros(slide, "slide"), to_micros(offset, "offset"))
 
-    @property
-    def is_event_time(self) -> bool:
-        return True
-
-    def assign_windows(self, element: object, timestamp: int, processing_time: int) -> tuple[TimeWindow, ...]:
-        last = timestamp - (timestamp - self.offset) % self.slide
+    def _windows(self, time: int) -> tuple[TimeWindow, ...]:
+        last = time - (time - self.offset) % self.slide
         # Newest start first, as Flink does: the order shows when one element fires several windows at once.
-        return tuple(TimeWindow(start, start + self.size) for start in range(last, timestamp - self.size, -self.slide))
+        return tuple(TimeWindow(start, start + self.size) for start in range(last, time - self.size, -self.slide))
 
     def __repr__(self) -> str:
         offset = f", offset={format_duration(self.offset)!r}" if self.offset else ""
         return f"{type(self).__name__}.of({format_duration(self.size)!r}, {format_duration(self.slide)!r}{offset})"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class SlidingEventTimeWindows(_Sliding):
+    """Windows ``[n*slide + offset, n*slide + offset + size)`` of event time. Flink: ``SlidingEventTimeWindows``.
+
+    A slide larger than the size leaves gaps; rows in a gap belong to no window. The constructor takes engine units;
+    :meth:`of` takes durations.
+
+    >>> SlidingEventTimeWindows.of("1 hour", "5 minutes")
+    SlidingEventTimeWindows.of('1 hour', '5 minutes')
+    """
+
+    @property
+    def is_event_time(self) -> bool:
+        return True
+
+    def assign_windows(self, element: Any, timestamp: int, processing_time: int) -> tuple[TimeWindow, ...]:
+        return self._windows(timestamp)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class SlidingProcessingTimeWindows(_Sliding):
+    """Windows ``[n*slide + offset, n*slide + offset + size)`` of the clock. Flink: ``SlidingProcessingTimeWindows``.
+
+    >>> SlidingProcessingTimeWindows.of("10 seconds", "5 seconds")
+    SlidingProcessingTimeWindows.of('10 seconds', '5 seconds')
+    """
+
+    @property
+    def is_event_time(self) -> bool:
+        return False
+
+    def assign_windows(self, element: Any, timestamp: int, processing_time: int) -> tuple[TimeWindow, ...]:
+        return self._windows(processing_time)

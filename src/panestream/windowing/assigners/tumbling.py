@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from panestream.errors import InvalidWindowError
 from panestream.windowing.assigners.base import WindowAssigner
+from panestream.windowing.assigners.stagger import WindowStagger
 from panestream.windowing.time import Duration, format_duration, to_micros
 from panestream.windowing.windows import TimeWindow
 
+Self = TypeVar("Self", bound="_Tumbling")
+
 
 @dataclass(frozen=True, slots=True, repr=False)
-class TumblingEventTimeWindows(WindowAssigner):
-    """Windows ``[n*size + offset, (n+1)*size + offset)`` of event time. Flink: ``TumblingEventTimeWindows``.
-
-    The constructor takes engine units; :meth:`of` takes durations.
-
-    >>> TumblingEventTimeWindows.of("1 day", offset="-8 hours")      # days of UTC+8
-    TumblingEventTimeWindows.of('1 day', offset='-8 hours')
-    """
-
+class _Tumbling(WindowAssigner):
     size: int
     offset: int = 0
+    stagger: WindowStagger = WindowStagger.ALIGNED
 
     def __post_init__(self) -> None:
         if self.size <= 0:
@@ -33,22 +30,61 @@ class TumblingEventTimeWindows(WindowAssigner):
             )
 
     @classmethod
-    def of(cls, size: Duration, offset: Duration = "0 seconds") -> TumblingEventTimeWindows:
-        """Windows of ``size``, aligned to the epoch (UTC) plus ``offset``.
+    def of(
+        cls: type[Self], size: Duration, offset: Duration = "0 seconds", stagger: WindowStagger = WindowStagger.ALIGNED
+    ) -> Self:
+        """Windows of ``size``, aligned to the epoch (UTC) plus ``offset``, shifted per key group by ``stagger``.
 
         Raises:
             InvalidWindowError: ``size`` is not positive, or ``abs(offset) >= size``.
         """
-        return cls(to_micros(size, "size"), to_micros(offset, "offset"))
+        return cls(to_micros(size, "size"), to_micros(offset, "offset"), stagger)
+
+    def staggered(self: Self, shift: int) -> Self:
+        """The aligned windows of one key group, shifted by what :meth:`WindowStagger.get_stagger_offset` said."""
+        return type(self)(self.size, (self.offset + shift) % self.size)
+
+    def _window(self, time: int) -> tuple[TimeWindow, ...]:
+        start = time - (time - self.offset) % self.size
+        return (TimeWindow(start, start + self.size),)
+
+    def __repr__(self) -> str:
+        offset = f", offset={format_duration(self.offset)!r}" if self.offset else ""
+        stagger = f", stagger={self.stagger!r}" if self.stagger is not WindowStagger.ALIGNED else ""
+        return f"{type(self).__name__}.of({format_duration(self.size)!r}{offset}{stagger})"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class TumblingEventTimeWindows(_Tumbling):
+    """Windows ``[n*size + offset, (n+1)*size + offset)`` of event time. Flink: ``TumblingEventTimeWindows``.
+
+    The constructor takes engine units; :meth:`of` takes durations.
+
+    >>> TumblingEventTimeWindows.of("1 day", offset="-8 hours")      # days of UTC+8
+    TumblingEventTimeWindows.of('1 day', offset='-8 hours')
+    """
 
     @property
     def is_event_time(self) -> bool:
         return True
 
-    def assign_windows(self, element: object, timestamp: int, processing_time: int) -> tuple[TimeWindow, ...]:
-        start = timestamp - (timestamp - self.offset) % self.size
-        return (TimeWindow(start, start + self.size),)
+    def assign_windows(self, element: Any, timestamp: int, processing_time: int) -> tuple[TimeWindow, ...]:
+        return self._window(timestamp)
 
-    def __repr__(self) -> str:
-        offset = f", offset={format_duration(self.offset)!r}" if self.offset else ""
-        return f"{type(self).__name__}.of({format_duration(self.size)!r}{offset})"
+
+@dataclass(frozen=True, slots=True, repr=False)
+class TumblingProcessingTimeWindows(_Tumbling):
+    """Windows ``[n*size + offset, (n+1)*size + offset)`` of the clock. Flink: ``TumblingProcessingTimeWindows``.
+
+    Nothing is late. A window fires once the clock has reached its end; the end of a bounded input fires nothing.
+
+    >>> TumblingProcessingTimeWindows.of("10 seconds", stagger=WindowStagger.RANDOM)
+    TumblingProcessingTimeWindows.of('10 seconds', stagger=WindowStagger.RANDOM)
+    """
+
+    @property
+    def is_event_time(self) -> bool:
+        return False
+
+    def assign_windows(self, element: Any, timestamp: int, processing_time: int) -> tuple[TimeWindow, ...]:
+        return self._window(processing_time)

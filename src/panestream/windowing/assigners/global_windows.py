@@ -1,0 +1,80 @@
+"""Global windows: everything of a key in one window, for triggers to cut up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from panestream.errors import InvalidWindowError
+from panestream.windowing.assigners.base import WindowAssigner
+from panestream.windowing.evictors import CountEvictor, Evictor
+from panestream.windowing.triggers.base import Trigger
+from panestream.windowing.triggers.count import CountTrigger
+from panestream.windowing.triggers.never import EndOfStreamTrigger, NeverTrigger
+from panestream.windowing.triggers.purging import PurgingTrigger
+from panestream.windowing.windows import GlobalWindow
+
+_EVERYTHING = (GlobalWindow(),)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class GlobalWindows(WindowAssigner):
+    """One window that never ends. Flink: ``GlobalWindows``.
+
+    It is not event time: nothing is late, the allowed lateness has no effect, and state lives for ever unless a trigger purges it.
+    Without a trigger of the user's own it never fires.
+
+    >>> GlobalWindows.create(), GlobalWindows.create_with_end_of_stream_trigger()
+    (GlobalWindows.create(), GlobalWindows.create_with_end_of_stream_trigger())
+    """
+
+    default_trigger: Trigger = NeverTrigger()
+
+    @classmethod
+    def create(cls) -> GlobalWindows:
+        """The window that never fires by itself."""
+        return cls()
+
+    @classmethod
+    def create_with_end_of_stream_trigger(cls) -> GlobalWindows:
+        """The window that fires when the (bounded) input has ended."""
+        return cls(EndOfStreamTrigger())
+
+    @property
+    def is_event_time(self) -> bool:
+        return False
+
+    def get_default_trigger(self) -> Trigger:
+        return self.default_trigger
+
+    def assign_windows(self, element: Any, timestamp: int, processing_time: int) -> tuple[GlobalWindow, ...]:
+        return _EVERYTHING
+
+    def __repr__(self) -> str:
+        if self.default_trigger == NeverTrigger():
+            return "GlobalWindows.create()"
+        if self.default_trigger == EndOfStreamTrigger():
+            return "GlobalWindows.create_with_end_of_stream_trigger()"
+        return f"GlobalWindows({self.default_trigger!r})"
+
+
+def count_window(size: int, slide: int | None = None) -> tuple[GlobalWindows, Trigger, Evictor | None]:
+    """What Flink's ``countWindow(size[, slide])`` stands for: an assigner, a trigger and an evictor.
+
+    Without ``slide``: every ``size`` elements of a key, each once. With it: every ``slide`` elements the last ``size``; the first
+    firings have fewer. An incomplete rest is never emitted; watermarks do not matter.
+
+    Raises:
+        InvalidWindowError: ``size`` or ``slide`` is not positive.
+
+    >>> count_window(100)
+    (GlobalWindows.create(), PurgingTrigger.of(CountTrigger.of(100)), None)
+    >>> count_window(100, 10)
+    (GlobalWindows.create(), CountTrigger.of(10), CountEvictor.of(100))
+    """
+    for name, value in (("size", size), ("slide", slide)):
+        if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value <= 0):
+            raise InvalidWindowError(f"the {name} of a count window is a positive number of elements, got {value!r}")
+    if slide is None:
+        return GlobalWindows.create(), PurgingTrigger.of(CountTrigger.of(size)), None
+    return GlobalWindows.create(), CountTrigger.of(slide), CountEvictor.of(size)

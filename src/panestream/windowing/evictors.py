@@ -1,0 +1,185 @@
+"""Evictors: which elements of a window leave it when it fires.
+
+A window with an evictor keeps all its elements; reduce and aggregate run over what is left at each firing. What was evicted, before
+or after the function, is gone for later firings too.
+"""
+
+from __future__ import annotations
+
+from abc import ABC
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+from panestream.errors import InvalidWindowError
+from panestream.windowing.time import Duration, format_duration, to_micros
+from panestream.windowing.windows import Window
+
+
+class TimestampedValue(NamedTuple):
+    """An element and its event time, in engine units. Flink: ``TimestampedValue``."""
+
+    value: Any
+    timestamp: int
+
+
+Elements = Sequence[TimestampedValue]
+"""The contents of a window in the order of arrival."""
+
+
+class EvictorContext(Protocol):
+    """What an evictor may ask for. Flink: ``Evictor.EvictorContext``."""
+
+    def get_current_watermark(self) -> int:
+        """The watermark, in engine units."""
+
+    def get_current_processing_time(self) -> int:
+        """The clock, in engine units."""
+
+
+class Evictor(ABC):
+    """Says which elements of a firing window stay. Flink: ``Evictor``, which removes through an iterator instead.
+
+    Write at least one of the two methods. Subclasses are frozen dataclasses.
+
+    >>> class KeepPaid(Evictor):
+    ...     def evict_before(self, elements, size, window, ctx):
+    ...         return [element for element in elements if element.value["paid"]]
+    """
+
+    __slots__ = ()
+
+    def evict_before(self, elements: Elements, size: int, window: Window, ctx: EvictorContext) -> Elements:
+        """Called before the window's function: returns the elements that stay, in order; all of them by default.
+
+        The function is called even where none is left.
+
+        Args:
+            elements: the contents, in the order of arrival; not to be changed.
+            size: how many there are.
+            window: the window that fires.
+            ctx: watermark and clock.
+        """
+        return elements
+
+    def evict_after(self, elements: Elements, size: int, window: Window, ctx: EvictorContext) -> Elements:
+        """Called after the window's function, with what :meth:`evict_before` left. Otherwise the same."""
+        return elements
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class _BuiltIn(Evictor):
+    """An evictor that does the same before or after."""
+
+    def _stay(self, elements: Elements) -> Elements:
+        raise NotImplementedError
+
+    @property
+    def _after(self) -> bool:
+        raise NotImplementedError
+
+    def evict_before(self, elements: Elements, size: int, window: Window, ctx: EvictorContext) -> Elements:
+        return elements if self._after or not elements else self._stay(elements)
+
+    def evict_after(self, elements: Elements, size: int, window: Window, ctx: EvictorContext) -> Elements:
+        return self._stay(elements) if self._after and elements else elements
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class CountEvictor(_BuiltIn):
+    """Keeps the last ``max_count`` elements in the order of **arrival**. Flink: ``CountEvictor``.
+
+    >>> CountEvictor.of(100)
+    CountEvictor.of(100)
+    """
+
+    max_count: int
+    do_evict_after: bool = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.max_count, int) or isinstance(self.max_count, bool) or self.max_count < 0:
+            raise InvalidWindowError(f"CountEvictor keeps a number of elements: an integer >= 0, got {self.max_count!r}")
+
+    @classmethod
+    def of(cls, max_count: int, do_evict_after: bool = False) -> CountEvictor:
+        """Keeps ``max_count`` elements."""
+        return cls(max_count, do_evict_after)
+
+    @property
+    def _after(self) -> bool:
+        return self.do_evict_after
+
+    def _stay(self, elements: Elements) -> Elements:
+        return elements[max(0, len(elements) - self.max_count) :]
+
+    def __repr__(self) -> str:
+        return f"CountEvictor.of({self.max_count!r}{_option(self.do_evict_after)})"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class TimeEvictor(_BuiltIn):
+    """Keeps elements of the last ``size`` before the largest event time in the window. Flink: ``TimeEvictor``.
+
+    Exactly ``size`` older is evicted, so a size of 0 evicts everything. Event time counts in processing-time windows too.
+
+    >>> TimeEvictor.of("10 seconds", do_evict_after=True)
+    TimeEvictor.of('10 seconds', do_evict_after=True)
+    """
+
+    size: int
+    do_evict_after: bool = False
+
+    def __post_init__(self) -> None:
+        if self.size < 0:
+            raise InvalidWindowError(f"the size of TimeEvictor must not be negative, got {format_duration(self.size)!r}")
+
+    @classmethod
+    def of(cls, size: Duration, do_evict_after: bool = False) -> TimeEvictor:
+        """Keeps what is less than ``size`` older than the newest."""
+        return cls(to_micros(size, "size"), do_evict_after)
+
+    @property
+    def _after(self) -> bool:
+        return self.do_evict_after
+
+    def _stay(self, elements: Elements) -> Elements:
+        cutoff = max(timestamp for _, timestamp in elements) - self.size
+        return [element for element in elements if element[1] > cutoff]
+
+    def __repr__(self) -> str:
+        return f"TimeEvictor.of({format_duration(self.size)!r}{_option(self.do_evict_after)})"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class DeltaEvictor(_BuiltIn):
+    """Keeps elements that are **less** than ``threshold`` from the last one to arrive. Flink: ``DeltaEvictor``.
+
+    A threshold of 0 evicts the last one too.
+
+    >>> DeltaEvictor.of(5.0, lambda element, last: last - element).threshold
+    5.0
+    """
+
+    threshold: float
+    delta_function: Callable[[Any, Any], float]
+    do_evict_after: bool = False
+
+    @classmethod
+    def of(cls, threshold: float, delta_function: Callable[[Any, Any], float], do_evict_after: bool = False) -> DeltaEvictor:
+        """Evicts where ``delta_function(element, last) >= threshold``."""
+        return cls(threshold, delta_function, do_evict_after)
+
+    @property
+    def _after(self) -> bool:
+        return self.do_evict_after
+
+    def _stay(self, elements: Elements) -> Elements:
+        last, delta, threshold = elements[-1].value, self.delta_function, self.threshold
+        return [element for element in elements if not delta(element.value, last) >= threshold]
+
+    def __repr__(self) -> str:
+        return f"DeltaEvictor.of({self.threshold!r}, {self.delta_function!r}{_option(self.do_evict_after)})"
+
+
+def _option(do_evict_after: bool) -> str:
+    return ", do_evict_after=True" if do_evict_after else ""

@@ -1,0 +1,28 @@
+"""Triggers: when a window fires. One idea a file; write your own by subclassing :class:`Trigger`."""
+
+from panestream.windowing.triggers.base import OnMergeContext, Trigger, TriggerContext, TriggerResult
+from panestream.windowing.triggers.continuous import ContinuousEventTimeTrigger, ContinuousProcessingTimeTrigger
+from panestream.windowing.triggers.count import CountTrigger
+from panestream.windowing.triggers.delta import DeltaFunction, DeltaTrigger
+from panestream.windowing.triggers.never import EndOfStreamTrigger, NeverTrigger
+from panestream.windowing.triggers.purging import PurgingTrigger
+from panestream.windowing.triggers.time import EventTimeTrigger, ProcessingTimeTrigger
+from panestream.windowing.triggers.timeout import ProcessingTimeoutTrigger
+
+__all__ = [
+    "ContinuousEventTimeTrigger",
+    "ContinuousProcessingTimeTrigger",
+    "CountTrigger",
+    "DeltaFunction",
+    "DeltaTrigger",
+    "EndOfStreamTrigger",
+    "EventTimeTrigger",
+    "NeverTrigger",
+    "OnMergeContext",
+    "ProcessingTimeTrigger",
+    "ProcessingTimeoutTrigger",
+    "PurgingTrigger",
+    "Trigger",
+    "TriggerContext",
+    "TriggerResult",
+]

@@ -1,0 +1,157 @@
+"""Triggers that fire again and again while a window is open."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from panestream.errors import InvalidWindowError
+from panestream.windowing.state import ReducingState, ReducingStateDescriptor
+from panestream.windowing.time import Duration, format_duration, to_micros
+from panestream.windowing.triggers.base import OnMergeContext, Trigger, TriggerContext, TriggerResult
+from panestream.windowing.windows import Window
+
+FIRE_TIME = ReducingStateDescriptor("fire-time", min)
+"""The interval timer that is pending. Of merged sessions the earliest counts."""
+
+Self = TypeVar("Self", bound="_Continuous")
+
+
+def _last_aligned(time: int, interval: int) -> int:
+    # Flink takes the remainder towards zero: before the epoch the first firing is one interval later than floor would give.
+    return time - time % interval if time >= 0 else time + -time % interval
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class _Continuous(Trigger):
+    interval: int
+
+    def __post_init__(self) -> None:
+        if self.interval <= 0:
+            raise InvalidWindowError(
+                f"the interval of {type(self).__name__} must be positive, got {format_duration(self.interval)!r}"
+            )
+
+    @classmethod
+    def of(cls: type[Self], interval: Duration) -> Self:
+        """Fires at every multiple of ``interval`` since the epoch, and at the window's end."""
+        return cls(to_micros(interval, "interval"))
+
+    def can_merge(self) -> bool:
+        return True
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}.of({format_duration(self.interval)!r})"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ContinuousEventTimeTrigger(_Continuous):
+    """Fires every ``interval`` of event time, and at the window's end. Flink: ``ContinuousEventTimeTrigger``.
+
+    ==================================================  =====================================================
+    what happens                                        what follows
+    ==================================================  =====================================================
+    the first element of a window                       sets the interval timer: the next multiple after it
+    an earlier element                                  does not bring it forward
+    watermark reaches the timer                         fires, sets the next, one interval later
+    watermark jumps over k intervals                    fires k times, with equal contents
+    watermark reaches ``max_timestamp``                 fires
+    element, watermark already there (lateness)         fires at once
+    sessions merge                                      the earliest pending timer stays
+    ==================================================  =====================================================
+
+    On :class:`GlobalWindows` the end of a bounded input would fire every interval up to the end of time: do not.
+
+    >>> ContinuousEventTimeTrigger.of("5 minutes")
+    ContinuousEventTimeTrigger.of('5 minutes')
+    """
+
+    def on_element(self, element: Any, timestamp: int, window: Window, ctx: TriggerContext) -> TriggerResult:
+        if window.max_timestamp() <= ctx.get_current_watermark():
+            return TriggerResult.FIRE
+        ctx.register_event_time_timer(window.max_timestamp())
+        pending = ctx.get_partitioned_state(FIRE_TIME)
+        if pending.get() is None:
+            self._schedule(_last_aligned(timestamp, self.interval), window, ctx, pending)
+        return TriggerResult.CONTINUE
+
+    def on_event_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
+        if time == window.max_timestamp():
+            # The pending time is kept: within the lateness a session that merges into a longer one goes on from there.
+            return TriggerResult.FIRE
+        pending = ctx.get_partitioned_state(FIRE_TIME)
+        if pending.get() != time:
+            return TriggerResult.CONTINUE
+        pending.clear()
+        self._schedule(time, window, ctx, pending)
+        return TriggerResult.FIRE
+
+    def on_processing_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
+        return TriggerResult.CONTINUE
+
+    def on_merge(self, window: Window, ctx: OnMergeContext) -> None:
+        ctx.merge_partitioned_state(FIRE_TIME)
+        pending = ctx.get_partitioned_state(FIRE_TIME).get()
+        if pending is not None:
+            ctx.register_event_time_timer(pending)
+
+    def clear(self, window: Window, ctx: TriggerContext) -> None:
+        pending = ctx.get_partitioned_state(FIRE_TIME)
+        time = pending.get()
+        if time is not None:
+            ctx.delete_event_time_timer(time)
+            pending.clear()
+
+    def _schedule(self, time: int, window: Window, ctx: TriggerContext, pending: ReducingState) -> None:
+        following = min(time + self.interval, window.max_timestamp())
+        pending.add(following)
+        ctx.register_event_time_timer(following)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ContinuousProcessingTimeTrigger(_Continuous):
+    """Fires every ``interval`` of the clock, and at the window's end. Flink: ``ContinuousProcessingTimeTrigger``.
+
+    Meant for processing-time windows. An event-time window of the past ends behind the clock: it fires once, right after its
+    first element, and never again.
+
+    >>> ContinuousProcessingTimeTrigger.of("10 seconds")
+    ContinuousProcessingTimeTrigger.of('10 seconds')
+    """
+
+    def on_element(self, element: Any, timestamp: int, window: Window, ctx: TriggerContext) -> TriggerResult:
+        pending = ctx.get_partitioned_state(FIRE_TIME)
+        if pending.get() is None:
+            self._schedule(_last_aligned(ctx.get_current_processing_time(), self.interval), window, ctx, pending)
+        return TriggerResult.CONTINUE
+
+    def on_event_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
+        return TriggerResult.CONTINUE
+
+    def on_processing_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
+        if time == window.max_timestamp():
+            return TriggerResult.FIRE
+        pending = ctx.get_partitioned_state(FIRE_TIME)
+        if pending.get() != time:
+            return TriggerResult.CONTINUE
+        pending.clear()
+        self._schedule(time, window, ctx, pending)
+        return TriggerResult.FIRE
+
+    def on_merge(self, window: Window, ctx: OnMergeContext) -> None:
+        ctx.merge_partitioned_state(FIRE_TIME)
+        pending = ctx.get_partitioned_state(FIRE_TIME).get()
+        if pending is not None:
+            ctx.register_processing_time_timer(pending)
+
+    def clear(self, window: Window, ctx: TriggerContext) -> None:
+        pending = ctx.get_partitioned_state(FIRE_TIME)
+        time = pending.get()
+        if time is not None:
+            ctx.delete_processing_time_timer(time)
+            pending.clear()
+
+    def _schedule(self, time: int, window: Window, ctx: TriggerContext, pending: ReducingState) -> None:
+        following = min(time + self.interval, window.max_timestamp())
+        pending.add(following)
+        ctx.register_processing_time_timer(following)

@@ -1,0 +1,64 @@
+"""The trigger that counts elements."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from operator import add
+from typing import Any
+
+from panestream.errors import InvalidWindowError
+from panestream.windowing.state import ReducingStateDescriptor
+from panestream.windowing.triggers.base import OnMergeContext, Trigger, TriggerContext, TriggerResult
+from panestream.windowing.windows import Window
+
+COUNT = ReducingStateDescriptor("count", add)
+"""How many elements came since the last firing."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class CountTrigger(Trigger):
+    """Fires at every ``count``-th element; contents stay. Flink: ``CountTrigger``.
+
+    The end of a time window does not fire: an incomplete rest is lost at cleanup. Counts of merged sessions are added, so a
+    firing may carry more than ``count``. 0 fires at every element, like 1.
+
+    >>> CountTrigger.of(3)
+    CountTrigger.of(3)
+    """
+
+    count: int
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.count, int) or isinstance(self.count, bool) or self.count < 0:
+            raise InvalidWindowError(f"CountTrigger counts elements: the count must be an integer >= 0, got {self.count!r}")
+
+    @classmethod
+    def of(cls, count: int) -> CountTrigger:
+        """Fires when ``count`` elements have come since the last firing."""
+        return cls(count)
+
+    def on_element(self, element: Any, timestamp: int, window: Window, ctx: TriggerContext) -> TriggerResult:
+        seen = ctx.get_partitioned_state(COUNT)
+        seen.add(1)
+        if seen.get() >= self.count:
+            seen.clear()
+            return TriggerResult.FIRE
+        return TriggerResult.CONTINUE
+
+    def on_event_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
+        return TriggerResult.CONTINUE
+
+    def on_processing_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
+        return TriggerResult.CONTINUE
+
+    def can_merge(self) -> bool:
+        return True
+
+    def on_merge(self, window: Window, ctx: OnMergeContext) -> None:
+        ctx.merge_partitioned_state(COUNT)
+
+    def clear(self, window: Window, ctx: TriggerContext) -> None:
+        ctx.get_partitioned_state(COUNT).clear()
+
+    def __repr__(self) -> str:
+        return f"CountTrigger.of({self.count!r})"

@@ -1,0 +1,58 @@
+"""The trigger that looks at how far values have moved."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from panestream.windowing.state import ValueStateDescriptor
+from panestream.windowing.triggers.base import Trigger, TriggerContext, TriggerResult
+from panestream.windowing.windows import Window
+
+DeltaFunction = Callable[[Any, Any], float]
+"""How far the second element is from the first. Flink: ``DeltaFunction``."""
+
+LAST = ValueStateDescriptor("last-element")
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class DeltaTrigger(Trigger):
+    """Fires when an element is **more** than ``threshold`` from the one that fired last. Flink: ``DeltaTrigger``.
+
+    The first element of a window is only remembered. The end of the window does not fire. It cannot serve session windows.
+
+    >>> DeltaTrigger.of(2.0, abs_difference := lambda old, new: abs(new - old)).threshold
+    2.0
+    """
+
+    threshold: float
+    delta_function: DeltaFunction
+
+    @classmethod
+    def of(cls, threshold: float, delta_function: DeltaFunction) -> DeltaTrigger:
+        """Fires when ``delta_function(last fired, new)`` is larger than ``threshold``."""
+        return cls(threshold, delta_function)
+
+    def on_element(self, element: Any, timestamp: int, window: Window, ctx: TriggerContext) -> TriggerResult:
+        last = ctx.get_partitioned_state(LAST)
+        known = last.value()
+        if known is None:
+            last.update(element)
+            return TriggerResult.CONTINUE
+        if self.delta_function(known, element) > self.threshold:
+            last.update(element)
+            return TriggerResult.FIRE
+        return TriggerResult.CONTINUE
+
+    def on_event_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
+        return TriggerResult.CONTINUE
+
+    def on_processing_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
+        return TriggerResult.CONTINUE
+
+    def clear(self, window: Window, ctx: TriggerContext) -> None:
+        ctx.get_partitioned_state(LAST).clear()
+
+    def __repr__(self) -> str:
+        return f"DeltaTrigger.of({self.threshold!r}, {self.delta_function!r})"

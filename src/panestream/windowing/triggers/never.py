@@ -1,0 +1,46 @@
+"""The triggers of global windows: never, and at the very end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from panestream.windowing.triggers.base import Trigger, TriggerContext, TriggerResult
+from panestream.windowing.windows import Window
+
+
+@dataclass(frozen=True, slots=True)
+class NeverTrigger(Trigger):
+    """Never fires. Flink: ``GlobalWindows.NeverTrigger``, which takes global windows only; this one takes any but sessions.
+
+    >>> NeverTrigger()
+    NeverTrigger()
+    """
+
+    def on_element(self, element: Any, timestamp: int, window: Window, ctx: TriggerContext) -> TriggerResult:
+        return TriggerResult.CONTINUE
+
+    def on_event_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
+        return TriggerResult.CONTINUE
+
+    def on_processing_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
+        return TriggerResult.CONTINUE
+
+    def clear(self, window: Window, ctx: TriggerContext) -> None:
+        pass
+
+
+@dataclass(frozen=True, slots=True)
+class EndOfStreamTrigger(NeverTrigger):
+    """Fires when the input has ended (the final watermark), and never before. Flink: ``GlobalWindows.EndOfStreamTrigger``.
+
+    >>> EndOfStreamTrigger()
+    EndOfStreamTrigger()
+    """
+
+    def on_element(self, element: Any, timestamp: int, window: Window, ctx: TriggerContext) -> TriggerResult:
+        ctx.register_event_time_timer(window.max_timestamp())
+        return TriggerResult.CONTINUE
+
+    def on_event_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
+        return TriggerResult.FIRE if time == window.max_timestamp() else TriggerResult.CONTINUE
