@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Protocol
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from panestream.errors import JobError, did_you_mean
+from panestream.errors import did_you_mean
+from panestream.jobs.document import KeyPath
 from panestream.jobs.model import AggregateSpec, LoadedJob, Sink, Source
 from panestream.jobs.schema import is_local
 
@@ -14,6 +17,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     import panestream as pst
+
+T = TypeVar("T")
 
 
 class Progress(Protocol):
@@ -92,10 +97,9 @@ class SparkRunner(AbstractContextManager["SparkRunner"]):
 
     def start(self, on_progress: Callable[[Progress], Any]) -> Query:
         job = self.loaded.job
-        assert job.checkpoint is not None  # load_job gives every stream one
         sinks = {tag: sink_of(sink) for tag, sink in job.sinks.items()}
         return self._result().start(
-            checkpoint=job.checkpoint, trigger=job.trigger.spark, name=job.name, on_progress=on_progress, **sinks
+            checkpoint=str(job.checkpoint), trigger=job.trigger.spark, name=job.name, on_progress=on_progress, **sinks
         )
 
     def run_batch(self) -> None:
@@ -111,19 +115,23 @@ def check_paths(loaded: LoadedJob) -> None:
     Raises:
         JobError: the input is not there.
     """
-    import glob
-
     path = loaded.job.source.path
-    if path is not None and is_local(path) and loaded.job.source.reads_files and not glob.glob(path):
+    # A glob may match only later; Spark says so itself if it never does.
+    if path is None or not is_local(path) or not loaded.job.source.reads_files or set(path) & set("*?[{"):
+        return
+    if not Path(path).exists():
         place = loaded.place("source", "path")
         place.note(f"there is nothing at {path}")
         place.finish()
 
 
-def read_source(spark: SparkSession, source: Source, *, streaming: bool) -> DataFrame:
-    """The rows of ``[source]`` as a DataFrame: read, with the derived columns, filtered."""
-    from pyspark.sql import functions as F
+def read_source(loaded: LoadedJob, spark: SparkSession) -> DataFrame:
+    """The rows of ``[source]`` as a DataFrame: read, with the derived columns, filtered.
 
+    Raises:
+        JobError: Spark refuses the source, the schema or a SQL text; the error names the key.
+    """
+    source, streaming = loaded.job.source, loaded.job.mode == "stream"
     options = dict(source.options)
     if source.header is not None:
         options["header"] = "true" if source.header else "false"
@@ -131,18 +139,55 @@ def read_source(spark: SparkSession, source: Source, *, streaming: bool) -> Data
         options["maxFilesPerTrigger"] = str(source.files_per_batch)
     reader: Any = spark.readStream if streaming else spark.read
     reader = reader.format(source.format).options(**options)
-    if source.schema is not None:
-        reader = reader.schema(source.schema)
-    df: DataFrame = reader.load() if source.path is None else reader.load(stream_path(source) if streaming else source.path)
+    schema = source.schema
+    if schema is not None:
+        reader = _asked(loaded, ("source", "schema"), lambda: reader.schema(schema))
+    path = stream_path(source) if streaming else source.path
+    df: DataFrame = _asked(loaded, ("source",), lambda: reader.load() if path is None else reader.load(path))
     for name, expression in source.columns.items():
-        df = df.withColumn(name, F.expr(expression))
-    return df if source.where is None else df.where(source.where)
+        df = _asked(loaded, ("source", "columns", name), partial(_with_column, df, name, expression))
+    where = source.where
+    return df if where is None else _asked(loaded, ("source", "where"), lambda: _filtered(df, where))
+
+
+def _with_column(df: DataFrame, name: str, expression: str) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    return _analysed(df.withColumn(name, F.expr(expression)))
+
+
+def _filtered(df: DataFrame, where: str) -> DataFrame:
+    return _analysed(df.where(where))
+
+
+def _analysed(df: DataFrame) -> DataFrame:
+    """Spark Connect looks at a query only when somebody asks for its columns."""
+    _ = df.columns
+    return df
+
+
+def _asked(loaded: LoadedJob, where: KeyPath, ask: Callable[[], T]) -> T:
+    """What ``ask`` returns; what Spark says against it becomes an error about the key ``where``."""
+    from pyspark.errors import PySparkException
+
+    try:
+        return ask()
+    except PySparkException as error:
+        place = loaded.place(*where)
+        place.note(f"Spark refuses it: {first_sentence(error)}")
+        place.finish()
+        raise
+
+
+def first_sentence(error: BaseException) -> str:
+    """What an error of Spark's says, without its plan and stack."""
+    lines = [line.strip() for line in str(error).splitlines()]
+    said = next((line for line in lines if line), type(error).__name__)
+    return said.split(" SQLSTATE: ")[0].removesuffix(";").strip()
 
 
 def stream_path(source: Source) -> str:
     """The path of a stream of files. Spark wants a folder or a glob there; a single file becomes a glob that matches only it."""
-    from pathlib import Path
-
     path = str(source.path)
     if not source.reads_files or not is_local(path) or not Path(path).is_file():
         return path
@@ -161,7 +206,7 @@ def build(loaded: LoadedJob, spark: SparkSession) -> pst.WindowedResult:
     import panestream as pst
 
     job = loaded.job
-    df = read_source(spark, job.source, streaming=job.mode == "stream")
+    df = read_source(loaded, spark)
     _check_columns(loaded, df.columns)
     stream = pst.stream(df).assign_timestamps(job.event_time.expression, job.watermark.recipe, unit=job.event_time.unit)
     if job.event_time.invalid == "side_output":
@@ -198,7 +243,7 @@ def sink_of(sink: Sink) -> Any:
 def _check_columns(loaded: LoadedJob, columns: Sequence[str]) -> None:
     """Column names that are not there are found here, where the line of the job file is known."""
     job, place = loaded.job, loaded.place()
-    wanted = [(("event_time", "column"), job.event_time.column)]
+    wanted: list[tuple[KeyPath, str]] = [(("event_time", "column"), job.event_time.column)]
     wanted += [(("key", index), each) for index, each in enumerate(job.key)]
     if job.watermark.per_partition is not None:
         wanted.append((("watermark", "per_partition"), job.watermark.per_partition))
@@ -209,6 +254,3 @@ def _check_columns(loaded: LoadedJob, columns: Sequence[str]) -> None:
         if column.isidentifier() and column.lower() not in known:
             place.at(*where).note(f"the source has no column {column!r}; {did_you_mean(column, columns)}")
     place.finish()
-
-
-__all__ = ["JobError", "Progress", "Query", "Runner", "SparkRunner", "build", "read_source"]

@@ -1,0 +1,244 @@
+"""The command line: ``panestream run``, ``panestream explain``, ``panestream demo``."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Generator, Iterable
+from contextlib import AbstractContextManager, contextmanager
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console, RenderableType
+from rich.text import Text
+
+from panestream.errors import PanestreamError
+from panestream.jobs.live import Display, summary
+from panestream.jobs.model import Job, LoadedJob, Overrides, load_job
+from panestream.jobs.runner import Progress, Query, Runner, SparkRunner, first_sentence
+
+app = typer.Typer(
+    help="All of Flink's window machinery for PySpark.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+EXIT_ERROR = 2
+"""The exit status of an error that panestream explains."""
+EXIT_SPARK = 1
+"""The exit status where Spark fails."""
+EXIT_INTERRUPTED = 130
+"""The exit status after Ctrl-C, as shells have it."""
+
+RunnerOf = Callable[[LoadedJob], AbstractContextManager[Runner]]
+
+make_runner: RunnerOf = SparkRunner
+"""Runs the jobs; tests put another one here."""
+
+
+class Mode(str, Enum):
+    """How a job runs."""
+
+    stream = "stream"
+    batch = "batch"
+
+
+JobFile = Annotated[Path, typer.Argument(help="The job file: .toml, .yaml or .yml.", show_default=False)]
+Input = Annotated[Path | None, typer.Option("--input", help="Read this file or folder instead of source.path.")]
+Output = Annotated[Path | None, typer.Option("--output", help="Write all outputs and the checkpoint below this folder.")]
+ModeOption = Annotated[Mode | None, typer.Option("--mode", help="Run as a stream or as a batch, whatever the file says.")]
+Checkpoint = Annotated[Path | None, typer.Option("--checkpoint", help="Remember progress in this folder instead.")]
+Traceback = Annotated[bool, typer.Option("--traceback", help="Show where an error came from.")]
+
+
+@app.callback()
+def panestream() -> None:
+    """All of Flink's window machinery for PySpark: job files, checked, explained and run."""
+
+
+@app.command()
+def run(
+    job: JobFile,
+    *,
+    input: Input = None,  # noqa: A002 - the name of the option
+    output: Output = None,
+    mode: ModeOption = None,
+    checkpoint: Checkpoint = None,
+    show_traceback: Traceback = False,
+) -> None:
+    """Run a job file. A stream goes on where it stopped: use the same command again."""
+    console = Console()
+    with readable_errors(show_traceback):
+        loaded = load_job(job, Overrides(input=input, output=output, mode=mode.value if mode else None, checkpoint=checkpoint))
+        execute(loaded, console)
+
+
+@app.command()
+def explain(
+    job: JobFile,
+    *,
+    input: Input = None,  # noqa: A002
+    output: Output = None,
+    mode: ModeOption = None,
+    checkpoint: Checkpoint = None,
+    show_traceback: Traceback = False,
+) -> None:
+    """Check a job file and print its plan; nothing is read or written."""
+    console = Console()
+    with readable_errors(show_traceback):
+        loaded = load_job(job, Overrides(input=input, output=output, mode=mode.value if mode else None, checkpoint=checkpoint))
+        with console.status("starting Spark"), make_runner(loaded) as runner:
+            plan = runner.explain()
+        for name, where in described(loaded.job):
+            console.print(Text(f"{name:<12}", style="dim").append(where, style="default"), soft_wrap=True)
+        console.print()
+        console.print(Text(plan), soft_wrap=True)
+
+
+@app.command()
+def demo(
+    *,
+    input: Annotated[  # noqa: A002
+        Path | None, typer.Option("--input", help="A UserBehavior CSV file (.gz too) instead of made-up clicks.")
+    ] = None,
+    rows: Annotated[int, typer.Option("--rows", min=1_000, max=20_000_000, help="How many clicks to make.")] = 200_000,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="The same seed makes the same clicks.")] = 1,
+    files: Annotated[int, typer.Option("--files", min=1, max=1_000, help="Into how many files, each a micro-batch.")] = 24,
+    output: Annotated[Path, typer.Option("--output", help="The folder of everything the demo makes.")] = Path("demo-output"),
+    utc_offset: Annotated[
+        float, typer.Option("--utc-offset", min=-14, max=14, help="The shop's clock in hours from UTC, for what is shown.")
+    ] = 8,
+    keep: Annotated[bool, typer.Option("--keep", help="Go on from what an earlier run left; default: begin anew.")] = False,
+    show_traceback: Traceback = False,
+) -> None:
+    """Hot items of a shop: the most viewed items per hour, every five minutes, streaming, with a picture at the end."""
+    from panestream.jobs.demo import Demo, prepare, show_outcome
+
+    console = Console()
+    with readable_errors(show_traceback):
+        plan = Demo(input=input, rows=rows, seed=seed, files=files, output=output, utc_offset=utc_offset, keep=keep)
+        prepared = prepare(plan, console)
+        again = f"panestream demo {' '.join(sys.argv[2:])}".rstrip() + ("" if keep else " --keep")
+        execute(prepared.loaded, console, after_batch=prepared.ranking, again=again)
+        show_outcome(prepared, console)
+
+
+def execute(
+    loaded: LoadedJob,
+    console: Console,
+    *,
+    after_batch: Callable[[Progress], Iterable[RenderableType]] | None = None,
+    again: str | None = None,
+) -> None:
+    """Runs a job to its end, or until Ctrl-C.
+
+    Args:
+        loaded: the job.
+        console: where to show things.
+        after_batch: see :class:`Display`.
+        again: the command that goes on after Ctrl-C; default: the one that was typed.
+
+    Raises:
+        typer.Exit: Ctrl-C stopped it.
+    """
+    job = loaded.job
+    stop = threading.Event()
+    with console.status(f"starting Spark for {job.name}"):
+        runner_context = make_runner(loaded)
+    with runner_context as runner:
+        if job.mode == "batch":
+            display = Display(console)
+            with console.status(f"running {job.name} as a batch"):
+                runner.run_batch()
+        else:
+            with Display(console, after_batch) as display, _stop_on_interrupt(stop):
+                _wait(runner.start(display), stop, display)
+    console.print()
+    console.print(
+        summary(display.totals, described(job, outputs_only=True), title=f"{job.name}: {'stopped' if stop.is_set() else 'done'}")
+    )
+    if stop.is_set():
+        command = again or " ".join(["panestream", *sys.argv[1:]])
+        console.print(Text(f"\nStopped. Go on from here with the same command:\n  {command}"), soft_wrap=True)
+        raise typer.Exit(EXIT_INTERRUPTED)
+
+
+def _wait(query: Query, stop: threading.Event, display: Display) -> None:
+    """Until the query ends, fails or is to stop."""
+    while not stop.is_set():
+        if query.await_termination(0.25):
+            return
+        display.refresh()
+    query.stop()
+
+
+@contextmanager
+def _stop_on_interrupt(stop: threading.Event) -> Generator[None]:
+    """Ctrl-C sets ``stop``, a second one breaks off.
+
+    PySpark's own handler would cancel the jobs of the micro-batch, so that the query fails instead of being stopped.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupted(*_: object) -> None:
+        if stop.is_set():
+            raise KeyboardInterrupt
+        stop.set()
+
+    before = [(number, signal.signal(number, interrupted)) for number in (signal.SIGINT, signal.SIGTERM)]
+    try:
+        yield
+    finally:
+        for number, handler in before:
+            signal.signal(number, handler)
+
+
+def described(job: Job, *, outputs_only: bool = False) -> list[tuple[str, str]]:
+    """Where a job reads from and writes to, as label and place."""
+    lines = [] if outputs_only else [("job", f"{job.name} ({job.mode})"), ("source", job.source.path or job.source.format)]
+    lines += [(f"-> {tag}", str(sink)) for tag, sink in job.sinks.items()]
+    if job.mode == "stream":
+        lines.append(("checkpoint", str(job.checkpoint)))
+    return lines
+
+
+@contextmanager
+def readable_errors(show_traceback: bool) -> Generator[None]:
+    """Prints errors as one message, without a traceback unless it is asked for.
+
+    Raises:
+        typer.Exit: after printing one.
+    """
+    errors = Console(stderr=True)
+    try:
+        yield
+    except PanestreamError as error:
+        if show_traceback:
+            traceback.print_exc()
+        errors.print(Text("error: ", style="bold red").append(str(error), style="default"), soft_wrap=True)
+        raise typer.Exit(EXIT_ERROR) from None
+    except KeyboardInterrupt:
+        errors.print("interrupted")
+        raise typer.Exit(EXIT_INTERRUPTED) from None
+    except Exception as error:
+        if not _of_spark(error):
+            raise
+        if show_traceback:
+            traceback.print_exc()
+        said = f"Spark failed: {first_sentence(error)}"
+        errors.print(Text("error: ", style="bold red").append(said, style="default"), soft_wrap=True)
+        if not show_traceback:
+            errors.print(Text("(--traceback shows where)", style="dim"))
+        raise typer.Exit(EXIT_SPARK) from None
+
+
+def _of_spark(error: BaseException) -> bool:
+    """Whether Spark raised it. Spark may not even be loaded yet, so its classes are not asked for."""
+    return any(cls.__module__.split(".")[0] in ("pyspark", "py4j", "grpc") for cls in type(error).__mro__)

@@ -1,0 +1,261 @@
+"""The demo: makes clicks, writes a job file for them, and shows what the job finds."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta, timezone
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console, RenderableType
+from rich.text import Text
+
+from panestream.errors import JobError
+from panestream.jobs.clicks import BROKEN, EMPTY_TIME, LATE, Shape, make_clicks, split_file, write_clicks
+from panestream.jobs.model import LoadedJob, load_job
+from panestream.jobs.runner import Progress
+
+NOTE = ".panestream-demo.json"
+"""Says that a folder is a demo's, and with what it was made."""
+
+PICTURE = "hot_items.png"
+JOB_FILE = "hot_items.toml"
+_OWN = ("clicks", "main", "late", "invalid", "checkpoint", JOB_FILE, PICTURE)
+
+SHOWN = 3
+"""How many items of each window are printed; the picture and the Parquet files have more."""
+
+JOB_TEXT = """\
+# What `panestream demo` runs. Run it yourself:  {again}
+# (It goes on from its checkpoint; a new --output begins anew.)
+
+name = "hot items"
+mode = "stream"
+key = ["item_id"]
+checkpoint = "checkpoint"
+
+[source]
+format = "csv"
+path = "clicks"
+schema = "user_id BIGINT, item_id BIGINT, category_id BIGINT, behavior STRING, timestamp BIGINT, _corrupt_record STRING"
+files_per_batch = 1
+# Lines that cannot be read stay in, so that they are seen: they have no event time and go to [sinks.invalid].
+where = "behavior = 'pv' OR _corrupt_record IS NOT NULL"
+
+[event_time]
+column = "timestamp"
+unit = "seconds"
+invalid = "side_output"
+
+[watermark]
+strategy = "bounded"
+delay = "5 seconds"
+
+[window]
+type = "sliding"
+size = "1 hour"
+slide = "5 minutes"
+
+[[aggregate]]
+function = "count"
+alias = "views"
+
+[top]
+n = 10
+by = "views"
+
+[sinks.main]
+format = "parquet"
+path = "main"
+
+[sinks.late]
+format = "parquet"
+path = "late"
+
+[sinks.invalid]
+format = "parquet"
+path = "invalid"
+
+[trigger]
+available_now = true
+
+[spark]
+ui.enabled = false
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demo:
+    """What the demo is to do; see ``panestream demo --help``."""
+
+    output: Path
+    input: Path | None = None
+    rows: int = 200_000
+    seed: int = 1
+    files: int = 24
+    utc_offset: float = 8
+    keep: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A demo whose clicks and job file are written.
+
+    Attributes:
+        demo: what was asked for.
+        loaded: the job.
+        expected: how many late and invalid rows were made, by output; empty where the clicks are somebody else's.
+    """
+
+    demo: Demo
+    loaded: LoadedJob
+    expected: dict[str, int]
+
+    def ranking(self, progress: Progress) -> Iterable[RenderableType]:
+        """The hottest items of each window that the micro-batch fired, a line each."""
+        if not progress.fired_rows:
+            return
+        rows = read_output(self.demo.output / "main" / f"batch_id={progress.batch_id}")
+        rows.sort(key=lambda row: (row["window_end"], row["rank"]))
+        for end, items in groupby(rows, key=lambda row: row["window_end"]):
+            yield ranking_line(end, [(row["item_id"], row["views"]) for row in items], self.demo.utc_offset)
+
+
+def prepare(demo: Demo, console: Console) -> Prepared:
+    """Makes the folder, the clicks and the job file.
+
+    Without ``keep`` what an earlier demo made is replaced; a folder with anything else in it is left alone.
+
+    Raises:
+        JobError: the folder holds other things, or with ``keep`` a demo with other settings; or the input cannot be used.
+    """
+    note = _claim(demo)
+    output = demo.output.resolve()
+    if note is None:
+        if demo.input is None:
+            with console.status(f"making {demo.rows:,} clicks"):
+                clicks = make_clicks(Shape(rows=demo.rows, seed=demo.seed))
+                write_clicks(clicks, output / "clicks", demo.files)
+            broken = clicks.count(BROKEN)
+            # Only page views count; of broken lines nobody can tell what they were.
+            expected = {
+                "late": clicks.count(LATE, behavior="pv"),
+                "invalid": broken + clicks.count(EMPTY_TIME, behavior="pv"),
+            }
+            total, parts = len(clicks), demo.files
+        else:
+            with console.status(f"cutting {demo.input}"):
+                paths, total = split_file(demo.input, output / "clicks", demo.files)
+            expected, parts = {}, len(paths)
+        again = shlex.join(["panestream", "run", str(demo.output / JOB_FILE)])
+        (output / JOB_FILE).write_text(JOB_TEXT.format(again=again), encoding="utf-8")
+        note = {"finished": True, "settings": _settings(demo), "expected": expected, "rows": total, "files": parts}
+        (output / NOTE).write_text(json.dumps(note, indent=1), encoding="utf-8")
+    _introduce(demo, note, console)
+    return Prepared(demo, load_job(output / JOB_FILE), note["expected"])
+
+
+def _settings(demo: Demo) -> dict[str, Any]:
+    """What the clicks depend on."""
+    if demo.input is not None:
+        return {"input": str(demo.input.resolve()), "files": demo.files}
+    return {name: value for name, value in asdict(demo).items() if name in ("rows", "seed", "files")}
+
+
+def _claim(demo: Demo) -> dict[str, Any] | None:
+    """Takes the folder; returns the note of the earlier demo to go on with, or None to begin anew."""
+    output = demo.output
+    if output.exists() and not output.is_dir():
+        raise JobError(f"--output {output} is a file: name a folder")
+    note: dict[str, Any] | None = None
+    if (output / NOTE).is_file():
+        try:
+            note = json.loads((output / NOTE).read_text(encoding="utf-8"))
+        except ValueError:
+            note = None
+    elif output.is_dir() and any((output / name).exists() for name in _OWN):
+        raise JobError(f"--output {output} holds something that no demo made: name another folder, or empty it first")
+    if demo.keep and note and note["finished"]:
+        before, now = note.get("settings"), _settings(demo)
+        if before != now:
+            raise JobError(f"--keep: {output} was made with other settings ({before}, now {now}); leave --keep out to begin anew")
+        return note
+    output.mkdir(parents=True, exist_ok=True)
+    # First, and again at the end: a folder in which a demo was broken off is still the demo's, but not to go on with.
+    (output / NOTE).write_text(json.dumps({"finished": False}), encoding="utf-8")
+    for name in _OWN:
+        path = output / name
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+    return None
+
+
+def _introduce(demo: Demo, note: dict[str, Any], console: Console) -> None:
+    what = f"clicks of {demo.input}" if demo.input is not None else "made-up clicks of a shop"
+    console.print(
+        Text.assemble(
+            ("Hot items", "bold"),
+            f": {note['rows']:,} {what} in {note['files']} files, a micro-batch each.\n"
+            f"The most viewed items per hour, every five minutes; the clock is {_zone_name(demo.utc_offset)}.\n",
+        ),
+        soft_wrap=True,
+    )
+
+
+def ranking_line(end: datetime, items: list[tuple[int, int]], utc_offset: float) -> Text:
+    """One window's ranking: when it ended, the hottest items and their views.
+
+    >>> ranking_line(datetime(2025, 11, 11, 9, tzinfo=timezone.utc), [(7, 120), (12, 30)], 8).plain
+    'to 17:00   1.       7  120   2.      12   30'
+    """
+    line = Text(
+        f"to {end.astimezone(timezone(timedelta(hours=utc_offset))):%H:%M}", style="dim", no_wrap=True, overflow="ellipsis"
+    )
+    for place, (item, views) in enumerate(items[:SHOWN], start=1):
+        line.append(f"   {place}. ", style="dim")
+        line.append(f"{item:>7} ", style="bold" if place == 1 else "default")
+        line.append(f"{views:>4}", style="green")
+    return line
+
+
+def read_output(folder: Path) -> list[dict[str, Any]]:
+    """The rows of Parquet files below ``folder``; none where there is nothing."""
+    import pyarrow.parquet as pq
+
+    files = sorted(folder.rglob("*.parquet")) if folder.is_dir() else []
+    # partitioning=None: the batch's folder is not one of the columns.
+    return [row for file in files for row in pq.read_table(file, partitioning=None).to_pylist()]
+
+
+def show_outcome(prepared: Prepared, console: Console) -> None:
+    """Draws the picture, and compares the side outputs with what was made."""
+    from panestream.report.hot_items import Ranked, hot_items_picture
+
+    demo, output = prepared.demo, prepared.demo.output
+    late = read_output(output / "late")
+    found = {"late": len(late), "invalid": len(read_output(output / "invalid"))}
+    for name, made in prepared.expected.items():
+        mark = ("as many as were made", "green") if found[name] == made else (f"but {made:,} were made", "bold red")
+        console.print(Text.assemble((f"{name:<19} ", "dim"), f"{found[name]:,} rows in the output: ", mark))
+    with console.status("drawing the picture"):
+        rows = [Ranked(row["window_end"], row["item_id"], row["views"]) for row in read_output(output / "main")]
+        picture = hot_items_picture(
+            rows,
+            [datetime.fromtimestamp(row["timestamp"], timezone.utc) for row in late],
+            output / PICTURE,
+            title="Hot items: views per hour, every five minutes",
+            utc_offset=demo.utc_offset,
+        )
+    for name, path in (("picture", picture), ("job file", output / JOB_FILE)):
+        console.print(Text.assemble((f"{name:<19} ", "dim"), str(path)), soft_wrap=True)
+
+
+def _zone_name(utc_offset: float) -> str:
+    return "UTC" if utc_offset == 0 else str(timezone(timedelta(hours=utc_offset)))

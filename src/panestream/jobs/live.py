@@ -1,0 +1,198 @@
+"""What one sees of a running job: one live line, and a summary at the end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING
+
+from rich.console import Console, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from panestream.jobs.runner import Progress
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+PLAIN_EVERY = 5.0
+"""Seconds between two lines where the output is no terminal."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+@dataclass(slots=True)
+class Totals:
+    """What all micro-batches of this run did together.
+
+    Attributes:
+        started: the clock at the start, in seconds.
+        batches, rows, late, invalid, windows, fired: counts; ``fired`` are rows of the main output.
+        open_windows, watermark, newest: as the last micro-batch left them; instants in microseconds since the epoch.
+        busy_ms: the time inside micro-batches.
+    """
+
+    started: float
+    batches: int = 0
+    rows: int = 0
+    late: int = 0
+    invalid: int = 0
+    windows: int = 0
+    fired: int = 0
+    open_windows: int = 0
+    watermark: int | None = None
+    newest: int | None = None
+    busy_ms: int = 0
+    batch_id: int | None = None
+    rows_per_second: float = 0.0
+
+    def add(self, progress: Progress) -> None:
+        """Counts one micro-batch in."""
+        self.batches += 1
+        self.batch_id = progress.batch_id
+        self.rows += progress.rows
+        self.late += progress.late_rows
+        self.invalid += progress.invalid_rows
+        self.windows += progress.fired_windows
+        self.fired += progress.fired_rows
+        self.open_windows = progress.open_windows
+        self.watermark = progress.watermark
+        if progress.max_event_time is not None:
+            self.newest = max(progress.max_event_time, self.newest or progress.max_event_time)
+        self.busy_ms += progress.duration_ms
+        self.rows_per_second = progress.rows_per_second
+
+    @property
+    def lag(self) -> str:
+        """How far the watermark is behind the newest event."""
+        if self.watermark is None or self.newest is None or abs(self.watermark) > 2**62:
+            return "-"
+        return short_duration((self.newest - self.watermark) / 1e6)
+
+
+def clock(micros: int | None, *, date: bool = True) -> str:
+    """An instant in UTC, to the second; ``-`` where there is none.
+
+    >>> clock(1_511_658_000_000_000)
+    '2017-11-26 01:00:00'
+    """
+    if micros is None or abs(micros) > 2**57:  # the watermark's beginning and end of time are no dates
+        return "-"
+    instant = _EPOCH + timedelta(microseconds=micros)
+    return instant.strftime("%Y-%m-%d %H:%M:%S" if date else "%H:%M:%S")
+
+
+def short_duration(seconds: float) -> str:
+    """A duration for people.
+
+    >>> short_duration(0.4), short_duration(75), short_duration(4000)
+    ('0.4 s', '1 min 15 s', '1 h 06 min')
+    """
+    if seconds < 10:
+        return f"{seconds:.1f} s".replace(".0 s", " s")
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    if seconds < 3600:
+        return f"{seconds // 60:.0f} min {seconds % 60:02.0f} s"
+    return f"{seconds // 3600:.0f} h {seconds % 3600 // 60:02.0f} min"
+
+
+def status_line(totals: Totals) -> Text:
+    """The live line: what runs, how fast, where event time is, what came late, what is open and what fired."""
+    if totals.batch_id is None:
+        return Text(f"waiting for the first micro-batch ({short_duration(time.monotonic() - totals.started)})", style="dim")
+    parts: list[tuple[str, str, str]] = [
+        ("batch", f"{totals.batch_id}", ""),
+        ("", f"{totals.rows_per_second:,.0f} rows/s", "bold"),
+        ("watermark", clock(totals.watermark), "cyan"),
+        ("lag", totals.lag, ""),
+        ("late", f"{totals.late:,}", "yellow" if totals.late else ""),
+        ("invalid", f"{totals.invalid:,}", "red" if totals.invalid else ""),
+        ("open", f"{totals.open_windows:,}", ""),
+        ("fired", f"{totals.windows:,}", "green"),
+    ]
+    line = Text(no_wrap=True, overflow="ellipsis")
+    for position, (label, value, style) in enumerate(parts):
+        if label == "invalid" and not totals.invalid:
+            continue
+        line.append("  " if position else "")
+        if label:
+            line.append(f"{label} ", style="dim")
+        line.append(value, style=style)
+    return line
+
+
+class Display:
+    """The live line of a running job, and the lines above it. Callable: hand it to a query as ``on_progress``.
+
+    On a terminal the line is redrawn; elsewhere (a log, a pipe) it is printed every few seconds.
+
+    Args:
+        console: where to.
+        after_batch: called after each micro-batch; what it returns is printed above the live line.
+    """
+
+    def __init__(self, console: Console, after_batch: Callable[[Progress], Iterable[RenderableType]] | None = None) -> None:
+        self.console = console
+        self.totals = Totals(time.monotonic())
+        self._after_batch = after_batch
+        self._live: Live | None = None
+        self._printed = self.totals.started
+
+    def __enter__(self) -> Self:
+        if self.console.is_terminal:
+            # redirect_*: what others print (a console sink) must go above the line, not into it.
+            self._live = Live(status_line(self.totals), console=self.console, refresh_per_second=4, transient=True)
+            self._live.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def __call__(self, progress: Progress) -> None:
+        self.totals.add(progress)
+        if self._after_batch is not None:
+            for each in self._after_batch(progress):
+                self.console.print(each)
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Shows how things stand; call it now and then while waiting."""
+        if self._live is not None:
+            self._live.update(status_line(self.totals))
+            return
+        now = time.monotonic()
+        if self.totals.batch_id is not None and now - self._printed >= PLAIN_EVERY:
+            self._printed = now
+            self.console.print(status_line(self.totals), soft_wrap=True)
+
+
+def summary(totals: Totals, outputs: Iterable[tuple[str, str]], *, title: str) -> Table:
+    """The table at the end.
+
+    Args:
+        totals: what the run did.
+        outputs: the name and place of each output.
+        title: of the table.
+    """
+    seconds = time.monotonic() - totals.started
+    table = Table(title=title, title_justify="left", title_style="bold", show_header=False, box=None, padding=(0, 2, 0, 0))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    if totals.batches:
+        busy = totals.busy_ms / 1000
+        rate = f", {totals.rows / busy:,.0f} rows/s inside them" if busy else ""
+        table.add_row("rows", f"{totals.rows:,} in {totals.batches:,} micro-batches{rate}")
+        table.add_row("late", f"{totals.late:,}")
+        table.add_row("without event time", f"{totals.invalid:,}")
+        table.add_row("windows", f"{totals.windows:,} fired with {totals.fired:,} rows; {totals.open_windows:,} still open")
+        table.add_row("watermark", f"{clock(totals.watermark)} UTC, {totals.lag} behind the newest event")
+    table.add_row("time", short_duration(seconds))
+    for name, where in outputs:
+        table.add_row(name, where)
+    return table
