@@ -9,8 +9,9 @@ from pyspark.sql import functions as F
 
 from panestream.engine.plan import MAIN, WindowPlan
 from panestream.spark.exchange import EXCHANGE_SCHEMA, LARGEST_TIME, Pack, PackColumns
-from panestream.spark.operate import OPERATED_SCHEMA, BatchProcessor, Unpack, WindowProcessor
+from panestream.spark.operate import OPERATED_SCHEMA, Unpack, WindowProcessor, process_batch
 from panestream.spark.types import arrow_schema, spark_schema
+from panestream.spark.without_pandas import without_pandas
 
 
 def project(df: DataFrame, plan: WindowPlan, time: Column, keys: Sequence[Column], values: Sequence[Column]) -> tuple[DataFrame, PackColumns]:
@@ -45,12 +46,13 @@ def project(df: DataFrame, plan: WindowPlan, time: Column, keys: Sequence[Column
 
 def operate(projected: DataFrame, plan: WindowPlan, columns: PackColumns) -> DataFrame:
     """The operator's output, a few rows (tag, body) per key group and micro-batch."""
-    grouped = projected.mapInArrow(Pack(plan, columns).__call__, EXCHANGE_SCHEMA).groupBy("group")
-    if not projected.isStreaming:
-        return grouped.applyInArrow(BatchProcessor(plan).__call__, OPERATED_SCHEMA)
-    return grouped.transformWithState(
-        statefulProcessor=WindowProcessor(plan), outputStructType=OPERATED_SCHEMA, outputMode="append", timeMode="none"
-    )
+    with without_pandas():
+        grouped = projected.mapInArrow(Pack(plan, columns).__call__, EXCHANGE_SCHEMA).groupBy("group")
+        if not projected.isStreaming:
+            return grouped.applyInArrow(process_batch(plan), OPERATED_SCHEMA)
+        return grouped.transformWithState(
+            statefulProcessor=WindowProcessor(plan), outputStructType=OPERATED_SCHEMA, outputMode="append", timeMode="none"
+        )
 
 
 def unpack(operated: DataFrame, plan: WindowPlan, tag: str) -> DataFrame:
@@ -58,4 +60,5 @@ def unpack(operated: DataFrame, plan: WindowPlan, tag: str) -> DataFrame:
     schema = plan.main_schema if tag == MAIN else plan.row_schema
     assert schema is not None  # the plan asks for rows where it has such a tag
     bodies = operated.where(F.col("tag") == tag).select("body")
-    return bodies.mapInArrow(Unpack(schema).__call__, spark_schema(schema))
+    with without_pandas():
+        return bodies.mapInArrow(Unpack(schema).__call__, spark_schema(schema))

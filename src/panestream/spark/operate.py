@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -67,17 +67,17 @@ class WindowProcessor(StatefulProcessor):
         pass
 
 
-class BatchProcessor:
+def process_batch(plan: WindowPlan) -> Callable[[pa.Table], pa.Table]:
     """The function for ``applyInArrow``: all rows of a key group at once, state in memory, watermark at the end of time."""
 
-    def __init__(self, plan: WindowPlan) -> None:
-        self._plan = plan
-
-    def __call__(self, group: pa.Table) -> pa.Table:
+    # A plain function of one argument: PySpark counts the parameters, and takes a method's self for one.
+    def process(group: pa.Table) -> pa.Table:
         columns = [group.column(name).to_pylist() for name in ("origin", "sequence", "body")]
-        batch = gather(self._plan, zip(*columns, strict=True), end_of_input=True)
-        emitted = list(bodies(PaneOperator(self._plan, MemoryState()).process(batch)))
+        batch = gather(plan, zip(*columns, strict=True), end_of_input=True)
+        emitted = list(bodies(PaneOperator(plan, MemoryState()).process(batch)))
         return pa.Table.from_pylist([{"tag": tag, "body": body} for tag, body in emitted], schema=_OPERATED)
+
+    return process
 
 
 def bodies(output: GroupOutput) -> Iterator[tuple[str, bytes]]:

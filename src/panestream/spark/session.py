@@ -77,7 +77,7 @@ def check_version(spark: SparkSession) -> None:
 
 def default_parallelism(spark: SparkSession) -> int:
     """How many tasks run at a time, asked in a way that Spark Connect answers too: into how many parts ``range`` is cut."""
-    row = spark.range(0, 1 << 16).agg(F.max(F.spark_partition_id())).first()
+    row = spark.range(0, 1 << 16).select(F.spark_partition_id().alias("part")).agg(F.max("part")).first()
     return int(row[0]) + 1 if row is not None and row[0] is not None else 1
 
 

@@ -1,0 +1,43 @@
+"""What tests share: one Spark session for the run, and where real data lies if it is there."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROOT = Path(__file__).resolve().parent.parent
+os.environ["PYSPARK_PYTHON"] = sys.executable
+os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A local session of two cores, as `build_session` makes it."""
+    from panestream.spark.session import build_session
+
+    warehouse = tmp_path_factory.mktemp("warehouse")
+    session = build_session(
+        "panestream tests",
+        {"spark.sql.warehouse.dir": str(warehouse), "spark.ui.enabled": "false", "spark.driver.memory": "2g"},
+        master="local[2]",
+    )
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def event_data() -> Path:
+    """The folder with real event data: PANESTREAM_DATA, or ../shared/data beside the project. Skips where there is none."""
+    folder = Path(os.environ.get("PANESTREAM_DATA", ROOT.parent / "shared" / "data"))
+    if not folder.is_dir():
+        pytest.skip("real event data is not here: set PANESTREAM_DATA to a folder with it")
+    return folder

@@ -1,0 +1,243 @@
+"""The aligned-pane operator against the definition of windows: which rows a window takes, and when it fires.
+
+The definition replays everything, row by row. Streams are random: disorder, late rows, any cut into micro-batches and chunks, state
+that is encoded and decoded between all of them.
+"""
+
+from collections import defaultdict
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from panestream.engine.aggregation import Aggregation
+from panestream.engine.operators.base import GroupInput
+from panestream.engine.operators.panes import PaneOperator
+from panestream.engine.plan import MAIN, Top, WindowPlan
+from panestream.engine.planner import pane_grid
+from panestream.engine.state import MemoryState
+from panestream.errors import PlanMismatchError
+from panestream.windowing import aggregates as agg
+from panestream.windowing.assigners import SlidingEventTimeWindows, TumblingEventTimeWindows
+from panestream.windowing.time import MIN_TIMESTAMP
+from panestream.windowing.watermarks import WatermarkStrategy
+
+AGGREGATES = (agg.count().alias("n"), agg.sum("v").alias("total"), agg.max("v").alias("top"), agg.collect_list("v").alias("all"))
+ROWS = pa.schema([("key", pa.string()), ("ts", pa.int64()), ("v", pa.int64())])
+
+
+def plan_of(assigner, delay=0, late=None, aggregates=AGGREGATES, **more):
+    aggregation = Aggregation.build(aggregates, {"v": pa.int64()}, pa.schema([("key", pa.string())]))
+    return WindowPlan(
+        keys=("key",),
+        assigner=assigner,
+        grid=pane_grid(assigner),
+        watermark=WatermarkStrategy(delay),
+        aggregates=tuple(aggregates),
+        aggregation=aggregation,
+        event_time="ts",
+        groups=1,
+        late_tag=late,
+        row_schema=ROWS if late else None,
+        **more,
+    )
+
+
+def batch_of(plan, chunks):
+    """What pack makes of the rows (key, ts, v) of a micro-batch, arrived in these chunks."""
+    batch = GroupInput(input_rows=sum(map(len, chunks)))
+    for rows in chunks:
+        if not rows:
+            continue
+        table = pa.Table.from_pylist([dict(zip(ROWS.names, row, strict=True)) for row in rows], schema=ROWS)
+        times = table["ts"].to_numpy()
+        panes = plan.grid.panes_of(times)
+        if plan.late_tag:
+            batch.rows.append((table, panes, times))
+        gap = plan.grid.in_gap(panes)
+        if gap.any():
+            batch.gap_times.append(times[gap])
+        inside = table.filter(pa.array(~gap)).combine_chunks()
+        if inside.num_rows:
+            keys, values = [inside["key"].chunk(0)], [inside["v"].chunk(0)]
+            batch.partials.append(plan.aggregation.partials(keys, panes[~gap], values, times[~gap]))
+    times = [row[1] for rows in chunks for row in rows]
+    batch.seen = {"": max(times)} if times else {}
+    return batch
+
+
+@dataclass
+class Definition:
+    """Windows as they are defined: every row is put into each of its windows, a window fires once, when the watermark reaches its end."""
+
+    plan: WindowPlan
+
+    def __post_init__(self):
+        self.watermark = MIN_TIMESTAMP
+        self.contents = defaultdict(list)
+
+    def process(self, rows):
+        late = []
+        for row in rows:
+            windows = self.plan.assigner.assign_windows(None, row[1], 0)
+            taken = [window for window in windows if window.max_timestamp() > self.watermark]
+            for window in taken:
+                self.contents[window, row[0]].append(row)
+            if not taken and row[1] <= self.watermark:
+                late.append(row)
+        if rows:
+            self.watermark = max(self.watermark, max(row[1] for row in rows) - self.plan.watermark.delay - 1)
+        return self._fire(self.watermark), late
+
+    def end(self):
+        return self._fire(2**63 - 1)
+
+    def _fire(self, watermark):
+        due = [place for place in self.contents if place[0].max_timestamp() <= watermark]
+        return {(key, window.start, window.end): self._value(self.contents.pop((window, key))) for window, key in due}
+
+    @staticmethod
+    def _value(rows):
+        values = [row[2] for row in rows if row[2] is not None]
+        in_time_order = [row[2] for row in sorted(rows, key=lambda row: row[1]) if row[2] is not None]
+        return len(rows), sum(values) if values else None, max(values, default=None), in_time_order
+
+
+def fired(output):
+    found = {}
+    for tag, table in output.tables:
+        if tag == MAIN:
+            for row in table.to_pylist():
+                start, end = (int(row[name].timestamp() * 1_000_000 + 0.5 * (1 if row[name].timestamp() >= 0 else -1)) for name in ("window_start", "window_end"))
+                place = row["key"], start, end
+                assert place not in found, "a window fired twice for one key"
+                found[place] = row["n"], row["total"], row["top"], row["all"]
+    return found
+
+
+assigners = st.one_of(
+    st.builds(lambda size, offset: TumblingEventTimeWindows(size, offset % size), st.integers(1, 20), st.integers(0, 20)),
+    st.builds(
+        lambda size, slide, offset: SlidingEventTimeWindows(size, slide, offset % slide),
+        st.integers(1, 20),
+        st.integers(1, 20),
+        st.integers(0, 20),
+    ),
+)
+rows_ = st.tuples(st.sampled_from(["a", "b", None]), st.integers(-40, 60), st.one_of(st.none(), st.integers(-5, 5)))
+streams = st.lists(st.lists(st.lists(rows_, max_size=6), min_size=1, max_size=3), min_size=1, max_size=25)
+
+
+@settings(max_examples=400, deadline=None, print_blob=True)
+@given(assigners, st.integers(0, 15), st.booleans(), streams)
+def test_streams_are_what_the_definition_says(assigner, delay, with_late, stream):
+    plan = plan_of(assigner, delay, "late" if with_late else None)
+    definition, state = Definition(plan), MemoryState()
+    for chunks in stream:
+        expected, late = definition.process([row for rows in chunks for row in rows])
+        output = PaneOperator(plan, state).process(batch_of(plan, chunks))
+        assert fired(output) == expected
+        assert output.metrics.late_rows == len(late)
+        assert output.metrics.fired_rows == len(expected)
+        assert len(output.metrics.fired_windows) == len({place[1] for place in expected})
+        if with_late:
+            emitted = [tuple(row.values()) for tag, table in output.tables if tag == "late" for row in table.to_pylist()]
+            assert emitted == late
+    assert_only_open_panes_are_kept(plan, state, definition)
+
+
+@settings(max_examples=100, deadline=None, print_blob=True)
+@given(assigners, streams)
+def test_batch_fires_everything(assigner, stream):
+    plan = plan_of(assigner)
+    definition = Definition(replace(plan, watermark=WatermarkStrategy.no_watermarks()))
+    chunks = [rows for chunks in stream for rows in chunks]
+    for row in (row for rows in chunks for row in rows):
+        for window in assigner.assign_windows(None, row[1], 0):
+            definition.contents[window, row[0]].append(row)
+    batch = batch_of(plan, chunks)
+    batch.end_of_input = True
+    state = MemoryState()
+    output = PaneOperator(plan, state).process(batch)
+    assert fired(output) == definition.end()
+    assert not state.values
+
+
+def assert_only_open_panes_are_kept(plan, state, definition):
+    live = plan.grid.first_live_pane(definition.watermark) if definition.watermark != MIN_TIMESTAMP else -(2**62)
+    operator = PaneOperator(plan, state)
+    kept = {("meta", 0)} | {("panes", block.key) for block in operator._blocks.index}
+    assert set(state.values) == kept, "state and index disagree"
+    assert all(block.high >= live for block in operator._blocks.index)
+
+
+def run(plan, state, rows):
+    return PaneOperator(plan, state).process(batch_of(plan, [rows]))
+
+
+def test_a_batch_that_opens_and_closes_its_panes_writes_only_the_meta_record():
+    plan = plan_of(TumblingEventTimeWindows(10))
+    state = MemoryState()
+    output = run(plan, state, [("a", 1, 1), ("a", 11, 2), ("a", 20, 3)])
+    assert set(fired(output)) == {("a", 0, 10), ("a", 10, 20)}
+    assert sorted(state.values) == [("meta", 0), ("panes", 0)]
+    assert output.metrics.state_calls == 3  # read meta, append the open pane, write meta
+
+
+def test_nothing_due_reads_no_pane():
+    plan = plan_of(SlidingEventTimeWindows(100, 10), delay=0)
+    state = MemoryState()
+    for time in range(5):
+        output = run(plan, state, [("a", time, 1)])
+    assert output.metrics.state_calls == 3
+    assert output.metrics.bytes_read == len(state.values["meta", 0]) or output.metrics.bytes_read < 3000
+
+
+def test_many_small_batches_do_not_leave_many_blocks():
+    plan = plan_of(TumblingEventTimeWindows(10_000))
+    state = MemoryState()
+    for time in range(600):
+        output = run(plan, state, [("a", time, 1)])
+    assert output.metrics.blocks <= 24  # at most seven of each level
+    assert fired(run(plan, state, [("a", 10_001, 0)]))["a", 0, 10_000][:2] == (600, 600)
+
+
+def test_a_hole_of_years_between_rows_costs_nothing():
+    plan = plan_of(SlidingEventTimeWindows(60, 1), delay=0)
+    state = MemoryState()
+    run(plan, state, [("a", 0, 1)])
+    output = run(plan, state, [("a", 2**55, 1)])
+    assert output.metrics.fired_rows == 60
+
+
+def test_top_keeps_the_largest_of_each_window():
+    plan = plan_of(TumblingEventTimeWindows(10), aggregates=(agg.count().alias("n"), agg.sum("v").alias("total")), top=Top(2, "total"))
+    rows = [(key, time, value) for time in (1, 11) for key, value in [("b", 5), ("a", 5), ("c", 9), ("d", None), (None, 1)]]
+    output = run(plan, MemoryState(), [*rows, ("z", 30, 0)])
+    table = pa.concat_tables([table for tag, table in output.tables if tag == MAIN])
+    assert [(row["key"], row["total"]) for row in table.to_pylist()] == [("c", 9), ("a", 5)] * 2
+
+
+@pytest.mark.parametrize(
+    ("changed", "named"),
+    [
+        (dict(assigner=TumblingEventTimeWindows(20)), "windows: TumblingEventTimeWindows.of"),
+        (dict(aggregates=(agg.count().alias("n"),)), "aggregates"),
+    ],
+)
+def test_state_of_another_plan_is_refused(changed, named):
+    state = MemoryState()
+    run(plan_of(TumblingEventTimeWindows(10)), state, [("a", 1, 1)])
+    with pytest.raises(PlanMismatchError, match=named):
+        PaneOperator(plan_of(**{"assigner": TumblingEventTimeWindows(10), **changed}), state)
+
+
+def test_the_watermark_strategy_may_change():
+    state = MemoryState()
+    run(plan_of(TumblingEventTimeWindows(10)), state, [("a", 5, 1)])
+    output = run(plan_of(TumblingEventTimeWindows(10), delay=3), state, [("a", 12, 1)])
+    assert fired(output) == {}
+    assert np.array(output.metrics.watermark) == 8

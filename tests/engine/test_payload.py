@@ -1,0 +1,56 @@
+"""What is encoded comes back, narrow on the way; what is foreign is refused."""
+
+import json
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from panestream.engine import payload
+from panestream.errors import StateFormatError
+
+int64s = st.one_of(st.integers(-130, 130), st.integers(-40000, 40000), st.integers(-(2**33), 2**33), st.integers(-(2**63), 2**63 - 1))
+
+
+@given(st.lists(st.tuples(st.one_of(st.none(), int64s), st.one_of(st.none(), st.text(max_size=5)), st.lists(int64s, max_size=3))))
+def test_a_table_comes_back_whole(rows):
+    schema = pa.schema([("n", pa.int64()), ("s", pa.string()), ("l", pa.list_(pa.int64()))])
+    table = pa.table([pa.array([row[i] for row in rows], schema.field(i).type) for i in range(3)], schema=schema)
+    encoded = payload.encode(table, {"kind": "x", "seen": {"": 7}})
+    decoded, header = payload.decode(encoded, schema)
+    assert decoded.equals(table)
+    assert header == {"format": payload.FORMAT_VERSION, "kind": "x", "seen": {"": 7}}
+    assert payload.encode(table, {"kind": "x", "seen": {"": 7}}) == encoded
+
+
+def test_sliced_and_chunked_tables_and_doubled_names():
+    table = pa.table([pa.chunked_array([[1, 2], [1 << 40, (1 << 40) + 3]]), pa.chunked_array([[1, 2], [3, 4]])], names=["a", "a"])
+    decoded, _ = payload.decode(payload.encode(table.slice(1, 3)), table.schema)
+    assert decoded.column(0).to_pylist() == [2, 1 << 40, (1 << 40) + 3]
+    assert decoded.column(1).to_pylist() == [2, 3, 4]
+
+
+def test_integers_travel_narrow():
+    wide = pa.table({"n": pa.array(range(10**15, 10**15 + 1000), pa.int64())})
+    assert len(payload.encode(wide)) < 1000 * 2 + 600
+
+
+def test_a_table_without_columns():
+    table, header = payload.decode(payload.encode(pa.table({}), {"rows": 3}))
+    assert table.num_columns == 0
+    assert header["rows"] == 3
+
+
+def test_another_format_is_refused():
+    table = pa.table({"n": [1]}).replace_schema_metadata({b"panestream": json.dumps({"format": 99})})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    with pytest.raises(StateFormatError, match="format 99"):
+        payload.decode(sink.getvalue().to_pybytes())
+
+
+def test_other_columns_are_refused():
+    with pytest.raises(StateFormatError, match="expected were"):
+        payload.decode(payload.encode(pa.table({"n": [1]})), pa.schema([("m", pa.int64())]))

@@ -1,0 +1,311 @@
+"""Windows on Spark: streaming in micro-batches and batch, through every layer."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import datetime, timedelta, timezone
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import functions as F
+
+import panestream as pst
+from panestream import agg
+from panestream.errors import InvalidEventTimeError, InvalidPlanError, PlanMismatchError, SinkError
+from panestream.spark.types import arrow_schema
+
+pytestmark = pytest.mark.spark
+
+START = datetime(2026, 1, 1, tzinfo=timezone.utc)
+SCHEMA = "user string, ts timestamp, price bigint"
+
+
+def at(seconds):
+    return START + timedelta(seconds=seconds)
+
+
+def write_files(spark, folder, batches, schema=SCHEMA):
+    """One Parquet file for each micro-batch, in order. (With pyarrow: Spark takes a second for each.)"""
+    arrow = arrow_schema(spark.createDataFrame([], schema).schema)
+    for number, rows in enumerate(batches):
+        (folder / f"{number:04d}").mkdir(parents=True)
+        columns = [pa.array([row[position] for row in rows], field.type) for position, field in enumerate(arrow)]
+        pq.write_table(pa.Table.from_arrays(columns, schema=arrow), folder / f"{number:04d}" / "part.parquet")
+    return str(folder)
+
+
+def read_stream(spark, folder, schema=SCHEMA):
+    reader = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).option("recursiveFileLookup", "true")
+    return reader.parquet(folder)
+
+
+def read_batch(spark, folder, schema=SCHEMA):
+    return spark.read.schema(schema).option("recursiveFileLookup", "true").parquet(folder)
+
+
+def windowed(df, assigner=None, delay="5 seconds", late=None, invalid=None):
+    source = pst.stream(df).assign_timestamps("ts", pst.WatermarkStrategy.for_bounded_out_of_orderness(delay))
+    if invalid:
+        source = source.side_output_invalid(invalid)
+    stream = source.key_by("user").window(assigner or pst.TumblingEventTimeWindows.of("10 seconds"))
+    if late:
+        stream = stream.side_output_late_data(late)
+    return stream.aggregate(agg.count().alias("n"), agg.sum("price").alias("total"))
+
+
+def values(rows):
+    return sorted((row.user or "", row.window_start, row.window_end, row.n, row.total) for row in rows)
+
+
+ROWS = [(user, at(second), second) for second in range(60) for user in ("ann", "bob", None)]
+BATCHES = [ROWS[start : start + 20] for start in range(0, len(ROWS), 20)]
+
+
+def expected(rows, size, slide, until=None):
+    found = {}
+    for user, time, price in rows:
+        second = int((time - START).total_seconds())
+        for start in range(second // slide * slide, second - size, -slide):
+            n, total = found.get((user, start), (0, 0))
+            found[user, start] = n + 1, total + price
+    naive = lambda second: at(second).replace(tzinfo=None)  # noqa: E731
+    return sorted(
+        (user or "", naive(start), naive(start + size), n, total)
+        for (user, start), (n, total) in found.items()
+        if until is None or start + size <= until
+    )
+
+
+@pytest.mark.parametrize(("size", "slide"), [(10, 10), (20, 5), (7, 3), (4, 6)])
+def test_stream_and_batch_agree_with_the_definition(spark, tmp_path, size, slide):
+    folder = write_files(spark, tmp_path / "in", BATCHES)
+    assigner = pst.SlidingEventTimeWindows.of(f"{size} seconds", f"{slide} seconds")
+    sink = pst.MemorySink()
+    result = windowed(read_stream(spark, folder), assigner)
+    result.start(main=sink, checkpoint=str(tmp_path / "checkpoint")).await_termination()
+    # Spark hands timestamps to Python in the machine's zone; the session's is UTC, tests compare in UTC.
+    streamed = values(sink.rows)
+    in_batch = values(windowed(read_batch(spark, folder), assigner).main.collect())
+    assert in_batch == [tuple(row) for row in local(expected(ROWS, size, slide))]
+    assert streamed == [tuple(row) for row in local(expected(ROWS, size, slide, until=59 - 5))]
+    assert len(sink.batches) > 1
+
+
+def local(rows):
+    """Expected instants as Spark's collect() gives them: naive, in the machine's time zone."""
+    convert = lambda instant: instant.replace(tzinfo=timezone.utc).astimezone().replace(tzinfo=None)  # noqa: E731
+    return sorted((user, convert(start), convert(end), n, total) for user, start, end, n, total in rows)
+
+
+def test_main_is_an_ordinary_dataframe_and_fires_in_the_same_batch(spark, tmp_path):
+    folder = write_files(spark, tmp_path / "in", [[("ann", at(1), 5)], [("ann", at(21), 6)]])
+    result = windowed(read_stream(spark, folder), delay="0 seconds")
+    assert result.main.columns == ["user", "window_start", "window_end", "n", "total"]
+    spark.conf.set("spark.sql.shuffle.partitions", str(result.plan.groups))
+    try:
+        query = (
+            result.main.writeStream.format("memory").queryName("ordinary").outputMode("append")
+            .option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start()
+        )
+        query.awaitTermination()
+    finally:
+        spark.conf.unset("spark.sql.shuffle.partitions")
+    assert [(row.user, row.n, row.total) for row in spark.table("ordinary").collect()] == [("ann", 1, 5)]
+    assert [progress["numInputRows"] for progress in query.recentProgress] == [1, 1]  # no third batch was needed
+
+
+def test_late_and_invalid_rows_reach_their_own_sinks(spark, tmp_path):
+    batches = [
+        [("ann", at(1), 1), ("ann", at(30), 2), ("bob", None, 3)],
+        [("ann", at(2), 4), ("ann", at(24), 5), ("bob", at(19), 6)],
+        [("ann", at(60), 7)],
+    ]
+    folder = write_files(spark, tmp_path / "in", batches)
+    result = windowed(read_stream(spark, folder), late="late", invalid="invalid")
+    progress = []
+    out = tmp_path / "out"
+    sinks = {tag: pst.ParquetSink(str(out / tag)) for tag in ("main", "late", "invalid")}
+    result.start(checkpoint=str(tmp_path / "checkpoint"), on_progress=progress.append, **sinks).await_termination()
+    rows = {tag: spark.read.parquet(str(out / tag)).collect() for tag in sinks}
+    assert sorted((row.user, row.n, row.total) for row in rows["main"]) == [("ann", 1, 1), ("ann", 1, 2), ("ann", 1, 5)]
+    assert sorted((row.user, row.price, row.batch_id) for row in rows["late"]) == [("ann", 4, 1), ("bob", 6, 1)]
+    assert [(row.user, row.ts, row.price) for row in rows["invalid"]] == [("bob", None, 3)]
+    assert [step.late_rows for step in progress] == [0, 2, 0]
+    assert [step.invalid_rows for step in progress] == [1, 0, 0]
+    assert [step.rows for step in progress] == [3, 3, 1]
+    assert [step.fired_windows for step in progress] == [1, 0, 2]
+    assert progress[0].watermark == int(at(25).timestamp() * 1e6) - 1
+
+
+def test_rows_without_event_time_fail_the_query_by_default(spark, tmp_path):
+    folder = write_files(spark, tmp_path / "in", [[("ann", at(1), 1), ("bob", None, 3), ("bob", None, 4)]])
+    query = windowed(read_stream(spark, folder)).start(main=pst.MemorySink(), checkpoint=str(tmp_path / "checkpoint"))
+    with pytest.raises(InvalidEventTimeError, match=r"2 of 3 rows .* 'ts' .*side_output_invalid"):
+        query.await_termination()
+
+
+def test_a_checkpoint_of_another_plan_is_refused_before_anything_runs(spark, tmp_path):
+    folder = write_files(spark, tmp_path / "in", BATCHES[:1])
+    sink = pst.ParquetSink(str(tmp_path / "out"))
+    checkpoint = str(tmp_path / "checkpoint")
+    windowed(read_stream(spark, folder)).start(main=sink, checkpoint=checkpoint).await_termination()
+    other = windowed(read_stream(spark, folder), pst.TumblingEventTimeWindows.of("20 seconds"))
+    with pytest.raises(PlanMismatchError, match=r"10 seconds.*->.*20 seconds"):
+        other.start(main=sink, checkpoint=checkpoint)
+
+
+def test_the_state_itself_refuses_another_plan(spark, tmp_path):
+    folder = write_files(spark, tmp_path / "in", BATCHES[:1])
+    checkpoint = tmp_path / "checkpoint"
+    windowed(read_stream(spark, folder)).start(main=pst.MemorySink(), checkpoint=str(checkpoint)).await_termination()
+    for note in sorted((checkpoint / "panestream").iterdir()):
+        note.unlink()
+    (checkpoint / "panestream").rmdir()
+    write_files(spark, tmp_path / "more", BATCHES[1:2])
+    (tmp_path / "more" / "0000").rename(tmp_path / "in" / "9999")
+    other = windowed(read_stream(spark, folder), pst.TumblingEventTimeWindows.of("20 seconds"))
+    query = other.start(main=pst.MemorySink(), checkpoint=str(checkpoint))
+    with pytest.raises(PlanMismatchError, match=r"10 seconds.*->.*20 seconds"):
+        query.await_termination()
+
+
+def test_a_sink_of_another_query_is_refused(spark, tmp_path):
+    folder = write_files(spark, tmp_path / "in", BATCHES[:1])
+    sink = pst.ParquetSink(str(tmp_path / "out"))
+    windowed(read_stream(spark, folder)).start(main=sink, checkpoint=str(tmp_path / "one")).await_termination()
+    with pytest.raises(SinkError, match="another query"):
+        windowed(read_stream(spark, folder)).start(main=sink, checkpoint=str(tmp_path / "two"))
+
+
+def test_a_sink_with_foreign_files_is_refused(spark, tmp_path):
+    folder = write_files(spark, tmp_path / "in", BATCHES[:1])
+    with pytest.raises(SinkError, match="not this query's"):
+        windowed(read_stream(spark, folder)).start(main=pst.ParquetSink(folder), checkpoint=str(tmp_path / "one"))
+
+
+def test_any_cut_of_the_rows_gives_the_same_closed_windows(spark, tmp_path):
+    outcomes = []
+    for cut in (7, 45, 180):
+        batches = [ROWS[start : start + cut] for start in range(0, len(ROWS), cut)]
+        folder = write_files(spark, tmp_path / f"in{cut}", batches)
+        sink = pst.MemorySink()
+        windowed(read_stream(spark, folder)).start(main=sink, checkpoint=str(tmp_path / f"c{cut}")).await_termination()
+        outcomes.append(values(sink.rows))
+    assert outcomes[0] == outcomes[1] == outcomes[2]
+
+
+def test_window_all_and_several_keys(spark, tmp_path):
+    df = spark.createDataFrame([("a", 1, at(1), 2.5), ("a", 2, at(2), 1.5), ("b", 1, at(3), None)], "u string, i int, ts timestamp, p double")
+    source = pst.stream(df).assign_timestamps("ts", pst.WatermarkStrategy.no_watermarks())
+    total = source.window_all(pst.TumblingEventTimeWindows.of("1 hour")).aggregate(agg.count().alias("n"), agg.mean("p").alias("m"))
+    assert [(row.n, row.m) for row in total.main.collect()] == [(3, 2.0)]
+    by_two = source.key_by("u", "i + 1 AS j").window(pst.TumblingEventTimeWindows.of("1 hour")).aggregate(agg.count_distinct("p").alias("n"))
+    assert sorted((row.u, row.j, row.n) for row in by_two.main.collect()) == [("a", 2, 1), ("a", 3, 1), ("b", 2, 0)]
+
+
+def test_top_in_batch_and_on_a_stream(spark, tmp_path):
+    rows = [(f"item{item}", at(second), item) for second in range(30) for item in range(second % 7)]
+    folder = write_files(spark, tmp_path / "in", [rows[:40], rows[40:]])
+    sink = pst.MemorySink()
+    windowed(read_stream(spark, folder), delay="0 seconds").top(2, by="n").start(
+        main=sink, checkpoint=str(tmp_path / "checkpoint")
+    ).await_termination()
+    in_batch = windowed(read_batch(spark, folder)).top(2, by="n").main.collect()
+    counts = Counter((int((time - START).total_seconds()) // 10, user) for user, time, _ in rows)
+    want = []
+    for window in range(3):
+        ranked = sorted(((-n, user) for (w, user), n in counts.items() if w == window))[:2]
+        want += [(window, rank + 1, user, -n) for rank, (n, user) in enumerate(ranked)]
+    origin = START.astimezone().replace(tzinfo=None)
+    shape = lambda row: (int((row.window_start - origin).total_seconds()) // 10, row["rank"], row.user, row.n)  # noqa: E731
+    assert sorted(map(shape, in_batch)) == want
+    assert sorted(map(shape, sink.rows)) == [row for row in want if row[0] < 2]
+
+
+def test_sql_sums_over_an_overflow_fail(spark):
+    df = spark.createDataFrame([("a", at(1), 2**63 - 1), ("a", at(2), 1)], SCHEMA)
+    with pytest.raises(Exception, match="AggregateOverflowError"):
+        windowed(df).main.collect()
+
+
+def test_column_names_that_need_quoting(spark):
+    df = spark.createDataFrame([("a", at(1), 2)], "`the user` string, `event.time` timestamp, `pri``ce` bigint")
+    result = (
+        pst.stream(df).assign_timestamps("event.time", pst.WatermarkStrategy.no_watermarks()).side_output_invalid("bad")
+        .key_by("the user").window(pst.TumblingEventTimeWindows.of("1 hour")).side_output_late_data("late").aggregate(agg.sum("pri`ce").alias("s"))
+    )
+    assert [tuple(row) for row in result.main.select("the user", "s").collect()] == [("a", 2)]
+    assert result.output("late").columns == df.columns
+
+
+def test_batches_write_to_sinks_too(spark, tmp_path):
+    df = spark.createDataFrame([("a", at(1), 2), ("b", None, 3)], SCHEMA)
+    result = windowed(df, invalid="bad")
+    result.run(main=pst.ParquetSink(str(tmp_path / "main")), bad=pst.ParquetSink(str(tmp_path / "bad")))
+    assert spark.read.parquet(str(tmp_path / "main")).select("user", "n").collect() == [("a", 1)]
+    assert spark.read.parquet(str(tmp_path / "bad")).count() == 1
+
+
+def test_numbers_and_times_without_zone_as_event_time(spark):
+    df = spark.range(3).select(
+        F.lit("k").alias("k"),
+        (F.col("id") + 1_700_000_000).alias("s"),
+        ((F.col("id") + 1_700_000_000) * 1000).alias("ms"),
+        F.expr("timestamp_ntz'2026-01-01 00:00:00' + make_dt_interval(0, 0, 0, id)").alias("ntz"),
+        F.when(F.col("id") > 0, F.lit(9e300)).otherwise(F.lit(1.5)).alias("absurd"),
+    )
+    none = pst.WatermarkStrategy.no_watermarks()
+    for column, unit, start in (("s", "seconds", 1_699_999_200), ("ms", "milliseconds", 1_699_999_200), ("ntz", None, 1_767_225_600)):
+        result = pst.stream(df).assign_timestamps(column, none, unit=unit).key_by("k").window(pst.TumblingEventTimeWindows.of("1 hour"))
+        rows = result.aggregate(agg.count().alias("n")).main.select(F.unix_seconds("window_start").alias("s"), "n").collect()
+        assert rows == [(start, 3)]
+    absurd = pst.stream(df).assign_timestamps("absurd", none, unit="seconds").side_output_invalid("bad").key_by("k")
+    result = absurd.window(pst.TumblingEventTimeWindows.of("1 hour")).aggregate(agg.count().alias("n"))
+    assert [row.n for row in result.main.collect()] == [1]
+    assert result.output("bad").count() == 2
+
+
+def test_wrong_calls_say_what_to_do(spark):
+    df = spark.createDataFrame([("a", at(1), 2)], SCHEMA)
+    bounded = pst.WatermarkStrategy.for_bounded_out_of_orderness("1 second")
+    stream = pst.stream(df).assign_timestamps("ts", bounded)
+    hour = pst.TumblingEventTimeWindows.of("1 hour")
+    with pytest.raises(InvalidPlanError, match="did you mean 'user'"):
+        stream.key_by("usr")
+    with pytest.raises(InvalidEventTimeError, match="parse it first"):
+        pst.stream(df).assign_timestamps("user", bounded)
+    with pytest.raises(InvalidEventTimeError, match="unit="):
+        pst.stream(df).assign_timestamps("price", bounded)
+    with pytest.raises(InvalidPlanError, match="assign_timestamps"):
+        pst.stream(df).key_by("user").window(hour)
+    with pytest.raises(InvalidPlanError, match="more than one column 'ts'"):
+        pst.stream(df.select("*", F.lit(1).alias("ts")))
+    with pytest.raises(InvalidPlanError, match="did you mean 'n'"):
+        stream.key_by("user").window(hour).aggregate(agg.count().alias("n")).top(3, by="nn")
+    with pytest.raises(InvalidPlanError, match="per_partition"):
+        pst.stream(df).assign_timestamps("ts", bounded.per_partition("nope"))
+    result = stream.key_by("user").window(hour).aggregate(agg.count().alias("n"))
+    with pytest.raises(InvalidPlanError, match=r"result.run"):
+        result.start(main=pst.MemorySink(), checkpoint="x")
+    with pytest.raises(InvalidPlanError, match="no output 'mian'; did you mean 'main'"):
+        result.run(mian=pst.MemorySink())
+
+
+def test_per_partition_watermarks(spark, tmp_path):
+    schema = SCHEMA + ", part int"
+    batches = [[("a", at(1), 1, 0), ("a", at(50), 1, 0), ("a", at(5), 1, 1)], [("a", at(9), 1, 1), ("a", at(12), 1, 1)]]
+    folder = write_files(spark, tmp_path / "in", batches, schema)
+    strategy = pst.WatermarkStrategy.for_monotonous_timestamps().per_partition("part").with_idleness("1 hour")
+    stream = pst.stream(read_stream(spark, folder, schema)).assign_timestamps("ts", strategy).key_by("user")
+    sink = pst.MemorySink()
+    result = stream.window(pst.TumblingEventTimeWindows.of("10 seconds")).aggregate(agg.count().alias("n"))
+    result.start(main=sink, checkpoint=str(tmp_path / "checkpoint")).await_termination()
+    assert [row.n for row in sink.rows] == [3]  # [0, 10) closes with the slower partition, with all three rows
+
+
+def test_explain_says_what_runs_and_why(spark):
+    df = spark.createDataFrame([("a", at(1), 2)], SCHEMA)
+    text = windowed(df, pst.SlidingEventTimeWindows.of("1 hour", "25 minutes")).explain()
+    for part in ("aligned panes", "10 minutes and 15 minutes", "invertible", "late rows are counted"):
+        assert part in text
