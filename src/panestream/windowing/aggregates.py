@@ -328,17 +328,17 @@ def last(expr: str, ignore_nulls: bool = False) -> Last:
 
 
 def min_by(expr: str, by: str) -> MinBy:
-    """The value of ``expr`` (null or not) in the row with the smallest ``by``; of several, of the one that arrived first.
+    """The value of ``expr`` (null or not) in the row with the smallest ``by``.
 
-    Rows with a null ``by`` are left out.
+    Of several such rows the one in the earliest pane counts (see ``explain()``), and of these the one that arrived first. Rows with a null ``by`` are left out.
     """
     return MinBy(expr, by)
 
 
 def max_by(expr: str, by: str) -> MaxBy:
-    """The value of ``expr`` (null or not) in the row with the largest ``by``; of several, of the one that arrived first.
+    """The value of ``expr`` (null or not) in the row with the largest ``by``.
 
-    Rows with a null ``by`` are left out.
+    Of several such rows the one in the earliest pane counts (see ``explain()``), and of these the one that arrived first. Rows with a null ``by`` are left out.
     """
     return MaxBy(expr, by)
 
@@ -356,8 +356,8 @@ def collect_list(expr: str) -> CollectList:
 def top_k(expr: str, k: int, by: str | None = None) -> TopK:
     """The ``k`` largest values of ``expr``, largest first; or, with ``by``, the values of the rows with the ``k`` largest ``by``.
 
-    Of equals the one with the earliest event time counts, then the one that arrived first. Rows where ``expr`` or ``by`` is null are
-    left out.
+    Of equals the one with the earliest event time counts, then the one that arrived first. Rows where ``expr`` or ``by`` is
+    null are left out.
 
     >>> top_k("url", 3, by="hits")
     agg.top_k('url', 3, 'hits')

@@ -12,12 +12,15 @@ import pyarrow as pa
 from panestream.engine.aggregation.columns import Ints, array_of, numbers, plain
 from panestream.engine.aggregation.grouping import Groups, Keys, encode_keys, group
 from panestream.engine.aggregation.lanes import Batch, Input, Lane
+from panestream.engine.aggregation.picks import PickLane
 from panestream.engine.aggregation.plan import check_key, draft, needs_rows, orders_by_time
 from panestream.engine.aggregation.ranges import Ranges, dense_ranges, sparse_ranges
 from panestream.engine.aggregation.results import Result
 from panestream.errors import InvalidPlanError
 from panestream.windowing.aggregates import Aggregate
 
+_quiet = np.errstate(invalid="ignore", over="ignore")
+"""Infinity minus infinity is NaN, and too large is infinity: results of a sum, not warnings."""
 Layout = Literal["auto", "dense", "sparse"]
 _RESERVED = ("window_start", "window_end")
 _FEW_KEYS = 16
@@ -75,6 +78,7 @@ class Aggregation:
         timed = any(orders_by_time(lane) for lane in lanes)
         return cls(tuple(plan.inputs), timed, output, pa.schema(fields), key_schema, lanes, tuple(plan.results))
 
+    @_quiet
     def partials(
         self, keys: Sequence[pa.Array], panes: Ints, values: Sequence[pa.Array], timestamps: Ints | None, arrival: int = 0
     ) -> pa.Table:
@@ -100,6 +104,7 @@ class Aggregation:
         lanes = [lane.reduce(groups, batch) for lane in self.lanes]
         return self._table(coded.take(groups.codes), groups.panes, groups.counts, lanes)
 
+    @_quiet
     def merge(self, tables: Sequence[pa.Table]) -> pa.Table:
         """Merges partials to one row per (key, pane).
 
@@ -117,6 +122,7 @@ class Aggregation:
         partials = partials.merged(groups, self.lanes)
         return self._table(keys.take(groups.codes), groups.panes, partials.rows, partials.lanes)
 
+    @_quiet
     def windows(self, table: pa.Table, first_pane: Ints, end_pane: Ints, layout: Layout = "auto") -> tuple[Ints, pa.Table]:
         """Combines the partials of panes to windows.
 
@@ -141,6 +147,10 @@ class Aggregation:
         if not inside.all():
             partials = partials.take(np.flatnonzero(inside))
             opened = opened[inside]
+        if self._keeps_order and bool((partials.panes[1:] < partials.panes[:-1]).any()):
+            # Of equals the one of the earliest pane counts, then the first to arrive, however the partials were merged before.
+            order = np.argsort(partials.panes, kind="stable")
+            partials, opened = partials.take(order), opened[order]
         keys = partials.keys()
         if bool((end_pane[:-1] <= first_pane[1:]).all()):
             # No pane is in two windows: the window itself can be the pane.
@@ -152,6 +162,10 @@ class Aggregation:
         ranges = self._ranges(groups, keys, partials.rows, first_pane, end_pane, layout)
         lanes = [lane.over(ranges, columns, partials.rows) for lane, columns in zip(self.lanes, partials.lanes, strict=True)]
         return ranges.windows, self._results(keys, ranges.codes, lanes, ranges.rows)
+
+    @property
+    def _keeps_order(self) -> bool:
+        return any(isinstance(lane, PickLane) or needs_rows(lane) for lane in self.lanes)
 
     def _ranges(self, groups: Groups, keys: Keys, rows: Ints, first_pane: Ints, end_pane: Ints, layout: Layout) -> Ranges:
         if groups.size == 0 or any(needs_rows(lane) for lane in self.lanes):

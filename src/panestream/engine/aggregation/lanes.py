@@ -45,7 +45,10 @@ class Input:
     @cached_property
     def floats(self) -> Vector:
         """The values that are not null, as float64."""
-        return numbers(self.present).astype(np.float64, copy=False)
+        array = self.present
+        if pa.types.is_decimal(array.type):
+            array = array.cast(pa.float64())
+        return numbers(array).astype(np.float64, copy=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +137,7 @@ class FloatSumLane(Lane):
         return [array_of(groups.add(numbers(columns[0])), pa.float64())]
 
     def over(self, ranges: Ranges, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
-        (sums,) = ranges.fold((numbers(columns[0]),), (0.0,), lambda a, b: (a[0] + b[0],))
+        (sums,) = ranges.fold((numbers(columns[0]),), (0.0,), _plus)
         return [array_of(sums, pa.float64())]
 
 
@@ -195,8 +198,9 @@ class MomentsLane(Lane):
         count = groups.count(rows)
         mean = groups.add(values, rows) / np.maximum(count, 1)
         off = values - groups.spread(mean, rows)
+        m2 = groups.add(off * off, rows)
         n = _all_rows(groups.size) if rows is None else array_of(count, pa.int64())
-        return [n, array_of(mean, pa.float64()), array_of(groups.add(off * off, rows), pa.float64())]
+        return [n, array_of(mean, pa.float64()), array_of(m2, pa.float64())]
 
     def merge(self, groups: Groups, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
         counts = counts_of(columns[0], rows)
@@ -233,6 +237,10 @@ def counts_of(column: pa.Array, rows: Ints) -> Ints:
 def smaller(a: State, b: State) -> State:
     """The combination that keeps the smaller code."""
     return (np.minimum(a[0], b[0]),)
+
+
+def _plus(a: State, b: State) -> State:
+    return (a[0] + b[0],)
 
 
 def _chan(a: State, b: State) -> State:

@@ -1,0 +1,127 @@
+"""What the aggregates mean, row by row in plain Python: rows → windows → values. Slow, obvious, and the judge of the kernels."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from decimal import ROUND_HALF_UP, Decimal, localcontext
+
+from panestream.windowing import aggregates as agg
+
+
+@dataclass(frozen=True)
+class Row:
+    key: tuple
+    pane: int
+    time: int
+    arrival: int
+    values: dict
+
+
+def plain_key(key):
+    """Keys as SQL groups them: one NaN, one zero."""
+    return tuple("NaN" if isinstance(k, float) and math.isnan(k) else k + 0.0 if isinstance(k, float) else k for k in key)
+
+
+def order(value):
+    """NaN is larger than any other number."""
+    return (1, 0.0) if isinstance(value, float) and math.isnan(value) else (0, value)
+
+
+def aggregate(recipe, rows, types):
+    """The value of one aggregate over the rows of one key and window, in the order of arrival."""
+    given = [row.values[recipe.inputs[0]] for row in rows] if recipe.inputs else []
+    present = [v for v in given if v is not None]
+    match recipe:
+        case agg.Count(expr=None):
+            return len(rows)
+        case agg.Count():
+            return len(present)
+        case agg.Sum():
+            return total(present) if present else None
+        case agg.Mean():
+            return mean(present, types[recipe.expr]) if present else None
+        case agg.Min():
+            return tidy(min(present, key=order)) if present else None
+        case agg.Max():
+            return tidy(max(present, key=order)) if present else None
+        case agg.Var() | agg.Stddev():
+            return spread([float(v) for v in present], isinstance(recipe, agg.Stddev))
+        case agg.First() | agg.Last():
+            allowed = [r for r in rows if not recipe.ignore_nulls or r.values[recipe.expr] is not None]
+            if not allowed:
+                return None
+            first = isinstance(recipe, agg.First)
+            return (min if first else max)(allowed, key=lambda r: (r.time, r.pane, r.arrival)).values[recipe.expr]
+        case agg.MinBy() | agg.MaxBy():
+            allowed = sorted((r for r in rows if r.values[recipe.by] is not None), key=lambda r: (r.pane, r.arrival))
+            if not allowed:
+                return None
+            best = min if isinstance(recipe, agg.MinBy) else max
+            return best(allowed, key=lambda r: order(r.values[recipe.by])).values[recipe.expr]
+        case agg.CountDistinct():
+            return len({plain_key((v,)) for v in present})
+        case agg.CollectList():
+            return [r.values[recipe.expr] for r in sorted(rows, key=when) if r.values[recipe.expr] is not None]
+        case agg.TopK():
+            by = recipe.by or recipe.expr
+            allowed = [r for r in sorted(rows, key=when) if r.values[by] is not None and r.values[recipe.expr] is not None]
+            allowed.sort(key=lambda r: order(r.values[by]), reverse=True)  # reverse keeps the order of equals
+            return [r.values[recipe.expr] for r in allowed[: recipe.k]]
+    raise AssertionError(recipe)
+
+
+def when(row):
+    return row.time, row.pane, row.arrival
+
+
+def total(values):
+    with localcontext() as context:
+        context.prec = 100
+        return sum(values)
+
+
+def mean(values, type_):
+    if not isinstance(values[0], Decimal):
+        return total(values) / len(values)
+    with localcontext() as context:
+        context.prec = 100
+        return (sum(values) / len(values)).quantize(Decimal(1).scaleb(-min(38, type_.scale + 4)), ROUND_HALF_UP)
+
+
+def spread(values, root):
+    if len(values) < 2:
+        return None
+    if not all(map(math.isfinite, values)):
+        return math.nan
+    middle = math.fsum(values) / len(values)
+    variance = math.fsum((v - middle) ** 2 for v in values) / (len(values) - 1)
+    return math.sqrt(variance) if root else variance
+
+
+def tidy(value):
+    return value + 0.0 if isinstance(value, float) else value
+
+
+def windows(recipes, rows, types, first_pane, end_pane):
+    """{(window, key): [results]} for all windows and keys that have a row."""
+    found = {}
+    for window, (first, end) in enumerate(zip(first_pane, end_pane, strict=True)):
+        inside = {}
+        for row in rows:
+            if first <= row.pane < end:
+                inside.setdefault(plain_key(row.key), []).append(row)
+        for key, members in inside.items():
+            found[window, key] = [aggregate(recipe, members, types) for recipe in recipes]
+    return found
+
+
+def same(actual, expected, scale=1.0):
+    """Whether two results are equal: floats nearly, everything else exactly."""
+    if isinstance(expected, float) and isinstance(actual, float):
+        if math.isnan(expected) or math.isnan(actual):
+            return math.isnan(expected) and math.isnan(actual)
+        return math.isclose(actual, expected, rel_tol=1e-9, abs_tol=1e-9 * scale)
+    if isinstance(expected, list) and isinstance(actual, list):
+        return len(actual) == len(expected) and all(same(a, e) for a, e in zip(actual, expected, strict=True))
+    return type(actual) is type(expected) and actual == expected
