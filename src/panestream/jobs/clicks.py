@@ -218,7 +218,8 @@ def _draw(rng: np.random.Generator, weights: Floats, size: int) -> Ints:
     """Draws positions with the given weights."""
     cumulated = np.cumsum(weights)
     drawn = np.searchsorted(cumulated, rng.random(size) * cumulated[-1], side="right")
-    return np.minimum(drawn, len(weights) - 1).astype(np.int64)
+    positions: Ints = np.minimum(drawn, len(weights) - 1).astype(np.int64)
+    return positions
 
 
 def _sessions(shape: Shape, rng: np.random.Generator) -> tuple[Ints, Floats]:

@@ -226,12 +226,19 @@ def ranking_line(end: datetime, items: list[tuple[int, int]], utc_offset: float)
 
 
 def read_output(folder: Path) -> list[dict[str, Any]]:
-    """The rows of Parquet files below ``folder``; none where there is nothing."""
+    """The rows of Parquet files below ``folder``, instants in UTC; none where there is nothing."""
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
-    files = sorted(folder.rglob("*.parquet")) if folder.is_dir() else []
-    # partitioning=None: the batch's folder is not one of the columns.
-    return [row for file in files for row in pq.read_table(file, partitioning=None).to_pylist()]
+    rows: list[dict[str, Any]] = []
+    for file in sorted(folder.rglob("*.parquet")) if folder.is_dir() else []:
+        # partitioning=None: the batch's folder is not one of the columns.
+        table = pq.read_table(file, partitioning=None)
+        # Spark writes instants in a form that has no zone when others read it.
+        instant = pa.timestamp("us", tz="UTC")
+        fields = [pa.field(each.name, instant if pa.types.is_timestamp(each.type) else each.type) for each in table.schema]
+        rows += table.cast(pa.schema(fields)).to_pylist()
+    return rows
 
 
 def show_outcome(prepared: Prepared, console: Console) -> None:

@@ -96,18 +96,17 @@ def _yaml(path: Path, text: str) -> Document:
 
     try:
         # An alias may repeat, or contain, what it stands in: a few lines could unfold into gigabytes.
-        for event in yaml.parse(text, Loader=yaml.SafeLoader):
-            if isinstance(event, yaml.AliasEvent):
-                at = f":{event.start_mark.line + 1}" if event.start_mark is not None else ""
-                raise JobError(f"{path}{at}: aliases (*{event.anchor}) are not supported in job files")
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
-        data = yaml.safe_load(text)
+        aliases = [event for event in yaml.parse(text, Loader=yaml.SafeLoader) if isinstance(event, yaml.AliasEvent)]
+        root, data = (None, None) if aliases else (yaml.compose(text, Loader=yaml.SafeLoader), yaml.safe_load(text))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = f":{mark.line + 1}" if mark is not None else ""
         raise JobError(f"{path}{line}: not valid YAML: {error.problem or error.context}") from None
     except (yaml.YAMLError, ValueError) as error:
         raise JobError(f"{path}: not valid YAML: {error}") from None
+    for alias in aliases:
+        at = f":{alias.start_mark.line + 1}" if alias.start_mark is not None else ""
+        raise JobError(f"{path}{at}: aliases (*{alias.anchor}) are not supported in job files")
     if not isinstance(data, dict):
         raise JobError(f"{path}: a job file is a table of keys, this is {'empty' if data is None else type(data).__name__}")
     lines: dict[KeyPath, int] = {}

@@ -30,7 +30,7 @@ class Totals:
 
     Attributes:
         started: the clock at the start, in seconds.
-        batches, rows, late, invalid, windows, fired: counts; ``fired`` are rows of the main output.
+        batches, rows, late, invalid, windows: counts; ``windows`` are those that fired.
         open_windows, watermark, newest: as the last micro-batch left them; instants in microseconds since the epoch.
         busy_ms: the time inside micro-batches.
     """
@@ -41,7 +41,6 @@ class Totals:
     late: int = 0
     invalid: int = 0
     windows: int = 0
-    fired: int = 0
     open_windows: int = 0
     watermark: int | None = None
     newest: int | None = None
@@ -57,7 +56,6 @@ class Totals:
         self.late += progress.late_rows
         self.invalid += progress.invalid_rows
         self.windows += progress.fired_windows
-        self.fired += progress.fired_rows
         self.open_windows = progress.open_windows
         self.watermark = progress.watermark
         if progress.max_event_time is not None:
@@ -190,7 +188,7 @@ def summary(totals: Totals, outputs: Iterable[tuple[str, str]], *, title: str) -
         table.add_row("rows", f"{totals.rows:,} in {totals.batches:,} micro-batches{rate}")
         table.add_row("late", f"{totals.late:,}")
         table.add_row("without event time", f"{totals.invalid:,}")
-        table.add_row("windows", f"{totals.windows:,} fired with {totals.fired:,} rows; {totals.open_windows:,} still open")
+        table.add_row("windows", f"{totals.windows:,} fired, {totals.open_windows:,} still open")
         table.add_row("watermark", f"{clock(totals.watermark)} UTC, {totals.lag} behind the newest event")
     table.add_row("time", short_duration(seconds))
     for name, where in outputs:

@@ -114,8 +114,8 @@ def _draw_lines(axes: Any, rows: Sequence[Ranked], window: str) -> None:
             if not math.isnan(height)
             and all(math.isnan(heights[near]) for near in (index - 1, index + 1) if 0 <= near < len(heights))
         ]
-        axes.plot(ends, heights, color=colour, linestyle=style, linewidth=2, solid_capstyle="round", label=str(item),
-                  marker="o", markersize=4, markevery=alone)  # fmt: skip
+        look = {"color": colour, "linestyle": style, "linewidth": 2, "solid_capstyle": "round"}
+        axes.plot(ends, heights, label=str(item), marker="o", markersize=4, markevery=alone, **look)
         _mark_peak(axes, ends, heights, colour)
     axes.set_ylabel(f"views in the {window} before", color=_INK, fontsize=11)
     axes.set_ylim(bottom=0)
@@ -130,9 +130,18 @@ def _draw_lines(axes: Any, rows: Sequence[Ranked], window: str) -> None:
         for handle in handles:
             handle.set_marker("")
         legend = axes.legend(
-            handles, labels, title="item", loc="upper left", bbox_to_anchor=(1.015, 1.02), frameon=False, fontsize=10.5, title_fontsize=10.5,
-            handlelength=1.8, labelspacing=0.65, alignment="left", labelcolor=_INK,
-        )  # fmt: skip
+            handles,
+            labels,
+            title="item",
+            loc="upper left",
+            bbox_to_anchor=(1.015, 1.02),
+            frameon=False,
+            fontsize=10.5,
+            title_fontsize=10.5,
+            labelspacing=0.65,
+            alignment="left",
+            labelcolor=_INK,
+        )
         legend.get_title().set_color(_FAINT)
     else:
         axes.set_yticks([])

@@ -1,0 +1,240 @@
+"""The command line, with a stand-in for Spark: what is printed, which exit status, how it stops."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from dataclasses import dataclass, field
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from panestream.errors import PlanMismatchError
+from panestream.jobs import cli
+from panestream.jobs.live import Display, Totals, clock, status_line
+
+JOB = (Path(__file__).parents[2] / "examples" / "hot_items.toml").read_text()
+
+
+@dataclass(frozen=True)
+class Batch:
+    batch_id: int = 0
+    rows: int = 1000
+    duration_ms: int = 500
+    rows_per_second: float = 2000.0
+    watermark: int | None = 1_511_658_000_000_000
+    max_event_time: int | None = 1_511_658_005_000_000
+    late_rows: int = 0
+    invalid_rows: int = 0
+    fired_rows: int = 0
+    fired_windows: int = 0
+    open_windows: int = 12
+
+
+@dataclass
+class StandIn:
+    """A runner whose query gives some micro-batches and then ends, goes on for ever, or fails."""
+
+    batches: list = field(default_factory=list)
+    error: Exception | None = None
+    endless: bool = False
+    stopped: bool = False
+    batch_ran: bool = False
+    loaded: object = None
+
+    def __call__(self, loaded):
+        self.loaded = loaded
+        return self
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        return None
+
+    def explain(self):
+        if self.error:
+            raise self.error
+        return "operator   aligned panes\n[not markup]"
+
+    def start(self, on_progress):
+        for batch in self.batches:
+            on_progress(batch)
+        return self
+
+    def run_batch(self):
+        self.batch_ran = True
+
+    def await_termination(self, timeout=None):
+        if self.error:
+            raise self.error
+        if self.endless and not self.stopped:
+            threading.Event().wait(0.01)
+            return False
+        return True
+
+    def stop(self):
+        self.stopped = True
+
+
+@pytest.fixture
+def job(tmp_path):
+    path = tmp_path / "job.toml"
+    path.write_text(JOB)
+    return path
+
+
+@pytest.fixture
+def spark(monkeypatch):
+    stand_in = StandIn()
+    monkeypatch.setattr(cli, "make_runner", stand_in)
+    monkeypatch.setenv("COLUMNS", "400")
+    return stand_in
+
+
+def invoke(*arguments):
+    return CliRunner().invoke(cli.app, [str(argument) for argument in arguments])
+
+
+def test_explain_prints_where_and_how(job, spark, tmp_path):
+    result = invoke("explain", job, "--output", tmp_path / "o")
+    assert result.exit_code == 0, result.output
+    assert "job         hot items (stream)" in result.output
+    assert f"-> late     {tmp_path / 'o' / 'late'} (parquet)" in result.output
+    assert "operator   aligned panes\n[not markup]" in result.output
+
+
+def test_run_sums_up_what_the_micro_batches_did(job, spark, tmp_path):
+    spark.batches = [Batch(0, late_rows=2), Batch(1, late_rows=1, invalid_rows=4, fired_windows=3, open_windows=7)]
+    result = invoke("run", job, "--output", tmp_path / "o")
+    assert result.exit_code == 0, result.output
+    words = " ".join(result.output.split())
+    assert "hot items: done" in words
+    assert "rows 2,000 in 2 micro-batches, 2,000 rows/s inside them" in words
+    assert "late 3 without event time 4 windows 3 fired, 7 still open" in words
+    assert "watermark 2017-11-26 01:00:00 UTC, 5 s behind the newest event" in words
+    assert f"-> main {tmp_path / 'o' / 'main'} (parquet)" in words
+
+
+def test_run_as_a_batch(job, spark):
+    result = invoke("run", job, "--mode", "batch")
+    assert result.exit_code == 0, result.output
+    assert spark.batch_ran
+    assert spark.loaded.job.mode == "batch"
+    assert "checkpoint" not in result.output
+
+
+def test_a_wrong_job_file_is_one_message_and_status_2(job, spark):
+    job.write_text(JOB.replace("slide =", "slid ="))
+    result = invoke("run", job)
+    assert result.exit_code == 2
+    assert "job.toml:31: window.slid: unknown key; did you mean 'slide'?" in result.stderr
+    assert "Traceback" not in result.output
+    assert spark.loaded is None, "Spark was started for a job that cannot run"
+
+
+def test_panestreams_own_errors_while_it_runs_are_readable_too(job, spark):
+    spark.error = PlanMismatchError("the checkpoint belongs to another plan [slide]")
+    result = invoke("run", job)
+    assert result.exit_code == 2
+    assert "error: the checkpoint belongs to another plan [slide]" in result.stderr
+    assert "Traceback" not in result.output
+    assert "Traceback" in invoke("run", job, "--traceback").stderr
+
+
+def test_an_error_of_sparks_is_its_first_sentence_and_status_1(job, spark):
+    from pyspark.errors import AnalysisException
+
+    spark.error = AnalysisException(
+        "[TABLE_OR_VIEW_NOT_FOUND] no such table. SQLSTATE: 42P01; line 1\n'Project [*]\n+- 'Relation"
+    )
+    result = invoke("explain", job)
+    assert result.exit_code == 1
+    assert "error: Spark failed: [TABLE_OR_VIEW_NOT_FOUND] no such table." in result.stderr
+    assert "Relation" not in result.stderr
+    assert "(--traceback shows where)" in result.stderr
+
+
+def test_a_fault_of_our_own_is_not_hidden(job, spark):
+    spark.error = KeyError("ours")
+    assert isinstance(invoke("explain", job).exception, KeyError)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupting_stops_the_query_and_says_how_to_go_on(job, spark, monkeypatch, number):
+    spark.endless = True
+    monkeypatch.setattr("sys.argv", ["panestream", "run", "job.toml"])
+    threading.Timer(0.3, os.kill, (os.getpid(), number)).start()
+    before = signal.getsignal(number)
+    result = invoke("run", job)
+    assert result.exit_code == 130, result.output
+    assert spark.stopped
+    assert "hot items: stopped" in result.output
+    assert "Go on from here with the same command:\n  panestream run job.toml" in result.output
+    assert signal.getsignal(number) == before
+
+
+def test_missing_input_is_found_before_spark_starts(job):
+    result = invoke("run", job)  # the real runner
+    assert result.exit_code == 2
+    assert "job.toml:15: source.path: there is nothing at" in result.stderr
+
+
+def test_wrong_options_are_refused(job, spark):
+    assert invoke("run", job, "--mode", "steam").exit_code == 2
+    assert invoke("run").exit_code == 2
+    assert invoke("demo", "--rows", "5").exit_code == 2
+
+
+# --- what one sees while it runs
+
+
+def display_on(terminal):
+    out = StringIO()
+    return Display(Console(file=out, force_terminal=terminal, width=200, color_system=None)), out
+
+
+def test_the_live_line_has_all_that_matters():
+    totals = Totals(0.0)
+    totals.add(Batch(7, late_rows=1234, fired_windows=9))
+    line = "batch 7  2,000 rows/s  watermark 2017-11-26 01:00:00  lag 5 s  late 1,234  open 12  fired 9"
+    assert status_line(totals).plain == line
+
+
+def test_the_live_line_before_there_is_a_watermark():
+    totals = Totals(0.0)
+    totals.add(Batch(watermark=None, max_event_time=None))
+    assert "watermark -  lag -" in status_line(totals).plain
+    assert clock(-(2**63)) == clock(2**63 - 1) == "-"
+
+
+def test_without_a_terminal_lines_come_every_few_seconds(monkeypatch):
+    display, out = display_on(terminal=False)
+    with display:
+        display(Batch(0))
+        display(Batch(1))
+        assert out.getvalue() == ""
+        monkeypatch.setattr("panestream.jobs.live.PLAIN_EVERY", 0.0)
+        display(Batch(2))
+        assert out.getvalue().startswith("batch 2 ")
+
+
+def test_on_a_terminal_one_line_is_redrawn_and_nothing_of_it_stays():
+    display, out = display_on(terminal=True)
+    with display:
+        display(Batch(3))
+    assert "batch 3" in out.getvalue()
+    assert out.getvalue().endswith("\x1b[2K")
+
+
+def test_lines_above_the_live_line_come_after_each_micro_batch():
+    out = StringIO()
+    display = Display(Console(file=out), after_batch=lambda progress: [f"ranking of {progress.batch_id}"])
+    with display:
+        display(Batch(0))
+        display(Batch(1))
+    assert out.getvalue() == "ranking of 0\nranking of 1\n"

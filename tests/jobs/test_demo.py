@@ -1,0 +1,99 @@
+"""The demo without Spark: its folder, its job file, its ranking."""
+
+from __future__ import annotations
+
+import json
+from io import StringIO
+from types import SimpleNamespace
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from rich.console import Console
+
+from panestream.errors import JobError
+from panestream.jobs.demo import JOB_FILE, NOTE, Demo, prepare
+
+
+@pytest.fixture
+def made(tmp_path):
+    def make(**settings):
+        settings = {"rows": 1_000, "files": 4, "output": tmp_path / "out", **settings}
+        return prepare(Demo(**settings), Console(file=StringIO()))
+
+    return make
+
+
+def test_it_writes_clicks_and_a_job_file_that_anybody_can_run(made, tmp_path):
+    prepared = made()
+    assert len(list((tmp_path / "out" / "clicks").iterdir())) == 4
+    assert prepared.loaded.document.path == tmp_path / "out" / JOB_FILE
+    assert prepared.loaded.job.sinks.main.path == str(tmp_path / "out" / "main")
+    assert set(prepared.expected) == {"late", "invalid"}
+    assert f"panestream run {tmp_path / 'out' / JOB_FILE}" in (tmp_path / "out" / JOB_FILE).read_text()
+
+
+def test_running_it_again_begins_anew_and_leaves_other_files_alone(made, tmp_path):
+    made()
+    (tmp_path / "out" / "checkpoint").mkdir()
+    (tmp_path / "out" / "mine.txt").write_text("mine")
+    made(rows=2_000, files=3)
+    assert not (tmp_path / "out" / "checkpoint").exists()
+    assert len(list((tmp_path / "out" / "clicks").iterdir())) == 3
+    assert (tmp_path / "out" / "mine.txt").read_text() == "mine"
+
+
+def test_keep_goes_on_with_what_is_there(made, tmp_path):
+    first = made()
+    (tmp_path / "out" / "checkpoint").mkdir()
+    assert made(keep=True).expected == first.expected
+    assert (tmp_path / "out" / "checkpoint").exists()
+    with pytest.raises(JobError, match=r"--keep: .* was made with other settings"):
+        made(keep=True, rows=5_000)
+
+
+def test_keep_begins_anew_where_nothing_was_finished(made, tmp_path):
+    made(keep=True)
+    (tmp_path / "out" / NOTE).write_text(json.dumps({"finished": False}))
+    (tmp_path / "out" / JOB_FILE).unlink()
+    made(keep=True)
+    assert (tmp_path / "out" / JOB_FILE).exists()
+
+
+def test_a_folder_with_other_peoples_work_is_refused(made, tmp_path):
+    (tmp_path / "out" / "main").mkdir(parents=True)
+    with pytest.raises(JobError, match="holds something that no demo made"):
+        made()
+    assert (tmp_path / "out" / "main").exists()
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(JobError, match="is a file"):
+        made(output=tmp_path / "file")
+
+
+def test_it_takes_somebody_elses_clicks(made, tmp_path):
+    (tmp_path / "in.csv").write_text("".join(f"1,{item},3,pv,{1_511_658_000 + item}\n" for item in range(10)))
+    prepared = made(input=tmp_path / "in.csv")
+    assert prepared.expected == {}
+    assert len(list((tmp_path / "out" / "clicks").iterdir())) == 4
+
+
+def test_the_ranking_has_a_line_for_each_window_that_fired(made, tmp_path):
+    prepared = made()
+    folder = tmp_path / "out" / "main" / "batch_id=5"
+    folder.mkdir(parents=True)
+    ends = [1_762_851_600, 1_762_851_600, 1_762_851_900]
+    table = pa.table(
+        {
+            "item_id": [12, 7, 7],
+            "window_end": pa.array([end * 1_000_000_000 for end in ends], pa.timestamp("ns")),  # as Spark writes them
+            "views": [30, 120, 99],
+            "rank": [2, 1, 1],
+        }
+    )
+    pq.write_table(table, folder / "part-0.parquet")
+    progress = SimpleNamespace(batch_id=5, fired_rows=3)
+    assert [line.plain for line in prepared.ranking(progress)] == [
+        "to 17:00   1.       7  120   2.      12   30",
+        "to 17:05   1.       7   99",
+    ]
+    assert list(prepared.ranking(SimpleNamespace(batch_id=6, fired_rows=0))) == []

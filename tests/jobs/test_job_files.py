@@ -1,0 +1,479 @@
+"""Job files: what they may say, and how each mistake is answered: file, line, path, and the nearest right name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from panestream.errors import JobError
+from panestream.jobs.document import load_document, toml_lines
+from panestream.jobs.model import FUNCTIONS, LATENESS_LATER, Overrides, load_job
+from panestream.windowing.assigners import SlidingEventTimeWindows, TumblingEventTimeWindows
+from panestream.windowing.watermarks import WatermarkStrategy
+
+JOB = """\
+key = ["item_id"]
+
+[source]
+format = "csv"
+path = "clicks"
+schema = "item_id BIGINT, behavior STRING, timestamp BIGINT"
+
+[event_time]
+column = "timestamp"
+unit = "seconds"
+
+[watermark]
+delay = "5 seconds"
+
+[window]
+type = "sliding"
+size = "1 hour"
+slide = "5 minutes"
+
+[[aggregate]]
+function = "count"
+alias = "views"
+
+[sinks.main]
+format = "parquet"
+path = "out/main"
+"""
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+@pytest.fixture
+def job_of(tmp_path):
+    """Writes a job file and loads it."""
+
+    def load(text, name="job.toml", **overrides):
+        (tmp_path / name).write_text(text)
+        return load_job(tmp_path / name, Overrides(**overrides)).job
+
+    return load
+
+
+@pytest.fixture
+def complaint(job_of, tmp_path):
+    """What is said about a job file; the folder is left out."""
+
+    def load(text, name="job.toml", **overrides):
+        with pytest.raises(JobError) as error:
+            job_of(text, name, **overrides)
+        return str(error.value).replace(f"{tmp_path}/", "").splitlines()
+
+    return load
+
+
+def changed(old, new):
+    assert JOB.count(old) == 1, old
+    return JOB.replace(old, new)
+
+
+def added(section, line):
+    return changed(f"[{section}]\n", f"[{section}]\n{line}\n")
+
+
+def test_a_plain_job_becomes_what_the_library_calls_it(job_of, tmp_path):
+    job = job_of(JOB)
+    assert job.name == "job"
+    assert job.mode == "stream"
+    assert job.key == ("item_id",)
+    assert job.window.assigner == SlidingEventTimeWindows.of("1 hour", "5 minutes")
+    assert job.watermark.recipe == WatermarkStrategy.for_bounded_out_of_orderness("5 seconds")
+    assert job.event_time.expression == "timestamp"
+    assert [(each.function, each.name) for each in job.aggregate] == [("count", "views")]
+    assert job.trigger.spark == {"availableNow": True}
+    assert job.sinks.late is None
+    assert job.source.path == str(tmp_path / "clicks")
+
+
+def test_paths_are_seen_from_the_job_file_and_shown_in_full(job_of, tmp_path):
+    job = job_of(changed('"out/main"', '"../elsewhere/./main"'))
+    assert job.sinks.main.path == str(tmp_path.parent / "elsewhere" / "main")
+    assert job_of(changed('"out/main"', '"s3a://bucket/x/../y"')).sinks.main.path == "s3a://bucket/x/../y"
+
+
+def test_a_stream_has_a_checkpoint_beside_the_job_file_unless_it_names_one(job_of, tmp_path):
+    assert job_of(JOB).checkpoint == str(tmp_path / "job.checkpoint")
+    assert job_of('checkpoint = "here"\n' + JOB).checkpoint == str(tmp_path / "here")
+    assert job_of('mode = "batch"\n' + JOB).checkpoint is None
+
+
+def test_without_a_key_there_is_one_window_for_all_rows(job_of):
+    assert job_of(changed('key = ["item_id"]\n', "")).key == ()
+    assert job_of(changed('["item_id"]', '"item_id"')).key == ("item_id",)
+
+
+def test_the_shop_day_in_utc_plus_8_is_an_offset(job_of):
+    job = job_of(
+        changed(
+            'type = "sliding"\nsize = "1 hour"\nslide = "5 minutes"', 'type = "tumbling"\nsize = "1 day"\noffset = "-8 hours"'
+        )
+    )
+    assert job.window.assigner == TumblingEventTimeWindows.of("1 day", "-8 hours")
+
+
+@pytest.mark.parametrize(
+    ("watermark", "recipe"),
+    [
+        ('strategy = "monotonous"', WatermarkStrategy.for_monotonous_timestamps()),
+        ('strategy = "none"', WatermarkStrategy.no_watermarks()),
+        (
+            'delay = "1 minute"\nper_partition = "partition"\nidleness = "10 s"',
+            WatermarkStrategy.for_bounded_out_of_orderness("1 minute").per_partition("partition").with_idleness("10 s"),
+        ),
+    ],
+)
+def test_watermark_strategies(job_of, watermark, recipe):
+    assert job_of(changed('delay = "5 seconds"', watermark)).watermark.recipe == recipe
+
+
+def test_strings_become_event_time_by_their_format_and_zone(job_of):
+    text = changed('unit = "seconds"', "format = \"yyyy-MM-dd'T'HH:mm:ss\"")
+    assert job_of(text).event_time.expression == "CAST(try_to_timestamp(`timestamp`, 'yyyy-MM-dd\\'T\\'HH:mm:ss') AS TIMESTAMP)"
+    text = changed('unit = "seconds"', 'format = "HH:mm"\ntimezone = "Asia/Shanghai"')
+    assert (
+        job_of(text).event_time.expression
+        == "CAST(try_to_timestamp(concat(`timestamp`, ' Asia/Shanghai'), 'HH:mm VV') AS TIMESTAMP)"
+    )
+
+
+def test_the_short_and_the_long_form_of_aggregates_say_the_same(job_of):
+    short = """
+[aggregate]
+views = "count"
+all = "count(*)"
+revenue = "sum(price * (1 - discount))"
+best = { function = "max_by", column = "item_id", by = "price" }
+three = { function = "top_k", column = "price", k = 3 }
+"""
+    got = job_of(changed('[[aggregate]]\nfunction = "count"\nalias = "views"\n', short)).aggregate
+    assert [(each.name, each.function, each.column, each.by, each.k) for each in got] == [
+        ("views", "count", None, None, None),
+        ("all", "count", None, None, None),
+        ("revenue", "sum", "price * (1 - discount)", None, None),
+        ("best", "max_by", "item_id", "price", None),
+        ("three", "top_k", "price", None, 3),
+    ]
+
+
+def test_an_aggregate_without_alias_is_named_after_function_and_column(job_of):
+    job = job_of(changed('function = "count"\nalias = "views"', 'function = "sum"\ncolumn = "price * 2"'))
+    assert job.aggregate[0].name == "sum_price_2"
+
+
+def test_every_function_is_one_of_the_library(job_of):
+    from panestream.windowing import aggregates
+
+    for function, takes in FUNCTIONS.items():
+        arguments = {"column": "price", "by": "timestamp", "k": 2}
+        named = {name: value for name, value in arguments.items() if name in takes.required and name != "column"}
+        made = getattr(aggregates, function)(*(["price"] if "column" in takes.required else []), **named)
+        assert made.alias("x").name == "x"
+
+
+def test_spark_settings_may_be_nested_quoted_or_without_their_first_word(job_of):
+    text = JOB + '[spark]\nmaster = "local[2]"\nsql.shuffle.partitions = 4\n"spark.ui.enabled" = false\n'
+    assert job_of(text).spark == {"spark.master": "local[2]", "spark.sql.shuffle.partitions": "4", "spark.ui.enabled": "false"}
+
+
+def test_a_schema_may_be_a_table_and_options_pass_through(job_of):
+    text = changed(
+        'schema = "item_id BIGINT, behavior STRING, timestamp BIGINT"',
+        'options = { sep = "\\t", mode = "FAILFAST", n = 3, x = true }',
+    )
+    text = text.replace("[event_time]", '[source.schema]\nitem_id = "BIGINT"\n"a `b" = "STRUCT<x: INT>"\n[event_time]')
+    source = job_of(text).source
+    assert source.schema == "`item_id` BIGINT, `a ``b` STRUCT<x: INT>"
+    assert source.options == {"sep": "\t", "mode": "FAILFAST", "n": "3", "x": "true"}
+
+
+def test_the_command_line_changes_input_output_mode_and_checkpoint(job_of, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    job = job_of('checkpoint = "old"\n' + JOB, input=Path("in.csv"), output=Path("o"), mode="stream")
+    assert job.source.path == str(tmp_path / "in.csv")
+    assert job.sinks.main.path == str(tmp_path / "o" / "main")
+    assert job.checkpoint == str(tmp_path / "o" / "checkpoint")
+    assert job_of(JOB, output=Path("o"), checkpoint=Path("c")).checkpoint == str(tmp_path / "c")
+    assert job_of(JOB, mode="batch").mode == "batch"
+
+
+# --- mistakes: each is answered with its line, its path and a hint
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("nme = 'x'\n" + JOB, "job.toml:1: nme: unknown key; did you mean 'name'?"),
+        ("delay = '5 s'\n" + JOB, "job.toml:1: delay: unknown key here; it belongs into [watermark]"),
+        ("mode = 'strem'\n" + JOB, "job.toml:1: mode: 'strem' is not known; did you mean 'stream'?"),
+        ("allowed_lateness = '1 hour'\n" + JOB, f"job.toml:1: allowed_lateness: {LATENESS_LATER}"),
+        ('name = "a\\u0007b"\n' + JOB, "job.toml:1: name: has control characters: 'a\\x07b'"),
+        (changed('["item_id"]', '["item_id", 5]'), "job.toml:1: key[1]: must be a string, not an integer: 5"),
+        (changed('["item_id"]', '["a", "a"]'), "job.toml:1: key[1]: 'a' is given twice"),
+        (changed('["item_id"]', "3"), "job.toml:1: key: must be an array, not an integer: 3"),
+        (added("source", "pth = 'x'"), "job.toml:4: source.pth: unknown key; did you mean 'path'?"),
+        (added("source", "header = 'yes'"), "job.toml:4: source.header: must be true or false, not a string: 'yes'"),
+        (added("source", "files_per_batch = 0"), "job.toml:4: source.files_per_batch: must be at least 1, not 0"),
+        (
+            added("source", "files_per_batch = true"),
+            "job.toml:4: source.files_per_batch: must be an integer, not a boolean: true",
+        ),
+        (added("source", "where = 1"), "job.toml:4: source.where: must be a SQL expression in a string, not an integer: 1"),
+        (
+            added("source", "columns = { '2x' = 'a' }"),
+            "job.toml:4: source.columns.2x: must be a name of letters, digits and underscores that does not begin with a digit, not '2x'",
+        ),
+        (
+            added("source", "options.x = [1]"),
+            "job.toml:4: source.options.x: must be a string, a number or a boolean, not an array: [1]",
+        ),
+        (
+            added("source", "header = true\noptions = { Header = false }"),
+            "job.toml:5: source.options: 'header' and source.header say the same: keep one of them",
+        ),
+        (changed('path = "clicks"\n', ""), "job.toml:3: source: 'path' is missing: format 'csv' reads files"),
+        (changed('path = "clicks"', 'path = "a\\u0000b"'), "job.toml:5: source.path: has control characters: 'a\\x00b'"),
+        (
+            changed('schema = "item_id BIGINT, behavior STRING, timestamp BIGINT"\n', ""),
+            "job.toml:3: source: 'schema' is missing: csv files do not say the types of their columns",
+        ),
+        (
+            changed('"csv"\npath = "clicks"', '"rate"\nheader = true'),
+            "job.toml:5: source.header: is for format 'csv', not for 'rate'",
+        ),
+        (
+            changed('"csv"\npath = "clicks"', '"rate"\nfiles_per_batch = 1'),
+            "job.toml:5: source.files_per_batch: is for files (csv, json, parquet, orc, text), not for format 'rate'",
+        ),
+        (changed('column = "timestamp"\n', ""), "job.toml:8: event_time: 'column' is missing"),
+        (
+            changed('"seconds"', '"second"'),
+            "job.toml:10: event_time.unit: 'second' is not known; did you mean 'seconds' or 'milliseconds'?",
+        ),
+        (
+            added("event_time", "format = 'yyyy'"),
+            "job.toml:11: event_time.unit: 'unit' is for numbers and 'format' for strings: keep one of them",
+        ),
+        (added("event_time", "timezone = 'UTC'"), "job.toml:9: event_time.timezone: is for strings: it needs 'format'"),
+        (
+            added("event_time", "invalid = 'drop'"),
+            "job.toml:9: event_time.invalid: 'drop' is not known; known here: fail, side_output",
+        ),
+        (
+            added("event_time", "invalid = 'side_output'"),
+            "job.toml:9: event_time.invalid: 'side_output' needs a [sinks.invalid] to put the rows",
+        ),
+        (
+            JOB + "[sinks.invalid]\nformat = 'console'\n",
+            "job.toml:27: sinks.invalid: would stay empty: set event_time.invalid = 'side_output'",
+        ),
+        (changed("delay =", "delai ="), "job.toml:13: watermark.delai: unknown key; did you mean 'delay'?"),
+        (
+            changed('delay = "5 seconds"\n', ""),
+            "job.toml:12: watermark: 'delay' is missing: strategy 'bounded' must know how far rows may be behind, e.g. delay = '5 seconds'",
+        ),
+        (
+            changed('delay = "5 seconds"', "delay = 5"),
+            "job.toml:13: watermark.delay: must be a string such as '90 seconds', not 5",
+        ),
+        (
+            changed('"5 seconds"', '"5 secnds"'),
+            "job.toml:13: watermark.delay: the duration '5 secnds': unknown unit 'secnds'; did you mean 'second'?",
+        ),
+        (changed('"5 seconds"', '"-5 seconds"'), "job.toml:13: watermark.delay: must not be negative, not '-5 seconds'"),
+        (
+            added("watermark", "strategy = 'monotonous'"),
+            "job.toml:14: watermark.delay: is for strategy 'bounded', not for 'monotonous'",
+        ),
+        (
+            changed('delay = "5 seconds"', "strategy = 'none'\nidleness = '1 s'"),
+            "job.toml:13: watermark.strategy: 'none' makes no watermarks: 'per_partition' and 'idleness' have no meaning",
+        ),
+        (
+            changed('type = "sliding"', 'type = "sliding"\nallowed_lateness = "1 h"'),
+            f"job.toml:17: window.allowed_lateness: {LATENESS_LATER}",
+        ),
+        (changed('"sliding"', '"session"'), "job.toml:16: window.type: 'session' is not known; known here: sliding, tumbling"),
+        (
+            changed('slide = "5 minutes"\n', ""),
+            "job.toml:15: window: 'slide' is missing: every how long does a sliding window begin?",
+        ),
+        (
+            changed('"sliding"', '"tumbling"'),
+            "job.toml:18: window.slide: a tumbling window has no slide; did you mean type = 'sliding'?",
+        ),
+        (changed('"1 hour"', '"0 hours"'), "job.toml:17: window.size: must be positive, not '0 hours'"),
+        (
+            added("window", 'offset = "10 minutes"'),
+            "job.toml:15: window: the offset of a sliding window must be smaller than its slide: offset '10 minutes', slide '5 minutes'",
+        ),
+        (changed('"count"', '"cont"'), "job.toml:21: aggregate[0].function: 'cont' is not known; did you mean 'count'?"),
+        (changed('"count"', '"sum"'), "job.toml:20: aggregate[0]: 'column' is missing: sum needs it"),
+        (changed('"count"', '"count"\nk = 3'), "job.toml:22: aggregate[0].k: count takes no 'k' (it is for top_k)"),
+        (
+            changed('"views"', '"my views"'),
+            "job.toml:22: aggregate[0].alias: must be a name of letters, digits and underscores that does not begin with a digit, not 'my views'",
+        ),
+        (
+            changed('"views"', '"item_id"'),
+            "job.toml:20: aggregate: the output has a column 'item_id' of its own; give the aggregate another 'alias'",
+        ),
+        (
+            changed('alias = "views"\n', 'alias = "views"\n[[aggregate]]\nfunction = "count"\nalias = "views"\n'),
+            "job.toml:23: aggregate[1]: there are two output columns 'views'; set 'alias'",
+        ),
+        (
+            changed('[[aggregate]]\nfunction = "count"\nalias = "views"\n', '[aggregate]\nviews = "summ(price)"\n'),
+            "job.toml:21: aggregate.views.function: 'summ' is not known; did you mean 'sum'?",
+        ),
+        (
+            changed('[[aggregate]]\nfunction = "count"\nalias = "views"\n', '[aggregate]\nviews = "sum(price"\n'),
+            "job.toml:21: aggregate.views: must be a function or function(column), not 'sum(price'",
+        ),
+        (
+            changed('[[aggregate]]\nfunction = "count"\nalias = "views"\n', "[aggregate]\n"),
+            'job.toml:20: aggregate: is empty: give at least one, e.g. clicks = "count"',
+        ),
+        (JOB + "[top]\nn = 0\nby = 'views'\n", "job.toml:28: top.n: must be at least 1, not 0"),
+        (JOB + "[top]\nn = 3\nby = 'view'\n", "job.toml:29: top.by: there is no output column 'view'; did you mean 'views'?"),
+        (changed('"parquet"', '"parket"'), "job.toml:25: sinks.main.format: 'parket' is not known; did you mean 'parquet'?"),
+        (changed('path = "out/main"\n', ""), "job.toml:24: sinks.main: 'path' is missing: format 'parquet' needs it"),
+        (
+            changed('"parquet"\npath = "out/main"', '"table"\ntable = "db..t"'),
+            "job.toml:26: sinks.main.table: must be table, db.table or catalog.db.table in plain names, not 'db..t'",
+        ),
+        (
+            changed('"parquet"\npath = "out/main"', '"table"\ntable = "../t"'),
+            "job.toml:26: sinks.main.table: must be table, db.table or catalog.db.table in plain names, not '../t'",
+        ),
+        (changed('"parquet"', '"console"'), "job.toml:26: sinks.main.path: format 'console' takes no 'path'"),
+        (
+            JOB + "[sinks.late]\nformat = 'json'\npath = 'out/../out/main'\n",
+            "job.toml:27: sinks.late: writes to the same place as sinks.main",
+        ),
+        (JOB + "[sinks.lat]\nformat = 'console'\n", "job.toml:27: sinks.lat: unknown key; did you mean 'late'?"),
+        (changed("[sinks.main]", "[sinks.man]"), "job.toml:24: sinks.man: unknown key; did you mean 'main'?"),
+        (
+            JOB + "[trigger]\nevery = '10 s'\navailable_now = true\n",
+            "job.toml:28: trigger.every: 'available_now' and 'every' exclude each other: keep one of them",
+        ),
+        (
+            JOB + "[trigger]\navailable_now = false\n",
+            "job.toml:28: trigger.available_now: without it, say how often: every = '10 seconds'",
+        ),
+        (JOB + "[spark]\nsql.x = [1]\n", "job.toml:28: spark.sql.x: must be a string, a number or a boolean, not an array: [1]"),
+        (
+            changed("[window]\n", "[window]\n[window.size]\nx = 1\n[w]\n"),
+            "job.toml:16: window.size: must be a string such as '90 seconds', not {'x': 1}",
+        ),
+        ("key = [\n", "job.toml:2: not valid TOML: Invalid value (column 1)"),
+    ],
+)
+def test_a_mistake_is_answered_with_line_path_and_hint(complaint, text, answer):
+    if "not valid TOML" in answer:  # tomllib's own words differ between Python versions
+        assert complaint(text)[0].startswith("job.toml")
+        assert "not valid TOML: " in complaint(text)[0]
+        return
+    assert answer in complaint(text)
+
+
+def test_all_mistakes_are_told_at_once_in_the_order_of_the_file(complaint):
+    text = changed('"csv"', "7").replace("delay =", "delai =").replace('"parquet"', '"parket"')
+    assert [line.split(": ")[0] for line in complaint(text)] == ["job.toml:4", "job.toml:13", "job.toml:25"]
+
+
+def test_an_empty_job_names_what_it_needs(complaint):
+    assert complaint("") == [
+        f"job.toml: {section!r} is missing" for section in ("source", "event_time", "watermark", "window", "aggregate", "sinks")
+    ]
+
+
+def test_output_needs_a_sink_that_writes_files(complaint):
+    text = changed('"parquet"\npath = "out/main"', '"console"')
+    assert complaint(text, output=Path("o")) == ["job.toml: --output is for sinks that write files, and this job has none"]
+
+
+def test_yaml_says_the_same_as_toml(job_of):
+    import yaml
+
+    toml = job_of(JOB)
+    (document,) = [load_document(Path(toml.checkpoint).with_name("job.toml")).data]
+    assert job_of(yaml.safe_dump(dict(document), sort_keys=False), "job.yaml") == toml
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("window:\n  slid: 5 minutes\n", "job.yml:2: window.slid: unknown key; did you mean 'slide'?"),
+        ("key: [a,\n  5]\n", "job.yml:2: key[1]: must be a string, not an integer: 5"),
+        (
+            "aggregate:\n- function: count\n- function: cuont\n",
+            "job.yml:3: aggregate[1].function: 'cuont' is not known; did you mean 'count'?",
+        ),
+        ("mode: batch\nmode: stream\n", "job.yml:2: 'mode' is given twice"),
+        ("a: &x [1]\nb: *x\n", "job.yml:2: aliases (*x) are not supported in job files"),
+        ("a: [1\nb: 2\n", "job.yml:2: not valid YAML: "),
+        ("- a\n", "job.yml: a job file is a table of keys, this is list"),
+        ("", "job.yml: a job file is a table of keys, this is empty"),
+        ("!!python/object/apply:os.system ['true']\n", "job.yml:1: not valid YAML: "),
+    ],
+)
+def test_mistakes_in_yaml_have_their_line_too(complaint, text, answer):
+    assert any(line.startswith(answer) for line in complaint(text, "job.yml")), complaint(text, "job.yml")
+
+
+def test_files_that_are_no_job_files(tmp_path, complaint):
+    with pytest.raises(JobError, match="there is no such file"):
+        load_job(tmp_path / "none.toml")
+    assert complaint(JOB, "job.json") == ["job.json: a job file ends in .toml, .yaml or .yml"]
+    (tmp_path / "latin.toml").write_bytes(b"a = 1\nb = '\xe9'\n")
+    with pytest.raises(JobError, match=r"latin.toml:2: not UTF-8 text"):
+        load_job(tmp_path / "latin.toml")
+    (tmp_path / "big.toml").write_bytes(b"#" * (1 << 20) + b"\n")
+    with pytest.raises(JobError, match="too many for a job file"):
+        load_job(tmp_path / "big.toml")
+    (tmp_path / "deep.toml").write_text("a = " + "[" * 100_000)
+    with pytest.raises(JobError, match=r"nested too deeply|not valid TOML"):
+        load_job(tmp_path / "deep.toml")
+
+
+def test_lines_of_toml_survive_everything_toml_can_write():
+    text = '''\
+a = 1 # x = 2
+"b.c".d = "x # \\" y"
+m = """
+foo = 1
+""\\""" ""
+arr = [ "a", # c
+  'b#',
+  [1, 2], {x = 1, "y z" = [1]} ]
+[window]
+ size = '1 hour'
+[[aggregate]]
+function = "count"
+[[aggregate]]
+function = "sum"
+[aggregate.opt]
+z = 2024-01-01T00:00:00
+[ sinks . main ]
+p = 1'''.replace('""\\""" ""', '""\\""""')
+    lines = toml_lines(text)
+    assert lines[("b.c", "d")] == 2
+    assert lines[("arr",)] == 6
+    assert [lines[("arr", index)] for index in range(4)] == [6, 7, 8, 8]
+    assert lines[("arr", 3, "y z")] == 8
+    assert lines[("window", "size")] == 10
+    assert [lines[("aggregate", index)] for index in range(2)] == [11, 13]
+    assert lines[("aggregate", 1, "opt", "z")] == 16
+    assert lines[("sinks", "main", "p")] == 18
+    assert ("foo",) not in lines
+
+
+@pytest.mark.parametrize("example", sorted(EXAMPLES.glob("*.toml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("mode", ["stream", "batch"])
+def test_the_examples_are_valid_in_both_modes(example, mode):
+    assert load_job(example, Overrides(mode=mode)).job.mode == mode
