@@ -37,7 +37,7 @@ TYPES = {
 VALUES = {
     "tiny": st.integers(-128, 127),
     "int": st.integers(-5, 5),
-    "long": st.integers(-10**6, 10**6),
+    "long": st.integers(-(10**6), 10**6),
     "big": st.integers(-(2**57), 2**57),
     "float": st.floats(-100, 100, width=32),
     "double": st.floats(-1e6, 1e6),
@@ -185,6 +185,15 @@ def test_windows_equal_the_naive_definition(layout, ranked, case):
     assert found.keys() == expected.keys()
     for pair, results in expected.items():
         for recipe, value, actual in zip(chosen, results, found[pair], strict=True):
-            numbers = [abs(float(r.values[recipe.inputs[0]] or 0)) for r in rows] if recipe.inputs and recipe.inputs[0] in NUMERIC else []
+            numbers = (
+                [abs(float(r.values[recipe.inputs[0]] or 0)) for r in rows]
+                if recipe.inputs and recipe.inputs[0] in NUMERIC
+                else []
+            )
             scale = max([1.0, *(n for n in numbers if math.isfinite(n))])
-            assert naive.same(actual, value, scale * scale if isinstance(recipe, agg.Var) else scale), (recipe, pair, actual, value)
+            assert naive.same(actual, value, scale * scale if isinstance(recipe, agg.Var) else scale), (
+                recipe,
+                pair,
+                actual,
+                value,
+            )

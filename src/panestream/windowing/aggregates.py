@@ -153,7 +153,9 @@ class Var(_OfOne):
     """See :func:`var`."""
 
     function: ClassVar[str] = "var"
-    merge_rule: ClassVar[str] = "count, mean and sum of squared deviations of panes are combined by Chan's formula, never subtracted"
+    merge_rule: ClassVar[str] = (
+        "count, mean and sum of squared deviations of panes are combined by Chan's formula, never subtracted"
+    )
 
 
 @dataclass(frozen=True, slots=True, repr=False)

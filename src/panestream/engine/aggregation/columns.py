@@ -96,7 +96,9 @@ def list_of(values: pa.Array, lengths: Ints) -> pa.Array:
     offsets = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=offsets[1:])
     if offsets[-1] >= 2**31:
-        raise OverflowError(f"{offsets[-1]} list items in one table; an Arrow list array holds 2147483647: fire fewer windows at once")
+        raise OverflowError(
+            f"{offsets[-1]} list items in one table; an Arrow list array holds 2147483647: fire fewer windows at once"
+        )
     return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), values)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -14,8 +14,9 @@ from panestream.engine.aggregation.grouping import Groups, Keys, encode_keys, gr
 from panestream.engine.aggregation.lanes import Batch, Input, Lane
 from panestream.engine.aggregation.picks import PickLane
 from panestream.engine.aggregation.plan import check_key, draft, needs_rows, orders_by_time
-from panestream.engine.aggregation.ranges import Ranges, dense_ranges, sparse_ranges
+from panestream.engine.aggregation.ranges import Ranges, dense_ranges, sparse_ranges, windows_of
 from panestream.engine.aggregation.results import Result
+from panestream.engine.aggregation.sorting import stable_order
 from panestream.errors import InvalidPlanError
 from panestream.windowing.aggregates import Aggregate
 
@@ -92,7 +93,7 @@ class Aggregation:
             arrival: not used: rows arrive in the order of the columns, tables in the order in which they are merged.
 
         Returns:
-            A table of :attr:`partial_schema`, ordered by pane, then by the first appearance of the key.
+            A table of :attr:`partial_schema`, ordered by pane, then by key in a fixed order.
         """
         panes = np.ascontiguousarray(panes, np.int64)
         times = None if timestamps is None else np.ascontiguousarray(timestamps, np.int64)
@@ -112,7 +113,7 @@ class Aggregation:
             tables: of :attr:`partial_schema`, in the order of arrival.
 
         Returns:
-            A table of :attr:`partial_schema`, ordered by pane, then by the first appearance of the key.
+            A table of :attr:`partial_schema`, ordered by pane, then by key in a fixed order.
         """
         if not tables:
             return self.partial_schema.empty_table()
@@ -141,16 +142,13 @@ class Aggregation:
         """
         first_pane, end_pane = np.ascontiguousarray(first_pane, np.int64), np.ascontiguousarray(end_pane, np.int64)
         partials = _Partials.of(self, table)
-        opened = np.searchsorted(end_pane, partials.panes, "right")
-        closed = np.searchsorted(first_pane, partials.panes, "right")
-        inside = opened < closed
-        if not inside.all():
-            partials = partials.take(np.flatnonzero(inside))
-            opened = opened[inside]
         if self._keeps_order and bool((partials.panes[1:] < partials.panes[:-1]).any()):
             # Of equals the one of the earliest pane counts, then the first to arrive, however the partials were merged before.
-            order = np.argsort(partials.panes, kind="stable")
-            partials, opened = partials.take(order), opened[order]
+            partials = partials.take(stable_order(partials.panes))
+        opened, until = windows_of(partials.panes, first_pane, end_pane)
+        inside = opened < until
+        if not inside.all():
+            partials, opened = partials.take(np.flatnonzero(inside)), opened[inside]
         keys = partials.keys()
         if bool((end_pane[:-1] <= first_pane[1:]).all()):
             # No pane is in two windows: the window itself can be the pane.
@@ -159,21 +157,26 @@ class Aggregation:
             return groups.panes, self._results(keys, groups.codes, merged.lanes, merged.rows)
         groups = group(keys, partials.panes)
         partials = partials.merged(groups, self.lanes)
-        ranges = self._ranges(groups, keys, partials.rows, first_pane, end_pane, layout)
-        lanes = [lane.over(ranges, columns, partials.rows) for lane, columns in zip(self.lanes, partials.lanes, strict=True)]
-        return ranges.windows, self._results(keys, ranges.codes, lanes, ranges.rows)
+        windows, tables = [], []
+        for ranges in self._ranges(groups, keys, partials.rows, first_pane, end_pane, layout):
+            lanes = [lane.over(ranges, columns, partials.rows) for lane, columns in zip(self.lanes, partials.lanes, strict=True)]
+            windows.append(ranges.windows)
+            tables.append(self._results(keys, ranges.codes, lanes, ranges.rows))
+        return (windows[0], tables[0]) if len(tables) == 1 else (np.concatenate(windows), pa.concat_tables(tables))
 
     @property
     def _keeps_order(self) -> bool:
         return any(isinstance(lane, PickLane) or needs_rows(lane) for lane in self.lanes)
 
-    def _ranges(self, groups: Groups, keys: Keys, rows: Ints, first_pane: Ints, end_pane: Ints, layout: Layout) -> Ranges:
+    def _ranges(
+        self, groups: Groups, keys: Keys, rows: Ints, first_pane: Ints, end_pane: Ints, layout: Layout
+    ) -> Iterator[Ranges]:
         if groups.size == 0 or any(needs_rows(lane) for lane in self.lanes):
             layout = "sparse"
         if layout == "auto":
             layout = "dense" if groups.is_matrix and keys.count >= _FEW_KEYS else "sparse"
         if layout == "dense":
-            return dense_ranges(groups, rows, first_pane, end_pane, keys.count)
+            return iter([dense_ranges(groups, rows, first_pane, end_pane, keys.count)])
         return sparse_ranges(groups, rows, first_pane, end_pane)
 
     def _table(self, keys: list[pa.Array], panes: Ints, rows: Ints, lanes: Sequence[Sequence[pa.Array]]) -> pa.Table:
@@ -223,9 +226,9 @@ class _Partials:
         if groups.size < len(self.panes):
             merged = [lane.merge(groups, columns, self.rows) for lane, columns in zip(lanes, self.lanes, strict=True)]
             return _Partials(self.key_columns, groups.panes, groups.add(self.rows), merged)
-        ids = groups.ids
-        if bool((ids[1:] > ids[:-1]).all()):
+        if bool((groups.slots[1:] > groups.slots[:-1]).all()):
             return self
+        ids = groups.ids
         order = np.empty(len(ids), np.int64)
         order[ids] = np.arange(len(ids))
         indices = pa.array(order)

@@ -1,8 +1,8 @@
 """Grouping: which rows belong to which (key, pane), and the sums and minima per group.
 
 Keys become small integers once per batch; key and pane together become one *slot*. Where the matrix of panes and keys is small against
-the rows, the slot is its cell, and nothing is sorted or hashed; else the slots are ranked. Groups are ordered by pane, then by the first
-appearance of the key, which is the same in every rerun.
+the rows, the slot is its cell, and nothing is sorted or hashed; else the slots are ranked. Groups are ordered by pane, then by the code of
+the key, which is the same in every rerun.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from panestream.engine.aggregation.columns import Floats, Ints, Mask, Vector, array_of, normal_floats, numbers, plain, valid_of
+from panestream.engine.aggregation.columns import Ints, Vector, array_of, normal_floats, numbers, plain
+from panestream.engine.aggregation.sorting import runs, stable_order
 
 LARGEST = np.int64(2**63 - 1)
 """What a minimum starts from."""
@@ -22,6 +23,8 @@ DENSE_FACTOR = 4
 """A matrix of up to so many cells per row is worth its memory."""
 DENSE_CELLS = 1 << 16
 """A matrix of up to so many cells always is."""
+_SAMPLE = 1 << 14
+"""How many rows show whether a column has few distinct values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +32,7 @@ class Keys:
     """The key columns of a batch as one code per row.
 
     Attributes:
-        codes: per row, 0 .. count - 1, in the order of first appearance.
+        codes: per row, 0 .. count - 1, in an order that depends on the rows alone.
         count: the number of distinct keys.
         columns: the key columns of the distinct keys, by code.
     """
@@ -71,8 +74,37 @@ def _encode(column: pa.Array) -> tuple[Vector, pa.Array]:
     column = normal_floats(plain(column))
     if pa.types.is_struct(column.type):
         return _encode_struct(column)
+    codes = _encode_integers(column)
+    if codes is not None:
+        return codes
     encoded = pc.dictionary_encode(column, null_encoding="encode")
     return numbers(encoded.indices), encoded.dictionary
+
+
+def _encode_integers(column: pa.Array) -> tuple[Vector, pa.Array] | None:
+    """Codes of integers in the order of their values, without a hash table, where that is faster; None where it is not."""
+    type_, rows = column.type, len(column)
+    if column.null_count or rows == 0 or not (pa.types.is_signed_integer(type_) or pa.types.is_temporal(type_)):
+        return None
+    values = numbers(column)
+    if values.ndim != 1 or values.dtype.kind != "i":
+        return None
+    least, most = int(values.min()), int(values.max())
+    if most - least < max(2 * rows, 1 << 12):
+        places = values.astype(np.int64) - least
+        seen = np.zeros(most - least + 1, np.bool_)
+        seen[places] = True
+        codes = np.cumsum(seen, dtype=np.int32) - np.int32(1)
+        return codes[places], array_of((np.flatnonzero(seen) + least).astype(values.dtype), type_)
+    sample = column.slice(0, _SAMPLE)
+    if len(pc.unique(sample)) * 2 < len(sample):
+        return None  # few distinct values: the table stays in the cache, and hashing wins
+    order = stable_order(values.astype(np.int64, copy=False))
+    ordered = values[order]
+    new = runs(ordered)
+    codes = np.empty(rows, np.int32)
+    codes[order] = np.cumsum(new, dtype=np.int32) - np.int32(1)
+    return codes, array_of(ordered[new], type_)
 
 
 def _encode_struct(column: pa.StructArray) -> tuple[Vector, pa.Array]:
@@ -217,11 +249,9 @@ def _dense(slots: Ints, cells: int, width: int, least: int) -> Groups:
 
 
 def _ranked(slots: Ints, width: int, distinct_panes: Ints) -> Groups:
-    by_slot = np.argsort(slots)
+    by_slot = stable_order(slots)
     ordered = slots[by_slot]
-    new = np.empty(len(slots), np.bool_)
-    new[0] = True
-    np.not_equal(ordered[1:], ordered[:-1], out=new[1:])
+    new = runs(ordered)
     starts = np.flatnonzero(new)
     ids = np.empty(len(slots), np.int64)
     ids[by_slot] = np.cumsum(new) - 1
@@ -229,12 +259,3 @@ def _ranked(slots: Ints, width: int, distinct_panes: Ints) -> Groups:
     pane = where // width
     counts = np.diff(np.append(starts, len(slots)))
     return Groups(ids, len(starts), None, counts, distinct_panes[pane], where - pane * width, False)
-
-
-def rows_with_value(array: pa.Array) -> tuple[Ints | None, Mask | None]:
-    """The rows that are not null, ascending (None: all), and the same as a mask."""
-    valid = valid_of(array)
-    return (None if valid is None else np.flatnonzero(valid)), valid
-
-
-__all__ = ["LARGEST", "Floats", "Groups", "Keys", "encode_keys", "group", "rows_with_value"]

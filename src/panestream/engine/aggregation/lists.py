@@ -24,6 +24,7 @@ from panestream.engine.aggregation.grouping import LARGEST, Groups
 from panestream.engine.aggregation.lanes import Batch, Lane
 from panestream.engine.aggregation.ordering import order_codes
 from panestream.engine.aggregation.ranges import Ranges, SparseRanges, State
+from panestream.engine.aggregation.sorting import runs, stable_order
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,7 @@ class ItemsLane(Lane):
         return self._collect(groups.size, np.repeat(groups.ids, lengths), values, numbers(times))
 
     def _collect(self, size: int, ids: Ints, values: pa.Array, times: Ints) -> list[pa.Array]:
-        order = by_group_and(ids, times)
+        order = stable_order(ids, times)
         lengths = np.bincount(ids, minlength=size)
         indices = pa.array(order)
         return [list_of(values.take(indices), lengths), list_of(array_of(times[order], pa.int64()), lengths)]
@@ -72,7 +73,7 @@ class ItemsLane(Lane):
         ids = np.repeat(np.arange(len(lengths)), lengths)
         if bool(((taken[1:] < taken[:-1]) & (ids[1:] == ids[:-1])).any()):
             # Panes of processing time: their order need not be that of event time.
-            items = items[by_group_and(ids, taken)]
+            items = items[stable_order(ids, taken)]
             taken = times[items]
         return [list_of(values.take(pa.array(items)), lengths), list_of(array_of(taken, pa.int64()), lengths)]
 
@@ -103,7 +104,8 @@ class DistinctLane(Lane):
     def _distinct(size: int, ids: Ints, values: pa.Array) -> list[pa.Array]:
         encoded = pc.dictionary_encode(normal_floats(values))
         width = max(len(encoded.dictionary), 1)
-        pairs = np.sort(numbers(pc.unique(pa.array(ids * width + numbers(encoded.indices)))))
+        pairs = np.sort(ids * width + numbers(encoded.indices))
+        pairs = pairs[runs(pairs)]
         owner = pairs // width
         distinct = encoded.dictionary.take(pa.array(pairs - owner * width))
         return [list_of(distinct, np.bincount(owner, minlength=size))]
@@ -114,7 +116,7 @@ class DistinctLane(Lane):
         values, lengths = list_parts(columns[0].take(pa.array(ranges.order)))
         codes = numbers(pc.dictionary_encode(values).indices).astype(np.int64)
         place = np.repeat(np.arange(len(lengths)), lengths)  # in the order of key and pane
-        order = np.argsort(codes * max(len(codes), 1) + np.arange(len(codes)))  # by value, then key and pane
+        order = stable_order(codes)  # by value, then key and pane
         codes, place = codes[order], place[order]
         key = ranges.key_of_place[place]
         begin, until = ranges.from_window[place], ranges.until_window[place]
@@ -171,7 +173,7 @@ class TopLane(Lane):
         return numbers(list_parts(columns[1])[0]), values if self.by is None else list_parts(columns[2])[0]
 
     def _keep(self, size: int, ids: Ints, values: pa.Array, times: Ints, by: pa.Array) -> list[pa.Array]:
-        order = by_group_and(ids, *_best_first(by, times))
+        order = stable_order(ids, *_best_first(by, times))
         counts = np.bincount(ids, minlength=size)
         lengths = np.minimum(counts, self.k)
         kept = order[spans(np.cumsum(counts) - counts, lengths)]
@@ -190,7 +192,7 @@ class TopLane(Lane):
         values, lengths = list_parts(columns[0])
         times, by = self._times_and_by(columns, values)
         width = int(min(self.k, sum_of_longest(lengths, ranges.longest)))
-        order = by_group_and(*_best_first(by, times))
+        order = stable_order(*_best_first(by, times))
         ranks = np.empty(len(order), np.int64)
         ranks[order] = np.arange(len(order))
         matrix = np.full((len(lengths), max(width, 1)), LARGEST)
@@ -207,16 +209,6 @@ def times_of(batch: Batch) -> Ints:
     if batch.times is None:
         raise ValueError("an aggregate orders by event time: timestamps are needed")
     return batch.times
-
-
-def by_group_and(*columns: Ints) -> Ints:
-    """The stable order by several columns, the first counting most."""
-    order = np.argsort(columns[-1], kind="stable") if not _ascending(columns[-1]) else np.arange(len(columns[-1]))
-    for column in columns[-2::-1]:
-        arranged = column[order]
-        if not _ascending(arranged):
-            order = order[np.argsort(arranged, kind="stable")]
-    return order
 
 
 def spans(start: Ints, lengths: Ints) -> Ints:
@@ -243,10 +235,6 @@ def _best_of_both(a: State, b: State) -> State:
 
 def _both(a: Mask | None, b: Mask | None) -> Mask | None:
     return b if a is None else a if b is None else a & b
-
-
-def _ascending(column: Ints) -> bool:
-    return bool((column[1:] >= column[:-1]).all())
 
 
 def _rows_of(ranges: Ranges) -> SparseRanges:

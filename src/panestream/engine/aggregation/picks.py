@@ -8,11 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from panestream.engine.aggregation.columns import Ints, array_of, take, valid_of
+from panestream.engine.aggregation.columns import Ints, Mask, array_of, take, valid_of
 from panestream.engine.aggregation.grouping import LARGEST, Groups
 from panestream.engine.aggregation.lanes import Batch, Lane, smaller
 from panestream.engine.aggregation.ordering import order_codes
 from panestream.engine.aggregation.ranges import Ranges
+from panestream.engine.aggregation.sorting import stable_order
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +67,9 @@ class PickLane(Lane):
         count = len(codes)
         # Rank the rows by (code, arrival): the best of a range is then its smallest rank, and the rank leads back to the row.
         if self.last_of_equals:
-            order = count - 1 - np.argsort(codes[::-1], kind="stable")
+            order = count - 1 - stable_order(codes[::-1])
         else:
-            order = np.argsort(codes, kind="stable")
+            order = stable_order(codes)
         ranks = np.empty(count, np.int64)
         ranks[order] = np.arange(count)
         if valid is not None:
@@ -78,7 +79,7 @@ class PickLane(Lane):
             return [value, by]
         return self._rows(np.where(least == LARGEST, -1, order[np.minimum(least, count - 1)]), value, by)
 
-    def _oriented(self, by: pa.Array) -> tuple[Ints, np.ndarray | None]:  # type: ignore[type-arg]
+    def _oriented(self, by: pa.Array) -> tuple[Ints, Mask | None]:
         codes = order_codes(by)
         return (~codes.codes if self.largest else codes.codes), codes.valid
 

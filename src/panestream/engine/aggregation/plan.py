@@ -47,7 +47,9 @@ class Draft:
         """
         rule = _RULES.get(type(aggregate))
         if rule is None:
-            raise InvalidPlanError(f"{aggregate!r} is not a declared aggregate; take one of panestream.agg, e.g. agg.sum('price')")
+            raise InvalidPlanError(
+                f"{aggregate!r} is not a declared aggregate; take one of panestream.agg, e.g. agg.sum('price')"
+            )
         rule(self, aggregate)
 
     def source(self, expr: str) -> int:
@@ -91,7 +93,9 @@ def check_key(name: str, type_: pa.DataType) -> None:
             check_key(f"{name}.{part.name}", part.type)
         return
     if not is_hashable(type_):
-        raise InvalidPlanError(f"key {name!r} has the type {type_}, which cannot be grouped by; cast it, e.g. to string with to_json")
+        raise InvalidPlanError(
+            f"key {name!r} has the type {type_}, which cannot be grouped by; cast it, e.g. to string with to_json"
+        )
 
 
 def is_hashable(type_: pa.DataType) -> bool:
@@ -167,7 +171,12 @@ def _extreme(draft: Draft, aggregate: recipes.Min | recipes.Max) -> None:
 
 def _spread(draft: Draft, aggregate: recipes.Var | recipes.Stddev) -> None:
     type_ = draft.type_of(aggregate.expr)
-    if not (pa.types.is_signed_integer(type_) or pa.types.is_float32(type_) or pa.types.is_float64(type_) or pa.types.is_decimal128(type_)):
+    if not (
+        pa.types.is_signed_integer(type_)
+        or pa.types.is_float32(type_)
+        or pa.types.is_float64(type_)
+        or pa.types.is_decimal128(type_)
+    ):
         raise _unsupported(aggregate, aggregate.expr, type_, "a number (integer, decimal, float or double)")
     kind = results.Variance if isinstance(aggregate, recipes.Var) else results.Deviation
     draft.result(kind, aggregate, pa.float64(), draft.lane(MomentsLane(draft.source(aggregate.expr))))
@@ -228,7 +237,9 @@ def draft(aggregates: Sequence[Aggregate], types: Mapping[str, pa.DataType]) -> 
     plan = Draft(types)
     for aggregate in aggregates:
         if not isinstance(aggregate, Aggregate):
-            raise InvalidPlanError(f"{aggregate!r} is not a declared aggregate; take one of panestream.agg, e.g. agg.sum('price')")
+            raise InvalidPlanError(
+                f"{aggregate!r} is not a declared aggregate; take one of panestream.agg, e.g. agg.sum('price')"
+            )
         for expr in aggregate.inputs:
             plan.source(expr)
         plan.add(aggregate)

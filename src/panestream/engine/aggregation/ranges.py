@@ -12,13 +12,15 @@ a range is the combination of at most log2(length) of them. Neither visits a win
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
 from panestream.engine.aggregation.columns import Ints, Vector
 from panestream.engine.aggregation.grouping import Groups
+from panestream.engine.aggregation.sorting import stable_order
 
 State = tuple[Vector, ...]
 Combine = Callable[[State, State], State]
@@ -26,6 +28,8 @@ Combine = Callable[[State, State], State]
 
 SLAB_CELLS = 1 << 17
 """Cells of a matrix worked on at a time: what fits a core's cache."""
+MOST_PAIRS = 1 << 22
+"""(key, window) pairs worked on at a time."""
 
 
 class Ranges(ABC):
@@ -101,7 +105,9 @@ class SparseRanges(Ranges):
     def fold(self, columns: State, identity: tuple[int | float, ...], combine: Combine, idempotent: bool = False) -> State:
         return self.fold_in_order(tuple(c[self.order] for c in columns), identity, combine, idempotent)
 
-    def fold_in_order(self, columns: State, identity: tuple[int | float, ...], combine: Combine, idempotent: bool = False) -> State:
+    def fold_in_order(
+        self, columns: State, identity: tuple[int | float, ...], combine: Combine, idempotent: bool = False
+    ) -> State:
         """:meth:`fold` for states that are in the order of key and pane already."""
         return fold_ranges(columns, self.start, self.end, identity, combine, idempotent)
 
@@ -139,7 +145,9 @@ class DenseRanges(Ranges):
         results = tuple(np.empty((len(self.start), self.shape[1]), c.dtype) for c in columns)
         for slab in self._slabs():
             part = tuple(np.ascontiguousarray(m[:, slab]) for m in matrices)
-            for result, folded in zip(results, fold_ranges(part, self.start, self.end, identity, combine, idempotent), strict=True):
+            for result, folded in zip(
+                results, fold_ranges(part, self.start, self.end, identity, combine, idempotent), strict=True
+            ):
                 result[:, slab] = folded
         return tuple(self._present_only(r) for r in results)
 
@@ -166,29 +174,51 @@ class DenseRanges(Ranges):
         return flat if self.present is None else flat[self.present]
 
 
-def sparse_ranges(groups: Groups, rows: Ints, first_pane: Ints, end_pane: Ints) -> SparseRanges:
-    """The pairs of partials whose row i is group i.
+def windows_of(panes: Ints, first_pane: Ints, end_pane: Ints) -> tuple[Ints, Ints]:
+    """The windows that contain each pane: from the first of them until the one after the last. None do where from >= until."""
+    if len(panes) == 0:
+        return panes, panes
+    least, most = int(panes.min()), int(panes.max())
+    if most - least > max(len(panes), 1 << 12):
+        return np.searchsorted(end_pane, panes, "right"), np.searchsorted(first_pane, panes, "right")
+    every, places = np.arange(least, most + 1), panes - least  # look each pane up once, not each row
+    return np.searchsorted(end_pane, every, "right")[places], np.searchsorted(first_pane, every, "right")[places]
+
+
+def sparse_ranges(groups: Groups, rows: Ints, first_pane: Ints, end_pane: Ints) -> Iterator[SparseRanges]:
+    """The pairs of partials whose row i is group i, some windows at a time so that memory stays bounded.
 
     Every row opens, for its key, the windows that contain it and not the key's row before it, and closes those that contain it and not
     the row after it. Written down in the order of key and pane, openings and closings are the same pairs in the same order: where each
     range starts and ends needs no search.
     """
-    count = len(rows)
-    order = np.argsort(groups.codes * count + np.arange(count)) if count else np.zeros(0, np.int64)
-    codes, panes = groups.codes[order], groups.panes[order]
-    from_window = np.searchsorted(end_pane, groups.panes, "right")[order]
-    until_window = np.searchsorted(first_pane, groups.panes, "right")[order]
-    same_key = codes[1:] == codes[:-1]
-    first_window, last_window = from_window.copy(), until_window.copy()
-    np.maximum(from_window[1:], until_window[:-1], out=first_window[1:], where=same_key)
-    np.minimum(until_window[:-1], from_window[1:], out=last_window[:-1], where=same_key)
+    order = stable_order(groups.codes)
+    codes = groups.codes[order]
+    from_window, until_window = (found[order] for found in windows_of(groups.panes, first_pane, end_pane))
+    first_window = _opened(codes, from_window, until_window)
+    count = len(first_pane)
+    opens = first_window < until_window
+    steps = np.bincount(first_window[opens], minlength=count + 1) - np.bincount(until_window[opens], minlength=count + 1)
+    pairs = np.cumsum(np.cumsum(steps))  # up to and with each window
+    limit = max(MOST_PAIRS, 4 * len(rows))
+    edges = [0, *np.searchsorted(pairs[:count], np.arange(limit, pairs[-1], limit)).tolist(), count]
+    for left, right in pairwise(edges):
+        if left == 0 and right == count:
+            yield _some_windows(order, codes, rows, from_window, until_window)
+        elif left < right:
+            yield _some_windows(order, codes, rows, from_window.clip(left, right), until_window.clip(left, right))
+
+
+def _some_windows(order: Ints, codes: Ints, rows: Ints, from_window: Ints, until_window: Ints) -> SparseRanges:
+    first_window, last_window = _opened(codes, from_window, until_window), until_window.copy()
+    np.minimum(until_window[:-1], from_window[1:], out=last_window[:-1], where=codes[1:] == codes[:-1])
     opens = np.maximum(until_window - first_window, 0)
     closes = np.maximum(last_window - from_window, 0)
-    places = np.arange(len(panes))
+    places = np.arange(len(codes))
     start, end = np.repeat(places, opens), np.repeat(places, closes) + 1
     first_pair = np.cumsum(opens) - opens
     windows = np.arange(len(start)) + np.repeat(first_window - first_pair, opens)
-    by_window = _stable_order(windows, len(first_pane))
+    by_window = stable_order(windows)
     start, end = start[by_window], end[by_window]
     ranges = SparseRanges(
         windows[by_window], codes[start], rows, order, start, end,
@@ -198,6 +228,13 @@ def sparse_ranges(groups: Groups, rows: Ints, first_pane: Ints, end_pane: Ints) 
     return ranges
 
 
+def _opened(codes: Ints, from_window: Ints, until_window: Ints) -> Ints:
+    """Per row in the order of key and pane, the first window that contains it and not its key's row before."""
+    first_window = from_window.copy()
+    np.maximum(from_window[1:], until_window[:-1], out=first_window[1:], where=codes[1:] == codes[:-1])
+    return first_window
+
+
 def dense_ranges(groups: Groups, rows: Ints, first_pane: Ints, end_pane: Ints, keys: int) -> DenseRanges:
     """The pairs of partials whose row i is group i, where the groups' slots are the cells of a matrix of panes by keys."""
     least, span = int(groups.panes[0]), int(groups.panes[-1]) - int(groups.panes[0]) + 1
@@ -205,15 +242,19 @@ def dense_ranges(groups: Groups, rows: Ints, first_pane: Ints, end_pane: Ints, k
     end = _clip(end_pane, least, span)
     used = np.flatnonzero(start < end)
     nothing = np.zeros(0, np.int64)
-    cells = (groups.panes - least) * keys + groups.codes if groups.size < span * keys else None
+    cells = groups.occupied
+    if not groups.is_matrix:
+        cells = (groups.panes - least) * keys + groups.codes
     ranges = DenseRanges(nothing, nothing, nothing, (span, keys), cells, start[used], end[used], None)
     counts = ranges._all_sums(rows).reshape(-1)
     taken = counts != 0
-    where = np.arange(len(counts)) if bool(taken.all()) else np.flatnonzero(taken)
-    if len(where) < len(counts):
-        ranges.present, counts = where, counts[where]
+    if bool(taken.all()):
+        ranges.rows, ranges.windows = counts, np.repeat(used, keys)
+        ranges.codes = np.tile(np.arange(keys), len(used))
+        return ranges
+    ranges.present = where = np.flatnonzero(taken)
     window = where // keys
-    ranges.rows, ranges.windows, ranges.codes = counts, used[window], where - window * keys
+    ranges.rows, ranges.windows, ranges.codes = counts[where], used[window], where - window * keys
     return ranges
 
 
@@ -270,10 +311,3 @@ def _at(columns: State, places: Ints) -> State:
 def _clip(panes: Ints, least: int, span: int) -> Ints:
     # clip before subtracting: window bounds may lie anywhere in int64
     return np.clip(panes, least, least + span) - least
-
-
-def _stable_order(windows: Ints, count: int) -> Ints:
-    """The order that sorts by window and keeps what is equal."""
-    if count <= 1 << 16:
-        return np.argsort(windows.astype(np.uint16), kind="stable")  # a radix sort
-    return np.argsort(windows * len(windows) + np.arange(len(windows)))

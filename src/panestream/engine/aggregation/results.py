@@ -10,11 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from panestream.engine.aggregation.columns import Ints, Mask, array_of, list_parts, numbers, words
+from panestream.engine.aggregation.columns import Floats, Ints, Mask, array_of, list_parts, numbers, words
 from panestream.engine.aggregation.exact_sums import WIDE
 from panestream.engine.aggregation.lanes import counts_of
 from panestream.errors import AggregateOverflowError
-
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +101,9 @@ class IntSum(Result):
 
     def finish(self, lanes: Sequence[Sequence[pa.Array]], rows: Ints) -> pa.Array:
         if numbers(lanes[0][1]).any():
-            raise self._overflow("cast the expression to a wider type, e.g. to decimal(38, 0), or to double where rounding does no harm")
+            raise self._overflow(
+                "cast the expression to a wider type, e.g. to decimal(38, 0), or to double where rounding does no harm"
+            )
         return array_of(numbers(lanes[0][0]), pa.int64(), _any(lanes[1][0], rows))
 
 
@@ -168,8 +169,9 @@ class Variance(Result):
         return array_of(self._variance(lanes, rows), pa.float64(), counts_of(lanes[0][0], rows) > 1)
 
     @staticmethod
-    def _variance(lanes: Sequence[Sequence[pa.Array]], rows: Ints) -> np.ndarray:  # type: ignore[type-arg]
-        return numbers(lanes[0][2]) / np.maximum(counts_of(lanes[0][0], rows) - 1, 1)
+    def _variance(lanes: Sequence[Sequence[pa.Array]], rows: Ints) -> Floats:
+        variance: Floats = numbers(lanes[0][2]) / np.maximum(counts_of(lanes[0][0], rows) - 1, 1)
+        return variance
 
 
 class Deviation(Variance):
@@ -203,8 +205,8 @@ def _within(low: Ints, high: Ints, precision: int) -> Mask:
     limit = 10**precision
     top, rest = np.int64(limit >> 64), np.uint64(limit & (2**64 - 1))
     unsigned = low.view(np.uint64) if low.flags.c_contiguous else np.ascontiguousarray(low).view(np.uint64)
-    below = (high < top) | ((high == top) & (unsigned < rest))
+    below: Mask = (high < top) | ((high == top) & (unsigned < rest))
     limit = -limit
     top, rest = np.int64(limit >> 64), np.uint64(limit & (2**64 - 1))
     above: Mask = (high > top) | ((high == top) & (unsigned > rest))
-    return below & above
+    return np.logical_and(below, above)
