@@ -37,10 +37,17 @@ class AggregateFunction(ABC):
     A new accumulator should be returned where the old one may have been handed out: a result must not be changed later.
 
     >>> class Average(AggregateFunction):
-    ...     def create_accumulator(self): return 0, 0
-    ...     def add(self, value, accumulator): return accumulator[0] + value, accumulator[1] + 1
-    ...     def get_result(self, accumulator): return accumulator[0] / accumulator[1]
-    ...     def merge(self, a, b): return a[0] + b[0], a[1] + b[1]
+    ...     def create_accumulator(self):
+    ...         return 0, 0
+    ...
+    ...     def add(self, value, accumulator):
+    ...         return accumulator[0] + value, accumulator[1] + 1
+    ...
+    ...     def get_result(self, accumulator):
+    ...         return accumulator[0] / accumulator[1]
+    ...
+    ...     def merge(self, a, b):
+    ...         return a[0] + b[0], a[1] + b[1]
     >>> average = Average()
     >>> average.get_result(average.add(4, average.add(2, average.create_accumulator())))
     3.0

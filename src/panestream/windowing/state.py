@@ -97,7 +97,8 @@ class ValueState(_Cell):
     >>> state = ValueStateDescriptor("last").bind({})
     >>> state.value() is None
     True
-    >>> state.update(7); state.value()
+    >>> state.update(7)
+    ... state.value()
     7
     """
 
@@ -119,7 +120,9 @@ class ReducingState(_Cell):
     """One value that grows.
 
     >>> state = ReducingStateDescriptor("largest", max).bind({})
-    >>> state.add(3); state.add(1); state.get()
+    >>> state.add(3)
+    ... state.add(1)
+    ... state.get()
     3
     """
 

@@ -42,10 +42,13 @@ class MergingWindowAssigner(WindowAssigner):
 
     >>> class NeighbourHours(MergingWindowAssigner):
     ...     "Whole hours; hours with data that follow each other are one window."
+    ...
     ...     is_event_time = True
+    ...
     ...     def assign_windows(self, element, timestamp, processing_time):
     ...         start = timestamp - timestamp % 3600
     ...         return [TimeWindow(start, start + 3600)]
+    ...
     ...     def merge_windows(self, windows):
     ...         return merge_touching(windows)
     >>> NeighbourHours().merge_windows([TimeWindow(0, 3600), TimeWindow(3600, 7200), TimeWindow(9000, 12600)])

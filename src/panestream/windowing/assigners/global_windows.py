@@ -9,26 +9,27 @@ from panestream.errors import InvalidWindowError
 from panestream.windowing.assigners.base import WindowAssigner
 from panestream.windowing.evictors import CountEvictor, Evictor
 from panestream.windowing.triggers.base import Trigger
-from panestream.windowing.triggers.count import CountTrigger
+from panestream.windowing.triggers.count import CountTrigger, is_count
 from panestream.windowing.triggers.never import EndOfStreamTrigger, NeverTrigger
 from panestream.windowing.triggers.purging import PurgingTrigger
 from panestream.windowing.windows import GlobalWindow
 
 _EVERYTHING = (GlobalWindow(),)
+_NEVER = NeverTrigger()
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class GlobalWindows(WindowAssigner):
     """One window that never ends. Flink: ``GlobalWindows``.
 
-    It is not event time: nothing is late, the allowed lateness has no effect, and state lives for ever unless a trigger purges it.
-    Without a trigger of the user's own it never fires.
+    It is not event time: nothing is late, the allowed lateness has no effect, and state lives for ever unless a trigger
+    purges it. Without a trigger of the user's own it never fires.
 
     >>> GlobalWindows.create(), GlobalWindows.create_with_end_of_stream_trigger()
     (GlobalWindows.create(), GlobalWindows.create_with_end_of_stream_trigger())
     """
 
-    default_trigger: Trigger = NeverTrigger()
+    default_trigger: Trigger = _NEVER
 
     @classmethod
     def create(cls) -> GlobalWindows:
@@ -51,7 +52,7 @@ class GlobalWindows(WindowAssigner):
         return _EVERYTHING
 
     def __repr__(self) -> str:
-        if self.default_trigger == NeverTrigger():
+        if self.default_trigger == _NEVER:
             return "GlobalWindows.create()"
         if self.default_trigger == EndOfStreamTrigger():
             return "GlobalWindows.create_with_end_of_stream_trigger()"
@@ -62,10 +63,10 @@ def count_window(size: int, slide: int | None = None) -> tuple[GlobalWindows, Tr
     """What Flink's ``countWindow(size[, slide])`` stands for: an assigner, a trigger and an evictor.
 
     Without ``slide``: every ``size`` elements of a key, each once. With it: every ``slide`` elements the last ``size``; the first
-    firings have fewer. An incomplete rest is never emitted; watermarks do not matter.
+    firings have fewer. An incomplete rest is never emitted; watermarks do not matter. 0 is taken for 1, as in Flink.
 
     Raises:
-        InvalidWindowError: ``size`` or ``slide`` is not positive.
+        InvalidWindowError: ``size`` or ``slide`` is negative, or no integer.
 
     >>> count_window(100)
     (GlobalWindows.create(), PurgingTrigger.of(CountTrigger.of(100)), None)
@@ -73,8 +74,8 @@ def count_window(size: int, slide: int | None = None) -> tuple[GlobalWindows, Tr
     (GlobalWindows.create(), CountTrigger.of(10), CountEvictor.of(100))
     """
     for name, value in (("size", size), ("slide", slide)):
-        if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value <= 0):
-            raise InvalidWindowError(f"the {name} of a count window is a positive number of elements, got {value!r}")
+        if value is not None and not is_count(value):
+            raise InvalidWindowError(f"the {name} of a count window is a number of elements, an integer >= 0, got {value!r}")
     if slide is None:
         return GlobalWindows.create(), PurgingTrigger.of(CountTrigger.of(size)), None
     return GlobalWindows.create(), CountTrigger.of(slide), CountEvictor.of(size)

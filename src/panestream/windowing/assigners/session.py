@@ -38,7 +38,7 @@ class _Session(MergingWindowAssigner):
             raise InvalidWindowError(f"the gap of a session is a number of engine units or a function, not {self.gap!r}")
 
     @classmethod
-    def with_gap(cls: type[Self], gap: Duration) -> Self:
+    def with_gap(cls: type[Self], gap: Duration) -> Self:  # noqa: PYI019 - typing.Self came with 3.11
         """A session ends when nothing comes for ``gap``.
 
         Raises:
@@ -47,7 +47,7 @@ class _Session(MergingWindowAssigner):
         return cls(to_micros(gap, "gap"))
 
     @classmethod
-    def with_dynamic_gap(cls: type[Self], gap_of: Callable[[Any], Duration]) -> Self:
+    def with_dynamic_gap(cls: type[Self], gap_of: Callable[[Any], Duration]) -> Self:  # noqa: PYI019
         """A session ends when nothing comes for the gap that its elements ask for.
 
         Args:
@@ -81,8 +81,8 @@ class _Session(MergingWindowAssigner):
 class EventTimeSessionWindows(_Session):
     """Sessions of event time: an element's own window is ``[ts, ts + gap)``. Flink: ``EventTimeSessionWindows``.
 
-    Windows that overlap **or touch** merge: a distance of exactly the gap is one session. The end never moves back; the start may,
-    by an element that comes late but still touches the session.
+    Windows that overlap **or touch** merge: a distance of exactly the gap is one session. The end never moves back; the
+    start may, by an element that comes late but still touches the session.
 
     >>> EventTimeSessionWindows.with_gap("30 minutes")
     EventTimeSessionWindows.with_gap('30 minutes')

@@ -32,7 +32,9 @@ class _Sliding(WindowAssigner):
             )
 
     @classmethod
-    def of(cls: type[Self], size: Duration, slide: Duration, offset: Duration = "0 seconds") -> Self:
+    def of(  # noqa: PYI019 - typing.Self came with 3.11
+        cls: type[Self], size: Duration, slide: Duration, offset: Duration = "0 seconds"
+    ) -> Self:
         """Windows of ``size``, one every ``slide``, aligned to the epoch (UTC) plus ``offset``.
 
         Raises:

@@ -30,7 +30,7 @@ class _Tumbling(WindowAssigner):
             )
 
     @classmethod
-    def of(
+    def of(  # noqa: PYI019 - typing.Self came with 3.11
         cls: type[Self], size: Duration, offset: Duration = "0 seconds", stagger: WindowStagger = WindowStagger.ALIGNED
     ) -> Self:
         """Windows of ``size``, aligned to the epoch (UTC) plus ``offset``, shifted per key group by ``stagger``.
@@ -40,7 +40,7 @@ class _Tumbling(WindowAssigner):
         """
         return cls(to_micros(size, "size"), to_micros(offset, "offset"), stagger)
 
-    def staggered(self: Self, shift: int) -> Self:
+    def staggered(self: Self, shift: int) -> Self:  # noqa: PYI019
         """The aligned windows of one key group, shifted by what :meth:`WindowStagger.get_stagger_offset` said."""
         return type(self)(self.size, (self.offset + shift) % self.size)
 
@@ -60,7 +60,7 @@ class TumblingEventTimeWindows(_Tumbling):
 
     The constructor takes engine units; :meth:`of` takes durations.
 
-    >>> TumblingEventTimeWindows.of("1 day", offset="-8 hours")      # days of UTC+8
+    >>> TumblingEventTimeWindows.of("1 day", offset="-8 hours")  # days of UTC+8
     TumblingEventTimeWindows.of('1 day', offset='-8 hours')
     """
 

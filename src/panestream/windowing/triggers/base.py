@@ -110,8 +110,8 @@ class Trigger(ABC):
     def on_merge(self, window: Window, ctx: OnMergeContext) -> None:
         """Called when windows became ``window``, before the element's own ``on_element``.
 
-        The trigger must carry over its state (:meth:`OnMergeContext.merge_partitioned_state`) and register the timers that the result
-        needs; :meth:`clear` is then called for each window that went into it, and their timers go.
+        The trigger must carry over its state (:meth:`OnMergeContext.merge_partitioned_state`) and register the timers that the
+        result needs; :meth:`clear` is then called for each window that went into it, and their timers go.
         """
         raise InvalidPlanError(f"{type(self).__name__} says can_merge() but has no on_merge(): write it, or return False")
 

@@ -33,7 +33,7 @@ class _Continuous(Trigger):
             )
 
     @classmethod
-    def of(cls: type[Self], interval: Duration) -> Self:
+    def of(cls: type[Self], interval: Duration) -> Self:  # noqa: PYI019 - typing.Self came with 3.11
         """Fires at every multiple of ``interval`` since the epoch, and at the window's end."""
         return cls(to_micros(interval, "interval"))
 

@@ -15,6 +15,11 @@ COUNT = ReducingStateDescriptor("count", add)
 """How many elements came since the last firing."""
 
 
+def is_count(value: Any) -> bool:
+    """Whether ``value`` can be a number of elements."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class CountTrigger(Trigger):
     """Fires at every ``count``-th element; contents stay. Flink: ``CountTrigger``.
@@ -29,7 +34,7 @@ class CountTrigger(Trigger):
     count: int
 
     def __post_init__(self) -> None:
-        if not isinstance(self.count, int) or isinstance(self.count, bool) or self.count < 0:
+        if not is_count(self.count):
             raise InvalidWindowError(f"CountTrigger counts elements: the count must be an integer >= 0, got {self.count!r}")
 
     @classmethod

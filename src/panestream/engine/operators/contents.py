@@ -1,0 +1,89 @@
+"""What a window holds: one accumulator that grows, or all its elements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+from panestream.engine.operators.row_state import ElementList
+from panestream.engine.row_plan import Aggregate, Reduce, RowPlan
+from panestream.windowing.functions import AggregateFunction
+
+
+@dataclass(frozen=True, slots=True)
+class ContentsLogic:
+    """How contents begin, grow, merge, and become what the window function sees.
+
+    Attributes:
+        first: the contents made of one element.
+        fold: the contents with one more element.
+        merge: two contents in one; the first is of the window that starts earlier.
+        result: what contents stand for when the window fires: one value. None: they are the elements themselves.
+        of_elements: the same value made of a list of elements: what evictors leave, maybe none.
+    """
+
+    first: Callable[[Any], Any]
+    fold: Callable[[Any, Any], Any]
+    merge: Callable[[Any, Any], Any]
+    result: Callable[[Any], Any] | None
+    of_elements: Callable[[list[Any]], Any] | None
+
+
+def contents_logic(plan: RowPlan) -> ContentsLogic:
+    """The logic of a plan's function."""
+    function = plan.function
+    result: Callable[[Any], Any] | None = None
+    of_elements: Callable[[list[Any]], Any] | None = None
+    if isinstance(function, Reduce):
+        result, of_elements = _same, _reducing(function.function)
+    elif isinstance(function, Aggregate):
+        result, of_elements = function.function.get_result, _aggregating(function.function)
+    if plan.keeps_elements:
+        return ContentsLogic(_list_of_one, _appended, _joined, result, of_elements)
+    if isinstance(function, Reduce):
+        return ContentsLogic(_same, function.function, function.function, result, of_elements)
+    assert isinstance(function, Aggregate)  # noqa: S101 - what keeps no elements aggregates
+    aggregate = function.function
+    add, create = aggregate.add, aggregate.create_accumulator
+    return ContentsLogic(
+        first=lambda element: add(element, create()),
+        fold=lambda accumulator, element: add(element, accumulator),
+        merge=aggregate.merge,
+        result=result,
+        of_elements=of_elements,
+    )
+
+
+def _same(contents: Any) -> Any:
+    return contents
+
+
+def _list_of_one(element: Any) -> ElementList:
+    return ElementList([element])
+
+
+def _appended(contents: ElementList, element: Any) -> ElementList:
+    contents.tail.append(element)
+    return contents
+
+
+def _joined(contents: ElementList, other: ElementList) -> ElementList:
+    contents.join(other)
+    return contents
+
+
+def _reducing(function: Callable[[Any, Any], Any]) -> Callable[[list[Any]], Any]:
+    # Where an evictor left nothing, the window function is handed one null, as in Flink.
+    return lambda elements: reduce(function, elements) if elements else None
+
+
+def _aggregating(function: AggregateFunction) -> Callable[[list[Any]], Any]:
+    def of_elements(elements: list[Any]) -> Any:
+        accumulator = function.create_accumulator()
+        for element in elements:
+            accumulator = function.add(element, accumulator)
+        return function.get_result(accumulator)
+
+    return of_elements

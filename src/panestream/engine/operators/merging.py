@@ -1,0 +1,80 @@
+"""The windows of one key that may grow together, and whose contents a merged window takes over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from panestream.engine.operators.row_state import Bounds, Slot
+from panestream.errors import InvalidWindowError
+from panestream.windowing.assigners import MergingWindowAssigner
+from panestream.windowing.windows import TimeWindow
+
+Merge = Callable[[TimeWindow, list[Slot]], Slot]
+"""Called with the result and the windows that go into it, ordered by start; returns the window that takes their place."""
+
+
+class MergingWindowSet:
+    """The live windows of one key, which are disjoint. Flink: ``MergingWindowSet``.
+
+    Flink gives every window a *state window*, where the contents of the first of the merged ones stay while its bounds change.
+    Here a window's contents are an object that is handed on: the state window is whoever holds it, and nothing is copied or read.
+
+    An element whose own window equals a live one belongs to it. (Flink loses a session's contents there when it came out of a
+    merge and the gap is dynamic.)
+    """
+
+    __slots__ = ("_assigner", "_slots")
+
+    def __init__(self, assigner: MergingWindowAssigner, slots: dict[Bounds, Slot]) -> None:
+        self._assigner = assigner
+        self._slots = slots
+
+    def add_window(self, window: TimeWindow, merge: Merge) -> Slot | TimeWindow:
+        """Lets the assigner merge the live windows and one more.
+
+        Args:
+            window: an element's own window.
+            merge: called for every result that is more than one live window as it was.
+
+        Returns:
+            The live window that now covers ``window``; or ``window`` itself where it stays alone (it is not added).
+        """
+        bounds = (window.start, window.end)
+        if not self._slots:
+            return window
+        live = {TimeWindow(*found): slot for found, slot in self._slots.items() if found is not None}
+        target: Slot | TimeWindow = live.get(window, window)
+        for result, members in self._merges(sorted({*live, window})):
+            old = [live[member] for member in sorted(members) if member in live]
+            if not old:
+                if result != window:
+                    raise InvalidWindowError(f"{self._assigner!r} made {result} of {window} alone: assign it in the first place")
+                continue
+            unchanged = len(old) == 1 and old[0].bounds == (result.start, result.end)
+            merged = old[0] if unchanged else self._replace(result, old, merge)
+            if window in members:
+                target = merged
+        if isinstance(target, TimeWindow) and bounds in self._slots:
+            target = self._slots[bounds]  # what other windows merged into
+        return target
+
+    def _replace(self, result: TimeWindow, old: list[Slot], merge: Merge) -> Slot:
+        for slot in old:
+            del self._slots[slot.bounds]
+        if (result.start, result.end) in self._slots:
+            raise InvalidWindowError(f"{self._assigner!r} merged windows into {result}, which is another live window")
+        merged = merge(result, old)
+        self._slots[merged.bounds] = merged
+        return merged
+
+    def _merges(self, windows: list[TimeWindow]) -> Iterable[tuple[TimeWindow, set[TimeWindow]]]:
+        seen: set[TimeWindow] = set()
+        known = set(windows)
+        for result, members in self._assigner.merge_windows(windows):
+            found = set(members)
+            if not found <= known:
+                raise InvalidWindowError(f"{self._assigner!r} merged {sorted(found - known)}, which it was not given")
+            if seen & found:
+                raise InvalidWindowError(f"{self._assigner!r} merged {sorted(seen & found)} twice")
+            seen |= found
+            yield result, found

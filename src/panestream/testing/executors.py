@@ -1,0 +1,120 @@
+"""What can run a scenario. So far: the row operator, through the harness."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from panestream.errors import PanestreamError
+from panestream.testing.harness import WindowTestHarness
+from panestream.testing.scenario_format import Element, Scenario, ScenarioError, Step, plan_of
+from panestream.windowing.windows import TimeWindow
+
+
+@dataclass(slots=True)
+class Observed:
+    """What an executor made of a scenario, in the words of the format; one list per step that it got through.
+
+    Attributes:
+        steps: per step, ``{"key", "start", "end", "value"}`` of everything that fired.
+        late: per step, the late elements.
+        late_dropped: how many were only counted.
+        error: the refusal, or None.
+        complaints: what must hold in every scenario and did not, in words.
+    """
+
+    steps: list[list[dict[str, Any]]] = field(default_factory=list)
+    late: list[list[dict[str, Any]]] = field(default_factory=list)
+    late_dropped: int = 0
+    error: str | None = None
+    complaints: list[str] = field(default_factory=list)
+
+
+class Executor(Protocol):
+    """Runs scenarios."""
+
+    def run(self, scenario: Scenario) -> Observed:
+        """What comes of it; refusals are caught and reported in ``error``."""
+
+
+@dataclass(frozen=True, slots=True)
+class HarnessExecutor:
+    """Runs scenarios on the row operator.
+
+    Attributes:
+        restore: take a snapshot after **every** step, and go on from it with a new operator.
+    """
+
+    restore: bool = False
+
+    def run(self, scenario: Scenario) -> Observed:
+        observed = Observed()
+        try:
+            harness = WindowTestHarness(plan_of(scenario))
+        except ScenarioError:
+            raise
+        except PanestreamError as error:
+            observed.error = f"{type(error).__name__}: {error}"
+            return observed
+        for step in [*scenario.steps, *([None] if scenario.end_of_input else [])]:
+            try:
+                self._take(harness, step)
+            except PanestreamError as error:
+                observed.error = f"{type(error).__name__}: {error}"
+                # Flink's recorder has a list for the step that failed, and one for the end.
+                observed.steps += [[], []]
+                observed.late += [[], []]
+                return observed
+            self._record(harness, observed)
+            if self.restore:
+                harness.restore(harness.snapshot())
+        observed.late_dropped = harness.late_dropped
+        if scenario.end_of_input:
+            self._check_that_nothing_is_left(harness, observed)
+        return observed
+
+    @staticmethod
+    def _take(harness: WindowTestHarness, step: Step | None) -> None:
+        if step is None:
+            harness.end_of_input()
+        elif step.element is not None:
+            harness.element(step.element.key, step.element.ts, step.element)
+        elif step.kind == "watermark":
+            harness.watermark(step.time)
+        else:
+            harness.processing_time(step.time)
+
+    @staticmethod
+    def _record(harness: WindowTestHarness, observed: Observed) -> None:
+        fired = harness.fired()
+        observed.steps.append([_as_json(one.key, one.window, one.value) for one in fired])
+        observed.late.append([_late_as_json(one.value) for one in harness.late()])
+        observed.complaints += [
+            f"step {len(observed.steps) - 1}: a result of {one.window} carries the timestamp {one.timestamp}"
+            for one in fired
+            if one.timestamp != one.window.max_timestamp()
+        ]
+
+    @staticmethod
+    def _check_that_nothing_is_left(harness: WindowTestHarness, observed: Observed) -> None:
+        """After the final watermark event-time windows are gone, and all that was kept for them."""
+        if not harness.plan.assigner.is_event_time:
+            return
+        entries, timers = harness.num_state_entries(), harness.num_timers()
+        if entries or timers:
+            observed.complaints.append(f"after the end of input {entries} state entries and {timers} timers are left")
+
+
+def _as_json(key: Any, window: Any, value: Any) -> dict[str, Any]:
+    start, end = (window.start, window.end) if isinstance(window, TimeWindow) else (None, None)
+    return {"key": key, "start": start, "end": end, "value": value}
+
+
+def _late_as_json(element: Element) -> dict[str, Any]:
+    found = {"key": element.key, "ts": element.ts, "value": element.value}
+    return found if element.gap is None else {**found, "gap": element.gap}
+
+
+EXECUTORS: dict[str, Callable[[bool], Executor]] = {"harness": HarnessExecutor}
+"""By name: what makes an executor, given whether to restore from a snapshot after every step."""

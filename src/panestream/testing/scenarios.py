@@ -1,0 +1,99 @@
+"""Runs scenario files: ``python -m panestream.testing.scenarios [--executor harness] [--restore] FILE.json...``.
+
+Prints every difference between what was expected and what came, then ``N passed, M failed``; the exit status is 0 when none
+failed.
+
+The rule of comparison: within a step, per key and window, the *sequence* of values; the order between keys and windows that
+fire at the same time is nobody's business. Late elements of a step, the number of dropped ones, and whether there was an error
+must agree; where ``list_order`` is ``any``, lists are compared as multisets.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from panestream.testing.executors import EXECUTORS, Executor, Observed
+from panestream.testing.scenario_format import Scenario, ScenarioError, read_scenarios
+
+
+def differences(scenario: Scenario, observed: Observed) -> list[str]:
+    """What disagrees, in words; empty where nothing does."""
+    expected, found = scenario.expected, list(observed.complaints)
+    if (expected.error is None) != (observed.error is None):
+        found.append(f"error: expected {expected.error!r}, got {observed.error!r}")
+    if len(expected.steps) != len(observed.steps):
+        found.append(f"steps: expected {len(expected.steps)}, got {len(observed.steps)}")
+    for at, (one, other) in enumerate(zip(expected.steps, observed.steps, strict=False)):
+        found += _differing_windows(at, _by_window(one, scenario), _by_window(other, scenario))
+    if len(expected.late) != len(observed.late):
+        found.append(f"late: expected {len(expected.late)} steps, got {len(observed.late)}")
+    for at, (one, other) in enumerate(zip(expected.late, observed.late, strict=False)):
+        if [dict(element) for element in one] != other:
+            found.append(f"step {at}: late: expected {json.dumps(one)}, got {json.dumps(other)}")
+    if expected.late_dropped != observed.late_dropped:
+        found.append(f"late_dropped: expected {expected.late_dropped}, got {observed.late_dropped}")
+    return found
+
+
+def _by_window(step: Sequence[Mapping[str, Any]], scenario: Scenario) -> dict[str, list[Any]]:
+    found: dict[str, list[Any]] = {}
+    for one in step:
+        value = one["value"]
+        if scenario.any_list_order and isinstance(value, list):
+            value = sorted(value)
+        found.setdefault(json.dumps([one["key"], one["start"], one["end"]]), []).append(value)
+    return found
+
+
+def _differing_windows(at: int, expected: dict[str, list[Any]], observed: dict[str, list[Any]]) -> list[str]:
+    return [
+        f"step {at}: {window}: expected {json.dumps(expected.get(window, []))}, got {json.dumps(observed.get(window, []))}"
+        for window in sorted({*expected, *observed})
+        if expected.get(window, []) != observed.get(window, [])
+    ]
+
+
+def run_files(paths: Sequence[Path], executor: Executor) -> tuple[int, int]:
+    """Runs all scenarios of all files, prints what differs, and returns how many passed and failed."""
+    passed = failed = 0
+    for path in paths:
+        try:
+            scenarios = read_scenarios(path)
+        except ScenarioError as error:
+            print(f"FAILED {path}: {error}")  # noqa: T201
+            failed += 1
+            continue
+        for scenario in scenarios:
+            try:
+                found = differences(scenario, executor.run(scenario))
+            except ScenarioError as error:
+                found = [str(error)]
+            if scenario.on_purpose:
+                print(f"ON PURPOSE unlike Flink: {path.name}: {scenario.name}: {scenario.on_purpose}")  # noqa: T201
+            if found:
+                failed += 1
+                print(f"FAILED {path.name}: {scenario.name}", *found, sep="\n    ")  # noqa: T201
+            else:
+                passed += 1
+    return passed, failed
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m panestream.testing.scenarios", description="Run window scenarios.")
+    parser.add_argument("--executor", choices=sorted(EXECUTORS), default="harness", help="what runs them (default: %(default)s)")
+    parser.add_argument("--restore", action="store_true", help="snapshot and restore after every step")
+    parser.add_argument("files", nargs="+", type=Path, metavar="FILE.json")
+    options = parser.parse_args(arguments)
+    passed, failed = run_files(options.files, EXECUTORS[options.executor](options.restore))
+    print(f"{passed} passed, {failed} failed")  # noqa: T201
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
