@@ -1,0 +1,139 @@
+"""The events of the benchmark: the formula that Flink's own benchmark uses, so that figures can stand side by side.
+
+64-bit unsigned arithmetic, ``i = 0, 1, 2, …``::
+
+    mix(x): z = x * 0x9E3779B97F4A7C15;  z = (z ^ (z >>> 30)) * 0xBF58476D1CE4E5B9
+            z = (z ^ (z >>> 27)) * 0x94D049BB133111EB;  mix = z ^ (z >>> 31)
+    r1 = mix(2i+1), r2 = mix(2i+2)
+    key   = (r1 >>> 1) % keys
+    value = (r2 >>> 33) % 1000
+    ts    = 1700000000000 + i*1000/rate - (r2 & 0xFFFFFF) % (disorder+1)      ms, integer division
+
+No event is ever late for a watermark that stays ``disorder`` behind the largest ``ts``. They are written to Parquet once, so
+that no contestant pays for making them. The files of a batch are as many as Spark reads in parallel, and have modification times
+of their own: a streaming source takes files in that order.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+EPOCH_MS = 1_700_000_000_000
+_MASK = 2**64 - 1
+_CHUNK = 1 << 20
+
+
+@dataclass(frozen=True)
+class EventSpec:
+    """Which events, and how they are cut into micro-batches.
+
+    Attributes:
+        rows_per_batch: rows of one micro-batch.
+        batches: how many micro-batches.
+        keys: number of distinct keys.
+        rate: events per second of event time.
+        disorder_ms: how far event times are shuffled, in ms; the watermark's delay.
+        files_per_batch: into how many files a batch is cut (event ``i`` goes to file ``i % files_per_batch``).
+    """
+
+    rows_per_batch: int
+    batches: int
+    keys: int = 10_000
+    rate: int = 10_000
+    disorder_ms: int = 1_000
+    files_per_batch: int = 2
+
+    @property
+    def rows(self) -> int:
+        return self.rows_per_batch * self.batches
+
+
+class Event(NamedTuple):
+    """One event; ``ts`` in ms since the epoch."""
+
+    key: int
+    value: int
+    ts: int
+
+
+def reference_event(i: int, spec: EventSpec) -> Event:
+    """Event ``i`` by plain Python integers: slow, and plainly the formula above.
+
+    >>> reference_event(0, EventSpec(1, 1))
+    Event(key=3767, value=317, ts=1699999999878)
+    """
+    r1, r2 = _reference_mix(2 * i + 1), _reference_mix(2 * i + 2)
+    ts = EPOCH_MS + i * 1000 // spec.rate - (r2 & 0xFFFFFF) % (spec.disorder_ms + 1)
+    return Event((r1 >> 1) % spec.keys, (r2 >> 33) % 1000, ts)
+
+
+def _reference_mix(x: int) -> int:
+    z = x * 0x9E3779B97F4A7C15 & _MASK
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 & _MASK
+    z = (z ^ z >> 27) * 0x94D049BB133111EB & _MASK
+    return z ^ z >> 31
+
+
+def _mix(x: np.ndarray[Any, np.dtype[np.uint64]]) -> np.ndarray[Any, np.dtype[np.uint64]]:
+    z = x * np.uint64(0x9E3779B97F4A7C15)  # wraps, as it should
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+def events(first: int, stop: int, spec: EventSpec, step: int = 1) -> dict[str, np.ndarray[Any, np.dtype[np.int64]]]:
+    """Events ``range(first, stop, step)`` as int64 columns ``key``, ``value`` and ``ts`` (ms)."""
+    i = np.arange(first, stop, step, dtype=np.uint64)
+    r1, r2 = _mix(i * np.uint64(2) + np.uint64(1)), _mix(i * np.uint64(2) + np.uint64(2))
+    disorder = (r2 & np.uint64(0xFFFFFF)) % np.uint64(spec.disorder_ms + 1)
+    return {
+        "key": ((r1 >> np.uint64(1)) % np.uint64(spec.keys)).astype(np.int64),
+        "value": ((r2 >> np.uint64(33)) % np.uint64(1000)).astype(np.int64),
+        "ts": EPOCH_MS + (i * np.uint64(1000) // np.uint64(spec.rate)).astype(np.int64) - disorder.astype(np.int64),
+    }
+
+
+def chunks(spec: EventSpec) -> Iterator[dict[str, np.ndarray[Any, np.dtype[np.int64]]]]:
+    """All events of ``spec``, about a million at a time."""
+    for first in range(0, spec.rows, _CHUNK):
+        yield events(first, min(first + _CHUNK, spec.rows), spec)
+
+
+def write(spec: EventSpec, folder: Path) -> Path:
+    """Writes the events as Parquet (``key bigint, value bigint, ts timestamp``) below ``folder``, unless they are there.
+
+    Returns:
+        the folder to read; its name tells the spec.
+    """
+    target = folder / "-".join(f"{name}{value}" for name, value in sorted(asdict(spec).items()))
+    done = target / "_spec.json"
+    if done.exists():
+        return target
+    target.mkdir(parents=True, exist_ok=True)
+    for batch in range(spec.batches):
+        start = batch * spec.rows_per_batch
+        for part in range(spec.files_per_batch):
+            columns = events(start + part, start + spec.rows_per_batch, spec, spec.files_per_batch)
+            table = pa.table(
+                {
+                    "key": columns["key"],
+                    "value": columns["value"],
+                    "ts": pa.array(columns["ts"] * 1000).cast(pa.timestamp("us", tz="UTC")),
+                }
+            )
+            path = target / f"batch{batch:05d}-part{part:02d}.parquet"
+            pq.write_table(table, path)
+            # A second apart: Spark orders files by modification time, and some file systems keep whole seconds only.
+            order = 1_600_000_000 + batch * spec.files_per_batch + part
+            os.utime(path, (order, order))
+    done.write_text(json.dumps(asdict(spec)))  # "_…" is hidden from Spark
+    return target

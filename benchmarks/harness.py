@@ -1,0 +1,298 @@
+"""Runs one contestant once, in this process, and measures it.
+
+The events are read from Parquet as micro-batches of the same rows (``maxFilesPerTrigger``, ``availableNow``) and go to the noop
+sink. ``DataFrame.observe`` adds up checksums as rows leave, at the same price for everybody. Every run has a process, a JVM and a
+checkpoint of its own, so that nobody inherits a warm compiler, a full heap or somebody's page cache of state::
+
+    python -m benchmarks.harness '{"contestant": "native", "case": "sliding", ...}'      # prints a line of JSON at the end
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import math
+import shutil
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+import psutil
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from benchmarks.cases import CASES, Case, closed_bound_ms
+from benchmarks.events import EventSpec, write
+
+RESULT_MARK = "BENCHMARK-RESULT "
+
+CONTESTANTS = {
+    "panestream": "benchmarks.panestream_job",
+    "native": "benchmarks.native",
+    "per_key": "benchmarks.per_key",
+}
+
+SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.driver.memory": "4g",
+    "spark.sql.streaming.numRecentProgressUpdates": "100000",
+    "spark.sql.streaming.stateStore.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    # Spark's default (true) reads before every put. Off for all: it is the largest gift to whoever has the most state rows.
+    "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
+}
+"""What every contestant runs with, beside as many shuffle partitions as cores."""
+
+
+class Contestant(Protocol):
+    """A module that can take part. It may have ``SETTINGS``, a dict of Spark settings that its users would have too."""
+
+    def query(self, events: DataFrame, case: Case, spec: EventSpec) -> DataFrame:
+        """Columns ``key, window_end, total, events``: one row per key and closed window."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of one contestant.
+
+    Attributes:
+        contestant: a key of ``CONTESTANTS``.
+        case: a key of ``CASES``.
+        spec: the events.
+        data: folder in which event files are kept.
+        cores: of the local master; also the number of shuffle partitions.
+        settings: Spark settings that win over all others.
+        options: keyword arguments for the contestant's ``query``.
+    """
+
+    contestant: str
+    case: str
+    spec: EventSpec
+    data: str
+    cores: int = 2
+    settings: dict[str, str] = field(default_factory=dict)
+    options: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def from_json(cls, text: str) -> Run:
+        raw = json.loads(text)
+        return cls(**{**raw, "spec": EventSpec(**raw["spec"])})
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What one run showed.
+
+    Attributes:
+        rows_per_second: of each steady batch: rows in, over the whole time of the batch (``triggerExecution``).
+        seconds: of every batch, warm-up and the closing batch without data included.
+        checks: ``rows``, ``total``, ``events`` and ``digest`` of what came out for windows up to the bound.
+        state_bytes: the largest ``memoryUsedBytes`` that a batch reported, summed over state operators.
+        checkpoint_bytes: what lies in the checkpoint's ``state`` folder at the end.
+        jvm_peak_mb: largest resident set of the driver JVM (local mode: the executor too).
+        cpu_seconds: processor time of JVM and workers over the steady batches, in seconds per million rows: what a busy machine
+            disturbs least.
+        workers_peak_mb: largest sum over Python workers at one moment, shared pages counted once where the system tells.
+        state_metrics: custom metrics of the last steady batch.
+    """
+
+    contestant: str
+    case: str
+    rows_per_second: list[float]
+    seconds: list[float]
+    checks: dict[str, int]
+    state_bytes: int
+    checkpoint_bytes: int
+    jvm_peak_mb: float
+    workers_peak_mb: float
+    cpu_seconds: float
+    spark: str
+    java: str
+    state_metrics: dict[str, int]
+
+    @property
+    def median(self) -> float:
+        """Median rows per second over the steady batches."""
+        return statistics.median(self.rows_per_second)
+
+
+class MemorySampler(threading.Thread):
+    """Watches the JVM below this process and the Python workers below the JVM, several times a second."""
+
+    def __init__(self, period: float = 0.25) -> None:
+        super().__init__(daemon=True)
+        self.period, self.jvm_peak, self.workers_peak = period, 0, 0
+        self.cpu: list[tuple[float, float]] = []
+        self._halt = threading.Event()
+
+    def run(self) -> None:
+        while not self._halt.wait(self.period):
+            self.sample()
+
+    def stop(self) -> None:
+        self._halt.set()
+        self.join()
+
+    def sample(self) -> None:
+        """Takes one look; processes may end while it looks."""
+        for child in psutil.Process().children():
+            try:
+                if "java" not in child.name():
+                    continue
+                self.jvm_peak = max(self.jvm_peak, child.memory_info().rss)
+                workers = [worker for worker in child.children(recursive=True) if "python" in worker.name()]
+                self.workers_peak = max(self.workers_peak, sum(_memory(worker) for worker in workers))
+                self.cpu.append((time.time(), sum(_cpu(process) for process in (child, *workers))))
+            except psutil.Error:
+                continue
+
+    def cpu_between(self, start: float, end: float) -> float:
+        """Seconds of processor time between two moments (seconds since the epoch), as near as the samples lie."""
+        at = [min(self.cpu, key=lambda sample: abs(sample[0] - moment))[1] for moment in (start, end)]
+        return at[1] - at[0]
+
+
+def _cpu(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return float(times.user + times.system)
+
+
+def _memory(process: psutil.Process) -> int:
+    """Bytes of one process: its proportional share where Linux tells it (forked workers share much), else its resident set."""
+    try:
+        info = process.memory_full_info()
+    except psutil.Error:
+        return 0
+    return int(getattr(info, "pss", info.rss))
+
+
+def warm_up_batches(spec: EventSpec, case: Case) -> int:
+    """Batches not to count: two for the compilers, and until the state holds as much event time as it ever will."""
+    batch_ms = spec.rows_per_batch * 1000 / spec.rate
+    return max(2, math.ceil((case.size_ms + spec.disorder_ms) / batch_ms) + 1)
+
+
+def measure(run: Run) -> Measured:
+    """Runs it; the session ends with it."""
+    case = CASES[run.case]
+    if run.spec.batches <= warm_up_batches(run.spec, case):
+        raise ValueError(f"{run.spec.batches} batches are too few: {warm_up_batches(run.spec, case)} are warm-up")
+    folder = write(run.spec, Path(run.data))
+    module = importlib.import_module(CONTESTANTS[run.contestant])
+    spark = _session(run, {**SETTINGS, **getattr(module, "SETTINGS", {}), **run.settings})
+    checkpoint = Path(tempfile.mkdtemp(prefix="benchmark-"))
+    sampler = MemorySampler()
+    sampler.start()
+    try:
+        source = (
+            spark.readStream.schema("key bigint, value bigint, ts timestamp")
+            .option("maxFilesPerTrigger", run.spec.files_per_batch)
+            .parquet(str(folder))
+        )
+        answer = cast("Contestant", module).query(source, case, run.spec, **run.options)
+        progress = _drain(_observed(answer, closed_bound_ms(run.spec, case)), checkpoint)
+        java = str(spark._jvm.System.getProperty("java.version"))  # type: ignore[union-attr]
+        return _measured(run, progress, sampler, checkpoint, spark.version, java)
+    finally:
+        sampler.stop()
+        spark.stop()
+        shutil.rmtree(checkpoint, ignore_errors=True)
+
+
+def _session(run: Run, settings: dict[str, str]) -> SparkSession:
+    builder = SparkSession.builder.master(f"local[{run.cores}]").appName(f"{run.contestant} {run.case}")
+    for name, value in {"spark.sql.shuffle.partitions": str(run.cores), **settings}.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+def _observed(answer: DataFrame, bound_ms: int) -> DataFrame:
+    closed = F.col("window_end") <= F.timestamp_millis(F.lit(bound_ms))
+    # Half of the hash: a sum of millions of them stays within 64 bits.
+    digest = F.shiftright(F.xxhash64("key", "window_end", "total", "events"), 32)
+    return answer.observe(
+        "checks",
+        F.count(F.when(closed, 1)).alias("rows"),
+        F.sum(F.when(closed, F.col("total"))).alias("total"),
+        F.sum(F.when(closed, F.col("events"))).alias("events"),
+        F.sum(F.when(closed, digest)).alias("digest"),
+    )
+
+
+def _drain(answer: DataFrame, checkpoint: Path) -> list[dict[str, Any]]:
+    """Runs the stream until its input is used up; returns what Spark reports of each batch."""
+    query = (
+        answer.writeStream.format("noop")
+        .outputMode("append")
+        .option("checkpointLocation", str(checkpoint))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    return [json.loads(progress.json) for progress in query.recentProgress]
+
+
+def _measured(
+    run: Run, progress: list[dict[str, Any]], sampler: MemorySampler, checkpoint: Path, spark: str, java: str
+) -> Measured:
+    full = [p for p in progress if p["numInputRows"] == run.spec.rows_per_batch]
+    if len(full) != run.spec.batches:
+        rows = run.spec.rows_per_batch
+        raise RuntimeError(f"{len(full)} batches of {rows} rows, not {run.spec.batches}: files were cut otherwise")
+    steady = full[warm_up_batches(run.spec, CASES[run.case]) :]
+    checks: dict[str, int] = dict.fromkeys(("rows", "total", "events", "digest"), 0)
+    for batch in progress:
+        for name, value in batch.get("observedMetrics", {}).get("checks", {}).items():
+            checks[name] += value or 0
+    state = [sum(operator["memoryUsedBytes"] for operator in p["stateOperators"]) for p in full]
+    begin, end = _moment(steady[0]), _moment(steady[-1]) + steady[-1]["durationMs"]["triggerExecution"] / 1000
+    cpu = sampler.cpu_between(begin, end)
+    files = (checkpoint / "state").rglob("*")
+    return Measured(
+        contestant=run.contestant,
+        case=run.case,
+        rows_per_second=[1000 * p["numInputRows"] / p["durationMs"]["triggerExecution"] for p in steady],
+        seconds=[p["durationMs"]["triggerExecution"] / 1000 for p in progress],
+        checks=checks,
+        state_bytes=max(state, default=0),
+        checkpoint_bytes=sum(path.stat().st_size for path in files if path.is_file()),
+        jvm_peak_mb=round(sampler.jvm_peak / 2**20, 1),
+        workers_peak_mb=round(sampler.workers_peak / 2**20, 1),
+        cpu_seconds=round(cpu / (len(steady) * run.spec.rows_per_batch / 1e6), 3),
+        spark=spark,
+        java=java,
+        state_metrics=_custom_metrics(steady[-1]),
+    )
+
+
+def _moment(batch: dict[str, Any]) -> float:
+    """When a batch began, in seconds since the epoch."""
+    return datetime.fromisoformat(batch["timestamp"].replace("Z", "+00:00")).timestamp()
+
+
+def _custom_metrics(batch: dict[str, Any]) -> dict[str, int]:
+    metrics: dict[str, int] = {}
+    for operator in batch["stateOperators"]:
+        for name, value in operator.get("customMetrics", {}).items():
+            metrics[name] = metrics.get(name, 0) + value
+    return metrics
+
+
+if __name__ == "__main__":
+    started = time.perf_counter()
+    result = measure(Run.from_json(sys.argv[1]))
+    print(f"{time.perf_counter() - started:.1f} s in all", file=sys.stderr)
+    print(RESULT_MARK + json.dumps(asdict(result)))

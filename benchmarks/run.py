@@ -1,0 +1,222 @@
+"""Runs the contestants in turn, A B C A B C …, and compares them: ``python -m benchmarks.run --help``.
+
+Machines drift and neighbours disturb; figures of different runs do not compare, ratios within one round do. So each round runs
+every contestant once, ratios are taken within rounds, and their median and range over the rounds are what counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import datetime, timezone
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from benchmarks.cases import CASES, Case, Checks, closed_bound_ms, expected
+from benchmarks.events import EventSpec, write
+from benchmarks.harness import CONTESTANTS, RESULT_MARK, SETTINGS, Measured, Run, warm_up_batches
+
+HERE = Path(__file__).resolve().parent
+SUBJECT = "panestream"
+REQUIRED = {("sliding", "native"): 12.0, ("sliding", "per_key"): 10.0, ("tumbling", "native"): 0.7, ("tumbling", "per_key"): 8.0}
+"""By how much panestream must beat the others at a million rows a batch (case, peer): a ratio of rows per second."""
+
+
+def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="benchmarks.run", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--cases", nargs="+", choices=list(CASES), default=list(CASES))
+    parser.add_argument("--contestants", nargs="+", choices=list(CONTESTANTS), default=list(CONTESTANTS))
+    parser.add_argument("--rows", type=int, default=1_000_000, help="rows of one micro-batch (default: %(default)s)")
+    parser.add_argument("--steady", type=int, default=3, help="micro-batches that count, after warm-up (default: %(default)s)")
+    parser.add_argument("--keys", type=int, default=10_000, help="(default: %(default)s)")
+    parser.add_argument("--rate", type=int, default=10_000, help="events per second of event time (default: %(default)s)")
+    parser.add_argument("--disorder", type=int, default=1_000, metavar="MS", help="of event times (default: %(default)s)")
+    parser.add_argument("--rounds", type=int, default=3, help="how often each contestant runs (default: %(default)s)")
+    parser.add_argument("--cores", type=int, default=os.cpu_count() or 2, help="of local[N]; also shuffle partitions")
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a Spark setting for all")
+    parser.add_argument("--data", default=str(HERE / ".data"), help="where event files are kept")
+    parser.add_argument("--results", default=str(HERE / "results"), help="where the tables go")
+    parser.add_argument("--name", default=None, help="of the result files (default: rows and date)")
+    parser.add_argument("--quick", action="store_true", help="a short look: 100,000 rows a batch, one round")
+    options = parser.parse_args(arguments)
+    if options.quick:
+        options.rows, options.rounds, options.steady = min(options.rows, 100_000), 1, 2
+    return options
+
+
+def run_once(run: Run) -> Measured:
+    """Runs ``run`` in a process of its own.
+
+    Raises:
+        RuntimeError: it failed; the message has the end of what it said.
+    """
+    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
+    environment["PYTHONPATH"] = os.pathsep.join([str(HERE.parent / "src"), str(HERE.parent)])
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.harness", run.to_json()],
+        cwd=HERE.parent,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    for line in done.stdout.splitlines():
+        if line.startswith(RESULT_MARK):
+            return Measured(**json.loads(line.removeprefix(RESULT_MARK)))
+    raise RuntimeError(f"{run.contestant} / {run.case} failed:\n{done.stderr[-4000:]}")
+
+
+def check(measured: Sequence[Measured], truth: Checks) -> None:
+    """Every run must have given the right answer, and all of them the same rows.
+
+    Raises:
+        AssertionError: one did not.
+    """
+    for one in measured:
+        got = Checks(one.checks["rows"], one.checks["total"], one.checks["events"])
+        if got != truth:
+            raise AssertionError(f"{one.contestant} / {one.case}: got {got}, right is {truth}")
+    digests = {one.contestant: one.checks["digest"] for one in measured}
+    if len({one.checks["digest"] for one in measured}) > 1:
+        raise AssertionError(f"same sums, but other rows: digests {digests}")
+
+
+def run_case(case: Case, options: argparse.Namespace) -> list[Measured]:
+    """All rounds of one case; prints a line per run."""
+    bare = EventSpec(options.rows, 1, options.keys, options.rate, options.disorder, options.cores)
+    spec = EventSpec(**{**asdict(bare), "batches": warm_up_batches(bare, case) + options.steady})
+    write(spec, Path(options.data))
+    truth = expected(spec, case, closed_bound_ms(spec, case))
+    print(f"\n{case.name}: {spec.batches} batches of {spec.rows_per_batch:,} rows, {truth.rows:,} closed windows", flush=True)
+    settings = dict(pair.split("=", 1) for pair in options.set)
+    measured = []
+    for number in range(options.rounds):
+        for contestant in options.contestants:
+            started = time.perf_counter()
+            one = run_once(Run(contestant, case.name, spec, options.data, options.cores, settings))
+            check([*measured, one], truth)
+            measured.append(one)
+            print(
+                f"  round {number + 1}  {contestant:10s} {one.median:>12,.0f} rows/s"
+                f"  ({min(one.rows_per_second):,.0f} to {max(one.rows_per_second):,.0f}; {time.perf_counter() - started:.0f} s)",
+                flush=True,
+            )
+    return measured
+
+
+def ratios(measured: Sequence[Measured], peer: str) -> list[float]:
+    """How many times faster the subject was than ``peer``, round by round."""
+    medians = {name: [one.median for one in measured if one.contestant == name] for name in (SUBJECT, peer)}
+    return [mine / theirs for mine, theirs in zip(medians[SUBJECT], medians[peer], strict=True)]
+
+
+def machine() -> dict[str, Any]:
+    """What the figures were measured on."""
+    cpu = platform.processor()
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        cpu = next((line.split(":", 1)[1].strip() for line in info.read_text().splitlines() if "model name" in line), cpu)
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    return {
+        "cpu": cpu,
+        "cores": os.cpu_count(),
+        "memory_gb": round(memory, 1),
+        "system": f"{platform.system()} {platform.release()}",
+        "load_at_start": round(os.getloadavg()[0], 2),
+        "python": platform.python_version(),
+        **{name: version(name) for name in ("pyspark", "pyarrow", "numpy", "panestream")},
+    }
+
+
+def table(case: str, measured: Sequence[Measured], rounds: int) -> list[str]:
+    """The result of one case in Markdown."""
+    lines = [
+        f"### {case}",
+        "",
+        "| contestant | rows/s, median | rounds, min to max | batches, min to max | CPU | state reported | written | JVM peak | workers peak |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|---:|",
+    ]
+    for name in dict.fromkeys(one.contestant for one in measured):
+        runs = [one for one in measured if one.contestant == name]
+        medians = [one.median for one in runs]
+        batches = [rate for one in runs for rate in one.rows_per_second]
+        lines.append(
+            f"| {name} | {statistics.median(medians):,.0f} | {min(medians):,.0f} to {max(medians):,.0f}"
+            f" | {min(batches):,.0f} to {max(batches):,.0f} | {statistics.median(one.cpu_seconds for one in runs):.2f} s"
+            f" | {max(one.state_bytes for one in runs) / 1e6:,.1f} MB"
+            f" | {max(one.checkpoint_bytes for one in runs) / 1e6:,.1f} MB"
+            f" | {max(one.jvm_peak_mb for one in runs):,.0f} MB | {max(one.workers_peak_mb for one in runs):,.0f} MB |"
+        )
+    lines.append("")
+    for peer in dict.fromkeys(one.contestant for one in measured):
+        if peer != SUBJECT and any(one.contestant == SUBJECT for one in measured):
+            by_round = ratios(measured, peer)
+            cpu = {name: statistics.median(o.cpu_seconds for o in measured if o.contestant == name) for name in (SUBJECT, peer)}
+            lines.append(
+                f"- {SUBJECT} ÷ {peer}: **{statistics.median(by_round):.2f}** ({min(by_round):.2f} to {max(by_round):.2f}"
+                f" over {rounds} rounds; wanted at 1 M rows a batch: {REQUIRED[case, peer]}); by CPU time {cpu[peer] / cpu[SUBJECT]:.2f}"
+            )
+    return [*lines, ""]
+
+
+def report(results: dict[str, list[Measured]], options: argparse.Namespace, about: dict[str, Any]) -> str:
+    """The whole result in Markdown."""
+    java = next((one.java for runs in results.values() for one in runs), "?")
+    settings = {**SETTINGS, **dict(pair.split("=", 1) for pair in options.set)}
+    lines = [
+        f"# {options.rows:,} rows a batch, {options.keys:,} keys, sum and count",
+        "",
+        f"- Machine: {about['cpu']}, {about['cores']} cores, {about['memory_gb']} GB, {about['system']};",
+        f"  load before the start {about['load_at_start']}.",
+        f"- Versions: Python {about['python']}, Spark {about['pyspark']}, Java {java}, pyarrow {about['pyarrow']}, numpy {about['numpy']}.",
+        f"- Events: {options.rate:,} per second of event time, out of order by up to {options.disorder} ms; Parquet in, noop sink out.",
+        f"- Runs: {options.rounds} rounds, contestants in turn, each in a process of its own; {options.steady} batches count, after warm-up.",
+        "- Answers: all contestants gave the same rows, and the right ones (number of rows, sum, count; a hash among them).",
+        f"- Spark: `local[{options.cores}]`, {options.cores} shuffle partitions, "
+        + ", ".join(f"`{name}={value}`" for name, value in settings.items()),
+        "- State reported: largest `memoryUsedBytes` of a batch; written: the checkpoint's `state` folder at the end.",
+        "- Memory: resident set of the JVM (driver and executor in one); Python workers together, shared pages counted once.",
+        "- CPU: seconds of processor time per million rows, JVM and workers, over the batches that count.",
+        "",
+    ]
+    for case, measured in results.items():
+        lines += table(case, measured, options.rounds)
+    return "\n".join(lines)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Runs it all, prints the tables, writes them as JSON and Markdown."""
+    options = parse(arguments)
+    about = machine()
+    now = datetime.now(timezone.utc)
+    results = {name: run_case(CASES[name], options) for name in options.cases}
+    text = report(results, options, about)
+    print("\n" + text)
+    folder = Path(options.results)
+    folder.mkdir(parents=True, exist_ok=True)
+    stem = options.name or f"{now:%Y-%m-%d-%H%M}-{options.rows}"
+    (folder / f"{stem}.md").write_text(text)
+    settings = {key: value for key, value in vars(options).items() if key not in ("data", "results", "name")}
+    document = {
+        "started": now.isoformat(timespec="seconds"),
+        "machine": about,
+        "options": settings,
+        "settings": SETTINGS,
+        "runs": [asdict(one) for runs in results.values() for one in runs],
+    }
+    (folder / f"{stem}.json").write_text(json.dumps(document, indent=1) + "\n")
+    print(f"written: {folder / stem}.md and .json")
+
+
+if __name__ == "__main__":
+    main()
