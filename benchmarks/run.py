@@ -99,7 +99,7 @@ def run_case(case: Case, options: argparse.Namespace) -> list[Measured]:
     truth = expected(spec, case, closed_bound_ms(spec, case))
     print(f"\n{case.name}: {spec.batches} batches of {spec.rows_per_batch:,} rows, {truth.rows:,} closed windows", flush=True)
     settings = dict(pair.split("=", 1) for pair in options.set)
-    measured = []
+    measured: list[Measured] = []
     for number in range(options.rounds):
         for contestant in options.contestants:
             started = time.perf_counter()
@@ -143,7 +143,7 @@ def table(case: str, measured: Sequence[Measured], rounds: int) -> list[str]:
     lines = [
         f"### {case}",
         "",
-        "| contestant | rows/s, median | rounds, min to max | batches, min to max | CPU | state reported | written | JVM peak | workers peak |",
+        "| contestant | rows/s | rounds | batches | CPU | state reported | state written | JVM peak | workers peak |",
         "|---|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
     for name in dict.fromkeys(one.contestant for one in measured):
@@ -164,7 +164,8 @@ def table(case: str, measured: Sequence[Measured], rounds: int) -> list[str]:
             cpu = {name: statistics.median(o.cpu_seconds for o in measured if o.contestant == name) for name in (SUBJECT, peer)}
             lines.append(
                 f"- {SUBJECT} ÷ {peer}: **{statistics.median(by_round):.2f}** ({min(by_round):.2f} to {max(by_round):.2f}"
-                f" over {rounds} rounds; wanted at 1 M rows a batch: {REQUIRED[case, peer]}); by CPU time {cpu[peer] / cpu[SUBJECT]:.2f}"
+                f" over {rounds} rounds; wanted at 1 M rows a batch: {REQUIRED[case, peer]});"
+                f" by CPU time {cpu[peer] / cpu[SUBJECT]:.2f}"
             )
     return [*lines, ""]
 
@@ -178,9 +179,12 @@ def report(results: dict[str, list[Measured]], options: argparse.Namespace, abou
         "",
         f"- Machine: {about['cpu']}, {about['cores']} cores, {about['memory_gb']} GB, {about['system']};",
         f"  load before the start {about['load_at_start']}.",
-        f"- Versions: Python {about['python']}, Spark {about['pyspark']}, Java {java}, pyarrow {about['pyarrow']}, numpy {about['numpy']}.",
-        f"- Events: {options.rate:,} per second of event time, out of order by up to {options.disorder} ms; Parquet in, noop sink out.",
-        f"- Runs: {options.rounds} rounds, contestants in turn, each in a process of its own; {options.steady} batches count, after warm-up.",
+        f"- Versions: Python {about['python']}, Spark {about['pyspark']}, Java {java}, pyarrow {about['pyarrow']},",
+        f"  numpy {about['numpy']}.",
+        f"- Events: {options.rate:,} per second of event time, out of order by up to {options.disorder} ms;",
+        "  Parquet in, noop sink out.",
+        f"- Runs: {options.rounds} rounds, contestants in turn, each in a process of its own;",
+        f"  {options.steady} batches count, after warm-up. Rows/s: median, and from the lowest to the highest.",
         "- Answers: all contestants gave the same rows, and the right ones (number of rows, sum, count; a hash among them).",
         f"- Spark: `local[{options.cores}]`, {options.cores} shuffle partitions, "
         + ", ".join(f"`{name}={value}`" for name, value in settings.items()),
