@@ -21,7 +21,7 @@ _Self = TypeVar("_Self", bound="Aggregate")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Aggregate(ABC):
+class Aggregate(ABC):  # noqa: B024 - what subclasses give are class attributes
     """One declared aggregate: equal when its parameters are, with a ``repr`` that rebuilds it.
 
     Flink: ``AggregateFunction``; the closest in Spark is an aggregate expression such as ``F.sum("price")``.
@@ -39,7 +39,7 @@ class Aggregate(ABC):
 
     output_name: str | None = field(default=None, kw_only=True)
 
-    def alias(self: _Self, name: str) -> _Self:
+    def alias(self: _Self, name: str) -> _Self:  # noqa: PYI019 - typing.Self is younger than Python 3.10
         """A copy whose result column is called ``name``.
 
         >>> sum("price").alias("revenue")
@@ -48,8 +48,7 @@ class Aggregate(ABC):
         Raises:
             InvalidPlanError: ``name`` is not a string, or empty.
         """
-        if not isinstance(name, str) or not name:
-            raise InvalidPlanError(f"an alias must be a non-empty string, got {name!r}; write .alias('revenue')")
+        _check_alias(name)
         return replace(self, output_name=name)
 
     @property
@@ -247,8 +246,7 @@ class TopK(_OfOne):
         _check_expression(self.expr, self.function, "expr")
         if self.by is not None:
             _check_expression(self.by, self.function, "by")
-        if isinstance(self.k, bool) or not isinstance(self.k, int) or self.k < 1:
-            raise InvalidPlanError(f"agg.top_k: k must be a positive integer, got {self.k!r}; write agg.top_k({self.expr!r}, 3)")
+        _check_k(self.k, self.expr)
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -332,7 +330,8 @@ def last(expr: str, ignore_nulls: bool = False) -> Last:
 def min_by(expr: str, by: str) -> MinBy:
     """The value of ``expr`` (null or not) in the row with the smallest ``by``.
 
-    Of several such rows the one in the earliest pane counts (see ``explain()``), and of these the one that arrived first. Rows with a null ``by`` are left out.
+    Of several such rows the one in the earliest pane counts (see ``explain()``), and of these the one that arrived first.
+    Rows with a null ``by`` are left out.
     """
     return MinBy(expr, by)
 
@@ -340,7 +339,8 @@ def min_by(expr: str, by: str) -> MinBy:
 def max_by(expr: str, by: str) -> MaxBy:
     """The value of ``expr`` (null or not) in the row with the largest ``by``.
 
-    Of several such rows the one in the earliest pane counts (see ``explain()``), and of these the one that arrived first. Rows with a null ``by`` are left out.
+    Of several such rows the one in the earliest pane counts (see ``explain()``), and of these the one that arrived first.
+    Rows with a null ``by`` are left out.
     """
     return MaxBy(expr, by)
 
@@ -365,6 +365,16 @@ def top_k(expr: str, k: int, by: str | None = None) -> TopK:
     agg.top_k('url', 3, 'hits')
     """
     return TopK(expr, k, by)
+
+
+def _check_alias(name: object) -> None:
+    if not isinstance(name, str) or not name:
+        raise InvalidPlanError(f"an alias must be a non-empty string, got {name!r}; write .alias('revenue')")
+
+
+def _check_k(k: object, expr: str) -> None:
+    if isinstance(k, bool) or not isinstance(k, int) or k < 1:
+        raise InvalidPlanError(f"agg.top_k: k must be a positive integer, got {k!r}; write agg.top_k({expr!r}, 3)")
 
 
 def _check_expression(expr: object, function: str, argument: str) -> None:

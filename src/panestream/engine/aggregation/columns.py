@@ -1,7 +1,7 @@
 """Between Arrow arrays and numpy vectors, without a copy where the memory layout allows it.
 
-A column is worked on as a numpy vector of values, whatever the null slots hold, and a boolean vector that says which are valid (None:
-all). Arrow is what goes in and comes out.
+A column is worked on as a numpy vector of values, whatever the null slots hold, and a boolean vector that says which are valid
+(None: all). Arrow is what goes in and comes out.
 """
 
 from __future__ import annotations

@@ -36,11 +36,9 @@ class Aggregation:
         inputs: the distinct SQL expressions it needs, in the order of the value columns.
         needs_timestamps: whether an aggregate orders rows by event time.
         output_schema: name and type of the results, in the order of the aggregates.
-        partial_schema: the key columns, ``pane`` (int64), ``rows`` (int64, the number of input rows) and the columns of the lanes. A key
-            column that is itself called ``pane`` or ``rows`` is here called ``key.pane`` or ``key.rows``.
-        key_schema: the key columns.
-        lanes: the distinct partials.
-        results: one per aggregate.
+        partial_schema: the key columns, ``pane`` (int64), ``rows`` (int64, the number of input rows) and the columns of the
+            lanes. A key column that is itself called ``pane`` or ``rows`` is here called ``key.pane`` or ``key.rows``.
+            key_schema: the key columns. lanes: the distinct partials. results: one per aggregate.
     """
 
     inputs: tuple[str, ...]
@@ -61,8 +59,8 @@ class Aggregation:
             key_schema: the key columns; none for one group of all rows.
 
         Raises:
-            InvalidPlanError: two result columns share a name, or one has that of a key or of ``window_start`` or ``window_end``; or an
-                aggregate or a key cannot take its type.
+            InvalidPlanError: two result columns share a name, or one has that of a key or of ``window_start`` or
+                ``window_end``; or an aggregate or a key cannot take its type.
         """
         if not aggregates:
             raise InvalidPlanError("nothing to aggregate: give at least one, e.g. agg.count()")
@@ -134,8 +132,8 @@ class Aggregation:
             layout: forces one of the two layouts for overlapping windows; for tests.
 
         Returns:
-            The window of each output row; and a table of the key columns and results with one row per (window, key) that has an input
-            row, ordered by window, then by key in a fixed order.
+            The window of each output row; and a table of the key columns and results with one row per (window, key) that has an
+            input row, ordered by window, then by key in a fixed order.
 
         Raises:
             AggregateOverflowError: a result does not fit its type.

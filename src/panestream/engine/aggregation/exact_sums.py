@@ -1,8 +1,8 @@
 """Exact sums: integers and decimals that may be far larger on the way than at the end, and are never wrapped.
 
-A sum is held in two's complement wider than its type, so that what overflows and comes back is right, and what does not come back is
-seen. The fast path adds plain int64; a bound on the largest value and the most rows of a group says when that is safe. Else the values
-are cut into 32-bit limbs, whose sums cannot overflow, and the carries are settled at the end.
+A sum is held in two's complement wider than its type, so that what overflows and comes back is right, and what does not come
+back is seen. The fast path adds plain int64; a bound on the largest value and the most rows of a group says when that is safe.
+Else the values are cut into 32-bit limbs, whose sums cannot overflow, and the carries are settled at the end.
 """
 
 from __future__ import annotations

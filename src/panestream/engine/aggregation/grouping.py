@@ -1,8 +1,8 @@
 """Grouping: which rows belong to which (key, pane), and the sums and minima per group.
 
-Keys become small integers once per batch; key and pane together become one *slot*. Where the matrix of panes and keys is small against
-the rows, the slot is its cell, and nothing is sorted or hashed; else the slots are ranked. Groups are ordered by pane, then by the code of
-the key, which is the same in every rerun.
+Keys become small integers once per batch; key and pane together become one *slot*. Where the matrix of panes and keys is small
+against the rows, the slot is its cell, and nothing is sorted or hashed; else the slots are ranked. Groups are ordered by pane,
+then by the code of the key, which is the same in every rerun.
 """
 
 from __future__ import annotations
@@ -82,13 +82,16 @@ def _encode(column: pa.Array) -> tuple[Vector, pa.Array]:
 
 
 def _encode_integers(column: pa.Array) -> tuple[Vector, pa.Array] | None:
-    """Codes of integers in the order of their values, without a hash table, where that is faster; None where it is not."""
-    type_, rows = column.type, len(column)
-    if column.null_count or rows == 0 or not (pa.types.is_signed_integer(type_) or pa.types.is_temporal(type_)):
+    """Codes of integers in the order of their values: merged once, partials are in order already. None for other columns."""
+    type_, rows, types = column.type, len(column), pa.types
+    if (
+        column.null_count
+        or rows == 0
+        or not (types.is_signed_integer(type_) or types.is_temporal(type_))
+        or types.is_interval(type_)
+    ):
         return None
     values = numbers(column)
-    if values.ndim != 1 or values.dtype.kind != "i":
-        return None
     least, most = int(values.min()), int(values.max())
     if most - least < max(2 * rows, 1 << 12):
         places = values.astype(np.int64) - least
@@ -96,9 +99,15 @@ def _encode_integers(column: pa.Array) -> tuple[Vector, pa.Array] | None:
         seen[places] = True
         codes = np.cumsum(seen, dtype=np.int32) - np.int32(1)
         return codes[places], array_of((np.flatnonzero(seen) + least).astype(values.dtype), type_)
-    sample = column.slice(0, _SAMPLE)
-    if len(pc.unique(sample)) * 2 < len(sample):
-        return None  # few distinct values: the table stays in the cache, and hashing wins
+    sample = values[:: 1 + rows // _SAMPLE].copy()
+    if len(pc.unique(array_of(sample, type_))) * 4 < len(sample) * 3:
+        # Few distinct values: the hash table stays in the cache, and only they need to be sorted.
+        encoded = pc.dictionary_encode(column)
+        distinct = numbers(encoded.dictionary)
+        by_value = np.argsort(distinct)
+        codes = np.empty(len(distinct), np.int32)
+        codes[by_value] = np.arange(len(distinct), dtype=np.int32)
+        return codes[numbers(encoded.indices)], array_of(distinct[by_value], type_)
     order = stable_order(values.astype(np.int64, copy=False))
     ordered = values[order]
     new = runs(ordered)
@@ -225,7 +234,7 @@ def group(keys: Keys, panes: Ints) -> Groups:
         slots += keys.codes
         return _dense(slots, span * width, width, least)
     if span <= max(DENSE_FACTOR * rows, DENSE_CELLS):
-        distinct, order = np.arange(least, most + 1), panes - least
+        distinct, order = least + np.arange(span), panes - least
     else:
         encoded = pc.dictionary_encode(array_of(panes, pa.int64()))
         seen = numbers(encoded.dictionary)

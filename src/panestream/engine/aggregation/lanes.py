@@ -1,7 +1,7 @@
 """Lanes: what the partial of a pane holds, column by column, and how it is made, merged and combined over windows.
 
-An aggregate is computed from one or more lanes; aggregates over the same expression share them (sum, mean and count of ``price`` are two
-lanes). A lane never sees a window, a key or a row: only groups and ranges.
+An aggregate is computed from one or more lanes; aggregates over the same expression share them (sum, mean and count of
+``price`` are two lanes). A lane never sees a window, a key or a row: only groups and ranges.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class Lane(ABC):
 
     @abstractmethod
     def over(self, ranges: Ranges, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
-        """Partial rows, one per key and pane → one partial per (key, window)."""
+        """Partial rows, one per key and pane → what the results need per (key, window): its first columns, or all."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,16 +66,14 @@ class ItemsLane(Lane):
         times = numbers(list_parts(columns[1].take(in_order))[0])
         offsets = np.zeros(len(lengths) + 1, np.int64)
         np.cumsum(lengths, out=offsets[1:])
+        key = np.repeat(ranges.key_of_place, lengths)
         start = offsets[ranges.start]
         lengths = offsets[ranges.end] - start
         items = spans(start, lengths)
-        taken = times[items]
-        ids = np.repeat(np.arange(len(lengths)), lengths)
-        if bool(((taken[1:] < taken[:-1]) & (ids[1:] == ids[:-1])).any()):
+        if bool(((times[1:] < times[:-1]) & (key[1:] == key[:-1])).any()):
             # Panes of processing time: their order need not be that of event time.
-            items = items[stable_order(ids, taken)]
-            taken = times[items]
-        return [list_of(values.take(pa.array(items)), lengths), list_of(array_of(taken, pa.int64()), lengths)]
+            items = items[stable_order(np.repeat(np.arange(len(lengths)), lengths), times[items])]
+        return [list_of(values.take(pa.array(items)), lengths)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +199,7 @@ class TopLane(Lane):
         matrix[row, np.arange(len(ranks)) - starts[row]] = ranks
         (best,) = ranges.fold_in_order((matrix,), (int(LARGEST),), _best_of_both)
         kept = best != LARGEST
-        return self._lists(order[best[kept]], kept.sum(axis=1), values, times, by)
+        return [list_of(values.take(pa.array(order[best[kept]])), kept.sum(axis=1))]
 
 
 def times_of(batch: Batch) -> Ints:

@@ -1,7 +1,7 @@
 """Order codes: every orderable column as int64, so that one kernel for integers finds smallest and largest of all types.
 
-Fixed-width types have codes that mean the same in every batch (an order-preserving map, undone at the end). Strings, binary and long
-decimals get ranks within the column at hand: what is kept and sent is always the value itself.
+Fixed-width types have codes that mean the same in every batch (an order-preserving map, undone at the end). Strings, binary and
+long decimals get ranks within the column at hand: what is kept and sent is always the value itself.
 """
 
 from __future__ import annotations
@@ -85,8 +85,7 @@ def _is_fixed(type_: pa.DataType) -> bool:
         types.is_signed_integer(type_)
         or types.is_float32(type_)
         or types.is_float64(type_)
-        or types.is_temporal(type_)
-        and not types.is_interval(type_)
+        or (types.is_temporal(type_) and not types.is_interval(type_))
     )
 
 

@@ -1,4 +1,4 @@
-"""Picks: the value of the row that is first or last by something (event time for first and last, an expression for min_by and max_by)."""
+"""Picks: the value of the row that is first or last by something: event time (first, last) or an expression (min_by, max_by)."""
 
 from __future__ import annotations
 
@@ -66,26 +66,21 @@ class PickLane(Lane):
         codes, valid = self._oriented(by)
         count = len(codes)
         # Rank the rows by (code, arrival): the best of a range is then its smallest rank, and the rank leads back to the row.
-        if self.last_of_equals:
-            order = count - 1 - stable_order(codes[::-1])
-        else:
-            order = stable_order(codes)
+        order = count - 1 - stable_order(codes[::-1]) if self.last_of_equals else stable_order(codes)
         ranks = np.empty(count, np.int64)
         ranks[order] = np.arange(count)
         if valid is not None:
             ranks[~valid] = LARGEST
         (least,) = ranges.fold((ranks,), (int(LARGEST),), smaller, idempotent=True)
         if count == 0:
-            return [value, by]
-        return self._rows(np.where(least == LARGEST, -1, order[np.minimum(least, count - 1)]), value, by)
+            return [value]
+        return self._rows(np.where(least == LARGEST, -1, order[np.minimum(least, count - 1)]), value)
 
     def _oriented(self, by: pa.Array) -> tuple[Ints, Mask | None]:
         codes = order_codes(by)
         return (~codes.codes if self.largest else codes.codes), codes.valid
 
     @staticmethod
-    def _rows(chosen: Ints, value: pa.Array, by: pa.Array) -> list[pa.Array]:
+    def _rows(chosen: Ints, *columns: pa.Array) -> list[pa.Array]:
         valid = chosen >= 0
-        if valid.all():
-            return [take(value, chosen), take(by, chosen)]
-        return [take(value, chosen, valid), take(by, chosen, valid)]
+        return [take(column, chosen, None if bool(valid.all()) else valid) for column in columns]

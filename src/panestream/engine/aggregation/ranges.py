@@ -1,12 +1,12 @@
-"""Ranges: the panes of many overlapping windows, combined for all keys at once at a cost that does not grow with the panes per window.
+"""Ranges: the panes of many overlapping windows, combined at a cost that does not grow with the panes per window.
 
 Partials, one row per (key, pane), are laid out along an axis on which every (key, window) is one range ``[start, end)``:
 
 * *sparse*: rows sorted by key and pane on one axis; a range for each (key, window) that has rows;
 * *dense*: a matrix of panes by keys; a range of panes for each window, the same for all keys.
 
-What can be subtracted exactly (integers) is a difference of two running sums. Everything else is folded over spans whose length doubles:
-a range is the combination of at most log2(length) of them. Neither visits a window's panes one by one.
+What can be subtracted exactly (integers) is a difference of two running sums. Everything else is folded over spans whose length
+doubles: a range is the combination of at most log2(length) of them. Neither visits a window's panes one by one.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Ranges(ABC):
         """The sum per pair of int64 ``values`` (one per partial row), modulo 2**64: right if the true sum fits."""
 
     @abstractmethod
-    def fold(self, columns: State, identity: tuple[int | float, ...], combine: Combine, idempotent: bool = False) -> State:
+    def fold(self, columns: State, identity: tuple[float, ...], combine: Combine, idempotent: bool = False) -> State:
         """Combines per pair what cannot be subtracted.
 
         Args:
@@ -102,12 +102,10 @@ class SparseRanges(Ranges):
     def sums(self, values: Ints) -> Ints:
         return sum_ranges(values[self.order], self.start, self.end)
 
-    def fold(self, columns: State, identity: tuple[int | float, ...], combine: Combine, idempotent: bool = False) -> State:
+    def fold(self, columns: State, identity: tuple[float, ...], combine: Combine, idempotent: bool = False) -> State:
         return self.fold_in_order(tuple(c[self.order] for c in columns), identity, combine, idempotent)
 
-    def fold_in_order(
-        self, columns: State, identity: tuple[int | float, ...], combine: Combine, idempotent: bool = False
-    ) -> State:
+    def fold_in_order(self, columns: State, identity: tuple[float, ...], combine: Combine, idempotent: bool = False) -> State:
         """:meth:`fold` for states that are in the order of key and pane already."""
         return fold_ranges(columns, self.start, self.end, identity, combine, idempotent)
 
@@ -138,9 +136,9 @@ class DenseRanges(Ranges):
         return int((self.end - self.start).max(initial=0))
 
     def sums(self, values: Ints) -> Ints:
-        return self._present_only(self._all_sums(values))
+        return self._present_only(self.all_sums(values))
 
-    def fold(self, columns: State, identity: tuple[int | float, ...], combine: Combine, idempotent: bool = False) -> State:
+    def fold(self, columns: State, identity: tuple[float, ...], combine: Combine, idempotent: bool = False) -> State:
         matrices = tuple(self._matrix(c, e) for c, e in zip(columns, identity, strict=True))
         results = tuple(np.empty((len(self.start), self.shape[1]), c.dtype) for c in columns)
         for slab in self._slabs():
@@ -151,14 +149,15 @@ class DenseRanges(Ranges):
                 result[:, slab] = folded
         return tuple(self._present_only(r) for r in results)
 
-    def _all_sums(self, values: Ints) -> Ints:
+    def all_sums(self, values: Ints) -> Ints:
+        """The sums of all windows and keys, with or without rows: shape (windows, keys)."""
         matrix = self._matrix(values, 0)
         sums = np.empty((len(self.start), self.shape[1]), np.int64)
         for slab in self._slabs():
             sums[:, slab] = sum_ranges(matrix[:, slab], self.start, self.end)
         return sums
 
-    def _matrix(self, values: Vector, empty: int | float) -> Vector:
+    def _matrix(self, values: Vector, empty: float) -> Vector:
         if self.cells is None:
             return values.reshape(self.shape)
         flat = np.full(self.shape[0] * self.shape[1], empty, values.dtype)
@@ -181,16 +180,16 @@ def windows_of(panes: Ints, first_pane: Ints, end_pane: Ints) -> tuple[Ints, Int
     least, most = int(panes.min()), int(panes.max())
     if most - least > max(len(panes), 1 << 12):
         return np.searchsorted(end_pane, panes, "right"), np.searchsorted(first_pane, panes, "right")
-    every, places = np.arange(least, most + 1), panes - least  # look each pane up once, not each row
+    every, places = least + np.arange(most - least + 1), panes - least  # look each pane up once, not each row
     return np.searchsorted(end_pane, every, "right")[places], np.searchsorted(first_pane, every, "right")[places]
 
 
 def sparse_ranges(groups: Groups, rows: Ints, first_pane: Ints, end_pane: Ints) -> Iterator[SparseRanges]:
     """The pairs of partials whose row i is group i, some windows at a time so that memory stays bounded.
 
-    Every row opens, for its key, the windows that contain it and not the key's row before it, and closes those that contain it and not
-    the row after it. Written down in the order of key and pane, openings and closings are the same pairs in the same order: where each
-    range starts and ends needs no search.
+    Every row opens, for its key, the windows that contain it and not the key's row before it, and closes those that contain it
+    and not the row after it. Written down in the order of key and pane, openings and closings are the same pairs in the same
+    order: where each range starts and ends needs no search.
     """
     order = stable_order(groups.codes)
     codes = groups.codes[order]
@@ -246,7 +245,7 @@ def dense_ranges(groups: Groups, rows: Ints, first_pane: Ints, end_pane: Ints, k
     if not groups.is_matrix:
         cells = (groups.panes - least) * keys + groups.codes
     ranges = DenseRanges(nothing, nothing, nothing, (span, keys), cells, start[used], end[used], None)
-    counts = ranges._all_sums(rows).reshape(-1)
+    counts = ranges.all_sums(rows).reshape(-1)
     taken = counts != 0
     if bool(taken.all()):
         ranges.rows, ranges.windows = counts, np.repeat(used, keys)
@@ -267,9 +266,7 @@ def sum_ranges(values: Vector, start: Ints, end: Ints) -> Vector:
     return sums
 
 
-def fold_ranges(
-    columns: State, start: Ints, end: Ints, identity: tuple[int | float, ...], combine: Combine, idempotent: bool
-) -> State:
+def fold_ranges(columns: State, start: Ints, end: Ints, identity: tuple[float, ...], combine: Combine, idempotent: bool) -> State:
     """``combine`` over ``[start[i], end[i])`` of the first axis for every i, in order.
 
     Args:

@@ -1,7 +1,7 @@
-"""Stable orders, several times faster than a stable sort: what is compared is packed with the row number into one integer and sorted.
+"""Stable orders, several times faster than a stable sort: what is compared and the row number are packed into one integer.
 
-numpy sorts plain int64 with vector instructions, but not stably and not by several columns. A value of few bits leaves room for the row
-number in the bits below: sorting these integers is stable, and the row numbers fall out of the low bits.
+numpy sorts plain int64 with vector instructions, but not stably and not by several columns. A value of few bits leaves room for
+the row number in the bits below: sorting these integers is stable, and the row numbers fall out of the low bits.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def stable_order(*columns: Ints) -> Ints:
     count = len(columns[0])
     low_bits = max(count - 1, 0).bit_length()
     mask = np.int64((1 << low_bits) - 1)
-    # packed: per row, what it is compared by; its low bits are the row's place in `at`, the order found so far (None: as they came).
+    # packed: per row, what it is compared by; its low bits are the row's place in `at`, the order found so far (None: as is).
     at: Ints | None = None
     packed, used = np.arange(count), low_bits
     for column in reversed(columns):
@@ -73,5 +73,5 @@ def _wide_order(column: Ints) -> Ints:
     tied[:-1] |= ~new[1:]
     if tied.any():
         places = np.flatnonzero(tied)
-        order[places] = order[places][stable_order(np.cumsum(new)[places], order[places])]
+        order[places] = order[places][stable_order(np.cumsum(new, dtype=np.int64)[places], order[places])]
     return order

@@ -1,0 +1,285 @@
+"""The edges of the kernels: overflow, half-up means, missing values, odd keys, empty tables, many windows."""
+
+from __future__ import annotations
+
+import pickle
+from decimal import Decimal
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from panestream.engine.aggregation import Aggregation, columns, grouping, ranges
+from panestream.engine.aggregation.sorting import stable_order
+from panestream.errors import AggregateOverflowError
+from panestream.windowing import aggregates as agg
+
+BIG = 2**63 - 1
+LAYOUTS = ["dense", "sparse"]
+
+
+def ints(*values):
+    return np.array(values, np.int64)
+
+
+def one_key(recipes, type_, panes, values):
+    """An aggregation without keys over one expression, and the partials of the rows, each row in a chunk of its own."""
+    aggregation = Aggregation.build(recipes, {"x": type_}, pa.schema([]))
+    tables = [
+        aggregation.partials([], ints(pane), [pa.array([value], type_)] * len(aggregation.inputs), ints(pane))
+        for pane, value in zip(panes, values, strict=True)
+    ]
+    return aggregation, tables
+
+
+def results(aggregation, table, first, end, layout="auto"):
+    return aggregation.windows(table, ints(*first), ints(*end), layout)[1].to_pylist()
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_sum_that_only_passes_through_overflow_is_exact(layout, sign):
+    values = [sign * v for v in (BIG, BIG, 5, -BIG, -4)]
+    aggregation, tables = one_key([agg.sum("x"), agg.mean("x")], pa.int64(), [0, 0, 1, 2, 2], values)
+    merged = aggregation.merge([aggregation.merge(tables[:3]), *tables[3:]])
+    expected = {"sum(x)": sign * (BIG + 1 - (sign > 0)), "mean(x)": pytest.approx(sign * (BIG + 1) / 5)}
+    if sign > 0:
+        with pytest.raises(AggregateOverflowError, match=r"agg.sum\('x'\).*wider type"):
+            results(aggregation, merged, [0], [3])
+        values[-1] -= 1
+        aggregation, tables = one_key([agg.sum("x"), agg.mean("x")], pa.int64(), [0, 0, 1, 2, 2], values)
+        merged = aggregation.merge(tables)
+    assert results(aggregation, merged, [0], [3]) == [expected]
+    assert results(aggregation, merged, [-1, 0], [3, 4], layout) == [expected] * 2
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_window_overflows_though_no_pane_does(layout):
+    aggregation, tables = one_key([agg.sum("x")], pa.int64(), [0, 1, 2], [BIG, 1, -1])
+    table = pa.concat_tables(tables)
+    assert results(aggregation, table, [0, 0], [1, 3], layout) == [{"sum(x)": BIG}] * 2
+    with pytest.raises(AggregateOverflowError):
+        results(aggregation, table, [0, 0], [2, 3], layout)
+    with pytest.raises(AggregateOverflowError):
+        results(aggregation, table, [0], [2])
+
+
+def test_overflow_within_one_chunk_of_rows():
+    aggregation = Aggregation.build([agg.sum("x")], {"x": pa.int64()}, pa.schema([]))
+
+    def total(*values):
+        table = aggregation.partials([], np.zeros(len(values), np.int64), [pa.array(values, pa.int64())], None)
+        return results(aggregation, table, [0], [1])
+
+    assert total(BIG, BIG, -BIG) == [{"sum(x)": BIG}]
+    assert total(-BIG, -1) == [{"sum(x)": -BIG - 1}]
+    assert total(*[BIG] * 9, *[-BIG] * 9, None) == [{"sum(x)": 0}]
+    with pytest.raises(AggregateOverflowError):
+        total(-BIG, -2)
+    with pytest.raises(AggregateOverflowError):
+        total(*[BIG] * 2, 2)  # wraps to 0
+    with pytest.raises(AggregateOverflowError):
+        total(BIG, BIG, BIG, BIG, 4)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_decimal_sums_at_the_edge(layout):
+    most, least = Decimal(10**38 - 1), Decimal(1 - 10**38)
+    type_ = pa.decimal128(38, 0)
+    aggregation, tables = one_key([agg.sum("x")], type_, [0, 0, 0, 1], [most, most, least, Decimal(1)])
+    merged = aggregation.merge(tables)
+    assert results(aggregation, merged, [0, 0], [1, 1], layout) == [{"sum(x)": most}] * 2
+    for layout_, first, end in (("auto", [0], [2]), (layout, [0, 0], [1, 2])):
+        with pytest.raises(AggregateOverflowError, match="decimal"):
+            results(aggregation, merged, first, end, layout_)
+
+
+@settings(max_examples=60, deadline=None, print_blob=True)
+@given(st.lists(st.integers(-(10**38) + 1, 10**38 - 1), min_size=1, max_size=30))
+def test_wide_sums_are_exact(values):
+    aggregation, tables = one_key([agg.sum("x")], pa.decimal128(38, 0), [0] * len(values), list(map(Decimal, values)))
+    table = aggregation.merge(tables)
+    if abs(sum(values)) < 10**38:
+        assert int(results(aggregation, table, [0], [1])[0]["sum(x)"]) == sum(values)
+    else:
+        with pytest.raises(AggregateOverflowError):
+            results(aggregation, table, [0], [1])
+
+
+@settings(max_examples=60, deadline=None, print_blob=True)
+@given(st.lists(st.sampled_from([BIG, -BIG - 1, 1, -1, 2**32, 2**62, -(2**62), 0]), min_size=1, max_size=20))
+def test_integer_sums_are_exact(values):
+    aggregation, tables = one_key([agg.sum("x")], pa.int64(), list(range(len(values))), values)
+    table = aggregation.merge([aggregation.merge(tables[::1]), aggregation.partial_schema.empty_table()])
+    if -(2**63) <= sum(values) < 2**63:
+        assert results(aggregation, table, [0], [len(values)]) == [{"sum(x)": sum(values)}]
+    else:
+        with pytest.raises(AggregateOverflowError):
+            results(aggregation, table, [0], [len(values)])
+
+
+def test_the_mean_of_decimals_rounds_half_up_away_from_zero():
+    for sign in (1, -1):
+        values = [sign * Decimal("0.01")] + [Decimal("0.00")] * 7  # 0.00125
+        aggregation, tables = one_key([agg.mean("x")], pa.decimal128(4, 2), [0] * 8, values)
+        assert results(aggregation, aggregation.merge(tables), [0], [1]) == [{"mean(x)": sign * Decimal("0.001250")}]
+    values = [Decimal("0.0000000001"), *[Decimal(0)] * 1]
+    aggregation, tables = one_key(
+        [agg.mean("x")], pa.decimal128(38, 35), [0] * 3, [Decimal("1E-35"), Decimal(0), Decimal("1E-35")]
+    )
+    assert results(aggregation, aggregation.merge(tables), [0], [1])[0]["mean(x)"] == Decimal("6.667E-36").quantize(
+        Decimal("1E-38")
+    )
+
+
+def test_a_mean_that_does_not_fit_is_an_error():
+    aggregation, tables = one_key([agg.mean("x")], pa.decimal128(38, 0), [0], [Decimal(10**38 - 1)])
+    with pytest.raises(AggregateOverflowError, match="mean"):
+        results(aggregation, tables[0], [0], [1])
+
+
+def test_variance_does_not_cancel():
+    aggregation, tables = one_key([agg.var("x")], pa.float64(), [0, 1, 2], [1e9 + 4, 1e9 + 7, 1e9 + 13])
+    for layout in LAYOUTS:
+        assert results(aggregation, pa.concat_tables(tables), [0, 0], [3, 3], layout) == [{"var(x)": pytest.approx(21.0)}] * 2
+
+
+def test_rows_long_gone_leave_no_trace_in_a_float_sum():
+    aggregation, tables = one_key([agg.sum("x")], pa.float64(), [0, 1, 2], [1e300, 1.0, 2.0])
+    for layout in LAYOUTS:
+        assert results(aggregation, pa.concat_tables(tables), [0, 1], [2, 3], layout)[1] == {"sum(x)": 3.0}
+
+
+def test_keys_named_like_our_columns():
+    schema = pa.schema([("pane", pa.int64()), ("rows", pa.string())])
+    aggregation = Aggregation.build([agg.count()], {}, schema)
+    table = aggregation.partials([pa.array([7, 7]), pa.array(["a", "a"])], ints(3, 3), [], None)
+    assert table["pane"].to_pylist() == [3]
+    assert table["rows"].to_pylist() == [2]
+    assert results(aggregation, table, [3], [4]) == [{"pane": 7, "rows": "a", "count": 2}]
+
+
+def test_structs_and_dictionaries_are_keys():
+    struct = pa.struct([("a", pa.int64()), ("b", pa.string())])
+    schema = pa.schema([("s", struct), ("d", pa.dictionary(pa.int32(), pa.string()))])
+    aggregation = Aggregation.build([agg.count()], {}, schema)
+    keys = pa.array([{"a": 1, "b": "x"}, None, {"a": None, "b": None}, {"a": 1, "b": "x"}, None], struct)
+    words = pa.array(["u", "u", "v", "u", "u"]).dictionary_encode()
+    table = aggregation.merge([aggregation.partials([keys, words], np.zeros(5, np.int64), [], None)] * 2)
+    found = {(str(r["s"]), r["d"]): r["count"] for r in results(aggregation, table, [0], [1])}
+    assert found == {("{'a': 1, 'b': 'x'}", "u"): 4, ("None", "u"): 4, ("{'a': None, 'b': None}", "v"): 2}
+
+
+@pytest.mark.parametrize("keys", [pa.schema([]), pa.schema([("k", pa.string())])])
+def test_empty_tables(keys):
+    recipes = [agg.count(), agg.sum("x"), agg.min("x"), agg.first("x"), agg.var("x"), agg.count_distinct("x"), agg.top_k("x", 2)]
+    for chosen in (recipes, recipes[:5]):
+        aggregation = Aggregation.build(chosen, {"x": pa.int64()}, keys)
+        empty = aggregation.partials([pa.array([], f.type) for f in keys], ints(), [pa.array([], pa.int64())], ints())
+        assert aggregation.merge([]).schema == aggregation.partial_schema
+        assert len(aggregation.merge([empty, empty])) == 0
+        row = aggregation.partials([pa.array(["a"]) for f in keys], ints(5), [pa.array([None], pa.int64())], ints(5))
+        for table, first, end in (
+            (empty, [0, 1], [5, 6]),
+            (empty, [], []),
+            (row, [], []),
+            (row, [0, 6], [5, 9]),
+            (row, [0, 1], [4, 5]),
+        ):
+            for layout in LAYOUTS:
+                windows, output = aggregation.windows(table, ints(*first), ints(*end), layout)
+                assert len(windows) == len(output) == 0
+                assert output.schema == pa.schema([*keys, *aggregation.output_schema])
+
+
+def test_a_column_without_values():
+    recipes = [agg.count("x"), agg.sum("x"), agg.max("x"), agg.mean("x"), agg.stddev("x"), agg.last("x"), agg.collect_list("x")]
+    aggregation, tables = one_key(recipes, pa.int64(), [0, 1], [None, None])
+    expected = {"count(x)": 0, "collect_list(x)": [], **dict.fromkeys(["sum(x)", "max(x)", "mean(x)", "stddev(x)", "last(x)"])}
+    for first, end in (([0], [2]), ([0, 0], [1, 2])):
+        assert results(aggregation, pa.concat_tables(tables), first, end) == [expected] * len(first)
+
+
+def test_timestamps_must_be_given_where_they_are_needed():
+    aggregation = Aggregation.build([agg.first("x")], {"x": pa.int64()}, pa.schema([]))
+    with pytest.raises(ValueError, match="timestamps"):
+        aggregation.partials([], ints(0), [pa.array([1])], None)
+
+
+def test_sliced_and_chunked_columns():
+    aggregation = Aggregation.build(
+        [agg.sum("x"), agg.max("d"), agg.max("s")],
+        {"x": pa.int64(), "d": pa.decimal128(9, 2), "s": pa.string()},
+        pa.schema([("k", pa.int64())]),
+    )
+    x = pa.array([99, None, 2, 3, 99]).slice(1, 3)
+    d = pa.array([None, Decimal("1.00"), None, Decimal("3.00"), Decimal("9.99")], pa.decimal128(9, 2)).slice(1, 3)
+    s = pa.chunked_array([pa.array(["a"]), pa.array([None, "b"])])
+    table = aggregation.partials([pa.array([0, 1, 1, 1, 0]).slice(1, 3)], ints(0, 0, 0), [x, d, s], None)
+    table = pa.concat_tables([table, table]).slice(1, 1)
+    assert results(aggregation, table, [0], [1]) == [{"k": 1, "sum(x)": 5, "max(d)": Decimal("3.00"), "max(s)": "b"}]
+
+
+def test_an_aggregation_travels_by_pickle():
+    aggregation = Aggregation.build(
+        [agg.top_k("x", 2), agg.mean("x")], {"x": pa.decimal128(20, 3)}, pa.schema([("k", pa.int64())])
+    )
+    assert pickle.loads(pickle.dumps(aggregation)) == aggregation
+
+
+def test_windows_and_panes_at_the_ends_of_time():
+    least, most = -(2**63), 2**63 - 1
+    aggregation, tables = one_key([agg.count()], pa.int64(), [least, 0, most], [1, 1, 1])
+    table = aggregation.merge(tables)
+    windows, output = aggregation.windows(table, ints(least, least, 0), ints(least + 1, 1, most))
+    assert list(zip(windows.tolist(), output["count"].to_pylist(), strict=True)) == [(0, 1), (1, 2), (2, 1)]
+
+
+def test_many_windows_are_worked_on_some_at_a_time(monkeypatch):
+    monkeypatch.setattr(ranges, "MOST_PAIRS", 50)
+    random = np.random.default_rng(5)
+    aggregation = Aggregation.build(
+        [agg.count(), agg.count_distinct("x"), agg.collect_list("x")], {"x": pa.int64()}, pa.schema([("k", pa.int64())])
+    )
+    keys, panes, values = (random.integers(0, n, 40) for n in (9, 30, 4))
+    table = aggregation.partials([pa.array(keys)], panes, [pa.array(values)], panes)
+    first = np.arange(-10, 30)
+    windows, output = aggregation.windows(table, first, first + 11)
+    assert output["k"].num_chunks > 1
+    found = {(w, r["k"]): (r["count"], r["count_distinct(x)"]) for w, r in zip(windows.tolist(), output.to_pylist(), strict=True)}
+    expected = {}
+    for w, f in enumerate(first.tolist()):
+        for k in range(9):
+            inside = values[(keys == k) & (panes >= f) & (panes < f + 11)]
+            if len(inside):
+                expected[w, k] = len(inside), len(set(inside.tolist()))
+    assert found == expected
+
+
+@settings(max_examples=150, deadline=None, print_blob=True)
+@given(st.data())
+def test_stable_order(data):
+    count = data.draw(st.integers(0, 30))
+    spans = st.sampled_from([0, 1, 5, 2**20, 2**40, 2**62, 2**63 - 1])
+    given_columns = []
+    for _ in range(data.draw(st.integers(1, 4))):
+        span = data.draw(spans)
+        some = data.draw(st.lists(st.integers(-span, span), min_size=1, max_size=6))
+        given_columns.append(ints(*(data.draw(st.sampled_from(some)) for _ in range(count))))
+    assert stable_order(*given_columns).tolist() == np.lexsort((np.arange(count), *given_columns[::-1])).tolist()
+
+
+@settings(max_examples=80, deadline=None, print_blob=True)
+@given(st.sampled_from([3, 10_000, 2**40, 2**63 - 1]), st.integers(1, 400), st.booleans(), st.integers(0, 2**32 - 1))
+def test_integer_keys_of_any_spread(span, count, with_nulls, seed):
+    random = np.random.default_rng(seed)
+    values = random.integers(-span - 1, span, count, endpoint=True)
+    for type_ in (pa.int64(), pa.timestamp("us", "UTC")):
+        column = columns.array_of(values, type_)
+        if with_nulls:
+            column = pa.concat_arrays([column, pa.nulls(2, type_)])
+        keys = grouping.encode_keys([column], len(column))
+        assert keys.columns[0].take(pa.array(keys.codes)) == column
+        assert keys.count == len(keys.columns[0]) == len(column.unique())

@@ -1,0 +1,128 @@
+"""Recipes and plans: what can be written, what it is called, what is refused and how."""
+
+from __future__ import annotations
+
+import pickle
+
+import pyarrow as pa
+import pytest
+
+from panestream.engine.aggregation import Aggregation
+from panestream.errors import InvalidPlanError
+from panestream.windowing import aggregates as agg
+
+KEYS = pa.schema([("user", pa.string())])
+ALL = [
+    agg.count(),
+    agg.count("x"),
+    agg.sum("x"),
+    agg.min("x"),
+    agg.max("x"),
+    agg.mean("x"),
+    agg.var("x"),
+    agg.stddev("x"),
+    agg.first("x"),
+    agg.first("x", ignore_nulls=True),
+    agg.last("x"),
+    agg.min_by("x", "y"),
+    agg.max_by("x", "y"),
+    agg.count_distinct("x"),
+    agg.collect_list("x"),
+    agg.top_k("x", 2),
+    agg.top_k("x", 2, by="y"),
+]
+
+
+@pytest.mark.parametrize("recipe", ALL, ids=repr)
+def test_repr_rebuilds_a_recipe(recipe):
+    assert eval(repr(recipe), {"agg": agg}) == recipe
+    named = recipe.alias("it's")
+    assert eval(repr(named), {"agg": agg}) == named != recipe
+    assert named.name == "it's"
+    assert pickle.loads(pickle.dumps(named)) == named
+    assert recipe.merge_rule
+
+
+def test_default_names():
+    assert [r.name for r in ALL[:3]] == ["count", "count(x)", "sum(x)"]
+    assert agg.min_by("x", "y").name == "min_by(x, y)"
+    assert agg.top_k("x", 2, by="y").name == "top_k(x, 2, y)"
+    assert agg.count("*") == agg.count()
+    assert agg.avg("x") == agg.mean("x")
+
+
+@pytest.mark.parametrize("wrong", [None, 3, object(), "", "  "])
+def test_an_expression_is_a_string(wrong):
+    with pytest.raises(InvalidPlanError, match=r"agg.sum\('price'\)"):
+        agg.sum(wrong)
+    with pytest.raises(InvalidPlanError, match="by"):
+        agg.max_by("x", wrong)
+
+
+@pytest.mark.parametrize("k", [0, -1, 1.5, True, "3"])
+def test_k_is_a_positive_integer(k):
+    with pytest.raises(InvalidPlanError, match="positive integer"):
+        agg.top_k("x", k)
+
+
+def test_lanes_are_shared_between_aggregates_of_one_expression():
+    one = Aggregation.build([agg.sum("x")], {"x": pa.int64()}, KEYS)
+    more = Aggregation.build([agg.sum("x"), agg.mean("x"), agg.count("x")], {"x": pa.int64()}, KEYS)
+    assert one.partial_schema == more.partial_schema
+    assert more.inputs == ("x",)
+
+
+def test_only_what_orders_by_time_needs_timestamps():
+    def timed(*recipes):
+        return Aggregation.build(recipes, {"x": pa.int64(), "y": pa.int64()}, KEYS).needs_timestamps
+
+    assert not timed(agg.sum("x"), agg.max_by("x", "y"), agg.count_distinct("x"))
+    assert all(timed(r) for r in (agg.first("x"), agg.last("x"), agg.collect_list("x"), agg.top_k("x", 1)))
+
+
+def test_result_types_are_those_of_spark():
+    types = {"i": pa.int8(), "f": pa.float32(), "d": pa.decimal128(10, 2), "w": pa.decimal128(38, 10), "s": pa.string()}
+    recipes = [agg.sum("i"), agg.sum("f"), agg.sum("d"), agg.sum("w"), agg.mean("i"), agg.mean("d"), agg.mean("w"), agg.max("s")]
+    assert Aggregation.build(recipes, types, KEYS).output_schema.types == [
+        pa.int64(), pa.float64(), pa.decimal128(20, 2), pa.decimal128(38, 10),
+        pa.float64(), pa.decimal128(14, 6), pa.decimal128(38, 14), pa.string(),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["user", "window_start", "window_end", "count"])
+def test_result_names_do_not_clash(name):
+    with pytest.raises(InvalidPlanError, match=name):
+        Aggregation.build([agg.count(), agg.sum("x").alias(name)], {"x": pa.int64()}, KEYS)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "type_"),
+    [
+        (agg.sum("x"), pa.string()),
+        (agg.sum("x"), pa.bool_()),
+        (agg.mean("x"), pa.timestamp("us")),
+        (agg.var("x"), pa.binary()),
+        (agg.min("x"), pa.list_(pa.int64())),
+        (agg.max("x"), pa.struct([("a", pa.int64())])),
+        (agg.top_k("x", 3), pa.map_(pa.string(), pa.string())),
+        (agg.count_distinct("x"), pa.list_(pa.int64())),
+    ],
+)
+def test_a_type_that_cannot_be_taken_is_named(recipe, type_):
+    with pytest.raises(InvalidPlanError) as raised:
+        Aggregation.build([recipe], {"x": type_}, KEYS)
+    for part in (repr(recipe), "'x'", str(type_)):
+        assert part in str(raised.value)
+
+
+def test_other_mistakes_are_explained():
+    with pytest.raises(InvalidPlanError, match="nothing to aggregate"):
+        Aggregation.build([], {}, KEYS)
+    with pytest.raises(InvalidPlanError, match="did you mean 'price'"):
+        Aggregation.build([agg.sum("pric")], {"price": pa.int64()}, KEYS)
+    with pytest.raises(InvalidPlanError, match="key 'tags'"):
+        Aggregation.build([agg.count()], {}, pa.schema([("tags", pa.list_(pa.string()))]))
+    with pytest.raises(InvalidPlanError, match="two key columns"):
+        Aggregation.build([agg.count()], {}, pa.schema([("a", pa.int64()), ("a", pa.int64())]))
+    with pytest.raises(InvalidPlanError, match="not a declared aggregate"):
+        Aggregation.build(["sum(x)"], {}, KEYS)
