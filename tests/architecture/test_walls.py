@@ -1,0 +1,321 @@
+"""The walls of the architecture, held up by reading the code.
+
+Each rule is a function from a module to what is wrong in it. It runs over the whole package, and over a planted violation of
+every kind that it must find: a rule that cannot fail proves nothing.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+SRC = Path(__file__).resolve().parents[2] / "src"
+PACKAGE = SRC / "panestream"
+
+# Which rooms a room may import from. A new room must be given its place here.
+LAYERS: dict[str, frozenset[str]] = {
+    "errors": frozenset(),
+    "windowing": frozenset({"errors"}),
+    "engine": frozenset({"errors", "windowing"}),
+    "spark": frozenset({"errors", "windowing", "engine"}),
+    "stream": frozenset({"errors", "windowing", "engine", "spark"}),
+    "report": frozenset({"errors"}),
+    "testing": frozenset({"errors", "windowing", "engine", "spark", "stream"}),
+    "jobs": frozenset({"errors", "windowing", "engine", "spark", "stream", "report", "testing"}),
+}
+# May import the package itself though it lies below it, with the reason.
+KNOWS_THE_PACKAGE = {"spark/shipping.py": "sends the package's own files to executors, so must know where they lie"}
+SPARK_ROOMS = frozenset({"spark", "stream", "jobs", "report", "testing"})
+PURE_ROOMS = frozenset({"windowing", "engine", "errors"})
+
+# A clock, chance, or a way around the rule about imports.
+IMPURE_MODULES = frozenset({"time", "random", "secrets", "uuid", "importlib", "threading", "socket", "subprocess"})
+CLOCK_READINGS = frozenset({"now", "utcnow", "today"})
+
+DANGEROUS_NAMES = frozenset({"eval", "exec", "compile", "__import__"})
+UNPICKLERS = frozenset({"pickle", "cloudpickle", "marshal", "dill", "shelve"})
+UNPICKLING = frozenset({"load", "loads", "Unpickler"})
+# Path below the package, and what it may do, with the reason.
+ALLOWED_DANGERS: dict[tuple[str, str], str] = {
+    (
+        "engine/operators/codec.py",
+        "pickle.loads",
+    ): "state of Python functions without a schema: pickled by the query itself, in its own checkpoint",
+}
+
+JVM_DOORS = frozenset({"_jvm", "_jsc", "_jdf", "_jc", "_jgd", "_jsparkSession", "_gateway", "sparkContext", "_sc", "rdd"})
+ALLOWED_DOORS: dict[tuple[str, str], str] = {}
+
+MAX_FILE_LINES = 600
+MAX_FUNCTION_LINES = 60  # without its docstring
+
+
+@cache
+def parsed(text: str) -> ast.Module:
+    return ast.parse(text)
+
+
+@dataclass(frozen=True)
+class Module:
+    """A module of the package: its path below the package, e.g. ``engine/plan.py``, and its text."""
+
+    path: str
+    text: str
+
+    @property
+    def room(self) -> str:
+        return self.path.split("/")[0].removesuffix(".py")
+
+    @property
+    def tree(self) -> ast.Module:
+        return parsed(self.text)
+
+    def imports(self) -> Iterator[tuple[int, str]]:
+        """Line and full name of everything imported, wherever in the module; relative imports made absolute."""
+        parts = ["panestream", *self.path.split("/")[:-1]]
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Import):
+                yield from ((node.lineno, alias.name) for alias in node.names)
+            elif isinstance(node, ast.ImportFrom):
+                base = parts[: len(parts) - node.level + 1] if node.level else []
+                origin = ".".join([*base, *([node.module] if node.module else [])])
+                yield from ((node.lineno, f"{origin}.{alias.name}") for alias in node.names)
+
+
+def modules() -> list[Module]:
+    return [Module(path.relative_to(PACKAGE).as_posix(), path.read_text("utf-8")) for path in sorted(PACKAGE.rglob("*.py"))]
+
+
+def imports_run_one_way(module: Module) -> Iterator[str]:
+    if module.path == "__init__.py":
+        return  # the public names come from everywhere
+    if module.room not in LAYERS:
+        yield f"{module.path}: panestream.{module.room} has no place in LAYERS yet"
+        return
+    for line, name in module.imports():
+        if name.split(".")[0] != "panestream" or name == "panestream.__version__":
+            continue
+        room = name.split(".")[1] if "." in name else ""
+        # The command line is built on the public names, as its users are.
+        if room not in LAYERS:
+            if module.room not in ("jobs", "testing") and module.path not in KNOWS_THE_PACKAGE:
+                yield f"{module.path}:{line}: imports {name}: only jobs and testing may use the package's public names"
+        elif room != module.room and room not in LAYERS[module.room]:
+            yield f"{module.path}:{line}: {module.room} imports from {room}"
+
+
+def only_spark_rooms_touch_pyspark(module: Module) -> Iterator[str]:
+    if module.room in SPARK_ROOMS or module.path == "__init__.py":
+        return
+    for line, name in module.imports():
+        if name.split(".")[0] in ("pyspark", "py4j"):
+            yield f"{module.path}:{line}: imports {name}"
+
+
+def pure_rooms_have_no_clock(module: Module) -> Iterator[str]:
+    if module.room not in PURE_ROOMS:
+        return
+    for line, name in module.imports():
+        if name.split(".")[0] in IMPURE_MODULES:
+            yield f"{module.path}:{line}: imports {name}"
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Attribute):
+            owner = node.value.id if isinstance(node.value, ast.Name) else getattr(node.value, "attr", "")
+            if node.attr in CLOCK_READINGS and owner in ("datetime", "date", "Timestamp"):
+                yield f"{module.path}:{node.lineno}: reads the clock: {owner}.{node.attr}"
+            if node.attr == "random" and owner in ("np", "numpy"):
+                yield f"{module.path}:{node.lineno}: draws by chance: {owner}.random"
+
+
+def nothing_runs_foreign_code(module: Module) -> Iterator[str]:
+    found: list[tuple[int, str]] = []
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in DANGEROUS_NAMES:
+            found.append((node.lineno, node.func.id))
+        if isinstance(node, ast.Attribute) and node.attr in UNPICKLING:
+            owner = getattr(node.value, "id", "")
+            found += [(node.lineno, f"{owner}.{node.attr}")] if owner in UNPICKLERS else []
+        if isinstance(node, ast.ImportFrom) and node.module in UNPICKLERS:
+            found += [(node.lineno, f"{node.module}.{alias.name}") for alias in node.names if alias.name in UNPICKLING]
+    yield from (
+        f"{module.path}:{line}: {what}, which is not in ALLOWED_DANGERS"
+        for line, what in found
+        if (module.path, what) not in ALLOWED_DANGERS
+    )
+
+
+def nobody_opens_the_jvm(module: Module) -> Iterator[str]:
+    for node in ast.walk(module.tree):
+        name = node.attr if isinstance(node, ast.Attribute) else ""
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "getattr" and len(node.args) > 1:
+            name = str(getattr(node.args[1], "value", ""))
+        if name in JVM_DOORS and (module.path, name) not in ALLOWED_DOORS:
+            yield f"{module.path}:{node.lineno}: .{name} does not exist through Spark Connect"
+
+
+def nothing_is_long(module: Module) -> Iterator[str]:
+    lines = len(module.text.splitlines())
+    if lines > MAX_FILE_LINES:
+        yield f"{module.path}: {lines} lines, more than {MAX_FILE_LINES}"
+    for node in ast.walk(module.tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            first = node.body[0]
+            documented = (
+                isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str)
+            )
+            docstring = (first.end_lineno or 0) - first.lineno + 1 if documented else 0
+            length = (node.end_lineno or 0) - node.lineno + 1 - docstring
+            if length > MAX_FUNCTION_LINES:
+                yield f"{module.path}:{node.lineno}: {node.name} has {length} lines, more than {MAX_FUNCTION_LINES}"
+
+
+def pandas_is_never_needed(module: Module) -> Iterator[str]:
+    for line, name in module.imports():
+        if name.split(".")[0] == "pandas":
+            yield f"{module.path}:{line}: imports {name}"
+
+
+Rule = Callable[[Module], Iterator[str]]
+RULES: tuple[Rule, ...] = (
+    imports_run_one_way,
+    only_spark_rooms_touch_pyspark,
+    pure_rooms_have_no_clock,
+    nothing_runs_foreign_code,
+    nobody_opens_the_jvm,
+    nothing_is_long,
+    pandas_is_never_needed,
+)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_rule_holds_everywhere(rule):
+    wrong = [line for module in modules() for line in rule(module)]
+    assert not wrong, "\n" + "\n".join(wrong)
+
+
+def test_the_rules_read_the_whole_package():
+    paths = {module.path for module in modules()}
+    assert {"__init__.py", "stream.py", "errors.py", "engine/plan.py", "spark/operate.py"} <= paths
+
+
+PLANTED = [
+    (imports_run_one_way, "engine/x.py", "from panestream.spark.operate import WindowProcessor"),
+    (imports_run_one_way, "windowing/x.py", "import panestream.engine.plan"),
+    (imports_run_one_way, "windowing/assigners/x.py", "from ...engine import plan"),
+    (imports_run_one_way, "spark/x.py", "def f():\n    from panestream import stream"),
+    (imports_run_one_way, "spark/x.py", "import panestream as pst"),
+    (imports_run_one_way, "stream.py", "from panestream.jobs.model import Job"),
+    (imports_run_one_way, "errors.py", "from panestream.windowing.time import to_micros"),
+    (imports_run_one_way, "novelty/x.py", "pass"),
+    (only_spark_rooms_touch_pyspark, "engine/x.py", "import pyspark.sql"),
+    (only_spark_rooms_touch_pyspark, "windowing/x.py", "if TYPE_CHECKING:\n    from pyspark.sql import Row"),
+    (only_spark_rooms_touch_pyspark, "engine/x.py", "def f():\n    from py4j import java_gateway"),
+    (pure_rooms_have_no_clock, "engine/x.py", "import time"),
+    (pure_rooms_have_no_clock, "engine/operators/x.py", "from time import monotonic"),
+    (pure_rooms_have_no_clock, "windowing/x.py", "import datetime\nt = datetime.datetime.now()"),
+    (pure_rooms_have_no_clock, "windowing/x.py", "from datetime import date\nt = date.today()"),
+    (pure_rooms_have_no_clock, "engine/x.py", "import numpy as np\nr = np.random.default_rng()"),
+    (pure_rooms_have_no_clock, "engine/x.py", "import importlib"),
+    (nothing_runs_foreign_code, "jobs/x.py", "eval('1')"),
+    (nothing_runs_foreign_code, "stream.py", "exec('x = 1')"),
+    (nothing_runs_foreign_code, "engine/x.py", "import pickle\npickle.loads(b'')"),
+    (nothing_runs_foreign_code, "engine/x.py", "import pickle\nread = pickle.Unpickler"),
+    (nothing_runs_foreign_code, "spark/x.py", "from cloudpickle import loads"),
+    (nobody_opens_the_jvm, "spark/x.py", "spark._jvm.System.nanoTime()"),
+    (nobody_opens_the_jvm, "spark/x.py", "n = spark.sparkContext.defaultParallelism"),
+    (nobody_opens_the_jvm, "spark/x.py", "n = df.rdd.getNumPartitions()"),
+    (nobody_opens_the_jvm, "spark/x.py", "j = getattr(df, '_jdf')"),
+    (nothing_is_long, "engine/x.py", "x = 1\n" * 601),
+    (nothing_is_long, "engine/x.py", "def f():\n" + "    x = 1\n" * 60),
+    (pandas_is_never_needed, "spark/x.py", "def f():\n    import pandas as pd"),
+]
+
+
+@pytest.mark.parametrize(("rule", "path", "text"), PLANTED, ids=lambda value: getattr(value, "__name__", None))
+def test_rule_finds_a_planted_violation(rule, path, text):
+    assert list(rule(Module(path, text)))
+
+
+INNOCENT = [
+    (imports_run_one_way, "spark/x.py", "from panestream.engine.plan import WindowPlan\nfrom . import exchange"),
+    (only_spark_rooms_touch_pyspark, "spark/x.py", "import pyspark"),
+    (pure_rooms_have_no_clock, "engine/x.py", "from datetime import timedelta\nfrom panestream.windowing import time\nnow = 1"),
+    (nothing_runs_foreign_code, "engine/x.py", "import re\nre.compile('x')\nimport pickle\npickle.dumps(1)"),
+    (nothing_is_long, "engine/x.py", 'def f():\n    """Long."""\n' + "    x = 1\n" * 59),
+]
+
+
+@pytest.mark.parametrize(("rule", "path", "text"), INNOCENT, ids=lambda value: getattr(value, "__name__", None))
+def test_rule_leaves_the_innocent_alone(rule, path, text):
+    assert not list(rule(Module(path, text)))
+
+
+@pytest.mark.parametrize("permission", [*ALLOWED_DANGERS, *ALLOWED_DOORS], ids=":".join)
+def test_a_permission_is_still_needed(permission):
+    path, what = permission
+    assert what.split(".")[-1] in (PACKAGE / path).read_text("utf-8")
+
+
+def undocumented(names: list[str], holder: object) -> list[str]:
+    """Public names without a docstring of their own (an inherited one says nothing about the heir)."""
+    return [name for name in names if not inspect.cleandoc(getattr(getattr(holder, name), "__doc__", None) or "")]
+
+
+def test_every_public_name_has_a_docstring():
+    import panestream
+
+    assert not undocumented(panestream.__all__, panestream)
+    for name in panestream.__all__:
+        thing = getattr(panestream, name)
+        if not inspect.isclass(thing):
+            continue
+        # A property's name and type may say it all, and getdoc lets an override inherit.
+        methods = [n for n, member in vars(thing).items() if not n.startswith("_") and inspect.isfunction(member)]
+        assert not [f"{name}.{n}" for n in methods if not inspect.getdoc(getattr(thing, n))]
+
+
+def test_a_missing_docstring_is_found():
+    class Holder:
+        def bare(self):
+            pass
+
+    assert undocumented(["bare"], Holder) == ["bare"]
+
+
+def imported_by(statement: str) -> set[str]:
+    """Top-level modules that are loaded once ``statement`` has run in a fresh interpreter."""
+    code = f"import sys; sys.path.insert(0, {str(SRC)!r})\n{statement}\nprint(*sorted({{name.split('.')[0] for name in sys.modules}}))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    return set(done.stdout.split())
+
+
+HEAVY = {"pandas", "matplotlib", "typer", "rich", "yaml", "psutil", "pytest", "grpc"}
+
+
+def test_import_panestream_is_light():
+    assert not imported_by("import panestream") & HEAVY
+
+
+def test_engine_and_vocabulary_load_no_clockwork_of_spark_by_themselves():
+    # `panestream/__init__` brings Spark for users' convenience; the rooms below must not need it.
+    code = (
+        "import types, sys\n"
+        f"package = types.ModuleType('panestream'); package.__path__ = [{str(PACKAGE)!r}]; sys.modules['panestream'] = package\n"
+        "import pkgutil, importlib\n"
+        "for room in ('panestream.windowing', 'panestream.engine'):\n"
+        "    for found in pkgutil.walk_packages(importlib.import_module(room).__path__, room + '.'):\n"
+        "        importlib.import_module(found.name)\n"
+    )
+    assert not imported_by(code) & (HEAVY | {"pyspark", "py4j"})
+
+
+def test_a_heavy_import_is_found():
+    assert "yaml" in imported_by("import panestream, yaml")

@@ -1,0 +1,95 @@
+"""The benchmark measures what it says: right events, right answers, and contestants that agree."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from benchmarks.cases import CASES, Case, Checks, closed_bound_ms, expected
+from benchmarks.events import EventSpec, chunks, events, reference_event, write
+
+SMALL = EventSpec(rows_per_batch=2_000, batches=6, keys=50, rate=500, disorder_ms=700)
+
+
+def test_events_equal_the_reference():
+    columns = events(0, 2_000, SMALL)
+    for i in (*range(200), 1_999):
+        assert (columns["key"][i], columns["value"][i], columns["ts"][i]) == reference_event(i, SMALL)
+
+
+def test_far_events_wrap_like_unsigned_64_bit():
+    first = 2**40
+    columns = events(first, first + 3, SMALL)
+    assert [columns["ts"][0], columns["value"][2]] == [reference_event(first, SMALL).ts, reference_event(first + 2, SMALL).value]
+
+
+def test_flink_benchmark_checksums():
+    """The sums that Flink's program prints for a million events, tumbling 10 s, flushed to the end."""
+    spec = EventSpec(1_000_000, 1)
+    case = CASES["tumbling"]
+    last = max(int(chunk["ts"].max()) for chunk in chunks(spec)) // case.slide_ms * case.slide_ms + case.size_ms
+    assert expected(spec, case, last) == Checks(rows=103_962, total=499_596_093, events=1_000_000)
+
+
+@pytest.mark.parametrize("case", [Case("sliding", 4_000, 1_000), Case("tumbling", 3_000, 3_000)])
+def test_expected_equals_windows_counted_one_by_one(case):
+    bound = closed_bound_ms(SMALL, case)
+    sums, counts = Counter(), Counter()
+    for i in range(SMALL.rows):
+        event = reference_event(i, SMALL)
+        start = event.ts - event.ts % case.slide_ms
+        while start > event.ts - case.size_ms:
+            if start + case.size_ms <= bound:
+                sums[event.key, start] += event.value
+                counts[event.key, start] += 1
+            start -= case.slide_ms
+    assert expected(SMALL, case, bound) == Checks(len(counts), sum(sums.values()), sum(counts.values()))
+
+
+def test_files_hold_each_batch_and_keep_its_order(tmp_path):
+    folder = write(SMALL, tmp_path)
+    files = sorted(folder.glob("*.parquet"), key=lambda path: path.stat().st_mtime)
+    assert len(files) == SMALL.batches * SMALL.files_per_batch
+    for batch in range(SMALL.batches):
+        parts = files[batch * SMALL.files_per_batch : (batch + 1) * SMALL.files_per_batch]
+        found = np.sort(np.concatenate([pq.read_table(part)["ts"].cast("int64").to_numpy() for part in parts]))
+        first = batch * SMALL.rows_per_batch
+        assert (found == np.sort(events(first, first + SMALL.rows_per_batch, SMALL)["ts"]) * 1000).all()
+
+
+def test_a_wrong_answer_is_refused():
+    from benchmarks.harness import Measured
+    from benchmarks.run import check
+
+    truth = Checks(2, 3, 4)
+
+    def one(**checks):
+        return Measured(
+            "x", "y", [1.0], [1.0], {"rows": 2, "total": 3, "events": 4, "digest": 5, **checks}, 0, 0, 0, 0, 0, "", "", {}
+        )
+
+    check([one(), one()], truth)
+    with pytest.raises(AssertionError, match="right is"):
+        check([one(), one(rows=1)], truth)
+    with pytest.raises(AssertionError, match="other rows"):
+        check([one(), one(digest=6)], truth)
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.parametrize("case", list(CASES))
+def test_contestants_give_the_right_answer(case, tmp_path):
+    from benchmarks.run import main
+
+    rows = {"sliding": 20_000, "tumbling": 5_000}[case]  # 20 s and 5 s of event time
+    main(
+        f"--cases {case} --rows {rows} --rate 1000 --keys 100 --steady 1 --rounds 1 --cores 2 --name x"
+        f" --data {tmp_path} --results {tmp_path / 'results'}".split()
+    )
+    document = json.loads((tmp_path / "results" / "x.json").read_text())
+    assert [run["contestant"] for run in document["runs"]] == ["panestream", "native", "per_key"]
+    assert all(run["state_bytes"] and run["jvm_peak_mb"] and run["cpu_seconds"] for run in document["runs"])
