@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from panestream.engine.aggregation import Aggregation, grouping, ranges
+from panestream.engine.aggregation import Aggregation, grouping, lists, ranges
 from panestream.windowing import aggregates as agg
 from tests.aggregation import naive
 from tests.aggregation.naive import Row
@@ -178,6 +178,7 @@ def test_windows_equal_the_naive_definition(layout, ranked, case):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ranges, "SLAB_CELLS", 7)
         patch.setattr(ranges, "MOST_PAIRS", 9)
+        patch.setattr(lists, "_NETWORK", 2 if ranked else 32)
         if ranked:
             patch.setattr(grouping, "DENSE_CELLS", 0)
             patch.setattr(grouping, "DENSE_FACTOR", 0)

@@ -283,3 +283,16 @@ def test_integer_keys_of_any_spread(span, count, with_nulls, seed):
         keys = grouping.encode_keys([column], len(column))
         assert keys.columns[0].take(pa.array(keys.codes)) == column
         assert keys.count == len(keys.columns[0]) == len(column.unique())
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 7, 32, 33, 100])
+def test_top_k_over_many_panes(k):
+    random = np.random.default_rng(k)
+    aggregation = Aggregation.build([agg.top_k("x", k)], {"x": pa.int64()}, pa.schema([]))
+    panes, values = random.integers(0, 12, 200), random.integers(0, 50, 200)
+    table = aggregation.partials([], panes, [pa.array(values)], panes)
+    first = np.arange(-3, 12)
+    windows, output = aggregation.windows(table, first, first + 5)
+    for window, row in zip(windows.tolist(), output.to_pylist(), strict=True):
+        inside = values[(panes >= first[window]) & (panes < first[window] + 5)]
+        assert row == {f"top_k(x, {k})": sorted(inside.tolist(), reverse=True)[:k]}

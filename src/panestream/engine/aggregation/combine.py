@@ -24,6 +24,8 @@ _quiet = np.errstate(invalid="ignore", over="ignore")
 """Infinity minus infinity is NaN, and too large is infinity: results of a sum, not warnings."""
 Layout = Literal["auto", "dense", "sparse"]
 _RESERVED = ("window_start", "window_end")
+_ROOMY = 4
+"""How many cells per filled one a matrix of windows by keys may have."""
 _FEW_KEYS = 16
 """A matrix with fewer columns than this is slower than sorted rows: running sums down a column of it waste the cache lines."""
 
@@ -146,7 +148,7 @@ class Aggregation:
         opened, until = windows_of(partials.panes, first_pane, end_pane)
         inside = opened < until
         if not inside.all():
-            partials, opened = partials.take(np.flatnonzero(inside)), opened[inside]
+            partials, opened, until = partials.take(np.flatnonzero(inside)), opened[inside], until[inside]
         keys = partials.keys()
         if bool((end_pane[:-1] <= first_pane[1:]).all()):
             # No pane is in two windows: the window itself can be the pane.
@@ -154,6 +156,10 @@ class Aggregation:
             merged = partials.merged(groups, self.lanes)
             return groups.panes, self._results(keys, groups.codes, merged.lanes, merged.rows)
         groups = group(keys, partials.panes)
+        if layout == "auto":
+            # More cells of windows by keys than rows in windows can fill: a matrix would be mostly empty.
+            roomy = len(first_pane) * keys.count > _ROOMY * int((until - opened).sum())
+            layout = "dense" if groups.is_matrix and keys.count >= _FEW_KEYS and not roomy else "sparse"
         partials = partials.merged(groups, self.lanes)
         windows, tables = [], []
         for ranges in self._ranges(groups, keys, partials.rows, first_pane, end_pane, layout):
@@ -171,8 +177,6 @@ class Aggregation:
     ) -> Iterator[Ranges]:
         if groups.size == 0 or any(needs_rows(lane) for lane in self.lanes):
             layout = "sparse"
-        if layout == "auto":
-            layout = "dense" if groups.is_matrix and keys.count >= _FEW_KEYS else "sparse"
         if layout == "dense":
             return iter([dense_ranges(groups, rows, first_pane, end_pane, keys.count)])
         return sparse_ranges(groups, rows, first_pane, end_pane)

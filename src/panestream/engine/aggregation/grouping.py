@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from panestream.engine.aggregation.columns import Ints, Vector, array_of, normal_floats, numbers, plain
+from panestream.engine.aggregation.ordering import is_orderable
 from panestream.engine.aggregation.sorting import runs, stable_order
 
 LARGEST = np.int64(2**63 - 1)
@@ -23,6 +24,8 @@ DENSE_FACTOR = 4
 """A matrix of up to so many cells per row is worth its memory."""
 DENSE_CELLS = 1 << 16
 """A matrix of up to so many cells always is."""
+_FEW = 16
+"""Distinct keys are sorted where there are at least so many rows for each."""
 _SAMPLE = 1 << 14
 """How many rows show whether a column has few distinct values."""
 
@@ -62,9 +65,9 @@ def encode_keys(columns: Sequence[pa.Array], rows: int) -> Keys:
     count, held = len(distinct), (distinct,)
     for column in columns[1:]:
         more, values = _encode(column)
-        pairs = pc.dictionary_encode(pa.array(codes.astype(np.int64) * len(values) + more))
-        codes, count = numbers(pairs.indices), len(pairs.dictionary)
-        left, right = np.divmod(numbers(pairs.dictionary), max(len(values), 1))
+        codes, pairs = _encode(array_of(codes.astype(np.int64) * len(values) + more, pa.int64()))
+        count = len(pairs)
+        left, right = np.divmod(numbers(pairs), max(len(values), 1))
         held = (*(values_.take(pa.array(left)) for values_ in held), values.take(pa.array(right)))
     return Keys(codes, count, held)
 
@@ -74,11 +77,18 @@ def _encode(column: pa.Array) -> tuple[Vector, pa.Array]:
     column = normal_floats(plain(column))
     if pa.types.is_struct(column.type):
         return _encode_struct(column)
-    codes = _encode_integers(column)
-    if codes is not None:
-        return codes
+    encoded_integers = _encode_integers(column)
+    if encoded_integers is not None:
+        return encoded_integers
     encoded = pc.dictionary_encode(column, null_encoding="encode")
-    return numbers(encoded.indices), encoded.dictionary
+    indices, distinct = numbers(encoded.indices), encoded.dictionary
+    if len(distinct) * _FEW > len(indices) or not is_orderable(column.type):
+        return indices, distinct
+    # Few enough to sort: partials that were merged once are then in order already, and need no permutation later.
+    by_value = pc.sort_indices(distinct)
+    codes = np.empty(len(distinct), np.int32)
+    codes[by_value.to_numpy()] = np.arange(len(distinct), dtype=np.int32)
+    return codes[indices], distinct.take(by_value)
 
 
 def _encode_integers(column: pa.Array) -> tuple[Vector, pa.Array] | None:

@@ -26,6 +26,9 @@ from panestream.engine.aggregation.ordering import order_codes
 from panestream.engine.aggregation.ranges import Ranges, SparseRanges, State
 from panestream.engine.aggregation.sorting import runs, stable_order
 
+_NETWORK = 32
+"""Up to so many ranks are merged by comparing whole columns; more by sorting rows."""
+
 
 @dataclass(frozen=True, slots=True)
 class ItemsLane(Lane):
@@ -189,17 +192,22 @@ class TopLane(Lane):
         columns = [column.take(in_order) for column in columns]
         values, lengths = list_parts(columns[0])
         times, by = self._times_and_by(columns, values)
-        width = int(min(self.k, sum_of_longest(lengths, ranges.longest)))
         order = stable_order(*_best_first(by, times))
         ranks = np.empty(len(order), np.int64)
         ranks[order] = np.arange(len(order))
-        matrix = np.full((len(lengths), max(width, 1)), LARGEST)
-        starts = np.cumsum(lengths) - lengths
-        row = np.repeat(np.arange(len(lengths)), lengths)
-        matrix[row, np.arange(len(ranks)) - starts[row]] = ranks
-        (best,) = ranges.fold_in_order((matrix,), (int(LARGEST),), _best_of_both)
-        kept = best != LARGEST
-        return [list_of(values.take(pa.array(order[best[kept]])), kept.sum(axis=1))]
+        width = min(self.k, int(lengths.max(initial=0)) * max(ranges.longest, 1))
+        if width <= _NETWORK:
+            width = 1 << max(width - 1, 0).bit_length()
+        place = np.arange(len(ranks)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        best = np.full((width, len(lengths)), LARGEST)
+        best[place, np.repeat(np.arange(len(lengths)), lengths)] = ranks
+        if width <= _NETWORK:
+            folded = np.stack(ranges.fold_in_order(tuple(best), (int(LARGEST),) * width, _best_by_network), axis=1)
+        else:
+            (folded,) = ranges.fold_in_order((np.ascontiguousarray(best.T),), (int(LARGEST),), _best_by_sort)
+        folded = folded[:, : self.k]
+        kept = folded != LARGEST
+        return [list_of(values.take(pa.array(order[folded[kept]])), kept.sum(axis=1))]
 
 
 def times_of(batch: Batch) -> Ints:
@@ -216,19 +224,33 @@ def spans(start: Ints, lengths: Ints) -> Ints:
     return np.repeat(start - (ends - lengths), lengths) + np.arange(total)
 
 
-def sum_of_longest(lengths: Ints, panes: int) -> int:
-    """No window of ``panes`` panes holds more items than this."""
-    return int(lengths.max(initial=0)) * max(panes, 1)
-
-
 def _best_first(by: pa.Array, times: Ints) -> tuple[Ints, Ints]:
     return ~order_codes(by).codes, times
 
 
-def _best_of_both(a: State, b: State) -> State:
+def _best_by_sort(a: State, b: State) -> State:
+    """The smallest ranks of two states, each a matrix of rows by ranks."""
     both: Vector = np.concatenate([a[0], b[0]], axis=1)
     both.sort(axis=1)
     return (both[:, : a[0].shape[1]],)
+
+
+def _best_by_network(a: State, b: State) -> State:
+    """The smallest ranks of two states, each a power of two of columns in ascending order.
+
+    The smaller of a's first and b's last, a's second and b's last but one, ... are the smallest of all and form a bitonic
+    sequence; half-cleaners sort it (Batcher's merge), every comparison on whole columns.
+    """
+    width = len(a)
+    best = [np.minimum(low, high) for low, high in zip(a, reversed(b), strict=True)]
+    step = width // 2
+    while step:
+        for place in range(width):
+            if not place & step:
+                low, high = best[place], best[place + step]
+                best[place], best[place + step] = np.minimum(low, high), np.maximum(low, high)
+        step //= 2
+    return tuple(best)
 
 
 def _both(a: Mask | None, b: Mask | None) -> Mask | None:
