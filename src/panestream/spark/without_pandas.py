@@ -20,7 +20,7 @@ _CHECK = "require_minimum_pandas_version"
 def without_pandas() -> Iterator[None]:
     """Within it, PySpark does not ask for pandas if there is none."""
     check = getattr(pandas_functions, _CHECK, None)
-    if check is None or find_spec("pandas") is not None:
+    if check is None or _installed("pandas"):
         yield
         return
     setattr(pandas_functions, _CHECK, lambda: None)
@@ -28,3 +28,10 @@ def without_pandas() -> Iterator[None]:
         yield
     finally:
         setattr(pandas_functions, _CHECK, check)
+
+
+def _installed(name: str) -> bool:
+    try:
+        return find_spec(name) is not None
+    except ModuleNotFoundError:
+        return False

@@ -1,0 +1,26 @@
+"""Brings panestream to executors on which it is not installed."""
+
+from __future__ import annotations
+
+import tempfile
+import zipfile
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+import panestream
+
+
+def ship(spark: SparkSession) -> None:
+    """Sends the package to the executors (classic Spark and Spark Connect); call it once, before the first query.
+
+    The executors need Python with pyarrow, numpy and protobuf; panestream itself is pure Python and travels as a zip file. With
+    ``spark-submit`` the same is ``--py-files panestream.zip``.
+    """
+    package = Path(panestream.__file__).parent
+    archive = Path(tempfile.mkdtemp(prefix="panestream-")) / f"panestream-{panestream.__version__}.zip"
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as target:
+        for file in sorted(package.rglob("*")):
+            if file.suffix == ".py" or file.name == "py.typed":
+                target.write(file, file.relative_to(package.parent))
+    spark.addArtifacts(str(archive), pyfile=True)

@@ -1,0 +1,53 @@
+"""A script that tests run in a process of its own: a stream and a batch on the session that it is told.
+
+    elsewhere.py FOLDER remote|MASTER [ship]
+
+Writes what it found to FOLDER/found.json. Not a test module: a session of another kind cannot live beside the tests' own.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+
+def main() -> None:
+    folder, where = Path(sys.argv[1]), sys.argv[2]
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder
+    if where == "remote":
+        spark = builder.remote("local[2]").getOrCreate()
+    else:
+        spark = builder.master(where).config("spark.ui.enabled", "false").config("spark.executor.memory", "800m").getOrCreate()
+    import panestream as pst
+    from panestream import agg
+
+    if "ship" in sys.argv:
+        from panestream.spark.shipping import ship
+
+        ship(spark)
+    schema = "user string, ts timestamp, price bigint"
+
+    def result_of(df):
+        strategy = pst.WatermarkStrategy.for_bounded_out_of_orderness("5 seconds")
+        keyed = pst.stream(df).assign_timestamps("ts", strategy).side_output_invalid("invalid").key_by("user")
+        windowed = keyed.window(pst.SlidingEventTimeWindows.of("20 seconds", "10 seconds")).side_output_late_data("late")
+        return windowed.aggregate(agg.count().alias("n"), agg.sum("price").alias("total"), agg.max_by("price", "ts").alias("newest"))
+
+    stream = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder / "in"))
+    result = result_of(stream)
+    sinks = {tag: pst.ParquetSink(str(folder / tag)) for tag in ("main", "late", "invalid")}
+    result.start(checkpoint=str(folder / "checkpoint"), **sinks).await_termination()
+    in_batch = result_of(spark.read.schema(schema).parquet(str(folder / "in"))).main.selectExpr("user", "unix_seconds(window_start) AS s", "n", "total", "newest")
+    found = {"session": type(spark).__module__, "groups": result.plan.groups, "batch": sorted([list(row) for row in in_batch.collect()], key=repr)}
+    if where.startswith("spark://"):
+        status = spark.sparkContext._jsc.sc().statusTracker()
+        found["executors"] = len(status.getExecutorInfos()) - 1
+    (folder / "found.json").write_text(json.dumps(found))
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,176 @@
+"""The same query through Spark Connect, and on a cluster of one master and two workers (without panestream installed there)."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pyspark
+import pytest
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+ROOT = Path(__file__).resolve().parents[2]
+START = datetime(2026, 1, 1, tzinfo=timezone.utc)
+EPOCH = int(START.timestamp())
+SCRIPT = Path(__file__).with_name("elsewhere.py")
+
+
+def write_input(folder: Path) -> list[tuple[str, int, int]]:
+    """Six files of rows; among them two late ones and one without a time. Returns the rows that windows take."""
+    folder.mkdir()
+    schema = pa.schema([("user", pa.string()), ("ts", pa.timestamp("us", tz="UTC")), ("price", pa.int64())])
+    taken = []
+    for number in range(6):
+        rows = [(f"user{second % 7}", second, second * 3) for second in range(number * 30, number * 30 + 30)]
+        taken += rows
+        extra = [("late", 1, 5), ("late", 3, 6)] if number == 4 else [("none", None, 7)] if number == 2 else []
+        columns = list(zip(*[(user, None if second is None else START + timedelta(seconds=second), price) for user, second, price in rows + extra], strict=True))
+        file = folder / f"{number}.parquet"
+        pq.write_table(pa.table([pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)], schema=schema), file)
+        os.utime(file, (1_700_000_000 + number,) * 2)
+    return taken
+
+
+def windows(rows, until=None):
+    found = {}
+    for user, second, price in rows:
+        for start in (second // 10 * 10, second // 10 * 10 - 10):
+            if until is None or start + 20 <= until:
+                found.setdefault((user, EPOCH + start), []).append((second, price))
+    return sorted([user, start, len(them), sum(p for _, p in them), max(them)[1]] for (user, start), them in found.items())
+
+
+def run(folder: Path, *arguments: str, **environment: str) -> dict:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable, **environment}
+    done = subprocess.run([sys.executable, str(SCRIPT), str(folder), *arguments], env=environment, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-6000:]
+    return json.loads((folder / "found.json").read_text())
+
+
+def check(folder: Path, found: dict, taken) -> None:
+    main = ds.dataset(folder / "main", partitioning="hive").to_table().to_pylist()
+    streamed = sorted([row["user"], int(row["window_start"].replace(tzinfo=timezone.utc).timestamp()), row["n"], row["total"], row["newest"]] for row in main)
+    assert streamed == windows(taken, until=179 - 5)
+    late = ds.dataset(folder / "late", partitioning="hive").to_table().to_pylist()
+    assert sorted(row["price"] for row in late) == [5, 6]
+    invalid = ds.dataset(folder / "invalid", partitioning="hive").to_table().to_pylist()
+    assert [row["price"] for row in invalid] == [7]
+    in_batch = [row for row in found["batch"] if row[0] != "late"]
+    assert in_batch == windows(taken)
+    assert sum(row[2] for row in found["batch"] if row[0] == "late") == 4  # nothing is late in a batch: two rows, two windows each
+
+
+def test_spark_connect(tmp_path):
+    for needed in ("pandas", "grpc", "grpc_status", "zstandard"):
+        if importlib.util.find_spec(needed) is None:
+            pytest.skip(f"Spark Connect's client needs {needed}: install panestream[connect]")
+    taken = write_input(tmp_path / "in")
+    found = run(tmp_path, "remote")
+    assert "connect" in found["session"]
+    assert found["groups"] == 2
+    check(tmp_path, found, taken)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@contextmanager
+def cluster(folder: Path, python: Path) -> Iterator[str]:
+    """A standalone master and two workers of one core each, on this machine."""
+    port = free_port()
+    master = f"spark://127.0.0.1:{port}"
+    home = Path(pyspark.__file__).parent
+    environment = {
+        **{name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
+        "SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": str(python),
+        "ON_A_WORKER_MACHINE": "1",
+    }
+    spark_class = str(home / "bin" / "spark-class")
+    commands = [["org.apache.spark.deploy.master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"]]
+    commands += [
+        ["org.apache.spark.deploy.worker.Worker", "--host", "127.0.0.1", "--webui-port", "0", "-c", "1", "-m", "1g", "-d", str(folder / f"worker{number}"), master]
+        for number in (1, 2)
+    ]
+    processes, logs = [], []
+    try:
+        for number, command in enumerate(commands):
+            logs.append((folder / f"process{number}.log").open("wb"))
+            processes.append(subprocess.Popen([spark_class, *command], env=environment, stdout=logs[-1], stderr=subprocess.STDOUT))
+        deadline = time.monotonic() + 90
+        while (folder / "process0.log").read_text().count("Registering worker") < 2:
+            assert time.monotonic() < deadline, (folder / "process0.log").read_text()[-2000:]
+            time.sleep(0.2)
+        yield master
+    finally:
+        for process in processes:
+            process.terminate()
+        for process in processes:
+            process.wait(20)
+        for log in logs:
+            log.close()
+
+
+def customized(folder: Path, code: str) -> str:
+    """A folder for PYTHONPATH whose sitecustomize runs this code in every Python that starts."""
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text(code)
+    return str(folder)
+
+
+BARE = """
+import os, sys
+from pathlib import Path
+if os.environ.get("ON_A_WORKER_MACHINE"):
+    sys.path[:] = [path for path in sys.path if not (Path(path) / "panestream").is_dir()]
+    sys.meta_path[:] = [finder for finder in sys.meta_path if "editable" not in repr(finder).lower()]
+"""
+
+
+NO_PANDAS = """
+import sys
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] == "pandas":
+            raise ModuleNotFoundError("No module named 'pandas'", name=name)
+sys.meta_path.insert(0, Absent())
+"""
+
+
+def test_a_cluster_of_two_workers_that_do_not_have_panestream(tmp_path):
+    # On the workers Python forgets the source tree and any installed panestream: what runs there was shipped.
+    site = customized(tmp_path / "site", BARE)
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\nPYTHONPATH="{site}:$PYTHONPATH" exec "{sys.executable}" "$@"\n')
+    python.chmod(0o755)
+    on_worker = {**os.environ, "PYTHONPATH": "", "ON_A_WORKER_MACHINE": "1"}
+    bare = subprocess.run([str(python), "-c", "import panestream"], capture_output=True, cwd=tmp_path, env=on_worker, check=False)
+    assert b"No module named 'panestream'" in bare.stderr, "the workers' Python must not find panestream by itself"
+    taken = write_input(tmp_path / "in")
+    with cluster(tmp_path, python) as master:
+        found = run(tmp_path, master, "ship", PYSPARK_PYTHON=str(python), SPARK_LOCAL_IP="127.0.0.1")
+    assert found["executors"] == 2
+    assert found["groups"] == 2
+    check(tmp_path, found, taken)
+
+
+def test_without_pandas(tmp_path):
+    site = customized(tmp_path / "site", NO_PANDAS)
+    taken = write_input(tmp_path / "in")
+    found = run(tmp_path, "local[2]", PYTHONPATH=os.pathsep.join([site, str(ROOT / "src")]))
+    check(tmp_path, found, taken)
