@@ -1,0 +1,75 @@
+"""What the README shows is true: its Python runs, its job file is a job, its links lead somewhere."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+README = (ROOT / "README.md").read_text("utf-8")
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def block(language: str) -> str:
+    found = re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
+    assert len(found) == 1
+    return found[0]
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_the_python_of_the_readme_runs(tmp_path):
+    start = datetime(2026, 1, 1, tzinfo=timezone.utc)
+    # 40 clicks, one every five minutes.
+    times = [start + timedelta(minutes=5 * n) for n in range(40)]
+    table = pa.table(
+        {"user_id": [n % 2 for n in range(40)], "price": [1.5] * 40, "ts": pa.array(times, pa.timestamp("us", tz="UTC"))}
+    )
+    (tmp_path / "clicks").mkdir()
+    pq.write_table(table, tmp_path / "clicks" / "a.parquet")
+    done = subprocess.run(
+        [sys.executable, "-c", block("python")],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYSPARK_PYTHON": sys.executable},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = pq.read_table(tmp_path / "out" / "main").to_pylist()
+    # A full hour holds six clicks of each of the two users.
+    assert {"user_id", "window_start", "window_end", "clicks", "revenue"} <= set(found[0])
+    full = [row for row in found if row["window_start"] >= start.replace(tzinfo=row["window_start"].tzinfo)]
+    assert full
+    assert all((row["clicks"], row["revenue"]) == (6, 9.0) for row in full)
+
+
+def test_the_job_file_of_the_readme_is_a_job(tmp_path):
+    from panestream.jobs.model import load_job
+
+    path = tmp_path / "job.toml"
+    path.write_text(block("toml"))
+    (tmp_path / "data" / "clicks").mkdir(parents=True)
+    load_job(path)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text("utf-8")):
+        if not target.startswith("http"):
+            assert (page.parent / target).exists(), target
+
+
+def test_every_decision_is_listed():
+    folder = ROOT / "docs" / "decisions"
+    listed = (folder / "README.md").read_text("utf-8")
+    assert not [page.name for page in folder.glob("[0-9]*.md") if page.name not in listed]
