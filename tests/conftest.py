@@ -9,9 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+# A busy machine is no defect. What fails prints the blob that plays it again.
+settings.register_profile("panestream", deadline=None, print_blob=True)
+settings.load_profile("panestream")
 
 ROOT = Path(__file__).resolve().parent.parent
 os.environ["PYSPARK_PYTHON"] = sys.executable

@@ -59,7 +59,8 @@ class DataStream:
         """Says where the event time is, and how the watermark follows from it. Flink: ``assignTimestampsAndWatermarks``.
 
         Args:
-            column: a timestamp column, or SQL that gives one; a number with ``unit``. A timestamp without time zone is taken as UTC.
+            column: a timestamp column, or SQL that gives one; a number with ``unit``. A timestamp without time zone is taken
+                as UTC.
             strategy: e.g. ``WatermarkStrategy.for_bounded_out_of_orderness("5 seconds")``.
             unit: of a number: ``"seconds"``, ``"milliseconds"`` or ``"microseconds"`` since the epoch.
 
@@ -92,11 +93,16 @@ class DataStream:
             if name in names[:position]:
                 raise InvalidPlanError(f"two keys are named {name!r}: give one another name with AS")
             if name in _RESERVED:
-                raise InvalidPlanError(f"a key cannot be named {name!r}, results have such a column: rename it, e.g. '{name} AS my_{name}'")
+                raise InvalidPlanError(
+                    f"a key cannot be named {name!r}, results have such a column: rename it, e.g. '{name} AS my_{name}'"
+                )
         return KeyedStream(self, keys)
 
     def window_all(self, assigner: WindowAssigner) -> WindowedStream:
-        """Windows over all rows together. One key group, so one task does the work (pre-aggregation is parallel). Flink: ``windowAll``."""
+        """Windows over all rows together. One key group, so one task fires them (pre-aggregation is parallel).
+
+        Flink: ``windowAll``.
+        """
         return KeyedStream(self, ()).window(assigner)
 
 
@@ -187,13 +193,15 @@ class WindowedResult:
         """The windows' results, an ordinary DataFrame: key columns, window_start, window_end, results.
 
         Streaming: append mode; a row comes in the micro-batch whose rows move the watermark past the window's end. Set
-        ``spark.sql.shuffle.partitions`` to the number of key groups, and the RocksDB state store (see :meth:`explain`); :meth:`start` does both.
+        ``spark.sql.shuffle.partitions`` to the number of key groups, and the RocksDB state store (see :meth:`explain`);
+        :meth:`start` does both.
         """
         return self.output(MAIN)
 
     def output(self, tag: str) -> DataFrame:
-        """The rows of one output as a DataFrame of its own. Several of them in several queries compute the operator several times:
-        :meth:`start` serves all from one.
+        """The rows of one output as a DataFrame of its own.
+
+        Several of them in several queries compute the operator several times: :meth:`start` serves all from one.
 
         Raises:
             InvalidPlanError: no such output; or ``top`` on a stream.
@@ -295,7 +303,6 @@ class WindowedResult:
         if keys:
             spark = self._df.sparkSession
             groups = windowed.groups or chosen_partitions(spark) or default_parallelism(spark)
-        assert source.event_time is not None  # .window checked it
         return WindowPlan(
             keys=windowed.keyed.keys,
             assigner=windowed.assigner,
@@ -303,7 +310,7 @@ class WindowedResult:
             watermark=source.watermark,
             aggregates=self.aggregates,
             aggregation=Aggregation.build(self.aggregates, inputs, key_schema),
-            event_time=source.event_time if source.unit is None else f"{source.event_time} in {source.unit}",
+            event_time=str(source.event_time) if source.unit is None else f"{source.event_time} in {source.unit}",
             groups=groups,
             late_tag=windowed.late_tag,
             invalid_tag=source.invalid_tag,
@@ -319,8 +326,7 @@ class WindowedResult:
     @cached_property
     def _operated(self) -> DataFrame:
         source = self.windowed.keyed.source
-        assert source.event_time is not None
-        time = micros_of(self._df, source.event_time, source.unit)
+        time = micros_of(self._df, str(source.event_time), source.unit)
         keys = [key_of(self._df, key)[1] for key in self.windowed.keyed.keys]
         values = [self._inputs[text] for text in self.plan.aggregation.inputs]
         projected, places = project(self._df, self.plan, time, keys, values)

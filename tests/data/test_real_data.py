@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections import Counter
 from datetime import datetime, timezone
+from itertools import pairwise
 from pathlib import Path
 
 import pyarrow.dataset as ds
@@ -59,7 +60,11 @@ TOP = {
 
 def run_cli(job: Path, *options: str) -> str:
     done = subprocess.run(
-        [sys.executable, "-m", "panestream.jobs", "run", str(job), *options], capture_output=True, text=True, timeout=400, check=False
+        [sys.executable, "-m", "panestream.jobs", "run", str(job), *options],
+        capture_output=True,
+        text=True,
+        timeout=400,
+        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -103,7 +108,7 @@ def rides(event_data: Path) -> list[list[str]]:
 def test_taxi_rides_by_their_start_are_late_or_counted(spark, event_data, tmp_path, minutes):
     rows, files, size = rides(event_data), 12, 300
     cuts = [len(rows) * number // files for number in range(files + 1)]
-    batches = [rows[start:end] for start, end in zip(cuts, cuts[1:], strict=False)]
+    batches = [rows[start:end] for start, end in pairwise(cuts)]
     # One ride of the next day closes every window, so that main and late together must have every other row.
     batches.append([["0", "END", "2013-01-02 12:00:00", "2013-01-02 12:00:00", "0", "0", "0", "0", "1", "0", "0"]])
     (tmp_path / "in").mkdir()
@@ -135,7 +140,9 @@ def test_taxi_rides_by_their_start_are_late_or_counted(spark, event_data, tmp_pa
     assert Counter(row.ride for row in late.rows) == expected_late
     assert sum(step.late_rows for step in progress) == sum(expected_late.values())
     on_time = [row for row in rows if int(row[0]) not in expected_late]
-    expected = Counter((int(row[8]), int(datetime.fromisoformat(row[3]).replace(tzinfo=timezone.utc).timestamp()) // size) for row in on_time)
+    expected = Counter(
+        (int(row[8]), int(datetime.fromisoformat(row[3]).replace(tzinfo=timezone.utc).timestamp()) // size) for row in on_time
+    )
     fired = {(row.n, int(row.window_start.astimezone(timezone.utc).timestamp()) // size): row.rides for row in main.rows}
     assert fired == expected
     print(f"bound {minutes} min: {sum(fired.values())} in main + {len(late.rows)} late = {len(rows)}")

@@ -111,7 +111,10 @@ def fired(output):
     for tag, table in output.tables:
         if tag == MAIN:
             for row in table.to_pylist():
-                start, end = (int(row[name].timestamp() * 1_000_000 + 0.5 * (1 if row[name].timestamp() >= 0 else -1)) for name in ("window_start", "window_end"))
+                start, end = (
+                    int(row[name].timestamp() * 1_000_000 + 0.5 * (1 if row[name].timestamp() >= 0 else -1))
+                    for name in ("window_start", "window_end")
+                )
                 place = row["key"], start, end
                 assert place not in found, "a window fired twice for one key"
                 found[place] = row["n"], row["total"], row["top"], row["all"]
@@ -214,7 +217,9 @@ def test_a_hole_of_years_between_rows_costs_nothing():
 
 
 def test_top_keeps_the_largest_of_each_window():
-    plan = plan_of(TumblingEventTimeWindows(10), aggregates=(agg.count().alias("n"), agg.sum("v").alias("total")), top=Top(2, "total"))
+    plan = plan_of(
+        TumblingEventTimeWindows(10), aggregates=(agg.count().alias("n"), agg.sum("v").alias("total")), top=Top(2, "total")
+    )
     rows = [(key, time, value) for time in (1, 11) for key, value in [("b", 5), ("a", 5), ("c", 9), ("d", None), (None, 1)]]
     output = run(plan, MemoryState(), [*rows, ("z", 30, 0)])
     table = pa.concat_tables([table for tag, table in output.tables if tag == MAIN])
@@ -224,8 +229,8 @@ def test_top_keeps_the_largest_of_each_window():
 @pytest.mark.parametrize(
     ("changed", "named"),
     [
-        (dict(assigner=TumblingEventTimeWindows(20)), "windows: TumblingEventTimeWindows.of"),
-        (dict(aggregates=(agg.count().alias("n"),)), "aggregates"),
+        ({"assigner": TumblingEventTimeWindows(20)}, "windows: TumblingEventTimeWindows.of"),
+        ({"aggregates": (agg.count().alias("n"),)}, "aggregates"),
     ],
 )
 def test_state_of_another_plan_is_refused(changed, named):

@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from panestream.engine import payload
 from panestream.errors import StateFormatError
 
-int64s = st.one_of(st.integers(-130, 130), st.integers(-40000, 40000), st.integers(-(2**33), 2**33), st.integers(-(2**63), 2**63 - 1))
+int64s = st.one_of(
+    st.integers(-130, 130), st.integers(-40000, 40000), st.integers(-(2**33), 2**33), st.integers(-(2**63), 2**63 - 1)
+)
 
 
 @given(st.lists(st.tuples(st.one_of(st.none(), int64s), st.one_of(st.none(), st.text(max_size=5)), st.lists(int64s, max_size=3))))

@@ -34,14 +34,22 @@ def main() -> None:
         strategy = pst.WatermarkStrategy.for_bounded_out_of_orderness("5 seconds")
         keyed = pst.stream(df).assign_timestamps("ts", strategy).side_output_invalid("invalid").key_by("user")
         windowed = keyed.window(pst.SlidingEventTimeWindows.of("20 seconds", "10 seconds")).side_output_late_data("late")
-        return windowed.aggregate(agg.count().alias("n"), agg.sum("price").alias("total"), agg.max_by("price", "ts").alias("newest"))
+        return windowed.aggregate(
+            agg.count().alias("n"), agg.sum("price").alias("total"), agg.max_by("price", "ts").alias("newest")
+        )
 
     stream = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder / "in"))
     result = result_of(stream)
     sinks = {tag: pst.ParquetSink(str(folder / tag)) for tag in ("main", "late", "invalid")}
     result.start(checkpoint=str(folder / "checkpoint"), **sinks).await_termination()
-    in_batch = result_of(spark.read.schema(schema).parquet(str(folder / "in"))).main.selectExpr("user", "unix_seconds(window_start) AS s", "n", "total", "newest")
-    found = {"session": type(spark).__module__, "groups": result.plan.groups, "batch": sorted([list(row) for row in in_batch.collect()], key=repr)}
+    in_batch = result_of(spark.read.schema(schema).parquet(str(folder / "in"))).main.selectExpr(
+        "user", "unix_seconds(window_start) AS s", "n", "total", "newest"
+    )
+    found = {
+        "session": type(spark).__module__,
+        "groups": result.plan.groups,
+        "batch": sorted([list(row) for row in in_batch.collect()], key=repr),
+    }
     if where.startswith("spark://"):
         status = spark.sparkContext._jsc.sc().statusTracker()
         found["executors"] = len(status.getExecutorInfos()) - 1

@@ -37,9 +37,19 @@ def write_input(folder: Path) -> list[tuple[str, int, int]]:
         rows = [(f"user{second % 7}", second, second * 3) for second in range(number * 30, number * 30 + 30)]
         taken += rows
         extra = [("late", 1, 5), ("late", 3, 6)] if number == 4 else [("none", None, 7)] if number == 2 else []
-        columns = list(zip(*[(user, None if second is None else START + timedelta(seconds=second), price) for user, second, price in rows + extra], strict=True))
+        columns = list(
+            zip(
+                *[
+                    (user, None if second is None else START + timedelta(seconds=second), price)
+                    for user, second, price in rows + extra
+                ],
+                strict=True,
+            )
+        )
         file = folder / f"{number}.parquet"
-        pq.write_table(pa.table([pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)], schema=schema), file)
+        pq.write_table(
+            pa.table([pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)], schema=schema), file
+        )
         os.utime(file, (1_700_000_000 + number,) * 2)
     return taken
 
@@ -54,15 +64,31 @@ def windows(rows, until=None):
 
 
 def run(folder: Path, *arguments: str, **environment: str) -> dict:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable, **environment}
-    done = subprocess.run([sys.executable, str(SCRIPT), str(folder), *arguments], env=environment, capture_output=True, text=True, timeout=300, check=False)
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT / "src"),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        **environment,
+    }
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT), str(folder), *arguments],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-6000:]
     return json.loads((folder / "found.json").read_text())
 
 
 def check(folder: Path, found: dict, taken) -> None:
     main = ds.dataset(folder / "main", partitioning="hive").to_table().to_pylist()
-    streamed = sorted([row["user"], int(row["window_start"].replace(tzinfo=timezone.utc).timestamp()), row["n"], row["total"], row["newest"]] for row in main)
+    streamed = sorted(
+        [row["user"], int(row["window_start"].replace(tzinfo=timezone.utc).timestamp()), row["n"], row["total"], row["newest"]]
+        for row in main
+    )
     assert streamed == windows(taken, until=179 - 5)
     late = ds.dataset(folder / "late", partitioning="hive").to_table().to_pylist()
     assert sorted(row["price"] for row in late) == [5, 6]
@@ -70,7 +96,9 @@ def check(folder: Path, found: dict, taken) -> None:
     assert [row["price"] for row in invalid] == [7]
     in_batch = [row for row in found["batch"] if row[0] != "late"]
     assert in_batch == windows(taken)
-    assert sum(row[2] for row in found["batch"] if row[0] == "late") == 4  # nothing is late in a batch: two rows, two windows each
+    assert (
+        sum(row[2] for row in found["batch"] if row[0] == "late") == 4
+    )  # nothing is late in a batch: two rows, two windows each
 
 
 def test_spark_connect(tmp_path):
@@ -98,20 +126,37 @@ def cluster(folder: Path, python: Path) -> Iterator[str]:
     home = Path(pyspark.__file__).parent
     environment = {
         **{name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
-        "SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": str(python),
+        "SPARK_HOME": str(home),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYSPARK_PYTHON": str(python),
         "ON_A_WORKER_MACHINE": "1",
     }
     spark_class = str(home / "bin" / "spark-class")
     commands = [["org.apache.spark.deploy.master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"]]
     commands += [
-        ["org.apache.spark.deploy.worker.Worker", "--host", "127.0.0.1", "--webui-port", "0", "-c", "1", "-m", "1g", "-d", str(folder / f"worker{number}"), master]
+        [
+            "org.apache.spark.deploy.worker.Worker",
+            "--host",
+            "127.0.0.1",
+            "--webui-port",
+            "0",
+            "-c",
+            "1",
+            "-m",
+            "1g",
+            "-d",
+            str(folder / f"worker{number}"),
+            master,
+        ]
         for number in (1, 2)
     ]
     processes, logs = [], []
     try:
         for number, command in enumerate(commands):
             logs.append((folder / f"process{number}.log").open("wb"))
-            processes.append(subprocess.Popen([spark_class, *command], env=environment, stdout=logs[-1], stderr=subprocess.STDOUT))
+            processes.append(
+                subprocess.Popen([spark_class, *command], env=environment, stdout=logs[-1], stderr=subprocess.STDOUT)
+            )
         deadline = time.monotonic() + 90
         while (folder / "process0.log").read_text().count("Registering worker") < 2:
             assert time.monotonic() < deadline, (folder / "process0.log").read_text()[-2000:]

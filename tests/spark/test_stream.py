@@ -109,8 +109,12 @@ def test_main_is_an_ordinary_dataframe_and_fires_in_the_same_batch(spark, tmp_pa
     spark.conf.set("spark.sql.shuffle.partitions", str(result.plan.groups))
     try:
         query = (
-            result.main.writeStream.format("memory").queryName("ordinary").outputMode("append")
-            .option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start()
+            result.main.writeStream.format("memory")
+            .queryName("ordinary")
+            .outputMode("append")
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
         )
         query.awaitTermination()
     finally:
@@ -200,11 +204,19 @@ def test_any_cut_of_the_rows_gives_the_same_closed_windows(spark, tmp_path):
 
 
 def test_window_all_and_several_keys(spark, tmp_path):
-    df = spark.createDataFrame([("a", 1, at(1), 2.5), ("a", 2, at(2), 1.5), ("b", 1, at(3), None)], "u string, i int, ts timestamp, p double")
+    df = spark.createDataFrame(
+        [("a", 1, at(1), 2.5), ("a", 2, at(2), 1.5), ("b", 1, at(3), None)], "u string, i int, ts timestamp, p double"
+    )
     source = pst.stream(df).assign_timestamps("ts", pst.WatermarkStrategy.no_watermarks())
-    total = source.window_all(pst.TumblingEventTimeWindows.of("1 hour")).aggregate(agg.count().alias("n"), agg.mean("p").alias("m"))
+    total = source.window_all(pst.TumblingEventTimeWindows.of("1 hour")).aggregate(
+        agg.count().alias("n"), agg.mean("p").alias("m")
+    )
     assert [(row.n, row.m) for row in total.main.collect()] == [(3, 2.0)]
-    by_two = source.key_by("u", "i + 1 AS j").window(pst.TumblingEventTimeWindows.of("1 hour")).aggregate(agg.count_distinct("p").alias("n"))
+    by_two = (
+        source.key_by("u", "i + 1 AS j")
+        .window(pst.TumblingEventTimeWindows.of("1 hour"))
+        .aggregate(agg.count_distinct("p").alias("n"))
+    )
     assert sorted((row.u, row.j, row.n) for row in by_two.main.collect()) == [("a", 2, 1), ("a", 3, 1), ("b", 2, 0)]
 
 
@@ -236,8 +248,13 @@ def test_sql_sums_over_an_overflow_fail(spark):
 def test_column_names_that_need_quoting(spark):
     df = spark.createDataFrame([("a", at(1), 2)], "`the user` string, `event.time` timestamp, `pri``ce` bigint")
     result = (
-        pst.stream(df).assign_timestamps("event.time", pst.WatermarkStrategy.no_watermarks()).side_output_invalid("bad")
-        .key_by("the user").window(pst.TumblingEventTimeWindows.of("1 hour")).side_output_late_data("late").aggregate(agg.sum("pri`ce").alias("s"))
+        pst.stream(df)
+        .assign_timestamps("event.time", pst.WatermarkStrategy.no_watermarks())
+        .side_output_invalid("bad")
+        .key_by("the user")
+        .window(pst.TumblingEventTimeWindows.of("1 hour"))
+        .side_output_late_data("late")
+        .aggregate(agg.sum("pri`ce").alias("s"))
     )
     assert [tuple(row) for row in result.main.select("the user", "s").collect()] == [("a", 2)]
     assert result.output("late").columns == df.columns
@@ -260,8 +277,17 @@ def test_numbers_and_times_without_zone_as_event_time(spark):
         F.when(F.col("id") > 0, F.lit(9e300)).otherwise(F.lit(1.5)).alias("absurd"),
     )
     none = pst.WatermarkStrategy.no_watermarks()
-    for column, unit, start in (("s", "seconds", 1_699_999_200), ("ms", "milliseconds", 1_699_999_200), ("ntz", None, 1_767_225_600)):
-        result = pst.stream(df).assign_timestamps(column, none, unit=unit).key_by("k").window(pst.TumblingEventTimeWindows.of("1 hour"))
+    for column, unit, start in (
+        ("s", "seconds", 1_699_999_200),
+        ("ms", "milliseconds", 1_699_999_200),
+        ("ntz", None, 1_767_225_600),
+    ):
+        result = (
+            pst.stream(df)
+            .assign_timestamps(column, none, unit=unit)
+            .key_by("k")
+            .window(pst.TumblingEventTimeWindows.of("1 hour"))
+        )
         rows = result.aggregate(agg.count().alias("n")).main.select(F.unix_seconds("window_start").alias("s"), "n").collect()
         assert rows == [(start, 3)]
     absurd = pst.stream(df).assign_timestamps("absurd", none, unit="seconds").side_output_invalid("bad").key_by("k")

@@ -1,8 +1,8 @@
 """An append-only store of partials over a key group's state: the panes that are still open.
 
-Every micro-batch appends one *block*: the partials of all panes that it touched and left open, sorted by pane. A block is never
-rewritten because of a row; it goes when its last pane is closed. When there are many small blocks they are merged into larger ones
-(eight of a level make one of the next), so that a long window fed by many batches is read in a few calls.
+Every micro-batch appends one *block*: the partials of all panes that it touched and left open, sorted by pane. A block is
+never rewritten because of a row; it goes when its last pane is closed. When there are many small blocks they are merged into
+larger ones (eight of a level make one of the next), so that a long window fed by many batches is read in a few calls.
 """
 
 from __future__ import annotations

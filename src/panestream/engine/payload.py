@@ -1,8 +1,8 @@
 """The Arrow encoding of what crosses the exchange and what rests in state.
 
 A payload is one Arrow IPC stream: a table, and a header (JSON in the schema's metadata) with the format's version. Integer
-columns travel as narrow as their values allow, which halves what is shuffled and stored; the reader widens them again. Nothing here is compressed: Spark
-compresses shuffles, RocksDB its blocks.
+columns travel as narrow as their values allow, which halves what is shuffled and stored; the reader widens them again.
+Nothing here is compressed: Spark compresses shuffles, RocksDB its blocks.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ def encode(table: pa.Table, header: Mapping[str, Any] | None = None) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, schema) as writer:
         writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
-    return sink.getvalue().to_pybytes()
+    encoded: bytes = sink.getvalue().to_pybytes()
+    return encoded
 
 
 def decode(payload: bytes, schema: pa.Schema | None = None) -> tuple[pa.Table, dict[str, Any]]:

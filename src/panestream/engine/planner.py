@@ -47,7 +47,8 @@ def explain_plan(plan: WindowPlan, *, streaming: bool, chosen: int | None) -> st
         ],
         "event time": [f"{plan.event_time}, {plan.watermark!r}", *_lateness(plan)],
         "exchange": [
-            f"pre-aggregated per (key, pane) before the shuffle; {plan.groups} key group{'s' if plan.groups > 1 else ''}, one per state partition",
+            "pre-aggregated per (key, pane) before the shuffle",
+            f"{plan.groups} key group{'s' if plan.groups > 1 else ''}, one per state partition",
             *(["whole rows cross the shuffle too, for the late output"] if plan.late_tag else []),
         ],
         "state": _state(plan, streaming, chosen),
@@ -55,7 +56,9 @@ def explain_plan(plan: WindowPlan, *, streaming: bool, chosen: int | None) -> st
     }
     width = max(len(title) for title in sections)
     lines = [
-        f"{title if first else '':<{width}}  {line}" for title, body in sections.items() for first, line in zip([True] + [False] * len(body), body, strict=False)
+        f"{title if first else '':<{width}}  {line}"
+        for title, body in sections.items()
+        for first, line in zip([True] + [False] * len(body), body, strict=False)
     ]
     return "\n".join(lines)
 
@@ -64,15 +67,18 @@ def _panes(grid: PaneGrid) -> str:
     if grid.has_gaps:
         return f"a pane for each window ({format_duration(grid.size)})"
     if len(grid.edges) == 1:
-        count = grid.size // grid.slide
-        return f"{format_duration(grid.slide)} each, {count} to a window" if count > 1 else f"{format_duration(grid.slide)} each, one to a window"
-    first = grid.edges[1]
-    return f"two to a slide, {format_duration(first)} and {format_duration(grid.slide - first)}, since the slide does not divide the size"
+        return f"{format_duration(grid.slide)} each, {grid.size // grid.slide} to a window"
+    first, second = format_duration(grid.edges[1]), format_duration(grid.slide - grid.edges[1])
+    return f"two to a slide, {first} and {second}, since the slide does not divide the size"
 
 
 def _lateness(plan: WindowPlan) -> list[str]:
     late = f"late rows go to the output {plan.late_tag!r}" if plan.late_tag else "late rows are counted and dropped"
-    invalid = f"rows without event time go to the output {plan.invalid_tag!r}" if plan.invalid_tag else "rows without event time fail the query"
+    invalid = (
+        f"rows without event time go to the output {plan.invalid_tag!r}"
+        if plan.invalid_tag
+        else "rows without event time fail the query"
+    )
     return [late, invalid]
 
 

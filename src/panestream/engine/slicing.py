@@ -1,8 +1,8 @@
 """Slices of time: the grid of panes under a query's windows.
 
-A pane is a span of time in which no window of the query begins or ends, so every window is a whole number of panes and a row is
-aggregated once, into its pane, however many windows overlap there. The edges of a sliding window's panes are its starts and its ends:
-one pane per slide where the slide divides the size, else two unequal ones (never the many equal ones of the gcd).
+A pane is a span of time in which no window of the query begins or ends, so every window is a whole number of panes and a row
+is aggregated once, into its pane, however many windows overlap there. The edges of a sliding window's panes are its starts and
+its ends: one pane per slide where the slide divides the size, else two unequal ones (never the many equal ones of the gcd).
 """
 
 from __future__ import annotations
@@ -62,7 +62,8 @@ class PaneGrid:
         """Which panes lie in no window. Only where the slide is larger than the size."""
         if self.slide <= self.size:
             return np.zeros(len(panes), np.bool_)
-        return (panes & 1) == 1
+        odd: npt.NDArray[np.bool_] = (panes & 1) == 1
+        return odd
 
     @property
     def has_gaps(self) -> bool:

@@ -28,11 +28,14 @@ def column_of(df: DataFrame, text: str, what: str) -> Column:
         df.select(column).schema  # noqa: B018 (Connect only looks at it here)
     except (AnalysisException, ParseException) as error:
         reason = str(error).strip().splitlines()[0]
-        raise InvalidPlanError(f"{what} {text!r} is neither a column nor valid SQL over the columns; {did_you_mean(text, df.columns)} ({reason})") from error
+        raise InvalidPlanError(
+            f"{what} {text!r} is neither a column nor valid SQL over the columns; {did_you_mean(text, df.columns)} ({reason})"
+        ) from error
     return column
 
 
 def type_of(df: DataFrame, column: Column) -> T.DataType:
+    """The Spark type of a column."""
     return df.select(column).schema[0].dataType
 
 
@@ -56,13 +59,18 @@ def micros_of(df: DataFrame, text: str, unit: str | None) -> Column:
     if isinstance(kind, (T.IntegralType, T.DoubleType, T.FloatType, T.DecimalType)):
         if unit is None:
             raise InvalidEventTimeError(
-                f"the event time {text!r} is a number ({kind.simpleString()}): say of what, unit='seconds', 'milliseconds' or 'microseconds'"
+                f"the event time {text!r} is a number ({kind.simpleString()}): "
+                "say of what, unit='seconds', 'milliseconds' or 'microseconds'"
             )
         # try_…: a number that is no possible time is an invalid row, not an overflow error of the whole query.
         if isinstance(kind, T.IntegralType):
             return F.try_multiply(column.cast("bigint"), F.lit(UNITS[unit]).cast("bigint"))
         return (column * F.lit(UNITS[unit])).try_cast("bigint")
-    hint = "parse it first, e.g. to_timestamp(ts, 'yyyy-MM-dd HH:mm:ss')" if isinstance(kind, T.StringType) else "cast it to timestamp"
+    hint = (
+        "parse it first, e.g. to_timestamp(ts, 'yyyy-MM-dd HH:mm:ss')"
+        if isinstance(kind, T.StringType)
+        else "cast it to timestamp"
+    )
     raise InvalidEventTimeError(f"the event time {text!r} is a {kind.simpleString()}, not a timestamp: {hint}")
 
 

@@ -14,7 +14,9 @@ from panestream.spark.types import arrow_schema, spark_schema
 from panestream.spark.without_pandas import without_pandas
 
 
-def project(df: DataFrame, plan: WindowPlan, time: Column, keys: Sequence[Column], values: Sequence[Column]) -> tuple[DataFrame, PackColumns]:
+def project(
+    df: DataFrame, plan: WindowPlan, time: Column, keys: Sequence[Column], values: Sequence[Column]
+) -> tuple[DataFrame, PackColumns]:
     """The columns that ``pack`` takes: few and narrow, since the way from the JVM to Arrow is what limits the speed."""
     columns = [time.alias("time")]
     columns += [key.alias(f"key_{position}") for position, key in enumerate(keys)]
@@ -58,7 +60,8 @@ def operate(projected: DataFrame, plan: WindowPlan, columns: PackColumns) -> Dat
 def unpack(operated: DataFrame, plan: WindowPlan, tag: str) -> DataFrame:
     """The rows of one output."""
     schema = plan.main_schema if tag == MAIN else plan.row_schema
-    assert schema is not None  # the plan asks for rows where it has such a tag
+    if schema is None:
+        raise RuntimeError(f"the plan has an output {tag!r} but no schema for it")
     bodies = operated.where(F.col("tag") == tag).select("body")
     with without_pandas():
         return bodies.mapInArrow(Unpack(schema).__call__, spark_schema(schema))

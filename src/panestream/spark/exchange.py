@@ -1,6 +1,7 @@
 """``pack``: rows to a few large binary rows per key group, before the shuffle.
 
-Stateless, runs in ``mapInArrow``. Rows get their pane, are aggregated per (key, pane), and leave as one Arrow payload per key group and chunk.
+Stateless, runs in ``mapInArrow``. Rows get their pane, are aggregated per (key, pane), and leave as one Arrow payload per key
+group and chunk.
 Every key group also gets a *report* of the event times seen, so that all agree on the watermark.
 """
 
@@ -22,9 +23,7 @@ from panestream.errors import InvalidEventTimeError
 from panestream.spark.placement import group_values
 
 EXCHANGE_SCHEMA = "group int, origin int, sequence int, body binary"
-_EXCHANGE = pa.schema(
-    [("group", pa.int32()), ("origin", pa.int32()), ("sequence", pa.int32()), ("body", pa.binary())]
-)
+_EXCHANGE = pa.schema([("group", pa.int32()), ("origin", pa.int32()), ("sequence", pa.int32()), ("body", pa.binary())])
 CHUNK_ROWS = 1 << 20
 CHUNK_BYTES = 256 << 20
 LARGEST_TIME = 2**62
@@ -134,8 +133,8 @@ class _Packing:
         if self.invalid and self.plan.invalid_tag is None:
             raise InvalidEventTimeError(
                 f"{self.invalid} of {self.rows} rows of a source partition have no usable event time in {self.plan.event_time!r} "
-                "(null, not readable as a time, or beyond the year 140,000). Filter them out, or route them to an output of their own with "
-                ".side_output_invalid(tag)"
+                "(null, not readable as a time, or beyond the year 140,000). Filter them out, or route them to an output of "
+                "their own with .side_output_invalid(tag)"
             )
         if self.rows:
             report = {"rows": self.rows, "invalid": self.invalid, "seen": self.seen, "clock": self.clock}
@@ -202,7 +201,8 @@ class _Packing:
 def _usable(times: pa.Array) -> pa.Array | None:
     """Which rows have an event time that can be used; None: all."""
     bounds = pc.min_max(times)
-    in_range = bounds["min"].as_py() is None or (-LARGEST_TIME < bounds["min"].as_py() and bounds["max"].as_py() < LARGEST_TIME)
+    smallest, largest_seen = bounds["min"].as_py(), bounds["max"].as_py()
+    in_range = smallest is None or (smallest > -LARGEST_TIME and largest_seen < LARGEST_TIME)
     if in_range and not times.null_count:
         return None
     largest = pa.scalar(LARGEST_TIME, pa.int64())

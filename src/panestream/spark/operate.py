@@ -56,7 +56,7 @@ class WindowProcessor(StatefulProcessor):
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._state = SparkState(handle.getMapState("panestream", _KEY, _VALUE))
 
-    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: TimerValues) -> Iterator[Row]:  # type: ignore[override]
+    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: TimerValues) -> Iterator[Row]:
         if self._state is None:
             raise RuntimeError("Spark called handleInputRows before init")
         batch = gather(self._plan, [(row.origin, row.sequence, row.body) for row in rows])

@@ -1,7 +1,7 @@
 """Which integer stands for which key group, so that every state partition gets exactly one.
 
-Spark places a group by ``pmod(murmur3(value, 42), partitions)``; groups numbered 0, 1, 2 … would meet on some partitions and leave
-others empty. So each group is known to Spark by the smallest integer that lands on the partition of its number.
+Spark places a group by ``pmod(murmur3(value, 42), partitions)``; groups numbered 0, 1, 2 … would meet on some partitions and
+leave others empty. So each group is known to Spark by the smallest integer that lands on the partition of its number.
 """
 
 from __future__ import annotations

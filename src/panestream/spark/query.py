@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import time
 import uuid
@@ -14,7 +15,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-import panestream.errors as errors
+from panestream import errors
 from panestream.engine.plan import MAIN, WindowPlan, check_identity
 from panestream.spark.dataflow import unpack
 from panestream.spark.operate import METRICS
@@ -68,7 +69,9 @@ class BatchProgress:
             duration_ms=round(seconds * 1000),
             rows_per_second=rows / seconds if seconds > 0 else 0.0,
             watermark=max((group["watermark"] for group in groups if group["watermark"] is not None), default=None),
-            max_event_time=max((group["max_event_time"] for group in groups if group["max_event_time"] is not None), default=None),
+            max_event_time=max(
+                (group["max_event_time"] for group in groups if group["max_event_time"] is not None), default=None
+            ),
             late_rows=sum(group["late_rows"] for group in groups),
             invalid_rows=max((group["invalid_rows"] for group in groups), default=0),
             fired_rows=sum(group["fired_rows"] for group in groups),
@@ -139,7 +142,7 @@ class RunningQuery:
             if timeout is None:
                 self.query.awaitTermination()
                 return True
-            return bool(self.query.awaitTermination(timeout))
+            return bool(self.query.awaitTermination(math.ceil(timeout)))
         except StreamingQueryException as error:
             ours = own_error(str(error))
             if ours is None:
@@ -152,7 +155,7 @@ class RunningQuery:
 
 
 def own_error(text: str) -> errors.PanestreamError | None:
-    """panestream's own error inside what Spark reports of a failed Python worker; None where there is none."""
+    """The error of panestream inside what Spark reports of a failed Python worker; None where there is none."""
     found = re.search(r"panestream\.errors\.(\w+): (.*?)(?=\n\s*(?:at |File |SQLSTATE|\Z)|\n\n|\Z)", text, re.DOTALL)
     kind = getattr(errors, found.group(1), None) if found else None
     if found is None or not (isinstance(kind, type) and issubclass(kind, errors.PanestreamError)):

@@ -81,8 +81,8 @@ class FileSink(Sink):
             write_note(spark, f"{self.path}/{_OWNER}", {"query": query})
         elif owner.get("query") != query:
             raise SinkError(
-                f"{self.path} holds the output of another {'query' if owner.get('query') else 'batch run'}: its batch ids would collide with this one's. "
-                "Choose another directory, or start with the checkpoint that belongs to it"
+                f"{self.path} holds the output of another {'query' if owner.get('query') else 'batch run'}: its batch ids would "
+                "collide with this one's. Choose another directory, or start with the checkpoint that belongs to it"
             )
 
     def write(self, df: DataFrame, batch_id: int | None) -> None:
@@ -93,7 +93,7 @@ class FileSink(Sink):
         return f"{self.format} {self.path}"
 
 
-def ParquetSink(path: str, **options: str) -> FileSink:  # noqa: N802 (reads as the class it stands for)
+def ParquetSink(path: str, **options: str) -> FileSink:
     """A :class:`FileSink` of Parquet files."""
     return FileSink(path, "parquet", options)
 
@@ -102,9 +102,9 @@ def ParquetSink(path: str, **options: str) -> FileSink:  # noqa: N802 (reads as 
 class TableSink(Sink):
     """Appends to a table.
 
-    Delta writes each micro-batch once: the transaction carries the query's identity and the batch's id (``txnAppId``, ``txnVersion``).
-    Other formats append, and a micro-batch that is run again appends again: at least once. For exactly once there, use
-    :class:`FileSink`, or :class:`ForeachBatchSink` with a MERGE.
+    Delta writes each micro-batch once: the transaction carries the query's identity and the batch's id (``txnAppId``,
+    ``txnVersion``). Other formats append, and a micro-batch that is run again appends again: at least once. For exactly once
+    there, use :class:`FileSink`, or :class:`ForeachBatchSink` with a MERGE.
 
     Args:
         name: ``table``, ``schema.table`` or ``catalog.schema.table``.
@@ -143,7 +143,7 @@ class ConsoleSink(Sink):
     rows: int = 20
 
     def write(self, df: DataFrame, batch_id: int | None) -> None:
-        print(f"--- {'all rows' if batch_id is None else f'micro-batch {batch_id}'}")
+        print(f"--- {'all rows' if batch_id is None else f'micro-batch {batch_id}'}")  # noqa: T201 (what it is for)
         df.show(self.rows, truncate=False)
 
     def describe(self) -> str:

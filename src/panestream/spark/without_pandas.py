@@ -1,8 +1,9 @@
 """Lets PySpark's Arrow functions work where pandas is not installed.
 
-``mapInArrow``, ``applyInArrow`` and ``transformWithState`` (Row flavour) hand over Arrow and never touch pandas, but PySpark builds all of them
-with ``pandas_udf``, which refuses to start without it. Only that check is passed over, only where pandas is absent, and only while
-panestream builds its own functions. (Spark Connect's client does need pandas; its own check is left alone.)
+``mapInArrow``, ``applyInArrow`` and ``transformWithState`` (Row flavour) hand over Arrow and never touch pandas, but PySpark
+builds all of them with ``pandas_udf``, which refuses to start without it. Only that check is passed over, only where pandas is
+absent, and only while panestream builds its own functions. (Spark Connect's client does need pandas; its own check is left
+alone.)
 """
 
 from __future__ import annotations

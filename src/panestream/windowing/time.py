@@ -28,7 +28,16 @@ _UNITS = {
     "day": 86_400_000_000,
     "week": 604_800_000_000,
 }
-_SHORT = {"us": "microsecond", "ms": "millisecond", "s": "second", "sec": "second", "min": "minute", "m": "minute", "h": "hour", "d": "day"}
+_SHORT = {
+    "us": "microsecond",
+    "ms": "millisecond",
+    "s": "second",
+    "sec": "second",
+    "min": "minute",
+    "m": "minute",
+    "h": "hour",
+    "d": "day",
+}
 _PART = re.compile(r"\s*([+-]?\d+(?:\.\d+)?)\s*([A-Za-z]+)\s*,?")
 
 
@@ -47,7 +56,8 @@ def to_micros(duration: Duration, what: str = "duration") -> int:
     True
     """
     if isinstance(duration, timedelta):
-        return duration // timedelta(microseconds=1)
+        micros: int = duration // timedelta(microseconds=1)
+        return micros
     if not isinstance(duration, str):
         raise InvalidDurationError(
             f"{what} must be a timedelta or a string such as '90 seconds', not {duration!r} ({type(duration).__name__})"
@@ -57,7 +67,8 @@ def to_micros(duration: Duration, what: str = "duration") -> int:
         part = _PART.match(duration, position)
         if part is None:
             raise InvalidDurationError(
-                f"{what} {duration!r} cannot be read at {duration[position:]!r}: write a number and a unit, e.g. '90 seconds' or '1 hour 30 minutes'"
+                f"{what} {duration!r} cannot be read at {duration[position:]!r}: "
+                "write a number and a unit, e.g. '90 seconds' or '1 hour 30 minutes'"
             )
         total += _scaled(part.group(1), _unit(part.group(2), duration, what), duration, what)
         position = part.end()
@@ -83,7 +94,8 @@ def _scaled(number: str, unit: int, duration: str, what: str) -> int:
     if "." not in number:
         return int(number) * unit
     whole, fraction = number.split(".")
-    scaled, rest = divmod(int(fraction) * unit, 10 ** len(fraction))
+    parts: int = 10 ** len(fraction)
+    scaled, rest = divmod(int(fraction) * unit, parts)
     if rest:
         raise InvalidDurationError(f"{what} {duration!r} is finer than a microsecond")
     sign = -1 if whole.startswith("-") else 1

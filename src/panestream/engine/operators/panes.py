@@ -1,8 +1,9 @@
 """The aligned-pane operator: tumbling and sliding event-time windows over declared aggregates.
 
-Rows arrive as partials per (key, pane); a window is the combination of its panes, made for all keys at once when the watermark
-passes its end. A micro-batch goes through in Flink's order: judge rows against the watermark as it stood before, add them, advance the
-watermark, fire what is due, drop what is closed. Panes that open and close in one micro-batch never touch the state.
+Rows arrive as partials per (key, pane); a window is the combination of its panes, made for all keys at once when the
+watermark passes its end. A micro-batch goes through in Flink's order: judge rows against the watermark as it stood before, add
+them, advance the watermark, fire what is due, drop what is closed. Panes that open and close in one micro-batch never touch
+the state.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from panestream.engine.operators.row_state import EMPTY, Slot
+from panestream.engine.operators.row_state import EMPTY, KeyState, Slot
 from panestream.engine.operators.timers import NEVER
 from panestream.windowing.assigners import (
     EventTimeSessionWindows,
@@ -130,16 +130,15 @@ def _sessions(operator: RowOperator, assigner: EventTimeSessionWindows, purges: 
         for key, timestamp, element in rows:
             end = timestamp + gap if fixed else assigner.assign_windows(element, timestamp, 0)[0].end
             owner = touched.get(key) or touch(key)
-            hit, several = None, False
-            for slot in owner.slots.values():
-                if slot.start <= end and slot.end >= timestamp:  # type: ignore[operator]  # sessions have bounds
-                    if hit is not None:
-                        several = True
-                        break
-                    hit = slot
-            if several:
-                operator.element(key, timestamp, element)
-                continue
+            latest = owner.latest
+            if latest is not None and latest.alive and timestamp >= latest.start:
+                # Nothing lies behind the latest session, and what lies before it ends before its start.
+                hit = latest if timestamp <= latest.end else None
+            else:
+                hit, several = _touched(owner, timestamp, end)
+                if several:
+                    operator.element(key, timestamp, element)
+                    continue
             stored = TimestampedValue(element, timestamp) if stamps else element
             if hit is None:
                 hit = operator.open_slot(owner, (timestamp, end))
@@ -147,6 +146,8 @@ def _sessions(operator: RowOperator, assigner: EventTimeSessionWindows, purges: 
                     operator.not_taken(key, timestamp, element)
                     continue
                 _arm(operator, hit)
+                if latest is None or not latest.alive or timestamp > latest.start:
+                    owner.latest = max(owner.slots.values(), key=_start) if latest is None or not latest.alive else hit
             elif timestamp < hit.start or end > hit.end:
                 _extend(operator, hit, min(timestamp, hit.start), max(end, hit.end))
             hit.contents = first(stored) if hit.contents is EMPTY else fold(hit.contents, stored)
@@ -156,6 +157,21 @@ def _sessions(operator: RowOperator, assigner: EventTimeSessionWindows, purges: 
                     hit.contents = EMPTY
     except Exception as error:  # noqa: BLE001
         operator.failed("the function", key, hit, error)
+
+
+def _touched(owner: KeyState, start: int, end: int) -> tuple[Slot | None, bool]:
+    """The session that a span touches, and whether it touches several."""
+    hit: Slot | None = None
+    for slot in owner.slots.values():
+        if slot.start <= end and slot.end >= start:  # type: ignore[operator]  # sessions have bounds
+            if hit is not None:
+                return hit, True
+            hit = slot
+    return hit, False
+
+
+def _start(slot: Slot) -> Any:
+    return slot.start
 
 
 def _counting(operator: RowOperator, count: int, purges: bool, rows: Rows) -> None:

@@ -158,14 +158,18 @@ class Slot:
 
 
 class KeyState:
-    """What is kept of one key: its windows by bounds, in the order of their coming, and the per-key state of the function."""
+    """What is kept of one key: its windows by bounds, in the order of their coming, and the per-key state of the function.
 
-    __slots__ = ("cells", "key", "page", "slots")
+    ``latest`` is the session with the largest start, where the session loop knows it: most elements belong there.
+    """
+
+    __slots__ = ("cells", "key", "latest", "page", "slots")
 
     def __init__(self, key: Any, page: Page) -> None:
         self.key = key
         self.page = page
         self.slots: dict[Bounds, Slot] = {}
+        self.latest: Slot | None = None
         self.cells: dict[str, Any] = {}
 
 
