@@ -203,6 +203,8 @@ def test_the_live_line_has_all_that_matters():
     totals.add(Batch(7, late_rows=1234, fired_windows=9))
     line = "batch 7  2,000 rows/s  watermark 2017-11-26 01:00:00  lag 5 s  late 1,234  open 12  fired 9"
     assert status_line(totals).plain == line
+    narrow = "batch 7  2,000 rows/s  wm 01:00:00  lag 5 s  late 1,234  open 12  fired 9"
+    assert status_line(totals, 80).plain == narrow
 
 
 def test_the_live_line_before_there_is_a_watermark():

@@ -19,7 +19,7 @@ from rich.text import Text
 from panestream.errors import PanestreamError
 from panestream.jobs.live import Display, summary
 from panestream.jobs.model import Job, LoadedJob, Overrides, load_job
-from panestream.jobs.runner import Progress, Query, Runner, SparkRunner, first_sentence
+from panestream.jobs.runner import Progress, Query, Runner, SparkRunner, first_sentence, of_spark
 
 app = typer.Typer(
     help="All of Flink's window machinery for PySpark.",
@@ -228,7 +228,7 @@ def readable_errors(show_traceback: bool) -> Generator[None]:
         errors.print("interrupted")
         raise typer.Exit(EXIT_INTERRUPTED) from None
     except Exception as error:
-        if not _of_spark(error):
+        if not of_spark(error):
             raise
         if show_traceback:
             traceback.print_exc()
@@ -237,8 +237,3 @@ def readable_errors(show_traceback: bool) -> Generator[None]:
         if not show_traceback:
             errors.print(Text("(--traceback shows where)", style="dim"))
         raise typer.Exit(EXIT_SPARK) from None
-
-
-def _of_spark(error: BaseException) -> bool:
-    """Whether Spark raised it. Spark may not even be loaded yet, so its classes are not asked for."""
-    return any(cls.__module__.split(".")[0] in ("pyspark", "py4j", "grpc") for cls in type(error).__mro__)

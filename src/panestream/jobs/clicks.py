@@ -31,7 +31,7 @@ GOOD, LATE, EMPTY_TIME, BROKEN = range(4)
 
 MAX_DISORDER_SECONDS = 5
 """Good rows arrive at most so much later than a row with a larger timestamp."""
-LATE_SECONDS = (2 * 3600, 3 * 3600)
+LATE_SECONDS = (9_000, 12_600)
 """Late rows arrive so much after they happened: the windows of the hour are long closed."""
 
 Ints = npt.NDArray[np.int64]
@@ -69,7 +69,7 @@ class Shape:
     def __post_init__(self) -> None:
         if self.hours * 3600 <= LATE_SECONDS[1]:
             raise JobError(
-                f"the clicks must span more than {LATE_SECONDS[1] // 3600} hours, so that late rows can arrive: {self.hours}"
+                f"the clicks must span more than {LATE_SECONDS[1] / 3600} hours, so that late rows can arrive: {self.hours}"
             )
 
 

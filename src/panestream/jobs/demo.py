@@ -27,6 +27,9 @@ PICTURE = "hot_items.png"
 JOB_FILE = "hot_items.toml"
 _OWN = ("clicks", "main", "late", "invalid", "checkpoint", JOB_FILE, PICTURE)
 
+ENOUGH_FILES = 10
+"""With fewer, a micro-batch takes in hours at once: late rows may come in the same one as the rows that would close their windows."""
+
 SHOWN = 3
 """How many items of each window are printed; the picture and the Parquet files have more."""
 
@@ -143,10 +146,9 @@ def prepare(demo: Demo, console: Console) -> Prepared:
                 write_clicks(clicks, output / "clicks", demo.files)
             broken = clicks.count(BROKEN)
             # Only page views count; of broken lines nobody can tell what they were.
-            expected = {
-                "late": clicks.count(LATE, behavior="pv"),
-                "invalid": broken + clicks.count(EMPTY_TIME, behavior="pv"),
-            }
+            expected = {"invalid": broken + clicks.count(EMPTY_TIME, behavior="pv")}
+            if demo.files >= ENOUGH_FILES:
+                expected["late"] = clicks.count(LATE, behavior="pv")
             total, parts = len(clicks), demo.files
         else:
             with console.status(f"cutting {demo.input}"):

@@ -86,26 +86,33 @@ def clock(micros: int | None, *, date: bool = True) -> str:
 def short_duration(seconds: float) -> str:
     """A duration for people.
 
-    >>> short_duration(0.4), short_duration(75), short_duration(4000)
-    ('0.4 s', '1 min 15 s', '1 h 06 min')
+    >>> short_duration(0.4), short_duration(75), short_duration(900), short_duration(4000)
+    ('0.4 s', '1 min 15 s', '15 min', '1 h 06 min')
     """
+    seconds = round(seconds, 1) if seconds < 10 else round(seconds)
     if seconds < 10:
         return f"{seconds:.1f} s".replace(".0 s", " s")
     if seconds < 60:
         return f"{seconds:.0f} s"
     if seconds < 3600:
-        return f"{seconds // 60:.0f} min {seconds % 60:02.0f} s"
+        return f"{seconds // 60:.0f} min {seconds % 60:02.0f} s".replace(" 00 s", "")
     return f"{seconds // 3600:.0f} h {seconds % 3600 // 60:02.0f} min"
 
 
-def status_line(totals: Totals) -> Text:
-    """The live line: what runs, how fast, where event time is, what came late, what is open and what fired."""
+def status_line(totals: Totals, width: int = 120) -> Text:
+    """The live line: what runs, how fast, where event time is, what came late, what is open and what fired.
+
+    Args:
+        totals: how things stand.
+        width: of the terminal, in characters; a narrow one gets a line without dates.
+    """
+    narrow = width < 105
     if totals.batch_id is None:
         return Text(f"waiting for the first micro-batch ({short_duration(time.monotonic() - totals.started)})", style="dim")
     parts: list[tuple[str, str, str]] = [
         ("batch", f"{totals.batch_id}", ""),
         ("", f"{totals.rows_per_second:,.0f} rows/s", "bold"),
-        ("watermark", clock(totals.watermark), "cyan"),
+        ("wm" if narrow else "watermark", clock(totals.watermark, date=not narrow), "cyan"),
         ("lag", totals.lag, ""),
         ("late", f"{totals.late:,}", "yellow" if totals.late else ""),
         ("invalid", f"{totals.invalid:,}", "red" if totals.invalid else ""),
@@ -142,8 +149,7 @@ class Display:
 
     def __enter__(self) -> Self:
         if self.console.is_terminal:
-            # redirect_*: what others print (a console sink) must go above the line, not into it.
-            self._live = Live(status_line(self.totals), console=self.console, refresh_per_second=4, transient=True)
+            self._live = Live(self._line(), console=self.console, refresh_per_second=4, transient=True)
             self._live.start()
         return self
 
@@ -159,10 +165,13 @@ class Display:
                 self.console.print(each)
         self.refresh()
 
+    def _line(self) -> Text:
+        return status_line(self.totals, self.console.width)
+
     def refresh(self) -> None:
         """Shows how things stand; call it now and then while waiting."""
         if self._live is not None:
-            self._live.update(status_line(self.totals))
+            self._live.update(self._line())
             return
         now = time.monotonic()
         if self.totals.batch_id is not None and now - self._printed >= PLAIN_EVERY:

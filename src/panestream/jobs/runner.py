@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from panestream.errors import did_you_mean
+from panestream.errors import PanestreamError, did_you_mean
 from panestream.jobs.document import KeyPath
 from panestream.jobs.model import AggregateSpec, LoadedJob, Sink, Source
 from panestream.jobs.schema import is_local
@@ -85,12 +89,27 @@ class SparkRunner(AbstractContextManager["SparkRunner"]):
         job = loaded.job
         self.loaded = loaded
         settings = {name: value for name, value in job.spark.items() if name != "spark.master"}
-        self.spark = build_session(f"panestream: {job.name}", settings, job.spark.get("spark.master"))
-        # Spark's warnings would tear the live line; errors still come through.
-        self.spark.sparkContext.setLogLevel(job.spark.get("spark.log.level", "ERROR"))
+        # Java and the Python workers inherit the error output: what they say would tear the live line.
+        handle, name = tempfile.mkstemp(prefix="panestream-spark-", suffix=".log")
+        self.log = Path(name)
+        try:
+            with _errors_into(handle):
+                self.spark = build_session(f"panestream: {job.name}", settings, job.spark.get("spark.master"))
+        except BaseException:
+            self._tell_log()
+            raise
 
     def __exit__(self, *exception: object) -> None:
-        self.spark.stop()
+        try:
+            self.spark.stop()
+        finally:
+            if isinstance(exception[1], Exception) and not isinstance(exception[1], PanestreamError):
+                self._tell_log()
+            else:
+                self.log.unlink(missing_ok=True)
+
+    def _tell_log(self) -> None:
+        print(f"What Spark said is in {self.log}", file=sys.stderr)
 
     def explain(self) -> str:
         return str(self._result().explain())
@@ -107,6 +126,20 @@ class SparkRunner(AbstractContextManager["SparkRunner"]):
 
     def _result(self) -> pst.WindowedResult:
         return build(self.loaded, self.spark)
+
+
+@contextmanager
+def _errors_into(handle: int) -> Generator[None]:
+    """Whatever is started meanwhile writes its error output to the open file ``handle``, for good; this process does not."""
+    sys.stderr.flush()
+    ours = os.dup(2)
+    os.dup2(handle, 2)
+    try:
+        yield
+    finally:
+        os.dup2(ours, 2)
+        os.close(ours)
+        os.close(handle)
 
 
 def check_paths(loaded: LoadedJob) -> None:
@@ -168,20 +201,31 @@ def _analysed(df: DataFrame) -> DataFrame:
 
 def _asked(loaded: LoadedJob, where: KeyPath, ask: Callable[[], T]) -> T:
     """What ``ask`` returns; what Spark says against it becomes an error about the key ``where``."""
-    from pyspark.errors import PySparkException
-
     try:
         return ask()
-    except PySparkException as error:
+    except Exception as error:
+        if not of_spark(error):
+            raise
         place = loaded.place(*where)
         place.note(f"Spark refuses it: {first_sentence(error)}")
         place.finish()
         raise
 
 
+def of_spark(error: BaseException) -> bool:
+    """Whether Spark raised it. Spark may not even be loaded yet, so its classes are not asked for."""
+    return any(cls.__module__.split(".")[0] in ("pyspark", "py4j", "grpc") for cls in type(error).__mro__)
+
+
 def first_sentence(error: BaseException) -> str:
-    """What an error of Spark's says, without its plan and stack."""
-    lines = [line.strip() for line in str(error).splitlines()]
+    """What an error of Spark's says, without its plan and stack; what a Python worker said, where one failed."""
+    # What PySpark did not translate into an error of its own begins with py4j's words; Java knows better.
+    java = getattr(error, "java_exception", None)
+    words = str(error) if java is None else str(java.getMessage())
+    lines = [line.strip() for line in words.splitlines()]
+    raised = [line for line in lines if re.match(r"[A-Za-z_][\w.]*(Error|Exception): ", line)]
+    if raised and "Traceback (most recent call last)" in words:
+        return raised[-1]
     said = next((line for line in lines if line), type(error).__name__)
     return said.split(" SQLSTATE: ")[0].removesuffix(";").strip()
 

@@ -1,0 +1,263 @@
+"""Job files on a real Spark: the demo against a count by hand, batch and stream, a file with really late rows, errors with lines."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import datetime, timedelta, timezone
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from panestream.errors import JobError
+from panestream.jobs import cli
+from panestream.jobs.clicks import BROKEN, EMPTY_TIME, GOOD, LATE, Shape, make_clicks
+from panestream.jobs.demo import read_output
+from panestream.jobs.model import Overrides, load_job
+from panestream.jobs.runner import SparkRunner, build, stream_path
+
+pytestmark = pytest.mark.spark
+
+ROWS, FILES, HOUR, SLIDE = 4_000, 10, 3600, 300
+
+
+@pytest.fixture
+def panestream(spark, monkeypatch):
+    """Runs a command on the session that all tests share."""
+
+    class SharedSession(SparkRunner):
+        def __init__(self, loaded):
+            self.loaded, self.spark = loaded, spark
+
+        def __exit__(self, *exception):
+            return None
+
+    monkeypatch.setattr(cli, "make_runner", SharedSession)
+    monkeypatch.setenv("COLUMNS", "300")
+
+    def invoke(*arguments):
+        result = CliRunner().invoke(cli.app, [str(argument) for argument in arguments])
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        return result
+
+    return invoke
+
+
+def seconds(instant):
+    return int(instant.timestamp())
+
+
+def rankings(clicks, kinds, number=10):
+    """The most viewed items of each window, counted by hand: (end, item) -> (views, rank)."""
+    which = np.isin(clicks.kinds, kinds) & (clicks.behaviors == 0)
+    times, items = clicks.timestamps[which], clicks.items[which]
+    found = {}
+    for end in range(int(times.min()) // SLIDE * SLIDE + SLIDE, int(times.max()) + HOUR + SLIDE, SLIDE):
+        counts = Counter(items[(times >= end - HOUR) & (times < end)].tolist())
+        best = sorted(counts.items(), key=lambda each: (-each[1], each[0]))[:number]
+        found.update({(end, item): (views, rank) for rank, (item, views) in enumerate(best, start=1)})
+    return found
+
+
+def written(folder):
+    rows = read_output(folder)
+    found = {(seconds(row["window_end"]), row["item_id"]): (row["views"], row["rank"]) for row in rows}
+    assert len(found) == len(rows), "a window was written twice"
+    return found
+
+
+@pytest.mark.slow
+def test_the_demo_finds_what_counting_by_hand_finds(panestream, tmp_path):
+    out = tmp_path / "out"
+    result = panestream("demo", "--rows", ROWS, "--files", FILES, "--output", out)
+    assert result.exit_code == 0, result.output
+    clicks = make_clicks(Shape(rows=ROWS))
+
+    # Main: the windows up to the watermark, five seconds behind the newest row; late rows are not in them.
+    by_hand = rankings(clicks, [GOOD])
+    watermark = int(clicks.timestamps[clicks.kinds != BROKEN].max()) - 5
+    assert written(out / "main") == {key: value for key, value in by_hand.items() if key[0] <= watermark}
+    # Late: every late view, whole. Invalid: what has no time, with the line as it came.
+    late = read_output(out / "late")
+    made_late = (clicks.kinds == LATE) & (clicks.behaviors == 0)
+    assert sorted(row["timestamp"] for row in late) == sorted(clicks.timestamps[made_late].tolist())
+    invalid = read_output(out / "invalid")
+    assert len(invalid) == clicks.count(BROKEN) + clicks.count(EMPTY_TIME, behavior="pv")
+    broken = {line for line, kind in zip(clicks.lines(), clicks.kinds.tolist(), strict=True) if kind == BROKEN}
+    assert {row["_corrupt_record"] for row in invalid} - {None} == broken
+
+    # What it said.
+    first = min(by_hand)[0]
+    assert f"to {datetime.fromtimestamp(first, timezone(timedelta(hours=8))):%H:%M}   1. " in result.output
+    assert result.output.count("as many as were made") == 2
+    assert (out / "hot_items.png").stat().st_size > 20_000
+
+    # The job file it wrote goes on from there: nothing is new, nothing is written twice.
+    again = panestream("run", out / "hot_items.toml")
+    assert again.exit_code == 0, again.output
+    assert written(out / "main") == {key: value for key, value in by_hand.items() if key[0] <= watermark}
+
+    # As a batch nothing is late, and all windows fire.
+    batch = panestream("run", out / "hot_items.toml", "--mode", "batch", "--output", tmp_path / "batch")
+    assert batch.exit_code == 0, batch.output
+    assert written(tmp_path / "batch" / "main") == rankings(clicks, [GOOD, LATE])
+    assert read_output(tmp_path / "batch" / "late") == []
+
+
+TRIPS = """\
+key = ["cab"]
+
+[source]
+format = "csv"
+path = "nothing"
+schema = "cab INT, started STRING, miles DOUBLE"
+files_per_batch = 1
+columns = { metres = "miles * 1609.344", km = "metres / 1000" }
+where = "km > 0"
+
+[event_time]
+column = "started"
+format = "yyyy-MM-dd HH:mm:ss"
+timezone = "Asia/Shanghai"
+invalid = "side_output"
+
+[watermark]
+strategy = "monotonous"
+
+[window]
+type = "tumbling"
+size = "1 hour"
+
+[aggregate]
+trips = "count"
+km = "sum(round(km, 3))"
+longest = { function = "max_by", column = "started", by = "miles" }
+
+[sinks.main]
+format = "json"
+path = "main"
+
+[sinks.late]
+format = "parquet"
+path = "late"
+
+[sinks.invalid]
+format = "parquet"
+path = "invalid"
+"""
+
+
+@pytest.fixture
+def trips(tmp_path):
+    """A job file, and rows of which the later file holds one that is late, and one that is no time."""
+    (tmp_path / "trips.toml").write_text(TRIPS)
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "1.csv").write_text(
+        "1,2025-01-01 08:10:00,1\n1,2025-01-01 08:20:00,2\n2,2025-01-01 10:00:00,1\n2,2025-01-01 10:00:01,0\n"
+    )
+    (tmp_path / "in" / "2.csv").write_text("1,2025-01-01 08:30:00,5\n1,at noon,1\n2,2025-01-01 12:00:00,1\n")
+    from panestream.jobs.clicks import set_order
+
+    set_order([tmp_path / "in" / "1.csv", tmp_path / "in" / "2.csv"])
+    return tmp_path / "trips.toml"
+
+
+def test_strings_with_a_zone_late_and_unreadable_rows(panestream, trips, tmp_path):
+    import json
+
+    result = panestream("run", trips, "--input", tmp_path / "in", "--output", tmp_path / "out")
+    assert result.exit_code == 0, result.output
+    rows = [
+        json.loads(line) for file in sorted((tmp_path / "out" / "main").rglob("*.json")) for line in file.read_text().splitlines()
+    ]
+    assert [(row["cab"], row["window_start"], row["trips"], row["km"], row["longest"]) for row in rows] == [
+        (1, "2025-01-01T00:00:00.000Z", 2, pytest.approx(4.828), "2025-01-01 08:20:00"),
+        (2, "2025-01-01T02:00:00.000Z", 1, pytest.approx(1.609), "2025-01-01 10:00:00"),
+    ]
+    late = read_output(tmp_path / "out" / "late")
+    assert [(row["started"], round(row["metres"])) for row in late] == [("2025-01-01 08:30:00", 8047)]
+    assert [row["started"] for row in read_output(tmp_path / "out" / "invalid")] == ["at noon"]
+    words = " ".join(result.output.split())
+    assert "late 1 without event time 1 windows 2 fired, 1 still open" in words
+
+
+def test_a_stream_may_read_a_single_file(spark, trips, tmp_path):
+    loaded = load_job(trips, Overrides(input=tmp_path / "in" / "2.csv"))
+    assert stream_path(loaded.job.source) == str(tmp_path / "in" / "[2].csv")
+    query = build(loaded, spark)
+    assert query.is_streaming
+    (tmp_path / "in" / "22.csv").write_text("9,2025-01-01 08:30:00,5\n")
+    read = spark.read.csv(stream_path(loaded.job.source)).collect()
+    assert len(read) == 3
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "answer"),
+    [
+        ('["cab"]', '["cap"]', ":1: key[0]: the source has no column 'cap'; did you mean 'cab'?"),
+        (
+            '"started"\nformat',
+            '"starte"\nformat',
+            ":12: event_time.column: the source has no column 'starte'; did you mean 'started'?",
+        ),
+        (
+            'strategy = "monotonous"',
+            'strategy = "monotonous"\nper_partition = "parts"',
+            ":19: watermark.per_partition: the source has no column 'parts'; ",
+        ),
+        ('"km > 0"', '"kilo > 0"', ":9: source.where: Spark refuses it: [UNRESOLVED_COLUMN.WITH_SUGGESTION]"),
+        ('"miles * 1609.344"', '"miles *"', ":8: source.columns.metres: Spark refuses it: [PARSE_SYNTAX_ERROR]"),
+        ("cab INT,", "cab INTT,", ":6: source.schema: Spark refuses it: [UNSUPPORTED_DATATYPE]"),
+        ('"csv"', '"csvv"', ":3: source: Spark refuses it: [DATA_SOURCE_NOT_FOUND]"),
+    ],
+)
+def test_what_spark_refuses_is_told_with_the_line(spark, trips, tmp_path, old, new, answer):
+    assert TRIPS.count(old) == 1
+    trips.write_text(
+        TRIPS.replace(old, new).replace("files_per_batch = 1\n", "files_per_batch = 1\n" if "csvv" not in new else "")
+    )
+    with pytest.raises(JobError) as error:
+        build(load_job(trips, Overrides(input=tmp_path / "in")), spark)
+    assert f"{trips}{answer}" in str(error.value)
+
+
+def test_the_rate_source_needs_no_schema(spark, tmp_path):
+    (tmp_path / "rate.toml").write_text("""\
+[source]
+format = "rate"
+options = { rowsPerSecond = 10 }
+[event_time]
+column = "timestamp"
+[watermark]
+strategy = "monotonous"
+[window]
+type = "tumbling"
+size = "1 second"
+[aggregate]
+rows_seen = "count"
+[sinks.main]
+format = "console"
+[trigger]
+every = "1 second"
+""")
+    result = build(load_job(tmp_path / "rate.toml"), spark)
+    assert result.is_streaming
+    assert "1 key group" in result.explain()
+
+
+def test_parquet_in_a_batch_brings_its_own_schema(panestream, spark, tmp_path):
+    spark.range(100).selectExpr("id % 3 AS k", "timestamp_seconds(id) AS ts").write.parquet(str(tmp_path / "in"))
+    (tmp_path / "job.yaml").write_text("""\
+mode: batch
+key: k
+source: {format: parquet, path: in}
+event_time: {column: ts}
+watermark: {delay: 1 second}
+window: {type: sliding, size: 1 minute, slide: 30 seconds}
+aggregate: {n: count}
+sinks: {main: {format: parquet, path: out}}
+""")
+    result = panestream("run", tmp_path / "job.yaml")
+    assert result.exit_code == 0, result.output
+    assert sum(row["n"] for row in read_output(tmp_path / "out")) == 200  # each row is in two windows
