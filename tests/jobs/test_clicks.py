@@ -111,7 +111,7 @@ def test_few_rows_have_every_fault_too():
 
 
 def test_too_short_a_span_is_refused():
-    with pytest.raises(JobError, match="must span more than 3.5 hours"):
+    with pytest.raises(JobError, match=r"must span more than 3\.5 hours"):
         Shape(hours=3)
 
 

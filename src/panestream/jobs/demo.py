@@ -28,7 +28,7 @@ JOB_FILE = "hot_items.toml"
 _OWN = ("clicks", "main", "late", "invalid", "checkpoint", JOB_FILE, PICTURE)
 
 ENOUGH_FILES = 10
-"""With fewer, a micro-batch takes in hours at once: late rows may come in the same one as the rows that would close their windows."""
+"""With fewer, a micro-batch takes in hours at once, and late rows may come before the watermark has closed their windows."""
 
 SHOWN = 3
 """How many items of each window are printed; the picture and the Parquet files have more."""
