@@ -3,13 +3,13 @@
 from panestream import errors
 from panestream.spark.query import BatchProgress, RunningQuery
 from panestream.spark.session import build_session
+from panestream.spark.shipping import ship
 from panestream.spark.sinks import ConsoleSink, FileSink, ForeachBatchSink, MemorySink, ParquetSink, Sink, TableSink
 from panestream.stream import DataStream, KeyedStream, WindowedResult, WindowedStream, stream
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import SlidingEventTimeWindows, TumblingEventTimeWindows
 from panestream.windowing.watermarks import WatermarkStrategy
 
-__version__ = "0.1.0"
 
 __all__ = [
     "BatchProgress",
@@ -31,5 +31,6 @@ __all__ = [
     "agg",
     "build_session",
     "errors",
+    "ship",
     "stream",
 ]

@@ -28,7 +28,7 @@ from panestream.windowing.aggregates import Aggregate
 from panestream.windowing.assigners import WindowAssigner
 from panestream.windowing.watermarks import WatermarkStrategy
 
-_RESERVED = ("window_start", "window_end", "rank", "batch_id", "pane", "rows")
+_RESERVED = ("window_start", "window_end", "rank", "batch_id")
 
 
 def stream(df: DataFrame) -> DataStream:

@@ -246,17 +246,19 @@ def test_sql_sums_over_an_overflow_fail(spark):
 
 
 def test_column_names_that_need_quoting(spark):
-    df = spark.createDataFrame([("a", at(1), 2)], "`the user` string, `event.time` timestamp, `pri``ce` bigint")
+    df = spark.createDataFrame(
+        [("a", at(1), 2, 3, 4)], "`the user` string, `event.time` timestamp, `pri``ce` bigint, rows int, pane int"
+    )
     result = (
         pst.stream(df)
         .assign_timestamps("event.time", pst.WatermarkStrategy.no_watermarks())
         .side_output_invalid("bad")
-        .key_by("the user")
+        .key_by("the user", "rows", "pane")
         .window(pst.TumblingEventTimeWindows.of("1 hour"))
         .side_output_late_data("late")
         .aggregate(agg.sum("pri`ce").alias("s"))
     )
-    assert [tuple(row) for row in result.main.select("the user", "s").collect()] == [("a", 2)]
+    assert [tuple(row) for row in result.main.select("the user", "rows", "pane", "s").collect()] == [("a", 3, 4, 2)]
     assert result.output("late").columns == df.columns
 
 

@@ -68,10 +68,9 @@ class WindowPlan:
     def main_schema(self) -> pa.Schema:
         """The columns of the main output: keys, window_start, window_end, results."""
         instant = pa.timestamp("us", tz="UTC")
-        keys = [field for field in self.aggregation.partial_schema if field.name in self.key_names]
         return pa.schema(
             [
-                *keys,
+                *self.aggregation.key_schema,
                 pa.field("window_start", instant, nullable=False),
                 pa.field("window_end", instant, nullable=False),
                 *self.aggregation.output_schema,
@@ -80,19 +79,19 @@ class WindowPlan:
 
     @property
     def key_names(self) -> tuple[str, ...]:
-        names = self.aggregation.partial_schema.names
-        return tuple(names[: names.index("pane")])
+        """The key columns' names in the results."""
+        return tuple(self.aggregation.key_schema.names)
 
     def identity(self) -> dict[str, str]:
         """What a checkpoint is tied to. Watermark strategy, lateness, tags, top and sinks are free to change."""
         partial = self.aggregation.partial_schema
         return {
             "state format": str(FORMAT_VERSION),
-            "key": ", ".join(f"{text} ({partial.field(name).type})" for text, name in zip(self.keys, self.key_names, strict=True))
+            "key": ", ".join(f"{text} ({key.type})" for text, key in zip(self.keys, self.aggregation.key_schema, strict=True))
             or "none",
             "windows": repr(self.assigner),
             "aggregates": ", ".join(repr(aggregate) for aggregate in self.aggregates),
-            "partials": ", ".join(f"{field.name} {field.type}" for field in partial if field.name not in self.key_names),
+            "partials": ", ".join(f"{field.name} {field.type}" for field in list(partial)[len(self.keys) :]),
             "event time": self.event_time,
             "key groups": str(self.groups),
         }

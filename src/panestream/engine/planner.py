@@ -6,6 +6,7 @@ from panestream.engine.plan import WindowPlan
 from panestream.engine.slicing import PaneGrid
 from panestream.errors import InvalidPlanError
 from panestream.windowing.assigners import SlidingEventTimeWindows, TumblingEventTimeWindows, WindowAssigner
+from panestream.windowing.assigners.stagger import WindowStagger
 from panestream.windowing.time import format_duration
 
 
@@ -15,6 +16,8 @@ def pane_grid(assigner: WindowAssigner) -> PaneGrid:
     Raises:
         InvalidPlanError: there is no operator on Spark for these windows yet.
     """
+    if getattr(assigner, "stagger", WindowStagger.ALIGNED) is not WindowStagger.ALIGNED:
+        raise InvalidPlanError(f"{assigner!r}: staggered windows do not run on Spark yet; leave out the stagger")
     if isinstance(assigner, TumblingEventTimeWindows):
         return PaneGrid.of(assigner.size, assigner.size, assigner.offset)
     if isinstance(assigner, SlidingEventTimeWindows):

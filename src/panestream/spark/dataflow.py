@@ -39,10 +39,9 @@ def project(
         add("row", row)
     if plan.watermark.idle_timeout is not None:
         add("clock", F.unix_micros(F.current_timestamp()))
-    schema = plan.aggregation.partial_schema
     projected = df.select(*columns)
     value_types = [field.type for field in arrow_schema(projected.schema)][1 + len(keys) : 1 + len(keys) + len(values)]
-    key_types = tuple(schema.field(name).type for name in plan.key_names)
+    key_types = tuple(field.type for field in plan.aggregation.key_schema)
     return projected, PackColumns(key_types, tuple(value_types), **places)
 
 

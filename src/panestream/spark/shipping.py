@@ -8,8 +8,6 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-import panestream
-
 
 def ship(spark: SparkSession) -> None:
     """Sends the package to the executors (classic Spark and Spark Connect); call it once, before the first query.
@@ -17,8 +15,8 @@ def ship(spark: SparkSession) -> None:
     The executors need Python with pyarrow, numpy and protobuf; panestream itself is pure Python and travels as a zip file. With
     ``spark-submit`` the same is ``--py-files panestream.zip``.
     """
-    package = Path(panestream.__file__).parent
-    archive = Path(tempfile.mkdtemp(prefix="panestream-")) / f"panestream-{panestream.__version__}.zip"
+    package = Path(__file__).resolve().parents[1]
+    archive = Path(tempfile.mkdtemp(prefix="panestream-")) / "panestream.zip"
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as target:
         for file in sorted(package.rglob("*")):
             if file.suffix == ".py" or file.name == "py.typed":
