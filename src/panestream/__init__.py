@@ -10,7 +10,6 @@ from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import SlidingEventTimeWindows, TumblingEventTimeWindows
 from panestream.windowing.watermarks import WatermarkStrategy
 
-
 __all__ = [
     "BatchProgress",
     "ConsoleSink",
