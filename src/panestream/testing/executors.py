@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from panestream.engine.row_plan import RowPlan
 from panestream.errors import PanestreamError
 from panestream.testing.harness import WindowTestHarness
 from panestream.testing.scenario_format import Element, Scenario, ScenarioError, Step, plan_of
@@ -44,14 +45,17 @@ class HarnessExecutor:
 
     Attributes:
         restore: take a snapshot after **every** step, and go on from it with a new operator.
+        wrap: changes each plan before it is run.
     """
 
     restore: bool = False
+    wrap: Callable[[RowPlan], RowPlan] | None = None
 
     def run(self, scenario: Scenario) -> Observed:
         observed = Observed()
         try:
-            harness = WindowTestHarness(plan_of(scenario))
+            plan = plan_of(scenario)
+            harness = WindowTestHarness(plan if self.wrap is None else self.wrap(plan))
         except ScenarioError:
             raise
         except PanestreamError as error:

@@ -1,0 +1,36 @@
+"""A trigger as users write them: it passes every call on, and so keeps the operator from knowing what it does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from panestream.engine.row_plan import RowPlan
+from panestream.windowing.triggers import Trigger
+
+
+@dataclass(frozen=True)
+class Delegating(Trigger):
+    inner: Trigger
+
+    def on_element(self, element, timestamp, window, ctx):
+        return self.inner.on_element(element, timestamp, window, ctx)
+
+    def on_event_time(self, time, window, ctx):
+        return self.inner.on_event_time(time, window, ctx)
+
+    def on_processing_time(self, time, window, ctx):
+        return self.inner.on_processing_time(time, window, ctx)
+
+    def can_merge(self):
+        return self.inner.can_merge()
+
+    def on_merge(self, window, ctx):
+        self.inner.on_merge(window, ctx)
+
+    def clear(self, window, ctx):
+        self.inner.clear(window, ctx)
+
+    @staticmethod
+    def in_plan(plan: RowPlan) -> RowPlan:
+        """The same plan, served by the general protocol."""
+        return replace(plan, trigger=Delegating(plan.firing_trigger))
