@@ -139,6 +139,8 @@ def _sessions(operator: RowOperator, assigner: EventTimeSessionWindows, purges: 
                 if several:
                     operator.element(key, timestamp, element)
                     continue
+                if latest is None or not latest.alive:
+                    latest = owner.latest = max(owner.slots.values(), key=_start, default=None)
             stored = TimestampedValue(element, timestamp) if stamps else element
             if hit is None:
                 hit = operator.open_slot(owner, (timestamp, end))
@@ -146,8 +148,8 @@ def _sessions(operator: RowOperator, assigner: EventTimeSessionWindows, purges: 
                     operator.not_taken(key, timestamp, element)
                     continue
                 _arm(operator, hit)
-                if latest is None or not latest.alive or timestamp > latest.start:
-                    owner.latest = max(owner.slots.values(), key=_start) if latest is None or not latest.alive else hit
+                if latest is None or timestamp > latest.start:
+                    owner.latest = hit
             elif timestamp < hit.start or end > hit.end:
                 _extend(operator, hit, min(timestamp, hit.start), max(end, hit.end))
             hit.contents = first(stored) if hit.contents is EMPTY else fold(hit.contents, stored)
