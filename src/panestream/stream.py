@@ -21,7 +21,15 @@ from panestream.errors import InvalidPlanError, SinkError, did_you_mean
 from panestream.spark import query as spark_query
 from panestream.spark.columns import column_of, key_of, micros_of, type_of
 from panestream.spark.dataflow import operate, project
-from panestream.spark.session import check_version, chosen_partitions, default_parallelism
+from panestream.spark.session import (
+    ARROW_ROWS,
+    PARTITIONS,
+    STREAM_SETTINGS,
+    check_version,
+    chosen_partitions,
+    default_parallelism,
+    session_settings,
+)
 from panestream.spark.sinks import Sink
 from panestream.spark.types import arrow_schema, to_arrow
 from panestream.windowing.aggregates import Aggregate
@@ -194,7 +202,7 @@ class WindowedResult:
 
         Streaming: append mode; a row comes in the micro-batch whose rows move the watermark past the window's end. Set
         ``spark.sql.shuffle.partitions`` to the number of key groups, and the RocksDB state store (see :meth:`explain`);
-        :meth:`start` does both.
+        :meth:`start` does both. Late rows and the watermark are in the query's progress, ``observedMetrics["panestream"]``.
         """
         return self.output(MAIN)
 
@@ -211,7 +219,8 @@ class WindowedResult:
             raise InvalidPlanError(f"there is no output {tag!r}; {did_you_mean(tag, plan.tags)}")
         if tag == MAIN and plan.top is not None and self.is_streaming:
             raise InvalidPlanError("top on a stream ranks each window when it fires: use result.start(main=...), not .main")
-        return spark_query.output(self._operated, plan, tag)
+        operated = spark_query.observed(self._operated) if self.is_streaming else self._operated
+        return spark_query.output(operated, plan, tag)
 
     def start(
         self,
@@ -260,14 +269,16 @@ class WindowedResult:
         if self.is_streaming:
             raise InvalidPlanError("run is for batches; this DataFrame is a stream: use result.start(checkpoint=..., main=...)")
         self._check_sinks(sinks)
+        spark = self._df.sparkSession
         for sink in sinks.values():
-            sink.open(self._df.sparkSession, "")
-        operated = self._operated.persist()
-        try:
-            for tag, sink in sinks.items():
-                sink.write(spark_query.output(operated, self.plan, tag), None)
-        finally:
-            operated.unpersist()
+            sink.open(spark, "")
+        with session_settings(spark, {PARTITIONS: str(self.plan.groups), ARROW_ROWS: STREAM_SETTINGS[ARROW_ROWS]}):
+            operated = self._operated.persist()
+            try:
+                for tag, sink in sinks.items():
+                    sink.write(spark_query.output(operated, self.plan, tag), None)
+            finally:
+                operated.unpersist()
 
     def explain(self) -> str:
         """How the query will run: operator, panes, state, exchange, and why."""

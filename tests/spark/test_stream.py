@@ -103,7 +103,7 @@ def local(rows):
 
 
 def test_main_is_an_ordinary_dataframe_and_fires_in_the_same_batch(spark, tmp_path):
-    folder = write_files(spark, tmp_path / "in", [[("ann", at(1), 5)], [("ann", at(21), 6)]])
+    folder = write_files(spark, tmp_path / "in", [[("ann", at(11), 5)], [("ann", at(21), 6), ("ann", at(2), 9)]])
     result = windowed(read_stream(spark, folder), delay="0 seconds")
     assert result.main.columns == ["user", "window_start", "window_end", "n", "total"]
     spark.conf.set("spark.sql.shuffle.partitions", str(result.plan.groups))
@@ -120,7 +120,9 @@ def test_main_is_an_ordinary_dataframe_and_fires_in_the_same_batch(spark, tmp_pa
     finally:
         spark.conf.unset("spark.sql.shuffle.partitions")
     assert [(row.user, row.n, row.total) for row in spark.table("ordinary").collect()] == [("ann", 1, 5)]
-    assert [progress["numInputRows"] for progress in query.recentProgress] == [1, 1]  # no third batch was needed
+    assert [progress["numInputRows"] for progress in query.recentProgress] == [1, 2]  # no third batch was needed
+    counters = [progress["observedMetrics"]["panestream"].asDict() for progress in query.recentProgress]
+    assert [(step["input_rows"], step["late_rows"], step["fired_rows"]) for step in counters] == [(1, 0, 0), (2, 1, 1)]
 
 
 def test_late_and_invalid_rows_reach_their_own_sinks(spark, tmp_path):
@@ -268,6 +270,45 @@ def test_batches_write_to_sinks_too(spark, tmp_path):
     result.run(main=pst.ParquetSink(str(tmp_path / "main")), bad=pst.ParquetSink(str(tmp_path / "bad")))
     assert spark.read.parquet(str(tmp_path / "main")).select("user", "n").collect() == [("a", 1)]
     assert spark.read.parquet(str(tmp_path / "bad")).count() == 1
+
+
+def test_tables_functions_and_the_console_as_sinks(spark, tmp_path, capsys):
+    folder = write_files(spark, tmp_path / "in", BATCHES[:4])
+    seen = {}
+    sinks = {
+        "main": pst.TableSink("windows_of_users", format="parquet"),
+        "late": pst.ForeachBatchSink(lambda df, batch: seen.update({batch: df.count()})),
+    }
+    result = windowed(read_stream(spark, folder), late="late")
+    result.start(checkpoint=str(tmp_path / "checkpoint"), **sinks).await_termination()
+    assert values(spark.table("windows_of_users").collect()) == [
+        tuple(row) for row in local(expected(ROWS[:80], 10, 10, until=20))
+    ]
+    assert seen == {0: 0}
+    windowed(read_batch(spark, folder)).run(main=pst.ConsoleSink(3))
+    assert "window_start" in capsys.readouterr().out
+    for name in ("a b", "a.b.c.d", "", "x; drop"):
+        with pytest.raises(SinkError, match="no table name"):
+            pst.TableSink(name)
+    with pytest.raises(SinkError, match="parquet, json, csv or orc"):
+        pst.FileSink("x", format="delta")
+
+
+def test_a_batch_run_again_leaves_the_same(spark, tmp_path):
+    """What a crash between the sinks and Spark's commit does: the last micro-batch is planned again, and writes the same again."""
+    folder = write_files(spark, tmp_path / "in", BATCHES)
+    checkpoint = tmp_path / "checkpoint"
+
+    def run():
+        result = windowed(read_stream(spark, folder), delay="0 seconds")
+        result.start(main=pst.ParquetSink(str(tmp_path / "out")), checkpoint=str(checkpoint)).await_termination()
+        return sorted(map(tuple, spark.read.parquet(str(tmp_path / "out")).collect()), key=repr)
+
+    before = run()
+    last = max(checkpoint.glob("commits/[0-9]*"), key=lambda file: int(file.name))
+    last.unlink()
+    (last.parent / f".{last.name}.crc").unlink(missing_ok=True)
+    assert run() == before
 
 
 def test_numbers_and_times_without_zone_as_event_time(spark):

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from panestream import errors
@@ -107,6 +107,17 @@ class Distribute:
         if self.on_progress is not None:
             metrics = [json.loads(row.body) for row in counts if row.body is not None]
             self.on_progress(BatchProgress.of(batch_id, time.perf_counter() - started, metrics))
+
+
+def observed(operated: DataFrame) -> DataFrame:
+    """Operator rows whose counters Spark shows in each progress of the query, under ``observedMetrics["panestream"]``."""
+
+    def counter(name: str) -> Column:
+        return F.when(F.col("tag") == METRICS, F.get_json_object(F.col("body").cast("string"), f"$.{name}").cast("bigint"))
+
+    sums = [F.sum(counter(name)).alias(name) for name in ("late_rows", "fired_rows", "state_bytes", "state_calls")]
+    same = [F.max(counter(name)).alias(name) for name in ("input_rows", "invalid_rows", "watermark")]
+    return operated.observe("panestream", *same, *sums)
 
 
 def output(operated: DataFrame, plan: WindowPlan, tag: str) -> DataFrame:
