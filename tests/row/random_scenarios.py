@@ -27,7 +27,9 @@ def scenario(seed: int) -> dict:
         "input": _input(rng, sizes, gaps, 0.25 if by_clock or "processing" in str(trigger) else 0.0),
     }
     if not ends:
-        spec["input"] = [s if "element" not in s else {"element": {**s["element"], "ts": abs(s["element"]["ts"])}} for s in spec["input"]]
+        spec["input"] = [
+            s if "element" not in s else {"element": {**s["element"], "ts": abs(s["element"]["ts"])}} for s in spec["input"]
+        ]
     return spec
 
 
@@ -36,9 +38,15 @@ def _assigner(rng):
     kind = rng.choice(["tumbling", "tumbling", "sliding", "sliding", "session", "session", "dynamic_session", "global", "count"])
     if kind == "tumbling":
         size = rng.choice([1, 5, 7, 10, 20])
-        return {"type": kind, "size": size, "offset": rng.randint(1 - size, size - 1) if rng.random() < 0.4 else 0, **time}, [size], None
+        return (
+            {"type": kind, "size": size, "offset": rng.randint(1 - size, size - 1) if rng.random() < 0.4 else 0, **time},
+            [size],
+            None,
+        )
     if kind == "sliding":
-        size, slide = rng.choice([(10, 5), (10, 2), (12, 4), (10, 4), (10, 3), (7, 5), (20, 3), (3, 10), (5, 6), (10, 10), (8, 1)])
+        size, slide = rng.choice(
+            [(10, 5), (10, 2), (12, 4), (10, 4), (10, 3), (7, 5), (20, 3), (3, 10), (5, 6), (10, 10), (8, 1)]
+        )
         offset = rng.randint(1 - slide, slide - 1) if rng.random() < 0.4 else 0
         return {"type": kind, "size": size, "slide": slide, "offset": offset, **time}, [size, slide], None
     if kind == "session":
@@ -72,7 +80,11 @@ def _trigger(rng, sessions, by_clock, kind):
     if rng.random() < 0.35:
         chosen = {"type": "purging", "inner": chosen}
     if not sessions and rng.random() < 0.2:
-        timeout = {"timeout": rng.choice([0, 1, 4, 9]), "reset_on_each_record": rng.random() < 0.5, "clear_on_timeout": rng.random() < 0.5}
+        timeout = {
+            "timeout": rng.choice([0, 1, 4, 9]),
+            "reset_on_each_record": rng.random() < 0.5,
+            "clear_on_timeout": rng.random() < 0.5,
+        }
         chosen = {"type": "processing_timeout", "inner": chosen, **timeout}
     return chosen
 
@@ -102,7 +114,9 @@ def _input(rng, sizes, gaps, clock_rate):
         elif rng.random() < 0.28:
             aligned = time // size * size - rng.choice([0, 1, 2])
             jump = time + rng.randint(1, 3 * size) if rng.random() < 0.2 else time
-            wanted = rng.choice([time - rng.randint(0, disorder), aligned, (time if watermark is None else watermark) + rng.randint(1, 3), jump])
+            wanted = rng.choice(
+                [time - rng.randint(0, disorder), aligned, (time if watermark is None else watermark) + rng.randint(1, 3), jump]
+            )
             if watermark is None or wanted > watermark:
                 watermark = wanted
                 steps.append({"watermark": watermark})

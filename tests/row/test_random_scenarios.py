@@ -6,8 +6,6 @@
 from __future__ import annotations
 
 import os
-import sys
-from pathlib import Path
 
 import pytest
 
@@ -17,11 +15,9 @@ from panestream.testing.executors import HarnessExecutor, Observed, _as_json, _l
 from panestream.testing.scenario_format import plan_of, scenario_of
 from panestream.testing.scenarios import differences
 from panestream.windowing.time import MAX_TIMESTAMP
-
-sys.path.insert(0, str(Path(__file__).parent))
-from delegating import Delegating  # noqa: E402
-from naive import Naive  # noqa: E402
-from random_scenarios import scenario  # noqa: E402
+from tests.row.delegating import Delegating
+from tests.row.naive import Naive
+from tests.row.random_scenarios import scenario
 
 COUNT = int(os.environ.get("PANESTREAM_RANDOM_SCENARIOS", "400"))
 FIRST = int(os.environ.get("PANESTREAM_RANDOM_SEED", "0"))
@@ -66,28 +62,32 @@ def test_the_cut_into_micro_batches_does_not_matter(chunk):
     for seed in list(seeds(chunk))[::4]:
         spec = with_answer(seed)
         read = scenario_of(spec)
-        plan, state = plan_of(read), MemoryState()
-        fired, late, dropped, rows = [], [], 0, []
-
-        def batch(rows, **time):
-            operator = RowOperator(plan, state)  # noqa: B023 - called in this turn only
-            output = operator.process(rows, **time)
-            operator.commit()
-            fired.extend(_as_json(*one[:3]) for one in output.fired)  # noqa: B023
-            late.extend(_late_as_json(one[2]) for one in output.late)  # noqa: B023
-            return output.late_dropped
-
-        for step in read.steps:
-            if step.element is not None:
-                rows.append((step.element.key, step.element.ts, step.element))
-                continue
-            if step.kind == "processing_time":
-                dropped += batch(rows)
-                dropped += batch([], processing_time=step.time)
-            else:
-                dropped += batch(rows, new_watermark=step.time)
-            rows = []
-        dropped += batch(rows, **({"new_watermark": MAX_TIMESTAMP} if read.end_of_input else {}))
+        fired, late, dropped = in_micro_batches(read)
         flat = {key: [[one for step in spec["expected"][key] for one in step]] for key in ("steps", "late")}
-        whole = scenario_of({**spec, "expected": {**flat, "late_dropped": dropped}})
-        assert not differences(whole, Observed([fired], [late], spec["expected"]["late_dropped"])), seed
+        whole = scenario_of({**spec, "expected": {**flat, "late_dropped": spec["expected"]["late_dropped"]}})
+        assert not differences(whole, Observed([fired], [late], dropped)), seed
+
+
+def in_micro_batches(read):
+    """What comes of a scenario cut at its watermarks and clock steps: fired, late, dropped."""
+    plan, state, outputs, rows = plan_of(read), MemoryState(), [], []
+
+    def batch(rows, **time):
+        operator = RowOperator(plan, state)
+        outputs.append(operator.process(rows, **time))
+        operator.commit()
+
+    for step in read.steps:
+        if step.element is not None:
+            rows.append((step.element.key, step.element.ts, step.element))
+            continue
+        if step.kind == "processing_time":
+            batch(rows)
+            batch([], processing_time=step.time)
+        else:
+            batch(rows, new_watermark=step.time)
+        rows = []
+    batch(rows, new_watermark=MAX_TIMESTAMP if read.end_of_input else None)
+    fired = [_as_json(*one[:3]) for output in outputs for one in output.fired]
+    late = [_late_as_json(one[2]) for output in outputs for one in output.late]
+    return fired, late, sum(output.late_dropped for output in outputs)

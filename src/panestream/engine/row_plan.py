@@ -117,7 +117,7 @@ class RowPlan:
 def _check_kind(what: str, part: object, kind: type, example: str) -> None:
     if not isinstance(part, kind):
         hint = "an object, not the class itself" if isinstance(part, type) else example
-        raise InvalidPlanError(f"the {what} must be a {kind.__name__} ({hint}), got {part!r}")
+        raise InvalidPlanError(f"the {what} must be of the kind {kind.__name__} ({hint}), got {part!r}")
 
 
 def _recipe_of(function: object) -> Reduce | Aggregate | Elements:

@@ -44,6 +44,7 @@ class ColumnWriter:
         self._arrays: list[pa.Array] = []
         self._kinds: dict[str, Kind] = {}
         self._element_type = element_type
+        self._rows = 0
 
     def integers(self, name: str, values: Sequence[int | None]) -> None:
         """A column of int64."""
@@ -61,15 +62,17 @@ class ColumnWriter:
 
     def values(self, name: str, values: Sequence[Any]) -> None:
         """A column of any Python values; None stays None."""
+        self._rows = len(values)
         self._kinds[name] = self._encode(name, values)
 
     def finish(self, header: dict[str, Any] | None = None) -> bytes:
         """The payload; ``header`` is JSON."""
         table = pa.Table.from_arrays(self._arrays, names=self._names)
-        return payload.encode(table, {"kinds": self._kinds, **(header or {})})
+        return payload.encode(table, {"kinds": self._kinds, "rows": self._rows, **(header or {})})
 
     def _add(self, name: str, array: pa.Array) -> None:
         self._names.append(name)
+        self._rows = len(array)
         self._arrays.append(array)
 
     def _encode(self, name: str, values: Sequence[Any]) -> Kind:
@@ -147,7 +150,8 @@ class ColumnReader:
         self._table, self.header = payload.decode(data)
         self._kinds: dict[str, Kind] = self.header.get("kinds", {})
         self._element_type = element_type
-        self.rows = self._table.num_rows
+        # Not the table's: a column of nothing but None is not written.
+        self.rows: int = self.header["rows"]
 
     def integers(self, name: str) -> list[Any]:
         """A column of int64 (or None)."""

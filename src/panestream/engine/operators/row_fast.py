@@ -130,7 +130,7 @@ def _sessions(operator: RowOperator, assigner: EventTimeSessionWindows, purges: 
         for key, timestamp, element in rows:
             end = timestamp + gap if fixed else assigner.assign_windows(element, timestamp, 0)[0].end
             owner = touched.get(key) or touch(key)
-            latest = owner.latest
+            latest: Any = owner.latest
             if latest is not None and latest.alive and timestamp >= latest.start:
                 # Nothing lies behind the latest session, and what lies before it ends before its start.
                 hit = latest if timestamp <= latest.end else None

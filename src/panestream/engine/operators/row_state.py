@@ -514,7 +514,7 @@ class RowStore:
             writer.integers("timestamp", [element.timestamp for element in distinct])
         else:
             writer.values("value", distinct)
-        return join_parts([writer.finish({"rows": len(distinct)}), references])
+        return join_parts([writer.finish(), references])
 
     def _write_meta(self) -> None:
         numbers = sorted(self._index)

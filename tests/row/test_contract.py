@@ -1,0 +1,682 @@
+"""Who is called, when, how often; and what is left. In the manner of Flink's WindowOperatorContractTest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from panestream.engine.row_plan import Aggregate, Elements, Reduce, RowPlan
+from panestream.errors import InvalidPlanError, InvalidWindowError
+from panestream.testing import Fired, Late, WindowTestHarness
+from panestream.windowing.assigners import (
+    EventTimeSessionWindows,
+    GlobalWindows,
+    MergingWindowAssigner,
+    SlidingEventTimeWindows,
+    TumblingEventTimeWindows,
+    TumblingProcessingTimeWindows,
+    WindowAssigner,
+)
+from panestream.windowing.evictors import Evictor
+from panestream.windowing.functions import AggregateFunction, ProcessWindowFunction, WindowFunction, WindowFunctionError
+from panestream.windowing.state import ListStateDescriptor, ReducingStateDescriptor, ValueStateDescriptor
+from panestream.windowing.time import MIN_TIMESTAMP
+from panestream.windowing.triggers import EventTimeTrigger, Trigger, TriggerResult
+from panestream.windowing.windows import GlobalWindow, TimeWindow
+
+CONTINUE, FIRE, PURGE, BOTH = TriggerResult
+SEEN = ReducingStateDescriptor("seen", lambda a, b: a + b)
+
+
+@dataclass
+class Scripted(Trigger):
+    """Does and says what a test tells it, and notes every call."""
+
+    element: object = CONTINUE
+    event: object = CONTINUE
+    clock: object = CONTINUE
+    merges: bool = True
+    on: dict = field(default_factory=dict)  # by callback: what to do with (window, ctx)
+    calls: list = field(default_factory=list)
+
+    def _called(self, name, window, ctx, answer, *noted):
+        self.calls.append((name, window, *noted))
+        if name in self.on:
+            self.on[name](window, ctx)
+        return answer(window) if callable(answer) else answer
+
+    def on_element(self, element, timestamp, window, ctx):
+        return self._called("element", window, ctx, self.element, element, timestamp)
+
+    def on_event_time(self, time, window, ctx):
+        return self._called("event", window, ctx, self.event, time)
+
+    def on_processing_time(self, time, window, ctx):
+        return self._called("clock", window, ctx, self.clock, time)
+
+    def can_merge(self):
+        return self.merges
+
+    def on_merge(self, window, ctx):
+        self._called("merge", window, ctx, None)
+
+    def clear(self, window, ctx):
+        self._called("clear", window, ctx, None)
+
+    def named(self, name):
+        return [call[1:] for call in self.calls if call[0] == name]
+
+
+@dataclass
+class Assigned(WindowAssigner):
+    """Assigns what a test tells it, and notes every call."""
+
+    windows: list
+    is_event_time: bool = True
+    calls: list = field(default_factory=list)
+
+    def assign_windows(self, element, timestamp, processing_time):
+        self.calls.append((element, timestamp, processing_time))
+        return self.windows
+
+
+@dataclass
+class Noted(ProcessWindowFunction):
+    """Emits the elements, and notes every call."""
+
+    calls: list = field(default_factory=list)
+    then: object = None
+
+    def process(self, key, context, elements):
+        self.calls.append(("process", key, context.window(), list(elements)))
+        if self.then:
+            self.then(context)
+        return [list(elements)]
+
+    def clear(self, context):
+        self.calls.append(("clear", context.window()))
+
+
+W1, W2 = TimeWindow(0, 10), TimeWindow(5, 15)
+
+
+@pytest.fixture(params=["reduce", "aggregate", "elements", "evictor"])
+def function(request):
+    """The four ways of holding contents; the protocol around them is one."""
+    made = {
+        "reduce": (Reduce(lambda a, b: a + b), None),
+        "aggregate": (Aggregate(Sum()), None),
+        "elements": (Elements(SumOfElements()), None),
+        "evictor": (Reduce(lambda a, b: a + b), Evictor()),
+    }
+    return made[request.param]
+
+
+class Sum(AggregateFunction):
+    def create_accumulator(self):
+        return 0
+
+    def add(self, value, accumulator):
+        return accumulator + value
+
+    def get_result(self, accumulator):
+        return accumulator
+
+    def merge(self, a, b):
+        return a + b
+
+
+class SumOfElements(WindowFunction):
+    def apply(self, key, window, inputs):
+        yield sum(inputs)
+
+
+def harness_of(assigner, function, trigger, **options):
+    parts, evictor = function
+    return WindowTestHarness(RowPlan(assigner, parts, trigger=trigger, evictor=evictor, **options))
+
+
+def values(harness):
+    return [(one.window, one.value) for one in harness.fired()]
+
+
+def test_the_assigner_is_called_once_per_element(function):
+    assigner = Assigned([W1])
+    harness = harness_of(assigner, function, Scripted())
+    harness.processing_time(77)
+    harness.element("k", 3, 5)
+    harness.element("k", 4, 6)
+    assert assigner.calls == [(5, 3, 77), (6, 4, 77)]
+
+
+def test_an_element_may_have_many_windows_which_do_not_interfere(function):
+    trigger = Scripted(element=lambda window: FIRE if window == W1 else CONTINUE)
+    harness = harness_of(Assigned([W1, W2]), function, trigger)
+    harness.element("k", 6, 1)
+    harness.element("k", 7, 2)
+    assert values(harness) == [(W1, 1), (W1, 3)]
+    trigger.element = FIRE
+    harness.element("k", 7, 4)
+    assert values(harness) == [(W1, 7), (W2, 7)]
+
+
+def test_an_element_may_have_no_window(function):
+    harness = harness_of(Assigned([]), function, trigger := Scripted())
+    harness.element("k", 3, 5)
+    assert (trigger.calls, harness.num_timers(), harness.num_state_entries(), harness.late_dropped) == ([], 0, 0, 0)
+
+
+def test_on_element_is_called_once_per_window_after_the_element_was_added(function):
+    trigger = Scripted(element=FIRE)
+    harness = harness_of(Assigned([W2, W1]), function, trigger)
+    harness.element("k", 6, 1)
+    assert trigger.named("element") == [(W2, 1, 6), (W1, 1, 6)]
+    assert values(harness) == [(W2, 1), (W1, 1)]
+
+
+def test_keys_do_not_interfere(function):
+    harness = harness_of(Assigned([W1]), function, Scripted(event=FIRE))
+    harness.element("a", 1, 1)
+    harness.element("b", 1, 2)
+    harness.element("a", 1, 3)
+    harness.watermark(9)
+    assert sorted(harness.fired()) == [Fired("a", W1, 4, 9), Fired("b", W1, 2, 9)]
+
+
+RESULTS = {CONTINUE: (0, 1), FIRE: (1, 1), PURGE: (0, 0), BOTH: (1, 0)}
+
+
+@pytest.mark.parametrize("result", RESULTS)
+def test_all_results_on_an_element(function, result):
+    harness = harness_of(Assigned([W1]), function, Scripted(element=result))
+    harness.element("k", 1, 7)
+    fired, entries = RESULTS[result]
+    assert (len(harness.fired()), harness.num_state_entries()) == (fired, entries)
+    assert harness.num_timers() == 1, "the cleanup timer stays, whatever the trigger says"
+
+
+@pytest.mark.parametrize("result", RESULTS)
+def test_all_results_on_an_event_timer(function, result):
+    trigger = Scripted(event=result, on={"element": lambda window, ctx: ctx.register_event_time_timer(4)})
+    harness = harness_of(Assigned([W1]), function, trigger)
+    harness.element("k", 1, 7)
+    assert harness.num_timers() == 2
+    harness.watermark(4)
+    fired, entries = RESULTS[result]
+    assert (len(harness.fired()), harness.num_state_entries(), harness.num_timers()) == (fired, entries, 1)
+    assert trigger.named("event") == [(W1, 4)]
+
+
+@pytest.mark.parametrize("result", RESULTS)
+def test_all_results_on_a_processing_timer(function, result):
+    trigger = Scripted(clock=result, on={"element": lambda window, ctx: ctx.register_processing_time_timer(4)})
+    harness = harness_of(Assigned([W1]), function, trigger)
+    harness.element("k", 1, 7)
+    harness.processing_time(4)
+    assert not trigger.named("clock"), "a timer for 4 runs when the clock is past 4"
+    harness.processing_time(5)
+    fired, entries = RESULTS[result]
+    assert (len(harness.fired()), harness.num_state_entries(), harness.num_timers()) == (fired, entries, 1)
+    assert trigger.named("clock") == [(W1, 4)]
+
+
+def test_a_purged_window_fires_nothing_and_goes_on(function):
+    trigger = Scripted(element=PURGE)
+    harness = harness_of(Assigned([W1]), function, trigger)
+    harness.element("k", 1, 7)
+    trigger.element = FIRE
+    harness.element("k", 2, 8)
+    assert values(harness) == [(W1, 8)]
+
+
+def test_an_empty_window_fires_nothing(function):
+    trigger = Scripted(element=PURGE, event=FIRE, on={"element": lambda window, ctx: ctx.register_event_time_timer(4)})
+    harness = harness_of(Assigned([W1]), function, trigger)
+    harness.element("k", 1, 7)
+    harness.watermark(100)
+    assert harness.fired() == []
+    assert trigger.named("event") == [(W1, 4), (W1, 9)]
+
+
+def test_the_cleanup_timer_calls_the_trigger_then_clears_it_once(function):
+    harness = harness_of(Assigned([W1]), function, trigger := Scripted(), allowed_lateness=5)
+    harness.element("k", 1, 7)
+    harness.element("k", 2, 7)
+    harness.watermark(13)
+    assert (trigger.named("event"), trigger.named("clear"), harness.num_state_entries()) == ([], [], 1)
+    harness.watermark(14)
+    assert trigger.calls[2:] == [("event", W1, 14), ("clear", W1)]
+    assert (harness.num_state_entries(), harness.num_timers()) == (0, 0)
+
+
+def test_a_processing_time_window_is_cleaned_up_by_the_clock(function):
+    harness = harness_of(Assigned([W1], is_event_time=False), function, trigger := Scripted(clock=FIRE), allowed_lateness=1000)
+    harness.element("k", -500, 7)
+    harness.watermark(10_000)
+    assert trigger.named("event") == []
+    harness.processing_time(10)
+    assert trigger.calls[1:] == [("clock", W1, 9), ("clear", W1)]
+    assert (values(harness), harness.num_state_entries(), harness.num_timers()) == ([(W1, 7)], 0, 0)
+
+
+def test_timers_run_in_order_once_each_and_those_of_the_past_at_the_next_watermark(function):
+    def register(window, ctx):
+        for time in (8, 3, 5, 3, 4):
+            ctx.register_event_time_timer(time)
+        ctx.delete_event_time_timer(4)
+
+    harness = harness_of(Assigned([W1]), function, trigger := Scripted(on={"element": register}))
+    harness.watermark(4)
+    harness.element("k", 1, 7)
+    assert trigger.named("event") == []
+    harness.watermark(4)
+    assert trigger.named("event") == [], "a watermark that does not advance is none"
+    harness.watermark(5)
+    assert [time for _, time in trigger.named("event")] == [3, 5]
+    harness.watermark(8)
+    assert [time for _, time in trigger.named("event")] == [3, 5, 8]
+
+
+def test_timers_registered_by_a_timer_run_in_the_same_watermark(function):
+    def again(window, ctx):
+        if len(trigger.named("event")) < 4:
+            ctx.register_event_time_timer(trigger.named("event")[-1][1] + 1)
+
+    trigger = Scripted(on={"element": lambda window, ctx: ctx.register_event_time_timer(2), "event": again})
+    harness = harness_of(Assigned([W1]), function, trigger)
+    harness.element("k", 1, 7)
+    harness.watermark(8)
+    assert [time for _, time in trigger.named("event")] == [2, 3, 4, 5]
+
+
+def test_timers_of_different_keys_and_windows_run_in_the_order_of_time(function):
+    trigger = Scripted(on={"element": lambda window, ctx: ctx.register_event_time_timer(window.start + 1)})
+    harness = harness_of(TumblingEventTimeWindows(10), function, trigger)
+    for ts, key in ((21, "a"), (1, "b"), (11, "c")):
+        harness.element(key, ts, 1)
+    harness.watermark(25)
+    assert [time for _, time in trigger.named("event")] == [1, 9, 11, 19, 21]
+
+
+def test_a_processing_timer_of_the_past_runs_before_the_step_ends(function):
+    trigger = Scripted(clock=FIRE, on={"element": lambda window, ctx: ctx.register_processing_time_timer(4)})
+    harness = harness_of(Assigned([W1]), function, trigger)
+    harness.processing_time(5)
+    harness.element("k", 1, 7)
+    assert values(harness) == [(W1, 7)]
+
+
+def test_trigger_state_belongs_to_one_window_and_goes_with_it(function):
+    seen = []
+
+    def count(window, ctx):
+        state = ctx.get_partitioned_state(SEEN)
+        state.add(1)
+        seen.append((window, state.get()))
+
+    harness = harness_of(Assigned([W1, W2]), function, Scripted(element=PURGE, on={"element": count}))
+    harness.element("k", 6, 7)
+    harness.element("k", 6, 7)
+    assert seen == [(W1, 1), (W2, 1), (W1, 2), (W2, 2)], "a purge leaves it alone"
+    assert harness.num_state_entries() == 2
+    harness.watermark(9)
+    assert harness.num_state_entries() == 1
+    harness.watermark(14)
+    assert harness.num_state_entries() == 0, "even though this trigger never clears it"
+
+
+def test_the_trigger_sees_watermark_and_clock(function):
+    seen = []
+    look = {"element": lambda window, ctx: seen.append((ctx.get_current_watermark(), ctx.get_current_processing_time()))}
+    harness = harness_of(Assigned([W1]), function, Scripted(on=look))
+    harness.element("k", 1, 7)
+    harness.watermark(3)
+    harness.processing_time(8)
+    harness.element("k", 1, 7)
+    assert seen == [(MIN_TIMESTAMP, 0), (3, 8)]
+
+
+def test_a_trigger_that_deletes_the_cleanup_timer_is_not_called_but_the_state_goes(function):
+    delete = {
+        "event": lambda window, ctx: ctx.delete_event_time_timer(9),
+        "element": lambda w, ctx: ctx.register_event_time_timer(4),
+    }
+    harness = harness_of(Assigned([W1]), function, trigger := Scripted(on=delete))
+    harness.element("k", 1, 7)
+    harness.watermark(20)
+    assert trigger.named("event") == [(W1, 4)]
+    assert len(trigger.named("clear")) == 1
+    assert (harness.num_state_entries(), harness.num_timers()) == (0, 0)
+
+
+# -------------------------------------------------------------------- lateness
+
+
+def test_lateness_is_judged_per_window_with_both_borders(function):
+    harness = harness_of(SlidingEventTimeWindows(10, 5), function, EventTimeTrigger(), allowed_lateness=2, late_output="late")
+    harness.watermark(10)  # [0,10) closes at 11
+    harness.element("k", 6, 1)
+    assert values(harness) == [(TimeWindow(0, 10), 1)]
+    harness.watermark(11)
+    harness.element("k", 6, 2)
+    harness.element("k", 4, 3)
+    assert harness.late() == [Late("k", 4, 3)]
+    assert harness.late_dropped == 0
+    harness.watermark(14)
+    assert values(harness) == [(TimeWindow(5, 15), 3)]
+
+
+def test_late_elements_are_counted_where_no_output_takes_them(function):
+    harness = harness_of(TumblingEventTimeWindows(10), function, EventTimeTrigger())
+    harness.watermark(9)
+    harness.element("k", 9, 1)
+    harness.element("k", 10, 1)
+    assert (harness.late(), harness.late_dropped) == ([], 1)
+    harness.restore(harness.snapshot())
+    assert harness.late_dropped == 1
+
+
+def test_a_closed_window_is_not_opened_again(function):
+    harness = harness_of(Assigned([W1]), function, trigger := Scripted(), allowed_lateness=3)
+    harness.watermark(12)
+    harness.element("k", 1, 7)
+    assert (trigger.calls, harness.num_state_entries(), harness.num_timers(), harness.late_dropped) == ([], 0, 0, 1)
+
+
+def test_nothing_is_late_without_event_time(function):
+    harness = harness_of(GlobalWindows.create(), function, Scripted(element=FIRE))
+    harness.watermark(1000)
+    harness.element("k", 1, 7)
+    assert values(harness) == [(GlobalWindow(), 7)]
+    assert harness.num_timers() == 0
+
+
+# -------------------------------------------------------------------- merging
+
+
+def test_on_merge_comes_before_on_element_and_the_old_windows_are_cleared(function):
+    harness = harness_of(EventTimeSessionWindows(10), function, trigger := Scripted(element=FIRE))
+    harness.element("k", 0, 1)
+    harness.element("k", 20, 2)
+    trigger.calls.clear()
+    harness.element("k", 10, 4)
+    whole = TimeWindow(0, 30)
+    assert trigger.calls == [
+        ("merge", whole),
+        ("clear", TimeWindow(0, 10)),
+        ("clear", TimeWindow(20, 30)),
+        ("element", whole, 4, 10),
+    ]
+    assert values(harness)[-1] == (whole, 7)
+    assert harness.num_timers() == 1
+    assert harness.num_state_entries() == 2, "the contents, and the session's place"
+
+
+def test_an_element_inside_a_session_merges_nothing(function):
+    harness = harness_of(EventTimeSessionWindows(10), function, trigger := Scripted())
+    harness.element("k", 0, 1)
+    harness.element("k", 5, 2)
+    trigger.calls.clear()
+    harness.element("k", 3, 4)
+    harness.element("k", 0, 4)
+    assert [call[0] for call in trigger.calls] == ["element", "element"]
+
+
+def test_trigger_state_is_merged_if_the_trigger_says_so_and_lost_if_not(function):
+    seen = []
+    actions = {
+        "element": lambda window, ctx: (
+            ctx.get_partitioned_state(SEEN).add(1),
+            seen.append(ctx.get_partitioned_state(SEEN).get()),
+        ),
+        "merge": lambda window, ctx: ctx.merge_partitioned_state(SEEN),
+    }
+    for times, expected in (((0, 20, 10), [1, 1, 3]), ((0, 5, 8), [1, 2, 3])):
+        seen.clear()
+        harness = harness_of(EventTimeSessionWindows(10), function, Scripted(on=actions))
+        for ts in times:
+            harness.element("k", ts, 1)
+        assert seen == expected
+    del actions["merge"]
+    seen.clear()
+    harness = harness_of(EventTimeSessionWindows(10), function, Scripted(on=actions))
+    for ts in (0, 20, 10):
+        harness.element("k", ts, 1)
+    assert seen == [1, 1, 1]
+
+
+def test_a_merged_session_keeps_no_timer_of_the_old_ones(function):
+    harness = harness_of(EventTimeSessionWindows(10), function, trigger := Scripted(event=FIRE))
+    for ts in (0, 5, 9):
+        harness.element("k", ts, 1)
+    harness.watermark(17)
+    assert trigger.named("event") == []
+    harness.watermark(18)
+    assert trigger.named("event") == [(TimeWindow(0, 19), 18)]
+    assert (harness.num_state_entries(), harness.num_timers()) == (0, 0)
+
+
+def test_a_purged_session_keeps_its_place(function):
+    trigger = Scripted(element=BOTH)
+    harness = harness_of(EventTimeSessionWindows(10), function, trigger)
+    harness.element("k", 0, 1)
+    assert harness.num_state_entries() == 1
+    harness.restore(harness.snapshot())
+    harness.element("k", 8, 2)
+    assert values(harness) == [(TimeWindow(0, 18), 2)]
+
+
+@dataclass(frozen=True)
+class Blocks(MergingWindowAssigner):
+    """Merges all windows of one block of 100 that have at least three between them."""
+
+    is_event_time = True
+
+    def assign_windows(self, element, timestamp, processing_time):
+        return [TimeWindow(timestamp, timestamp + 1)]
+
+    def merge_windows(self, windows):
+        blocks = {}
+        for window in windows:
+            blocks.setdefault(window.start // 100, []).append(window)
+        for block, members in blocks.items():
+            if len(members) > 2:
+                yield TimeWindow(block * 100, block * 100 + 100), members
+
+
+def test_merging_assigners_of_users(function):
+    harness = harness_of(Blocks(), function, EventTimeTrigger())
+    for ts in (110, 20, 150, 120, 30):
+        harness.element("k", ts, ts)
+    harness.watermark(1000)
+    assert values(harness) == [(TimeWindow(20, 21), 20), (TimeWindow(30, 31), 30), (TimeWindow(100, 200), 380)]
+    assert (harness.num_state_entries(), harness.num_timers()) == (0, 0)
+
+
+def test_wrong_merges_are_refused(function):
+    @dataclass(frozen=True)
+    class Wrong(EventTimeSessionWindows):
+        answer: object = None
+
+        def merge_windows(self, windows):
+            return self.answer(windows)
+
+    for answer, message in (
+        (lambda windows: [(TimeWindow(-5, 99), windows), (TimeWindow(-6, 99), windows)], "twice"),
+        (lambda windows: [(TimeWindow(-5, 99), [TimeWindow(1, 2)])], "was not given"),
+        (lambda windows: [(TimeWindow(3, 4), windows)], "closed at watermark 5"),
+    ):
+        harness = harness_of(Wrong(10, answer), function, EventTimeTrigger())
+        harness.watermark(5)
+        harness.element("k", 0, 1)
+        with pytest.raises(InvalidWindowError, match=message):
+            harness.element("k", 20, 1)
+
+
+# -------------------------------------------------------------------- functions
+
+
+def test_a_process_function_is_called_per_firing_and_cleared_at_cleanup_only():
+    function = Noted()
+    trigger = Scripted(element=BOTH)
+    harness = WindowTestHarness(RowPlan(Assigned([W1]), Elements(function), trigger=trigger))
+    harness.element("k", 1, 7)
+    harness.element("k", 1, 8)
+    assert function.calls == [("process", "k", W1, [7]), ("process", "k", W1, [8])]
+    harness.watermark(9)
+    assert function.calls[2:] == [("clear", W1)]
+
+
+def test_after_reduce_or_aggregate_a_function_sees_the_one_result():
+    for part in (Reduce(lambda a, b: a + b, function := Noted()), Aggregate(Sum(), function_2 := Noted())):
+        harness = WindowTestHarness(RowPlan(Assigned([W1]), part))
+        harness.element("k", 1, 7)
+        harness.element("k", 1, 8)
+        harness.watermark(9)
+    assert function.calls == function_2.calls == [("process", "k", W1, [15]), ("clear", W1)]
+
+
+def test_window_and_global_state_side_outputs_and_time():
+    count, log = ValueStateDescriptor("count"), ListStateDescriptor("log")
+
+    def then(context):
+        state = context.window_state().get_state(count)
+        state.update((state.value() or 0) + 1)
+        context.global_state().get_list_state(log).add(context.window().start)
+        seen = (state.value(), context.global_state().get_list_state(log).get())
+        context.output("side", (*seen, context.current_watermark(), context.current_processing_time()))
+
+    trigger = Scripted(element=FIRE)
+    harness = WindowTestHarness(RowPlan(TumblingEventTimeWindows(10), Elements(Noted(then=then)), trigger=trigger))
+    harness.processing_time(77)
+    harness.element("k", 1, 7)
+    harness.restore(harness.snapshot())
+    harness.element("k", 1, 7)
+    harness.watermark(9)
+    harness.element("k", 11, 7)
+    assert harness.side_output("side") == [
+        Fired("k", W1, (2, [0, 0], MIN_TIMESTAMP, 77), 9),
+        Fired("k", TimeWindow(10, 20), (1, [0, 0, 10], 9, 77), 19),
+    ]
+    assert harness.side_output("side") == harness.side_output("other") == []
+    harness.end_of_input()
+    assert (harness.num_state_entries(), harness.num_key_state_entries()) == (0, 1)
+
+
+def test_sessions_have_no_window_state():
+    plan = RowPlan(EventTimeSessionWindows(5), Elements(Noted(then=lambda context: context.window_state())))
+    harness = WindowTestHarness(plan)
+    harness.element("k", 1, 7)
+    with pytest.raises(InvalidPlanError, match="global_state"):
+        harness.watermark(100)
+
+
+def test_a_function_that_raises_says_where():
+    def fail(context):
+        raise KeyError("price")
+
+    harness = WindowTestHarness(RowPlan(TumblingEventTimeWindows(10), Elements(Noted(then=fail))))
+    harness.element("shop", 1, 7)
+    harness.element("shop", 2, 7)
+    with pytest.raises(
+        WindowFunctionError, match=r"key 'shop', window TimeWindow\(start=0, end=10\), which holds 2 elements"
+    ) as found:
+        harness.watermark(9)
+    assert isinstance(found.value.__cause__, KeyError)
+    assert (found.value.key, found.value.window, found.value.elements) == ("shop", W1, 2)
+
+
+@pytest.mark.parametrize("trigger", [None, Scripted()], ids=["fast loop", "general"])
+def test_a_reduce_that_raises_says_where(trigger):
+    harness = WindowTestHarness(RowPlan(TumblingEventTimeWindows(10), Reduce(lambda a, b: a / b), trigger=trigger))
+    harness.element("shop", 1, 7)
+    with pytest.raises(WindowFunctionError, match=r"ZeroDivisionError.*key 'shop', window"):
+        harness.element("shop", 2, 0)
+
+
+def test_a_trigger_that_says_nothing_is_refused(function):
+    harness = harness_of(Assigned([W1]), function, Scripted(element=None))
+    with pytest.raises(InvalidPlanError, match="return a TriggerResult"):
+        harness.element("k", 1, 7)
+
+
+# -------------------------------------------------------------------- evictors
+
+
+@dataclass
+class Watching(Evictor):
+    calls: list = field(default_factory=list)
+
+    def evict_before(self, elements, size, window, ctx):
+        self.calls.append(("before", [tuple(one) for one in elements], size, window, ctx.get_current_watermark()))
+        return [one for one in elements if one.value > 0]
+
+    def evict_after(self, elements, size, window, ctx):
+        self.calls.append(("after", [tuple(one) for one in elements], size))
+        return [one for one in elements if one.value % 2]
+
+
+def test_evictors_run_around_the_function_and_what_they_evict_is_gone():
+    function, evictor = Noted(), Watching()
+    trigger = Scripted()
+    harness = WindowTestHarness(RowPlan(Assigned([W1]), Elements(function), trigger=trigger, evictor=evictor))
+    for value in (1, -2, 4, 5):
+        harness.element("k", value, value)
+    trigger.element = FIRE
+    harness.element("k", 9, 6)
+    assert evictor.calls[0] == ("before", [(1, 1), (-2, -2), (4, 4), (5, 5), (6, 9)], 5, W1, MIN_TIMESTAMP)
+    assert evictor.calls[1] == ("after", [(1, 1), (4, 4), (5, 5), (6, 9)], 4)
+    assert function.calls == [("process", "k", W1, [1, 4, 5, 6])]
+    harness.restore(harness.snapshot())
+    harness.element("k", 9, 7)
+    assert function.calls[1:] == [("process", "k", W1, [1, 5, 7])]
+
+
+def test_a_function_is_called_with_nothing_where_all_was_evicted_but_not_again():
+    function = Noted()
+
+    class Nothing(Evictor):
+        def evict_before(self, elements, size, window, ctx):
+            return []
+
+    trigger = Scripted(element=FIRE, event=FIRE)
+    harness = WindowTestHarness(RowPlan(Assigned([W1]), Elements(function), trigger=trigger, evictor=Nothing()))
+    harness.element("k", 1, 1)
+    assert function.calls == [("process", "k", W1, [])]
+    assert harness.num_state_entries() == 0
+    harness.watermark(9)
+    assert function.calls[1:] == [("clear", W1)]
+
+
+# -------------------------------------------------------------------- plans
+
+
+def test_what_does_not_fit_together_is_refused_when_it_is_built():
+    class NoMerge(Sum):
+        merge = AggregateFunction.merge
+
+    for build, message in (
+        (lambda: RowPlan(EventTimeSessionWindows(5), Sum(), trigger=Scripted(merges=False)), "merge"),
+        (lambda: RowPlan(EventTimeSessionWindows(5), NoMerge()), "needs merge"),
+        (lambda: RowPlan(TumblingEventTimeWindows(5), Sum(), trigger=EventTimeTrigger), "not the class itself"),
+        (lambda: RowPlan(TumblingEventTimeWindows(5), max), "Reduce"),
+        (lambda: RowPlan(TumblingEventTimeWindows(5), Sum(), late_output=""), "needs a name"),
+        (lambda: RowPlan("tumbling", Sum()), "of the kind WindowAssigner"),
+        (lambda: RowPlan(TumblingEventTimeWindows(5), Sum(), evictor=3), "of the kind Evictor"),
+    ):
+        with pytest.raises(InvalidPlanError, match=message):
+            build()
+    with pytest.raises(InvalidWindowError, match="lateness"):
+        RowPlan(TumblingEventTimeWindows(5), Sum(), allowed_lateness=-1)
+
+
+def test_processing_time_windows_lose_what_is_open_at_the_end_of_input(function):
+    harness = harness_of(TumblingProcessingTimeWindows(10), function, None)
+    harness.element("k", 1, 7)
+    harness.end_of_input()
+    assert harness.fired() == []
+    assert harness.next_processing_time_timer() == 9
+    harness.processing_time(10)
+    assert values(harness) == [(W1, 7)]
+    assert harness.next_processing_time_timer() is None

@@ -1,0 +1,435 @@
+"""How the row operator keeps its state: pages, segments, the timer index, and what is read and written when."""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import panestream
+from panestream.engine.operators.codec import ColumnReader, ColumnWriter, canonical_key, pickled_columns, split_parts, stable_hash
+from panestream.engine.operators.row import RowOperator
+from panestream.engine.operators.row_state import MANY_SEGMENTS
+from panestream.engine.operators.timers import NEVER, TimerQueue, WindowTimers
+from panestream.engine.row_plan import Aggregate, Elements, Reduce, RowPlan
+from panestream.engine.state import CountingState, MemoryState
+from panestream.errors import PlanMismatchError
+from panestream.windowing.assigners import (
+    EventTimeSessionWindows,
+    GlobalWindows,
+    SlidingEventTimeWindows,
+    TumblingEventTimeWindows,
+)
+from panestream.windowing.evictors import CountEvictor, TimeEvictor
+from panestream.windowing.functions import AggregateFunction, ProcessWindowFunction
+from panestream.windowing.state import (
+    AggregatingStateDescriptor,
+    KeyedStateStore,
+    ListStateDescriptor,
+    MapStateDescriptor,
+    ReducingStateDescriptor,
+    ValueStateDescriptor,
+)
+from panestream.windowing.triggers import CountTrigger
+
+
+class Row(NamedTuple):
+    name: str
+    amount: float | None
+
+
+class Point:
+    def __init__(self, x):
+        self.x = x
+
+    def __eq__(self, other):
+        return self.x == other.x
+
+    __hash__ = None
+
+
+class AsList(ProcessWindowFunction):
+    def process(self, key, context, elements):
+        yield list(elements)
+
+
+class Average(AggregateFunction):
+    def create_accumulator(self):
+        return 0.0, 0
+
+    def add(self, value, accumulator):
+        return accumulator[0] + value, accumulator[1] + 1
+
+    def get_result(self, accumulator):
+        return accumulator[0] / accumulator[1]
+
+    def merge(self, a, b):
+        return a[0] + b[0], a[1] + b[1]
+
+
+# -------------------------------------------------------------------- the codec
+
+
+def roundtrip(values):
+    writer = ColumnWriter(Row)
+    writer.values("v", values)
+    data = writer.finish()
+    return ColumnReader(data, Row).values("v"), pickled_columns(data)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [],
+        [1, -5, 2**62],
+        [None, None],
+        [1, None, 3],
+        [True, False, None],
+        [1.5, math.inf, -0.0],
+        ["", "ä", None],
+        [b"", b"\x00"],
+        [(1, "a"), (2, "b")],
+        [(1, None), None, (2, (3.5, "c"))],
+        [((1, 2), (3, 4))],
+        [{"a": 1, "b": "x"}, {"a": 2, "b": None}],
+        [{"a": {"b": 1}}, None],
+        [Row("x", 1.5), Row("y", None), None],
+        [dt.date(2026, 1, 2), None],
+        [dt.datetime(2026, 1, 2, 3, 4, 5, 6)],
+        [dt.timedelta(days=1, microseconds=5)],
+        [decimal.Decimal("1.50"), decimal.Decimal("-3.25")],
+    ],
+    ids=str,
+)
+def test_plain_values_rest_as_columns(values):
+    found, pickled = roundtrip(values)
+    assert found == values
+    assert list(map(type, found)) == list(map(type, values))
+    assert pickled == []
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [{1, 2}],
+        [1, "a"],
+        [1, 2.0],
+        [2**70],
+        [True, 1],
+        [(1,), (1, 2)],
+        [()],
+        [{}],
+        [{"a": 1}, {"b": 1}],
+        [{1: 2}],
+        ["\ud800"],
+        [[1]],
+        [Point(3)],
+        [decimal.Decimal("1.0"), decimal.Decimal("1.00")],
+    ],
+    ids=str,
+)
+def test_what_has_no_columns_is_pickled_and_said_to_be(values):
+    found, pickled = roundtrip(values)
+    assert found == values
+    assert list(map(repr, found)) == list(map(repr, values)) or isinstance(values[0], Point)
+    assert pickled == ["v"]
+
+
+def test_only_the_part_that_needs_it_is_pickled():
+    found, pickled = roundtrip([(1, {2}), (3, {4})])
+    assert (found, pickled) == ([(1, {2}), (3, {4})], ["v.1"])
+
+
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary() | st.dates()
+
+
+@given(
+    st.lists(
+        st.recursive(SCALARS, lambda inner: st.tuples(inner, inner) | st.dictionaries(st.text(), inner, max_size=3), max_leaves=6)
+    )
+)
+def test_any_values_come_back_as_they_were(values):
+    assert roundtrip(values)[0] == values
+
+
+def test_hashes_are_the_same_in_every_process():
+    keys = [None, True, 3, -1.5, "ä", b"x", ("a", 1, None), dt.date(2026, 1, 1)]
+    program = (
+        "import datetime as dt; from panestream.engine.operators.codec import stable_hash;"
+        f"print([stable_hash(key) for key in {keys!r}])".replace("datetime.date", "dt.date")
+    )
+    printed = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment()
+    ).stdout
+    assert printed.strip() == str([stable_hash(key) for key in keys])
+
+
+def environment():
+    return {**os.environ, "PYTHONPATH": str(Path(panestream.__file__).parent.parent), "PYTHONHASHSEED": "123"}
+
+
+def test_equal_keys_are_one_key():
+    nan = float("nan")
+    assert canonical_key(nan) is canonical_key(float("nan"))
+    assert stable_hash(canonical_key(("a", 0.0))) == stable_hash(canonical_key(("a", -0.0)))
+    plan = RowPlan(TumblingEventTimeWindows(10), Reduce(lambda a, b: a + b))
+    state = MemoryState()
+    for value in (1, 2):
+        operator = RowOperator(plan, state)
+        operator.process([(("x", float("nan")), 1, value), (-0.0, 1, value), (0.0, 1, value)])
+        operator.commit()
+    fired = RowOperator(plan, state).process([], new_watermark=9).fired
+    assert sorted(value for _, _, value, _ in fired) == [3, 6]
+
+
+# -------------------------------------------------------------------- what is read and written
+
+
+def batches(plan, *steps, pages=None):
+    """Runs every step with a new operator; returns what fired, and the calls of the last step."""
+    memory, fired, counting = MemoryState(), [], None
+    for rows, watermark in steps:
+        counting = CountingState(memory)
+        operator = RowOperator(plan, counting)
+        fired += operator.process(rows, new_watermark=watermark).fired
+        operator.commit()
+    return fired, counting, memory
+
+
+SUM = Reduce(lambda a, b: a + b)
+MANY = [(f"key{n}", 5, n) for n in range(500)]
+
+
+def test_a_watermark_that_fires_nothing_reads_nothing():
+    plan = RowPlan(TumblingEventTimeWindows(10), SUM)
+    _, calls, _ = batches(plan, (MANY, 3), ([], 8))
+    assert (calls.gets, calls.puts, calls.removes) == (1, 1, 0), "the meta record alone"
+    _, calls, _ = batches(plan, (MANY, 3), ([], 3))
+    assert (calls.gets, calls.puts) == (1, 0)
+
+
+def test_only_touched_pages_are_read_and_written():
+    plan = RowPlan(TumblingEventTimeWindows(10), SUM)
+    _, calls, _ = batches(plan, (MANY, 3), ([("key7", 6, 1), ("key7", 7, 1)], 8))
+    assert (calls.gets, calls.puts) == (2, 2)
+
+
+def test_only_due_pages_are_read_and_empty_ones_removed():
+    plan = RowPlan(TumblingEventTimeWindows(10), SUM)
+    fired, calls, memory = batches(plan, (MANY, 3), ([("late riser", 25, 1)], 19))
+    assert len(fired) == 500
+    assert {space for space, _ in memory.values} == {"meta", "pages"}
+    assert len(memory.values) == 2
+    assert calls.removes == 63
+    fired, _, memory = batches(plan, (MANY, 3), ([], 100))
+    assert len(fired) == 500
+    assert list(memory.values) == [("meta", 0)]
+
+
+def test_equal_input_gives_equal_bytes():
+    plan = RowPlan(EventTimeSessionWindows(7), Elements(AsList()))
+    steps = [([(f"k{n % 17}", n * 3 % 50, n) for n in range(100)], 5), ([(f"k{n % 19}", n, n) for n in range(60)], 20)]
+    assert batches(plan, *steps)[2].values == batches(plan, *steps)[2].values
+
+
+def test_elements_are_written_once():
+    plan = RowPlan(TumblingEventTimeWindows(1000), Elements(AsList()), pages=1)
+    rows = [("k", 5, "x" * 1000 + str(n)) for n in range(50)]
+    memory, written = MemoryState(), []
+    for _ in range(20):
+        counting = CountingState(memory)
+        operator = RowOperator(plan, counting)
+        operator.process(rows)
+        operator.commit()
+        written.append(counting.bytes_written)
+        assert counting.gets == (1 if len(written) == 1 else 2), "old elements are not read"
+    assert written[-1] < written[0] * 1.1
+    operator = RowOperator(plan, memory)
+    ((_, _, value, _),) = operator.process([], new_watermark=999).fired
+    assert value == [element for _, _, element in rows] * 20
+    operator.commit()
+    assert list(memory.values) == [("meta", 0)]
+
+
+def test_many_small_segments_are_put_together():
+    plan = RowPlan(TumblingEventTimeWindows(1000), Elements(AsList()), pages=1)
+    memory = MemoryState()
+    for n in range(200):
+        operator = RowOperator(plan, memory)
+        operator.process([("a", 5, n), ("b", 5, -n)])
+        operator.commit()
+        assert sum(space == "elements" for space, _ in memory.values) <= MANY_SEGMENTS + 1
+    fired = RowOperator(plan, memory).process([], new_watermark=999).fired
+    assert [value for _, _, value, _ in fired] == [list(range(200)), [-n for n in range(200)]]
+
+
+def test_overlapping_windows_share_an_element_at_rest():
+    sizes = []
+    for slide in (100, 1):
+        plan = RowPlan(SlidingEventTimeWindows(100, slide), Elements(AsList()), pages=1)
+        _, _, memory = batches(plan, ([("k", 150, ("some long text " * 50, n)) for n in range(100)], 100))
+        sizes.append(sum(len(value) for (space, _), value in memory.values.items() if space == "elements"))
+        fired = RowOperator(plan, memory).process([], new_watermark=10_000).fired
+        assert len(fired) == 100 // slide
+        assert all([n for _, n in value] == list(range(100)) for _, _, value, _ in fired)
+    assert sizes[1] < sizes[0] + 100 * 100 * 2
+
+
+def test_evicting_the_oldest_writes_nothing_anew():
+    plan = RowPlan(GlobalWindows.create(), Elements(AsList()), trigger=CountTrigger(100), evictor=CountEvictor(150), pages=1)
+    rows = [("k", n, "y" * 500 + str(n)) for n in range(100)]
+    _, counting, memory = batches(plan, *[(rows, None)] * 6)
+    assert counting.bytes_written < 100 * 520 + 4000
+    assert sum(space == "elements" for space, _ in memory.values) == 2, "segments that nothing refers to are gone"
+
+
+def test_evicting_from_the_middle_rewrites_the_list():
+    plan = RowPlan(GlobalWindows.create(), Elements(AsList()), trigger=CountTrigger(3), evictor=TimeEvictor(5), pages=1)
+    fired, _, _ = batches(
+        plan, ([("k", 10, 1), ("k", 1, 2)], None), ([("k", 9, 3), ("k", 8, 4)], None), ([("k", 9, 5), ("k", 12, 6)], None)
+    )
+    assert [value for _, _, value, _ in fired] == [[1, 3], [1, 3, 4, 5, 6]]
+
+
+def test_timestamps_of_elements_survive_for_evictors():
+    plan = RowPlan(TumblingEventTimeWindows(100), Elements(AsList()), evictor=TimeEvictor(10))
+    fired, _, _ = batches(plan, ([("k", 5, 1), ("k", 30, 2)], None), ([("k", 25, 3)], None), ([], 99))
+    assert [value for _, _, value, _ in fired] == [[2, 3]]
+
+
+def test_none_is_an_element_and_an_accumulator_like_any_other():
+    plan = RowPlan(TumblingEventTimeWindows(10), Reduce(lambda a, b: None))
+    fired, _, _ = batches(plan, ([("k", 1, None), ("j", 1, 3)], None), ([("j", 1, 4)], None), ([], 9))
+    assert sorted((key, value) for key, _, value, _ in fired) == [("j", None), ("k", None)]
+
+
+def test_elements_may_be_none():
+    plan = RowPlan(TumblingEventTimeWindows(10), Elements(AsList()))
+    fired, _, _ = batches(plan, ([("k", 1, None), ("k", 1, None)], None), ([("k", 2, None)], 9))
+    assert [value for _, _, value, _ in fired] == [[None, None, None]]
+
+
+def test_accumulators_of_plain_types_are_not_pickled():
+    plan = RowPlan(TumblingEventTimeWindows(10), Aggregate(Average()))
+    _, _, memory = batches(plan, (MANY, 3))
+    pages = [value for (space, _), value in memory.values.items() if space == "pages"]
+    assert not [name for page in pages for name in pickled_columns(split_parts(page)[0])]
+
+
+def test_missing_state_is_noticed():
+    plan = RowPlan(TumblingEventTimeWindows(10), Elements(AsList()), pages=1)
+    for space, message in (("pages", "page 0"), ("elements", "elements 0")):
+        _, _, memory = batches(plan, (MANY, 3))
+        for key in [key for key in memory.values if key[0] == space]:
+            del memory.values[key]
+        with pytest.raises(PlanMismatchError, match=message):
+            RowOperator(plan, memory).process([], new_watermark=100)
+
+
+def test_nothing_is_written_before_the_commit():
+    state = CountingState(MemoryState())
+    operator = RowOperator(RowPlan(TumblingEventTimeWindows(10), SUM), state)
+    operator.process(MANY, new_watermark=3)
+    assert (state.puts, state.removes) == (0, 0)
+
+
+def test_an_operator_goes_on_after_a_commit():
+    plan, memory = RowPlan(TumblingEventTimeWindows(10), Elements(AsList())), MemoryState()
+    operator = RowOperator(plan, memory)
+    for n in range(5):
+        operator.process([("k", 1, n)])
+        operator.commit()
+    ((_, _, value, _),) = operator.process([], new_watermark=9).fired
+    assert value == [0, 1, 2, 3, 4]
+    operator.commit()
+    assert list(memory.values) == [("meta", 0)]
+
+
+# -------------------------------------------------------------------- timers and handles
+
+
+def test_the_queue_forgets_a_moved_timer_only_when_its_time_comes():
+    queue, timers = TimerQueue(), WindowTimers("w", 1)
+    queue.register(timers, 10)
+    timers.times = {20}
+    assert queue.first() == 10
+    assert list(queue.due(15)) == []
+    assert queue.first() == 20
+    assert [(time, called) for time, _, called in queue.due(20)] == [(20, True)]
+    assert queue.first() == NEVER
+
+
+def test_equal_times_come_in_the_order_of_the_windows():
+    queue = TimerQueue()
+    for order in (3, 1, 2):
+        queue.register(WindowTimers(order, order), 5)
+    assert [timers.owner for _, timers, _ in queue.due(5)] == [1, 2, 3]
+
+
+def test_the_cleanup_time_comes_even_where_its_timer_was_deleted_and_only_once():
+    queue, timers = TimerQueue(), WindowTimers("w", 1, cleanup=9)
+    queue.register(timers, 9)
+    timers.times.discard(9)
+    assert [(time, called) for time, _, called in queue.due(9)] == [(9, False)]
+    assert list(queue.due(100)) == []
+
+
+@given(st.lists(st.tuples(st.sampled_from("rdD"), st.integers(0, 3), st.integers(0, 30)), max_size=60))
+def test_the_queue_against_a_list(script):
+    queue, known = TimerQueue(), [WindowTimers(n, n) for n in range(4)]
+    expected, now = set(), -1
+    for what, who, time in script:
+        if what == "r":
+            queue.register(known[who], time)
+            expected.add((time, who))
+        elif what == "d":
+            known[who].times.discard(time)
+            expected.discard((time, who))
+        else:
+            now = max(now, time)
+            due = sorted(one for one in expected if one[0] <= now)
+            assert [(at, timers.owner) for at, timers, _ in queue.due(now)] == due
+            expected -= set(due)
+        assert queue.first() <= min((at for at, _ in expected), default=NEVER)
+
+
+def test_handles():
+    store = KeyedStateStore(cells := {})
+    value, listed = store.get_state(ValueStateDescriptor("v")), store.get_list_state(ListStateDescriptor("l"))
+    mapped, summed = store.get_map_state(MapStateDescriptor("m")), store.get_reducing_state(ReducingStateDescriptor("r", max))
+    averaged = store.get_aggregating_state(AggregatingStateDescriptor("a", Average()))
+    assert (value.value(), listed.get(), mapped.get(1), summed.get(), averaged.get()) == (None, [], None, None, None)
+    value.update(0)
+    listed.add(1)
+    listed.add_all([2, 3])
+    mapped.put("a", 1)
+    mapped.put("b", 2)
+    summed.add(3)
+    summed.add(2)
+    averaged.add(1)
+    averaged.add(4)
+    assert (value.value(), listed.get(), summed.get(), averaged.get()) == (0, [1, 2, 3], 3, 2.5)
+    assert (list(mapped.items()), mapped.contains("a"), mapped.contains("z"), mapped.is_empty()) == (
+        [("a", 1), ("b", 2)],
+        True,
+        False,
+        False,
+    )
+    value.update(None)
+    listed.update([])
+    mapped.remove("a")
+    mapped.remove("b")
+    mapped.remove("c")
+    summed.clear()
+    averaged.clear()
+    assert mapped.is_empty()
+    assert cells == {}
