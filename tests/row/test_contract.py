@@ -278,6 +278,17 @@ def test_timers_run_in_order_once_each_and_those_of_the_past_at_the_next_waterma
     assert [time for _, time in trigger.named("event")] == [3, 5, 8]
 
 
+def test_time_never_goes_back(function):
+    harness = harness_of(Assigned([W1]), function, Scripted())
+    for move, seen in (
+        (harness.watermark, lambda: harness.current_watermark),
+        (harness.processing_time, lambda: harness.current_time),
+    ):
+        move(5)
+        move(3)
+        assert seen() == 5
+
+
 def test_timers_registered_by_a_timer_run_in_the_same_watermark(function):
     def again(window, ctx):
         if len(trigger.named("event")) < 4:

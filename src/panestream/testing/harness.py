@@ -115,6 +115,11 @@ class WindowTestHarness:
         """The watermark; ``MIN_TIMESTAMP`` before the first."""
         return self._operator.watermark
 
+    @property
+    def current_time(self) -> int:
+        """The clock; 0 at first."""
+        return self._operator.clock
+
     def num_timers(self) -> int:
         """How many timers there are, cleanup timers of windows included."""
         return self._operator.num_timers()

@@ -327,7 +327,6 @@ class RowOperator:
 
     def _clear(self, slot: Slot) -> None:
         """The end of a window: the trigger first, then the function, then all that is left."""
-        slot.contents = EMPTY
         owner, self._scope.slot = slot.owner, slot
         try:
             self._trigger.clear(slot.window, self._scope)

@@ -219,11 +219,11 @@ def _extend(operator: RowOperator, slot: Slot, start: int, end: int) -> None:
     """Moves the bounds of a session that merges with nothing but an element: contents, queue entry and place stay."""
     slots = slot.owner.slots
     del slots[slot.bounds]
-    slot.start, slot.end = start, end
+    same_end = slot.end == end
+    slot.move(start, end)
     slots[start, end] = slot
-    if slot.max_timestamp == end - 1:
+    if same_end:
         return
-    slot.max_timestamp = end - 1
     slot.event_timers.times.clear()
     slot.event_timers.cleanup = NEVER
     operator.set_cleanup(slot)

@@ -103,6 +103,7 @@ class Slot:
     """
 
     __slots__ = (
+        "_window",
         "alive",
         "contents",
         "end",
@@ -128,6 +129,7 @@ class Slot:
         self.event_timers = WindowTimers(self, order)
         self.processing_timers: WindowTimers | None = None
         self.alive = True
+        self._window: Window | None = None
 
     @property
     def bounds(self) -> Bounds:
@@ -137,7 +139,13 @@ class Slot:
     @property
     def window(self) -> Window:
         """The window, as users see it."""
-        return _GLOBAL if self.start is None or self.end is None else TimeWindow(self.start, self.end)
+        if self._window is None:
+            self._window = _GLOBAL if self.start is None or self.end is None else TimeWindow(self.start, self.end)
+        return self._window
+
+    def move(self, start: int, end: int) -> None:
+        """The window has other bounds now. Its timers are the caller's business."""
+        self.start, self.end, self.max_timestamp, self._window = start, end, end - 1, None
 
     def clock_timers(self) -> WindowTimers:
         """The processing-time timers."""

@@ -32,7 +32,10 @@ class WindowTimers:
 
     def following(self) -> int:
         """The next time at which something is due, or NEVER."""
-        return min(self.cleanup, *self.times) if self.times else self.cleanup
+        if not self.times:
+            return self.cleanup
+        first = min(self.times)
+        return first if first < self.cleanup else self.cleanup
 
 
 class TimerQueue:
@@ -96,14 +99,13 @@ class TimerQueue:
             if timers.armed != time:
                 continue  # an earlier entry took its place
             timers.armed = NEVER
-            following = timers.following()
-            if following == time:
-                called = time in timers.times
+            called, goes = time in timers.times, time == timers.cleanup
+            if called or goes:
                 timers.times.discard(time)
-                if time == timers.cleanup:
+                if goes:
                     timers.cleanup = NEVER
                 yield time, timers, called
-                following = timers.following()
+            following = timers.following()
             if following < timers.armed:
                 self._push(timers, following)
             entries = self._ordered()
