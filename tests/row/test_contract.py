@@ -22,7 +22,7 @@ from panestream.windowing.evictors import Evictor
 from panestream.windowing.functions import AggregateFunction, ProcessWindowFunction, WindowFunction, WindowFunctionError
 from panestream.windowing.state import ListStateDescriptor, ReducingStateDescriptor, ValueStateDescriptor
 from panestream.windowing.time import MIN_TIMESTAMP
-from panestream.windowing.triggers import EventTimeTrigger, Trigger, TriggerResult
+from panestream.windowing.triggers import ContinuousEventTimeTrigger, EventTimeTrigger, Trigger, TriggerResult
 from panestream.windowing.windows import GlobalWindow, TimeWindow
 
 CONTINUE, FIRE, PURGE, BOTH = TriggerResult
@@ -361,6 +361,16 @@ def test_a_trigger_that_deletes_the_cleanup_timer_is_not_called_but_the_state_go
     assert (harness.num_state_entries(), harness.num_timers()) == (0, 0)
 
 
+def test_a_window_with_a_lateness_beyond_the_end_of_time_goes_in_silence(function):
+    harness = harness_of(Assigned([W1]), function, trigger := Scripted(), allowed_lateness=2**63)
+    harness.element("k", 1, 7)
+    harness.watermark(2**62)
+    assert harness.num_state_entries() == 1
+    harness.end_of_input()
+    assert (trigger.named("event"), len(trigger.named("clear"))) == ([], 1)
+    assert (harness.num_state_entries(), harness.num_timers()) == (0, 0)
+
+
 # -------------------------------------------------------------------- lateness
 
 
@@ -680,6 +690,15 @@ def test_what_does_not_fit_together_is_refused_when_it_is_built():
             build()
     with pytest.raises(InvalidWindowError, match="lateness"):
         RowPlan(TumblingEventTimeWindows(5), Sum(), allowed_lateness=-1)
+
+
+def test_intervals_up_to_the_end_of_time_are_refused(function):
+    harness = harness_of(GlobalWindows.create(), function, ContinuousEventTimeTrigger(5))
+    harness.element("k", 1, 7)
+    harness.watermark(11)
+    assert [value for _, value in values(harness)] == [7, 7]
+    with pytest.raises(InvalidPlanError, match="end of time"):
+        harness.end_of_input()
 
 
 def test_processing_time_windows_lose_what_is_open_at_the_end_of_input(function):

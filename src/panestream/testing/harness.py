@@ -46,8 +46,8 @@ class WindowTestHarness:
     >>> from panestream.windowing.assigners import TumblingEventTimeWindows
     >>> harness = WindowTestHarness(RowPlan(TumblingEventTimeWindows(10), Reduce(lambda a, b: a + b)))
     >>> harness.element("k", 3, 1)
-    ... harness.element("k", 9, 2)
-    ... harness.watermark(9)
+    >>> harness.element("k", 9, 2)
+    >>> harness.watermark(9)
     >>> harness.fired()
     [Fired(key='k', window=TimeWindow(start=0, end=10), value=3, timestamp=9)]
     >>> harness.num_timers(), harness.num_state_entries()

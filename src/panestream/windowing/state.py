@@ -98,7 +98,7 @@ class ValueState(_Cell):
     >>> state.value() is None
     True
     >>> state.update(7)
-    ... state.value()
+    >>> state.value()
     7
     """
 
@@ -121,8 +121,8 @@ class ReducingState(_Cell):
 
     >>> state = ReducingStateDescriptor("largest", max).bind({})
     >>> state.add(3)
-    ... state.add(1)
-    ... state.get()
+    >>> state.add(1)
+    >>> state.get()
     3
     """
 

@@ -214,7 +214,7 @@ def pickled_columns(data: bytes) -> list[str]:
 
     >>> writer = ColumnWriter()
     >>> writer.values("sums", [(1, 2.5), (3, None)])
-    ... writer.values("sets", [{1}, {2}])
+    >>> writer.values("sets", [{1}, {2}])
     >>> pickled_columns(writer.finish())
     ['sets']
     """

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from panestream.errors import InvalidWindowError
+from panestream.errors import InvalidPlanError, InvalidWindowError
 from panestream.windowing.state import ReducingState, ReducingStateDescriptor
-from panestream.windowing.time import Duration, format_duration, to_micros
+from panestream.windowing.time import MAX_TIMESTAMP, Duration, format_duration, to_micros
 from panestream.windowing.triggers.base import OnMergeContext, Trigger, TriggerContext, TriggerResult
 from panestream.windowing.windows import Window
 
@@ -60,7 +60,8 @@ class ContinuousEventTimeTrigger(_Continuous):
     sessions merge                                      the earliest pending timer stays
     ==================================================  =====================================================
 
-    On :class:`GlobalWindows` the end of a bounded input would fire every interval up to the end of time: do not.
+    On global windows the end of a bounded input would fire every interval up to the end of time: it raises (in Flink the job does
+    not end).
 
     >>> ContinuousEventTimeTrigger.of("5 minutes")
     ContinuousEventTimeTrigger.of('5 minutes')
@@ -82,6 +83,11 @@ class ContinuousEventTimeTrigger(_Continuous):
         pending = ctx.get_partitioned_state(FIRE_TIME)
         if pending.get() != time:
             return TriggerResult.CONTINUE
+        if ctx.get_current_watermark() == MAX_TIMESTAMP == window.max_timestamp():
+            raise InvalidPlanError(
+                f"{self!r} on global windows would fire every interval up to the end of time, now that the input has ended: "
+                "use it on time windows, or on a stream that does not end"
+            )
         pending.clear()
         self._schedule(time, window, ctx, pending)
         return TriggerResult.FIRE
