@@ -122,6 +122,11 @@ class Measured:
     state_metrics: dict[str, int]
 
     @property
+    def state_calls(self) -> int:
+        """Reads and writes of the state store in the last steady batch, as RocksDB counts them."""
+        return sum(self.state_metrics.get(name, 0) for name in ("rocksdbGetCount", "rocksdbPutCount"))
+
+    @property
     def median(self) -> float:
         """Median rows per second over the steady batches."""
         return statistics.median(self.rows_per_second)

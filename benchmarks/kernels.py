@@ -18,9 +18,10 @@ import pyarrow as pa
 
 from panestream.engine.aggregation import Aggregation
 from panestream.windowing import aggregates as agg
+from panestream.windowing.aggregates import Aggregate
 
 TYPES = {"v": pa.int64(), "price": pa.float64(), "cents": pa.decimal128(12, 2), "name": pa.string()}
-SETS = {
+SETS: dict[str, list[Aggregate]] = {
     "count": [agg.count()],
     "sum + count": [agg.sum("v"), agg.count()],
     "sum + mean + count of a column": [agg.sum("v"), agg.mean("v"), agg.count("v")],

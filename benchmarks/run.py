@@ -143,8 +143,8 @@ def table(case: str, measured: Sequence[Measured], rounds: int) -> list[str]:
     lines = [
         f"### {case}",
         "",
-        "| contestant | rows/s | rounds | batches | CPU | state reported | state written | JVM peak | workers peak |",
-        "|---|---:|---:|---:|---:|---:|---:|---:|---:|",
+        "| contestant | rows/s | rounds | batches | CPU | state calls | state reported | state written | JVM peak | workers peak |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
     for name in dict.fromkeys(one.contestant for one in measured):
         runs = [one for one in measured if one.contestant == name]
@@ -153,6 +153,7 @@ def table(case: str, measured: Sequence[Measured], rounds: int) -> list[str]:
         lines.append(
             f"| {name} | {statistics.median(medians):,.0f} | {min(medians):,.0f} to {max(medians):,.0f}"
             f" | {min(batches):,.0f} to {max(batches):,.0f} | {statistics.median(one.cpu_seconds for one in runs):.2f} s"
+            f" | {max(one.state_calls for one in runs):,}"
             f" | {max(one.state_bytes for one in runs) / 1e6:,.1f} MB"
             f" | {max(one.checkpoint_bytes for one in runs) / 1e6:,.1f} MB"
             f" | {max(one.jvm_peak_mb for one in runs):,.0f} MB | {max(one.workers_peak_mb for one in runs):,.0f} MB |"
@@ -188,7 +189,8 @@ def report(results: dict[str, list[Measured]], options: argparse.Namespace, abou
         "- Answers: all contestants gave the same rows, and the right ones (number of rows, sum, count; a hash among them).",
         f"- Spark: `local[{options.cores}]`, {options.cores} shuffle partitions, "
         + ", ".join(f"`{name}={value}`" for name, value in settings.items()),
-        "- State reported: largest `memoryUsedBytes` of a batch; written: the checkpoint's `state` folder at the end.",
+        "- State calls: RocksDB gets and puts of the last batch that counts. State reported: largest `memoryUsedBytes` of a batch;",
+        "  written: the checkpoint's `state` folder at the end.",
         "- Memory: resident set of the JVM (driver and executor in one); Python workers together, shared pages counted once.",
         "- CPU: seconds of processor time per million rows, JVM and workers, over the batches that count.",
         "",

@@ -9,7 +9,8 @@ from pyspark.sql import functions as F
 
 from panestream.engine.plan import MAIN, WindowPlan
 from panestream.spark.exchange import EXCHANGE_SCHEMA, LARGEST_TIME, Pack, PackColumns
-from panestream.spark.operate import OPERATED_SCHEMA, Unpack, WindowProcessor, process_batch
+from panestream.spark.operate import OPERATED_SCHEMA, Unpack, process_batch
+from panestream.spark.processor import WindowProcessor
 from panestream.spark.types import arrow_schema, spark_schema
 from panestream.spark.without_pandas import without_pandas
 

@@ -3,68 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyspark.sql import Row
-from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle, TimerValues
-from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
 from panestream.engine import payload
 from panestream.engine.operators.base import GroupOutput
 from panestream.engine.operators.panes import PaneOperator, metrics_payload
 from panestream.engine.plan import WindowPlan
-from panestream.engine.state import MemoryState
+from panestream.engine.state import MemoryState, State
 from panestream.spark.exchange import gather
-
-if TYPE_CHECKING:
-    from pyspark.sql.streaming.stateful_processor import MapState
 
 OPERATED_SCHEMA = "tag string, body binary"
 METRICS = "__metrics"
 """The tag of what happened in a micro-batch (JSON); users' tags never start with an underscore."""
 _OPERATED = pa.schema([("tag", pa.string()), ("body", pa.binary())])
-_KEY = StructType([StructField("space", StringType(), False), StructField("key", LongType(), False)])
-_VALUE = StructType([StructField("value", BinaryType(), False)])
 _ROWS_PER_BODY = 1 << 18
 
 
-class SparkState:
-    """The state of the key group at hand, in one map of Spark's state store."""
-
-    def __init__(self, entries: MapState) -> None:
-        self._entries = entries
-
-    def get(self, space: str, key: int) -> bytes | None:
-        value = self._entries.getValue((space, key))
-        return None if value is None else bytes(value[0])
-
-    def put(self, space: str, key: int, value: bytes) -> None:
-        self._entries.updateValue((space, key), (value,))
-
-    def remove(self, space: str, key: int) -> None:
-        self._entries.removeKey((space, key))
-
-
-class WindowProcessor(StatefulProcessor):
-    """The processor for ``transformWithState``: a call for each key group and micro-batch, a few binary rows in and out."""
-
-    def __init__(self, plan: WindowPlan) -> None:
-        self._plan = plan
-        self._state: SparkState | None = None
-
-    def init(self, handle: StatefulProcessorHandle) -> None:
-        self._state = SparkState(handle.getMapState("panestream", _KEY, _VALUE))
-
-    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: TimerValues) -> Iterator[Row]:
-        if self._state is None:
-            raise RuntimeError("Spark called handleInputRows before init")
-        batch = gather(self._plan, [(row.origin, row.sequence, row.body) for row in rows])
-        for tag, body in bodies(PaneOperator(self._plan, self._state).process(batch)):
-            yield Row(tag=tag, body=body)
-
-    def close(self) -> None:
-        pass
+def operate_group(plan: WindowPlan, state: State, rows: Iterable[tuple[int, int, bytes]]) -> Iterator[tuple[str, bytes]]:
+    """What a micro-batch emits for one key group, as (tag, payload), from its exchange rows (origin, sequence, body)."""
+    return bodies(PaneOperator(plan, state).process(gather(plan, rows)))
 
 
 def process_batch(plan: WindowPlan) -> Callable[[pa.Table], pa.Table]:
