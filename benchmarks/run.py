@@ -143,7 +143,7 @@ def table(case: str, measured: Sequence[Measured], rounds: int) -> list[str]:
     lines = [
         f"### {case}",
         "",
-        "| contestant | rows/s | rounds | batches | CPU | state calls | state reported | state written | JVM peak | workers peak |",
+        "| contestant | rows/s | rounds | batches | CPU | state calls | reported | written | JVM peak | workers peak |",
         "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
     for name in dict.fromkeys(one.contestant for one in measured):
@@ -189,8 +189,8 @@ def report(results: dict[str, list[Measured]], options: argparse.Namespace, abou
         "- Answers: all contestants gave the same rows, and the right ones (number of rows, sum, count; a hash among them).",
         f"- Spark: `local[{options.cores}]`, {options.cores} shuffle partitions, "
         + ", ".join(f"`{name}={value}`" for name, value in settings.items()),
-        "- State calls: RocksDB gets and puts of the last batch that counts. State reported: largest `memoryUsedBytes` of a batch;",
-        "  written: the checkpoint's `state` folder at the end.",
+        "- State calls: RocksDB gets and puts of the last batch that counts.",
+        "- State reported: largest `memoryUsedBytes` of a batch; written: the checkpoint's `state` folder at the end.",
         "- Memory: resident set of the JVM (driver and executor in one); Python workers together, shared pages counted once.",
         "- CPU: seconds of processor time per million rows, JVM and workers, over the batches that count.",
         "",

@@ -19,7 +19,7 @@ from panestream import errors
 from panestream.engine.plan import MAIN, WindowPlan, check_identity
 from panestream.spark.dataflow import unpack
 from panestream.spark.operate import METRICS
-from panestream.spark.session import PARTITIONS, STREAM_SETTINGS, session_settings
+from panestream.spark.session import PARTITIONS, STREAM_SETTINGS, is_connect, session_settings
 from panestream.spark.sinks import Sink, read_note, write_note
 
 if TYPE_CHECKING:
@@ -186,6 +186,8 @@ def start(
 ) -> RunningQuery:
     """Starts one streaming query that serves all ``sinks``; see ``WindowedResult.start``."""
     spark = operated.sparkSession
+    if on_progress is not None and is_connect(spark):
+        raise errors.InvalidPlanError("on_progress cannot be called through Spark Connect: look at query.query.recentProgress")
     query_id = _claim_checkpoint(operated, plan, checkpoint)
     for sink in sinks.values():
         sink.open(spark, query_id)

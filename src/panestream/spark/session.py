@@ -75,6 +75,11 @@ def check_version(spark: SparkSession) -> None:
         raise EnvironmentNotReadyError(f"panestream needs Spark 4.1 or later, this session runs {spark.version}")
 
 
+def is_connect(spark: SparkSession) -> bool:
+    """Whether the session is a client of Spark Connect: then `foreachBatch` runs on the server, out of reach of this process."""
+    return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
 def default_parallelism(spark: SparkSession) -> int:
     """How many tasks run at a time, asked in a way that Spark Connect answers too: into how many parts ``range`` is cut."""
     row = spark.range(0, 1 << 16).select(F.spark_partition_id().alias("part")).agg(F.max("part")).first()

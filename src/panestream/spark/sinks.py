@@ -17,6 +17,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 
 from panestream.errors import SinkError
+from panestream.spark.session import is_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
@@ -155,6 +156,10 @@ class MemorySink(Sink):
     """Keeps the rows in the driver's memory, by batch id: for tests and notebooks. Not through Spark Connect."""
 
     batches: dict[int, list[Row]] = field(default_factory=dict)
+
+    def open(self, spark: SparkSession, query: str) -> None:
+        if query and is_connect(spark):
+            raise SinkError("a MemorySink cannot be filled through Spark Connect, where sinks run on the server: use a FileSink")
 
     def write(self, df: DataFrame, batch_id: int | None) -> None:
         self.batches[-1 if batch_id is None else batch_id] = df.collect()
