@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from panestream.engine.operators.row import RowOperator
 from panestream.engine.row_plan import Aggregate, Elements, Reduce, RowPlan
+from panestream.engine.state import MemoryState
 from panestream.errors import InvalidPlanError, InvalidWindowError
 from panestream.testing import Fired, Late, WindowTestHarness
 from panestream.windowing.assigners import (
@@ -476,6 +478,21 @@ def test_a_merged_session_keeps_no_timer_of_the_old_ones(function):
     harness.watermark(18)
     assert trigger.named("event") == [(TimeWindow(0, 19), 18)]
     assert (harness.num_state_entries(), harness.num_timers()) == (0, 0)
+
+
+def test_the_session_loop_and_the_general_protocol_may_take_turns():
+    operator = RowOperator(RowPlan(EventTimeSessionWindows(10), Reduce(lambda a, b: a + b)), MemoryState())
+    operator.elements([("k", 0, 1)])
+    operator.element("k", 100, 2)
+    operator.elements([("k", 95, 4), ("k", 50, 8)])
+    operator.element("k", 60, 16)
+    operator.elements([("k", 61, 32), ("k", 85, 64)])
+    fired = operator.process([], new_watermark=1000).fired
+    assert [(window, value) for _, window, value, _ in fired] == [
+        (TimeWindow(0, 10), 1),
+        (TimeWindow(50, 71), 56),
+        (TimeWindow(85, 110), 70),
+    ]
 
 
 def test_a_purged_session_keeps_its_place(function):

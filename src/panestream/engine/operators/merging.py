@@ -43,7 +43,7 @@ class MergingWindowSet:
         if not self._slots:
             return window
         live = {TimeWindow(*found): slot for found, slot in self._slots.items() if found is not None}
-        target: Slot | TimeWindow = live.get(window, window)
+        target: Slot | TimeWindow = window
         for result, members in self._merges(sorted({*live, window})):
             old = [live[member] for member in sorted(members) if member in live]
             if not old:
@@ -55,7 +55,7 @@ class MergingWindowSet:
             if window in members:
                 target = merged
         if isinstance(target, TimeWindow) and bounds in self._slots:
-            target = self._slots[bounds]  # what other windows merged into
+            target = self._slots[bounds]  # one that was there, or that others merged into
         return target
 
     def _replace(self, result: TimeWindow, old: list[Slot], merge: Merge) -> Slot:
