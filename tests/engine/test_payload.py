@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -56,3 +57,49 @@ def test_another_format_is_refused():
 def test_other_columns_are_refused():
     with pytest.raises(StateFormatError, match="expected were"):
         payload.decode(payload.encode(pa.table({"n": [1]})), pa.schema([("m", pa.int64())]))
+
+
+instants = st.one_of(
+    st.integers(-(2**61), 2**61),
+    st.integers(0, 2000).map(lambda n: n * 1_000_000),
+    st.integers(0, 2000).map(lambda n: n * 1000 + 10**15),
+)
+
+
+@given(st.lists(instants), st.lists(st.integers(-(2**31), 2**31 - 1)), st.lists(st.none()), st.integers(-(2**63), 2**63 - 1))
+def test_columns_of_other_types_come_back_too(times, ints, nones, constant):
+    size = max(len(times), len(ints), len(nones))
+    fill = lambda values: (values * size)[:size] if values else [0] * size  # noqa: E731
+    schema = pa.schema(
+        [("t", pa.timestamp("us", tz="UTC")), ("z", pa.timestamp("us")), ("i", pa.int32()), ("n", pa.string()), ("c", pa.int64())]
+    )
+    columns = [fill(times), fill(times), fill(ints), [None] * size, [constant] * size]
+    table = pa.table([pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)], schema=schema)
+    assert payload.decode(payload.encode(table), schema)[0].equals(table)
+    assert payload.decode(payload.encode(table.slice(size // 2)), schema)[0].equals(table.slice(size // 2))
+
+
+def test_constants_and_columns_without_values_cost_nothing():
+    table = pa.table({"one": pa.array([7] * 10_000, pa.int64()), "none": pa.nulls(10_000, pa.int64())})
+    assert len(payload.encode(table)) < 1200
+
+
+def test_bounds_of_windows_take_a_byte():
+    seconds = np.repeat(np.arange(100), 100) * 1_000_000 + 10**15
+    table = pa.table({"end": pa.array(seconds).view(pa.timestamp("us", tz="UTC"))})
+    assert len(payload.encode(table)) < 10_000 + 1200
+
+
+def test_types_come_back_without_a_schema_too():
+    fields = [
+        ("t", pa.timestamp("us", tz="UTC")),
+        ("i", pa.int32()),
+        ("none", pa.string()),
+        ("nones", pa.int64()),
+        ("c", pa.int64()),
+    ]
+    table = pa.table(
+        [pa.array(v, t) for v, (_, t) in zip([[1, 2], [3, 4], [None] * 2, [None] * 2, [5, 5]], fields, strict=True)],
+        schema=pa.schema(fields),
+    )
+    assert payload.decode(payload.encode(table))[0].equals(table)

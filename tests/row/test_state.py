@@ -117,7 +117,7 @@ def test_plain_values_rest_as_columns(values):
     assert pickled == []
 
 
-@pytest.mark.parametrize(
+@pytest.mark.parametrize(  # ids: xdist wants the same names in every process, and an object prints its address
     "values",
     [
         [{1, 2}],
@@ -135,7 +135,7 @@ def test_plain_values_rest_as_columns(values):
         [Point(3)],
         [decimal.Decimal("1.0"), decimal.Decimal("1.00")],
     ],
-    ids=str,
+    ids=lambda values: type(values[0]).__name__ if values else "empty",
 )
 def test_what_has_no_columns_is_pickled_and_said_to_be(values):
     found, pickled = roundtrip(values)

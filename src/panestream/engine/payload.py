@@ -1,41 +1,51 @@
 """The Arrow encoding of what crosses the exchange and what rests in state.
 
-A payload is one Arrow IPC stream: a table, and a header (JSON in the schema's metadata) with the format's version. Integer
-columns travel as narrow as their values allow, which halves what is shuffled and stored; the reader widens them again.
-Nothing here is compressed: Spark compresses shuffles, RocksDB its blocks.
+A payload is one Arrow IPC stream: a table, and a header (JSON in the schema's metadata) with the format's version. Integer and
+timestamp columns travel as narrow as their values allow (less their smallest value, over their common step), constant ones
+not at all; the reader widens them again. That quarters what is shuffled, stored and handed between Python and the JVM, where
+every byte is copied several times. Nothing here is compressed: Spark compresses shuffles, RocksDB its blocks.
 """
 
 from __future__ import annotations
 
 import json
+from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from panestream.errors import StateFormatError
 
 FORMAT_VERSION = 1
 _HEADER = b"panestream"
-_NARROW = ((np.int8, pa.int8()), (np.int16, pa.int16()), (np.int32, pa.int32()))
+_STEPS = (1_000_000, 1_000, 1)
+"""Timestamps are mostly whole seconds or milliseconds: window bounds above all."""
+_NARROW = (np.int8, np.int16, np.int32)
 
 
 def encode(table: pa.Table, header: Mapping[str, Any] | None = None) -> bytes:
     """The bytes of a table and its header (JSON values only). Equal input gives equal bytes."""
-    columns, fields, bases = [], [], {}
+    columns: list[pa.Array] = []
+    fields: list[pa.Field] = []
+    packed: dict[str, list[int]] = {}
     for position, (name, column) in enumerate(zip(table.column_names, table.columns, strict=True)):
-        array = _one_chunk(column)
-        if array.type == pa.int64() and len(array):
-            array, base = _narrowed(array)
-            if base:
-                bases[str(position)] = base
+        array, how = _narrowed(_one_chunk(column))
+        if how is not None:
+            packed[str(position)] = how
         columns.append(array)
         fields.append(pa.field(name, array.type))
     meta: dict[str, Any] = {"format": FORMAT_VERSION, **(header or {})}
-    if bases:
-        meta["bases"] = bases
+    if packed:
+        meta["packed"] = packed
+    if any(
+        field.type != was.type and (was.type != pa.int64() or pa.types.is_null(field.type))
+        for field, was in zip(fields, table.schema, strict=True)
+    ):
+        # A reader that expects no types must learn which they were.
+        meta["schema"] = b64encode(table.schema.remove_metadata().serialize()).decode()
     schema = pa.schema(fields, metadata={_HEADER: json.dumps(meta, separators=(",", ":"))})
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, schema) as writer:
@@ -62,18 +72,22 @@ def decode(payload: bytes, schema: pa.Schema | None = None) -> tuple[pa.Table, d
             f"a payload has format {header.get('format')!r}, this version of panestream reads {FORMAT_VERSION}: "
             "start with the version that wrote it, or on a new checkpoint"
         )
-    bases: dict[str, int] = header.pop("bases", {})
+    packed: dict[str, list[int]] = header.pop("packed", {})
+    saved = header.pop("schema", None)
+    if schema is None and saved is not None:
+        schema = pa.ipc.read_schema(pa.py_buffer(b64decode(saved)))
     if schema is not None and table.column_names != schema.names:
         raise StateFormatError(f"a payload has the columns {table.column_names}, expected were {schema.names}")
     columns, fields = [], []
     for position, name in enumerate(table.column_names):
         array = _one_chunk(table.column(position))
-        if str(position) in bases:
-            array = pc.add(array.cast(pa.int64()), pa.scalar(bases[str(position)], pa.int64()))
-        if schema is not None and array.type != schema.field(position).type:
-            array = array.cast(schema.field(position).type)
+        if str(position) in packed:
+            array = _widened(array, *packed[str(position)])
+        wanted = array.type if schema is None else schema.field(position).type
+        if array.type != wanted:
+            array = array.cast(pa.int64()).view(wanted) if pa.types.is_timestamp(wanted) else array.cast(wanted)
         columns.append(array)
-        fields.append(schema.field(position) if schema is not None else pa.field(name, array.type))
+        fields.append(pa.field(name, array.type) if schema is None else schema.field(position))
     if not columns:
         return table.replace_schema_metadata(None), header
     return pa.Table.from_arrays(columns, schema=pa.schema(fields)), header
@@ -85,16 +99,38 @@ def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
 
 
-def _narrowed(array: pa.Array) -> tuple[pa.Array, int]:
-    """The array in the narrowest integer type, and what was taken off every value (0 where that does not help)."""
-    bounds = pc.min_max(array)
-    low, high = bounds["min"].as_py(), bounds["max"].as_py()
-    if low is None:
-        return array, 0
-    for numpy_type, arrow_type in _NARROW:
-        limits = np.iinfo(numpy_type)
-        if limits.min <= low and high <= limits.max:
-            return array.cast(arrow_type), 0
-        if high - low <= limits.max:
-            return pc.subtract(array, pa.scalar(low, pa.int64())).cast(arrow_type), low
-    return array, 0
+def _narrowed(array: pa.Array) -> tuple[pa.Array, list[int] | None]:
+    """The array as it travels, and how to get it back: ``value = base + step * stored``; None: as it is."""
+    if not len(array):
+        return array, None
+    if array.null_count == len(array):
+        return pa.nulls(len(array)), None
+    timestamp = pa.types.is_timestamp(array.type)
+    if array.null_count or not (timestamp or array.type in (pa.int64(), pa.int32())):
+        return array, None
+    values: npt.NDArray[np.int64] = (array.view(pa.int64()) if timestamp else array).to_numpy()
+    low, high = int(values.min()), int(values.max())
+    if low == high:
+        return pa.nulls(len(array)), [low, 0]
+    if high - low >= 2**63:
+        return array, None
+    shifted = values.astype(np.int64, copy=False) - low
+    step = _step(shifted) if timestamp else 1
+    for narrow in _NARROW:
+        if (high - low) // step <= np.iinfo(narrow).max:
+            return pa.array((shifted // step if step > 1 else shifted).astype(narrow)), [low, step]
+    return array, None
+
+
+def _step(shifted: npt.NDArray[np.int64]) -> int:
+    return next(step for step in _STEPS if not (shifted[:64] % step).any() and not (shifted % step).any())
+
+
+def _widened(array: pa.Array, base: int, step: int) -> pa.Array:
+    if not step:
+        return pa.array(np.full(len(array), base, np.int64))
+    values = array.to_numpy().astype(np.int64)
+    if step > 1:
+        values *= step
+    values += base
+    return pa.array(values)

@@ -55,6 +55,5 @@ class Unpack:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for body in batch.column(0):
-                table, _ = payload.decode(body.as_py())
-                arrays = [column.cast(field.type) for column, field in zip(table.columns, self._schema, strict=True)]
-                yield from pa.Table.from_arrays(arrays, schema=self._schema).to_batches()
+                table, _ = payload.decode(body.as_py(), self._schema)
+                yield from table.to_batches()
