@@ -115,7 +115,8 @@ class ColumnWriter:
         # Time zones, exponents of decimals and the like must come back as they were; else pickle keeps them.
         if list(map(repr, back)) != list(map(repr, values)):
             return None
-        self._add(name, array)
+        # In a struct, so that the payload keeps the type: it narrows bare timestamps to integers.
+        self._add(name, pa.StructArray.from_arrays([array], ["is"]))
         return ["arrow"]
 
     def _encode_tuples(self, word: str, name: str, values: Sequence[Any], has_nulls: bool) -> Kind | None:
@@ -192,6 +193,8 @@ class ColumnReader:
             keys = [key for key, _ in kind[1:]]
             columns = [self._decode(f"{name}.{at}", child) for at, (_, child) in enumerate(kind[1:])]
             return self._with_nulls(name, [dict(zip(keys, row, strict=True)) for row in zip(*columns, strict=True)])
+        if word == "arrow":
+            return [one["is"] for one in self._column(name)]
         return self._column(name)
 
     def _rows(self, word: str, columns: list[list[Any]]) -> list[Any]:
