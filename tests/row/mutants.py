@@ -156,7 +156,7 @@ MUTANTS: list[tuple[str, str, str]] = [
     (TIMERS, "        if time < timers.armed:", "        if time <= 0:"),
     (TIMERS, "            heapify(self._entries)", "            pass"),
     (TIMERS, "                timers.times.discard(time)\n", ""),
-    (TIMERS, "                if time == timers.cleanup:\n                    timers.cleanup = NEVER\n", ""),
+    (TIMERS, "                if goes:\n                    timers.cleanup = NEVER\n", ""),
     (STATE, "            self.processing_queue.load(slot.processing_timers)", "            pass"),
     (STATE, "            self.event_queue.load(slot.event_timers)", "            pass"),
     (STATE, "            self._open_timers(slot)\n", ""),

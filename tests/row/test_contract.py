@@ -495,6 +495,14 @@ def test_the_session_loop_and_the_general_protocol_may_take_turns():
     ]
 
 
+@pytest.mark.parametrize("times", [(0, 5, 9), (9, 5, 0), (0, 20, 10)])
+def test_a_growing_session_has_two_timers_at_most(function, times):
+    harness = harness_of(EventTimeSessionWindows(10), function, EventTimeTrigger(), allowed_lateness=3)
+    for ts in times:
+        harness.element("k", ts, 1)
+    assert harness.num_timers() == 2, "its end and its cleanup"
+
+
 def test_a_purged_session_keeps_its_place(function):
     trigger = Scripted(element=BOTH)
     harness = harness_of(EventTimeSessionWindows(10), function, trigger)

@@ -287,7 +287,8 @@ def test_overlapping_windows_share_an_element_at_rest():
 def test_evicting_the_oldest_writes_nothing_anew():
     plan = RowPlan(GlobalWindows.create(), Elements(AsList()), trigger=CountTrigger(100), evictor=CountEvictor(150), pages=1)
     rows = [("k", n, "y" * 500 + str(n)) for n in range(100)]
-    _, counting, memory = batches(plan, *[(rows, None)] * 6)
+    fired, counting, memory = batches(plan, *[(rows, None)] * 6)
+    assert [value for _, _, value, _ in fired[-2:]] == [[element for _, _, element in rows * 2][-150:]] * 2
     assert counting.bytes_written < 100 * 520 + 4000
     assert sum(space == "elements" for space, _ in memory.values) == 2, "segments that nothing refers to are gone"
 
