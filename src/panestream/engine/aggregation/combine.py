@@ -80,9 +80,7 @@ class Aggregation:
         return cls(tuple(plan.inputs), timed, output, pa.schema(fields), key_schema, lanes, tuple(plan.results))
 
     @_quiet
-    def partials(
-        self, keys: Sequence[pa.Array], panes: Ints, values: Sequence[pa.Array], timestamps: Ints | None, arrival: int = 0
-    ) -> pa.Table:
+    def partials(self, keys: Sequence[pa.Array], panes: Ints, values: Sequence[pa.Array], timestamps: Ints | None) -> pa.Table:
         """Reduces input rows to one row per (key, pane).
 
         Args:
@@ -90,7 +88,6 @@ class Aggregation:
             panes: the pane of each row, any int64.
             values: the columns of :attr:`inputs`, in that order.
             timestamps: the event time of each row; needed if :attr:`needs_timestamps`.
-            arrival: not used: rows arrive in the order of the columns, tables in the order in which they are merged.
 
         Returns:
             A table of :attr:`partial_schema`, ordered by pane, then by key in a fixed order.
