@@ -24,7 +24,7 @@ from panestream.windowing.evictors import Evictor
 from panestream.windowing.functions import AggregateFunction, ProcessWindowFunction, WindowFunction, WindowFunctionError
 from panestream.windowing.state import ListStateDescriptor, ReducingStateDescriptor, ValueStateDescriptor
 from panestream.windowing.time import MIN_TIMESTAMP
-from panestream.windowing.triggers import ContinuousEventTimeTrigger, EventTimeTrigger, Trigger, TriggerResult
+from panestream.windowing.triggers import ContinuousEventTimeTrigger, EventTimeTrigger, PurgingTrigger, Trigger, TriggerResult
 from panestream.windowing.windows import GlobalWindow, TimeWindow
 
 CONTINUE, FIRE, PURGE, BOTH = TriggerResult
@@ -221,6 +221,15 @@ def test_all_results_on_a_processing_timer(function, result):
     fired, entries = RESULTS[result]
     assert (len(harness.fired()), harness.num_state_entries(), harness.num_timers()) == (fired, entries, 1)
     assert trigger.named("clock") == [(W1, 4)]
+
+
+def test_purging_adds_a_purge_to_firings_only(function):
+    trigger = Scripted()
+    harness = harness_of(Assigned([W1]), function, PurgingTrigger(trigger))
+    for result, entries, fired in ((CONTINUE, 1, 0), (PURGE, 0, 0), (FIRE, 0, 1), (CONTINUE, 1, 0), (BOTH, 0, 1)):
+        trigger.element = result
+        harness.element("k", 1, 7)
+        assert (harness.num_state_entries(), len(harness.fired())) == (entries, fired)
 
 
 def test_a_purged_window_fires_nothing_and_goes_on(function):

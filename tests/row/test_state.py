@@ -293,6 +293,14 @@ def test_evicting_the_oldest_writes_nothing_anew():
     assert sum(space == "elements" for space, _ in memory.values) == 2, "segments that nothing refers to are gone"
 
 
+def test_what_is_left_of_a_segment_is_its_newest():
+    evictor = CountEvictor(150, do_evict_after=True)
+    plan = RowPlan(GlobalWindows.create(), Elements(AsList()), trigger=CountTrigger(100), evictor=evictor, pages=1)
+    fired, _, _ = batches(plan, *[([("k", n, (turn, n)) for n in range(100)], None) for turn in range(4)])
+    everything = [(turn, n) for turn in range(4) for n in range(100)]
+    assert fired[-1][2] == everything[-250:]
+
+
 def test_evicting_from_the_middle_rewrites_the_list():
     plan = RowPlan(GlobalWindows.create(), Elements(AsList()), trigger=CountTrigger(3), evictor=TimeEvictor(5), pages=1)
     fired, _, _ = batches(
@@ -349,6 +357,8 @@ def test_an_operator_goes_on_after_a_commit():
     for n in range(5):
         operator.process([("k", 1, n)])
         operator.commit()
+    ((_, _, value, _),) = RowOperator(plan, MemoryState(dict(memory.values))).process([], new_watermark=9).fired
+    assert value == [0, 1, 2, 3, 4], "what came after the first commit was written too"
     ((_, _, value, _),) = operator.process([], new_watermark=9).fired
     assert value == [0, 1, 2, 3, 4]
     operator.commit()
