@@ -32,7 +32,7 @@ def encode(table: pa.Table, header: Mapping[str, Any] | None = None) -> bytes:
     fields: list[pa.Field] = []
     packed: dict[str, list[int]] = {}
     for position, (name, column) in enumerate(zip(table.column_names, table.columns, strict=True)):
-        array, how = _narrowed(_one_chunk(column))
+        array, how = _narrowed(one_chunk(column))
         if how is not None:
             packed[str(position)] = how
         columns.append(array)
@@ -80,7 +80,7 @@ def decode(payload: bytes, schema: pa.Schema | None = None) -> tuple[pa.Table, d
         raise StateFormatError(f"a payload has the columns {table.column_names}, expected were {schema.names}")
     columns, fields = [], []
     for position, name in enumerate(table.column_names):
-        array = _one_chunk(table.column(position))
+        array = one_chunk(table.column(position))
         if str(position) in packed:
             array = _widened(array, *packed[str(position)])
         wanted = array.type if schema is None else schema.field(position).type
@@ -93,7 +93,8 @@ def decode(payload: bytes, schema: pa.Schema | None = None) -> tuple[pa.Table, d
     return pa.Table.from_arrays(columns, schema=pa.schema(fields)), header
 
 
-def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
+def one_chunk(column: pa.ChunkedArray) -> pa.Array:
+    """A column as one array; a copy only where it has several chunks."""
     if column.num_chunks == 1:
         return column.chunk(0)
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)

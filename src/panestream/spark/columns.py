@@ -13,6 +13,11 @@ UNITS = {"seconds": 1_000_000, "milliseconds": 1_000, "microseconds": 1}
 """The units of numeric event times, in microseconds."""
 
 
+def quoted(name: str) -> str:
+    """A column's name as Spark takes it literally, whatever is in it."""
+    return "`" + name.replace("`", "``") + "`"
+
+
 def column_of(df: DataFrame, text: str, what: str) -> Column:
     """The column that ``text`` means: a column's name, else a SQL expression.
 
@@ -22,7 +27,7 @@ def column_of(df: DataFrame, text: str, what: str) -> Column:
     if not isinstance(text, str) or not text.strip():
         raise InvalidPlanError(f"{what} must be the name of a column or a SQL expression, not {text!r}")
     if text in df.columns:
-        return df["`" + text.replace("`", "``") + "`"]
+        return df[quoted(text)]
     try:
         column = F.expr(text)
         df.select(column).schema  # noqa: B018 (Connect only looks at it here)

@@ -8,6 +8,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from panestream.engine.plan import MAIN, WindowPlan
+from panestream.spark.columns import quoted
 from panestream.spark.exchange import EXCHANGE_SCHEMA, LARGEST_TIME, Pack, PackColumns
 from panestream.spark.operate import OPERATED_SCHEMA, Unpack, process_batch
 from panestream.spark.processor import WindowProcessor
@@ -32,9 +33,9 @@ def project(
         add("group", F.pmod(F.xxhash64(*keys), F.lit(plan.groups)).cast("int"))
     if plan.watermark.partition_column is not None:
         name = plan.watermark.partition_column
-        add("partition", df["`" + name.replace("`", "``") + "`"].cast("string"))
+        add("partition", df[quoted(name)].cast("string"))
     if plan.row_schema is not None:
-        row = F.struct(*(df["`" + name.replace("`", "``") + "`"] for name in df.columns))
+        row = F.struct(*(df[quoted(name)] for name in df.columns))
         if plan.late_tag is None:
             row = F.when(time.isNull() | ~time.between(-LARGEST_TIME + 1, LARGEST_TIME - 1), row)
         add("row", row)

@@ -91,8 +91,7 @@ def _chunks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 
 def _array(table: pa.Table, position: int) -> pa.Array:
-    column = table.column(position)
-    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
+    return payload.one_chunk(table.column(position))
 
 
 @dataclass(slots=True)

@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 
 from panestream import errors
 from panestream.engine.plan import MAIN, WindowPlan, check_identity
+from panestream.spark.columns import quoted
 from panestream.spark.dataflow import unpack
 from panestream.spark.operate import METRICS
 from panestream.spark.session import PARTITIONS, STREAM_SETTINGS, is_connect, session_settings
@@ -126,7 +127,7 @@ def output(operated: DataFrame, plan: WindowPlan, tag: str) -> DataFrame:
     if tag != MAIN or plan.top is None:
         return rows
     # Every key group kept its own largest; all groups fire a window in the same micro-batch, so these decide.
-    order = [F.col(f"`{plan.top.by}`").desc_nulls_last(), *(F.col(f"`{name}`").asc_nulls_first() for name in plan.key_names)]
+    order = [F.col(quoted(plan.top.by)).desc_nulls_last(), *(F.col(quoted(name)).asc_nulls_first() for name in plan.key_names)]
     ranked = rows.withColumn("rank", F.row_number().over(Window.partitionBy("window_start", "window_end").orderBy(*order)))
     return ranked.where(F.col("rank") <= plan.top.n)
 
