@@ -261,6 +261,9 @@ def test_column_names_that_need_quoting(spark):
         .aggregate(agg.sum("pri`ce").alias("s"))
     )
     assert [tuple(row) for row in result.main.select("the user", "rows", "pane", "s").collect()] == [("a", 3, 4, 2)]
+    odd = pst.stream(df).assign_timestamps("event.time", pst.WatermarkStrategy.no_watermarks()).key_by("pri`ce")
+    top = odd.window(pst.TumblingEventTimeWindows.of("1 hour")).aggregate(agg.count().alias("n`")).top(1, by="n`")
+    assert [(row["pri`ce"], row["n`"], row["rank"]) for row in top.main.collect()] == [(2, 1, 1)]
     assert result.output("late").columns == df.columns
 
 
