@@ -46,7 +46,7 @@ UNPICKLING = frozenset({"load", "loads", "Unpickler"})
 # Path below the package, and what it may do, with the reason.
 ALLOWED_DANGERS: dict[tuple[str, str], str] = {
     (
-        "engine/operators/codec.py",
+        "engine/operators/row/codec.py",
         "pickle.loads",
     ): "state of Python functions without a schema: pickled by the query itself, in its own checkpoint",
     ("spark/processor.py", "pickle.loads"): "the plan, inside what Spark pickles and ships to the query's own workers",

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from panestream.engine.aggregation import Aggregation
 from panestream.engine.operators.base import GroupInput
-from panestream.engine.operators.panes import PaneOperator
+from panestream.engine.operators.panes.operator import PaneOperator
 from panestream.engine.plan import MAIN, Top, WindowPlan
 from panestream.engine.planner import pane_grid
 from panestream.engine.state import MemoryState

@@ -13,8 +13,12 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-ROW, FAST, STATE = "engine/operators/row.py", "engine/operators/row_fast.py", "engine/operators/row_state.py"
-TIMERS, MERGING, CONTEXTS = "engine/operators/timers.py", "engine/operators/merging.py", "engine/operators/row_contexts.py"
+ROW, FAST, STATE = "engine/operators/row/operator.py", "engine/operators/row/fast.py", "engine/operators/row/state.py"
+TIMERS, MERGING, CONTEXTS = (
+    "engine/operators/row/timers.py",
+    "engine/operators/row/merging.py",
+    "engine/operators/row/contexts.py",
+)
 TRIGGERS, ASSIGNERS, EVICTORS = "windowing/triggers/", "windowing/assigners/", "windowing/evictors.py"
 
 MUTANTS: list[tuple[str, str, str]] = [

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from panestream.engine.operators.row import RowOperator
-from panestream.engine.row_plan import Aggregate, Elements, Reduce, RowPlan
+from panestream.engine.operators.row.operator import RowOperator
+from panestream.engine.operators.row.plan import Aggregate, Elements, Reduce, RowPlan
 from panestream.engine.state import MemoryState
 from panestream.errors import InvalidPlanError, InvalidWindowError
 from panestream.testing import Fired, Late, WindowTestHarness

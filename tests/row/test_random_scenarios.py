@@ -9,7 +9,7 @@ import os
 
 import pytest
 
-from panestream.engine.operators.row import RowOperator
+from panestream.engine.operators.row.operator import RowOperator
 from panestream.engine.state import MemoryState
 from panestream.testing.executors import HarnessExecutor, Observed, _as_json, _late_as_json
 from panestream.testing.scenario_format import plan_of, scenario_of

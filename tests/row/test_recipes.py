@@ -6,8 +6,8 @@ from datetime import timedelta
 
 import pytest
 
-from panestream.engine.operators.row import RowOperator
-from panestream.engine.row_plan import Reduce, RowPlan
+from panestream.engine.operators.row.operator import RowOperator
+from panestream.engine.operators.row.plan import Reduce, RowPlan
 from panestream.engine.state import MemoryState
 from panestream.errors import InvalidDurationError, InvalidPlanError, InvalidWindowError, PlanMismatchError
 from panestream.windowing import assigners, evictors, triggers

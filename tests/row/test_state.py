@@ -16,11 +16,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import panestream
-from panestream.engine.operators.codec import ColumnReader, ColumnWriter, canonical_key, pickled_columns, split_parts, stable_hash
-from panestream.engine.operators.row import RowOperator
-from panestream.engine.operators.row_state import MANY_SEGMENTS
-from panestream.engine.operators.timers import NEVER, TimerQueue, WindowTimers
-from panestream.engine.row_plan import Aggregate, Elements, Reduce, RowPlan
+from panestream.engine.operators.row.codec import (
+    ColumnReader,
+    ColumnWriter,
+    canonical_key,
+    pickled_columns,
+    split_parts,
+    stable_hash,
+)
+from panestream.engine.operators.row.operator import RowOperator
+from panestream.engine.operators.row.plan import Aggregate, Elements, Reduce, RowPlan
+from panestream.engine.operators.row.state import MANY_SEGMENTS
+from panestream.engine.operators.row.timers import NEVER, TimerQueue, WindowTimers
 from panestream.engine.state import CountingState, MemoryState
 from panestream.errors import PlanMismatchError
 from panestream.windowing.assigners import (
@@ -164,7 +171,7 @@ def test_any_values_come_back_as_they_were(values):
 def test_hashes_are_the_same_in_every_process():
     keys = [None, True, 3, -1.5, "ä", b"x", ("a", 1, None), dt.date(2026, 1, 1)]
     program = (
-        "import datetime as dt; from panestream.engine.operators.codec import stable_hash;"
+        "import datetime as dt; from panestream.engine.operators.row.codec import stable_hash;"
         f"print([stable_hash(key) for key in {keys!r}])".replace("datetime.date", "dt.date")
     )
     printed = subprocess.run(

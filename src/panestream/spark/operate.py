@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from panestream.engine import payload
 from panestream.engine.operators.base import GroupOutput
-from panestream.engine.operators.panes import PaneOperator, metrics_payload
+from panestream.engine.operators.panes.operator import PaneOperator, metrics_payload
 from panestream.engine.plan import WindowPlan
 from panestream.engine.state import MemoryState, State
 from panestream.spark.exchange import gather

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from panestream.engine.row_plan import RowPlan
+from panestream.engine.operators.row.plan import RowPlan
 from panestream.errors import PanestreamError
 from panestream.testing.harness import WindowTestHarness
 from panestream.testing.scenario_format import Element, Scenario, ScenarioError, Step, plan_of

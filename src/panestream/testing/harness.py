@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from panestream.engine.operators.row import Output, RowOperator
-from panestream.engine.row_plan import RowPlan
+from panestream.engine.operators.row.operator import Output, RowOperator
+from panestream.engine.operators.row.plan import RowPlan
 from panestream.engine.state import MemoryState
 from panestream.errors import PanestreamError
 from panestream.windowing.time import MAX_TIMESTAMP
@@ -42,7 +42,7 @@ class WindowTestHarness:
     (``TumblingEventTimeWindows(10_000)``) is driven in milliseconds; recipes made from durations (``.of("10 seconds")``) count in
     microseconds.
 
-    >>> from panestream.engine.row_plan import Reduce
+    >>> from panestream.engine.operators.row.plan import Reduce
     >>> from panestream.windowing.assigners import TumblingEventTimeWindows
     >>> harness = WindowTestHarness(RowPlan(TumblingEventTimeWindows(10), Reduce(lambda a, b: a + b)))
     >>> harness.element("k", 3, 1)

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from panestream.engine.operators.codec import (
+from panestream.engine.operators.row.codec import (
     ColumnReader,
     ColumnWriter,
     canonical_key,
@@ -27,8 +27,8 @@ from panestream.engine.operators.codec import (
     split_parts,
     stable_hash,
 )
-from panestream.engine.operators.timers import NEVER, TimerQueue, WindowTimers
-from panestream.engine.row_plan import RowPlan
+from panestream.engine.operators.row.plan import RowPlan
+from panestream.engine.operators.row.timers import NEVER, TimerQueue, WindowTimers
 from panestream.engine.state import State
 from panestream.errors import PlanMismatchError
 from panestream.windowing.evictors import TimestampedValue

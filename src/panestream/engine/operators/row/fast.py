@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from panestream.engine.operators.row_state import EMPTY, KeyState, Slot
-from panestream.engine.operators.timers import NEVER
+from panestream.engine.operators.row.state import EMPTY, KeyState, Slot
+from panestream.engine.operators.row.timers import NEVER
 from panestream.windowing.assigners import (
     EventTimeSessionWindows,
     GlobalWindows,
@@ -23,7 +23,7 @@ from panestream.windowing.time import MAX_TIMESTAMP
 from panestream.windowing.triggers import CountTrigger, EventTimeTrigger, PurgingTrigger
 
 if TYPE_CHECKING:
-    from panestream.engine.operators.row import RowOperator
+    from panestream.engine.operators.row.operator import RowOperator
 
 Rows = Iterable[tuple[Any, int, Any]]
 

@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from panestream.engine import payload
-from panestream.engine.blocks import Block, PaneBlocks, pane_range
 from panestream.engine.operators.base import GroupInput, GroupMetrics, GroupOutput
+from panestream.engine.operators.panes.blocks import Block, PaneBlocks, pane_range
 from panestream.engine.plan import MAIN, WindowPlan, check_identity
 from panestream.engine.slicing import Int64s
 from panestream.engine.state import CountingState, State

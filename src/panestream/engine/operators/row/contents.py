@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
-from panestream.engine.operators.row_state import ElementList
-from panestream.engine.row_plan import Aggregate, Reduce, RowPlan
+from panestream.engine.operators.row.plan import Aggregate, Reduce, RowPlan
+from panestream.engine.operators.row.state import ElementList
 from panestream.windowing.functions import AggregateFunction
 
 

@@ -8,13 +8,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-from panestream.engine.operators.contents import contents_logic
-from panestream.engine.operators.merging import MergingWindowSet
-from panestream.engine.operators.row_contexts import TriggerScope, WindowScope
-from panestream.engine.operators.row_fast import fast_rows
-from panestream.engine.operators.row_state import EMPTY, ElementList, KeyState, RowStore, Slot
-from panestream.engine.operators.timers import NEVER
-from panestream.engine.row_plan import Aggregate, Elements, Reduce, RowPlan
+from panestream.engine.operators.row.contents import contents_logic
+from panestream.engine.operators.row.contexts import TriggerScope, WindowScope
+from panestream.engine.operators.row.fast import fast_rows
+from panestream.engine.operators.row.merging import MergingWindowSet
+from panestream.engine.operators.row.plan import Aggregate, Elements, Reduce, RowPlan
+from panestream.engine.operators.row.state import EMPTY, ElementList, KeyState, RowStore, Slot
+from panestream.engine.operators.row.timers import NEVER
 from panestream.engine.state import State
 from panestream.errors import InvalidPlanError, InvalidWindowError, PanestreamError
 from panestream.windowing.assigners import MergingWindowAssigner, WindowAssigner, WindowStagger

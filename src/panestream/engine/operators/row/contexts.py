@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from panestream.engine.operators.row_state import RowStore, Slot
+from panestream.engine.operators.row.state import RowStore, Slot
 from panestream.errors import InvalidPlanError
 from panestream.windowing.state import KeyedStateStore, ReducingStateDescriptor
 from panestream.windowing.windows import Window

@@ -1,0 +1,1 @@
+"""Aligned panes: tumbling and sliding windows, each row aggregated once."""

@@ -1,0 +1,1 @@
+"""The row operator: the complete window protocol, any assigner, trigger, evictor and function. The specification."""
