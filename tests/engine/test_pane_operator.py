@@ -14,8 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from panestream.engine.aggregation import Aggregation
+from panestream.engine.operation import Chunk
 from panestream.engine.operators.base import GroupInput
-from panestream.engine.operators.panes.operator import PaneOperator
+from panestream.engine.operators.panes.operation import PaneOperation
 from panestream.engine.plan import MAIN, Top, WindowPlan
 from panestream.engine.planner import pane_grid
 from panestream.engine.state import MemoryState
@@ -30,14 +31,14 @@ ROWS = pa.schema([("key", pa.string()), ("ts", pa.int64()), ("v", pa.int64())])
 
 
 def plan_of(assigner, delay=0, late=None, aggregates=AGGREGATES, **more):
-    aggregation = Aggregation.build(aggregates, {"v": pa.int64()}, pa.schema([("key", pa.string())]))
+    keys = pa.schema([("key", pa.string())])
+    aggregation = Aggregation.build(aggregates, {"v": pa.int64()}, keys)
     return WindowPlan(
         keys=("key",),
+        key_schema=keys,
         assigner=assigner,
-        grid=pane_grid(assigner),
+        operation=PaneOperation(pane_grid(assigner), tuple(aggregates), aggregation),
         watermark=WatermarkStrategy(delay),
-        aggregates=tuple(aggregates),
-        aggregation=aggregation,
         event_time="ts",
         groups=1,
         late_tag=late,
@@ -53,17 +54,9 @@ def batch_of(plan, chunks):
         if not rows:
             continue
         table = pa.Table.from_pylist([dict(zip(ROWS.names, row, strict=True)) for row in rows], schema=ROWS)
-        times = table["ts"].to_numpy()
-        panes = plan.grid.panes_of(times)
-        if plan.late_tag:
-            batch.rows.append((table, panes, times))
-        gap = plan.grid.in_gap(panes)
-        if gap.any():
-            batch.gap_times.append(times[gap])
-        inside = table.filter(pa.array(~gap)).combine_chunks()
-        if inside.num_rows:
-            keys, values = [inside["key"].chunk(0)], [inside["v"].chunk(0)]
-            batch.partials.append(plan.aggregation.partials(keys, panes[~gap], values, times[~gap]))
+        chunk = Chunk(table["ts"].to_numpy(), [table["key"].chunk(0)], [table["v"].chunk(0)], table if plan.late_tag else None)
+        for kind, part in plan.operation.pack(plan, chunk):
+            batch.parts.setdefault(kind, []).append(part)
     times = [row[1] for rows in chunks for row in rows]
     batch.seen = {"": max(times)} if times else {}
     return batch
@@ -141,7 +134,7 @@ def test_streams_are_what_the_definition_says(assigner, delay, with_late, stream
     definition, state = Definition(plan), MemoryState()
     for chunks in stream:
         expected, late = definition.process([row for rows in chunks for row in rows])
-        output = PaneOperator(plan, state).process(batch_of(plan, chunks))
+        output = plan.operation.operator(plan, state, 0).process(batch_of(plan, chunks))
         assert fired(output) == expected
         assert output.metrics.late_rows == len(late)
         assert output.metrics.fired_rows == len(expected)
@@ -164,21 +157,21 @@ def test_batch_fires_everything(assigner, stream):
     batch = batch_of(plan, chunks)
     batch.end_of_input = True
     state = MemoryState()
-    output = PaneOperator(plan, state).process(batch)
+    output = plan.operation.operator(plan, state, 0).process(batch)
     assert fired(output) == definition.end()
     assert not state.values
 
 
 def assert_only_open_panes_are_kept(plan, state, definition):
-    live = plan.grid.first_live_pane(definition.watermark) if definition.watermark != MIN_TIMESTAMP else -(2**62)
-    operator = PaneOperator(plan, state)
+    live = plan.operation.grid.first_live_pane(definition.watermark) if definition.watermark != MIN_TIMESTAMP else -(2**62)
+    operator = plan.operation.operator(plan, state, 0)
     kept = {("meta", 0)} | {("panes", block.key) for block in operator._blocks.index}
     assert set(state.values) == kept, "state and index disagree"
     assert all(block.high >= live for block in operator._blocks.index)
 
 
 def run(plan, state, rows):
-    return PaneOperator(plan, state).process(batch_of(plan, [rows]))
+    return plan.operation.operator(plan, state, 0).process(batch_of(plan, [rows]))
 
 
 def test_a_batch_that_opens_and_closes_its_panes_writes_only_the_meta_record():
@@ -237,7 +230,8 @@ def test_state_of_another_plan_is_refused(changed, named):
     state = MemoryState()
     run(plan_of(TumblingEventTimeWindows(10)), state, [("a", 1, 1)])
     with pytest.raises(PlanMismatchError, match=named):
-        PaneOperator(plan_of(**{"assigner": TumblingEventTimeWindows(10), **changed}), state)
+        other = plan_of(**{"assigner": TumblingEventTimeWindows(10), **changed})
+        other.operation.operator(other, state, 0)
 
 
 def test_the_watermark_strategy_may_change():

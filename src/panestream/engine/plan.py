@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from panestream.engine.aggregation import Aggregation
+from panestream.engine.operation import Operation
 from panestream.engine.payload import FORMAT_VERSION
-from panestream.engine.slicing import PaneGrid
 from panestream.errors import PlanMismatchError
-from panestream.windowing.aggregates import Aggregate
-from panestream.windowing.assigners import WindowAssigner
+from panestream.windowing.assigners import MergingWindowAssigner, WindowAssigner
 from panestream.windowing.watermarks import WatermarkStrategy
 
 MAIN = "main"
@@ -32,69 +31,91 @@ class WindowPlan:
     """What one windowed query does.
 
     Attributes:
-        keys: the key columns as users wrote them (names or SQL), in the order of ``aggregation``'s key columns.
+        keys: the key columns as users wrote them (names or SQL).
+        key_schema: their names in the results and their types.
         assigner: the windows.
-        grid: their panes.
+        operation: how they run.
         watermark: the strategy.
-        aggregates: the recipes; ``aggregation`` is what runs them.
-        allowed_lateness: how long after its end a window still takes rows, in engine units. (Only 0 so far.)
-        late_tag, invalid_tag: where late rows and rows without event time go; None: counted, or an error.
-        row_schema: the input's columns, where a tag wants whole rows; else None.
-        event_time: the event time as the user wrote it, for errors.
-        top: keep only the largest rows of each window, or None.
+        event_time: the event time as the user wrote it, for errors; None: there is none, the clock stands in for it.
         groups: the number of key groups.
+        allowed_lateness: how long after its end a window still takes rows, in engine units.
+        late_tag, invalid_tag: where late rows and rows without event time go; None: counted, or an error.
+        side_outputs: the columns of what window functions send to side outputs, by tag.
+        row_schema: the input's columns, where anything wants whole rows; else None.
+        top: keep only the largest rows of each window, or None.
     """
 
     keys: tuple[str, ...]
+    key_schema: pa.Schema
     assigner: WindowAssigner
-    grid: PaneGrid
+    operation: Operation
     watermark: WatermarkStrategy
-    aggregates: tuple[Aggregate, ...]
-    aggregation: Aggregation
-    event_time: str
+    event_time: str | None
     groups: int
     allowed_lateness: int = 0
     late_tag: str | None = None
     invalid_tag: str | None = None
+    side_outputs: Mapping[str, pa.Schema] = field(default_factory=dict)
     row_schema: pa.Schema | None = field(default=None)
     top: Top | None = None
 
     @property
     def tags(self) -> tuple[str, ...]:
         """The outputs of the query, main first."""
-        return (MAIN, *(tag for tag in (self.late_tag, self.invalid_tag) if tag is not None))
+        return (MAIN, *(tag for tag in (self.late_tag, self.invalid_tag) if tag is not None), *self.side_outputs)
+
+    @property
+    def carries_rows(self) -> bool:
+        """Whether every row crosses the exchange whole."""
+        return self.late_tag is not None or self.operation.takes_rows or self.watermark.generator is not None
 
     @property
     def main_schema(self) -> pa.Schema:
         """The columns of the main output: keys, window_start, window_end, results."""
+        return self.with_bounds(self.operation.result_schema)
+
+    def with_bounds(self, results: pa.Schema) -> pa.Schema:
+        """Key columns, window_start, window_end (null for the global window), and then ``results``."""
         instant = pa.timestamp("us", tz="UTC")
-        return pa.schema(
-            [
-                *self.aggregation.key_schema,
-                pa.field("window_start", instant, nullable=False),
-                pa.field("window_end", instant, nullable=False),
-                *self.aggregation.output_schema,
-            ]
-        )
+        nullable = not hasattr(self.assigner, "size") and not isinstance(self.assigner, MergingWindowAssigner)
+        bounds = [pa.field(name, instant, nullable=nullable) for name in ("window_start", "window_end")]
+        return pa.schema([*self.key_schema, *bounds, *results])
+
+    def output_schema(self, tag: str) -> pa.Schema:
+        """The columns of one output."""
+        if tag == MAIN:
+            return self.main_schema
+        if tag in self.side_outputs:
+            return self.with_bounds(self.side_outputs[tag])
+        if self.row_schema is None:
+            raise RuntimeError(f"the plan has an output {tag!r} but no schema for it")
+        return self.row_schema
 
     @property
     def key_names(self) -> tuple[str, ...]:
         """The key columns' names in the results."""
-        return tuple(self.aggregation.key_schema.names)
+        return tuple(self.key_schema.names)
 
     def identity(self) -> dict[str, str]:
         """What a checkpoint is tied to. Watermark strategy, lateness, tags, top and sinks are free to change."""
-        partial = self.aggregation.partial_schema
         return {
             "state format": str(FORMAT_VERSION),
-            "key": ", ".join(f"{text} ({key.type})" for text, key in zip(self.keys, self.aggregation.key_schema, strict=True))
-            or "none",
-            "windows": repr(self.assigner),
-            "aggregates": ", ".join(repr(aggregate) for aggregate in self.aggregates),
-            "partials": ", ".join(f"{field.name} {field.type}" for field in list(partial)[len(self.keys) :]),
-            "event time": self.event_time,
+            "key": ", ".join(f"{text} ({key.type})" for text, key in zip(self.keys, self.key_schema, strict=True)) or "none",
+            "windows": stable_repr(self.assigner),
+            "event time": str(self.event_time),
             "key groups": str(self.groups),
+            "operator": self.operation.name,
+            **self.operation.identity(),
         }
+
+
+def stable_repr(recipe: object) -> str:
+    """A ``repr`` without addresses, which differ in every process.
+
+    >>> stable_repr(len), stable_repr(lambda row: row.gap)
+    ('<built-in function len>', '<function <lambda>>')
+    """
+    return re.sub(r" at 0x[0-9a-fA-F]+", "", repr(recipe))
 
 
 def check_identity(saved: Mapping[str, str], now: Mapping[str, str], where: str) -> None:

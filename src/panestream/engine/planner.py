@@ -1,30 +1,171 @@
-"""Which operator runs a query, over which panes, and why; and the text that says so."""
+"""Which operator runs a query, and why; and the text that says so."""
 
 from __future__ import annotations
 
-from panestream.engine.plan import WindowPlan
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from panestream.engine.aggregation import Aggregation
+from panestream.engine.operation import Operation
+from panestream.engine.operators.panes.operation import PaneOperation
+from panestream.engine.operators.row.declared import TIME, DeclaredFunction
+from panestream.engine.operators.row.operation import RowOperation
+from panestream.engine.operators.row.plan import Aggregate, AnyWindowFunction, Elements, Reduce, RowPlan
+from panestream.engine.plan import WindowPlan, stable_repr
 from panestream.engine.slicing import PaneGrid
-from panestream.errors import InvalidPlanError
-from panestream.windowing.assigners import SlidingEventTimeWindows, TumblingEventTimeWindows, WindowAssigner
+from panestream.windowing import aggregates as recipes
+from panestream.windowing.assigners import GlobalWindows, SlidingEventTimeWindows, TumblingEventTimeWindows, WindowAssigner
 from panestream.windowing.assigners.stagger import WindowStagger
+from panestream.windowing.evictors import Evictor
 from panestream.windowing.time import format_duration
+from panestream.windowing.triggers import EventTimeTrigger, Trigger
+
+
+@dataclass(frozen=True, slots=True)
+class Windowing:
+    """What the user said of the windows, before anything is chosen.
+
+    Attributes:
+        assigner: the windows.
+        trigger: None: the assigner's default.
+        evictor: None: everything stays in.
+        allowed_lateness: in engine units.
+        exact_firings: whether every single firing is wanted, which only the row operator gives.
+        pickled_state: whether values that have no columns may rest in state as pickles.
+    """
+
+    assigner: WindowAssigner
+    trigger: Trigger | None = None
+    evictor: Evictor | None = None
+    allowed_lateness: int = 0
+    exact_firings: bool = False
+    pickled_state: bool = False
+
+    def row_plan(self, function: Reduce | Aggregate | Elements) -> RowPlan:
+        """The same for the row operator.
+
+        Raises:
+            InvalidPlanError: parts that do not fit together.
+        """
+        return RowPlan(
+            self.assigner,
+            function,
+            self.trigger,
+            self.evictor,
+            self.allowed_lateness,
+            pickled_state=self.pickled_state,
+        )
+
+    @property
+    def uses_clock(self) -> bool:
+        """Whether processing time matters."""
+        trigger = self.trigger or self.assigner.get_default_trigger()
+        # The global window is of no time at all.
+        by_clock = not self.assigner.is_event_time and not isinstance(self.assigner, GlobalWindows)
+        return by_clock or trigger.uses_processing_time
+
+
+def aggregating(
+    windowing: Windowing,
+    aggregates: Sequence[recipes.Aggregate],
+    types: Mapping[str, pa.DataType],
+    keys: pa.Schema,
+    then: AnyWindowFunction | None = None,
+    results: pa.Schema | None = None,
+) -> Operation:
+    """The operation for declared aggregates: columnar where one fits.
+
+    Args:
+        windowing: the windows.
+        aggregates: the recipes.
+        types: of the expressions that they take.
+        keys: the key columns.
+        then: a function that is given the results of each firing window.
+        results: the columns of what ``then`` returns.
+
+    Raises:
+        InvalidPlanError: an aggregate does not take its type; parts that do not fit together.
+    """
+    aggregation = Aggregation.build(aggregates, types, keys)
+    reasons = [*_not_panes(windowing), *(["a function of the user's own in Python"] if then is not None else [])]
+    if not reasons:
+        return PaneOperation(pane_grid(windowing.assigner), tuple(aggregates), aggregation)
+    texts = tuple(aggregation.inputs)
+    elements = [*(pa.field(text, types[text]) for text in texts), pa.field(TIME, pa.int64())]
+    function = DeclaredFunction(tuple(aggregates), types)
+    return RowOperation(
+        windowing.row_plan(Aggregate(function, then)),
+        aggregation.output_schema if results is None else results,
+        pa.schema(elements),
+        texts,
+        clocked=windowing.uses_clock,
+        reasons=tuple(reasons),
+        described=", ".join(repr(aggregate) for aggregate in aggregates),
+        kind=", ".join(repr(aggregate) for aggregate in aggregates),
+    )
+
+
+def calling(
+    windowing: Windowing, function: Reduce | Aggregate | Elements, results: pa.Schema, rows: pa.Schema, described: object
+) -> Operation:
+    """The operation for functions of the user's own, over whole rows.
+
+    Args:
+        windowing: the windows.
+        function: what runs.
+        results: the columns of what it returns.
+        rows: the columns of the input.
+        described: how ``explain()`` calls it.
+
+    Raises:
+        InvalidPlanError: parts that do not fit together.
+    """
+    reasons = [*_not_panes(windowing), "a function of the user's own in Python"]
+    return RowOperation(
+        windowing.row_plan(function),
+        results,
+        rows,
+        clocked=windowing.uses_clock,
+        reasons=tuple(reasons),
+        described=stable_repr(described),
+        kind=_kind_of(function),
+    )
+
+
+def _kind_of(function: Reduce | Aggregate | Elements) -> str:
+    """What of a function the state depends on: the accumulators of an aggregate function are its own."""
+    if isinstance(function, Aggregate):
+        return f"aggregate with {type(function.function).__qualname__}"
+    return "reduce" if isinstance(function, Reduce) else "all elements"
+
+
+def _not_panes(windowing: Windowing) -> list[str]:
+    """Why windows cannot run as aligned panes; empty where they can."""
+    assigner, reasons = windowing.assigner, []
+    if not isinstance(assigner, (TumblingEventTimeWindows, SlidingEventTimeWindows)):
+        reasons.append(f"{type(assigner).__name__} are not aligned windows of event time")
+    elif getattr(assigner, "stagger", WindowStagger.ALIGNED) is not WindowStagger.ALIGNED:
+        reasons.append("staggered windows differ between key groups")
+    if windowing.trigger is not None and windowing.trigger != EventTimeTrigger.create():
+        reasons.append(f"the trigger {windowing.trigger!r} is not the default one")
+    if windowing.evictor is not None:
+        reasons.append("an evictor needs all elements")
+    if windowing.allowed_lateness:
+        reasons.append("allowed lateness")
+    if windowing.exact_firings:
+        reasons.append("exact firings were asked for")
+    return reasons
 
 
 def pane_grid(assigner: WindowAssigner) -> PaneGrid:
-    """The panes under aligned event-time windows.
-
-    Raises:
-        InvalidPlanError: there is no operator on Spark for these windows yet.
-    """
-    if getattr(assigner, "stagger", WindowStagger.ALIGNED) is not WindowStagger.ALIGNED:
-        raise InvalidPlanError(f"{assigner!r}: staggered windows do not run on Spark yet; leave out the stagger")
+    """The panes under aligned event-time windows."""
     if isinstance(assigner, TumblingEventTimeWindows):
         return PaneGrid.of(assigner.size, assigner.size, assigner.offset)
     if isinstance(assigner, SlidingEventTimeWindows):
         return PaneGrid.of(assigner.size, assigner.slide, assigner.offset)
-    raise InvalidPlanError(
-        f"{assigner!r} does not run on Spark yet: so far TumblingEventTimeWindows and SlidingEventTimeWindows do"
-    )
+    raise TypeError(f"{assigner!r} has no panes")
 
 
 def explain_plan(plan: WindowPlan, *, streaming: bool, chosen: int | None) -> str:
@@ -35,26 +176,15 @@ def explain_plan(plan: WindowPlan, *, streaming: bool, chosen: int | None) -> st
         streaming: whether it runs on a stream.
         chosen: the session's number of shuffle partitions, None where it is Spark's default.
     """
-    grid = plan.grid
-    overlap = -(-grid.size // grid.slide)
-    window = f"{plan.assigner!r}: each row lies in {overlap} window{'s' if overlap > 1 else ''}"
-    if grid.has_gaps:
-        window = f"{plan.assigner!r}: rows between two windows belong to none"
+    own = dict(plan.operation.explain(plan, streaming=streaming))
+    groups = f"{plan.groups} key group{'s' if plan.groups > 1 else ''}, one per state partition"
     sections = {
-        "windows": [window],
-        "operator": ["aligned panes: aligned event-time windows, default trigger, declared aggregates"],
-        "panes": [_panes(grid)],
-        "aggregates": [
-            f"{aggregate!r}: {'invertible' if aggregate.invertible else 'not invertible'}; {aggregate.merge_rule}"
-            for aggregate in plan.aggregates
-        ],
-        "event time": [f"{plan.event_time}, {plan.watermark!r}", *_lateness(plan)],
-        "exchange": [
-            "pre-aggregated per (key, pane) before the shuffle",
-            f"{plan.groups} key group{'s' if plan.groups > 1 else ''}, one per state partition",
-            *(["whole rows cross the shuffle too, for the late output"] if plan.late_tag else []),
-        ],
-        "state": _state(plan, streaming, chosen),
+        "windows": [_windows(plan)],
+        "operator": [plan.operation.name, *own.pop("operator", [])],
+        **{title: own.pop(title) for title in list(own) if title not in ("exchange", "state")},
+        "event time": _event_time(plan),
+        "exchange": [*own.get("exchange", []), groups],
+        "state": [*own.get("state", []), *(_settings(plan, chosen) if streaming else [])],
         "outputs": [", ".join(plan.tags) + (f"; main: the top {plan.top.n} of each window by {plan.top.by}" if plan.top else "")],
     }
     width = max(len(title) for title in sections)
@@ -66,32 +196,34 @@ def explain_plan(plan: WindowPlan, *, streaming: bool, chosen: int | None) -> st
     return "\n".join(lines)
 
 
-def _panes(grid: PaneGrid) -> str:
-    if grid.has_gaps:
-        return f"a pane for each window ({format_duration(grid.size)})"
-    if len(grid.edges) == 1:
-        return f"{format_duration(grid.slide)} each, {grid.size // grid.slide} to a window"
-    first, second = format_duration(grid.edges[1]), format_duration(grid.slide - grid.edges[1])
-    return f"two to a slide, {first} and {second}, since the slide does not divide the size"
+def _windows(plan: WindowPlan) -> str:
+    size, slide = getattr(plan.assigner, "size", None), getattr(plan.assigner, "slide", None)
+    if size is None or slide is None:
+        return repr(plan.assigner)
+    if slide > size:
+        return f"{plan.assigner!r}: rows between two windows belong to none"
+    overlap = -(-size // slide)
+    return f"{plan.assigner!r}: each row lies in {overlap} window{'s' if overlap > 1 else ''}"
 
 
-def _lateness(plan: WindowPlan) -> list[str]:
+def _event_time(plan: WindowPlan) -> list[str]:
+    lateness = f"; windows take rows for {format_duration(plan.allowed_lateness)} more" if plan.allowed_lateness else ""
     late = f"late rows go to the output {plan.late_tag!r}" if plan.late_tag else "late rows are counted and dropped"
     invalid = (
         f"rows without event time go to the output {plan.invalid_tag!r}"
         if plan.invalid_tag
         else "rows without event time fail the query"
     )
-    return [late, invalid]
+    if plan.event_time is None:
+        return ["none: the clock of the micro-batch stands in for it"]
+    return [f"{plan.event_time}, {plan.watermark!r}", late + lateness, invalid]
 
 
-def _state(plan: WindowPlan, streaming: bool, chosen: int | None) -> list[str]:
-    if not streaming:
-        return ["none: a batch fires every window at the end of input"]
-    lines = ["one block of partials per micro-batch and key group, appended, only for panes that stay open; merged by eights"]
-    if plan.groups > 1 and chosen != plan.groups:
-        lines.append(
-            f"result.start() sets spark.sql.shuffle.partitions={plan.groups} for its query; for .main set it yourself "
-            f"(now {chosen if chosen is not None else 'the default, 200'}), and the RocksDB state store"
-        )
-    return lines
+def _settings(plan: WindowPlan, chosen: int | None) -> list[str]:
+    if plan.groups in (1, chosen):
+        return []
+    line = (
+        f"result.start() sets spark.sql.shuffle.partitions={plan.groups} for its query; for .main set it yourself "
+        f"(now {chosen if chosen is not None else 'the default, 200'}), and the RocksDB state store"
+    )
+    return [line]

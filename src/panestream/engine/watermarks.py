@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from typing import Any
 
 from panestream.windowing.time import MIN_TIMESTAMP
@@ -12,10 +12,17 @@ from panestream.windowing.watermarks import WatermarkStrategy
 
 @dataclass(slots=True)
 class SourcePartition:
-    """What is known of one source partition: its largest event time, and when it last had a row (processing time)."""
+    """What is known of one source partition.
+
+    Attributes:
+        max_timestamp: its largest event time.
+        last_active: when it last had a row, by the clock.
+        emitted: the largest watermark that the user's own generator emitted for it.
+    """
 
     max_timestamp: int
     last_active: int
+    emitted: int = MIN_TIMESTAMP
 
 
 @dataclass(slots=True)
@@ -29,19 +36,32 @@ class WatermarkTracker:
     watermark: int = MIN_TIMESTAMP
     partitions: dict[str, SourcePartition] = field(default_factory=dict)
 
-    def advance(self, seen: Mapping[str, int], batch_time: int) -> int:
-        """Takes in the largest event time of each partition that had rows in this micro-batch; returns the watermark."""
+    def advance(self, seen: Mapping[str, int], batch_time: int, generated: Mapping[str, int] | None = None) -> int:
+        """Takes in what this micro-batch says of each source partition; returns the watermark.
+
+        Args:
+            seen: the largest event time of each partition that had rows.
+            batch_time: processing time.
+            generated: what the user's own generator emitted for each partition, where the strategy has one.
+        """
         for name in sorted(seen):
             known = self.partitions.get(name)
             largest = seen[name] if known is None else max(known.max_timestamp, seen[name])
-            self.partitions[name] = SourcePartition(largest, batch_time)
-        if self.strategy.delay is None:
-            return self.watermark
-        counted = [known.max_timestamp for known in self.partitions.values() if not self._is_idle(known, batch_time)]
+            emitted = MIN_TIMESTAMP if known is None else known.emitted
+            emitted = max(emitted, (generated or {}).get(name, MIN_TIMESTAMP))
+            self.partitions[name] = SourcePartition(largest, batch_time, emitted)
+        counted = [known for known in self.partitions.values() if not self._is_idle(known, batch_time)]
         if counted:
-            # Flink's minus one: a row with exactly the largest event time seen may still come.
-            self.watermark = max(self.watermark, min(counted) - self.strategy.delay - 1)
+            self.watermark = max(self.watermark, min(self._watermark_of(known) for known in counted))
         return self.watermark
+
+    def _watermark_of(self, known: SourcePartition) -> int:
+        if self.strategy.generator is not None:
+            return known.emitted
+        if self.strategy.delay is None:
+            return MIN_TIMESTAMP
+        # Flink's minus one: a row with exactly the largest event time seen may still come.
+        return known.max_timestamp - self.strategy.delay - 1
 
     def _is_idle(self, known: SourcePartition, batch_time: int) -> bool:
         timeout = self.strategy.idle_timeout
@@ -51,7 +71,7 @@ class WatermarkTracker:
         """What the meta record keeps."""
         return {
             "watermark": self.watermark,
-            "partitions": {name: [known.max_timestamp, known.last_active] for name, known in sorted(self.partitions.items())},
+            "partitions": {name: list(astuple(known)) for name, known in sorted(self.partitions.items())},
         }
 
     @classmethod

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from panestream.engine.plan import MAIN, WindowPlan
+from panestream.engine.plan import WindowPlan
 from panestream.spark.columns import quoted
 from panestream.spark.exchange import EXCHANGE_SCHEMA, LARGEST_TIME, Pack, PackColumns
 from panestream.spark.operate import OPERATED_SCHEMA, Unpack, process_batch
@@ -17,10 +17,11 @@ from panestream.spark.without_pandas import without_pandas
 
 
 def project(
-    df: DataFrame, plan: WindowPlan, time: Column, keys: Sequence[Column], values: Sequence[Column]
+    df: DataFrame, plan: WindowPlan, time: Column | None, keys: Sequence[Column], values: Sequence[Column]
 ) -> tuple[DataFrame, PackColumns]:
     """The columns that ``pack`` takes: few and narrow, since the way from the JVM to Arrow is what limits the speed."""
-    columns = [time.alias("time")]
+    clock = F.unix_micros(F.current_timestamp())
+    columns = [(clock if time is None else time).alias("time")]
     columns += [key.alias(f"key_{position}") for position, key in enumerate(keys)]
     columns += [value.alias(f"value_{position}") for position, value in enumerate(values)]
     places: dict[str, int] = {}
@@ -36,14 +37,14 @@ def project(
         add("partition", df[quoted(name)].cast("string"))
     if plan.row_schema is not None:
         row = F.struct(*(df[quoted(name)] for name in df.columns))
-        if plan.late_tag is None:
+        if not plan.carries_rows and time is not None:
             row = F.when(time.isNull() | ~time.between(-LARGEST_TIME + 1, LARGEST_TIME - 1), row)
         add("row", row)
-    if plan.watermark.idle_timeout is not None:
-        add("clock", F.unix_micros(F.current_timestamp()))
+    if plan.operation.uses_clock or plan.watermark.idle_timeout is not None:
+        add("clock", clock)
     projected = df.select(*columns)
     value_types = [field.type for field in arrow_schema(projected.schema)][1 + len(keys) : 1 + len(keys) + len(values)]
-    key_types = tuple(field.type for field in plan.aggregation.key_schema)
+    key_types = tuple(field.type for field in plan.key_schema)
     return projected, PackColumns(key_types, tuple(value_types), **places)
 
 
@@ -53,16 +54,15 @@ def operate(projected: DataFrame, plan: WindowPlan, columns: PackColumns) -> Dat
         grouped = projected.mapInArrow(Pack(plan, columns).__call__, EXCHANGE_SCHEMA).groupBy("group")
         if not projected.isStreaming:
             return grouped.applyInArrow(process_batch(plan), OPERATED_SCHEMA)
+        mode = "ProcessingTime" if plan.operation.uses_clock else "None"
         return grouped.transformWithState(
-            statefulProcessor=WindowProcessor(plan), outputStructType=OPERATED_SCHEMA, outputMode="append", timeMode="none"
+            statefulProcessor=WindowProcessor(plan), outputStructType=OPERATED_SCHEMA, outputMode="append", timeMode=mode
         )
 
 
 def unpack(operated: DataFrame, plan: WindowPlan, tag: str) -> DataFrame:
     """The rows of one output."""
-    schema = plan.main_schema if tag == MAIN else plan.row_schema
-    if schema is None:
-        raise RuntimeError(f"the plan has an output {tag!r} but no schema for it")
+    schema = plan.output_schema(tag)
     bodies = operated.where(F.col("tag") == tag).select("body")
     with without_pandas():
         return bodies.mapInArrow(Unpack(schema).__call__, spark_schema(schema))

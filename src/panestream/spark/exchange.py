@@ -1,13 +1,13 @@
 """``pack``: rows to a few large binary rows per key group, before the shuffle.
 
-Stateless, runs in ``mapInArrow``. Rows get their pane, are aggregated per (key, pane), and leave as one Arrow payload per key
-group and chunk.
+Stateless, runs in ``mapInArrow``. What leaves for a key group and chunk is the operation's business (partials per key and pane,
+or rows); it is one Arrow payload for each of the operation's kinds.
 Every key group also gets a *report* of the event times seen, so that all agree on the watermark.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,11 +16,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from panestream.engine import payload
+from panestream.engine.elements import RowType
+from panestream.engine.operation import Chunk
 from panestream.engine.operators.base import GroupInput
 from panestream.engine.plan import WindowPlan
-from panestream.engine.slicing import Int64s
 from panestream.errors import InvalidEventTimeError
 from panestream.spark.placement import group_values
+from panestream.windowing.watermarks import WatermarkGenerator, WatermarkOutput
 
 EXCHANGE_SCHEMA = "group int, origin int, sequence int, body binary"
 _EXCHANGE = pa.schema([("group", pa.int32()), ("origin", pa.int32()), ("sequence", pa.int32()), ("body", pa.binary())])
@@ -29,7 +31,7 @@ CHUNK_BYTES = 256 << 20
 LARGEST_TIME = 2**62
 """Event times beyond this (about the years ±144,000 in microseconds) are invalid: arithmetic with them could overflow."""
 
-PARTIALS, ROWS, GAPS, INVALID, REPORT = "partials", "rows", "gaps", "invalid", "report"
+INVALID, REPORT = "__invalid", "__report"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,7 @@ class PackColumns:
     """Where ``pack`` finds what in its input: the event time is column 0, then keys, then values, then what the plan needs.
 
     Attributes:
-        keys, values: the types of these columns, as the plan's aggregation wants them.
+        keys, values: the types of these columns, as the plan wants them.
         group: the column with the key group's number; None: one group.
         partition: the column whose values have watermarks of their own, as strings; or None.
         row: the column with the whole row as a struct (null where it is not needed); or None.
@@ -106,6 +108,8 @@ class _Packing:
     invalid: int = 0
     clock: int = 0
     seen: dict[str, int] = field(default_factory=dict)
+    generators: dict[str, WatermarkGenerator] = field(default_factory=dict)
+    emitted: dict[str, WatermarkOutput] = field(default_factory=dict)
     values: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
@@ -120,8 +124,7 @@ class _Packing:
             invalid = table.filter(pc.invert(valid))
             self.invalid += invalid.num_rows
             if self.plan.invalid_tag is not None and self.columns.row is not None:
-                rows = pa.Table.from_struct_array(_array(invalid, self.columns.row))
-                yield self._row(self.origin % self.plan.groups, INVALID, rows)
+                yield self._row(self.origin % self.plan.groups, INVALID, self._whole_rows(invalid))
             table = table.filter(valid).combine_chunks()
         if table.num_rows:
             self._look_at_times(table)
@@ -136,7 +139,16 @@ class _Packing:
                 "their own with .side_output_invalid(tag)"
             )
         if self.rows:
-            report = {"rows": self.rows, "invalid": self.invalid, "seen": self.seen, "clock": self.clock}
+            for name, generator in self.generators.items():
+                generator.on_periodic_emit(self.emitted[name])
+            watermarks = {name: output.watermark for name, output in self.emitted.items() if output.watermark is not None}
+            report = {
+                "rows": self.rows,
+                "invalid": self.invalid,
+                "seen": self.seen,
+                "clock": self.clock,
+                "watermarks": watermarks,
+            }
             for group in range(self.plan.groups):
                 yield self._row(group, REPORT, pa.table({}), report)
 
@@ -150,6 +162,22 @@ class _Packing:
             largest = dict(zip(names, maxima.column("time_max").to_pylist(), strict=True))
         for name, time in largest.items():
             self.seen[name] = max(time, self.seen.get(name, time))
+        if self.plan.watermark.generator is not None:
+            self._generate_watermarks(table)
+
+    def _generate_watermarks(self, table: pa.Table) -> None:
+        """Shows every row to the user's own generator of its source partition: new in every micro-batch."""
+        assert self.plan.watermark.generator is not None  # noqa: S101 - the caller asked
+        rows = self._whole_rows(table)
+        elements = RowType(rows.schema).rows(rows)
+        times = _array(table, 0).to_pylist()
+        names = [""] * len(times) if self.columns.partition is None else table.column(self.columns.partition).to_pylist()
+        for name, time, element in zip(names, times, elements, strict=True):
+            partition = "" if name is None else name
+            if partition not in self.generators:
+                self.generators[partition] = self.plan.watermark.generator()
+                self.emitted[partition] = WatermarkOutput()
+            self.generators[partition].on_event(element, time, self.emitted[partition])
 
     def _by_group(self, table: pa.Table) -> Iterator[tuple[int, pa.Table]]:
         if self.columns.group is None or self.plan.groups == 1:
@@ -166,28 +194,19 @@ class _Packing:
                 yield group, ordered.slice(start, int(ends[group]) - start)
 
     def _pack_group(self, group: int, table: pa.Table) -> Iterator[pa.RecordBatch]:
-        times = _array(table, 0).to_numpy()
-        panes = self.plan.grid.panes_of(times)
-        if self.plan.late_tag is not None and self.columns.row is not None:
-            whole = pa.Table.from_struct_array(_array(table, self.columns.row))
-            rows = whole.append_column("__pane", pa.array(panes)).append_column("__time", pa.array(times))
-            yield self._row(group, ROWS, rows)
-        if self.plan.grid.has_gaps:
-            gap = self.plan.grid.in_gap(panes)
-            if gap.any():
-                yield self._row(group, GAPS, pa.table({"time": np.sort(times[gap])}))
-                table = table.filter(pa.array(~gap)).combine_chunks()
-                times, panes = times[~gap], panes[~gap]
-        if len(times):
-            yield self._row(group, PARTIALS, self._partials(table, times, panes))
-
-    def _partials(self, table: pa.Table, times: Int64s, panes: Int64s) -> pa.Table:
         # Spark labels timestamps with the session's time zone and may send large strings: the plan's types are what counts.
         types = (*self.columns.keys, *self.columns.values)
         arrays = [_array(table, 1 + position).cast(wanted) for position, wanted in enumerate(types)]
         keys, values = arrays[: len(self.columns.keys)], arrays[len(self.columns.keys) :]
-        aggregation = self.plan.aggregation
-        return aggregation.partials(keys, panes, values, times if aggregation.needs_timestamps else None)
+        rows = self._whole_rows(table) if self.plan.carries_rows else None
+        chunk = Chunk(_array(table, 0).to_numpy(), keys, values, rows)
+        for kind, packed in self.plan.operation.pack(self.plan, chunk):
+            yield self._row(group, kind, packed)
+
+    def _whole_rows(self, table: pa.Table) -> pa.Table:
+        if self.columns.row is None:
+            raise RuntimeError("whole rows are wanted that were not sent")
+        return as_schema(pa.Table.from_struct_array(_array(table, self.columns.row)), self.plan.row_schema)
 
     def _row(self, group: int, kind: str, table: pa.Table, header: dict[str, Any] | None = None) -> pa.RecordBatch:
         body = payload.encode(table, {"kind": kind, **(header or {})})
@@ -216,31 +235,32 @@ def gather(plan: WindowPlan, rows: Iterable[tuple[int, int, bytes]], end_of_inpu
     """
     batch = GroupInput(end_of_input=end_of_input)
     seen: dict[str, int] = {}
+    watermarks: dict[str, int] = {}
     for _, _, body in sorted(rows, key=lambda row: row[:2]):
         table, header = payload.decode(body)
         kind = header["kind"]
-        if kind == PARTIALS:
-            batch.partials.append(table.cast(plan.aggregation.partial_schema))
-        elif kind == ROWS:
-            panes, times = (column.cast(pa.int64()).to_numpy() for column in table.columns[-2:])
-            batch.rows.append((_as_rows(plan, table), panes, times))
-        elif kind == GAPS:
-            batch.gap_times.append(table.column("time").cast(pa.int64()).to_numpy())
-        elif kind == INVALID:
-            batch.invalid.append(_as_rows(plan, table))
-        else:
+        if kind == INVALID:
+            batch.invalid.append(as_schema(table, plan.row_schema))
+        elif kind == REPORT:
             batch.input_rows += header["rows"]
             batch.invalid_rows += header["invalid"]
             batch.batch_time = max(batch.batch_time, header["clock"])
-            for name, time in header["seen"].items():
-                seen[name] = max(time, seen.get(name, time))
-    batch.seen = seen
+            _keep_largest(seen, header["seen"])
+            _keep_largest(watermarks, header["watermarks"])
+        else:
+            batch.parts.setdefault(kind, []).append(as_schema(table, plan.operation.part_schema(plan, kind)))
+    batch.seen, batch.watermarks = seen, watermarks
     return batch
 
 
-def _as_rows(plan: WindowPlan, table: pa.Table) -> pa.Table:
-    """The input's own columns, with their full types (a payload narrows integers)."""
-    if plan.row_schema is None:
+def _keep_largest(known: dict[str, int], reported: Mapping[str, int]) -> None:
+    for name, time in reported.items():
+        known[name] = max(time, known.get(name, time))
+
+
+def as_schema(table: pa.Table, schema: pa.Schema | None) -> pa.Table:
+    """The columns with their full types: a payload narrows integers, and Spark labels times with the session's zone."""
+    if schema is None:
         raise RuntimeError("rows crossed the exchange that the plan did not ask for")
-    columns = [table.column(position).cast(field.type) for position, field in enumerate(plan.row_schema)]
-    return pa.Table.from_arrays(columns, schema=plan.row_schema)
+    columns = [table.column(position).cast(field.type) for position, field in enumerate(schema)]
+    return pa.Table.from_arrays(columns, schema=schema)

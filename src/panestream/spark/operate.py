@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator
 
 import pyarrow as pa
 
 from panestream.engine import payload
 from panestream.engine.operators.base import GroupOutput
-from panestream.engine.operators.panes.operator import PaneOperator, metrics_payload
 from panestream.engine.plan import WindowPlan
 from panestream.engine.state import MemoryState, State
 from panestream.spark.exchange import gather
+from panestream.spark.placement import group_values
 
 OPERATED_SCHEMA = "tag string, body binary"
 METRICS = "__metrics"
@@ -20,9 +21,22 @@ _OPERATED = pa.schema([("tag", pa.string()), ("body", pa.binary())])
 _ROWS_PER_BODY = 1 << 18
 
 
-def operate_group(plan: WindowPlan, state: State, rows: Iterable[tuple[int, int, bytes]]) -> Iterator[tuple[str, bytes]]:
-    """What a micro-batch emits for one key group, as (tag, payload), from its exchange rows (origin, sequence, body)."""
-    return bodies(PaneOperator(plan, state).process(gather(plan, rows)))
+def operate_group(
+    plan: WindowPlan, state: State, value: int, rows: Iterable[tuple[int, int, bytes]], now_ms: int | None = None
+) -> GroupOutput:
+    """What a micro-batch emits for one key group.
+
+    Args:
+        plan: the query.
+        state: the key group's.
+        value: the integer by which Spark knows the group.
+        rows: what came through the exchange (origin, sequence, body).
+        now_ms: processing time, where the plan looks at it.
+    """
+    batch = gather(plan, rows)
+    if now_ms is not None:
+        batch.batch_time = now_ms * 1000
+    return plan.operation.operator(plan, state, group_values(plan.groups).index(value)).process(batch)
 
 
 def process_batch(plan: WindowPlan) -> Callable[[pa.Table], pa.Table]:
@@ -31,8 +45,9 @@ def process_batch(plan: WindowPlan) -> Callable[[pa.Table], pa.Table]:
     # A plain function of one argument: PySpark counts the parameters, and takes a method's self for one.
     def process(group: pa.Table) -> pa.Table:
         columns = [group.column(name).to_pylist() for name in ("origin", "sequence", "body")]
+        number = group_values(plan.groups).index(group.column("group")[0].as_py())
         batch = gather(plan, zip(*columns, strict=True), end_of_input=True)
-        emitted = list(bodies(PaneOperator(plan, MemoryState()).process(batch)))
+        emitted = list(bodies(plan.operation.operator(plan, MemoryState(), number).process(batch)))
         return pa.Table.from_pylist([{"tag": tag, "body": body} for tag, body in emitted], schema=_OPERATED)
 
     return process
@@ -43,7 +58,7 @@ def bodies(output: GroupOutput) -> Iterator[tuple[str, bytes]]:
     for tag, table in output.tables:
         for start in range(0, table.num_rows, _ROWS_PER_BODY):
             yield tag, payload.encode(table.slice(start, _ROWS_PER_BODY))
-    yield METRICS, metrics_payload(output.metrics)
+    yield METRICS, json.dumps(output.metrics.to_json(), separators=(",", ":")).encode()
 
 
 class Unpack:

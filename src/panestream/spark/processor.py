@@ -11,6 +11,7 @@ import pickle
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from pyspark import cloudpickle
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle, TimerValues
 from pyspark.sql.types import BinaryType, LongType, Row, StringType, StructField, StructType
 
@@ -44,22 +45,46 @@ class WindowProcessor(StatefulProcessor):
     """The processor for ``transformWithState``: a call for each key group and micro-batch, a few binary rows in and out."""
 
     def __init__(self, plan: WindowPlan) -> None:
-        # Travels inside what Spark pickles and ships itself, and is opened only by the workers of the same query.
-        self._pickled_plan = pickle.dumps(plan)
+        # Travels inside what Spark pickles and ships itself, and is opened only by the workers of the same query. Spark's own
+        # pickler, since users' functions may stand in a notebook.
+        self._pickled_plan = cloudpickle.dumps(plan)  # type: ignore[no-untyped-call]
+        self._uses_clock = plan.operation.uses_clock
         self._state: SparkState | None = None
+        self._handle: StatefulProcessorHandle | None = None
 
     def init(self, handle: StatefulProcessorHandle) -> None:
+        self._handle = handle
         self._state = SparkState(handle.getMapState("panestream", _KEY, _VALUE))
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: TimerValues) -> Iterator[Row]:
-        from panestream.spark.operate import operate_group
+        return self._process(key, [(row.origin, row.sequence, row.body) for row in rows], timerValues)
 
-        if self._state is None:
-            raise RuntimeError("Spark called handleInputRows before init")
+    def handleExpiredTimer(self, key: Any, timerValues: TimerValues, expiredTimerInfo: Any) -> Iterator[Row]:
+        return self._process(key, [], timerValues)
+
+    def _process(self, key: Any, arrived: list[tuple[int, int, bytes]], timers: TimerValues) -> Iterator[Row]:
+        from panestream.spark.operate import bodies, operate_group
+
+        if self._state is None or self._handle is None:
+            raise RuntimeError("Spark called the processor before init")
         plan: WindowPlan = pickle.loads(self._pickled_plan)  # noqa: S301 (see __init__)
-        arrived = [(row.origin, row.sequence, row.body) for row in rows]
-        for tag, body in operate_group(plan, self._state, arrived):
+        now = timers.getCurrentProcessingTimeInMs() if self._uses_clock else None
+        output = operate_group(plan, self._state, key[0], arrived, now)
+        if output.wake_up is not None:
+            self._wake_up_after(output.wake_up // 1000)
+        for tag, body in bodies(output):
             yield Row(tag=tag, body=body)
+
+    def _wake_up_after(self, milliseconds: int) -> None:
+        """One timer a key group: the earliest of all its windows. An engine timer is due once the clock is past it."""
+        assert self._handle is not None  # noqa: S101 - the caller looked
+        expiry = milliseconds + 1
+        set_already = list(self._handle.listTimers())
+        if expiry in set_already:
+            return
+        for other in set_already:
+            self._handle.deleteTimer(other)
+        self._handle.registerTimer(expiry)
 
     def close(self) -> None:
         pass

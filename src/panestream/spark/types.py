@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pyarrow as pa
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 
 from panestream.errors import InvalidPlanError
@@ -70,6 +72,26 @@ def to_spark(arrow_type: pa.DataType) -> T.DataType:
 def arrow_schema(schema: T.StructType) -> pa.Schema:
     """The Arrow schema of a DataFrame's columns."""
     return pa.schema([pa.field(f.name, to_arrow(f.dataType, f"column {f.name!r}"), f.nullable) for f in schema.fields])
+
+
+def schema_of(spark: SparkSession, schema: str | T.StructType) -> pa.Schema:
+    """The Arrow schema of columns that a user wrote down, as DDL or as Spark's type.
+
+    Raises:
+        InvalidPlanError: it cannot be read, or Arrow has no such type.
+    """
+    if isinstance(schema, T.StructType):
+        return arrow_schema(schema)
+    if not isinstance(schema, str) or not schema.strip():
+        raise InvalidPlanError(f"a schema is written like 'n bigint, label string', got {schema!r}")
+    try:
+        found = spark.createDataFrame([], schema).schema
+    except (ParseException, AnalysisException) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise InvalidPlanError(
+            f"the schema {schema!r} cannot be read; write it like 'n bigint, label string' ({reason})"
+        ) from error
+    return arrow_schema(found)
 
 
 def spark_schema(schema: pa.Schema) -> T.StructType:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
-from panestream.errors import PanestreamError
+from panestream.errors import InvalidPlanError, PanestreamError
 from panestream.windowing.state import KeyedStateStore
 from panestream.windowing.windows import Window
 
@@ -125,3 +126,51 @@ class ProcessWindowFunction(ABC):
 
     def clear(self, context: WindowContext) -> None:  # noqa: B027 - most functions have nothing to do here
         """Called once when the window goes, neither at a firing nor at a purge. Per-window state is dropped afterwards."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Applied(WindowFunction):
+    function: Callable[[Any, Window, Sequence[Any]], Iterable[Any] | None]
+
+    def apply(self, key: Any, window: Window, inputs: Sequence[Any]) -> Iterable[Any] | None:
+        return self.function(key, window, inputs)
+
+    def __repr__(self) -> str:
+        return repr(self.function)
+
+
+@dataclass(frozen=True, slots=True)
+class _Processed(ProcessWindowFunction):
+    function: Callable[[Any, WindowContext, Sequence[Any]], Iterable[Any] | None]
+
+    def process(self, key: Any, context: WindowContext, elements: Sequence[Any]) -> Iterable[Any] | None:
+        return self.function(key, context, elements)
+
+    def __repr__(self) -> str:
+        return repr(self.function)
+
+
+def applied(function: Any) -> WindowFunction:
+    """A plain function of key, window and rows as a window function.
+
+    Raises:
+        InvalidPlanError: it is none.
+    """
+    return _Applied(_checked(function, "apply", WindowFunction, "key, window and rows"))
+
+
+def processed(function: Any) -> ProcessWindowFunction:
+    """A plain function of key, context and rows as a process function.
+
+    Raises:
+        InvalidPlanError: it is none.
+    """
+    return _Processed(_checked(function, "process", ProcessWindowFunction, "key, context and rows"))
+
+
+def _checked(function: Any, what: str, kind: type, arguments: str) -> Any:
+    if isinstance(function, type) and issubclass(function, kind):
+        raise InvalidPlanError(f"{what} wants an object, not the class itself: {function.__name__}()")
+    if not callable(function):
+        raise InvalidPlanError(f"{what} wants a {kind.__name__}, or a function of {arguments}; got {function!r}")
+    return function

@@ -7,10 +7,63 @@ fire in the same batch.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from panestream.errors import InvalidPlanError
 from panestream.windowing.time import Duration, format_duration, to_micros
+
+
+@dataclass(slots=True)
+class WatermarkOutput:
+    """Where a generator puts its watermarks. Flink: ``WatermarkOutput``.
+
+    Attributes:
+        watermark: the largest one so far, or None.
+    """
+
+    watermark: int | None = None
+
+    def emit_watermark(self, timestamp: int) -> None:
+        """No row with an event time of ``timestamp`` (microseconds since the epoch) or less is expected any more.
+
+        One that is not larger than those before it changes nothing.
+        """
+        self.watermark = timestamp if self.watermark is None else max(self.watermark, timestamp)
+
+
+class WatermarkGenerator(ABC):
+    """A watermark strategy of the user's own. Flink: ``WatermarkGenerator``.
+
+    One generator serves one source partition (or part of the input) for **one micro-batch**: it begins anew with the next,
+    while the watermark itself is kept and never goes back. In Flink a generator lives as long as the task does (and forgets
+    everything at a restart). What it emits takes effect after the rows of the micro-batch: they are judged by the watermark
+    before.
+
+    >>> class EndMarkers(WatermarkGenerator):
+    ...     "Punctuated: certain rows say that all before them has come."
+    ...
+    ...     def on_event(self, element, timestamp, output):
+    ...         if element.kind == "end of hour":
+    ...             output.emit_watermark(timestamp)
+    >>> WatermarkStrategy.for_generator(EndMarkers)
+    WatermarkStrategy.for_generator(EndMarkers)
+    """
+
+    @abstractmethod
+    def on_event(self, element: Any, timestamp: int, output: WatermarkOutput) -> None:
+        """Called for every row, in the order of arrival.
+
+        Args:
+            element: the row: ``element.name``, ``element["name"]``.
+            timestamp: its event time, microseconds since the epoch.
+            output: takes watermarks.
+        """
+
+    def on_periodic_emit(self, output: WatermarkOutput) -> None:  # noqa: B027 - punctuated generators have nothing to do here
+        """Called once at the end of each micro-batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +74,7 @@ class WatermarkStrategy:
         delay: how far the watermark stays behind the largest event time seen, in engine units; None: no watermarks at all.
         partition_column: the column whose values each keep a watermark of their own; the smallest counts.
         idle_timeout: after how long without rows a partition no longer holds the watermark back, in engine units.
+        generator: makes the user's own generators; None: there is none.
 
     >>> WatermarkStrategy.for_bounded_out_of_orderness("5 seconds").per_partition("partition")
     WatermarkStrategy.for_bounded_out_of_orderness('5 seconds').per_partition('partition')
@@ -29,6 +83,25 @@ class WatermarkStrategy:
     delay: int | None
     partition_column: str | None = None
     idle_timeout: int | None = None
+    generator: Callable[[], WatermarkGenerator] | None = None
+
+    @classmethod
+    def for_generator(cls, generator: Callable[[], WatermarkGenerator]) -> WatermarkStrategy:
+        """Watermarks of the user's own making.
+
+        Every row then becomes a Python object on its way: some 100,000 rows a second and core. Flink: ``forGenerator``.
+
+        Args:
+            generator: a :class:`WatermarkGenerator` class, or a function that makes one.
+
+        Raises:
+            InvalidPlanError: it cannot be called.
+        """
+        if not callable(generator) or isinstance(generator, WatermarkGenerator):
+            raise InvalidPlanError(
+                f"for_generator wants a WatermarkGenerator class or a function that makes one, got {generator!r}"
+            )
+        return cls(None, generator=generator)
 
     @classmethod
     def for_bounded_out_of_orderness(cls, max_out_of_orderness: Duration) -> WatermarkStrategy:
@@ -69,7 +142,9 @@ class WatermarkStrategy:
         return replace(self, idle_timeout=micros)
 
     def __repr__(self) -> str:
-        if self.delay is None:
+        if self.generator is not None:
+            text = f"WatermarkStrategy.for_generator({getattr(self.generator, '__qualname__', repr(self.generator))})"
+        elif self.delay is None:
             text = "WatermarkStrategy.no_watermarks()"
         elif self.delay == 0:
             text = "WatermarkStrategy.for_monotonous_timestamps()"

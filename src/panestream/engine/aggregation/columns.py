@@ -47,6 +47,14 @@ def numbers(array: pa.Array) -> Vector:
     return np.frombuffer(data, dtype, count=len(array) + array.offset)[array.offset :]
 
 
+def floats_of(array: pa.Array) -> Floats:
+    """The values of an array of numbers as float64; null slots hold anything."""
+    if pa.types.is_decimal(array.type):
+        array = array.cast(pa.float64())
+    floats: Floats = numbers(array).astype(np.float64, copy=False)
+    return floats
+
+
 def words(array: pa.Array) -> Ints:
     """The 64-bit words of a decimal array, lowest first: shape (rows, 2) for decimal128, (rows, 4) for decimal256."""
     width = array.type.byte_width // 8
@@ -81,6 +89,18 @@ def array_of(values: Vector, type_: pa.DataType, valid: Mask | None = None) -> p
     return pa.Array.from_buffers(type_, count, [validity, pa.py_buffer(np.ascontiguousarray(values))])
 
 
+def both_valid(a: Mask | None, b: Mask | None) -> Mask | None:
+    """Where two columns hold a value; None: everywhere."""
+    return b if a is None else a if b is None else a & b
+
+
+def offsets_of(lengths: Ints) -> Ints:
+    """Where each of some spans that lie end to end begins, and last the end of all."""
+    offsets = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    return offsets
+
+
 def take(array: pa.Array, rows: Ints, valid: Mask | None = None) -> pa.Array:
     """``array[rows]``; null where ``valid`` is False."""
     indices = pa.array(rows) if valid is None else pa.array(rows, mask=~valid)
@@ -93,8 +113,7 @@ def list_of(values: pa.Array, lengths: Ints) -> pa.Array:
     Raises:
         OverflowError: more items than an Arrow list array can hold (2**31 - 1).
     """
-    offsets = np.zeros(len(lengths) + 1, np.int64)
-    np.cumsum(lengths, out=offsets[1:])
+    offsets = offsets_of(lengths)
     if offsets[-1] >= 2**31:
         raise OverflowError(
             f"{offsets[-1]} list items in one table; an Arrow list array holds 2147483647: fire fewer windows at once"

@@ -151,7 +151,8 @@ class Aggregation:
             # No pane is in two windows: the window itself can be the pane.
             groups = group(keys, opened)
             merged = partials.merged(groups, self.lanes)
-            return groups.panes, self._results(keys, groups.codes, merged.lanes, merged.rows)
+            lanes = [lane.close(columns, merged.rows) for lane, columns in zip(self.lanes, merged.lanes, strict=True)]
+            return groups.panes, self._results(keys, groups.codes, lanes, merged.rows)
         groups = group(keys, partials.panes)
         if layout == "auto":
             # More cells of windows by keys than rows in windows can fill: a matrix would be mostly empty.

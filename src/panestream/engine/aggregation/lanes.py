@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from panestream.engine.aggregation.columns import Ints, Vector, array_of, numbers, valid_of
+from panestream.engine.aggregation.columns import Ints, Vector, array_of, both_valid, floats_of, numbers, valid_of
 from panestream.engine.aggregation.grouping import LARGEST, Groups
 from panestream.engine.aggregation.ordering import Codes, order_codes
 from panestream.engine.aggregation.ranges import Ranges, State
@@ -45,10 +45,7 @@ class Input:
     @cached_property
     def floats(self) -> Vector:
         """The values that are not null, as float64."""
-        array = self.present
-        if pa.types.is_decimal(array.type):
-            array = array.cast(pa.float64())
-        return numbers(array).astype(np.float64, copy=False)
+        return floats_of(self.present)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +94,10 @@ class Lane(ABC):
     def over(self, ranges: Ranges, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
         """Partial rows, one per key and pane → what the results need per (key, window): its first columns, or all."""
 
+    def close(self, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
+        """Partial rows, one per (key, window) already → the same as :meth:`over` gives."""
+        return list(columns)
+
 
 @dataclass(frozen=True, slots=True)
 class CountLane(Lane):
@@ -139,6 +140,37 @@ class FloatSumLane(Lane):
     def over(self, ranges: Ranges, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
         (sums,) = ranges.fold((numbers(columns[0]),), (0.0,), _plus)
         return [array_of(sums, pa.float64())]
+
+
+@dataclass(frozen=True, slots=True)
+class WeightedLane(Lane):
+    """The sums of weight and of value times weight over the rows that have both; like all floats added, never subtracted.
+
+    Attributes:
+        weight: the number of the expression of the weights.
+    """
+
+    weight: int
+
+    @property
+    def columns(self) -> tuple[tuple[str, pa.DataType], ...]:
+        return (("weighted", pa.float64()), ("weight", pa.float64()))
+
+    def reduce(self, groups: Groups, batch: Batch) -> list[pa.Array]:
+        value, weight = batch.values[self.source].array, batch.values[self.weight].array
+        values, weights = floats_of(value), floats_of(weight)
+        valid, rows = both_valid(valid_of(value), valid_of(weight)), None
+        if valid is not None:
+            rows = np.flatnonzero(valid)
+            values, weights = values[rows], weights[rows]
+        return [array_of(groups.add(part, rows), pa.float64()) for part in (values * weights, weights)]
+
+    def merge(self, groups: Groups, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
+        return [array_of(groups.add(numbers(column)), pa.float64()) for column in columns]
+
+    def over(self, ranges: Ranges, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
+        sums = ranges.fold(tuple(numbers(column) for column in columns), (0.0, 0.0), _plus)
+        return [array_of(part, pa.float64()) for part in sums]
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +272,7 @@ def smaller(a: State, b: State) -> State:
 
 
 def _plus(a: State, b: State) -> State:
-    return (a[0] + b[0],)
+    return tuple(left + right for left, right in zip(a, b, strict=True))
 
 
 def _chan(a: State, b: State) -> State:
@@ -255,4 +287,4 @@ def _all_rows(count: int) -> pa.Array:
     return pa.nulls(count, pa.int64())
 
 
-__all__ = ["Batch", "CountLane", "ExtremeLane", "FloatSumLane", "Input", "Lane", "MomentsLane", "counts_of"]
+__all__ = ["Batch", "CountLane", "ExtremeLane", "FloatSumLane", "Input", "Lane", "MomentsLane", "WeightedLane", "counts_of"]

@@ -11,13 +11,14 @@ import pyarrow.compute as pc
 
 from panestream.engine.aggregation.columns import (
     Ints,
-    Mask,
     Vector,
     array_of,
+    both_valid,
     list_of,
     list_parts,
     normal_floats,
     numbers,
+    offsets_of,
     valid_of,
 )
 from panestream.engine.aggregation.grouping import LARGEST, Groups
@@ -63,12 +64,11 @@ class ItemsLane(Lane):
         return [list_of(values.take(indices), lengths), list_of(array_of(times[order], pa.int64()), lengths)]
 
     def over(self, ranges: Ranges, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
-        ranges = _rows_of(ranges)
+        ranges = sparse(ranges)
         in_order = pa.array(ranges.order)
         values, lengths = list_parts(columns[0].take(in_order))
         times = numbers(list_parts(columns[1].take(in_order))[0])
-        offsets = np.zeros(len(lengths) + 1, np.int64)
-        np.cumsum(lengths, out=offsets[1:])
+        offsets = offsets_of(lengths)
         key = np.repeat(ranges.key_of_place, lengths)
         start = offsets[ranges.start]
         lengths = offsets[ranges.end] - start
@@ -112,25 +112,10 @@ class DistinctLane(Lane):
         return [list_of(distinct, np.bincount(owner, minlength=size))]
 
     def over(self, ranges: Ranges, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
-        """Counts per window: for each key and value, the windows that contain any of its panes, each once."""
-        ranges = _rows_of(ranges)
+        ranges = sparse(ranges)
         values, lengths = list_parts(columns[0].take(pa.array(ranges.order)))
         codes = numbers(pc.dictionary_encode(values).indices).astype(np.int64)
-        place = np.repeat(np.arange(len(lengths)), lengths)  # in the order of key and pane
-        order = stable_order(codes)  # by value, then key and pane
-        codes, place = codes[order], place[order]
-        key = ranges.key_of_place[place]
-        begin, until = ranges.from_window[place], ranges.until_window[place]
-        same = (codes[1:] == codes[:-1]) & (key[1:] == key[:-1])
-        # Windows that contain this pane but not the value's pane before it.
-        fresh = begin.copy()
-        np.maximum(begin[1:], until[:-1], out=fresh[1:], where=same)
-        news = np.maximum(until - fresh, 0)
-        pair = ranges.first_pair[place] + fresh - ranges.first_window[place]
-        count = len(ranges.windows)
-        kept = news > 0
-        steps = np.bincount(pair[kept], minlength=count + 1) - np.bincount((pair + news)[kept], minlength=count + 1)
-        return [array_of(np.cumsum(steps)[:count][ranges.by_window], pa.int64())]
+        return [array_of(distinct_over(ranges, codes, lengths), pa.int64())]
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +143,7 @@ class TopLane(Lane):
         column = batch.values[self.source]
         times, valid = times_of(batch), valid_of(column.array)
         by = column.array if self.by is None else batch.values[self.by].array
-        valid = _both(valid, valid_of(by))
+        valid = both_valid(valid, valid_of(by))
         if valid is None:
             return self._keep(groups.size, groups.ids, column.array, times, by)
         rows = np.flatnonzero(valid)
@@ -186,7 +171,7 @@ class TopLane(Lane):
         return lists if self.by is None else [*lists, list_of(by.take(indices), lengths)]
 
     def over(self, ranges: Ranges, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
-        ranges = _rows_of(ranges)
+        ranges = sparse(ranges)
         # In the order of key and pane, so that of equal times the earlier pane's comes first, as in a merge.
         in_order = pa.array(ranges.order)
         columns = [column.take(in_order) for column in columns]
@@ -208,6 +193,32 @@ class TopLane(Lane):
         folded = folded[:, : self.k]
         kept = folded != LARGEST
         return [list_of(values.take(pa.array(order[folded[kept]])), kept.sum(axis=1))]
+
+
+def distinct_over(ranges: SparseRanges, codes: Ints, lengths: Ints) -> Ints:
+    """How many distinct codes each pair has: for each key and code, the windows that contain any of its panes, each once.
+
+    Args:
+        ranges: the pairs.
+        codes: the codes of all partial rows, end to end, in the order of key and pane.
+        lengths: how many each of these rows has; no row has a code twice.
+    """
+    place = np.repeat(np.arange(len(lengths)), lengths)  # in the order of key and pane
+    order = stable_order(codes)  # by value, then key and pane
+    codes, place = codes[order], place[order]
+    key = ranges.key_of_place[place]
+    begin, until = ranges.from_window[place], ranges.until_window[place]
+    same = (codes[1:] == codes[:-1]) & (key[1:] == key[:-1])
+    # Windows that contain this pane but not the value's pane before it.
+    fresh = begin.copy()
+    np.maximum(begin[1:], until[:-1], out=fresh[1:], where=same)
+    news = np.maximum(until - fresh, 0)
+    pair = ranges.first_pair[place] + fresh - ranges.first_window[place]
+    count = len(ranges.windows)
+    kept = news > 0
+    steps = np.bincount(pair[kept], minlength=count + 1) - np.bincount((pair + news)[kept], minlength=count + 1)
+    found: Ints = np.cumsum(steps)[:count][ranges.by_window]
+    return found
 
 
 def times_of(batch: Batch) -> Ints:
@@ -253,11 +264,8 @@ def _best_by_network(a: State, b: State) -> State:
     return tuple(best)
 
 
-def _both(a: Mask | None, b: Mask | None) -> Mask | None:
-    return b if a is None else a if b is None else a & b
-
-
-def _rows_of(ranges: Ranges) -> SparseRanges:
+def sparse(ranges: Ranges) -> SparseRanges:
+    """Ranges as lanes want them that look at partial rows one after the other (``needs_rows`` says so)."""
     if not isinstance(ranges, SparseRanges):
         raise TypeError("list lanes are combined over sparse ranges")
     return ranges

@@ -15,6 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -50,7 +51,7 @@ class Ranges(ABC):
         """The sum per pair of int64 ``values`` (one per partial row), modulo 2**64: right if the true sum fits."""
 
     @abstractmethod
-    def fold(self, columns: State, identity: tuple[float, ...], combine: Combine, idempotent: bool = False) -> State:
+    def fold(self, columns: State, identity: tuple[Any, ...], combine: Combine, idempotent: bool = False) -> State:
         """Combines per pair what cannot be subtracted.
 
         Args:
@@ -102,10 +103,10 @@ class SparseRanges(Ranges):
     def sums(self, values: Ints) -> Ints:
         return sum_ranges(values[self.order], self.start, self.end)
 
-    def fold(self, columns: State, identity: tuple[float, ...], combine: Combine, idempotent: bool = False) -> State:
+    def fold(self, columns: State, identity: tuple[Any, ...], combine: Combine, idempotent: bool = False) -> State:
         return self.fold_in_order(tuple(c[self.order] for c in columns), identity, combine, idempotent)
 
-    def fold_in_order(self, columns: State, identity: tuple[float, ...], combine: Combine, idempotent: bool = False) -> State:
+    def fold_in_order(self, columns: State, identity: tuple[Any, ...], combine: Combine, idempotent: bool = False) -> State:
         """:meth:`fold` for states that are in the order of key and pane already."""
         return fold_ranges(columns, self.start, self.end, identity, combine, idempotent)
 
@@ -138,7 +139,7 @@ class DenseRanges(Ranges):
     def sums(self, values: Ints) -> Ints:
         return self._present_only(self.all_sums(values))
 
-    def fold(self, columns: State, identity: tuple[float, ...], combine: Combine, idempotent: bool = False) -> State:
+    def fold(self, columns: State, identity: tuple[Any, ...], combine: Combine, idempotent: bool = False) -> State:
         matrices = tuple(self._matrix(c, e) for c, e in zip(columns, identity, strict=True))
         results = tuple(np.empty((len(self.start), self.shape[1]), c.dtype) for c in columns)
         for slab in self._slabs():
@@ -266,7 +267,7 @@ def sum_ranges(values: Vector, start: Ints, end: Ints) -> Vector:
     return sums
 
 
-def fold_ranges(columns: State, start: Ints, end: Ints, identity: tuple[float, ...], combine: Combine, idempotent: bool) -> State:
+def fold_ranges(columns: State, start: Ints, end: Ints, identity: tuple[Any, ...], combine: Combine, idempotent: bool) -> State:
     """``combine`` over ``[start[i], end[i])`` of the first axis for every i, in order.
 
     Args:

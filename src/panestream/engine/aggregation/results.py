@@ -67,12 +67,36 @@ class ValueCount(Result):
 
 
 class Column(Result):
-    """A lane's first column as it is: min, max, first, last, min_by, max_by, collect_list, top_k."""
+    """A lane's first column as it is: min, max, first, last, min_by, max_by, collect_list, top_k, and what lanes work out themselves."""
 
     __slots__ = ()
 
     def finish(self, lanes: Sequence[Sequence[pa.Array]], rows: Ints) -> pa.Array:
         return lanes[0][0]
+
+
+class Struct(Result):
+    """arg_min, arg_max: the values of a row, null where there is none, which is where the lane's last column is null."""
+
+    __slots__ = ()
+
+    def finish(self, lanes: Sequence[Sequence[pa.Array]], rows: Ints) -> pa.Array:
+        *values, by = lanes[0]
+        arrays = [
+            value if value.type == field.type else value.cast(field.type) for value, field in zip(values, self.type, strict=True)
+        ]
+        return pa.StructArray.from_arrays(arrays, fields=list(self.type), mask=by.is_null())
+
+
+class WeightedMean(Result):
+    """weighted_mean(expr, weight)"""
+
+    __slots__ = ()
+
+    def finish(self, lanes: Sequence[Sequence[pa.Array]], rows: Ints) -> pa.Array:
+        weighted, weight = (numbers(column) for column in lanes[0])
+        some = weight != 0
+        return array_of(weighted / np.where(some, weight, 1), pa.float64(), some)
 
 
 class DistinctCount(Result):

@@ -6,10 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
-
-from panestream.engine.slicing import Int64s
 
 
 @dataclass(slots=True)
@@ -17,26 +14,28 @@ class GroupInput:
     """What a micro-batch has for one key group, everything in arrival order.
 
     Attributes:
-        partials: tables of partials, each sorted by pane.
-        rows: whole input rows, where late rows are wanted: a table and the pane of each row; sorted by nothing.
-        gap_times: event times of rows that fall between windows.
+        parts: what the operation packed, by kind.
         invalid: whole rows without usable event time.
         seen: the largest event time of each source partition that had rows (the same for all groups).
+        watermarks: the watermark that the user's own generator gave for each source partition, where the strategy has one.
         input_rows: how many rows the micro-batch has, over all groups.
         invalid_rows: how many of them are invalid, over all groups.
         batch_time: processing time, 0 where the plan does not need it.
         end_of_input: no more will come: every window fires. (Batch.)
     """
 
-    partials: list[pa.Table] = field(default_factory=list)
-    rows: list[tuple[pa.Table, Int64s, Int64s]] = field(default_factory=list)
-    gap_times: list[Int64s] = field(default_factory=list)
+    parts: dict[str, list[pa.Table]] = field(default_factory=dict)
     invalid: list[pa.Table] = field(default_factory=list)
     seen: Mapping[str, int] = field(default_factory=dict)
+    watermarks: Mapping[str, int] = field(default_factory=dict)
     input_rows: int = 0
     invalid_rows: int = 0
     batch_time: int = 0
     end_of_input: bool = False
+
+    def of(self, kind: str) -> list[pa.Table]:
+        """The parts of one kind."""
+        return self.parts.get(kind, [])
 
 
 @dataclass(slots=True)
@@ -67,14 +66,12 @@ class GroupMetrics:
 
 @dataclass(slots=True)
 class GroupOutput:
-    """What a micro-batch emits for one key group: tables by tag, and what happened."""
+    """What a micro-batch emits for one key group: tables by tag, what happened, and by when it wants the clock (None: never)."""
 
     tables: list[tuple[str, pa.Table]] = field(default_factory=list)
     metrics: GroupMetrics = field(default_factory=GroupMetrics)
+    wake_up: int | None = None
 
     def emit(self, tag: str, table: pa.Table) -> None:
         if table.num_rows:
             self.tables.append((tag, table))
-
-
-NO_TIMES: Int64s = np.empty(0, np.int64)

@@ -103,6 +103,14 @@ class Trigger(ABC):
     def on_processing_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
         """Called when a processing-time timer is due: one that was registered, or the window's cleanup timer."""
 
+    @property
+    def uses_processing_time(self) -> bool:
+        """Whether the trigger registers processing-time timers: then Spark wakes it up without new data.
+
+        A trigger that does and says no here fails the query at its first timer.
+        """
+        return False
+
     def can_merge(self) -> bool:
         """Whether the trigger can serve session windows; then it must have :meth:`on_merge`."""
         return False

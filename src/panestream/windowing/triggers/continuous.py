@@ -125,6 +125,10 @@ class ContinuousProcessingTimeTrigger(_Continuous):
     ContinuousProcessingTimeTrigger.of('10 seconds')
     """
 
+    @property
+    def uses_processing_time(self) -> bool:
+        return True
+
     def on_element(self, element: Any, timestamp: int, window: Window, ctx: TriggerContext) -> TriggerResult:
         pending = ctx.get_partitioned_state(FIRE_TIME)
         if pending.get() is None:

@@ -27,6 +27,10 @@ class PurgingTrigger(Trigger):
         """Purges whenever ``inner`` fires."""
         return cls(inner)
 
+    @property
+    def uses_processing_time(self) -> bool:
+        return self.inner.uses_processing_time
+
     def on_element(self, element: Any, timestamp: int, window: Window, ctx: TriggerContext) -> TriggerResult:
         return _purged(self.inner.on_element(element, timestamp, window, ctx))
 

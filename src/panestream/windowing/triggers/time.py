@@ -71,6 +71,10 @@ class ProcessingTimeTrigger(Trigger):
         """The trigger; it has no parameters."""
         return cls()
 
+    @property
+    def uses_processing_time(self) -> bool:
+        return True
+
     def on_element(self, element: Any, timestamp: int, window: Window, ctx: TriggerContext) -> TriggerResult:
         ctx.register_processing_time_timer(window.max_timestamp())
         return TriggerResult.CONTINUE

@@ -58,6 +58,10 @@ class ProcessingTimeoutTrigger(Trigger):
         """Fires when ``inner`` does, or ``timeout`` after the first element."""
         return cls(inner, to_micros(timeout, "timeout"), reset_timer_on_new_record, should_clear_on_timeout)
 
+    @property
+    def uses_processing_time(self) -> bool:
+        return True
+
     def on_element(self, element: Any, timestamp: int, window: Window, ctx: TriggerContext) -> TriggerResult:
         result = self.inner.on_element(element, timestamp, window, ctx)
         if result.is_fire():

@@ -8,9 +8,8 @@ the state.
 
 from __future__ import annotations
 
-import json
 from dataclasses import astuple
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +25,12 @@ from panestream.engine.top import largest_per_window
 from panestream.engine.watermarks import WatermarkTracker
 from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 
+if TYPE_CHECKING:
+    from panestream.engine.operators.panes.operation import PaneOperation
+
+PARTIALS, ROWS, GAPS = "partials", "rows", "gaps"
+"""What crosses the exchange: partials, each table sorted by pane; whole rows with ``__pane`` and ``__time``, where late rows are
+wanted; event times of rows that fall between windows."""
 _META = "meta"
 _INDEX_COLUMNS = ("key", "order", "level", "low", "high", "rows", "size")
 _NEVER = 2**62
@@ -37,17 +42,19 @@ class PaneOperator:
 
     Args:
         plan: the query.
+        work: its operation.
         state: the key group's state.
 
     Raises:
         PlanMismatchError: the state belongs to another plan.
     """
 
-    def __init__(self, plan: WindowPlan, state: State) -> None:
+    def __init__(self, plan: WindowPlan, work: PaneOperation, state: State) -> None:
         self._plan = plan
-        self._grid = plan.grid
+        self._grid = work.grid
+        self._aggregation = work.aggregation
         self._state = CountingState(state)
-        self._blocks = PaneBlocks(self._state, plan.aggregation)
+        self._blocks = PaneBlocks(self._state, work.aggregation)
         self._tracker = WatermarkTracker(plan.watermark)
         self._load_meta()
 
@@ -58,7 +65,7 @@ class PaneOperator:
         live = self._drop_late(batch, before, output)
         for table in batch.invalid:
             output.emit(self._plan.invalid_tag or "", table)
-        fresh = live[0] if len(live) == 1 else self._plan.aggregation.merge(live)
+        fresh = live[0] if len(live) == 1 else self._aggregation.merge(live)
         after = MAX_TIMESTAMP if batch.end_of_input else self._tracker.advance(batch.seen, batch.batch_time)
         self._fire(fresh, before, after, output)
         first_live = self._first_live_pane(after)
@@ -77,20 +84,22 @@ class PaneOperator:
         first_live = self._first_live_pane(watermark)
         late = 0
         live = []
-        for table in batch.partials:
+        for table in batch.of(PARTIALS):
             kept = pane_range(table, first_live, None)
             late += pc.sum(table.column("rows").slice(0, table.num_rows - kept.num_rows)).as_py() or 0
             live.append(kept)
         # A row between two windows vanishes, unless the watermark has passed the row itself: then it is late.
-        late += sum(int((times <= self._closed_until(watermark)).sum()) for times in batch.gap_times)
+        closed = self._closed_until(watermark)
+        late += sum(int((table.column("time").to_numpy() <= closed).sum()) for table in batch.of(GAPS))
         if self._plan.late_tag is not None:
-            for rows, panes, times in batch.rows:
+            for table in batch.of(ROWS):
+                panes, times = (column.to_numpy() for column in table.columns[-2:])
                 too_late = panes < first_live
                 if self._grid.has_gaps:
                     gap = self._grid.in_gap(panes)
-                    too_late = np.where(gap, times <= self._closed_until(watermark), too_late)
+                    too_late = np.where(gap, times <= closed, too_late)
                 if too_late.any():
-                    output.emit(self._plan.late_tag, rows.filter(pa.array(too_late)))
+                    output.emit(self._plan.late_tag, table.filter(pa.array(too_late)).select(range(table.num_columns - 2)))
         output.metrics.late_rows = late
         return live
 
@@ -119,7 +128,7 @@ class PaneOperator:
             return
         panes = np.unique(table.column("pane").to_numpy())
         windows = self._grid.windows_of(panes, fired, due)
-        which, results = self._plan.aggregation.windows(table, self._grid.first_pane(windows), self._grid.end_pane(windows))
+        which, results = self._aggregation.windows(table, self._grid.first_pane(windows), self._grid.end_pane(windows))
         if self._plan.top is not None:
             which, results = largest_per_window(which, results, self._plan.top, self._plan.key_names)
         output.metrics.fired_rows = results.num_rows
@@ -177,8 +186,3 @@ class PaneOperator:
         metrics.state_bytes = sum(block.size for block in index)
         metrics.state_calls = self._state.calls
         metrics.bytes_read, metrics.bytes_written = self._state.bytes_read, self._state.bytes_written
-
-
-def metrics_payload(metrics: GroupMetrics) -> bytes:
-    """Metrics as they leave the operator."""
-    return json.dumps(metrics.to_json(), separators=(",", ":")).encode()

@@ -51,6 +51,8 @@ class RowPlan:
         pages: into how many pages a key group's keys are divided. Fixed when the state is born.
         element_type: a ``NamedTuple`` class that elements are instances of: they rest in state as columns, not pickled. Plain
             tuples, dicts, strings and numbers do so without being named.
+        pickled_state: whether accumulators and states that have no columns (objects of users' own classes) may rest in state as
+            pickles. Only for checkpoints that nobody else can write to: reading a pickle runs what is in it.
 
     Raises:
         InvalidWindowError: a lateness or number of pages that makes no sense.
@@ -70,6 +72,7 @@ class RowPlan:
     late_output: str | None = None
     pages: int = 64
     element_type: type[tuple[object, ...]] | None = None
+    pickled_state: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "function", _recipe_of(self.function))

@@ -1,0 +1,11 @@
+"""The fluent API: a DataFrame becomes a stream of events, keyed, windowed, aggregated.
+
+Every step returns a new, immutable object; nothing runs before a result is written. ``df.isStreaming`` decides between
+streaming and batch: the same code, the same numbers.
+"""
+
+from panestream.datastream.keyed import DataStream, KeyedStream, stream
+from panestream.datastream.result import WindowedResult
+from panestream.datastream.windowed import WindowedStream
+
+__all__ = ["DataStream", "KeyedStream", "WindowedResult", "WindowedStream", "stream"]

@@ -1,0 +1,147 @@
+"""Where a query begins: a stream of events, and its keys."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+
+from panestream.datastream.names import RESERVED, checked_tag
+from panestream.datastream.windowed import WindowedStream
+from panestream.engine.planner import Windowing
+from panestream.errors import InvalidPlanError, did_you_mean
+from panestream.spark.columns import key_of, micros_of, type_of
+from panestream.spark.session import check_version
+from panestream.spark.types import to_arrow
+from panestream.windowing.assigners import WindowAssigner, count_window
+from panestream.windowing.watermarks import WatermarkStrategy
+
+
+def stream(df: DataFrame) -> DataStream:
+    """Begins a windowed query over a streaming or a batch DataFrame.
+
+    Raises:
+        InvalidPlanError: two columns of the same name.
+        EnvironmentNotReadyError: Spark is older than 4.1.
+    """
+    check_version(df.sparkSession)
+    doubled = sorted({name for name in df.columns if df.columns.count(name) > 1})
+    if doubled:
+        raise InvalidPlanError(f"the DataFrame has more than one column {doubled[0]!r}: rename or drop one")
+    return DataStream(df)
+
+
+@dataclass(frozen=True)
+class DataStream:
+    """Events without a key. Flink: ``DataStream``."""
+
+    df: DataFrame
+    event_time: str | None = None
+    unit: str | None = None
+    watermark: WatermarkStrategy = field(default_factory=WatermarkStrategy.no_watermarks)
+    invalid_tag: str | None = None
+
+    def assign_timestamps(self, column: str, strategy: WatermarkStrategy, *, unit: str | None = None) -> DataStream:
+        """Says where the event time is, and how the watermark follows from it. Flink: ``assignTimestampsAndWatermarks``.
+
+        Args:
+            column: a timestamp column, or SQL that gives one; a number with ``unit``. A timestamp without time zone is taken
+                as UTC.
+            strategy: e.g. ``WatermarkStrategy.for_bounded_out_of_orderness("5 seconds")``.
+            unit: of a number: ``"seconds"``, ``"milliseconds"`` or ``"microseconds"`` since the epoch.
+
+        Raises:
+            InvalidEventTimeError: the column is no time.
+            InvalidPlanError: no such column; or ``strategy.per_partition`` names none.
+        """
+        if not isinstance(strategy, WatermarkStrategy):
+            raise InvalidPlanError(f"assign_timestamps wants a WatermarkStrategy, got {strategy!r}")
+        micros_of(self.df, column, unit)
+        partition = strategy.partition_column
+        if partition is not None and partition not in self.df.columns:
+            raise InvalidPlanError(f"per_partition: there is no column {partition!r}; {did_you_mean(partition, self.df.columns)}")
+        return replace(self, event_time=column, unit=unit, watermark=strategy)
+
+    def side_output_invalid(self, tag: str) -> DataStream:
+        """Sends rows without usable event time (null, or absurd) to the output ``tag``, whole. Without it they fail the query."""
+        return replace(self, invalid_tag=checked_tag(tag))
+
+    def key_by(self, *keys: str) -> KeyedStream:
+        """Keys the events by one or more columns, or SQL expressions (``"lower(name) AS name"``). A null key is a key.
+
+        Raises:
+            InvalidPlanError: none given, no such column, two of the same name, or a type that cannot be a key.
+        """
+        if not keys:
+            raise InvalidPlanError("key_by wants at least one column; for windows over all rows use .window_all(assigner)")
+        names = [key_of(self.df, key)[0] for key in keys]
+        for position, name in enumerate(names):
+            if name in names[:position]:
+                raise InvalidPlanError(f"two keys are named {name!r}: give one another name with AS")
+            if name in RESERVED:
+                raise InvalidPlanError(
+                    f"a key cannot be named {name!r}, results have such a column: rename it, e.g. '{name} AS my_{name}'"
+                )
+        return KeyedStream(self, keys)
+
+    def window_all(self, assigner: WindowAssigner) -> WindowedStream:
+        """Windows over all rows together. One key group, so one task fires them (pre-aggregation is parallel).
+
+        Flink: ``windowAll``.
+        """
+        return KeyedStream(self, ()).window(assigner)
+
+    def count_window_all(self, size: int, slide: int | None = None) -> WindowedStream:
+        """Count windows over all rows together; see :meth:`KeyedStream.count_window`. Flink: ``countWindowAll``."""
+        return KeyedStream(self, ()).count_window(size, slide)
+
+
+@dataclass(frozen=True)
+class KeyedStream:
+    """Events with a key. Flink: ``KeyedStream``."""
+
+    source: DataStream
+    keys: tuple[str, ...]
+
+    @cached_property
+    def key_columns(self) -> list[tuple[str, Column]]:
+        """The keys' names in the results, and the columns."""
+        return [key_of(self.source.df, key) for key in self.keys]
+
+    @cached_property
+    def key_schema(self) -> pa.Schema:
+        """The keys' names and types."""
+        df = self.source.df
+        return pa.schema(
+            [pa.field(name, to_arrow(type_of(df, column), f"the key {name!r}")) for name, column in self.key_columns]
+        )
+
+    def window(self, assigner: WindowAssigner) -> WindowedStream:
+        """Puts the events of each key into windows.
+
+        Args:
+            assigner: e.g. ``TumblingEventTimeWindows.of("1 hour")``, or one of your own.
+
+        Raises:
+            InvalidPlanError: it is no assigner, or needs event time and none was assigned.
+        """
+        if not isinstance(assigner, WindowAssigner):
+            raise InvalidPlanError(f"window wants an assigner such as TumblingEventTimeWindows.of('1 hour'), got {assigner!r}")
+        if self.source.event_time is None and assigner.is_event_time:
+            raise InvalidPlanError("event-time windows need .assign_timestamps(column, strategy) first")
+        return WindowedStream(self, Windowing(assigner))
+
+    def count_window(self, size: int, slide: int | None = None) -> WindowedStream:
+        """Every ``size`` events of a key, each once; or, every ``slide`` events, the last ``size``.
+
+        With ``slide`` the first firings have fewer. An incomplete rest is never emitted. The window's bounds are null.
+        Flink: ``countWindow``.
+
+        Raises:
+            InvalidWindowError: a number is negative, or no integer.
+        """
+        assigner, trigger, evictor = count_window(size, slide)
+        windowed = self.window(assigner).trigger(trigger)
+        return windowed if evictor is None else windowed.evictor(evictor)

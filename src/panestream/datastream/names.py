@@ -1,0 +1,20 @@
+"""Names that users choose, and those that are taken."""
+
+from __future__ import annotations
+
+from panestream.engine.plan import MAIN
+from panestream.errors import InvalidPlanError
+
+RESERVED = ("window_start", "window_end", "rank", "batch_id")
+"""Columns of results: no key and no result of the user's can be called so."""
+
+
+def checked_tag(tag: str) -> str:
+    """A tag that the user chose.
+
+    Raises:
+        InvalidPlanError: it is no plain name, or taken.
+    """
+    if not isinstance(tag, str) or not tag.isidentifier() or tag.startswith("_") or tag == MAIN:
+        raise InvalidPlanError(f"an output tag is a plain name other than 'main' (it becomes an argument of start), got {tag!r}")
+    return tag

@@ -1,0 +1,210 @@
+"""What a windowed query gives: its outputs, and the ways to run it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import Column, DataFrame
+
+from panestream.engine.operation import Operation
+from panestream.engine.plan import MAIN, Top, WindowPlan
+from panestream.engine.planner import explain_plan
+from panestream.errors import InvalidPlanError, SinkError, did_you_mean
+from panestream.spark import query as spark_query
+from panestream.spark.columns import micros_of
+from panestream.spark.dataflow import operate, project
+from panestream.spark.session import (
+    ARROW_ROWS,
+    PARTITIONS,
+    STREAM_SETTINGS,
+    chosen_partitions,
+    default_parallelism,
+    session_settings,
+)
+from panestream.spark.sinks import Sink
+from panestream.spark.types import arrow_schema
+
+if TYPE_CHECKING:
+    from panestream.datastream.windowed import WindowedStream
+
+
+_NEVER_ENDS = (
+    "windows or triggers of processing time need a clock that goes on: with availableNow Spark would run empty micro-batches "
+    "for ever. Give trigger={'processingTime': '1 second'} and stop the query yourself; or {'once': True} for one micro-batch of "
+    "all there is (open windows wait for the next run); or run it as a batch, where the end of the input closes all windows"
+)
+
+
+@dataclass(frozen=True)
+class WindowedResult:
+    """The outputs of a windowed query: main, late rows, invalid rows, side outputs."""
+
+    windowed: WindowedStream
+    operation: Operation
+    inputs: Mapping[str, Column] = field(default_factory=dict)
+    largest: Top | None = None
+
+    def top(self, n: int, by: str) -> WindowedResult:
+        """Of each window only the ``n`` rows with the largest ``by`` (a result's name), with their ``rank`` (1 first).
+
+        Ties go to the smaller key. On a stream use :meth:`start`, which ranks each window when it fires; :attr:`main` cannot.
+        """
+        names = self.operation.result_schema.names
+        if not isinstance(n, int) or n < 1:
+            raise InvalidPlanError(f"top wants a positive number of rows, got {n!r}")
+        if by not in names:
+            raise InvalidPlanError(f"top: there is no result {by!r}; {did_you_mean(str(by), names)}")
+        if self.is_streaming and not self.operation.fires_once:
+            raise InvalidPlanError(
+                "top on a stream ranks each window when it fires: it needs windows that fire once, for all keys in the same "
+                "micro-batch (tumbling or sliding event-time windows, default trigger, declared aggregates)"
+            )
+        return replace(self, largest=Top(n, by))
+
+    @property
+    def main(self) -> DataFrame:
+        """The windows' results, an ordinary DataFrame: key columns, window_start, window_end, results.
+
+        Streaming: append mode; a row comes in the micro-batch whose rows move the watermark past the window's end. Set
+        ``spark.sql.shuffle.partitions`` to the number of key groups, and the RocksDB state store (see :meth:`explain`);
+        :meth:`start` does both. Late rows and the watermark are in the query's progress, ``observedMetrics["panestream"]``.
+        """
+        return self.output(MAIN)
+
+    def output(self, tag: str) -> DataFrame:
+        """The rows of one output as a DataFrame of its own.
+
+        Several of them in several queries compute the operator several times: :meth:`start` serves all from one.
+
+        Raises:
+            InvalidPlanError: no such output; or ``top`` on a stream.
+        """
+        plan = self.plan
+        if tag not in plan.tags:
+            raise InvalidPlanError(f"there is no output {tag!r}; {did_you_mean(tag, plan.tags)}")
+        if tag == MAIN and plan.top is not None and self.is_streaming:
+            raise InvalidPlanError("top on a stream ranks each window when it fires: use result.start(main=...), not .main")
+        operated = spark_query.observed(self._operated) if self.is_streaming else self._operated
+        return spark_query.output(operated, plan, tag)
+
+    def start(
+        self,
+        *,
+        checkpoint: str,
+        trigger: Mapping[str, Any] | None = None,
+        name: str | None = None,
+        on_progress: Callable[[spark_query.BatchProgress], Any] | None = None,
+        **sinks: Sink,
+    ) -> spark_query.RunningQuery:
+        """Starts one streaming query that computes the operator once per micro-batch and serves every sink, each idempotent.
+
+        Args:
+            checkpoint: a directory; belongs to this plan from then on.
+            trigger: Spark's, e.g. ``{"availableNow": True}`` (default) or ``{"processingTime": "10 seconds"}``.
+            name: of the query, for Spark's UI.
+            on_progress: called on the driver after each micro-batch with a :class:`BatchProgress`. Not through Spark Connect.
+            **sinks: by output tag: ``main=ParquetSink(...)``, ``late=...``. An output without a sink is computed and not kept.
+
+        Raises:
+            InvalidPlanError: a batch DataFrame, an unknown output.
+            PlanMismatchError: the checkpoint belongs to another plan.
+            InvalidPlanError: ``availableNow`` with windows of processing time, which Spark would never end.
+            SinkError: a sink's place belongs to another query.
+        """
+        if not self.is_streaming:
+            raise InvalidPlanError("start is for streams; this DataFrame is a batch: use result.run(main=...) or result.main")
+        self._check_sinks(sinks)
+        trigger = dict(trigger or {"availableNow": True})
+        if self.operation.uses_clock and trigger.get("availableNow"):
+            raise InvalidPlanError(_NEVER_ENDS)
+        if not isinstance(checkpoint, str) or not checkpoint.strip():
+            raise InvalidPlanError("start needs checkpoint='a directory': it holds the state of the windows")
+        return spark_query.start(
+            self._operated,
+            self.plan,
+            sinks,
+            checkpoint=checkpoint,
+            trigger=trigger,
+            name=name,
+            on_progress=on_progress,
+        )
+
+    def run(self, **sinks: Sink) -> None:
+        """Batch: computes the operator once and writes every output to its sink.
+
+        Raises:
+            InvalidPlanError: a streaming DataFrame, an unknown output.
+        """
+        if self.is_streaming:
+            raise InvalidPlanError("run is for batches; this DataFrame is a stream: use result.start(checkpoint=..., main=...)")
+        self._check_sinks(sinks)
+        spark = self._df.sparkSession
+        for sink in sinks.values():
+            sink.open(spark, "")
+        with session_settings(spark, {PARTITIONS: str(self.plan.groups), ARROW_ROWS: STREAM_SETTINGS[ARROW_ROWS]}):
+            operated = self._operated.persist()
+            try:
+                for tag, sink in sinks.items():
+                    sink.write(spark_query.output(operated, self.plan, tag), None)
+            finally:
+                operated.unpersist()
+
+    def explain(self) -> str:
+        """How the query will run: operator, panes, state, exchange, and why."""
+        return explain_plan(self.plan, streaming=self.is_streaming, chosen=chosen_partitions(self._df.sparkSession))
+
+    @property
+    def is_streaming(self) -> bool:
+        return bool(self._df.isStreaming)
+
+    @property
+    def _df(self) -> DataFrame:
+        return self.windowed.keyed.source.df
+
+    def _check_sinks(self, sinks: Mapping[str, Sink]) -> None:
+        if not sinks:
+            raise InvalidPlanError("name at least one sink, e.g. main=ParquetSink('out/main')")
+        for tag, sink in sinks.items():
+            if tag not in self.plan.tags:
+                raise InvalidPlanError(f"there is no output {tag!r}; {did_you_mean(tag, self.plan.tags)}")
+            if not isinstance(sink, Sink):
+                raise SinkError(f"the sink of {tag!r} must be one of panestream's (ParquetSink, TableSink, …), got {sink!r}")
+
+    @cached_property
+    def plan(self) -> WindowPlan:
+        """The frozen recipe of the query."""
+        windowed, keyed = self.windowed, self.windowed.keyed
+        source = keyed.source
+        groups = 1
+        if keyed.keys:
+            spark = self._df.sparkSession
+            groups = windowed.groups or chosen_partitions(spark) or default_parallelism(spark)
+        event_time = source.event_time if source.unit is None else f"{source.event_time} in {source.unit}"
+        plan = WindowPlan(
+            keys=keyed.keys,
+            key_schema=keyed.key_schema,
+            assigner=windowed.windowing.assigner,
+            operation=self.operation,
+            watermark=source.watermark,
+            event_time=event_time,
+            groups=groups,
+            allowed_lateness=windowed.windowing.allowed_lateness,
+            late_tag=windowed.late_tag,
+            invalid_tag=source.invalid_tag,
+            side_outputs=windowed.side_outputs,
+            top=self.largest,
+        )
+        if plan.carries_rows or source.invalid_tag is not None:
+            return replace(plan, row_schema=arrow_schema(self._df.schema))
+        return plan
+
+    @cached_property
+    def _operated(self) -> DataFrame:
+        keyed = self.windowed.keyed
+        time = None if keyed.source.event_time is None else micros_of(self._df, keyed.source.event_time, keyed.source.unit)
+        values = [self.inputs[text] for text in self.operation.inputs]
+        projected, places = project(self._df, self.plan, time, [column for _, column in keyed.key_columns], values)
+        return operate(projected, self.plan, places)

@@ -1,0 +1,250 @@
+"""Events in windows: when they fire, what is left out, what is computed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import pyarrow as pa
+from pyspark.sql.types import StructType
+
+from panestream.datastream.names import RESERVED, checked_tag
+from panestream.datastream.result import WindowedResult
+from panestream.engine.operators.row.plan import Aggregate, AnyWindowFunction, Elements, Reduce
+from panestream.engine.planner import Windowing, aggregating, calling
+from panestream.errors import InvalidPlanError, InvalidWindowError
+from panestream.spark.columns import column_of, type_of
+from panestream.spark.types import arrow_schema, schema_of, to_arrow
+from panestream.windowing import aggregates as recipes
+from panestream.windowing.evictors import Evictor, TimeEvictor
+from panestream.windowing.functions import (
+    AggregateFunction,
+    ProcessWindowFunction,
+    ReduceFunction,
+    WindowFunction,
+    applied,
+    processed,
+)
+from panestream.windowing.time import Duration, to_micros
+from panestream.windowing.triggers import Trigger
+
+if TYPE_CHECKING:
+    from panestream.datastream.keyed import KeyedStream
+
+Schema: TypeAlias = "str | StructType | pa.Schema"
+"""The columns of what a function returns: DDL (``"n bigint, label string"``), Spark's type or Arrow's."""
+
+
+@dataclass(frozen=True)
+class WindowedStream:
+    """Events in windows. Flink: ``WindowedStream``."""
+
+    keyed: KeyedStream
+    windowing: Windowing
+    late_tag: str | None = None
+    side_outputs: Mapping[str, pa.Schema] = field(default_factory=dict)
+    groups: int | None = None
+
+    def trigger(self, trigger: Trigger) -> WindowedStream:
+        """Decides when windows fire, instead of the assigner's default trigger. Flink: ``trigger``.
+
+        Args:
+            trigger: e.g. ``ContinuousEventTimeTrigger.of("5 minutes")``, or one of your own.
+        """
+        if not isinstance(trigger, Trigger):
+            raise InvalidPlanError(f"trigger wants a trigger such as CountTrigger.of(100), got {trigger!r}")
+        return replace(self, windowing=replace(self.windowing, trigger=trigger))
+
+    def evictor(self, evictor: Evictor) -> WindowedStream:
+        """Leaves elements out before (or drops them after) the window's function runs. Keeps all elements. Flink: ``evictor``.
+
+        Args:
+            evictor: e.g. ``TimeEvictor.of("10 seconds")``, or one of your own.
+        """
+        if not isinstance(evictor, Evictor):
+            raise InvalidPlanError(f"evictor wants an evictor such as CountEvictor.of(100), got {evictor!r}")
+        if isinstance(evictor, TimeEvictor) and self.keyed.source.event_time is None:
+            raise InvalidPlanError("a TimeEvictor looks at event times: .assign_timestamps(column, strategy) first")
+        return replace(self, windowing=replace(self.windowing, evictor=evictor))
+
+    def allowed_lateness(self, lateness: Duration) -> WindowedStream:
+        """Windows take rows for ``lateness`` after their end, and fire again for each. Only event time knows lateness.
+
+        A row later than that goes to the late output, or is counted. May be changed on an existing checkpoint.
+        Flink: ``allowedLateness``.
+        """
+        micros = to_micros(lateness, "allowed lateness")
+        if micros < 0:
+            raise InvalidWindowError(f"the allowed lateness must not be negative, got {lateness!r}")
+        return replace(self, windowing=replace(self.windowing, allowed_lateness=micros))
+
+    def exact_firings(self) -> WindowedStream:
+        """Every single firing, as Flink would emit it, by the row operator.
+
+        Columnar operators emit at most one firing for each key, window and micro-batch: the last one.
+        """
+        return replace(self, windowing=replace(self.windowing, exact_firings=True))
+
+    def allow_pickled_state(self) -> WindowedStream:
+        """Lets accumulators and states of your own classes rest in the checkpoint as pickles.
+
+        Numbers, strings, times, tuples, lists, sets, dicts and rows rest as columns and need no permission. Reading a pickle runs
+        what is in it: give it only where nobody else can write to the checkpoint.
+        """
+        return replace(self, windowing=replace(self.windowing, pickled_state=True))
+
+    def side_output_late_data(self, tag: str) -> WindowedStream:
+        """Sends late rows, whole, to the output ``tag``. Without it they are counted and dropped. Flink: ``sideOutputLateData``.
+
+        Whole rows then have to cross the shuffle, since only the key group knows the watermark: ask for it where it is needed.
+        """
+        return replace(self, late_tag=checked_tag(tag))
+
+    def side_output(self, tag: str, schema: Schema) -> WindowedStream:
+        """Declares an output that a process function sends to with ``context.output(tag, value)``.
+
+        Its rows have the key columns, ``window_start``, ``window_end``, and the columns of ``schema``. Flink: ``OutputTag``.
+        """
+        return replace(self, side_outputs={**self.side_outputs, checked_tag(tag): self._results(schema)})
+
+    def key_groups(self, number: int) -> WindowedStream:
+        """Sets the number of key groups: the parallelism of the state, fixed when the checkpoint is born. Default: the cores."""
+        if not isinstance(number, int) or not 1 <= number <= 32768:
+            raise InvalidPlanError(f"the number of key groups must be between 1 and 32768, got {number!r}")
+        return replace(self, groups=number)
+
+    def aggregate(
+        self,
+        *aggregates: recipes.Aggregate | AggregateFunction,
+        schema: Schema | None = None,
+        then: AnyWindowFunction | Callable[..., Any] | None = None,
+    ) -> WindowedResult:
+        """Aggregates the rows of each key and window.
+
+        Args:
+            *aggregates: declared aggregates (``panestream.agg``), which run as columns; or one :class:`AggregateFunction` of your
+                own, whose ``add`` is called with every row, and which needs ``schema``.
+            schema: the columns of what your function returns (``get_result``, or ``then``).
+            then: a process function that is given the one result of each firing window (Flink: the second argument).
+
+        Returns:
+            The result: ``.main`` has the key columns, ``window_start``, ``window_end`` and a column for each aggregate or of
+            the schema.
+
+        Raises:
+            InvalidPlanError: none given, an unknown column, a type that an aggregate does not take, two results of the same name.
+        """
+        if not aggregates:
+            raise InvalidPlanError("aggregate wants at least one aggregate, e.g. agg.count()")
+        first = aggregates[0]
+        if isinstance(first, type) and issubclass(first, AggregateFunction):
+            raise InvalidPlanError(f"aggregate wants an object, not the class itself: {first.__name__}()")
+        if isinstance(first, AggregateFunction):
+            if len(aggregates) > 1:
+                raise InvalidPlanError("aggregate takes one AggregateFunction: let its accumulator hold all you need")
+            return self._calling(Aggregate(first, _process_function(then)), schema, "aggregate")
+        declared = [aggregate for aggregate in aggregates if isinstance(aggregate, recipes.Aggregate)]
+        for aggregate in aggregates:
+            if not isinstance(aggregate, recipes.Aggregate):
+                raise InvalidPlanError(
+                    f"aggregate wants aggregates such as agg.sum('price'), or one AggregateFunction; got {aggregate!r}"
+                )
+            if aggregate.name in RESERVED:
+                raise InvalidPlanError(f"a result cannot be named {aggregate.name!r}: choose another .alias(...)")
+        texts = dict.fromkeys(text for aggregate in declared for text in aggregate.inputs)
+        inputs = {text: column_of(self._df, text, "the input of an aggregate") for text in texts}
+        types = {text: to_arrow(type_of(self._df, column), text) for text, column in inputs.items()}
+        function, results = _process_function(then), None
+        if function is not None:
+            results = self._results(self._needed(schema, "then"))
+        operation = aggregating(self.windowing, declared, types, self.keyed.key_schema, function, results)
+        return WindowedResult(self, operation, inputs)
+
+    def reduce(
+        self,
+        function: ReduceFunction,
+        *,
+        then: AnyWindowFunction | Callable[..., Any] | None = None,
+        schema: Schema | None = None,
+    ) -> WindowedResult:
+        """Combines rows two at a time into one. Flink: ``reduce``.
+
+        Args:
+            function: given two rows, returns one (``a.replace(n=a.n + b.n)``, or a tuple of the same columns).
+            then: a process function that is given the one row of each firing window; needs ``schema``.
+            schema: the columns of what ``then`` returns.
+
+        Returns:
+            Without ``then``: key columns, window, and the other columns of the row.
+        """
+        if not callable(function):
+            raise InvalidPlanError(f"reduce wants a function of two rows, got {function!r}")
+        after = _process_function(then)
+        if after is not None:
+            return self._calling(Reduce(function, after), schema, "reduce")
+        rows = arrow_schema(self._df.schema)
+        kept = [column for column in rows if column.name not in self.keyed.key_schema.names]
+        taken = [column.name for column in kept if column.name in RESERVED]
+        if taken:
+            raise InvalidPlanError(f"the input has a column {taken[0]!r}, results have such a column too: rename it first")
+        return WindowedResult(self, calling(self.windowing, Reduce(function), pa.schema(kept), rows, function))
+
+    def apply(self, function: WindowFunction | Callable[..., Any], schema: Schema) -> WindowedResult:
+        """Runs a function over all rows of each firing window. Flink: ``apply``.
+
+        Args:
+            function: a :class:`WindowFunction`, or a function of key, window and rows that returns results, none to many.
+            schema: their columns. A result is a tuple or dict of such, or the bare value where there is one column.
+        """
+        if not isinstance(function, WindowFunction):
+            function = applied(function)
+        return self._calling(Elements(function), schema, "apply")
+
+    def process(self, function: ProcessWindowFunction | Callable[..., Any], schema: Schema) -> WindowedResult:
+        """Runs a function over all rows of each firing window, with a context. Flink: ``process``.
+
+        Args:
+            function: a :class:`ProcessWindowFunction`, or a function of key, context and rows that returns results, none to many.
+            schema: their columns. A result is a tuple or dict of such, or the bare value where there is one column.
+        """
+        if not isinstance(function, ProcessWindowFunction):
+            function = processed(function)
+        return self._calling(Elements(function), schema, "process")
+
+    def _calling(self, function: Reduce | Aggregate | Elements, schema: Schema | None, what: str) -> WindowedResult:
+        results = self._results(self._needed(schema, what))
+        rows = arrow_schema(self._df.schema)
+        return WindowedResult(self, calling(self.windowing, function, results, rows, _shown(function)))
+
+    @staticmethod
+    def _needed(schema: Schema | None, what: str) -> Schema:
+        if schema is None:
+            raise InvalidPlanError(f"{what} needs the columns that your function returns, e.g. schema='n bigint, label string'")
+        return schema
+
+    def _results(self, schema: Schema) -> pa.Schema:
+        """Columns that come after the key columns and the window."""
+        found = schema if isinstance(schema, pa.Schema) else schema_of(self._df.sparkSession, schema)
+        for name in found.names:
+            if name in RESERVED or name in self.keyed.key_schema.names:
+                raise InvalidPlanError(
+                    f"the schema has a column {name!r}: outputs have it anyway, leave it out and do not return it, or rename it"
+                )
+            if found.names.count(name) > 1:
+                raise InvalidPlanError(f"the schema has more than one column {name!r}")
+        return found
+
+    @property
+    def _df(self) -> Any:
+        return self.keyed.source.df
+
+
+def _process_function(function: AnyWindowFunction | Callable[..., Any] | None) -> AnyWindowFunction | None:
+    if function is None or isinstance(function, (WindowFunction, ProcessWindowFunction)):
+        return function
+    return processed(function)
+
+
+def _shown(function: Reduce | Aggregate | Elements) -> object:
+    return function.function if isinstance(function, Elements) or function.then is None else (function.function, function.then)

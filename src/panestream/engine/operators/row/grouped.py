@@ -1,0 +1,147 @@
+"""The row operator on columns: a micro-batch of a key group goes in as Arrow tables and comes out as such."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from panestream.engine.elements import RowType, arrow_column, python_values, result_columns
+from panestream.engine.operators.base import GroupInput, GroupMetrics, GroupOutput
+from panestream.engine.operators.row.operator import Fired, Output, RowOperator
+from panestream.engine.operators.row.plan import RowPlan
+from panestream.engine.plan import MAIN, WindowPlan, check_identity
+from panestream.engine.state import CountingState, State
+from panestream.engine.watermarks import WatermarkTracker
+from panestream.errors import InvalidPlanError, did_you_mean
+from panestream.windowing.assigners import GlobalWindows
+from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP
+from panestream.windowing.windows import TimeWindow
+
+INPUTS = "inputs"
+
+
+@dataclass(slots=True)
+class _Arrived:
+    """The rows of one table that came: as the operator takes them, and where their whole rows are."""
+
+    rows: list[tuple[Any, int, Any]]
+    whole: pa.Table
+
+
+class RowGroupOperator:
+    """One key group's row operator, for one micro-batch.
+
+    Args:
+        plan: the query.
+        row_plan: what the row operator does.
+        row_type: of the elements.
+        state: the key group's state.
+        group: its number.
+
+    Raises:
+        PlanMismatchError: the state belongs to another plan.
+    """
+
+    def __init__(self, plan: WindowPlan, row_plan: RowPlan, row_type: RowType, state: State, group: int) -> None:
+        self._plan = plan
+        self._row_type = row_type
+        self._state = CountingState(state)
+        self._operator = RowOperator(row_plan, self._state, group)
+        meta = self._operator.store.meta
+        if "identity" in meta:
+            check_identity(meta["identity"], plan.identity(), "the checkpoint")
+            self._tracker = WatermarkTracker.from_json(plan.watermark, meta["watermarks"])
+        else:
+            self._tracker = WatermarkTracker(plan.watermark)
+
+    def process(self, batch: GroupInput) -> GroupOutput:
+        """Takes in a micro-batch; returns what it emits. The state is then complete: there is no separate commit."""
+        output = GroupOutput()
+        for table in batch.invalid:
+            output.emit(self._plan.invalid_tag or "", table)
+        arrived = [self._arrived(table) for table in batch.of(INPUTS)]
+        after = MAX_TIMESTAMP if batch.end_of_input else self._tracker.advance(batch.seen, batch.batch_time, batch.watermarks)
+        clock = batch.batch_time if self._plan.operation.uses_clock else None
+        emitted = self._operator.process((row for part in arrived for row in part.rows), after, clock)
+        self._emit(emitted, output)
+        if batch.end_of_input and self._plan.operation.uses_clock and not isinstance(self._plan.assigner, GlobalWindows):
+            # A batch has no clock to wait for: what is open at the end of the input fires then.
+            self._operator.advance_processing_time(MAX_TIMESTAMP)
+            self._emit(self._operator.drain(), output)
+        if emitted.late:
+            self._emit_late(arrived, [id(element) for _, _, element in emitted.late], output)
+        if not batch.end_of_input:
+            self._commit()
+        output.wake_up = self._operator.next_processing_time_timer()
+        if output.wake_up is not None and not self._plan.operation.uses_clock:
+            raise InvalidPlanError(
+                f"{self._operator.plan.firing_trigger!r} registered a processing-time timer: give it the property "
+                "uses_processing_time that returns True, so that Spark wakes the query up without new data"
+            )
+        self._measure(batch, output.metrics, emitted.late_dropped + len(emitted.late))
+        return output
+
+    def _emit(self, emitted: Output, output: GroupOutput) -> None:
+        output.metrics.fired_rows += len(emitted.fired)
+        self._emit_fired(MAIN, emitted.fired, self._plan.operation.result_schema, output)
+        for tag, values in emitted.side_outputs.items():
+            self._emit_fired(tag, values, self._side_schema(tag), output)
+
+    def _arrived(self, table: pa.Table) -> _Arrived:
+        width, rows = len(self._plan.key_schema), table.num_rows
+        keys = [python_values(table.column(position)) for position in range(width)]
+        key: Sequence[Any] = keys[0] if width == 1 else list(zip(*keys, strict=True)) if keys else [()] * rows
+        values = len(self._row_type.schema)
+        columns = [python_values(table.column(width + 1 + position)) for position in range(values)]
+        elements = self._row_type.from_columns(columns, rows)
+        times = table.column(width).to_numpy().tolist()
+        first_whole = width + 1 + (0 if self._plan.operation.takes_rows else values)
+        return _Arrived(list(zip(key, times, elements, strict=True)), table.select(range(first_whole, table.num_columns)))
+
+    def _emit_fired(self, tag: str, fired: Sequence[Fired], schema: pa.Schema, output: GroupOutput) -> None:
+        if not fired:
+            return
+        keys = [one[0] for one in fired]
+        columns: Iterator[Sequence[Any]] = iter([keys] if len(self._plan.key_schema) == 1 else zip(*keys, strict=True))
+        arrays = [arrow_column(next(columns), field) for field in self._plan.key_schema]
+        windows = [one[1] for one in fired]
+        for name in ("start", "end"):
+            bounds = [getattr(window, name) if isinstance(window, TimeWindow) else None for window in windows]
+            arrays.append(pa.array(bounds, pa.int64()).cast(pa.timestamp("us", tz="UTC")))
+        arrays += result_columns([one[2] for one in fired], schema)
+        output.emit(tag, pa.Table.from_arrays(arrays, schema=self._plan.with_bounds(schema)))
+
+    def _side_schema(self, tag: str) -> pa.Schema:
+        declared = self._plan.side_outputs
+        if tag not in declared:
+            hint = did_you_mean(tag, declared) if declared else "none is declared"
+            raise InvalidPlanError(
+                f"the window function sent to the output {tag!r}: declare it, .side_output({tag!r}, schema); {hint}"
+            )
+        return declared[tag]
+
+    def _emit_late(self, arrived: list[_Arrived], late: list[int], output: GroupOutput) -> None:
+        """The whole rows of late elements, as they came."""
+        schema, wanted = self._plan.row_schema, set(late)
+        if self._plan.late_tag is None or schema is None:
+            raise RuntimeError("late rows came out that the plan did not ask for")
+        for part in arrived:
+            places = [place for place, row in enumerate(part.rows) if id(row[2]) in wanted]
+            rows = part.whole.take(pa.array(places, pa.int64()))
+            output.emit(self._plan.late_tag, pa.Table.from_arrays(rows.columns, schema=schema))
+
+    def _commit(self) -> None:
+        self._operator.store.meta.update(identity=self._plan.identity(), watermarks=self._tracker.to_json())
+        self._operator.commit()
+
+    def _measure(self, batch: GroupInput, metrics: GroupMetrics, late: int) -> None:
+        metrics.input_rows, metrics.invalid_rows = batch.input_rows, batch.invalid_rows
+        watermark = self._tracker.watermark
+        metrics.watermark = None if watermark == MIN_TIMESTAMP else watermark
+        metrics.max_event_time = max((known.max_timestamp for known in self._tracker.partitions.values()), default=None)
+        metrics.late_rows = late
+        metrics.state_calls = self._state.calls
+        metrics.bytes_read, metrics.bytes_written = self._state.bytes_read, self._state.bytes_written

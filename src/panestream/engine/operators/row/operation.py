@@ -1,0 +1,105 @@
+"""The row operator as an operation: rows cross the exchange as they are, in columns; one Python object each on the other side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from panestream.engine.elements import RowType
+from panestream.engine.operation import Chunk, Operation
+from panestream.engine.operators.row.grouped import INPUTS, RowGroupOperator
+from panestream.engine.operators.row.plan import RowPlan
+from panestream.engine.plan import WindowPlan, stable_repr
+from panestream.engine.state import State
+
+
+@dataclass(frozen=True, slots=True)
+class RowOperation(Operation):
+    """Any assigner, trigger, evictor and function.
+
+    Attributes:
+        row_plan: what the row operator does. Elements are whole rows of the input, or rows of ``element_schema``.
+        result: the columns of what the function returns.
+        input_texts: the columns or SQL expressions that make up an element; None: the whole row of the input.
+        element_schema: the names and types of an element's values.
+        clocked: whether anything looks at the clock.
+        reasons: why no columnar operator runs the query, for ``explain()``.
+        described: how ``explain()`` calls the function.
+        kind: what the checkpoint is tied to of it: its code may change, what it keeps may not.
+    """
+
+    row_plan: RowPlan
+    result: pa.Schema
+    element_schema: pa.Schema
+    input_texts: tuple[str, ...] | None = None
+    clocked: bool = False
+    reasons: tuple[str, ...] = ()
+    described: str = ""
+    kind: str = ""
+
+    @property
+    def name(self) -> str:
+        return "row operator"
+
+    @property
+    def result_schema(self) -> pa.Schema:
+        return self.result
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        return self.input_texts or ()
+
+    @property
+    def takes_rows(self) -> bool:
+        return self.input_texts is None
+
+    @property
+    def uses_clock(self) -> bool:
+        return self.clocked
+
+    def pack(self, plan: WindowPlan, chunk: Chunk) -> Iterator[tuple[str, pa.Table]]:
+        whole = list(chunk.rows.columns) if chunk.rows is not None and plan.row_schema is not None else []
+        values = [] if self.takes_rows else chunk.values
+        schema = self.part_schema(plan, INPUTS)
+        yield INPUTS, pa.Table.from_arrays([*chunk.keys, pa.array(chunk.times), *values, *whole], names=schema.names)
+
+    def part_schema(self, plan: WindowPlan, kind: str) -> pa.Schema:
+        """Keys, event time, the element's values where it is not the row, and the whole row where anything wants it."""
+        columns = [*plan.key_schema, pa.field("__time", pa.int64())]
+        if not self.takes_rows:
+            columns += self.element_schema
+        if plan.row_schema is not None and (self.takes_rows or plan.late_tag is not None):
+            columns += plan.row_schema
+        return pa.schema([pa.field(f"{position}", field.type) for position, field in enumerate(columns)])
+
+    def operator(self, plan: WindowPlan, state: State, group: int) -> RowGroupOperator:
+        row_type = RowType(self.element_schema)
+        row_plan = replace(self.row_plan, element_type=row_type.element, late_output=plan.late_tag)
+        return RowGroupOperator(plan, row_plan, row_type, state, group)
+
+    def identity(self) -> Mapping[str, str]:
+        return {
+            "function": self.kind,
+            "results": ", ".join(f"{field.name} {field.type}" for field in self.result),
+            "elements": ", ".join(f"{field.name} {field.type}" for field in self.element_schema),
+            "evicts": str(self.row_plan.evictor is not None),
+        }
+
+    def explain(self, plan: WindowPlan, *, streaming: bool) -> Mapping[str, list[str]]:
+        kept = "all elements of each window" if self.row_plan.keeps_elements else "one accumulator per key and window"
+        sections = {
+            "operator": [f"not columnar: {reason}" for reason in self.reasons],
+            "trigger": [stable_repr(self.row_plan.firing_trigger)],
+            "function": [self.described],
+            "exchange": ["rows cross the shuffle unreduced, in columns"],
+            "state": [
+                f"{kept}, in {self.row_plan.pages} pages per key group; touched and due pages are read and written"
+                if streaming
+                else "in memory: a batch"
+            ],
+        }
+        if self.row_plan.evictor is not None:
+            sections["evictor"] = [stable_repr(self.row_plan.evictor)]
+        return sections
