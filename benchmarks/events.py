@@ -28,6 +28,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 EPOCH_MS = 1_700_000_000_000
+SCHEMA = "key bigint, value bigint, ts timestamp, batch bigint"
+"""Of the files."""
 _MASK = 2**64 - 1
 _CHUNK = 1 << 20
 
@@ -91,7 +93,7 @@ def _mix(x: np.ndarray[Any, np.dtype[np.uint64]]) -> np.ndarray[Any, np.dtype[np
 
 
 def events(first: int, stop: int, spec: EventSpec, step: int = 1) -> dict[str, np.ndarray[Any, np.dtype[np.int64]]]:
-    """Events ``range(first, stop, step)`` as int64 columns ``key``, ``value`` and ``ts`` (ms)."""
+    """Events ``range(first, stop, step)`` as int64 columns ``key``, ``value``, ``ts`` (ms), ``batch`` (in which they come)."""
     i = np.arange(first, stop, step, dtype=np.uint64)
     r1, r2 = _mix(i * np.uint64(2) + np.uint64(1)), _mix(i * np.uint64(2) + np.uint64(2))
     disorder = (r2 & np.uint64(0xFFFFFF)) % np.uint64(spec.disorder_ms + 1)
@@ -99,6 +101,7 @@ def events(first: int, stop: int, spec: EventSpec, step: int = 1) -> dict[str, n
         "key": ((r1 >> np.uint64(1)) % np.uint64(spec.keys)).astype(np.int64),
         "value": ((r2 >> np.uint64(33)) % np.uint64(1000)).astype(np.int64),
         "ts": EPOCH_MS + (i * np.uint64(1000) // np.uint64(spec.rate)).astype(np.int64) - disorder.astype(np.int64),
+        "batch": (i // np.uint64(spec.rows_per_batch)).astype(np.int64),
     }
 
 
@@ -108,13 +111,19 @@ def chunks(spec: EventSpec) -> Iterator[dict[str, np.ndarray[Any, np.dtype[np.in
         yield events(first, min(first + _CHUNK, spec.rows), spec)
 
 
+def all_events(spec: EventSpec) -> dict[str, np.ndarray[Any, np.dtype[np.int64]]]:
+    """All events of ``spec`` at once, for answers that need to sort them."""
+    return events(0, spec.rows, spec)
+
+
 def write(spec: EventSpec, folder: Path) -> Path:
-    """Writes the events as Parquet (``key bigint, value bigint, ts timestamp``) below ``folder``, unless they are there.
+    """Writes the events as Parquet (``SCHEMA``) below ``folder``, unless they are there.
 
     Returns:
         the folder to read; its name tells the spec.
     """
-    target = folder / "-".join(f"{name}{value}" for name, value in sorted(asdict(spec).items()))
+    # The number changes with what files hold, so that nobody reads those of an older version.
+    target = folder / "-".join(["v2", *(f"{name}{value}" for name, value in sorted(asdict(spec).items()))])
     done = target / "_spec.json"
     if done.exists():
         return target
@@ -128,6 +137,7 @@ def write(spec: EventSpec, folder: Path) -> Path:
                     "key": columns["key"],
                     "value": columns["value"],
                     "ts": pa.array(columns["ts"] * 1000).cast(pa.timestamp("us", tz="UTC")),
+                    "batch": columns["batch"],
                 }
             )
             path = target / f"batch{batch:05d}-part{part:02d}.parquet"

@@ -27,16 +27,11 @@ import psutil
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from benchmarks.cases import CASES, Case, closed_bound_ms
-from benchmarks.events import EventSpec, write
+from benchmarks.cases import Case
+from benchmarks.catalog import CASES
+from benchmarks.events import SCHEMA, EventSpec, write
 
 RESULT_MARK = "BENCHMARK-RESULT "
-
-CONTESTANTS = {
-    "panestream": "benchmarks.panestream_job",
-    "native": "benchmarks.native",
-    "per_key": "benchmarks.per_key",
-}
 
 SETTINGS = {
     "spark.ui.enabled": "false",
@@ -56,7 +51,7 @@ class Contestant(Protocol):
     """A module that can take part. It may have ``SETTINGS``, a dict of Spark settings that its users would have too."""
 
     def query(self, events: DataFrame, case: Case, spec: EventSpec) -> DataFrame:
-        """Columns ``key, window_end, total, events``: one row per key and closed window."""
+        """Columns ``key, window_end, total, events``, one row per key and closed window; further columns are only compared."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +59,7 @@ class Run:
     """One run of one contestant.
 
     Attributes:
-        contestant: a key of ``CONTESTANTS``.
+        contestant: one of the case's.
         case: a key of ``CASES``.
         spec: the events.
         data: folder in which event files are kept.
@@ -185,7 +180,7 @@ def _memory(process: psutil.Process) -> int:
 def warm_up_batches(spec: EventSpec, case: Case) -> int:
     """Batches not to count: two for the compilers, and until the state holds as much event time as it ever will."""
     batch_ms = spec.rows_per_batch * 1000 / spec.rate
-    return max(2, math.ceil((case.size_ms + spec.disorder_ms) / batch_ms) + 1)
+    return max(2, math.ceil((case.span_ms + spec.disorder_ms) / batch_ms) + 1)
 
 
 def measure(run: Run) -> Measured:
@@ -194,19 +189,15 @@ def measure(run: Run) -> Measured:
     if run.spec.batches <= warm_up_batches(run.spec, case):
         raise ValueError(f"{run.spec.batches} batches are too few: {warm_up_batches(run.spec, case)} are warm-up")
     folder = write(run.spec, Path(run.data))
-    module = importlib.import_module(CONTESTANTS[run.contestant])
+    module = importlib.import_module(case.contestants[run.contestant])
     spark = _session(run, {**SETTINGS, **getattr(module, "SETTINGS", {}), **run.settings})
     checkpoint = Path(tempfile.mkdtemp(prefix="benchmark-"))
     sampler = MemorySampler()
     sampler.start()
     try:
-        source = (
-            spark.readStream.schema("key bigint, value bigint, ts timestamp")
-            .option("maxFilesPerTrigger", run.spec.files_per_batch)
-            .parquet(str(folder))
-        )
+        source = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", run.spec.files_per_batch).parquet(str(folder))
         answer = cast("Contestant", module).query(source, case, run.spec, **run.options)
-        progress = _drain(_observed(answer, closed_bound_ms(run.spec, case)), checkpoint)
+        progress = _drain(observed(answer, case.bound_ms(run.spec)), checkpoint)
         java = str(spark._jvm.System.getProperty("java.version"))  # type: ignore[union-attr]
         return _measured(run, progress, sampler, checkpoint, spark.version, java)
     finally:
@@ -224,10 +215,11 @@ def _session(run: Run, settings: dict[str, str]) -> SparkSession:
     return spark
 
 
-def _observed(answer: DataFrame, bound_ms: int) -> DataFrame:
-    closed = F.col("window_end") <= F.timestamp_millis(F.lit(bound_ms))
+def observed(answer: DataFrame, bound_ms: int | None) -> DataFrame:
+    """Adds up checks of the windows that end at the bound or before (None: of all) as rows leave."""
+    closed = F.lit(True) if bound_ms is None else F.col("window_end") <= F.timestamp_millis(F.lit(bound_ms))
     # Half of the hash: a sum of millions of them stays within 64 bits.
-    digest = F.shiftright(F.xxhash64("key", "window_end", "total", "events"), 32)
+    digest = F.shiftright(F.xxhash64(*sorted(answer.columns)), 32)
     return answer.observe(
         "checks",
         F.count(F.when(closed, 1)).alias("rows"),

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from benchmarks.cases import Case
+from benchmarks.cases import SumCount
 from benchmarks.events import EventSpec
 
 
-def query(events: DataFrame, case: Case, spec: EventSpec) -> DataFrame:
+def query(events: DataFrame, case: SumCount, spec: EventSpec) -> DataFrame:
     """Columns ``key, window_end, total, events``: one row per key and closed window."""
     slide = None if case.slide_ms == case.size_ms else case.slide
     return (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 
 import panestream as pst
-from benchmarks.cases import Case
+from benchmarks.cases import SumCount
 from benchmarks.events import EventSpec
 from panestream import agg
 from panestream.spark.session import STREAM_SETTINGS
@@ -14,7 +14,7 @@ SETTINGS = dict(STREAM_SETTINGS)
 """What ``build_session`` and ``result.start`` set for every user."""
 
 
-def query(events: DataFrame, case: Case, spec: EventSpec) -> DataFrame:
+def query(events: DataFrame, case: SumCount, spec: EventSpec) -> DataFrame:
     """Columns ``key, window_end, total, events``: one row per key and closed window."""
     windows = (
         pst.TumblingEventTimeWindows.of(case.size)

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, StatefulProcessor, StatefulProcessorHandle, TimerValues
 
-from benchmarks.cases import Case
+from benchmarks.cases import SumCount
 from benchmarks.events import EventSpec
 
 _STATE = "panes array<bigint>, sums array<bigint>, counts array<bigint>, next_end bigint, timer bigint"
@@ -27,7 +27,7 @@ _NO_TIMER = -1
 class PaneProcessor(StatefulProcessor):
     """Sum and count per window of one key. State: its panes in order, the next window end to fire, and its timer."""
 
-    def __init__(self, case: Case) -> None:
+    def __init__(self, case: SumCount) -> None:
         self.size, self.slide = case.size_ms, case.slide_ms
 
     def init(self, handle: StatefulProcessorHandle) -> None:
@@ -123,7 +123,7 @@ class TimerProcessor(PaneProcessor):
 ALTERNATIVES: dict[str, type[PaneProcessor]] = {"input": PaneProcessor, "timer": TimerProcessor}
 
 
-def query(events: DataFrame, case: Case, spec: EventSpec, firing: str = "input") -> DataFrame:
+def query(events: DataFrame, case: SumCount, spec: EventSpec, firing: str = "input") -> DataFrame:
     """Columns ``key, window_end, total, events``: one row per key and closed window."""
     processor = ALTERNATIVES[firing](case)
     rows = (

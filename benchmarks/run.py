@@ -21,9 +21,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from benchmarks.cases import CASES, Case, Checks, closed_bound_ms, expected
+from benchmarks.cases import Case, Checks
+from benchmarks.catalog import CASES, SUM_COUNT_CASES
 from benchmarks.events import EventSpec, write
-from benchmarks.harness import CONTESTANTS, RESULT_MARK, SETTINGS, Measured, Run, warm_up_batches
+from benchmarks.harness import RESULT_MARK, SETTINGS, Measured, Run, warm_up_batches
 
 HERE = Path(__file__).resolve().parent
 SUBJECT = "panestream"
@@ -34,12 +35,13 @@ REQUIRED = {("sliding", "native"): 12.0, ("sliding", "per_key"): 10.0, ("tumblin
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(prog="benchmarks.run", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--cases", nargs="+", choices=list(CASES), default=list(CASES))
-    parser.add_argument("--contestants", nargs="+", choices=list(CONTESTANTS), default=list(CONTESTANTS))
+    parser.add_argument("--cases", nargs="+", choices=list(CASES), default=list(SUM_COUNT_CASES))
+    contestants = list(dict.fromkeys(name for case in CASES.values() for name in case.contestants))
+    parser.add_argument("--contestants", nargs="+", choices=contestants, default=contestants, help="(default: all the case has)")
     parser.add_argument("--rows", type=int, default=1_000_000, help="rows of one micro-batch (default: %(default)s)")
     parser.add_argument("--steady", type=int, default=3, help="micro-batches that count, after warm-up (default: %(default)s)")
     parser.add_argument("--keys", type=int, default=10_000, help="(default: %(default)s)")
-    parser.add_argument("--rate", type=int, default=10_000, help="events per second of event time (default: %(default)s)")
+    parser.add_argument("--rate", type=int, help="events per second of event time (default: the case's)")
     parser.add_argument("--disorder", type=int, default=1_000, metavar="MS", help="of event times (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=3, help="how often each contestant runs (default: %(default)s)")
     parser.add_argument("--cores", type=int, default=os.cpu_count() or 2, help="of local[N]; also shuffle partitions")
@@ -93,15 +95,17 @@ def check(measured: Sequence[Measured], truth: Checks) -> None:
 
 def run_case(case: Case, options: argparse.Namespace) -> list[Measured]:
     """All rounds of one case; prints a line per run."""
-    bare = EventSpec(options.rows, 1, options.keys, options.rate, options.disorder, options.cores)
+    bare = EventSpec(options.rows, 1, options.keys, options.rate or case.rate, options.disorder, options.cores)
     spec = EventSpec(**{**asdict(bare), "batches": warm_up_batches(bare, case) + options.steady})
     write(spec, Path(options.data))
-    truth = expected(spec, case, closed_bound_ms(spec, case))
+    truth = case.expected(spec, case.bound_ms(spec))
+    if not truth.rows:
+        raise ValueError(f"{case.name}: with these options no window closes")
     print(f"\n{case.name}: {spec.batches} batches of {spec.rows_per_batch:,} rows, {truth.rows:,} closed windows", flush=True)
     settings = dict(pair.split("=", 1) for pair in options.set)
     measured: list[Measured] = []
     for number in range(options.rounds):
-        for contestant in options.contestants:
+        for contestant in (name for name in case.contestants if name in options.contestants):
             started = time.perf_counter()
             one = run_once(Run(contestant, case.name, spec, options.data, options.cores, settings))
             check([*measured, one], truth)
@@ -163,9 +167,10 @@ def table(case: str, measured: Sequence[Measured], rounds: int) -> list[str]:
         if peer != SUBJECT and any(one.contestant == SUBJECT for one in measured):
             by_round = ratios(measured, peer)
             cpu = {name: statistics.median(o.cpu_seconds for o in measured if o.contestant == name) for name in (SUBJECT, peer)}
+            wanted = f"; wanted at 1 M rows a batch: {REQUIRED[case, peer]}" if (case, peer) in REQUIRED else ""
             lines.append(
                 f"- {SUBJECT} ÷ {peer}: **{statistics.median(by_round):.2f}** ({min(by_round):.2f} to {max(by_round):.2f}"
-                f" over {rounds} rounds; wanted at 1 M rows a batch: {REQUIRED[case, peer]});"
+                f" over {rounds} rounds{wanted});"
                 f" by CPU time {cpu[peer] / cpu[SUBJECT]:.2f}"
             )
     return [*lines, ""]
@@ -176,13 +181,14 @@ def report(results: dict[str, list[Measured]], options: argparse.Namespace, abou
     java = next((one.java for runs in results.values() for one in runs), "?")
     settings = {**SETTINGS, **dict(pair.split("=", 1) for pair in options.set)}
     lines = [
-        f"# {options.rows:,} rows a batch, {options.keys:,} keys, sum and count",
+        f"# {options.rows:,} rows a batch, {options.keys:,} keys: {', '.join(results)}",
         "",
         f"- Machine: {about['cpu']}, {about['cores']} cores, {about['memory_gb']} GB, {about['system']};",
         f"  load before the start {about['load_at_start']}.",
         f"- Versions: Python {about['python']}, Spark {about['pyspark']}, Java {java}, pyarrow {about['pyarrow']},",
         f"  numpy {about['numpy']}.",
-        f"- Events: {options.rate:,} per second of event time, out of order by up to {options.disorder} ms;",
+        f"- Events: {', '.join(f'{options.rate or CASES[name].rate:,} ({name})' for name in results)} per second of event time,",
+        f"  out of order by up to {options.disorder} ms;",
         "  Parquet in, noop sink out.",
         f"- Runs: {options.rounds} rounds, contestants in turn, each in a process of its own;",
         f"  {options.steady} batches count, after warm-up. Rows/s: median, and from the lowest to the highest.",

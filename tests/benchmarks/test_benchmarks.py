@@ -9,8 +9,9 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from benchmarks.cases import CASES, Case, Checks, closed_bound_ms, expected
-from benchmarks.events import EventSpec, chunks, events, reference_event, write
+from benchmarks.cases import Checks, SumCount
+from benchmarks.catalog import SUM_COUNT_CASES
+from benchmarks.events import EventSpec, events, reference_event, write
 
 SMALL = EventSpec(rows_per_batch=2_000, batches=6, keys=50, rate=500, disorder_ms=700)
 
@@ -30,14 +31,12 @@ def test_far_events_wrap_like_unsigned_64_bit():
 def test_flink_benchmark_checksums():
     """The sums that Flink's program prints for a million events, tumbling 10 s, flushed to the end."""
     spec = EventSpec(1_000_000, 1)
-    case = CASES["tumbling"]
-    last = max(int(chunk["ts"].max()) for chunk in chunks(spec)) // case.slide_ms * case.slide_ms + case.size_ms
-    assert expected(spec, case, last) == Checks(rows=103_962, total=499_596_093, events=1_000_000)
+    assert SUM_COUNT_CASES["tumbling"].expected(spec, None) == Checks(rows=103_962, total=499_596_093, events=1_000_000)
 
 
-@pytest.mark.parametrize("case", [Case("sliding", 4_000, 1_000), Case("tumbling", 3_000, 3_000)])
+@pytest.mark.parametrize("case", [SumCount("sliding", 4_000, 1_000), SumCount("tumbling", 3_000, 3_000)])
 def test_expected_equals_windows_counted_one_by_one(case):
-    bound = closed_bound_ms(SMALL, case)
+    bound = case.bound_ms(SMALL)
     sums, counts = Counter(), Counter()
     for i in range(SMALL.rows):
         event = reference_event(i, SMALL)
@@ -47,7 +46,7 @@ def test_expected_equals_windows_counted_one_by_one(case):
                 sums[event.key, start] += event.value
                 counts[event.key, start] += 1
             start -= case.slide_ms
-    assert expected(SMALL, case, bound) == Checks(len(counts), sum(sums.values()), sum(counts.values()))
+    assert case.expected(SMALL, bound) == Checks(len(counts), sum(sums.values()), sum(counts.values()))
 
 
 def test_files_hold_each_batch_and_keep_its_order(tmp_path):

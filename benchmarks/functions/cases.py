@@ -1,0 +1,160 @@
+"""Four windows that need more than declared aggregates, the functions that users would write for them, and the right answers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from benchmarks.cases import Case, Checks, Int64s, largest_ms
+from benchmarks.events import EventSpec, all_events
+
+MICRO = 1_000_000
+"""A mean is checked in millionths, rounded down: an integer, so that sums over many are exact."""
+
+
+def median(values: Sequence[int]) -> float:
+    """What the process function of the sessions computes; both sides call it."""
+    ordered = sorted(values)
+    middle = len(ordered) // 2
+    return float(ordered[middle]) if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
+
+
+class _Functions(Case):
+    contestants = {  # noqa: RUF012 - the ClassVar is declared in the base class
+        "panestream": "benchmarks.functions.panestream_job",
+        "per_key": "benchmarks.functions.per_key",
+    }
+
+
+@dataclass(frozen=True)
+class Counted(_Functions):
+    """Every ``every`` rows of a key give the sum of their ``batch``, and are forgotten.
+
+    Which of a batch's rows complete a hundred depends on the order in which tasks deliver them, so what is summed is the same for
+    all rows of a batch: any order gives the same sums, and one row of a wrong batch another.
+    """
+
+    every: int = 100
+
+    @property
+    def span_ms(self) -> int:
+        return 0
+
+    def bound_ms(self, spec: EventSpec) -> None:
+        """No watermark takes part."""
+
+    def expected(self, spec: EventSpec, bound_ms: int | None) -> Checks:
+        events = all_events(spec)
+        cell = events["key"] * spec.batches + events["batch"]
+        seen = np.bincount(cell, minlength=spec.keys * spec.batches).reshape(spec.keys, spec.batches).cumsum(axis=1)
+        firings = seen[:, -1] // self.every
+        # Of each batch the rows that lie before the last firing of their key.
+        fired = np.minimum(seen, (firings * self.every)[:, None])
+        taken = np.diff(fired, axis=1, prepend=0)
+        return Checks(int(firings.sum()), int((taken * np.arange(spec.batches)).sum()), int(firings.sum()) * self.every)
+
+
+@dataclass(frozen=True)
+class SessionMedian(_Functions):
+    """Sessions of a key: number of rows and the median of ``value``, by a function that sees all rows of the session."""
+
+    gap_ms: int = 30_000
+
+    # A key has a row every ten seconds, so that one gap in twenty is longer than 30 s and ends a session.
+    rate: ClassVar[int] = 1_000
+
+    @property
+    def span_ms(self) -> int:
+        return 10 * self.gap_ms  # few sessions are longer
+
+    @property
+    def gap(self) -> str:
+        return f"{self.gap_ms} milliseconds"
+
+    def expected(self, spec: EventSpec, bound_ms: int | None) -> Checks:
+        events = all_events(spec)
+        order = np.lexsort((events["ts"], events["key"]))
+        key, ts, value = (events[name][order] for name in ("key", "ts", "value"))
+        # As in Flink a row exactly one gap after another still touches its session.
+        first = np.flatnonzero(np.r_[True, (np.diff(key) != 0) | (np.diff(ts) > self.gap_ms)])
+        count = np.diff(np.r_[first, len(key)])
+        end = ts[first + count - 1] + self.gap_ms
+        session = np.repeat(np.arange(len(first)), count)
+        by_value = value[np.lexsort((value, session))]
+        twice = by_value[first + (count - 1) // 2] + by_value[first + count // 2]
+        closed = np.ones(len(first), bool) if bound_ms is None else end <= bound_ms
+        return Checks(int(closed.sum()), int(twice[closed].sum()), int(count[closed].sum()))
+
+
+@dataclass(frozen=True)
+class Evicted(_Functions):
+    """Sum and count over those rows of a sliding window that are less than ``keep_ms`` older than its newest."""
+
+    size_ms: int = 60_000
+    slide_ms: int = 10_000
+    keep_ms: int = 15_000
+
+    @property
+    def span_ms(self) -> int:
+        return self.size_ms
+
+    def bound_ms(self, spec: EventSpec) -> int:
+        return (largest_ms(spec) - spec.disorder_ms - 2) // self.slide_ms * self.slide_ms
+
+    def expected(self, spec: EventSpec, bound_ms: int | None) -> Checks:
+        """Window by window over all keys."""
+        events = all_events(spec)
+        order = np.argsort(events["ts"], kind="stable")
+        key, ts, value = (events[name][order] for name in ("key", "ts", "value"))
+        last = ts[-1] + self.size_ms if bound_ms is None else bound_ms
+        rows = total = count = 0
+        for end in range(int(ts[0]) // self.slide_ms * self.slide_ms + self.slide_ms, int(last) + 1, self.slide_ms):
+            low, high = np.searchsorted(ts, [end - self.size_ms, end])
+            newest = _newest(key[low:high], ts[low:high], spec.keys)
+            stays = ts[low:high] > newest[key[low:high]] - self.keep_ms
+            rows += int(np.count_nonzero(newest >= 0))
+            total += int(value[low:high][stays].sum())
+            count += int(stays.sum())
+        return Checks(rows, total, count)
+
+
+def _newest(key: Int64s, ts: Int64s, keys: int) -> Int64s:
+    """The largest time of each key, -1 where there is none."""
+    newest = np.full(keys, -1, np.int64)
+    newest[key] = ts  # rows are in the order of time, and the last assignment to a place stays
+    return newest
+
+
+@dataclass(frozen=True)
+class OwnMean(_Functions):
+    """The mean of ``value`` per tumbling window, by an aggregate function written in Python."""
+
+    size_ms: int = 10_000
+
+    @property
+    def span_ms(self) -> int:
+        return self.size_ms
+
+    @property
+    def size(self) -> str:
+        return f"{self.size_ms} milliseconds"
+
+    def bound_ms(self, spec: EventSpec) -> int:
+        return (largest_ms(spec) - spec.disorder_ms - 2) // self.size_ms * self.size_ms
+
+    def expected(self, spec: EventSpec, bound_ms: int | None) -> Checks:
+        events = all_events(spec)
+        window = events["ts"] // self.size_ms
+        inside = np.ones(len(window), bool) if bound_ms is None else (window + 1) * self.size_ms <= bound_ms
+        cell = (events["key"] * (window.max() + 1 - window.min()) + window - window.min())[inside]
+        counts, sums = np.bincount(cell), np.bincount(cell, events["value"][inside])
+        means = sums[counts > 0] / counts[counts > 0]
+        return Checks(len(means), int((means * MICRO).astype(np.int64).sum()), len(means))
+
+
+FUNCTION_CASES: dict[str, Case] = {
+    case.name: case for case in (Counted("counted"), SessionMedian("sessions"), Evicted("evicted"), OwnMean("own_mean"))
+}
