@@ -50,10 +50,12 @@ def _of_integers(values: Ints) -> Ints:
 
 def _of_bytes(array: pa.LargeBinaryArray) -> Ints:
     """Sixteen bytes of every value at a time, for as long as any value has that many."""
+    if len(array) == 0:
+        return np.zeros(0, np.int64)
     offsets = np.frombuffer(array.buffers()[1], np.int64, count=len(array) + array.offset + 1)[array.offset :]
     start, lengths = offsets[:-1], np.diff(offsets)
     data = np.frombuffer(array.buffers()[2] or b"", np.uint8)[: offsets[-1]]
-    # Eight bytes can be read from every place, the last one too.
+    # Sixteen bytes can be read from every place, the end too.
     padded = np.concatenate([data, np.zeros(16, np.uint8)])
     at_byte: Words = np.ndarray((len(padded) - 7,), "<u8", padded, strides=(1,))
     h1, h2 = _seeds(len(array))
@@ -64,7 +66,7 @@ def _of_bytes(array: pa.LargeBinaryArray) -> Ints:
         place = start[rows] + block
         h1[rows], h2[rows] = _block(h1[rows], h2[rows], at_byte[place], at_byte[place + 8])
     tail, place = lengths % 16, start + lengths // 16 * 16
-    low, high = at_byte[place], at_byte[np.minimum(place + 8, len(at_byte) - 1)]
+    low, high = at_byte[place], at_byte[place + 8]
     h1 ^= _scramble_1(low & _first_bytes(np.minimum(tail, 8)))
     h2 ^= _scramble_2(high & _first_bytes(np.maximum(tail - 8, 0)))
     return _of_hashes(*_finish(h1, h2, lengths.astype(np.uint64)))

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import ceil, log2
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from panestream.engine.aggregation import results
+from panestream.engine.aggregation.bins import BinsLane
+from panestream.engine.aggregation.digests import QuantileLane
 from panestream.engine.aggregation.exact_sums import SumLane, WideSumLane
-from panestream.engine.aggregation.lanes import CountLane, ExtremeLane, FloatSumLane, Lane, MomentsLane
+from panestream.engine.aggregation.lanes import CountLane, ExtremeLane, FloatSumLane, Lane, MomentsLane, WeightedLane
 from panestream.engine.aggregation.lists import DistinctLane, ItemsLane, TopLane
 from panestream.engine.aggregation.ordering import is_orderable
 from panestream.engine.aggregation.picks import PickLane
 from panestream.engine.aggregation.results import Result
+from panestream.engine.aggregation.sketches import HllLane, SketchLane, library
+from panestream.engine.aggregation.user import UserLane
 from panestream.errors import InvalidPlanError, did_you_mean
 from panestream.windowing import aggregates as recipes
 from panestream.windowing.aggregates import Aggregate
@@ -83,7 +88,7 @@ def orders_by_time(lane: Lane) -> bool:
 
 def needs_rows(lane: Lane) -> bool:
     """Whether a lane is combined over windows row by row, not as a matrix."""
-    return isinstance(lane, ItemsLane | TopLane | DistinctLane)
+    return isinstance(lane, ItemsLane | TopLane | DistinctLane | SketchLane | UserLane)
 
 
 def check_key(name: str, type_: pa.DataType) -> None:
@@ -128,6 +133,20 @@ def _count(draft: Draft, aggregate: recipes.Count) -> None:
         draft.result(results.ValueCount, aggregate, pa.int64(), draft.lane(CountLane(draft.source(aggregate.expr))))
 
 
+def _is_number(type_: pa.DataType) -> bool:
+    types = pa.types
+    return bool(
+        types.is_signed_integer(type_) or types.is_float32(type_) or types.is_float64(type_) or types.is_decimal128(type_)
+    )
+
+
+def _number(draft: Draft, aggregate: Aggregate, expr: str) -> pa.DataType:
+    type_ = draft.type_of(expr)
+    if not _is_number(type_):
+        raise _unsupported(aggregate, expr, type_, "a number (integer, decimal, float or double)")
+    return type_
+
+
 def _sum_lane(draft: Draft, aggregate: Aggregate, expr: str) -> tuple[pa.DataType, int, int]:
     """The type of the values, and the lanes of their sum and their number."""
     type_, source = draft.type_of(expr), draft.source(expr)
@@ -170,14 +189,7 @@ def _extreme(draft: Draft, aggregate: recipes.Min | recipes.Max) -> None:
 
 
 def _spread(draft: Draft, aggregate: recipes.Var | recipes.Stddev) -> None:
-    type_ = draft.type_of(aggregate.expr)
-    if not (
-        pa.types.is_signed_integer(type_)
-        or pa.types.is_float32(type_)
-        or pa.types.is_float64(type_)
-        or pa.types.is_decimal128(type_)
-    ):
-        raise _unsupported(aggregate, aggregate.expr, type_, "a number (integer, decimal, float or double)")
+    _number(draft, aggregate, aggregate.expr)
     kind = results.Variance if isinstance(aggregate, recipes.Var) else results.Deviation
     draft.result(kind, aggregate, pa.float64(), draft.lane(MomentsLane(draft.source(aggregate.expr))))
 
@@ -214,6 +226,57 @@ def _top(draft: Draft, aggregate: recipes.TopK) -> None:
     draft.result(results.Column, aggregate, pa.list_(type_), draft.lane(TopLane(source, type_, aggregate.k, by, by_type)))
 
 
+def _row(draft: Draft, aggregate: recipes.ArgMin | recipes.ArgMax) -> None:
+    by_type = _ordered(draft, aggregate, aggregate.by)
+    first, *more = [(draft.source(expr), draft.type_of(expr)) for expr in aggregate.exprs]
+    largest = isinstance(aggregate, recipes.ArgMax)
+    lane = PickLane(*first, draft.source(aggregate.by), by_type, largest, False, False, tuple(more))
+    struct = pa.struct([(expr, draft.type_of(expr)) for expr in aggregate.exprs])
+    draft.result(results.Struct, aggregate, struct, draft.lane(lane))
+
+
+def _weighted(draft: Draft, aggregate: recipes.WeightedMean) -> None:
+    for expr in aggregate.inputs:
+        _number(draft, aggregate, expr)
+    lane = WeightedLane(draft.source(aggregate.expr), draft.source(aggregate.weight))
+    draft.result(results.WeightedMean, aggregate, pa.float64(), draft.lane(lane))
+
+
+def _histogram(draft: Draft, aggregate: recipes.Histogram) -> None:
+    type_ = _number(draft, aggregate, aggregate.expr)
+    if pa.types.is_decimal(type_) and type_.precision > 18:
+        raise _unsupported(aggregate, aggregate.expr, type_, "a decimal of up to 18 digits, or another number")
+    lane = BinsLane(draft.source(aggregate.expr), aggregate.edges)
+    draft.result(results.Column, aggregate, pa.list_(pa.int64()), draft.lane(lane))
+
+
+def _approx_distinct(draft: Draft, aggregate: recipes.ApproxCountDistinct) -> None:
+    library()
+    type_ = draft.type_of(aggregate.expr)
+    if not is_orderable(type_):
+        raise _unsupported(aggregate, aggregate.expr, type_, "a number, string, binary, boolean, date or timestamp")
+    # The error of a union of HyperLogLog sketches is 1.04 / sqrt(registers).
+    lg_k = max(7, ceil(2 * log2(1.04 / aggregate.relative_sd)))
+    draft.result(results.Column, aggregate, pa.int64(), draft.lane(HllLane(draft.source(aggregate.expr), lg_k)))
+
+
+def _quantiles(draft: Draft, aggregate: recipes.ApproxQuantile | recipes.ApproxQuantiles) -> None:
+    library()
+    _number(draft, aggregate, aggregate.expr)
+    several = isinstance(aggregate, recipes.ApproxQuantiles)
+    probabilities = aggregate.probabilities if isinstance(aggregate, recipes.ApproxQuantiles) else (aggregate.probability,)
+    lane = QuantileLane(draft.source(aggregate.expr), aggregate.k, probabilities, several)
+    draft.result(results.Column, aggregate, pa.list_(pa.float64()) if several else pa.float64(), draft.lane(lane))
+
+
+def _user(draft: Draft, aggregate: recipes.User) -> None:
+    for expr in aggregate.exprs:
+        draft.type_of(expr)
+    sources = tuple(draft.source(expr) for expr in aggregate.exprs)
+    lane = UserLane(sources[0], aggregate.written, sources)
+    draft.result(results.Column, aggregate, aggregate.written.result_type, draft.lane(lane))
+
+
 _RULES: Mapping[type[Aggregate], Callable[[Draft, Any], None]] = {
     recipes.Count: _count,
     recipes.Sum: _sum,
@@ -229,6 +292,14 @@ _RULES: Mapping[type[Aggregate], Callable[[Draft, Any], None]] = {
     recipes.CountDistinct: _distinct,
     recipes.CollectList: _items,
     recipes.TopK: _top,
+    recipes.ArgMin: _row,
+    recipes.ArgMax: _row,
+    recipes.WeightedMean: _weighted,
+    recipes.Histogram: _histogram,
+    recipes.ApproxCountDistinct: _approx_distinct,
+    recipes.ApproxQuantile: _quantiles,
+    recipes.ApproxQuantiles: _quantiles,
+    recipes.User: _user,
 }
 
 

@@ -67,7 +67,7 @@ class ValueCount(Result):
 
 
 class Column(Result):
-    """A lane's first column as it is: min, max, first, last, min_by, max_by, collect_list, top_k, and what lanes work out themselves."""
+    """A lane's first column as it is: min, max, first, last, min_by, max_by, lists, and where a lane does it all."""
 
     __slots__ = ()
 

@@ -25,7 +25,6 @@ from panestream.engine.aggregation.columns import (
     list_parts,
     numbers,
     offsets_of,
-    valid_of,
 )
 from panestream.engine.aggregation.grouping import Groups
 from panestream.engine.aggregation.hashing import coupons
@@ -96,9 +95,7 @@ class SketchLane(Lane):
         """
         lengths = np.bincount(owner, minlength=size)
         large = lengths > self.limit
-        sketched = (
-            np.zeros(0, np.int64) if held is None else np.flatnonzero(valid_of(held)) if held.null_count else np.arange(len(held))
-        )
+        sketched = np.zeros(0, np.int64) if held is None else np.flatnonzero(held.is_valid())
         large[ids[sketched]] = True
         if not large.any():
             return [list_of(array_of(items, type_), lengths), pa.nulls(size, pa.binary())]
@@ -155,7 +152,7 @@ class SketchLane(Lane):
 
 @dataclass(frozen=True, slots=True)
 class HllLane(SketchLane):
-    """Distinct coupons (see :mod:`~panestream.engine.aggregation.hashing`) in order, or a HyperLogLog sketch of 2**lg_k registers.
+    """The distinct coupons of :mod:`~panestream.engine.aggregation.hashing`, or a HyperLogLog sketch of 2**lg_k registers.
 
     Both depend on the set of values alone. The library's estimate need not: it is better for values that were counted one by one
     than for a union of sketches, and the same only for the same order. A union with itself makes every sketch a union.
@@ -200,7 +197,7 @@ class HllLane(SketchLane):
         return self.packed(size, pairs >> 32, items, pa.int32(), held, held_ids)
 
     def _estimates(self, counts: Ints, lists: pa.Array, held: pa.Array, start: Ints, end: Ints) -> pa.Array:
-        many = (counts > self.limit) | _any_held(held, start, end)
+        many = (counts > self.limit) | any_held(held, start, end)
         if many.any():
             pairs = np.flatnonzero(many)
             estimates = self.folded(
@@ -213,8 +210,8 @@ class HllLane(SketchLane):
     def made(self, held: Iterable[bytes], items: Vector) -> bytes:
         sketches = library()
         union = sketches.hll_union(self.lg_k)
-        for data in held:
-            union.update(sketches.hll_sketch.deserialize(data))
+        for one in held:
+            union.update(sketches.hll_sketch.deserialize(one))
         for start in range(0, len(items), _COUPONS_AT_ONCE):
             union.update(_set_of(sketches, items[start : start + _COUPONS_AT_ONCE]))
         data: bytes = self._as_union(union.get_result(sketches.HLL_8)).serialize_compact()
@@ -240,13 +237,11 @@ def _coupons_of(lists: pa.Array) -> tuple[Ints, Ints]:
     return numbers(items).view(np.uint32).astype(np.int64), lengths
 
 
-def _any_held(held: pa.Array, start: Ints, end: Ints) -> Mask:
+def any_held(held: pa.Array, start: Ints, end: Ints) -> Mask:
     """Which ranges have a sketch."""
     if held.null_count == len(held):
         return np.zeros(len(start), np.bool_)
-    valid = valid_of(held)
-    has = np.ones(len(held), np.int64) if valid is None else valid.astype(np.int64)
-    some: Mask = sum_ranges(has, start, end) > 0
+    some: Mask = sum_ranges(np.asarray(held.is_valid()).astype(np.int64), start, end) > 0
     return some
 
 

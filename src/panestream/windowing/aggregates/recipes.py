@@ -6,8 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from numbers import Real
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from panestream.errors import InvalidPlanError
 from panestream.windowing.aggregates.base import Aggregate, check_count, check_expression
@@ -269,8 +268,7 @@ class Histogram(_OfOne):
 
     def __post_init__(self) -> None:
         check_expression(self.expr, self.function, "expr")
-        given: Sequence[Any] = self.edges
-        numbers = all(isinstance(e, Real | Decimal) and not isinstance(e, bool) and math.isfinite(e) for e in given)
+        numbers = all(type(edge) in (int, float, Decimal) and math.isfinite(edge) for edge in self.edges)
         if not self.edges or not numbers or any(a >= b for a, b in zip(self.edges, self.edges[1:], strict=False)):
             raise InvalidPlanError(
                 f"agg.histogram: edges must be finite numbers, at least one, each larger than the one before, "
