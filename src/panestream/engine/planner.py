@@ -127,6 +127,7 @@ def calling(
         windowing.row_plan(function),
         results,
         rows,
+        returned=rows if isinstance(function, Reduce) and function.then is None else None,
         clocked=windowing.uses_clock,
         reasons=tuple(reasons),
         described=stable_repr(described),

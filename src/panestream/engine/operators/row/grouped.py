@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -19,6 +20,9 @@ from panestream.errors import InvalidPlanError, did_you_mean
 from panestream.windowing.assigners import GlobalWindows
 from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 from panestream.windowing.windows import TimeWindow
+
+if TYPE_CHECKING:
+    from panestream.engine.operators.row.operation import RowOperation
 
 INPUTS = "inputs"
 
@@ -36,6 +40,7 @@ class RowGroupOperator:
 
     Args:
         plan: the query.
+        work: its operation.
         row_plan: what the row operator does.
         row_type: of the elements.
         state: the key group's state.
@@ -45,8 +50,11 @@ class RowGroupOperator:
         PlanMismatchError: the state belongs to another plan.
     """
 
-    def __init__(self, plan: WindowPlan, row_plan: RowPlan, row_type: RowType, state: State, group: int) -> None:
+    def __init__(
+        self, plan: WindowPlan, work: RowOperation, row_plan: RowPlan, row_type: RowType, state: State, group: int
+    ) -> None:
         self._plan = plan
+        self._work = work
         self._row_type = row_type
         self._state = CountingState(state)
         self._operator = RowOperator(row_plan, self._state, group)
@@ -86,9 +94,9 @@ class RowGroupOperator:
 
     def _emit(self, emitted: Output, output: GroupOutput) -> None:
         output.metrics.fired_rows += len(emitted.fired)
-        self._emit_fired(MAIN, emitted.fired, self._plan.operation.result_schema, output)
-        for tag, values in emitted.side_outputs.items():
-            self._emit_fired(tag, values, self._side_schema(tag), output)
+        self._emit_fired(MAIN, emitted.fired, self._work.results, output)
+        for tag, fired in emitted.side_outputs.items():
+            self._emit_fired(tag, fired, partial(result_columns, schema=self._side_schema(tag)), output)
 
     def _arrived(self, table: pa.Table) -> _Arrived:
         width, rows = len(self._plan.key_schema), table.num_rows
@@ -101,7 +109,9 @@ class RowGroupOperator:
         first_whole = width + 1 + (0 if self._plan.operation.takes_rows else values)
         return _Arrived(list(zip(key, times, elements, strict=True)), table.select(range(first_whole, table.num_columns)))
 
-    def _emit_fired(self, tag: str, fired: Sequence[Fired], schema: pa.Schema, output: GroupOutput) -> None:
+    def _emit_fired(
+        self, tag: str, fired: Sequence[Fired], columns_of: Callable[[Sequence[Any]], list[pa.Array]], output: GroupOutput
+    ) -> None:
         if not fired:
             return
         keys = [one[0] for one in fired]
@@ -111,8 +121,8 @@ class RowGroupOperator:
         for name in ("start", "end"):
             bounds = [getattr(window, name) if isinstance(window, TimeWindow) else None for window in windows]
             arrays.append(pa.array(bounds, pa.int64()).cast(pa.timestamp("us", tz="UTC")))
-        arrays += result_columns([one[2] for one in fired], schema)
-        output.emit(tag, pa.Table.from_arrays(arrays, schema=self._plan.with_bounds(schema)))
+        arrays += columns_of([one[2] for one in fired])
+        output.emit(tag, pa.Table.from_arrays(arrays, schema=self._plan.output_schema(tag)))
 
     def _side_schema(self, tag: str) -> pa.Schema:
         declared = self._plan.side_outputs

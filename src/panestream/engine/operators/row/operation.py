@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pyarrow as pa
 
-from panestream.engine.elements import RowType
+from panestream.engine.elements import RowType, result_columns
 from panestream.engine.operation import Chunk, Operation
 from panestream.engine.operators.row.grouped import INPUTS, RowGroupOperator
 from panestream.engine.operators.row.plan import RowPlan
@@ -20,10 +21,11 @@ class RowOperation(Operation):
     """Any assigner, trigger, evictor and function.
 
     Attributes:
-        row_plan: what the row operator does. Elements are whole rows of the input, or rows of ``element_schema``.
+        row_plan: what the row operator does. Elements are whole rows of the input, or ``input_texts`` and the event time.
         result: the columns of what the function returns.
         input_texts: the columns or SQL expressions that make up an element; None: the whole row of the input.
         element_schema: the names and types of an element's values.
+        returned: the columns of what the function returns, where the result is not all of them (a reduced row has the keys too).
         clocked: whether anything looks at the clock.
         reasons: why no columnar operator runs the query, for ``explain()``.
         described: how ``explain()`` calls the function.
@@ -34,6 +36,7 @@ class RowOperation(Operation):
     result: pa.Schema
     element_schema: pa.Schema
     input_texts: tuple[str, ...] | None = None
+    returned: pa.Schema | None = None
     clocked: bool = False
     reasons: tuple[str, ...] = ()
     described: str = ""
@@ -59,11 +62,20 @@ class RowOperation(Operation):
     def uses_clock(self) -> bool:
         return self.clocked
 
+    def results(self, values: Sequence[Any]) -> list[pa.Array]:
+        """What the function returned as the columns of the result."""
+        if self.returned is None:
+            return result_columns(values, self.result)
+        columns = dict(zip(self.returned.names, result_columns(values, self.returned), strict=True))
+        return [columns[name] for name in self.result.names]
+
     def pack(self, plan: WindowPlan, chunk: Chunk) -> Iterator[tuple[str, pa.Table]]:
         whole = list(chunk.rows.columns) if chunk.rows is not None and plan.row_schema is not None else []
-        values = [] if self.takes_rows else chunk.values
+        times = pa.array(chunk.times)
+        # An element that is not the row is made of the inputs and, last, its event time.
+        values = [] if self.takes_rows else [*chunk.values, times]
         schema = self.part_schema(plan, INPUTS)
-        yield INPUTS, pa.Table.from_arrays([*chunk.keys, pa.array(chunk.times), *values, *whole], names=schema.names)
+        yield INPUTS, pa.Table.from_arrays([*chunk.keys, times, *values, *whole], names=schema.names)
 
     def part_schema(self, plan: WindowPlan, kind: str) -> pa.Schema:
         """Keys, event time, the element's values where it is not the row, and the whole row where anything wants it."""
@@ -77,7 +89,7 @@ class RowOperation(Operation):
     def operator(self, plan: WindowPlan, state: State, group: int) -> RowGroupOperator:
         row_type = RowType(self.element_schema)
         row_plan = replace(self.row_plan, element_type=row_type.element, late_output=plan.late_tag)
-        return RowGroupOperator(plan, row_plan, row_type, state, group)
+        return RowGroupOperator(plan, self, row_plan, row_type, state, group)
 
     def identity(self) -> Mapping[str, str]:
         return {
