@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal, localcontext
+from fractions import Fraction
 
 from panestream.windowing import aggregates as agg
 
@@ -68,7 +69,53 @@ def aggregate(recipe, rows, types):  # noqa: C901 - one case per aggregate
             allowed = [r for r in sorted(rows, key=when) if r.values[by] is not None and r.values[recipe.expr] is not None]
             allowed.sort(key=lambda r: order(r.values[by]), reverse=True)  # reverse keeps the order of equals
             return [r.values[recipe.expr] for r in allowed[: recipe.k]]
+        case agg.ArgMin() | agg.ArgMax():
+            allowed = sorted((r for r in rows if r.values[recipe.by] is not None), key=lambda r: (r.pane, r.arrival))
+            if not allowed:
+                return None
+            best = min if isinstance(recipe, agg.ArgMin) else max
+            chosen = best(allowed, key=lambda r: order(r.values[recipe.by]))
+            return {expr: chosen.values[expr] for expr in recipe.exprs}
+        case agg.WeightedMean():
+            both = [
+                (float(r.values[recipe.expr]), float(r.values[recipe.weight])) for r in rows if None not in values_of(r, recipe)
+            ]
+            weight = sum(w for _, w in both)
+            return sum(v * w for v, w in both) / weight if weight else None
+        case agg.Histogram():
+            return histogram(present, recipe.edges)
+        case agg.ApproxCountDistinct():  # of few values it is exact
+            return len({plain_key((v,)) for v in present})
+        case agg.ApproxQuantile():
+            return quantile(present, recipe.probability) if present else None
+        case agg.ApproxQuantiles():
+            return [quantile(present, p) for p in recipe.probabilities] if present else None
+        case agg.User():
+            return recipe.written.naive(sorted(rows, key=lambda r: (r.pane, r.arrival)), recipe.exprs)
     raise AssertionError(recipe)
+
+
+def values_of(row, recipe):
+    return [row.values[expr] for expr in recipe.inputs]
+
+
+def histogram(values, edges):
+    edges = [Fraction(str(edge)) for edge in edges]
+    counts = [0] * (len(edges) + 1)
+    for value in values:
+        if not math.isfinite(value):
+            counts[0 if value == -math.inf else -1] += 1
+        else:
+            counts[sum(Fraction(value) >= edge for edge in edges)] += 1
+    return counts
+
+
+def quantile(values, probability):
+    ordered = sorted(map(float, values), key=order)
+    position = probability * (len(ordered) - 1)
+    low, high = ordered[math.floor(position)], ordered[math.ceil(position)]
+    share = position % 1
+    return tidy(low if low == high else low * (1 - share) + high * share)
 
 
 def when(row):
@@ -123,5 +170,7 @@ def same(actual, expected, scale=1.0):
             return math.isnan(expected) and math.isnan(actual)
         return math.isclose(actual, expected, rel_tol=1e-9, abs_tol=1e-9 * scale)
     if isinstance(expected, list) and isinstance(actual, list):
-        return len(actual) == len(expected) and all(same(a, e) for a, e in zip(actual, expected, strict=True))
+        return len(actual) == len(expected) and all(same(a, e, scale) for a, e in zip(actual, expected, strict=True))
+    if isinstance(expected, dict) and isinstance(actual, dict):
+        return actual.keys() == expected.keys() and all(same(actual[name], value) for name, value in expected.items())
     return type(actual) is type(expected) and actual == expected

@@ -30,6 +30,17 @@ ALL = [
     agg.collect_list("x"),
     agg.top_k("x", 2),
     agg.top_k("x", 2, by="y"),
+    agg.arg_max("x", "y"),
+    agg.arg_min("x", "y", "x"),
+    agg.weighted_mean("x", "y"),
+    agg.histogram("x", [0]),
+    agg.histogram("x", [0, 0.5, 10]),
+    agg.approx_count_distinct("x"),
+    agg.approx_count_distinct("x", 0.1),
+    agg.approx_quantile("x", 0.5),
+    agg.approx_quantile("x", 1, k=50),
+    agg.approx_quantiles("x", [0.5, 0.99]),
+    agg.approx_quantiles("x", [0.5, 0.99], k=50),
 ]
 
 

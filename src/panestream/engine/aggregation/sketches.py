@@ -250,5 +250,7 @@ def _set_of(sketches: Any, items: Vector) -> Any:
 
     Bytes: 3 ints of preamble, version 1, family 7 (HLL), lg_k, unused, compact, unused, a set (1) for HLL_8 (2); then the count.
     """
+    if len(items) == 0:
+        return sketches.hll_sketch(_LG_LARGEST)
     preamble = struct.pack("<8BI", 3, 1, 7, _LG_LARGEST, 0, 8, 0, 1 | 2 << 2, len(items))
     return sketches.hll_sketch.deserialize(preamble + items.astype("<i4", copy=False).tobytes())
