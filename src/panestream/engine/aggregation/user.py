@@ -79,7 +79,7 @@ class UserLane(Lane):
             declared = "result_type" if method == "final" else "partial_type"
             raise InvalidPlanError(f"{where} an array of {made.type}, but {declared} is {type_}: cast it to self.{declared}")
         if len(made) != length:
-            raise InvalidPlanError(f"{where} {len(made)} rows for {length} groups: it must return one for each, in their order")
+            raise InvalidPlanError(f"{where} {len(made)} rows, not {length}: one for each group, in their order")
         return made
 
 
