@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from panestream.errors import JobError
+from panestream.jobs.aggregates import FUNCTIONS, AggregateSpec
 from panestream.jobs.document import load_document, toml_lines
-from panestream.jobs.model import FUNCTIONS, LATENESS_LATER, Overrides, load_job
+from panestream.jobs.model import LATENESS_LATER, Overrides, load_job
 from panestream.windowing.assigners import SlidingEventTimeWindows, TumblingEventTimeWindows
 from panestream.windowing.watermarks import WatermarkStrategy
 
@@ -168,11 +169,32 @@ def test_an_aggregate_without_alias_is_named_after_function_and_column(job_of):
 def test_every_function_is_one_of_the_library(job_of):
     from panestream.windowing import aggregates
 
+    arguments = {"column": "price", "columns": ("page",), "by": "ts", "k": 2, "weight": "w", "edges": (1.5,), "probability": 0.5}
+    arguments["probabilities"] = (0.5, 0.9)
     for function, takes in FUNCTIONS.items():
-        arguments = {"column": "price", "by": "timestamp", "k": 2}
-        named = {name: value for name, value in arguments.items() if name in takes.required and name != "column"}
-        made = getattr(aggregates, function)(*(["price"] if "column" in takes.required else []), **named)
-        assert made.alias("x").name == "x"
+        spec = AggregateSpec(function=function, **{name: arguments[name] for name in takes.required})
+        made = spec.recipe
+        assert made.function == function
+        assert made.name == spec.name
+        assert repr(made).startswith(f"agg.{function}(")
+        assert hasattr(aggregates, function)
+
+
+def test_new_functions_say_what_they_need(job_of):
+    short = """
+[aggregate]
+users = { function = "approx_count_distinct", column = "user_id", relative_sd = 0.01 }
+slow = { function = "approx_quantiles", column = "latency", probabilities = [0.5, 0.99] }
+bins = { function = "histogram", column = "latency", edges = [10, 100.5] }
+latest = { function = "arg_max", columns = ["page", "price"], by = "ts" }
+"""
+    got = job_of(changed('[[aggregate]]\nfunction = "count"\nalias = "views"\n', short)).aggregate
+    assert [repr(each.recipe) for each in got] == [
+        "agg.approx_count_distinct('user_id', 0.01).alias('users')",
+        "agg.approx_quantiles('latency', (0.5, 0.99)).alias('slow')",
+        "agg.histogram('latency', (10, 100.5)).alias('bins')",
+        "agg.arg_max('ts', 'page', 'price').alias('latest')",
+    ]
 
 
 def test_spark_settings_may_be_nested_quoted_or_without_their_first_word(job_of):
@@ -314,6 +336,15 @@ def test_the_command_line_changes_input_output_mode_and_checkpoint(job_of, tmp_p
         (changed('"count"', '"cont"'), "job.toml:21: aggregate[0].function: 'cont' is not known; did you mean 'count'?"),
         (changed('"count"', '"sum"'), "job.toml:20: aggregate[0]: 'column' is missing: sum needs it"),
         (changed('"count"', '"count"\nk = 3'), "job.toml:22: aggregate[0].k: count takes no 'k' (it is for top_k)"),
+        (
+            changed('"count"', '"histogram"\ncolumn = "x"\nedges = [2, 1]'),
+            "job.toml:20: aggregate[0]: agg.histogram: edges must be finite numbers, at least one, each larger than the one before, got (2, 1); "
+            "write agg.histogram('x', [0, 10, 100])",
+        ),
+        (
+            changed('"count"', '"approx_quantile"\ncolumn = "x"\nprobability = "half"'),
+            "job.toml:23: aggregate[0].probability: must be a number, not a string: 'half'",
+        ),
         (
             changed('"views"', '"my views"'),
             "job.toml:22: aggregate[0].alias: must be a name of letters, digits and underscores that does not begin with a digit, not 'my views'",

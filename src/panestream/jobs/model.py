@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from panestream.errors import JobError, PanestreamError, did_you_mean
+from panestream.jobs.aggregates import AggregateSpec, aggregates
 from panestream.jobs.document import Document, load_document
 from panestream.jobs.schema import (
     Place,
@@ -22,7 +23,6 @@ from panestream.jobs.schema import (
     flat,
     identifier,
     integer,
-    kind,
     location,
     reads,
     scalar,
@@ -44,36 +44,6 @@ RESERVED = frozenset({"window_start", "window_end", "rank", "batch_id", "pane", 
 """Output columns that panestream makes itself."""
 
 LATENESS_LATER = "allowed lateness comes with a later version; for now, send late rows to [sinks.late] or raise watermark.delay"
-
-
-@dataclass(frozen=True, slots=True)
-class Argument:
-    """What an aggregate function wants in a key of its entry."""
-
-    required: frozenset[str]
-    optional: frozenset[str] = frozenset()
-
-
-_COLUMN = Argument(frozenset({"column"}))
-FUNCTIONS: Mapping[str, Argument] = {
-    "count": Argument(frozenset(), frozenset({"column"})),
-    "sum": _COLUMN,
-    "min": _COLUMN,
-    "max": _COLUMN,
-    "mean": _COLUMN,
-    "var": _COLUMN,
-    "stddev": _COLUMN,
-    "first": Argument(frozenset({"column"}), frozenset({"ignore_nulls"})),
-    "last": Argument(frozenset({"column"}), frozenset({"ignore_nulls"})),
-    "min_by": Argument(frozenset({"column", "by"})),
-    "max_by": Argument(frozenset({"column", "by"})),
-    "count_distinct": _COLUMN,
-    "collect_list": _COLUMN,
-    "top_k": Argument(frozenset({"column", "k"}), frozenset({"by"})),
-}
-"""The aggregate functions of a job file and the keys each takes."""
-
-_CALL = re.compile(r"\s*([A-Za-z_]\w*)\s*(?:\((.*)\))?\s*", re.DOTALL)
 
 
 def _schema(value: object, place: Place) -> str:
@@ -255,90 +225,6 @@ class WindowSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AggregateSpec:
-    """One ``[[aggregate]]``: a function over the rows of a window.
-
-    Attributes:
-        function: one of :data:`FUNCTIONS`.
-        alias: the name of the output column; default: function and column.
-        column: a column or a SQL expression.
-        by: for min_by, max_by and top_k: the column or expression that is compared.
-        k: for top_k: how many.
-        ignore_nulls: for first and last: whether a null counts as a value.
-    """
-
-    function: str = field(metadata=reads(choice(*FUNCTIONS)))
-    alias: str | None = field(default=None, metadata=reads(identifier))
-    column: str | None = field(default=None, metadata=reads(sql))
-    by: str | None = field(default=None, metadata=reads(sql))
-    k: int | None = field(default=None, metadata=reads(integer(1)))
-    ignore_nulls: bool | None = field(default=None, metadata=reads(boolean))
-
-    def check(self, place: Place) -> None:
-        """Each function has the arguments it takes, and no others."""
-        takes = FUNCTIONS[self.function]
-        for argument in ("column", "by", "k", "ignore_nulls"):
-            given = getattr(self, argument) is not None
-            if argument in takes.required and not given:
-                place.note(f"{argument!r} is missing: {self.function} needs it")
-            if given and argument not in takes.required | takes.optional:
-                users = ", ".join(each for each, may in FUNCTIONS.items() if argument in may.required | may.optional)
-                place.at(argument).note(f"{self.function} takes no {argument!r} (it is for {users})")
-
-    @property
-    def name(self) -> str:
-        """The name of the output column."""
-        if self.alias is not None:
-            return self.alias
-        return "_".join([self.function, *re.findall(r"[A-Za-z0-9_]+", self.column or "")])
-
-
-def _aggregates(value: object, place: Place) -> tuple[AggregateSpec, ...]:
-    """An array of tables, or a table of alias = "function(column)" or alias = { function = …, … }."""
-    one = section(AggregateSpec)
-    found, before = [], len(place.problems)
-    if isinstance(value, list):
-        for index, each in enumerate(value):
-            try:
-                found.append(one(each, place.at(index)))
-            except Wrong:
-                continue
-    elif isinstance(value, Mapping):
-        for alias, each in value.items():
-            at = place.at(str(alias))
-            try:
-                found.append(replace(one(_call(each, at), at), alias=identifier(alias, at)))
-            except Wrong:
-                continue
-    else:
-        place.wrong(f'must be an array of tables ([[aggregate]]) or a table (alias = "function(column)"), not {kind(value)}')
-    if len(place.problems) > before:
-        raise Wrong
-    if not found:
-        place.wrong('is empty: give at least one, e.g. clicks = "count"')
-    names = [each.name for each in found]
-    for index, each in enumerate(names):
-        if each in names[:index]:
-            place.at(index if isinstance(value, list) else each).note(f"there are two output columns {each!r}; set 'alias'")
-    if len(place.problems) > before:
-        raise Wrong
-    return tuple(found)
-
-
-def _call(value: object, place: Place) -> Mapping[str, Any]:
-    """``"sum(price)"`` as ``{"function": "sum", "column": "price"}``; tables stay as they are."""
-    if isinstance(value, Mapping):
-        return value
-    if not isinstance(value, str):
-        place.wrong(f"must be a string such as 'sum(price)' or a table, not {kind(value)}: {shown(value)}")
-    call = _CALL.fullmatch(value)
-    if call is None:
-        place.wrong(f"must be a function or function(column), not {shown(value)}")
-    argument = (call.group(2) or "").strip()
-    return {"function": call.group(1), **({} if argument in ("", "*") else {"column": argument})}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Top:
     """``[top]``: of each window only the ``n`` rows with the largest ``by``, an output column of an aggregate."""
 
@@ -441,7 +327,7 @@ class Job:
     event_time: EventTime = field(metadata=reads(section(EventTime)))
     watermark: Watermark = field(metadata=reads(section(Watermark)))
     window: WindowSpec = field(metadata=reads(section(WindowSpec)))
-    aggregate: tuple[AggregateSpec, ...] = field(metadata=reads(_aggregates))
+    aggregate: tuple[AggregateSpec, ...] = field(metadata=reads(aggregates))
     sinks: Sinks = field(metadata=reads(section(Sinks)))
     key: tuple[str, ...] = field(default=(), metadata=reads(array(text)))
     top: Top | None = field(default=None, metadata=reads(section(Top)))

@@ -6,7 +6,7 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from panestream.errors import PanestreamError, did_you_mean
 from panestream.jobs.document import KeyPath
-from panestream.jobs.model import AggregateSpec, LoadedJob, Sink, Source
+from panestream.jobs.model import LoadedJob, Sink, Source
 from panestream.jobs.schema import is_local
 
 if TYPE_CHECKING:
@@ -259,18 +259,8 @@ def build(loaded: LoadedJob, spark: SparkSession) -> pst.WindowedResult:
     windowed = stream.key_by(*job.key).window(assigner) if job.key else stream.window_all(assigner)
     if job.sinks.late is not None:
         windowed = windowed.side_output_late_data("late")
-    result = windowed.aggregate(*(aggregate_of(each) for each in job.aggregate))
+    result = windowed.aggregate(*(each.recipe for each in job.aggregate))
     return result if job.top is None else result.top(job.top.n, by=job.top.by)
-
-
-def aggregate_of(spec: AggregateSpec) -> Any:
-    """``[[aggregate]]`` as what ``panestream.agg`` makes of it."""
-    from panestream import agg
-
-    positional = [each for each in (spec.column,) if each is not None]
-    named: Mapping[str, Any] = {"k": spec.k, "by": spec.by, "ignore_nulls": spec.ignore_nulls}
-    function: Callable[..., Any] = getattr(agg, spec.function)
-    return function(*positional, **{name: value for name, value in named.items() if value is not None}).alias(spec.name)
 
 
 def sink_of(sink: Sink) -> Any:

@@ -226,6 +226,13 @@ def integer(least: int) -> Reader:
     return read
 
 
+def number(value: object, place: Place) -> float:
+    """A number, whole or not."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        place.wrong(f"must be a number, not {kind(value)}: {shown(value)}")
+    return value
+
+
 def choice(*allowed: str) -> Reader:
     """One of a few words."""
 
