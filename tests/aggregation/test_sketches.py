@@ -167,14 +167,14 @@ def test_quantiles_err_little_in_rank(distribution):
     for (window, key), found in sliding.items():
         inside = values[(keys == key) & (panes >= window) & (panes < window + 4)]
         errors = rank_errors(inside, found)
-        assert errors.max() < 0.006, (window, key)
-        assert errors[[0, 1, -2, -1]].max() < 0.002 + 1 / len(inside)
+        assert errors.max() < 0.008, (window, key)
+        assert errors[[0, 1, -2, -1]].max() < 0.003 + 1 / len(inside)
         assert found == sorted(found)
     assert windows(aggregation, merged, [0, 1, 2], [4, 5, 6]) == sliding
     at_once = windows(aggregation, aggregation.partials([pa.array(keys)], panes, [pa.array(values)], None), [1], [5])
     for (_, key), found in at_once.items():
         inside = values[(keys == key) & (panes >= 1) & (panes < 5)]
-        assert rank_errors(inside, found).max() < 0.006
+        assert rank_errors(inside, found).max() < 0.008
 
 
 def test_the_same_batches_give_the_same_bytes():

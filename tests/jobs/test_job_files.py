@@ -338,8 +338,7 @@ def test_the_command_line_changes_input_output_mode_and_checkpoint(job_of, tmp_p
         (changed('"count"', '"count"\nk = 3'), "job.toml:22: aggregate[0].k: count takes no 'k' (it is for top_k)"),
         (
             changed('"count"', '"histogram"\ncolumn = "x"\nedges = [2, 1]'),
-            "job.toml:20: aggregate[0]: agg.histogram: edges must be finite numbers, at least one, each larger than the one before, got (2, 1); "
-            "write agg.histogram('x', [0, 10, 100])",
+            "job.toml:20: aggregate[0]: agg.histogram: edges must be finite numbers, at least one, each larger than the one before, got (2, 1); write agg.histogram('x', [0, 10, 100])",
         ),
         (
             changed('"count"', '"approx_quantile"\ncolumn = "x"\nprobability = "half"'),
