@@ -1,0 +1,317 @@
+"""The columnar operators beside the row operator: random queries and streams, and the rule by which both must agree.
+
+The interface, for the tests of every columnar operator:
+
+* :class:`Query`: windows, trigger, lateness and aggregates. ``query.row()`` and ``query.columnar()`` are its two plans.
+* :func:`random_aggregates`, :func:`random_stream`: made from a ``random.Random``; the same seed gives the same.
+* :func:`run`: a plan over micro-batches, a new operator on the state's bytes for each; an :class:`Emitted` per micro-batch.
+* :func:`coalesced`: of the row operator's firings, the last one of each key, window and micro-batch.
+* :func:`compare`: runs both and raises ``AssertionError`` with the first difference, and all that is needed to see it again.
+* :func:`compare_batch`: the stream, when all windows are closed, against the same rows as one batch.
+* :func:`cases`: how many cases a test runs: ``PANESTREAM_CASES`` or its default; :func:`first_seed`: ``PANESTREAM_SEED``.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+
+from panestream.engine.operation import Chunk
+from panestream.engine.operators.base import GroupInput, GroupMetrics
+from panestream.engine.operators.row.operation import RowOperation
+from panestream.engine.plan import MAIN, WindowPlan
+from panestream.engine.planner import Windowing, aggregating
+from panestream.engine.state import MemoryState
+from panestream.windowing import aggregates as agg
+from panestream.windowing.watermarks import WatermarkStrategy
+
+ROWS = pa.schema([("key", pa.string()), ("ts", pa.int64()), ("v", pa.int64()), ("x", pa.float64()), ("u", pa.int64())])
+"""The input: key (may be null), event time, an integer with nulls, a number with nulls, and one that no two rows share."""
+KEYS = pa.schema([("key", pa.string())])
+TYPES = {"v": pa.int64(), "x": pa.float64(), "u": pa.int64()}
+LATE = "late"
+Row = tuple[object, ...]
+Place = tuple[object, ...]
+"""Key, label (where the query has several windows), window start, window end."""
+
+
+@dataclass(frozen=True)
+class MicroBatch:
+    """Rows in the chunks in which they arrive, and what time it is."""
+
+    chunks: list[list[Row]]
+    clock: int = 0
+    end: bool = False
+
+    @property
+    def rows(self) -> list[Row]:
+        return [row for chunk in self.chunks for row in chunk]
+
+
+@dataclass(frozen=True)
+class Query:
+    """One windowed query.
+
+    Attributes:
+        windowing: as the fluent API hands it to the planner.
+        aggregates: declared ones, over the columns ``v``, ``x``, ``u``.
+        delay: of the watermark.
+        late: whether there is a late output.
+        more: further fields of the plan.
+    """
+
+    windowing: Windowing
+    aggregates: tuple[agg.Aggregate, ...]
+    delay: int = 0
+    late: bool = False
+    more: dict[str, object] = field(default_factory=dict)
+
+    def columnar(self) -> WindowPlan:
+        """The plan as the planner makes it; it must not be one of the row operator."""
+        plan = self._plan(self.windowing)
+        assert not isinstance(plan.operation, RowOperation), f"the planner took the row operator: {plan.operation.reasons}"
+        return plan
+
+    def row(self) -> WindowPlan:
+        """The plan of the row operator."""
+        return self._plan(replace(self.windowing, exact_firings=True))
+
+    def _plan(self, windowing: Windowing) -> WindowPlan:
+        operation = aggregating(windowing, self.aggregates, TYPES, KEYS)
+        return plan_for(operation, windowing, self.delay, late=self.late, **self.more)
+
+
+def plan_for(operation, windowing: Windowing, delay: int = 0, *, late: bool = False, **more) -> WindowPlan:
+    """A plan over :data:`ROWS` with one key group."""
+    return WindowPlan(
+        keys=("key",),
+        key_schema=KEYS,
+        assigner=windowing.assigner,
+        operation=operation,
+        watermark=WatermarkStrategy(delay),
+        event_time="ts",
+        groups=1,
+        allowed_lateness=windowing.allowed_lateness,
+        late_tag=LATE if late else None,
+        row_schema=ROWS if late or operation.takes_rows else None,
+        **more,
+    )
+
+
+@dataclass
+class Emitted:
+    """What a micro-batch emitted: (place, values) in order; late rows; the counters; whether it asked to be woken up, and when."""
+
+    fired: list[tuple[Place, tuple]]
+    late: list[Row]
+    metrics: GroupMetrics
+    wake_up: int | None = None
+
+
+# ------------------------------------------------------------------------------------------------ random queries and streams
+
+
+def random_aggregates(rng: random.Random) -> tuple[agg.Aggregate, ...]:
+    """One to four declared aggregates."""
+    known = [
+        agg.count(), agg.count("v"), agg.sum("v"), agg.sum("x"), agg.mean("x"), agg.min("v"), agg.max("x"), agg.var("x"),
+        agg.first("v"), agg.last("v"), agg.first("v", ignore_nulls=True), agg.max_by("v", "u"), agg.min_by("x", "u"),
+        agg.arg_max("u", "v", "x"), agg.count_distinct("v"), agg.collect_list("v"), agg.top_k("v", 2),
+    ]  # fmt: skip
+    chosen = rng.sample(known, rng.randint(1, 4))
+    return tuple(aggregate.alias(f"r{place}") for place, aggregate in enumerate(chosen))
+
+
+def random_stream(
+    rng: random.Random, span: int, *, batches: int = 12, clock: bool = False, late: float | None = None
+) -> list[MicroBatch]:
+    """Micro-batches of rows.
+
+    Args:
+        rng: where it comes from.
+        span: about the size of the windows: times move on by a fraction of it in each micro-batch, now and then by several.
+        batches: at most so many.
+        clock: whether the clock moves (at most by some spans).
+        late: the share of rows far in the past; None: some share.
+    """
+    keys = rng.choice([["a"], ["a", "b", None], ["a", "b", "c", "d", "e", None]])
+    late = rng.choice([0.0, 0.1, 0.4]) if late is None else late
+    disorder, pace = rng.choice([0, span // 3, span]), rng.choice([0.1, 0.4, 1.0])
+    time, now, number, made = rng.choice([0, -3 * span, 1000]), rng.choice([0, 1000]), 0, []
+    for _ in range(rng.randint(1, batches)):
+        chunks = []
+        for _ in range(rng.choice([0, 1, 1, 1, 2, 3])):
+            rows = []
+            for _ in range(rng.randint(0, 6)):
+                time += rng.randint(0, max(1, round(span * pace / 3)))
+                back = rng.randint(0, 4 * span) if rng.random() < late else rng.randint(0, disorder)
+                number += 1
+                value = rng.choice([None, rng.randint(-9, 9), rng.randint(-9, 9), 2**40])
+                rows.append(
+                    (rng.choice(keys), time - back, value, rng.choice([None, number / 8, -0.5]), (number * 7919) % 65_537)
+                )
+            chunks.append(rows)
+        if rng.random() < 0.08:
+            time += rng.randint(span, 6 * span)
+        if clock and rng.random() < 0.8:
+            now += rng.choice([1, rng.randint(0, span), rng.randint(0, 3 * span)])
+        made.append(MicroBatch(chunks, now if clock else 0))
+    if rng.random() < 0.5:
+        made.append(MicroBatch([], now if clock else 0, end=True))
+    return made
+
+
+# ------------------------------------------------------------------------------------------------ running
+
+
+def group_input(plan: WindowPlan, batch: MicroBatch) -> GroupInput:
+    """What pack makes of a micro-batch for the one key group."""
+    given = GroupInput(input_rows=len(batch.rows), batch_time=batch.clock, end_of_input=batch.end)
+    for rows in batch.chunks:
+        if not rows:
+            continue
+        table = pa.Table.from_pylist([dict(zip(ROWS.names, row, strict=True)) for row in rows], schema=ROWS).combine_chunks()
+        inputs = [table[text].chunk(0) for text in plan.operation.inputs]
+        whole = table if plan.carries_rows else None
+        for kind, part in plan.operation.pack(plan, Chunk(table["ts"].to_numpy(), [table["key"].chunk(0)], inputs, whole)):
+            assert part.schema.names == plan.operation.part_schema(plan, kind).names
+            given.parts.setdefault(kind, []).append(part)
+    times = [row[1] for row in batch.rows]
+    given.seen = {"": max(times)} if times else {}
+    return given
+
+
+def run(plan: WindowPlan, batches: Sequence[MicroBatch], state: MemoryState | None = None) -> list[Emitted]:
+    """The micro-batches one after another. Every operator is new: what it knows is what the state's bytes say."""
+    state, emitted = MemoryState() if state is None else state, []
+    for batch in batches:
+        output = plan.operation.operator(plan, state, 0).process(group_input(plan, batch))
+        fired = [row for tag, table in output.tables if tag == MAIN for row in rows_of(plan, table)]
+        late = [tuple(row.values()) for tag, table in output.tables if tag == LATE for row in table.to_pylist()]
+        emitted.append(Emitted(fired, late, output.metrics, output.wake_up))
+    return emitted
+
+
+def rows_of(plan: WindowPlan, table: pa.Table) -> list[tuple[Place, tuple]]:
+    """The rows of the main output as (place, values); window bounds as integers."""
+    assert table.schema.equals(plan.main_schema), f"{table.schema} is not {plan.main_schema}"
+    places = [name for name in ("key", "window", "window_start", "window_end") if name in table.column_names]
+    columns = {
+        name: table[name].cast(pa.int64()) if pa.types.is_timestamp(table.schema.field(name).type) else table[name]
+        for name in table.column_names
+    }
+    rows = pa.table(columns).to_pylist()
+    return [
+        (tuple(row[name] for name in places), tuple(value for name, value in row.items() if name not in places)) for row in rows
+    ]
+
+
+# ------------------------------------------------------------------------------------------------ comparing
+
+
+def coalesced(fired: Sequence[tuple[Place, tuple]]) -> dict[Place, tuple]:
+    """The last firing of each key and window: what a columnar operator emits in a micro-batch."""
+    return dict(fired)
+
+
+def once(fired: Sequence[tuple[Place, tuple]]) -> dict[Place, tuple]:
+    """The firings of a micro-batch, of which there must be one per key and window."""
+    found = dict(fired)
+    assert len(found) == len(fired), f"a window fired twice in a micro-batch: {sorted(map(str, fired))}"
+    return found
+
+
+def same(one: object, other: object) -> bool:
+    """Equality up to the rounding of floating point."""
+    if isinstance(one, float) and isinstance(other, float):
+        return math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-9) or (math.isnan(one) and math.isnan(other))
+    if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
+        return len(one) == len(other) and all(map(same, one, other))
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(same(one[name], other[name]) for name in one)
+    return one == other
+
+
+def difference(expected: dict[Place, tuple], found: dict[Place, tuple]) -> str | None:
+    """The first firings that differ, in words."""
+    for place in sorted({*expected, *found}, key=str):
+        if not same(expected.get(place), found.get(place)):
+            return f"{place}: expected {expected.get(place)}, found {found.get(place)}"
+    return None
+
+
+def compare(query: Query, batches: Sequence[MicroBatch], what: object = "", expected: list[Emitted] | None = None) -> None:
+    """Both operators over the same micro-batches: firings by the coalescing rule, late rows, late counts.
+
+    Args:
+        query: what runs.
+        batches: over what.
+        what: is named in the error, e.g. the seed.
+        expected: what must come out, where it is not simply that of the row operator.
+    """
+    expected = run(query.row(), batches) if expected is None else expected
+    found = run(query.columnar(), batches)
+    for number, (theirs, ours) in enumerate(zip(expected, found, strict=True)):
+        wrong = difference(coalesced(theirs.fired), once(ours.fired))
+        if wrong is None and theirs.metrics.late_rows != ours.metrics.late_rows:
+            wrong = f"late rows: expected {theirs.metrics.late_rows}, found {ours.metrics.late_rows}"
+        if wrong is None and theirs.late != ours.late:
+            wrong = f"late output: expected {theirs.late}, found {ours.late}"
+        if wrong is not None:
+            shown = "\n".join(f"  {place}: {batch}" for place, batch in enumerate(batches[: number + 1]))
+            raise AssertionError(f"{what}: micro-batch {number}: {wrong}\n{query}\n{shown}")
+
+
+def compare_batch(query: Query, batches: Sequence[MicroBatch], what: object = "") -> None:
+    """The columnar operator on the stream, last firings, against the same rows as one batch; event time only.
+
+    The watermark is delayed so much, less the allowed lateness, that no window misses a row.
+    """
+    if not query.windowing.assigner.is_event_time:
+        return
+    plan = replace(query, delay=max(0, furthest_back(batches) - query.windowing.allowed_lateness)).columnar()
+    whole = [*(batch for batch in batches if not batch.end), MicroBatch([], end=True)]
+    stream = run(plan, whole)
+    (batch,) = run(plan, [MicroBatch([chunk for one in whole for chunk in one.chunks], end=True)])
+    last: dict[Place, tuple] = {}
+    for emitted in stream:
+        assert not emitted.metrics.late_rows, f"{what}: late rows, with a watermark that no row is behind"
+        last.update(once(emitted.fired))
+    wrong = difference(once(batch.fired), last)
+    assert wrong is None, f"{what}: batch against stream: {wrong}\n{query}\n{batches}"
+
+
+def furthest_back(batches: Sequence[MicroBatch]) -> int:
+    """How far the latest row is behind the largest event time of the micro-batches before its own."""
+    largest, back = None, 0
+    for batch in batches:
+        times = [row[1] for row in batch.rows]
+        if largest is not None:
+            back = max([back, *(largest - time for time in times)])
+        largest = max(times) if largest is None and times else max([largest, *times]) if times else largest
+    return back
+
+
+# ------------------------------------------------------------------------------------------------ how many
+
+
+def cases(default: int) -> int:
+    """How many random cases to run."""
+    return int(os.environ.get("PANESTREAM_CASES", str(default)))
+
+
+def first_seed() -> int:
+    """Where the seeds begin."""
+    return int(os.environ.get("PANESTREAM_SEED", "0"))
+
+
+def run_cases(default: int, chunk: int, chunks: int, case: Callable[[random.Random, int], None]) -> None:
+    """Runs ``case(rng, seed)`` for every ``chunks``-th seed, beginning with ``chunk``: tests are cut so that they run in parallel."""
+    begin = first_seed()
+    for seed in range(begin + chunk, begin + cases(default), chunks):
+        case(random.Random(seed), seed)
