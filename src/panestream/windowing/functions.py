@@ -7,29 +7,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from panestream.errors import InvalidPlanError, PanestreamError
+from panestream.errors import InvalidPlanError
+from panestream.windowing.failures import WindowFunctionError
 from panestream.windowing.state import KeyedStateStore
 from panestream.windowing.windows import Window
 
 ReduceFunction = Callable[[Any, Any], Any]
 """Combines two elements into one of the same kind, without changing either. Must be associative. Flink: ``ReduceFunction``."""
-
-
-class WindowFunctionError(PanestreamError, RuntimeError):
-    """A function of the user's own raised: says where; the user's exception is the cause, with its traceback.
-
-    Attributes:
-        key, window: whose firing it was.
-        elements: how many elements the window held; None where the engine keeps only an accumulator.
-    """
-
-    def __init__(self, what: str, key: Any, window: Window | None, elements: int | None, cause: BaseException) -> None:
-        held = "" if elements is None else f", which holds {elements} elements"
-        where = f"key {key!r}" + ("" if window is None else f", window {window!r}{held}")
-        super().__init__(f"{what} raised {type(cause).__name__}: {cause} (at {where})")
-        self.key = key
-        self.window = window
-        self.elements = elements
 
 
 class AggregateFunction(ABC):
@@ -174,3 +158,15 @@ def _checked(function: Any, what: str, kind: type, arguments: str) -> Any:
     if not callable(function):
         raise InvalidPlanError(f"{what} wants a {kind.__name__}, or a function of {arguments}; got {function!r}")
     return function
+
+
+__all__ = [
+    "AggregateFunction",
+    "ProcessWindowFunction",
+    "ReduceFunction",
+    "WindowContext",
+    "WindowFunction",
+    "WindowFunctionError",
+    "applied",
+    "processed",
+]

@@ -22,6 +22,7 @@ class ContentsLogic:
         merge: two contents in one; the first is of the window that starts earlier.
         result: what contents stand for when the window fires: one value. None: they are the elements themselves.
         of_elements: the same value made of a list of elements: what evictors leave, maybe none.
+        adding: whose code adds an element, for errors.
     """
 
     first: Callable[[Any], Any]
@@ -29,6 +30,7 @@ class ContentsLogic:
     merge: Callable[[Any, Any], Any]
     result: Callable[[Any], Any] | None
     of_elements: Callable[[list[Any]], Any] | None
+    adding: str = "the function"
 
 
 def contents_logic(plan: RowPlan) -> ContentsLogic:
@@ -43,7 +45,7 @@ def contents_logic(plan: RowPlan) -> ContentsLogic:
     if plan.keeps_elements:
         return ContentsLogic(_list_of_one, _appended, _joined, result, of_elements)
     if isinstance(function, Reduce):
-        return ContentsLogic(_same, function.function, function.function, result, of_elements)
+        return ContentsLogic(_same, function.function, function.function, result, of_elements, "the reduce function")
     assert isinstance(function, Aggregate)  # noqa: S101 - what keeps no elements aggregates
     aggregate = function.function
     add, create = aggregate.add, aggregate.create_accumulator
@@ -53,6 +55,7 @@ def contents_logic(plan: RowPlan) -> ContentsLogic:
         merge=aggregate.merge,
         result=result,
         of_elements=of_elements,
+        adding=f"{type(aggregate).__name__}.add",
     )
 
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from panestream.engine.operators.row.operator import RowOperator
 
 Rows = Iterable[tuple[Any, int, Any]]
+ASSIGNER = "the assigner"
 
 
 def fast_rows(operator: RowOperator, assigner: WindowAssigner) -> Callable[[Rows], None] | None:
@@ -59,6 +60,7 @@ def _tumbling(operator: RowOperator, assigner: TumblingEventTimeWindows, purges:
     slot: Slot | None = None
     try:
         for key, timestamp, element in rows:
+            slot = None
             stored = TimestampedValue(element, timestamp) if stamps else element
             owner = touched.get(key) or touch(key)
             start = timestamp - (timestamp - offset) % size
@@ -80,7 +82,7 @@ def _tumbling(operator: RowOperator, assigner: TumblingEventTimeWindows, purges:
                 if purges:
                     slot.contents = EMPTY
     except Exception as error:  # noqa: BLE001 - whatever users' code raises
-        operator.failed("the function", key, slot, error)
+        operator.failed(operator.logic.adding, key, slot, error)
 
 
 def _sliding(operator: RowOperator, assigner: SlidingEventTimeWindows, purges: bool, rows: Rows) -> None:
@@ -92,6 +94,7 @@ def _sliding(operator: RowOperator, assigner: SlidingEventTimeWindows, purges: b
     slot: Slot | None = None
     try:
         for key, timestamp, element in rows:
+            slot = None
             stored = TimestampedValue(element, timestamp) if stamps else element
             owner = touched.get(key) or touch(key)
             slots, taken = owner.slots, False
@@ -116,7 +119,7 @@ def _sliding(operator: RowOperator, assigner: SlidingEventTimeWindows, purges: b
             if not taken:
                 operator.not_taken(key, timestamp, element)
     except Exception as error:  # noqa: BLE001
-        operator.failed("the function", key, slot, error)
+        operator.failed(operator.logic.adding, key, slot, error)
 
 
 def _sessions(operator: RowOperator, assigner: EventTimeSessionWindows, purges: bool, rows: Rows) -> None:
@@ -128,6 +131,7 @@ def _sessions(operator: RowOperator, assigner: EventTimeSessionWindows, purges: 
     hit: Any = None
     try:
         for key, timestamp, element in rows:
+            hit = None
             end = timestamp + gap if fixed else assigner.assign_windows(element, timestamp, 0)[0].end
             owner = touched.get(key) or touch(key)
             latest: Any = owner.latest
@@ -158,7 +162,7 @@ def _sessions(operator: RowOperator, assigner: EventTimeSessionWindows, purges: 
                 if purges:
                     hit.contents = EMPTY
     except Exception as error:  # noqa: BLE001
-        operator.failed("the function", key, hit, error)
+        operator.failed(ASSIGNER if hit is None else operator.logic.adding, key, hit, error)
 
 
 def _touched(owner: KeyState, start: int, end: int) -> tuple[Slot | None, bool]:
@@ -184,6 +188,7 @@ def _counting(operator: RowOperator, count: int, purges: bool, rows: Rows) -> No
     slot: Slot | None = None
     try:
         for key, timestamp, element in rows:
+            slot = None
             stored = TimestampedValue(element, timestamp) if stamps else element
             owner = touched.get(key) or touch(key)
             slot = owner.slots.get(None)
@@ -202,7 +207,7 @@ def _counting(operator: RowOperator, count: int, purges: bool, rows: Rows) -> No
             if purges:
                 slot.contents = EMPTY
     except Exception as error:  # noqa: BLE001
-        operator.failed("the function", key, slot, error)
+        operator.failed(operator.logic.adding, key, slot, error)
 
 
 def _arm(operator: RowOperator, slot: Slot) -> None:

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 from panestream.engine.operators.row.contents import contents_logic
 from panestream.engine.operators.row.contexts import TriggerScope, WindowScope
-from panestream.engine.operators.row.fast import fast_rows
+from panestream.engine.operators.row.fast import ASSIGNER, fast_rows
 from panestream.engine.operators.row.merging import MergingWindowSet
 from panestream.engine.operators.row.plan import Aggregate, Elements, Reduce, RowPlan
 from panestream.engine.operators.row.state import EMPTY, ElementList, KeyState, RowStore, Slot
@@ -150,7 +150,7 @@ class RowOperator:
         try:
             windows = assigner.assign_windows(element, timestamp, self.clock)
         except Exception as error:  # noqa: BLE001 - whatever users' code raises
-            self.failed("the assigner", owner.key, None, error)
+            self.failed(ASSIGNER, owner.key, None, error)
         for window in windows:
             slot = self._find_slot(owner, window)
             if slot is None:
@@ -159,7 +159,7 @@ class RowOperator:
             try:
                 slot.contents = self.logic.first(stored) if slot.contents is EMPTY else self.logic.fold(slot.contents, stored)
             except Exception as error:  # noqa: BLE001
-                self.failed("the function", owner.key, slot, error)
+                self.failed(self.logic.adding, owner.key, slot, error)
             scope.slot = slot
             try:
                 result = self._trigger.on_element(element, timestamp, slot.window, scope)
@@ -407,8 +407,13 @@ class RowOperator:
         """Raises what a function of the user's own raised, with the place where it was."""
         if isinstance(error, PanestreamError):
             raise error
-        held = len(slot.contents) if slot is not None and isinstance(slot.contents, ElementList) else None
-        raise WindowFunctionError(what, key, None if slot is None else slot.window, held, error) from error
+        window, contents = (None, EMPTY) if slot is None else (slot.window, slot.contents)
+        if self.plan.keeps_elements:
+            count = 0 if contents is EMPTY else len(contents)
+            held = f"holds {count} element{'' if count == 1 else 's'}"
+        else:
+            count, held = None, "is empty" if contents is EMPTY else "holds one accumulator"
+        raise WindowFunctionError.of(what, key, window, held, count, error) from error
 
     # ---------------------------------------------------------------- beginnings
 
