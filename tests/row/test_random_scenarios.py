@@ -11,7 +11,8 @@ import pytest
 
 from panestream.engine.operators.row.operator import RowOperator
 from panestream.engine.state import MemoryState
-from panestream.testing.executors import HarnessExecutor, Observed, _as_json, _late_as_json
+from panestream.testing.executors import HarnessExecutor, Observed
+from panestream.testing.executors.harness import _as_json, _late_as_json
 from panestream.testing.scenario_format import plan_of, scenario_of
 from panestream.testing.scenarios import differences
 from panestream.windowing.time import MAX_TIMESTAMP

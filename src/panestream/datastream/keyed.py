@@ -42,6 +42,8 @@ class DataStream:
     unit: str | None = None
     watermark: WatermarkStrategy = field(default_factory=WatermarkStrategy.no_watermarks)
     invalid_tag: str | None = None
+    clock: str | None = None
+    clock_unit: str | None = None
 
     def assign_timestamps(self, column: str, strategy: WatermarkStrategy, *, unit: str | None = None) -> DataStream:
         """Says where the event time is, and how the watermark follows from it. Flink: ``assignTimestampsAndWatermarks``.
@@ -63,6 +65,23 @@ class DataStream:
         if partition is not None and partition not in self.df.columns:
             raise InvalidPlanError(f"per_partition: there is no column {partition!r}; {did_you_mean(partition, self.df.columns)}")
         return replace(self, event_time=column, unit=unit, watermark=strategy)
+
+    def processing_time_from(self, column: str, *, unit: str | None = None) -> DataStream:
+        """Takes processing time from the data (when each row was received, say) instead of from Spark's clock.
+
+        For replays and tests: the same input gives the same windows whenever it runs, also with ``availableNow``. The clock
+        of a micro-batch is the largest value in it; it never goes back, and without rows it stands still.
+
+        Args:
+            column: a timestamp column, or SQL that gives one; a number with ``unit``.
+            unit: of a number: ``"seconds"``, ``"milliseconds"`` or ``"microseconds"`` since the epoch.
+
+        Raises:
+            InvalidEventTimeError: the column is no time.
+            InvalidPlanError: no such column.
+        """
+        micros_of(self.df, column, unit)
+        return replace(self, clock=column, clock_unit=unit)
 
     def side_output_invalid(self, tag: str) -> DataStream:
         """Sends rows without usable event time (null, or absurd) to the output ``tag``, whole. Without it they fail the query."""

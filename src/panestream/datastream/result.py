@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 _NEVER_ENDS = (
     "windows or triggers of processing time need a clock that goes on: with availableNow Spark would run empty micro-batches "
     "for ever. Give trigger={'processingTime': '1 second'} and stop the query yourself; or {'once': True} for one micro-batch of "
-    "all there is (open windows wait for the next run); or run it as a batch, where the end of the input closes all windows"
+    "all there is (open windows wait for the next run); or take the clock from a column, .processing_time_from(column), where "
+    "the data say when they came; or run it as a batch, where the end of the input closes all windows"
 )
 
 
@@ -118,7 +119,7 @@ class WindowedResult:
             raise InvalidPlanError("start is for streams; this DataFrame is a batch: use result.run(main=...) or result.main")
         self._check_sinks(sinks)
         trigger = dict(trigger or {"availableNow": True})
-        if self.operation.uses_clock and trigger.get("availableNow"):
+        if self.plan.wakes_up and trigger.get("availableNow"):
             raise InvalidPlanError(_NEVER_ENDS)
         if not isinstance(checkpoint, str) or not checkpoint.strip():
             raise InvalidPlanError("start needs checkpoint='a directory': it holds the state of the windows")
@@ -195,6 +196,7 @@ class WindowedResult:
             late_tag=windowed.late_tag,
             invalid_tag=source.invalid_tag,
             side_outputs=windowed.side_outputs,
+            clock=source.clock,
             top=self.largest,
         )
         if plan.carries_rows or source.invalid_tag is not None:
@@ -206,5 +208,6 @@ class WindowedResult:
         keyed = self.windowed.keyed
         time = None if keyed.source.event_time is None else micros_of(self._df, keyed.source.event_time, keyed.source.unit)
         values = [self.inputs[text] for text in self.operation.inputs]
-        projected, places = project(self._df, self.plan, time, [column for _, column in keyed.key_columns], values)
+        clock = None if keyed.source.clock is None else micros_of(self._df, keyed.source.clock, keyed.source.clock_unit)
+        projected, places = project(self._df, self.plan, time, [column for _, column in keyed.key_columns], values, clock)
         return operate(projected, self.plan, places)

@@ -42,6 +42,8 @@ class WindowPlan:
         late_tag, invalid_tag: where late rows and rows without event time go; None: counted, or an error.
         side_outputs: the columns of what window functions send to side outputs, by tag.
         row_schema: the input's columns, where anything wants whole rows; else None.
+        clock: the column (or SQL) that stands in for processing time, as the user wrote it; None: Spark's batch time.
+        ticks: how many engine units a millisecond of Spark's clock has. The engine is unit-free; Spark's windows count microseconds.
         top: keep only the largest rows of each window, or None.
     """
 
@@ -57,7 +59,14 @@ class WindowPlan:
     invalid_tag: str | None = None
     side_outputs: Mapping[str, pa.Schema] = field(default_factory=dict)
     row_schema: pa.Schema | None = field(default=None)
+    clock: str | None = None
+    ticks: int = 1000
     top: Top | None = None
+
+    @property
+    def wakes_up(self) -> bool:
+        """Whether Spark must call the operator when its time has come, without new data."""
+        return self.operation.uses_clock and self.clock is None
 
     @property
     def tags(self) -> tuple[str, ...]:

@@ -17,10 +17,24 @@ from panestream.spark.without_pandas import without_pandas
 
 
 def project(
-    df: DataFrame, plan: WindowPlan, time: Column | None, keys: Sequence[Column], values: Sequence[Column]
+    df: DataFrame,
+    plan: WindowPlan,
+    time: Column | None,
+    keys: Sequence[Column],
+    values: Sequence[Column],
+    clock: Column | None = None,
 ) -> tuple[DataFrame, PackColumns]:
-    """The columns that ``pack`` takes: few and narrow, since the way from the JVM to Arrow is what limits the speed."""
-    clock = F.unix_micros(F.current_timestamp())
+    """The columns that ``pack`` takes: few and narrow, since the way from the JVM to Arrow is what limits the speed.
+
+    Args:
+        df: the input.
+        plan: the query.
+        time: the event time in microseconds; None: the clock stands in for it.
+        keys: the key columns.
+        values: the columns that the operation asked for.
+        clock: processing time in microseconds; None: Spark's batch time.
+    """
+    clock = F.unix_micros(F.current_timestamp()) if clock is None else clock
     columns = [(clock if time is None else time).alias("time")]
     columns += [key.alias(f"key_{position}") for position, key in enumerate(keys)]
     columns += [value.alias(f"value_{position}") for position, value in enumerate(values)]
@@ -54,7 +68,7 @@ def operate(projected: DataFrame, plan: WindowPlan, columns: PackColumns) -> Dat
         grouped = projected.mapInArrow(Pack(plan, columns).__call__, EXCHANGE_SCHEMA).groupBy("group")
         if not projected.isStreaming:
             return grouped.applyInArrow(process_batch(plan), OPERATED_SCHEMA)
-        mode = "ProcessingTime" if plan.operation.uses_clock else "None"
+        mode = "ProcessingTime" if plan.wakes_up else "None"
         return grouped.transformWithState(
             statefulProcessor=WindowProcessor(plan), outputStructType=OPERATED_SCHEMA, outputMode="append", timeMode=mode
         )

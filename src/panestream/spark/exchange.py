@@ -117,8 +117,8 @@ class _Packing:
 
     def chunk(self, table: pa.Table) -> Iterator[pa.RecordBatch]:
         self.rows += table.num_rows
-        if self.columns.clock is not None and not self.clock:
-            self.clock = table.column(self.columns.clock)[0].as_py()
+        if self.columns.clock is not None:
+            self.clock = max(self.clock, pc.max(table.column(self.columns.clock)).as_py() or 0)
         valid = _usable(_array(table, 0))
         if valid is not None:
             invalid = table.filter(pc.invert(valid))

@@ -35,7 +35,7 @@ def operate_group(
     """
     batch = gather(plan, rows)
     if now_ms is not None:
-        batch.batch_time = now_ms * 1000
+        batch.batch_time = now_ms * plan.ticks
     return plan.operation.operator(plan, state, group_values(plan.groups).index(value)).process(batch)
 
 

@@ -48,7 +48,7 @@ class WindowProcessor(StatefulProcessor):
         # Travels inside what Spark pickles and ships itself, and is opened only by the workers of the same query. Spark's own
         # pickler, since users' functions may stand in a notebook.
         self._pickled_plan = cloudpickle.dumps(plan)  # type: ignore[no-untyped-call]
-        self._uses_clock = plan.operation.uses_clock
+        self._uses_clock = plan.wakes_up
         self._state: SparkState | None = None
         self._handle: StatefulProcessorHandle | None = None
 
@@ -70,21 +70,21 @@ class WindowProcessor(StatefulProcessor):
         plan: WindowPlan = pickle.loads(self._pickled_plan)  # noqa: S301 (see __init__)
         now = timers.getCurrentProcessingTimeInMs() if self._uses_clock else None
         output = operate_group(plan, self._state, key[0], arrived, now)
-        if output.wake_up is not None:
-            self._wake_up_after(output.wake_up // 1000)
+        if self._uses_clock:
+            # An engine timer is due once the clock is past it.
+            self._wake_up_at(None if output.wake_up is None else output.wake_up // plan.ticks + 1)
         for tag, body in bodies(output):
             yield Row(tag=tag, body=body)
 
-    def _wake_up_after(self, milliseconds: int) -> None:
-        """One timer a key group: the earliest of all its windows. An engine timer is due once the clock is past it."""
+    def _wake_up_at(self, expiry: int | None) -> None:
+        """One timer a key group: the earliest of all its windows, in milliseconds; None: there is none."""
         assert self._handle is not None  # noqa: S101 - the caller looked
-        expiry = milliseconds + 1
         set_already = list(self._handle.listTimers())
-        if expiry in set_already:
-            return
         for other in set_already:
-            self._handle.deleteTimer(other)
-        self._handle.registerTimer(expiry)
+            if other != expiry:
+                self._handle.deleteTimer(other)
+        if expiry is not None and expiry not in set_already:
+            self._handle.registerTimer(expiry)
 
     def close(self) -> None:
         pass

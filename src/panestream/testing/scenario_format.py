@@ -280,7 +280,7 @@ def _evictor(name: str, spec: Mapping[str, Any] | None) -> Evictor | None:
 
 
 def _sum(a: Element, b: Element) -> Element:
-    return Element(a.key, max(a.ts, b.ts), a.value + b.value)
+    return a._replace(ts=max(a.ts, b.ts), value=a.value + b.value)
 
 
 class _Value(ProcessWindowFunction):

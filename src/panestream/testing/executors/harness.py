@@ -1,42 +1,17 @@
-"""What can run a scenario. So far: the row operator, through the harness."""
+"""Runs scenarios on the row operator, through the harness."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any
 
 from panestream.engine.operators.row.plan import RowPlan
 from panestream.errors import PanestreamError
+from panestream.testing.executors.base import Observed
 from panestream.testing.harness import WindowTestHarness
 from panestream.testing.scenario_format import Element, Scenario, ScenarioError, Step, plan_of
 from panestream.windowing.windows import TimeWindow
-
-
-@dataclass(slots=True)
-class Observed:
-    """What an executor made of a scenario, in the words of the format; one list per step that it got through.
-
-    Attributes:
-        steps: per step, ``{"key", "start", "end", "value"}`` of everything that fired.
-        late: per step, the late elements.
-        late_dropped: how many were only counted.
-        error: the refusal, or None.
-        complaints: what must hold in every scenario and did not, in words.
-    """
-
-    steps: list[list[dict[str, Any]]] = field(default_factory=list)
-    late: list[list[dict[str, Any]]] = field(default_factory=list)
-    late_dropped: int = 0
-    error: str | None = None
-    complaints: list[str] = field(default_factory=list)
-
-
-class Executor(Protocol):
-    """Runs scenarios."""
-
-    def run(self, scenario: Scenario) -> Observed:
-        """What comes of it; refusals are caught and reported in ``error``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +93,3 @@ def _as_json(key: Any, window: Any, value: Any) -> dict[str, Any]:
 def _late_as_json(element: Element) -> dict[str, Any]:
     found = {"key": element.key, "ts": element.ts, "value": element.value}
     return found if element.gap is None else {**found, "gap": element.gap}
-
-
-EXECUTORS: dict[str, Callable[[bool], Executor]] = {"harness": HarnessExecutor}
-"""By name: what makes an executor, given whether to restore from a snapshot after every step."""

@@ -1,0 +1,26 @@
+"""What can run a scenario: the engine alone, the stateful processor without Spark, and Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from panestream.testing.executors.base import Executor, Observed
+from panestream.testing.executors.harness import HarnessExecutor
+
+
+def _processor(restore: bool) -> Executor:
+    from panestream.testing.executors.processor import ProcessorExecutor
+
+    return ProcessorExecutor(restore)
+
+
+def _spark(restore: bool) -> Executor:
+    from panestream.testing.executors.streaming import StreamingExecutor
+
+    return StreamingExecutor(restore)
+
+
+EXECUTORS: dict[str, Callable[[bool], Executor]] = {"harness": HarnessExecutor, "processor": _processor, "spark": _spark}
+"""By name: what makes an executor, given whether to restore from a snapshot after every step (or micro-batch)."""
+
+__all__ = ["EXECUTORS", "Executor", "HarnessExecutor", "Observed"]
