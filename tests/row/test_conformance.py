@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from panestream.testing.executors import HarnessExecutor
+from panestream.testing.executors import EXECUTORS
 from panestream.testing.scenario_format import read_scenarios
 from panestream.testing.scenarios import differences, main
 
@@ -23,10 +23,12 @@ def test_the_set_is_whole():
 
 
 @pytest.mark.parametrize("restore", [False, True], ids=["plain", "restored after every step"])
+@pytest.mark.parametrize("executor", ["harness", "processor"])
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.json")), ids=lambda path: path.stem)
-def test_flinks_answers(path, restore):
-    """The executor also complains where state or timers are left after the end of input."""
-    failed = {one.name: found for one in read_scenarios(path) if (found := differences(one, HarnessExecutor(restore).run(one)))}
+def test_flinks_answers(path, executor, restore):
+    """The executors also complain where state or timers are left after the end of input."""
+    run = EXECUTORS[executor](restore).run
+    failed = {one.name: found for one in read_scenarios(path) if (found := differences(one, run(one)))}
     assert not failed
 
 

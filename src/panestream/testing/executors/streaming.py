@@ -13,7 +13,6 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -67,7 +66,7 @@ class StreamingExecutor:
             _Run(self._spark, folder, self.restore).run(scenario, batches, observed)
         except ScenarioError:
             raise
-        except (PanestreamError, StreamingQueryException) as error:
+        except PanestreamError as error:
             observed.error = f"{type(error).__name__}: {error}"
         finally:
             shutil.rmtree(folder, ignore_errors=True)
