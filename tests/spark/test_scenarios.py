@@ -26,9 +26,8 @@ EXECUTOR = StreamingExecutor()
 def words(scenario: Scenario) -> set[Any]:
     """What of the vocabulary a scenario uses."""
     spec, assigner = scenario.spec, scenario.spec["assigner"]
-    shape = tuple(bool(assigner.get(name)) for name in ("offset", "end_of_stream")) + (
-        assigner["type"] == "count" and "slide" in assigner,
-    )
+    slides = assigner["type"] == "count" and "slide" in assigner
+    shape = (bool(assigner.get("offset")), bool(assigner.get("end_of_stream")), slides)
     found: set[Any] = {
         ("assigner", assigner["type"], assigner.get("time", "event"), shape),
         ("function", spec["function"]["type"]),
