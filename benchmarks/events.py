@@ -85,7 +85,8 @@ def _reference_mix(x: int) -> int:
     return z ^ z >> 31
 
 
-def _mix(x: np.ndarray[Any, np.dtype[np.uint64]]) -> np.ndarray[Any, np.dtype[np.uint64]]:
+def mix(x: np.ndarray[Any, np.dtype[np.uint64]]) -> np.ndarray[Any, np.dtype[np.uint64]]:
+    """The generator's mixing function on arrays of unsigned 64-bit integers."""
     z = x * np.uint64(0x9E3779B97F4A7C15)  # wraps, as it should
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -95,7 +96,7 @@ def _mix(x: np.ndarray[Any, np.dtype[np.uint64]]) -> np.ndarray[Any, np.dtype[np
 def events(first: int, stop: int, spec: EventSpec, step: int = 1) -> dict[str, np.ndarray[Any, np.dtype[np.int64]]]:
     """Events ``range(first, stop, step)`` as int64 columns ``key``, ``value``, ``ts`` (ms), ``batch`` (in which they come)."""
     i = np.arange(first, stop, step, dtype=np.uint64)
-    r1, r2 = _mix(i * np.uint64(2) + np.uint64(1)), _mix(i * np.uint64(2) + np.uint64(2))
+    r1, r2 = mix(i * np.uint64(2) + np.uint64(1)), mix(i * np.uint64(2) + np.uint64(2))
     disorder = (r2 & np.uint64(0xFFFFFF)) % np.uint64(spec.disorder_ms + 1)
     return {
         "key": ((r1 >> np.uint64(1)) % np.uint64(spec.keys)).astype(np.int64),

@@ -69,18 +69,23 @@ class WindowProcessor(StatefulProcessor):
         self.state = handle.getValueState("windows", f"{self.STATE}, timer bigint")
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: TimerValues) -> Iterator[Row]:
-        held = self.state.get()
-        columns, timer = ([list(column) for column in held[:-1]], held[-1]) if held else (self.empty(), _NO_TIMER)
+        columns, timer = self._load()
         self.add(columns, rows)
         return self._advance(key[0], columns, timer, timerValues.getCurrentWatermarkInMs())
 
     def handleExpiredTimer(self, key: Any, timerValues: TimerValues, expiredTimerInfo: ExpiredTimerInfo) -> Iterator[Row]:
-        held = self.state.get()
+        columns, _ = self._load()
         # Spark removes the timer that expired.
-        return self._advance(key[0], [list(column) for column in held[:-1]], _NO_TIMER, timerValues.getCurrentWatermarkInMs())
+        return self._advance(key[0], columns, _NO_TIMER, timerValues.getCurrentWatermarkInMs())
 
     def close(self) -> None:
         pass
+
+    def _load(self) -> tuple[list[list[int]], int]:
+        held = self.state.get()
+        if held is None:
+            return self.empty(), _NO_TIMER
+        return [list(column) for column in held[:-1]], held[-1]
 
     def _advance(self, key: int, columns: list[list[int]], timer: int, watermark: int) -> Iterator[Row]:
         fired, due = self.fire(key, columns, watermark)

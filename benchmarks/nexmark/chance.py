@@ -1,0 +1,35 @@
+"""Numbers by chance that depend on nothing but seed, event and purpose: any row can be made alone, in any order, by any task."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from benchmarks.events import mix
+
+Int64s = np.ndarray[Any, np.dtype[np.int64]]
+UInt64s = np.ndarray[Any, np.dtype[np.uint64]]
+Floats = np.ndarray[Any, np.dtype[np.float64]]
+
+
+@dataclass(frozen=True)
+class Chance:
+    """Draws for the events of one seed. ``purpose`` (0 to 63) keeps the draws of one event apart."""
+
+    seed: int
+
+    def bits(self, n: Int64s, purpose: int) -> UInt64s:
+        """64 bits for each event number."""
+        start = mix(np.array([self.seed % 2**64], np.uint64))[0]
+        return mix((n.astype(np.uint64) << np.uint64(6)) + np.uint64(purpose) + start)
+
+    def below(self, n: Int64s, purpose: int, bound: Int64s | int) -> Int64s:
+        """Integers from 0 up to, and without, ``bound``."""
+        # Half of the bits: bounds are small, and so is what the remainder favours.
+        return (self.bits(n, purpose) >> np.uint64(32)).astype(np.int64) % bound
+
+    def uniform(self, n: Int64s, purpose: int) -> Floats:
+        """Floats in [0, 1)."""
+        return (self.bits(n, purpose) >> np.uint64(11)).astype(np.float64) * 2.0**-53
