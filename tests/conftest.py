@@ -20,7 +20,9 @@ settings.load_profile("panestream")
 
 ROOT = Path(__file__).resolve().parent.parent
 os.environ["PYSPARK_PYTHON"] = sys.executable
-os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
+# For Spark's workers, which import the modules that functions come from.
+_IMPORTED = [str(ROOT / "src"), str(ROOT), str(ROOT / "examples"), os.environ.get("PYTHONPATH", "")]
+os.environ["PYTHONPATH"] = os.pathsep.join(_IMPORTED).rstrip(os.pathsep)
 
 
 @pytest.fixture(scope="session")

@@ -1,5 +1,10 @@
-"""Tools to test windows with: a harness that needs no Spark, and scenario files that state what must come out."""
+"""Tools to test windows with.
+
+A harness that needs no Spark; rows that arrive on Spark in the micro-batches one wants; scenario files that state what must
+come out.
+"""
 
 from panestream.testing.harness import Fired, Late, Snapshot, WindowTestHarness
+from panestream.testing.micro_batches import MicroBatches
 
-__all__ = ["Fired", "Late", "Snapshot", "WindowTestHarness"]
+__all__ = ["Fired", "Late", "MicroBatches", "Snapshot", "WindowTestHarness"]

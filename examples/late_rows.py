@@ -1,0 +1,83 @@
+"""What becomes of late rows: a window that is over tells again, a window that is closed tells nobody, and nothing is lost.
+
+Bids on an auction, minute by minute. Rows may come ten seconds out of order: that is what the watermark allows for. A window that
+has fired stays open for one minute more, and fires again for each row that still comes (allowed lateness). What is later than
+that goes whole to an output of its own.
+
+    python examples/late_rows.py
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from datetime import datetime, timedelta, timezone
+from tempfile import TemporaryDirectory
+
+from pyspark.sql import DataFrame
+
+import panestream as pst
+from panestream import agg
+from panestream.testing import MicroBatches
+
+NOON = datetime(2026, 3, 2, 12, tzinfo=timezone.utc)
+
+
+def at(seconds: int) -> datetime:
+    """A moment after noon."""
+    return NOON + timedelta(seconds=seconds)
+
+
+BIDS_SCHEMA = "auction string, price bigint, at timestamp"
+# Each list arrives as one micro-batch.
+BIDS = [
+    [("vase", 10, at(5)), ("vase", 12, at(31)), ("clock", 90, at(40))],
+    [("vase", 15, at(72)), ("clock", 95, at(58))],  # the watermark comes to 12:01:02: the first minute is over
+    [("vase", 14, at(45)), ("clock", 99, at(90))],  # 12:00:45 is late, its window tells again
+    [("vase", 30, at(140))],  # 12:02:10: the first minute is closed, the second over
+    [("clock", 91, at(59)), ("clock", 97, at(80))],  # too late for the first minute; the second tells again
+]
+
+
+def highest_bids(bids: DataFrame) -> pst.WindowedResult:
+    """A row for each auction and minute, and another for each row that comes late; the rows that come too late."""
+    return (
+        pst.stream(bids)
+        .assign_timestamps("at", pst.WatermarkStrategy.for_bounded_out_of_orderness("10 seconds"))
+        .key_by("auction")
+        .window(pst.TumblingEventTimeWindows.of("1 minute"))
+        .allowed_lateness("1 minute")
+        .side_output_late_data("too_late")
+        .aggregate(agg.count().alias("bids"), agg.max("price").alias("highest"))
+    )
+
+
+def printed(title: str) -> Callable[[DataFrame, int], None]:
+    """What prints the rows of an output."""
+
+    def show(frame: DataFrame, batch: int) -> None:
+        print(f"--- micro-batch {batch}: {title}")
+        frame.show(truncate=False)
+
+    return show
+
+
+def main() -> None:
+    """Streams the bids, and prints what each micro-batch brings."""
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
+    spark = pst.build_session("late rows", master="local[2]")
+    spark.sparkContext.setLogLevel("ERROR")
+    with TemporaryDirectory() as folder:
+        bids = MicroBatches(spark, f"{folder}/bids", BIDS_SCHEMA)
+        for batch in BIDS:
+            bids.add(batch)
+        query = highest_bids(bids.stream()).start(
+            main=pst.ForeachBatchSink(printed("highest bids")),
+            too_late=pst.ForeachBatchSink(printed("too late")),
+            checkpoint=f"{folder}/checkpoint",
+        )
+        query.await_termination()
+
+
+if __name__ == "__main__":
+    main()

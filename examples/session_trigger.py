@@ -1,0 +1,92 @@
+"""The visits of shoppers the old way: one global window for each shopper, and a trigger of one's own that cuts it up.
+
+Before Flink had session windows this was how sessions were made, and it still shows what a trigger can do: timers, state, and
+FIRE_AND_PURGE. For these clicks the visits are those of shopper_sessions.py.
+
+Session windows do more. This trigger only knows when the last click was: two visits whose clicks arrive before the watermark has
+come between them are one to it, and in a batch, where the watermark comes at the very end, so are all visits of a shopper.
+
+    python examples/session_trigger.py
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from pyspark.sql import DataFrame
+from shopper_sessions import CLICKS, CLICKS_SCHEMA, VISITS_SCHEMA
+
+import panestream as pst
+from panestream.testing import MicroBatches
+
+LAST_CLICK = pst.ReducingStateDescriptor("last click", max)
+
+
+@dataclass(frozen=True)
+class SessionTrigger(pst.Trigger):
+    """Fires, and empties the window, when the watermark is ``gap`` (in microseconds) past the last click."""
+
+    gap: int
+
+    def on_element(self, element: Any, timestamp: int, window: pst.GlobalWindow, ctx: Any) -> pst.TriggerResult:
+        last = ctx.get_partitioned_state(LAST_CLICK)
+        if last.get() is not None:
+            ctx.delete_event_time_timer(self._end(last.get()))
+        last.add(timestamp)
+        ctx.register_event_time_timer(self._end(last.get()))
+        return pst.TriggerResult.CONTINUE
+
+    def on_event_time(self, time: int, window: pst.GlobalWindow, ctx: Any) -> pst.TriggerResult:
+        ctx.get_partitioned_state(LAST_CLICK).clear()
+        return pst.TriggerResult.FIRE_AND_PURGE
+
+    def on_processing_time(self, time: int, window: pst.GlobalWindow, ctx: Any) -> pst.TriggerResult:
+        return pst.TriggerResult.CONTINUE
+
+    def clear(self, window: pst.GlobalWindow, ctx: Any) -> None:
+        ctx.get_partitioned_state(LAST_CLICK).clear()
+
+    def _end(self, last_click: int) -> int:
+        """A window fires with the last instant that belongs to it."""
+        return last_click + self.gap - 1
+
+
+class Visit(pst.ProcessWindowFunction):
+    """Describes a visit by its clicks."""
+
+    def process(self, key: str, context: Any, elements: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
+        clicks = sorted(elements, key=lambda click: click.at)
+        yield clicks[0].at, clicks[-1].at, len(clicks), " > ".join(click.item for click in clicks)
+
+
+def visits(clicks: DataFrame) -> pst.WindowedResult:
+    """A row for each visit. A global window has no bounds: window_start and window_end are null."""
+    return (
+        pst.stream(clicks)
+        .assign_timestamps("at", pst.WatermarkStrategy.for_bounded_out_of_orderness("5 minutes"))
+        .key_by("shopper")
+        .window(pst.GlobalWindows.create())
+        .trigger(SessionTrigger(gap=30 * 60 * 1_000_000))
+        .process(Visit(), schema=VISITS_SCHEMA)
+    )
+
+
+def main() -> None:
+    """Streams the clicks, and prints what each micro-batch brings."""
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
+    spark = pst.build_session("session trigger", master="local[2]")
+    spark.sparkContext.setLogLevel("ERROR")
+    with TemporaryDirectory() as folder:
+        clicks = MicroBatches(spark, f"{folder}/clicks", CLICKS_SCHEMA)
+        for batch in CLICKS:
+            clicks.add(batch)
+        query = visits(clicks.stream()).start(main=pst.ConsoleSink(), checkpoint=f"{folder}/checkpoint")
+        query.await_termination()
+
+
+if __name__ == "__main__":
+    main()
