@@ -13,10 +13,17 @@ from panestream.engine.operators.panes.operation import PaneOperation
 from panestream.engine.operators.row.declared import TIME, DeclaredFunction
 from panestream.engine.operators.row.operation import RowOperation
 from panestream.engine.operators.row.plan import Aggregate, AnyWindowFunction, Elements, Reduce, RowPlan
+from panestream.engine.operators.sessions.choice import choose_sessions
 from panestream.engine.plan import WindowPlan, stable_repr
 from panestream.engine.slicing import PaneGrid
 from panestream.windowing import aggregates as recipes
-from panestream.windowing.assigners import GlobalWindows, SlidingEventTimeWindows, TumblingEventTimeWindows, WindowAssigner
+from panestream.windowing.assigners import (
+    GapColumn,
+    GlobalWindows,
+    SlidingEventTimeWindows,
+    TumblingEventTimeWindows,
+    WindowAssigner,
+)
 from panestream.windowing.assigners.stagger import WindowStagger
 from panestream.windowing.evictors import Evictor
 from panestream.windowing.time import format_duration
@@ -89,10 +96,15 @@ def aggregating(
         InvalidPlanError: an aggregate does not take its type; parts that do not fit together.
     """
     aggregation = Aggregation.build(aggregates, types, keys)
-    reasons = [*_not_panes(windowing), *(["a function of the user's own in Python"] if then is not None else [])]
+    reasons = ["a function of the user's own in Python"] if then is not None else []
+    chosen = choose_sessions(windowing, aggregates, types)
+    if isinstance(chosen, Operation) and not reasons:
+        return chosen
+    reasons = [*(_not_panes(windowing) if chosen is None else chosen if isinstance(chosen, list) else []), *reasons]
     if not reasons:
         return PaneOperation(pane_grid(windowing.assigner), tuple(aggregates), aggregation)
-    texts = tuple(aggregation.inputs)
+    gap = gap_column(windowing.assigner)
+    texts = (*aggregation.inputs, *([] if gap is None else [gap.label]))
     elements = [*(pa.field(text, types[text]) for text in texts), pa.field(TIME, pa.int64())]
     function = DeclaredFunction(tuple(aggregates), types)
     return RowOperation(
@@ -158,6 +170,12 @@ def _not_panes(windowing: Windowing) -> list[str]:
     if windowing.exact_firings:
         reasons.append("exact firings were asked for")
     return reasons
+
+
+def gap_column(assigner: WindowAssigner) -> GapColumn | None:
+    """The column that has the gap of each row, where sessions have one."""
+    gap = getattr(assigner, "gap", None)
+    return gap if isinstance(gap, GapColumn) else None
 
 
 def pane_grid(assigner: WindowAssigner) -> PaneGrid:

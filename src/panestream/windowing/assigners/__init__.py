@@ -3,7 +3,13 @@
 from panestream.windowing.assigners.base import MergingWindowAssigner, WindowAssigner, merge_touching
 from panestream.windowing.assigners.cumulating import CumulatingEventTimeWindows, CumulatingProcessingTimeWindows
 from panestream.windowing.assigners.global_windows import GlobalWindows, count_window
-from panestream.windowing.assigners.session import EventTimeSessionWindows, GapExtractor, ProcessingTimeSessionWindows
+from panestream.windowing.assigners.session import (
+    EventTimeSessionWindows,
+    GapColumn,
+    GapExtractor,
+    LimitedEventTimeSessionWindows,
+    ProcessingTimeSessionWindows,
+)
 from panestream.windowing.assigners.several import SeveralWindows
 from panestream.windowing.assigners.sliding import SlidingEventTimeWindows, SlidingProcessingTimeWindows
 from panestream.windowing.assigners.stagger import WindowStagger
@@ -13,8 +19,10 @@ __all__ = [
     "CumulatingEventTimeWindows",
     "CumulatingProcessingTimeWindows",
     "EventTimeSessionWindows",
+    "GapColumn",
     "GapExtractor",
     "GlobalWindows",
+    "LimitedEventTimeSessionWindows",
     "MergingWindowAssigner",
     "ProcessingTimeSessionWindows",
     "SeveralWindows",

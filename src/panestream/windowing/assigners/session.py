@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, TypeVar
 
-from panestream.errors import InvalidWindowError
+from panestream.errors import InvalidWindowError, did_you_mean
 from panestream.windowing.assigners.base import MergingWindowAssigner, merge_touching
 from panestream.windowing.time import Duration, format_duration, to_micros
 from panestream.windowing.windows import TimeWindow
@@ -27,9 +28,52 @@ class _GapOf:
         return to_micros(self.function(element), "the session gap of an element")
 
 
+UNITS = {"seconds": 1_000_000, "milliseconds": 1_000, "microseconds": 1}
+"""The units of gaps that are numbers, in microseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class GapColumn:
+    """A gap that every row brings along, in a column or by a SQL expression: known before the query runs, so it needs no Python.
+
+    Attributes:
+        expr: the column's name, or SQL over the columns.
+        unit: of numbers; None where the column is an interval.
+    """
+
+    expr: str
+    unit: str | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.expr, str) or not self.expr.strip():
+            raise InvalidWindowError(f"the gap of sessions must be the name of a column or a SQL expression, not {self.expr!r}")
+        if self.unit is not None and self.unit not in UNITS:
+            raise InvalidWindowError(f"unknown unit {self.unit!r} of the session gap; {did_you_mean(str(self.unit), UNITS)}")
+
+    @property
+    def label(self) -> str:
+        """What the column is called that holds the gap in engine units."""
+        return f"session gap {self.expr} in {self.unit or 'intervals'}"
+
+    def __call__(self, element: Any) -> int:
+        """The gap of one row, in engine units: from the labelled column if there is one, else from the one users named."""
+        if self.label in getattr(type(element), "columns", ()):
+            gap = element[self.label]
+        else:
+            gap = element[self.expr]
+            if isinstance(gap, timedelta):
+                gap = gap // timedelta(microseconds=1)
+            elif gap is not None:
+                gap *= UNITS[self.unit or "microseconds"]
+        if gap is None:
+            raise InvalidWindowError(f"the session gap {self.expr!r} must not be null, as it is in {element!r}")
+        found: int = gap
+        return found
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class _Session(MergingWindowAssigner):
-    gap: int | GapExtractor
+    gap: int | GapColumn | GapExtractor
 
     def __post_init__(self) -> None:
         if isinstance(self.gap, int) and self.gap <= 0:
@@ -56,6 +100,28 @@ class _Session(MergingWindowAssigner):
         """
         return cls(_GapOf(gap_of))
 
+    @classmethod
+    def with_gap_column(cls: type[Self], expr: str, unit: str | None = None) -> Self:  # noqa: PYI019
+        """As :meth:`with_dynamic_gap`, with the gap in a column: no Python is called, so the query runs on columns.
+
+        Args:
+            expr: a column, or SQL over the columns, of an interval type (days to seconds), or a number with ``unit``. A row whose
+                gap is null or not positive fails the query.
+            unit: of a number: ``"seconds"``, ``"milliseconds"`` or ``"microseconds"``.
+
+        Raises:
+            InvalidWindowError: no expression, or an unknown unit.
+
+        >>> EventTimeSessionWindows.with_gap_column("if(mobile, 5, 30) * 60", unit="seconds")
+        EventTimeSessionWindows.with_gap_column('if(mobile, 5, 30) * 60', 'seconds')
+        """
+        return cls(GapColumn(expr, unit))
+
+    @property
+    def longest(self) -> int | None:
+        """How long a session may be, in engine units; None: as long as rows come."""
+        return None
+
     def _window(self, element: Any, time: int) -> tuple[TimeWindow, ...]:
         gap = self.gap
         if not isinstance(gap, int):
@@ -72,6 +138,9 @@ class _Session(MergingWindowAssigner):
     def __repr__(self) -> str:
         if isinstance(self.gap, int):
             return f"{type(self).__name__}.with_gap({format_duration(self.gap)!r})"
+        if isinstance(self.gap, GapColumn):
+            unit = "" if self.gap.unit is None else f", {self.gap.unit!r}"
+            return f"{type(self).__name__}.with_gap_column({self.gap.expr!r}{unit})"
         if isinstance(self.gap, _GapOf):
             return f"{type(self).__name__}.with_dynamic_gap({self.gap.function!r})"
         return f"{type(self).__name__}({self.gap!r})"
@@ -92,8 +161,66 @@ class EventTimeSessionWindows(_Session):
     def is_event_time(self) -> bool:
         return True
 
+    def max_duration(self, longest: Duration) -> EventTimeSessionWindows:
+        """The same sessions, cut at every multiple of ``longest`` since the epoch (UTC): none is longer.
+
+        A session that goes on past a cut ends there, and another begins with the next row. So ``"1 day"`` ends sessions at
+        midnight. Short sessions are cut too where they lie across one. Which rows are together depends on the rows alone, not on
+        the order in which they come.
+
+        Args:
+            longest: how far the cuts lie apart.
+
+        Raises:
+            InvalidWindowError: it is not positive.
+
+        >>> EventTimeSessionWindows.with_gap("30 minutes").max_duration("4 hours")
+        EventTimeSessionWindows.with_gap('30 minutes').max_duration('4 hours')
+        """
+        return LimitedEventTimeSessionWindows(self.gap, to_micros(longest, "longest session"))
+
     def assign_windows(self, element: Any, timestamp: int, processing_time: int) -> tuple[TimeWindow, ...]:
         return self._window(element, timestamp)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class LimitedEventTimeSessionWindows(EventTimeSessionWindows):
+    """What :meth:`EventTimeSessionWindows.max_duration` makes. Flink has nothing like it.
+
+    An element's own window is ``[ts, ts + gap)``, or less where a cut comes first; windows on both sides of a cut do not merge.
+
+    >>> sessions = LimitedEventTimeSessionWindows(30, 100)
+    >>> sessions.assign_windows(None, 90, 0)
+    (TimeWindow(start=90, end=100),)
+    """
+
+    limit: int = 0
+
+    def __post_init__(self) -> None:
+        # Not super(): a dataclass with slots is not the class that super() without arguments means.
+        EventTimeSessionWindows.__post_init__(self)
+        if self.limit <= 0:
+            raise InvalidWindowError(f"the longest session must be positive, got {format_duration(self.limit)!r}")
+
+    @property
+    def longest(self) -> int | None:
+        return self.limit
+
+    def assign_windows(self, element: Any, timestamp: int, processing_time: int) -> tuple[TimeWindow, ...]:
+        (window,) = self._window(element, timestamp)
+        return (TimeWindow(timestamp, min(window.end, self._cut_after(timestamp))),)
+
+    def merge_windows(self, windows: Sequence[TimeWindow]) -> list[tuple[TimeWindow, list[TimeWindow]]]:
+        lots: dict[int, list[TimeWindow]] = {}
+        for window in windows:
+            lots.setdefault(self._cut_after(window.start), []).append(window)
+        return [merged for lot in lots.values() for merged in merge_touching(lot)]
+
+    def _cut_after(self, time: int) -> int:
+        return (time // self.limit + 1) * self.limit
+
+    def __repr__(self) -> str:
+        return f"{EventTimeSessionWindows(self.gap)!r}.max_duration({format_duration(self.limit)!r})"
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -1,0 +1,80 @@
+"""The open sessions of a key group, and what else it remembers: pages, and the meta record."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from panestream.engine import payload
+from panestream.engine.operators.base import GroupInput, GroupMetrics
+from panestream.engine.operators.keyed.pages import KeyedPages
+from panestream.engine.plan import WindowPlan, check_identity
+from panestream.engine.state import CountingState, State
+from panestream.engine.watermarks import WatermarkTracker
+from panestream.windowing.time import MIN_TIMESTAMP
+
+_META = "meta"
+
+
+class KeyedStore:
+    """Pages, watermark and clock of one key group, for one micro-batch.
+
+    Attributes:
+        pages: keyed rows.
+        tracker: the watermark.
+        clock: how far processing time has come, where it matters.
+
+    Raises:
+        PlanMismatchError: the state belongs to another plan.
+    """
+
+    def __init__(self, plan: WindowPlan, state: State, schema: pa.Schema) -> None:
+        self._plan = plan
+        self._state = CountingState(state)
+        self.pages = KeyedPages(self._state, schema)
+        self.tracker = WatermarkTracker(plan.watermark)
+        self.clock = 0
+        saved = self._state.get(_META, 0)
+        if saved is not None:
+            table, header = payload.decode(saved)
+            check_identity(header["identity"], plan.identity(), "the checkpoint")
+            self.tracker = WatermarkTracker.from_json(plan.watermark, header["watermarks"])
+            self.clock = header["clock"]
+            self.pages.load_index(table, header["next_page"])
+
+    def save(self) -> None:
+        """Writes the meta record; the pages are written already."""
+        header: dict[str, Any] = {
+            "identity": self._plan.identity(),
+            "watermarks": self.tracker.to_json(),
+            "clock": self.clock,
+            "next_page": self.pages.next_key,
+        }
+        self._state.put(_META, 0, payload.encode(self.pages.index_table(), header))
+
+    def measure(self, batch: GroupInput, metrics: GroupMetrics) -> None:
+        """Fills in the counters that all keyed operators have."""
+        metrics.input_rows, metrics.invalid_rows = batch.input_rows, batch.invalid_rows
+        watermark = self.tracker.watermark
+        metrics.watermark = None if watermark == MIN_TIMESTAMP else watermark
+        metrics.max_event_time = max((known.max_timestamp for known in self.tracker.partitions.values()), default=None)
+        stored = [page for page in self.pages.index if page.rows]
+        metrics.blocks = len(stored)
+        metrics.state_bytes = sum(page.size for page in stored)
+        metrics.state_calls = self._state.calls
+        metrics.bytes_read, metrics.bytes_written = self._state.bytes_read, self._state.bytes_written
+
+
+def with_bounds(plan: WindowPlan, keys: list[pa.Array], starts: Any, ends: Any, results: pa.Table) -> pa.Table:
+    """Rows of the main output; bounds of None are those of the global window."""
+    rows = results.num_rows
+    instant = pa.timestamp("us", tz="UTC")
+    bounds = [
+        pa.nulls(rows, instant) if bound is None else pa.array(np.ascontiguousarray(bound)).cast(instant)
+        for bound in (starts, ends)
+    ]
+    schema = plan.main_schema
+    columns = [*(key.cast(field.type) for key, field in zip(keys, plan.key_schema, strict=True)), *bounds, *results.columns]
+    return pa.Table.from_arrays(columns, schema=schema)

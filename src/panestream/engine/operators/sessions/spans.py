@@ -1,0 +1,93 @@
+"""Spans of time that merge where they touch: sessions of all keys at once.
+
+Everything is one sort by key and start: a span begins a new session where it starts after the end of everything before it. A
+distance of exactly the gap touches, so it is ``start > end``, not ``>=``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from panestream.engine.aggregation.columns import Ints, Mask
+from panestream.engine.aggregation.sorting import stable_order
+
+
+@dataclass(frozen=True, slots=True)
+class Sessions:
+    """What spans became, ordered by key code and start.
+
+    Attributes:
+        ids: the session of every span that went in.
+        codes: the key code of each session.
+        starts, ends: its bounds.
+    """
+
+    ids: Ints
+    codes: Ints
+    starts: Ints
+    ends: Ints
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+
+def merge_touching(codes: Ints, starts: Ints, ends: Ints, longest: int | None = None) -> Sessions:
+    """Merges the spans of each key that overlap or touch.
+
+    Args:
+        codes: the key of each span.
+        starts: where it begins.
+        ends: where it ends.
+        longest: sessions are cut at the multiples of this; the spans are cut already. None: they are not.
+    """
+    order = stable_order(codes, coarse(starts))
+    codes, starts, ends = codes[order], starts[order], ends[order]
+    new = np.ones(len(order), np.bool_)
+    other = codes[1:] != codes[:-1]
+    if longest is not None:
+        lot = starts // longest
+        other |= lot[1:] != lot[:-1]
+    new[1:] = other
+    reach = running_max(new, ends)
+    new[1:] |= starts[1:] > reach[:-1]
+    ids = np.empty(len(order), np.int64)
+    ids[order] = np.cumsum(new) - 1
+    first = np.flatnonzero(new)
+    last = np.append(first[1:], len(order)) - 1 if len(first) else first
+    return Sessions(ids, codes[first], starts[first], reach[last])
+
+
+def coarse(starts: Ints) -> Ints:
+    """Numbers in the order of ``starts``, small where that is cheap: event times are mostly whole milliseconds or seconds."""
+    if not len(starts):
+        return starts
+    least = int(starts.min())
+    shifted = starts - least
+    if int(shifted.max()) < 1 << 24:
+        return shifted
+    for step in (1_000_000, 1_000):
+        if not (shifted[:64] % step).any() and not (shifted % step).any():
+            return shifted // step
+    return shifted
+
+
+def running_max(new: Mask, values: Ints) -> Ints:
+    """The largest value so far, beginning anew where ``new`` says so."""
+    if not len(values) or bool(((values[1:] >= values[:-1]) | new[1:]).all()):
+        return values
+    segment = np.cumsum(new) - 1
+    least, most = int(values.min()), int(values.max())
+    bits = (most - least).bit_length()
+    if bits + int(segment[-1]).bit_length() < 63:
+        packed = np.maximum.accumulate((segment << bits) + (values - least))
+        unpacked: Ints = packed - (segment << bits) + least
+        return unpacked
+    # Too wide to stand side by side in one number: by rank.
+    order = np.argsort(values, kind="stable")
+    rank = np.empty(len(values), np.int64)
+    rank[order] = np.arange(len(values))
+    packed = np.maximum.accumulate(segment * len(values) + rank)
+    found: Ints = values[order[packed - segment * len(values)]]
+    return found

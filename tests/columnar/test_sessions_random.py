@@ -1,0 +1,101 @@
+"""Sessions against the row operator, on random queries and streams.
+
+``PANESTREAM_CASES=20000 pytest tests/columnar/test_sessions_random.py`` runs more; ``PANESTREAM_SEED`` others.
+
+The rule, for sessions: of those that grow or fire several times within a micro-batch, what they are when it is over. So a firing
+of the row operator is not expected if a later row of its micro-batch moved the bounds of that session.
+"""
+
+import random
+from dataclasses import dataclass, replace
+
+import pytest
+
+from panestream.engine.planner import Windowing
+from panestream.engine.state import MemoryState
+from panestream.windowing.assigners import EventTimeSessionWindows, GapColumn, ProcessingTimeSessionWindows
+from tests.columnar import kit
+
+CHUNKS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class GapInU(GapColumn):
+    """The gap of each row is its ``u``, already in engine units."""
+
+    @property
+    def label(self):
+        return "u"
+
+
+def random_query(rng: random.Random, *, clock: bool = False) -> tuple[kit.Query, int]:
+    span = rng.choice([4, 10, 30, 3000])
+    gap = span
+    if rng.random() < 0.3:
+        gap, span = GapInU("u", "microseconds"), rng.choice([3_000, 20_000, 60_000])
+    assigner = (ProcessingTimeSessionWindows if clock else EventTimeSessionWindows)(gap)
+    if not clock and rng.random() < 0.25:
+        assigner = assigner.max_duration(f"{rng.choice([1, span // 2, span, 3 * span])} us")
+    lateness = 0 if rng.random() < 0.4 else rng.choice([1, span // 2, span, 5 * span])
+    windowing = Windowing(assigner, allowed_lateness=lateness)
+    delay = rng.choice([0, 0, span // 2, 2 * span])
+    return kit.Query(windowing, kit.random_aggregates(rng), delay, late=rng.random() < 0.5), span
+
+
+def of_the_row_operator(query, batches):
+    """What the row operator emits, less the firings of sessions that a later row of the same micro-batch moves."""
+    plan, state, expected = query.row(), MemoryState(), []
+    for batch in batches:
+        operator = plan.operation.operator(plan, state, 0)
+        rows = operator._operator
+        advance, seen = rows.advance_watermark, {}
+
+        def look_first(watermark, rows=rows, advance=advance, seen=seen):
+            seen["count"] = len(rows._fired)
+            seen["alive"] = {(owner.key, *bounds) for owner in rows.store.touched.values() for bounds in owner.slots}
+            advance(watermark)
+
+        rows.advance_watermark = look_first
+        output = operator.process(kit.group_input(plan, batch))
+        fired = [row for tag, table in output.tables if tag == kit.MAIN for row in kit.rows_of(plan, table)]
+        if query.windowing.assigner.is_event_time:
+            fired = [one for place, one in enumerate(fired) if place >= seen["count"] or one[0] in seen["alive"]]
+        late = [tuple(row.values()) for tag, table in output.tables if tag == kit.LATE for row in table.to_pylist()]
+        expected.append(kit.Emitted(fired, late, output.metrics, output.wake_up))
+    return expected
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_as_the_row_operator(chunk):
+    def case(rng, seed):
+        query, span = random_query(rng)
+        batches = kit.random_stream(rng, span)
+        kit.compare(query, batches, seed, of_the_row_operator(query, batches))
+
+    kit.run_cases(400, chunk, CHUNKS, case)
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_batch_as_stream(chunk):
+    def case(rng, seed):
+        query, span = random_query(rng)
+        # Sessions that have fired and are then part of larger ones are not taken back: no lateness here.
+        query = replace(query, windowing=replace(query.windowing, allowed_lateness=0))
+        kit.compare_batch(query, kit.random_stream(rng, span), seed)
+
+    kit.run_cases(120, chunk, CHUNKS, case)
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_on_the_clock(chunk):
+    def case(rng, seed):
+        query, span = random_query(rng, clock=True)
+        batches = kit.random_stream(rng, span, clock=True)
+        expected = of_the_row_operator(query, batches)
+        kit.compare(query, batches, seed, expected)
+        for theirs, ours in zip(expected, kit.run(query.columnar(), batches), strict=True):
+            # The row operator may ask to be woken up before anything is due.
+            assert (theirs.wake_up is None) == (ours.wake_up is None), seed
+            assert ours.wake_up is None or ours.wake_up >= theirs.wake_up, seed
+
+    kit.run_cases(160, chunk, CHUNKS, case)
