@@ -2,28 +2,13 @@
 
 from __future__ import annotations
 
-import datetime as dt
-import decimal
-import math
-import os
-import subprocess
-import sys
-from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import panestream
-from panestream.engine.operators.row.codec import (
-    ColumnReader,
-    ColumnWriter,
-    canonical_key,
-    pickled_columns,
-    split_parts,
-    stable_hash,
-)
+from panestream.engine.operators.row.columns import pickled_columns, split_parts
 from panestream.engine.operators.row.operator import RowOperator
 from panestream.engine.operators.row.plan import Aggregate, Elements, Reduce, RowPlan
 from panestream.engine.operators.row.state import MANY_SEGMENTS
@@ -81,121 +66,6 @@ class Average(AggregateFunction):
 
     def merge(self, a, b):
         return a[0] + b[0], a[1] + b[1]
-
-
-# -------------------------------------------------------------------- the codec
-
-
-def roundtrip(values):
-    writer = ColumnWriter(Row)
-    writer.values("v", values)
-    data = writer.finish()
-    return ColumnReader(data, Row).values("v"), pickled_columns(data)
-
-
-@pytest.mark.parametrize(
-    "values",
-    [
-        [],
-        [1, -5, 2**62],
-        [None, None],
-        [1, None, 3],
-        [True, False, None],
-        [1.5, math.inf, -0.0],
-        ["", "ä", None],
-        [b"", b"\x00"],
-        [(1, "a"), (2, "b")],
-        [(1, None), None, (2, (3.5, "c"))],
-        [((1, 2), (3, 4))],
-        [{"a": 1, "b": "x"}, {"a": 2, "b": None}],
-        [{"a": {"b": 1}}, None],
-        [Row("x", 1.5), Row("y", None), None],
-        [dt.date(2026, 1, 2), None],
-        [dt.datetime(2026, 1, 2, 3, 4, 5, 6)],
-        [dt.timedelta(days=1, microseconds=5)],
-        [decimal.Decimal("1.50"), decimal.Decimal("-3.25")],
-    ],
-    ids=str,
-)
-def test_plain_values_rest_as_columns(values):
-    found, pickled = roundtrip(values)
-    assert found == values
-    assert list(map(type, found)) == list(map(type, values))
-    assert pickled == []
-
-
-@pytest.mark.parametrize(  # ids: xdist wants the same names in every process, and an object prints its address
-    "values",
-    [
-        [{1, 2}],
-        [1, "a"],
-        [1, 2.0],
-        [2**70],
-        [True, 1],
-        [(1,), (1, 2)],
-        [()],
-        [{}],
-        [{"a": 1}, {"b": 1}],
-        [{1: 2}],
-        ["\ud800"],
-        [[1]],
-        [Point(3)],
-        [decimal.Decimal("1.0"), decimal.Decimal("1.00")],
-    ],
-    ids=lambda values: type(values[0]).__name__ if values else "empty",
-)
-def test_what_has_no_columns_is_pickled_and_said_to_be(values):
-    found, pickled = roundtrip(values)
-    assert found == values
-    assert list(map(repr, found)) == list(map(repr, values)) or isinstance(values[0], Point)
-    assert pickled == ["v"]
-
-
-def test_only_the_part_that_needs_it_is_pickled():
-    found, pickled = roundtrip([(1, {2}), (3, {4})])
-    assert (found, pickled) == ([(1, {2}), (3, {4})], ["v.1"])
-
-
-SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary() | st.dates()
-
-
-@given(
-    st.lists(
-        st.recursive(SCALARS, lambda inner: st.tuples(inner, inner) | st.dictionaries(st.text(), inner, max_size=3), max_leaves=6)
-    )
-)
-def test_any_values_come_back_as_they_were(values):
-    assert roundtrip(values)[0] == values
-
-
-def test_hashes_are_the_same_in_every_process():
-    keys = [None, True, 3, -1.5, "ä", b"x", ("a", 1, None), dt.date(2026, 1, 1)]
-    program = (
-        "import datetime as dt; from panestream.engine.operators.row.codec import stable_hash;"
-        f"print([stable_hash(key) for key in {keys!r}])".replace("datetime.date", "dt.date")
-    )
-    printed = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment()
-    ).stdout
-    assert printed.strip() == str([stable_hash(key) for key in keys])
-
-
-def environment():
-    return {**os.environ, "PYTHONPATH": str(Path(panestream.__file__).parent.parent), "PYTHONHASHSEED": "123"}
-
-
-def test_equal_keys_are_one_key():
-    nan = float("nan")
-    assert canonical_key(nan) is canonical_key(float("nan"))
-    assert stable_hash(canonical_key(("a", 0.0))) == stable_hash(canonical_key(("a", -0.0)))
-    plan = RowPlan(TumblingEventTimeWindows(10), Reduce(lambda a, b: a + b))
-    state = MemoryState()
-    for value in (1, 2):
-        operator = RowOperator(plan, state)
-        operator.process([(("x", float("nan")), 1, value), (-0.0, 1, value), (0.0, 1, value)])
-        operator.commit()
-    fired = RowOperator(plan, state).process([], new_watermark=9).fired
-    assert sorted(value for _, _, value, _ in fired) == [3, 6]
 
 
 # -------------------------------------------------------------------- what is read and written

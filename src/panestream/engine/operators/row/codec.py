@@ -1,28 +1,33 @@
-"""How Python values of users rest in state: as Arrow columns where their types allow, else pickled.
+"""How Python values of users rest in state: as one Arrow array per column, nested where they are.
 
-The one place where anything is pickled. Integers, floats, strings, bytes, booleans, dates, decimals, and tuples, dicts and
-``NamedTuple`` rows of such become columns, judged by the values of each payload; whatever is left (objects of users' own
-classes, sets, lists) becomes one pickle per column and payload. :func:`pickled_columns` tells which.
+Plain values have columns of their own and come back exactly as they were: None, booleans, integers of any size, floats,
+strings, bytes, dates and times, decimals, numpy's numbers and arrays, and tuples, lists, sets, dicts and rows of such. Types may
+be mixed: then each type has its part of a union. Equal values give equal bytes, sets included, whatever the process.
+
+Objects of users' own classes have no columns. They are pickled where the user allowed it, else refused; and nothing is ever
+unpickled unless the user allowed it, whatever the checkpoint says. This is the one place that pickles.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 import decimal
-import math
 import pickle
-import struct
-import zlib
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from panestream.engine import payload
-from panestream.errors import StateFormatError
+from panestream.engine.operators.row.instants import datetime_column, datetimes
+from panestream.engine.operators.row.keys import canonical_bytes
+from panestream.errors import InvalidPlanError, StateFormatError
 
 Kind = list[Any]
-"""How a column of values is written (JSON): ``["int"]``, ``["tuple", kind, …]``, ``["dict", [name, kind], …]``, ``["pickle"]``"""
+"""How an array is to be read, in JSON: a word, the kinds of the parts, and what else the word needs."""
 
 _SIMPLE: dict[type, tuple[str, pa.DataType]] = {
     bool: ("bool", pa.bool_()),
@@ -30,258 +35,348 @@ _SIMPLE: dict[type, tuple[str, pa.DataType]] = {
     float: ("float", pa.float64()),
     str: ("str", pa.string()),
     bytes: ("bytes", pa.binary()),
+    dt.date: ("date", pa.date32()),
 }
-_INFERRED = (dt.date, dt.datetime, dt.timedelta, decimal.Decimal)
-_LENGTH = struct.Struct("<I")
-_NAN = math.nan
+_SEQUENCES: dict[type, str] = {list: "list", tuple: "tuples", set: "set", frozenset: "frozenset"}
+_MAPS: dict[type, str] = {dict: "map", Counter: "counter"}
+_MAKERS: dict[str, Callable[[Any], Any]] = {
+    "list": list,
+    "tuples": tuple,
+    "set": set,
+    "frozenset": frozenset,
+    "map": dict,
+    "counter": lambda pairs: Counter(dict(pairs)),
+}
+_SORTED = {int, str, bytes}
+_NUMBERS = {np.dtype(name).type for name in ("?", *"bhilBHIL", *"efd")}
+_MICRO = dt.timedelta(microseconds=1)
+_NARROW = (np.int8, np.int16, np.int32)
 
 
-class ColumnWriter:
-    """Collects columns of equal length into one payload."""
+class NotPlainError(Exception):
+    """A value has no columns, and pickles are not allowed.
 
-    def __init__(self, element_type: type | None = None) -> None:
-        self._names: list[str] = []
-        self._arrays: list[pa.Array] = []
-        self._kinds: dict[str, Kind] = {}
+    Attributes:
+        path: where inside the value of the column, innermost last.
+    """
+
+    def __init__(self, value: Any, path: str = "") -> None:
+        kind = type(value)
+        super().__init__(f"{kind.__module__}.{kind.__qualname__}")
+        self.path = path
+
+
+class Codec:
+    """Turns values into arrays and back.
+
+    Args:
+        element_type: the class of the plan's elements, where they are named tuples.
+        pickled: whether what has no columns is pickled, and pickles are read.
+
+    >>> codec = Codec()
+    >>> array, kind = codec.encode([(1, {"a", "b"}), (2.5, set())])
+    >>> codec.decode(array, kind)[1], kind[0]
+    ((2.5, set()), 'tuple')
+    """
+
+    def __init__(self, element_type: type | None = None, pickled: bool = False) -> None:
         self._element_type = element_type
-        self._rows = 0
+        self._pickled = pickled
 
-    def integers(self, name: str, values: Sequence[int | None]) -> None:
-        """A column of int64."""
-        self._add(name, pa.array(values, pa.int64()))
+    # ---------------------------------------------------------------- writing
 
-    def integer_lists(self, name: str, values: Sequence[Sequence[int]]) -> None:
-        """A column of lists of int64; left out where all are empty."""
-        if any(values):
-            self._add(name, pa.array(values, pa.list_(pa.int64())))
+    def encode(self, values: Sequence[Any], top: bool = False) -> tuple[pa.Array, Kind]:
+        """The values as an array of the same length, and its kind.
 
-    def booleans(self, name: str, values: Sequence[bool]) -> None:
-        """A column of booleans; left out where all are true."""
-        if not all(values):
-            self._add(name, pa.array(values, pa.bool_()))
+        Args:
+            values: any values.
+            top: the array is a column of its own, which the payload packs better than this can.
 
-    def values(self, name: str, values: Sequence[Any]) -> None:
-        """A column of any Python values; None stays None."""
-        self._rows = len(values)
-        self._kinds[name] = self._encode(name, values)
-
-    def finish(self, header: dict[str, Any] | None = None) -> bytes:
-        """The payload; ``header`` is JSON."""
-        table = pa.Table.from_arrays(self._arrays, names=self._names)
-        return payload.encode(table, {"kinds": self._kinds, "rows": self._rows, **(header or {})})
-
-    def _add(self, name: str, array: pa.Array) -> None:
-        self._names.append(name)
-        self._rows = len(array)
-        self._arrays.append(array)
-
-    def _encode(self, name: str, values: Sequence[Any]) -> Kind:
+        Raises:
+            NotPlainError: a value has no columns and may not be pickled.
+        """
         types = set(map(type, values))
-        has_nulls = type(None) in types
+        nulls = type(None) in types
         types.discard(type(None))
         if not types:
-            return ["null"]
-        if len(types) == 1:
-            kind = self._encode_as(types.pop(), name, values, has_nulls)
-            if kind is not None:
-                return kind
-        blob = pickle.dumps(list(values), protocol=pickle.HIGHEST_PROTOCOL)
-        self._add(name, pa.array([blob, *[None] * (len(values) - 1)], pa.large_binary()))
-        return ["pickle"]
-
-    def _encode_as(self, kind: type, name: str, values: Sequence[Any], has_nulls: bool) -> Kind | None:
-        """The values as columns, or None where they are not alike enough."""
+            return pa.nulls(len(values)), ["null"]
+        if len(types) > 1:
+            return self._union(values)
+        (kind,) = types
         if kind in _SIMPLE:
-            word, arrow_type = _SIMPLE[kind]
-            try:
-                self._add(name, pa.array(values, arrow_type))
-            except (OverflowError, UnicodeError, pa.ArrowException):
-                return None
-            return [word]
-        if kind in _INFERRED:
-            return self._encode_inferred(name, values)
-        if kind is tuple or kind is self._element_type:
-            return self._encode_tuples("tuple" if kind is tuple else "row", name, values, has_nulls)
-        if kind is dict:
-            return self._encode_dicts(name, values, has_nulls)
+            found = self._simple(kind, values, top)
+        elif kind in _SEQUENCES or kind is self._element_type:
+            found = self._sequences(kind, values, nulls)
+        elif kind in _MAPS:
+            found = self._maps(kind, values, nulls)
+        else:
+            found = self._special(kind, values)
+        return self._pickle(values) if found is None else found
+
+    def _special(self, kind: type, values: Sequence[Any]) -> tuple[pa.Array, Kind] | None:
+        """The values, all of one of the rarer types, or None, as columns; None where there are none for it."""
+        if kind is dt.datetime:
+            return datetime_column(values)
+        if kind is dt.timedelta:
+            array, found = self.encode([None if value is None else value // _MICRO for value in values])
+            return array, ["timedelta", [found]]
+        if kind is decimal.Decimal:
+            # As text: "1.0" and "1.00" are different decimals, and there are NaN and powers of ten beyond any column.
+            return pa.array([None if value is None else str(value) for value in values], pa.string()), ["decimal"]
+        if kind is dt.time and not any(value is not None and (value.tzinfo or value.fold) for value in values):
+            return pa.array(values, pa.time64("us")), ["time"]
+        if kind in _NUMBERS:
+            filled: npt.NDArray[Any] = np.array([kind() if value is None else value for value in values], kind)
+            return pa.array(filled, mask=np.array([value is None for value in values])), ["numpy", [], filled.dtype.name]
+        if kind is np.ndarray:
+            return self._ndarrays(values)
         return None
 
-    def _encode_inferred(self, name: str, values: Sequence[Any]) -> Kind | None:
+    @staticmethod
+    def _simple(kind: type, values: Sequence[Any], top: bool) -> tuple[pa.Array, Kind] | None:
+        word, arrow_type = _SIMPLE[kind]
         try:
-            array = pa.array(values)
-            back = array.to_pylist()
-        except (OverflowError, ValueError, pa.ArrowException):
+            array = pa.array(values, arrow_type)
+        except OverflowError:
+            if kind is int:
+                return pa.array([None if value is None else _bytes_of_int(value) for value in values], pa.binary()), ["big"]
             return None
-        # Time zones, exponents of decimals and the like must come back as they were; else pickle keeps them.
-        if list(map(repr, back)) != list(map(repr, values)):
-            return None
-        # In a struct, so that the payload keeps the type: it narrows bare timestamps to integers.
-        self._add(name, pa.StructArray.from_arrays([array], ["is"]))
-        return ["arrow"]
+        except UnicodeError:
+            found = [None if value is None else value.encode("utf-8", "surrogatepass") for value in values]
+            return pa.array(found, pa.binary()), ["surrogates"]
+        return (array if top or kind is not int else _narrowed(array)), [word]
 
-    def _encode_tuples(self, word: str, name: str, values: Sequence[Any], has_nulls: bool) -> Kind | None:
-        lengths = {len(value) for value in values if value is not None}
-        if len(lengths) != 1 or 0 in lengths:
-            return None
-        (length,) = lengths
-        rows = self._without_nulls(name, values, has_nulls, (None,) * length)
-        return [word, *(self._encode(f"{name}.{at}", column) for at, column in enumerate(zip(*rows, strict=True)))]
+    def _sequences(self, kind: type, values: Sequence[Any], nulls: bool) -> tuple[pa.Array, Kind]:
+        if kind is tuple or kind is self._element_type:
+            lengths = {len(value) for value in values if value is not None}
+            if len(lengths) == 1 and 0 not in lengths:
+                return self._structs("tuple" if kind is tuple else "row", values, range(lengths.pop()), nulls)
+        if kind in (set, frozenset):
+            values = [None if value is None else self._in_order(value) for value in values]
+        return self._lists(_SEQUENCES.get(kind, "rows"), values)
 
-    def _encode_dicts(self, name: str, values: Sequence[Any], has_nulls: bool) -> Kind | None:
+    def _maps(self, kind: type, values: Sequence[Any], nulls: bool) -> tuple[pa.Array, Kind]:
         shapes = {tuple(value) for value in values if value is not None}
-        if len(shapes) != 1:
+        if len(shapes) == 1 and kind is dict:
+            (keys,) = shapes
+            if keys and all(type(key) is str for key in keys):
+                array, found = self._structs("dict", values, keys, nulls)
+                return array, [*found, list(keys)]
+        pairs = [None if value is None else list(value.items()) for value in values]
+        return self._lists(_MAPS[kind], pairs)
+
+    def _structs(self, word: str, values: Sequence[Any], places: Sequence[Any], nulls: bool) -> tuple[pa.Array, Kind]:
+        """Values that all have the same places: a column for each place."""
+        mask = None
+        if nulls:
+            filler: Any = dict.fromkeys(places) if word == "dict" else (None,) * len(places)
+            mask = pa.array([value is None for value in values], pa.bool_())
+            values = [filler if value is None else value for value in values]
+        columns: Iterable[Sequence[Any]]
+        columns = ([row[at] for row in values] for at in places) if word == "dict" else zip(*values, strict=True)
+        arrays, kinds = [], []
+        for place, column in zip(places, columns, strict=True):
+            array, kind = self._part(f"[{place!r}]", column)
+            arrays.append(array)
+            kinds.append(kind)
+        return pa.StructArray.from_arrays(arrays, [f"{at}" for at in range(len(arrays))], mask=mask), [word, kinds]
+
+    def _lists(self, word: str, values: Sequence[Any]) -> tuple[pa.Array, Kind]:
+        """Values of any lengths: all their items in one column."""
+        offsets: list[int | None] = []
+        items: list[Any] = []
+        for value in values:
+            offsets.append(None if value is None else len(items))
+            items.extend(value or ())
+        offsets.append(len(items))
+        array, kind = self._part("[...]", items)
+        return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), array), [word, [kind]]
+
+    def _union(self, values: Sequence[Any]) -> tuple[pa.Array, Kind]:
+        """Values of several types: a column for each type, in the order of their names."""
+        by_type: dict[type, list[Any]] = {}
+        for value in values:
+            by_type.setdefault(type(value), []).append(value)
+        parts = sorted(by_type.items(), key=lambda part: (part[0].__module__, part[0].__qualname__))
+        codes = {kind: code for code, (kind, _) in enumerate(parts)}
+        seen = [0] * len(parts)
+        which, offsets = [], []
+        for value in values:
+            code = codes[type(value)]
+            which.append(code)
+            offsets.append(seen[code])
+            seen[code] += 1
+        arrays, kinds = zip(*(self.encode(part) for _, part in parts), strict=True)
+        return pa.UnionArray.from_dense(pa.array(which, pa.int8()), pa.array(offsets, pa.int32()), list(arrays)), [
+            "union",
+            list(kinds),
+        ]
+
+    def _ndarrays(self, values: Sequence[Any]) -> tuple[pa.Array, Kind] | None:
+        present = [value for value in values if value is not None]
+        if any(value.dtype.kind not in "biuf" for value in present):
             return None
-        (keys,) = shapes
-        if not keys or not all(type(key) is str for key in keys):
-            return None
-        rows = self._without_nulls(name, values, has_nulls, dict.fromkeys(keys))
-        return ["dict", *([key, self._encode(f"{name}.{at}", [row[key] for row in rows])] for at, key in enumerate(keys))]
+        parts = [None if value is None else (value.dtype.str, value.shape, value.tobytes()) for value in values]
+        array, kind = self.encode(parts)
+        return array, ["ndarray", [kind]]
 
-    def _without_nulls(self, name: str, values: Sequence[Any], has_nulls: bool, filler: Any) -> Sequence[Any]:
-        if not has_nulls:
-            return values
-        self._add(f"{name}?", pa.array([value is not None for value in values], pa.bool_()))
-        return [filler if value is None else value for value in values]
+    def _in_order(self, values: Iterable[Any]) -> list[Any]:
+        """The items of a set in an order that is the same in every process."""
+        types = set(map(type, values))
+        if len(types) == 1 and types <= _SORTED:
+            return sorted(values)
+        return sorted(values, key=lambda value: (type(value).__qualname__, canonical_bytes(value, self._pickled)))
 
+    def _part(self, place: str, values: Sequence[Any]) -> tuple[pa.Array, Kind]:
+        try:
+            return self.encode(values)
+        except NotPlainError as error:
+            error.path = place + error.path
+            raise
 
-class ColumnReader:
-    """Reads what :class:`ColumnWriter` wrote. A column that was left out reads as its default."""
+    def _pickle(self, values: Sequence[Any]) -> tuple[pa.Array, Kind]:
+        if not self._pickled:
+            raise NotPlainError(next(value for value in values if value is not None))
+        try:
+            blob = pickle.dumps(list(values), protocol=pickle.HIGHEST_PROTOCOL)
+        except Exception as error:
+            raise InvalidPlanError(f"what is to rest in state cannot be pickled: {type(error).__name__}: {error}") from error
+        return pa.array([blob, *[None] * (len(values) - 1)], pa.large_binary()), ["pickle"]
 
-    def __init__(self, data: bytes, element_type: type | None = None) -> None:
-        self._table, self.header = payload.decode(data)
-        self._kinds: dict[str, Kind] = self.header.get("kinds", {})
-        self._element_type = element_type
-        # Not the table's: a column of nothing but None is not written.
-        self.rows: int = self.header["rows"]
+    # ---------------------------------------------------------------- reading
 
-    def integers(self, name: str) -> list[Any]:
-        """A column of int64 (or None)."""
-        return self._column(name)
+    def decode(self, array: pa.Array, kind: Kind) -> list[Any]:
+        """The values that :meth:`encode` was given.
 
-    def integer_lists(self, name: str) -> list[list[int]]:
-        """A column of lists of int64."""
-        return self._column(name) if name in self._table.column_names else [[]] * self.rows
+        Raises:
+            InvalidPlanError: they are pickled, and reading pickles was not allowed.
+            StateFormatError: they are rows, and no element type was given; or of a kind that is not known here.
+        """
+        reader = _READERS.get(kind[0])
+        if reader is None:
+            raise StateFormatError(
+                f"the state holds values of the kind {kind[0]!r}, which this version of panestream does not know"
+            )
+        return reader(self, array, kind)
 
-    def booleans(self, name: str) -> list[bool]:
-        """A column of booleans."""
-        return self._column(name) if name in self._table.column_names else [True] * self.rows
-
-    def values(self, name: str) -> list[Any]:
-        """A column of any Python values."""
-        return self._decode(name, self._kinds[name])
-
-    def value_names(self, prefix: str) -> list[str]:
-        """The names of the columns of values that begin with ``prefix``, in the order of writing."""
-        return [name for name in self._kinds if name.startswith(prefix)]
-
-    def _column(self, name: str) -> list[Any]:
-        values: list[Any] = self._table.column(name).to_pylist()
+    def _read_simple(self, array: pa.Array, kind: Kind) -> list[Any]:
+        values: list[Any] = array.to_pylist()
         return values
 
-    def _decode(self, name: str, kind: Kind) -> list[Any]:
-        word = kind[0]
-        if word == "null":
-            return [None] * self.rows
-        if word == "pickle":
-            # What is unpickled here was pickled by this query, in its own checkpoint.
-            unpickled: list[Any] = pickle.loads(self._table.column(name)[0].as_py())  # noqa: S301
-            return unpickled
-        if word in ("tuple", "row"):
-            columns = [self._decode(f"{name}.{at}", child) for at, child in enumerate(kind[1:])]
-            return self._with_nulls(name, self._rows(word, columns))
-        if word == "dict":
-            keys = [key for key, _ in kind[1:]]
-            columns = [self._decode(f"{name}.{at}", child) for at, (_, child) in enumerate(kind[1:])]
-            return self._with_nulls(name, [dict(zip(keys, row, strict=True)) for row in zip(*columns, strict=True)])
-        if word == "arrow":
-            return [one["is"] for one in self._column(name)]
-        return self._column(name)
+    def _read_times(self, array: pa.Array, kind: Kind) -> list[Any]:
+        return datetimes(array, kind)
 
-    def _rows(self, word: str, columns: list[list[Any]]) -> list[Any]:
-        rows: Iterable[Any] = zip(*columns, strict=True)
-        if word == "tuple":
-            return list(rows)
+    def _read_spans(self, array: pa.Array, kind: Kind) -> list[Any]:
+        return [None if value is None else value * _MICRO for value in self.decode(array, kind[1][0])]
+
+    def _read_texts(self, array: pa.Array, kind: Kind) -> list[Any]:
+        make = _TEXTS[kind[0]]
+        return [None if value is None else make(value) for value in array.to_pylist()]
+
+    def _read_numpy(self, array: pa.Array, kind: Kind) -> list[Any]:
+        make = np.dtype(kind[2]).type
+        return [None if value is None else make(value) for value in array.to_pylist()]
+
+    def _read_ndarrays(self, array: pa.Array, kind: Kind) -> list[Any]:
+        return [
+            None if part is None else np.ndarray(part[1], np.dtype(part[0]), bytearray(part[2]))
+            for part in self.decode(array, kind[1][0])
+        ]
+
+    def _read_structs(self, array: pa.Array, kind: Kind) -> list[Any]:
+        rows: Iterable[Any] = zip(*(self.decode(array.field(at), child) for at, child in enumerate(kind[1])), strict=True)
+        if kind[0] == "dict":
+            rows = [dict(zip(kind[2], row, strict=True)) for row in rows]
+        elif kind[0] == "row":
+            rows = map(self._row_maker(), rows)
+        return _with_nulls(list(rows), array)
+
+    def _read_lists(self, array: pa.Array, kind: Kind) -> list[Any]:
+        make = self._row_maker() if kind[0] == "rows" else _MAKERS[kind[0]]
+        items = self.decode(array.values, kind[1][0])
+        offsets = array.offsets.to_pylist()
+        return _with_nulls([make(items[start:end]) for start, end in pairwise(offsets)], array)
+
+    def _row_maker(self) -> Callable[[Iterable[Any]], Any]:
         if self._element_type is None:
             raise StateFormatError("the state holds rows of a NamedTuple: give the plan the element_type it was written with")
-        make = self._element_type._make  # type: ignore[attr-defined]
-        return list(map(make, rows))
+        make: Callable[[Iterable[Any]], Any] = self._element_type._make  # type: ignore[attr-defined]
+        return make
 
-    def _with_nulls(self, name: str, values: list[Any]) -> list[Any]:
-        if f"{name}?" not in self._table.column_names:
-            return values
-        return [value if present else None for value, present in zip(values, self._column(f"{name}?"), strict=True)]
+    def _read_union(self, array: pa.Array, kind: Kind) -> list[Any]:
+        parts = [iter(self.decode(array.field(code), child)) for code, child in enumerate(kind[1])]
+        return [next(parts[code]) for code in array.type_codes.to_pylist()]
+
+    def _read_nothing(self, array: pa.Array, kind: Kind) -> list[Any]:
+        return [None] * len(array)
+
+    def _read_pickle(self, array: pa.Array, kind: Kind) -> list[Any]:
+        if not self._pickled:
+            raise InvalidPlanError(
+                "the state holds pickled values, and reading a pickle runs what is in it: allow it with .allow_pickled_state() "
+                "if nobody else can write to the checkpoint, or start on a new one"
+            )
+        unpickled: list[Any] = pickle.loads(array[0].as_py())  # noqa: S301 - the user allowed it
+        return unpickled
 
 
-def pickled_columns(data: bytes) -> list[str]:
-    """Which columns of a payload are pickled: for ``explain()``, and for tests that say that none is.
+_READERS: dict[str, Callable[[Codec, pa.Array, Kind], list[Any]]] = {
+    **dict.fromkeys((*(word for word, _ in _SIMPLE.values()), "time"), Codec._read_simple),  # noqa: SLF001
+    **dict.fromkeys(("datetime", "utc", "zoned"), Codec._read_times),  # noqa: SLF001
+    **dict.fromkeys(("big", "decimal", "surrogates"), Codec._read_texts),  # noqa: SLF001
+    **dict.fromkeys(("tuple", "row", "dict"), Codec._read_structs),  # noqa: SLF001
+    **dict.fromkeys((*_MAKERS, "rows"), Codec._read_lists),  # noqa: SLF001
+    "timedelta": Codec._read_spans,  # noqa: SLF001
+    "null": Codec._read_nothing,  # noqa: SLF001
+    "numpy": Codec._read_numpy,  # noqa: SLF001
+    "ndarray": Codec._read_ndarrays,  # noqa: SLF001
+    "union": Codec._read_union,  # noqa: SLF001
+    "pickle": Codec._read_pickle,  # noqa: SLF001
+}
 
-    >>> writer = ColumnWriter()
-    >>> writer.values("sums", [(1, 2.5), (3, None)])
-    >>> writer.values("sets", [{1}, {2}])
-    >>> pickled_columns(writer.finish())
-    ['sets']
+
+def pickled_parts(name: str, kind: Kind) -> list[str]:
+    """The names of the parts of a column that are pickled.
+
+    >>> pickled_parts("sums", ["tuple", [["int"], ["pickle"]]])
+    ['sums.1']
     """
-    found: list[str] = []
-
-    def look(name: str, kind: Kind) -> None:
-        if kind[0] == "pickle":
-            found.append(name)
-        elif kind[0] == "dict":
-            for key, child in kind[1:]:
-                look(f"{name}.{key}", child)
-        else:
-            for at, child in enumerate(kind[1:]):
-                look(f"{name}.{at}", child)
-
-    _, header = payload.decode(data)
-    for name, kind in header.get("kinds", {}).items():
-        look(name, kind)
-    return found
+    if kind[0] == "pickle":
+        return [name]
+    parts = kind[1] if len(kind) > 1 else []
+    labels = kind[2] if kind[0] == "dict" else range(len(parts))
+    return [found for label, part in zip(labels, parts, strict=True) for found in pickled_parts(f"{name}.{label}", part)]
 
 
-def join_parts(parts: Sequence[bytes]) -> bytes:
-    """Several payloads in one value of the store: each with its length before it."""
-    return b"".join(piece for part in parts for piece in (_LENGTH.pack(len(part)), part))
+def _with_nulls(values: list[Any], array: pa.Array) -> list[Any]:
+    if not array.null_count:
+        return values
+    return [value if there else None for value, there in zip(values, array.is_valid().to_pylist(), strict=True)]
 
 
-def split_parts(data: bytes) -> list[bytes]:
-    """What :func:`join_parts` joined."""
-    parts, position = [], 0
-    while position < len(data):
-        (length,) = _LENGTH.unpack_from(data, position)
-        position += _LENGTH.size
-        parts.append(data[position : position + length])
-        position += length
-    return parts
+def _narrowed(array: pa.Array) -> pa.Array:
+    """Integers in as few bytes as they need: inside of other arrays the payload does not do it."""
+    if array.null_count or not len(array):
+        return array
+    numbers = array.to_numpy()
+    low, high = numbers.min(), numbers.max()
+    for narrow in _NARROW:
+        limits = np.iinfo(narrow)
+        if limits.min <= low and high <= limits.max:
+            return pa.array(numbers.astype(narrow))
+    return array
 
 
-def canonical_key(key: Any) -> Any:
-    """The one object that stands for all equal keys: NaN equals NaN here, and 0.0 equals -0.0, as in Spark's grouping."""
-    if type(key) is float:
-        return _NAN if key != key else key + 0.0  # noqa: PLR0124 - the test for NaN
-    if type(key) is tuple:
-        return tuple(map(canonical_key, key))
-    return key
+def _bytes_of_int(value: int) -> bytes:
+    return value.to_bytes(value.bit_length() // 8 + 1, "little", signed=True)
 
 
-_HASHED_BY_REPR = (type(None), bool, int, float, str, bytes, dt.date, dt.datetime, dt.time, dt.timedelta, decimal.Decimal)
+def _int_of_bytes(data: bytes) -> int:
+    return int.from_bytes(data, "little", signed=True)
 
 
-def stable_hash(key: Any) -> int:
-    """A hash that is the same in every process, of a canonical key; Python's own is salted anew in each.
-
-    >>> stable_hash(("user", 7))
-    3392436975
-    """
-    return zlib.crc32(_bytes_of(key))
+def _surrogates(data: bytes) -> str:
+    return data.decode("utf-8", "surrogatepass")
 
 
-def _bytes_of(key: Any) -> bytes:
-    kind = type(key)
-    if kind is str:
-        return b"s" + str(key).encode("utf-8", "surrogatepass")
-    if kind is tuple:
-        return join_parts([_bytes_of(part) for part in key])
-    if kind in _HASHED_BY_REPR:
-        return repr(key).encode()
-    return pickle.dumps(key, protocol=4)
+_TEXTS: dict[str, Callable[[Any], Any]] = {"big": _int_of_bytes, "decimal": decimal.Decimal, "surrogates": _surrogates}

@@ -19,14 +19,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from panestream.engine.operators.row.codec import (
-    ColumnReader,
-    ColumnWriter,
-    canonical_key,
-    join_parts,
-    split_parts,
-    stable_hash,
-)
+from panestream.engine.operators.row.codec import Codec
+from panestream.engine.operators.row.columns import ColumnReader, ColumnWriter, join_parts, split_parts
+from panestream.engine.operators.row.keys import canonical_key, stable_hash
 from panestream.engine.operators.row.plan import RowPlan
 from panestream.engine.operators.row.timers import NEVER, TimerQueue, WindowTimers
 from panestream.engine.state import State
@@ -225,6 +220,7 @@ class RowStore:
         """
         self._plan = plan
         self._state = state
+        self._codec = Codec(plan.element_type, plan.pickled_state)
         self._open_timers = open_timers
         self._pages: dict[int, Page] = {}
         self._index: dict[int, tuple[int, int]] = {}
@@ -246,7 +242,7 @@ class RowStore:
         found = self.touched.get(key)
         if found is not None:
             return found
-        page = self._page(stable_hash(key) % self._plan.pages)
+        page = self._page(stable_hash(key, self._plan.pickled_state) % self._plan.pages)
         page.dirty = True
         found = page.keys.get(key)
         if found is None:
@@ -310,7 +306,7 @@ class RowStore:
 
     def _read_page(self, page: Page, data: bytes) -> None:
         windows, keys = split_parts(data)
-        reader = ColumnReader(windows, self._plan.element_type)
+        reader = ColumnReader(windows, self._codec)
         page.segments = {int(segment): size for segment, size in reader.header["segments"]}
         names = {prefix: reader.value_names(prefix) for prefix in ("trigger:", "window:")}
         cells = {name: reader.values(name) for found in names.values() for name in found}
@@ -341,8 +337,8 @@ class RowStore:
             self._read_keys(page, keys)
 
     def _read_keys(self, page: Page, data: bytes) -> None:
-        reader = ColumnReader(data, self._plan.element_type)
-        columns = {name[4:]: reader.values(name) for name in reader.value_names("key:")}
+        reader = ColumnReader(data, self._codec)
+        columns = {name[7:]: reader.values(name) for name in reader.value_names("global:")}
         for row, found in enumerate(reader.values("key")):
             key = canonical_key(found)
             owner = page.keys.get(key) or page.keys.setdefault(key, KeyState(key, page))
@@ -360,7 +356,7 @@ class RowStore:
 
     def _read_elements(self, data: bytes) -> list[Any]:
         values, references = split_parts(data)
-        reader = ColumnReader(values, self._plan.element_type)
+        reader = ColumnReader(values, self._codec)
         elements = reader.values("value")
         if self._plan.evictor is not None:
             elements = list(map(TimestampedValue, elements, reader.integers("timestamp")))
@@ -428,7 +424,7 @@ class RowStore:
 
     def _windows_of(self, page: Page) -> bytes:
         slots = list(page.slots())
-        writer = ColumnWriter(self._plan.element_type)
+        writer = ColumnWriter(self._codec)
         writer.values("key", [slot.owner.key for slot in slots])
         writer.integers("start", [slot.start for slot in slots])
         writer.integers("end", [slot.end for slot in slots])
@@ -448,9 +444,9 @@ class RowStore:
         owners = [owner for owner in page.keys.values() if owner.cells]
         if not owners:
             return b""
-        writer = ColumnWriter(self._plan.element_type)
+        writer = ColumnWriter(self._codec)
         writer.values("key", [owner.key for owner in owners])
-        _write_cells(writer, "key:", [owner.cells for owner in owners])
+        _write_cells(writer, "global:", [owner.cells for owner in owners])
         return writer.finish()
 
     def _write_elements(self, page: Page) -> None:
@@ -516,7 +512,7 @@ class RowStore:
             writer = ColumnWriter()
             writer.integers("at", [places[id(element)] for element in elements])
             references = writer.finish()
-        writer = ColumnWriter(self._plan.element_type)
+        writer = ColumnWriter(self._codec)
         if self._plan.evictor is not None:
             writer.values("value", [element.value for element in distinct])
             writer.integers("timestamp", [element.timestamp for element in distinct])

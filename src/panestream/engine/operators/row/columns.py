@@ -1,0 +1,156 @@
+"""The payloads of the row operator: columns of numbers and of users' values, one row per window, key or element."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from panestream.engine import payload
+from panestream.engine.operators.row.codec import Codec, Kind, NotPlainError, pickled_parts
+from panestream.errors import InvalidPlanError
+
+_LENGTH = struct.Struct("<I")
+_PLACES = {
+    "key": "a key",
+    "value": "an element",
+    "contents": "an accumulator",
+    "trigger": "the trigger's state",
+    "window": "the per-window state",
+    "global": "the per-key state",
+}
+"""What users call a column, by the first word of its name."""
+
+
+class ColumnWriter:
+    """Collects columns of equal length into one payload."""
+
+    def __init__(self, codec: Codec | None = None) -> None:
+        self._codec = codec or Codec()
+        self._names: list[str] = []
+        self._arrays: list[pa.Array] = []
+        self._kinds: dict[str, Kind] = {}
+        self._rows = 0
+
+    def integers(self, name: str, values: Sequence[int | None]) -> None:
+        """A column of int64."""
+        self.array(name, pa.array(values, pa.int64()))
+
+    def integer_lists(self, name: str, values: Sequence[Sequence[int]]) -> None:
+        """A column of lists of int64; left out where all are empty."""
+        if any(values):
+            self.array(name, pa.array(values, pa.list_(pa.int64())))
+
+    def booleans(self, name: str, values: Sequence[bool]) -> None:
+        """A column of booleans; left out where all are true."""
+        if not all(values):
+            self.array(name, pa.array(values, pa.bool_()))
+
+    def values(self, name: str, values: Sequence[Any]) -> None:
+        """A column of any Python values; None stays None.
+
+        Raises:
+            InvalidPlanError: a value has no columns, and pickles are not allowed.
+        """
+        try:
+            array, self._kinds[name] = self._codec.encode(values, top=True)
+        except NotPlainError as error:
+            raise InvalidPlanError(_refusal(name, error)) from None
+        self._rows = len(values)
+        if self._kinds[name] != ["null"]:
+            self.array(name, array)
+
+    def array(self, name: str, array: pa.Array) -> None:
+        """A column that is one already."""
+        self._names.append(name)
+        self._rows = len(array)
+        self._arrays.append(array)
+
+    def finish(self, header: dict[str, Any] | None = None) -> bytes:
+        """The payload; ``header`` is JSON."""
+        table = pa.Table.from_arrays(self._arrays, names=self._names)
+        return payload.encode(table, {"kinds": self._kinds, "rows": self._rows, **(header or {})})
+
+
+class ColumnReader:
+    """Reads what :class:`ColumnWriter` wrote. A column that was left out reads as its default."""
+
+    def __init__(self, data: bytes, codec: Codec | None = None) -> None:
+        self._codec = codec or Codec()
+        self._table, self.header = payload.decode(data)
+        self._kinds: dict[str, Kind] = self.header["kinds"]
+        # Not the table's: a column of nothing but None is not written.
+        self.rows: int = self.header["rows"]
+
+    def integers(self, name: str) -> list[Any]:
+        """A column of int64 (or None)."""
+        values: list[Any] = self.array(name).to_pylist()
+        return values
+
+    def integer_lists(self, name: str) -> list[list[int]]:
+        """A column of lists of int64."""
+        return self.integers(name) if name in self._table.column_names else [[]] * self.rows
+
+    def booleans(self, name: str) -> list[bool]:
+        """A column of booleans."""
+        return self.integers(name) if name in self._table.column_names else [True] * self.rows
+
+    def values(self, name: str) -> list[Any]:
+        """A column of any Python values.
+
+        Raises:
+            InvalidPlanError: they are pickled, and reading pickles was not allowed.
+        """
+        kind = self._kinds[name]
+        return [None] * self.rows if kind == ["null"] else self._codec.decode(self.array(name), kind)
+
+    def value_names(self, prefix: str) -> list[str]:
+        """The names of the columns of values that begin with ``prefix``, in the order of writing."""
+        return [name for name in self._kinds if name.startswith(prefix)]
+
+    def array(self, name: str) -> pa.Array:
+        """A column as it is."""
+        return payload.one_chunk(self._table.column(name))
+
+
+def _refusal(name: str, error: NotPlainError) -> str:
+    word, _, own = name.partition(":")
+    where = _PLACES[word] + (f" {own!r}" if own else "")
+    inside = f" (at {error.path})" if error.path else ""
+    advice = "return tuples or dicts from create_accumulator and add" if word == "contents" else "keep tuples or dicts there"
+    return (
+        f"{where} holds a {error}{inside}, which has no columns to rest in between micro-batches: {advice}, of numbers, strings, "
+        "bytes, dates, decimals, lists and sets; or allow pickles with .allow_pickled_state(), if nobody else can write to the "
+        "checkpoint"
+    )
+
+
+def pickled_columns(data: bytes) -> list[str]:
+    """Which columns of a payload are pickled: for ``explain()``, and for tests that say that none is.
+
+    >>> writer = ColumnWriter(Codec(pickled=True))
+    >>> writer.values("sums", [(1, 2.5), (3, None)])
+    >>> writer.values("ranges", [(1, range(3)), None])
+    >>> pickled_columns(writer.finish())
+    ['ranges.1']
+    """
+    _, header = payload.decode(data)
+    return [part for name, kind in header["kinds"].items() for part in pickled_parts(name, kind)]
+
+
+def join_parts(parts: Sequence[bytes]) -> bytes:
+    """Several payloads in one value of the store: each with its length before it."""
+    return b"".join(piece for part in parts for piece in (_LENGTH.pack(len(part)), part))
+
+
+def split_parts(data: bytes) -> list[bytes]:
+    """What :func:`join_parts` joined."""
+    parts, position = [], 0
+    while position < len(data):
+        (length,) = _LENGTH.unpack_from(data, position)
+        position += _LENGTH.size
+        parts.append(data[position : position + length])
+        position += length
+    return parts
