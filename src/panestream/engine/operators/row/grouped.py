@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from panestream.engine.elements import RowType, arrow_column, python_values, result_columns
+from panestream.engine.garbage import without_collector
 from panestream.engine.operators.base import GroupInput, GroupMetrics, GroupOutput
 from panestream.engine.operators.row.operator import Fired, Output, RowOperator
 from panestream.engine.operators.row.plan import RowPlan
@@ -67,6 +68,10 @@ class RowGroupOperator:
 
     def process(self, batch: GroupInput) -> GroupOutput:
         """Takes in a micro-batch; returns what it emits. The state is then complete: there is no separate commit."""
+        with without_collector():
+            return self._process(batch)
+
+    def _process(self, batch: GroupInput) -> GroupOutput:
         output = GroupOutput()
         for table in batch.invalid:
             output.emit(self._plan.invalid_tag or "", table)

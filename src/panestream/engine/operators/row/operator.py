@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
+from panestream.engine.garbage import without_collector
 from panestream.engine.operators.row.contents import contents_logic
 from panestream.engine.operators.row.contexts import TriggerScope, WindowScope
 from panestream.engine.operators.row.fast import ASSIGNER, fast_rows
@@ -119,7 +118,7 @@ class RowOperator:
         Raises:
             WindowFunctionError: a function of the user's own raised. The operator must not be used any more then.
         """
-        with _without_collector():
+        with without_collector():
             if processing_time is not None:
                 self.advance_processing_time(processing_time)
             self.elements(rows)
@@ -202,7 +201,7 @@ class RowOperator:
     def commit(self) -> None:
         """Writes what was touched since the last commit to the state."""
         self.store.meta.update(watermark=self.watermark, clock=self.clock, late_dropped=self.late_dropped)
-        with _without_collector():
+        with without_collector():
             self.store.commit(keep_bare=self.plan.merges)
 
     def next_processing_time_timer(self) -> int | None:
@@ -450,18 +449,6 @@ class RowOperator:
     def num_key_state_entries(self) -> int:
         """How many things process functions keep per key, which is for ever. Reads all state."""
         return sum(len(owner.cells) for owner in self.store.all_keys())
-
-
-@contextmanager
-def _without_collector() -> Iterator[None]:
-    """Pauses the search for garbage cycles: a batch makes many objects that stay, and the search takes 40 % of its time."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def _is(one: Any, other: Any) -> bool:
