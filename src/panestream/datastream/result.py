@@ -209,5 +209,7 @@ class WindowedResult:
         time = None if keyed.source.event_time is None else micros_of(self._df, keyed.source.event_time, keyed.source.unit)
         values = [self.inputs[text] for text in self.operation.inputs]
         clock = None if keyed.source.clock is None else micros_of(self._df, keyed.source.clock, keyed.source.clock_unit)
-        projected, places = project(self._df, self.plan, time, [column for _, column in keyed.key_columns], values, clock)
-        return operate(projected, self.plan, places)
+        # In a batch nothing is late: no whole rows need to cross the exchange for that.
+        plan = self.plan if self.is_streaming else replace(self.plan, late_tag=None)
+        projected, places = project(self._df, plan, time, [column for _, column in keyed.key_columns], values, clock)
+        return operate(projected, plan, places)

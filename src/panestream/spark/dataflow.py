@@ -8,9 +8,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from panestream.engine.plan import WindowPlan
+from panestream.spark.catalyst import reduce_rows, reducible
 from panestream.spark.columns import quoted
 from panestream.spark.exchange import EXCHANGE_SCHEMA, LARGEST_TIME, Pack, PackColumns
-from panestream.spark.operate import OPERATED_SCHEMA, Unpack, process_batch
+from panestream.spark.operate import OPERATED_SCHEMA, Unpack, process_batch, process_reduced
 from panestream.spark.processor import WindowProcessor
 from panestream.spark.types import arrow_schema, spark_schema
 from panestream.spark.without_pandas import without_pandas
@@ -54,7 +55,7 @@ def project(
         if not plan.carries_rows and time is not None:
             row = F.when(time.isNull() | ~time.between(-LARGEST_TIME + 1, LARGEST_TIME - 1), row)
         add("row", row)
-    if plan.operation.uses_clock or plan.watermark.idle_timeout is not None:
+    if plan.operation.shows_clock or plan.watermark.idle_timeout is not None:
         add("clock", clock)
     projected = df.select(*columns)
     value_types = [field.type for field in arrow_schema(projected.schema)][1 + len(keys) : 1 + len(keys) + len(values)]
@@ -65,6 +66,8 @@ def project(
 def operate(projected: DataFrame, plan: WindowPlan, columns: PackColumns) -> DataFrame:
     """The operator's output, a few rows (tag, body) per key group and micro-batch."""
     with without_pandas():
+        if not projected.isStreaming and reducible(plan):
+            return reduce_rows(projected, plan).groupBy("group").applyInArrow(process_reduced(plan), OPERATED_SCHEMA)
         grouped = projected.mapInArrow(Pack(plan, columns).__call__, EXCHANGE_SCHEMA).groupBy("group")
         if not projected.isStreaming:
             return grouped.applyInArrow(process_batch(plan), OPERATED_SCHEMA)

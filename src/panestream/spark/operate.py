@@ -11,6 +11,7 @@ from panestream.engine import payload
 from panestream.engine.operators.base import GroupOutput
 from panestream.engine.plan import WindowPlan
 from panestream.engine.state import MemoryState, State
+from panestream.spark.catalyst import group_input
 from panestream.spark.exchange import gather
 from panestream.spark.placement import group_values
 
@@ -48,6 +49,17 @@ def process_batch(plan: WindowPlan) -> Callable[[pa.Table], pa.Table]:
         number = group_values(plan.groups).index(group.column("group")[0].as_py())
         batch = gather(plan, zip(*columns, strict=True), end_of_input=True)
         emitted = list(bodies(plan.operation.operator(plan, MemoryState(), number).process(batch)))
+        return pa.Table.from_pylist([{"tag": tag, "body": body} for tag, body in emitted], schema=_OPERATED)
+
+    return process
+
+
+def process_reduced(plan: WindowPlan) -> Callable[[pa.Table], pa.Table]:
+    """The function for ``applyInArrow`` where Spark itself reduced the rows to partials (:mod:`panestream.spark.catalyst`)."""
+
+    def process(group: pa.Table) -> pa.Table:
+        operator = plan.operation.operator(plan, MemoryState(), group.column("group")[0].as_py())
+        emitted = list(bodies(operator.process(group_input(plan, group))))
         return pa.Table.from_pylist([{"tag": tag, "body": body} for tag, body in emitted], schema=_OPERATED)
 
     return process

@@ -22,6 +22,7 @@ from panestream.spark.dataflow import unpack
 from panestream.spark.operate import METRICS
 from panestream.spark.session import PARTITIONS, STREAM_SETTINGS, is_connect, session_settings
 from panestream.spark.sinks import Sink, read_note, write_note
+from panestream.windowing.failures import WindowFunctionError
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -147,6 +148,7 @@ class RunningQuery:
         """Waits for the end, at most ``timeout`` seconds; returns whether it has ended.
 
         Raises:
+            WindowFunctionError: a function of the user's own raised; says where, with the user's traceback.
             PanestreamError: what panestream refused (e.g. a checkpoint of another plan).
             StreamingQueryException: any other failure, as Spark tells it.
         """
@@ -168,6 +170,9 @@ class RunningQuery:
 
 def own_error(text: str) -> errors.PanestreamError | None:
     """The error of panestream inside what Spark reports of a failed Python worker; None where there is none."""
+    raised = WindowFunctionError.from_text(text)
+    if raised is not None:
+        return raised
     found = re.search(r"panestream\.errors\.(\w+): (.*?)(?=\n\s*(?:at |File |SQLSTATE|\Z)|\n\n|\Z)", text, re.DOTALL)
     kind = getattr(errors, found.group(1), None) if found else None
     if found is None or not (isinstance(kind, type) and issubclass(kind, errors.PanestreamError)):

@@ -1,0 +1,142 @@
+"""Batch: rows are reduced to partials per (key, pane) by Spark itself, where every aggregate has a form in SQL.
+
+A JVM aggregates faster than rows get to Python, and what it gives back is small. The operators above are the same: they get
+partials either way. On streams Spark's own aggregation would be one more stateful operator, so there rows go to ``pack``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from panestream.engine.aggregation.exact_sums import SumLane
+from panestream.engine.aggregation.lanes import CountLane, ExtremeLane, Lane
+from panestream.engine.operators.base import GroupInput
+from panestream.engine.operators.panes.operation import PaneOperation
+from panestream.engine.operators.panes.operator import PARTIALS
+from panestream.engine.payload import one_chunk
+from panestream.engine.plan import WindowPlan
+from panestream.engine.slicing import PaneGrid
+from panestream.spark.exchange import LARGEST_TIME
+
+
+@dataclass(frozen=True, slots=True)
+class SqlLane:
+    """A lane in SQL.
+
+    Attributes:
+        columns: aggregates over the value's column.
+        partials: makes the lane's own columns of their results.
+    """
+
+    columns: Callable[[Column], Sequence[Column]]
+    partials: Callable[[Sequence[pa.Array]], Sequence[pa.Array]]
+
+
+def reducible(plan: WindowPlan) -> bool:
+    """Whether Spark itself can reduce the rows of a batch."""
+    work = plan.operation
+    return (
+        isinstance(work, PaneOperation)
+        and not work.uses_clock
+        and plan.event_time is not None
+        and plan.invalid_tag is None
+        and all(_sql_of(lane) is not None for lane in work.aggregation.lanes)
+    )
+
+
+def reduce_rows(projected: DataFrame, plan: WindowPlan) -> DataFrame:
+    """One row per (key, pane): group, key columns, pane, number of rows, and the columns of the lanes.
+
+    Args:
+        projected: what ``pack`` would take: time, keys, values, group.
+        plan: the query, one that is :func:`reducible`.
+    """
+    work = plan.operation
+    assert isinstance(work, PaneOperation)  # noqa: S101 - reducible() looked
+    usable = F.col("time").between(-LARGEST_TIME + 1, LARGEST_TIME - 1)
+    complaint = (
+        f"panestream.errors.InvalidEventTimeError: a row has no usable event time in {plan.event_time!r} (null, not readable as "
+        "a time, or beyond the year 140,000). Filter such rows out, or route them to an output with .side_output_invalid(tag)"
+    )
+    time = F.when(usable, F.col("time")).otherwise(F.raise_error(F.lit(complaint)).cast("bigint"))
+    keys = [f"key_{position}" for position in range(len(plan.key_schema))]
+    group = F.col("group") if plan.groups > 1 else F.lit(0).alias("group")
+    values = [f"value_{position}" for position in range(len(work.inputs))]
+    rows = projected.select(group, *keys, *values, time.alias("time"))
+    rows = rows.select("*", pane_of(F.col("time"), work.grid).alias("pane"))
+    if work.grid.has_gaps:
+        rows = rows.where(F.pmod("pane", F.lit(2)) == 0)
+    results = [F.count(F.lit(1)).alias("rows")]
+    for number, lane in enumerate(work.aggregation.lanes):
+        sql = _sql_of(lane)
+        assert sql is not None  # noqa: S101 - reducible() looked
+        columns = sql.columns(F.col(values[lane.source]))
+        results += [column.alias(f"lane_{number}_{position}") for position, column in enumerate(columns)]
+    return rows.groupBy("group", *keys, "pane").agg(*results)
+
+
+def pane_of(time: Column, grid: PaneGrid) -> Column:
+    """The pane of an instant, as :meth:`PaneGrid.panes_of` numbers them."""
+    shifted = time - F.lit(grid.offset)
+    within = F.pmod(shifted, F.lit(grid.slide))
+    # Spark's `div` cuts towards zero: divide what is divisible.
+    slides = F.call_function("div", shifted - within, F.lit(grid.slide))
+    edges = [(within >= F.lit(edge)).cast("bigint") for edge in grid.edges[1:]]
+    pane = slides * F.lit(len(grid.edges))
+    for edge in edges:
+        pane = pane + edge
+    return pane
+
+
+def group_input(plan: WindowPlan, group: pa.Table) -> GroupInput:
+    """What an operator takes in for the reduced rows of one key group: all there is."""
+    work = plan.operation
+    assert isinstance(work, PaneOperation)  # noqa: S101 - reducible() looked
+    aggregation = work.aggregation
+    arrays = [one_chunk(group.column(f"key_{at}")).cast(key.type) for at, key in enumerate(aggregation.key_schema)]
+    arrays += [one_chunk(group.column("pane")), one_chunk(group.column("rows"))]
+    for number, lane in enumerate(aggregation.lanes):
+        arrays += _lane_columns(group, number, lane)
+    schema = aggregation.partial_schema
+    columns = [array.cast(field.type) for array, field in zip(arrays, schema, strict=True)]
+    table = pa.Table.from_arrays(columns, schema=schema)
+    # Spark gives them in any order; merging puts them into the operators' order.
+    return GroupInput(parts={PARTIALS: [aggregation.merge([table])]}, end_of_input=True)
+
+
+def _lane_columns(group: pa.Table, number: int, lane: Lane) -> list[pa.Array]:
+    sql = _sql_of(lane)
+    assert sql is not None  # noqa: S101 - reducible() looked
+    names = [name for name in group.column_names if name.startswith(f"lane_{number}_")]
+    return list(sql.partials([one_chunk(group.column(name)) for name in names]))
+
+
+def _sql_of(lane: Lane) -> SqlLane | None:
+    """A lane in SQL; None: it has no form there that gives the same bits."""
+    if isinstance(lane, CountLane):
+        return SqlLane(lambda value: [F.count(value)], list)
+    if isinstance(lane, SumLane):
+        return SqlLane(_halves, _whole)
+    if isinstance(lane, ExtremeLane) and (pa.types.is_integer(lane.type) or pa.types.is_temporal(lane.type)):
+        return SqlLane(lambda value: [F.max(value) if lane.largest else F.min(value)], list)
+    return None
+
+
+def _halves(value: Column) -> list[Column]:
+    """Sums that cannot overflow: of the upper and of the lower half of each number."""
+    whole = value.cast("bigint")
+    return [F.sum(F.shiftright(whole, 32)), F.sum(whole.bitwiseAND(F.lit(0xFFFFFFFF).cast("bigint")))]
+
+
+def _whole(halves: Sequence[pa.Array]) -> list[pa.Array]:
+    """The halves as ``high * 2**64 + low``, low signed: what :class:`SumLane` keeps."""
+    upper, lower = (half.fill_null(0).to_numpy().astype(np.int64) for half in halves)
+    middle = upper + (lower >> 32)
+    low = (middle << 32) | (lower & np.int64(0xFFFFFFFF))
+    return [pa.array(low), pa.array(((middle >> 32) + (low < 0)).astype(np.int32))]
