@@ -70,7 +70,7 @@ class SumAndCount(ProcessWindowFunction):
         yield sum(element.value for element in elements), len(elements)
 
 
-def _keyed(events: DataFrame, spec: EventSpec, column: str = "value") -> Any:
+def _keyed(events: DataFrame, spec: EventSpec, column: str = "value") -> pst.KeyedStream:
     # Functions see whole rows, so users hand over only what their function reads.
     return (
         pst.stream(events.select("key", column, "ts"))

@@ -121,7 +121,7 @@ def report(measured: Sequence[Measured], options: argparse.Namespace) -> str:
         f"- Events: seed {options.seed}, {options.rate:,} per second of event time, out of order by up to {options.disorder} ms;",
         "  made by the source while the query runs; an event counts whatever its kind, also if the query does not read it.",
         f"- Runs: {options.rounds} rounds, contestants in turn, each in a process of its own;",
-        f"  {options.steady} micro-batches count, after {WARM_UP}. `source` only makes the events and throws them away: nobody can be faster.",
+        f"  {options.steady} micro-batches count, after {WARM_UP}. `source` only makes the events and throws them away.",
         "- Answers: rows, sums and crossed sums of panestream and native equal those of a computation without windows; of q12,",
         "  which depends on the clock, only the number of bids.",
         f"- Published for Flink (RocksDB, 24 cores, 100 M events in 10 s of event time), events/s and core: {published}.",

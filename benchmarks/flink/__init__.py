@@ -1,0 +1,1 @@
+"""panestream beside Apache Flink itself, on the same events, with the same checksums."""

@@ -1,0 +1,115 @@
+"""Runs any contestant on any workload, Spark's or Flink's, and checks what it gives."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.cases import Checks
+from benchmarks.flink import cluster
+from benchmarks.flink.spark_side import Run, workload_of
+from benchmarks.flink.workloads import FLINK_BACKENDS, CountWindows
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+DATA = ROOT / "benchmarks" / ".data"
+SUBJECT = "panestream"
+
+
+@dataclass(frozen=True)
+class Result:
+    """One contestant in one round.
+
+    Attributes:
+        rows: events that went in.
+        total: seconds of each repeat until everything is out.
+        ingest: seconds of each repeat until the last event is in its windows (Flink), or until its micro-batch is done (Spark).
+        rows_out: rows that came out.
+    """
+
+    workload: str
+    contestant: str
+    round: int
+    rows: int
+    total: list[float]
+    ingest: list[float]
+    rows_out: int
+
+    @property
+    def rates(self) -> list[float]:
+        """Events per second of each repeat, with everything out."""
+        return [self.rows / seconds for seconds in self.total]
+
+    @property
+    def median(self) -> float:
+        """Median events per second."""
+        return statistics.median(self.rates)
+
+    @property
+    def ingest_median(self) -> float:
+        """The same until the last event is in."""
+        return statistics.median(self.rows / seconds for seconds in self.ingest)
+
+
+def run_contestant(run: Run, number: int) -> Result:
+    """Runs it in a process of its own and checks every repeat.
+
+    Raises:
+        RuntimeError: it failed.
+        AssertionError: it gave a wrong answer.
+    """
+    workload = workload_of(run.workload)
+    spec = workload.spec(run.rows, run.rows_per_batch, run.cores)
+    if run.contestant in FLINK_BACKENDS:
+        arguments = {
+            **workload.flink,
+            "backend": FLINK_BACKENDS[run.contestant],
+            "n": spec.rows,
+            "keys": spec.keys,
+            "rate": spec.rate,
+            "disorder": spec.disorder_ms,
+            "parallelism": run.cores,
+            "repeats": run.repeats,
+        }
+        folder = Path(run.data)
+        folder.mkdir(parents=True, exist_ok=True)
+        found = cluster.run(folder, arguments)
+    else:
+        found = _spark(run)
+    truth = workload.case.expected(spec, None)
+    for one in found:
+        # Which hundred events make a count window depends on the order of arrival, and with it their sum.
+        total = 0 if isinstance(workload.case, CountWindows) else one["sum"]
+        got = Checks(one["rows"], total, one["count"])
+        if got != truth:
+            raise AssertionError(f"{run.contestant} / {run.workload}: got {got}, right is {truth}")
+    seconds = {name: [one[name] for one in found] for name in ("total", "ingest")}
+    return Result(run.workload, run.contestant, number, spec.rows, seconds["total"], seconds["ingest"], truth.rows)
+
+
+def _spark(run: Run) -> list[dict[str, Any]]:
+    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
+    environment["PYTHONPATH"] = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
+    command = [sys.executable, "-m", "benchmarks.flink.spark_side", json.dumps(asdict(run))]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    found = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    if done.returncode or not found:
+        raise RuntimeError(f"{run.contestant} / {run.workload} failed:\n{done.stderr[-4000:]}")
+    return found
+
+
+def ratios(results: Sequence[Result], peer: str) -> list[float]:
+    """How many times the events per second of ``peer`` the subject has, round by round."""
+    medians = {name: [one.median for one in results if one.contestant == name] for name in (SUBJECT, peer)}
+    return [mine / theirs for mine, theirs in zip(medians[SUBJECT], medians[peer], strict=False)]
+
+
+def spread(figures: Sequence[float], form: str = ",.0f") -> str:
+    """Lowest to highest."""
+    return f"{min(figures):{form}} to {max(figures):{form}}"

@@ -1,0 +1,117 @@
+"""Runs panestream, native Spark and Flink on the same workloads in turn: ``python -m benchmarks.flink.run --help``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import datetime, timezone
+from pathlib import Path
+
+from benchmarks.flink.beside import DATA, ROOT, SUBJECT, Result, ratios, run_contestant, spread
+from benchmarks.flink.cluster import HEAP, VERSION
+from benchmarks.flink.spark_side import Run
+from benchmarks.flink.workloads import WORKLOADS
+from benchmarks.harness import SETTINGS
+from benchmarks.run import machine
+
+
+def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="benchmarks.flink.run", description=(__doc__ or "").splitlines()[0])
+    everybody = list(dict.fromkeys(name for workload in WORKLOADS.values() for name in workload.contestants))
+    parser.add_argument("--workloads", nargs="+", choices=list(WORKLOADS), default=list(WORKLOADS))
+    parser.add_argument("--contestants", nargs="+", choices=everybody, default=everybody, metavar="NAME", help=f"of {everybody}")
+    parser.add_argument("--rows", type=int, help="events for everybody (default: for each so many as take it about 10 s)")
+    parser.add_argument("--rows-per-batch", type=int, default=1_000_000, help="of Spark's micro-batches (default: %(default)s)")
+    parser.add_argument("--repeats", type=int, default=3, help="in one process (default: %(default)s)")
+    parser.add_argument("--rounds", type=int, default=2, help="processes of each contestant, in turn (default: %(default)s)")
+    parser.add_argument("--cores", type=int, default=os.cpu_count() or 2)
+    parser.add_argument("--data", default=str(DATA), help="where event files and Flink are kept")
+    parser.add_argument("--results", default=str(ROOT / "benchmarks" / "results"))
+    parser.add_argument("--name", default=None, help="of the result files")
+    return parser.parse_args(arguments)
+
+
+def run_workload(name: str, options: argparse.Namespace) -> list[Result]:
+    """All rounds of one workload; prints a line per run."""
+    workload = WORKLOADS[name]
+    results = []
+    for number in range(options.rounds):
+        for contestant in (one for one in workload.contestants if one in options.contestants):
+            rows = options.rows or workload.rows[contestant]
+            run = Run(name, contestant, rows, options.rows_per_batch, options.repeats, options.data, options.cores)
+            one = run_contestant(run, number)
+            print(
+                f"  {name}  round {number + 1}  {contestant:14s} {one.median:>12,.0f} events/s ({spread(one.rates)})", flush=True
+            )
+            results.append(one)
+    return results
+
+
+def table(results: Sequence[Result]) -> list[str]:
+    """A line per workload and contestant."""
+    lines = [
+        "| workload | contestant | events | events/s | repeats | until the last is in | panestream ÷ it | rows out |",
+        "|---|---|---:|---:|---:|---:|---:|---:|",
+    ]
+    for name in dict.fromkeys(one.workload for one in results):
+        of_workload = [one for one in results if one.workload == name]
+        for contestant in dict.fromkeys(one.contestant for one in of_workload):
+            runs = [one for one in of_workload if one.contestant == contestant]
+            by_round = ratios(of_workload, contestant) if contestant != SUBJECT else []
+            shown = f"**{statistics.median(by_round):.2f}** ({spread(by_round, '.2f')})" if by_round else ""
+            lines.append(
+                f"| {name} {WORKLOADS[name].title} | {contestant} | {runs[0].rows:,}"
+                f" | {statistics.median(one.median for one in runs):,.0f}"
+                f" | {spread([rate for one in runs for rate in one.rates])}"
+                f" | {statistics.median(one.ingest_median for one in runs):,.0f} | {shown} | {runs[0].rows_out:,} |"
+            )
+    return lines
+
+
+def about_the_runs(options: argparse.Namespace) -> list[str]:
+    """What was measured on what, and how."""
+    about = machine()
+    return [
+        f"- Machine: {about['cpu']}, {about['cores']} cores, {about['memory_gb']} GB, {about['system']};",
+        f"  load {about['load_at_start']}. Python {about['python']}, Spark {about['pyspark']}, pyarrow {about['pyarrow']}.",
+        f"- Flink {VERSION} from PyPI, DataStream API in Java, local cluster, parallelism {options.cores}, heap {HEAP}, makes",
+        "  its own events; with RocksDB incremental checkpoints every 5 s.",
+        f"- Spark: `local[{options.cores}]`, {options.cores} shuffle partitions, events from Parquet in micro-batches of",
+        f"  {options.rows_per_batch:,}, " + ", ".join(f"`{name}={value}`" for name, value in SETTINGS.items()),
+        f"- {options.rounds} rounds, contestants in turn, each in a process of its own, {options.repeats} repeats in it;",
+        "  median and spread over all repeats, ratios within rounds. Seconds are wall clock until everything is out.",
+        "- Answers: rows, sum and count of every repeat equal those computed by counting (of count windows: rows and count).",
+        "",
+    ]
+
+
+def save(text: str, results: Sequence[Result], options: argparse.Namespace, stem: str) -> Path:
+    """Writes Markdown and JSON; returns where, without the ending."""
+    folder = Path(options.results)
+    folder.mkdir(parents=True, exist_ok=True)
+    now = datetime.now(timezone.utc)
+    target = folder / (options.name or f"{now:%Y-%m-%d-%H%M}-{stem}")
+    target.with_suffix(".md").write_text(text)
+    settings = {key: value for key, value in vars(options).items() if key not in ("data", "results", "name")}
+    document = {"ended": now.isoformat(timespec="seconds"), "options": settings, "runs": [asdict(one) for one in results]}
+    target.with_suffix(".json").write_text(json.dumps(document, indent=1) + "\n")
+    return target
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Runs it all, prints the table, writes it as JSON and Markdown."""
+    options = parse(arguments)
+    heading = ["# Beside Flink", "", *about_the_runs(options)]
+    results = [one for name in options.workloads for one in run_workload(name, options)]
+    text = "\n".join([*heading, *table(results)]) + "\n"
+    print("\n" + text)
+    print(f"written: {save(text, results, options, 'flink')}.md and .json")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,138 @@
+"""Sum and count over an hour, ever more often: slide 1 h down to 1 s. ``python -m benchmarks.flink.slides --help``.
+
+What a row costs an engine that keeps a sum per window grows with the number of windows the row is part of (3,600 at a slide of
+1 s); one that shares panes pays once. Each contestant gets as many events as it can take in about the same time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from benchmarks.flink.workloads import FLINK_BACKENDS, Workload, sliding
+
+if TYPE_CHECKING:
+    from benchmarks.flink.beside import Result
+
+SIZE_MS = 3_600_000
+SLIDES_MS = (3_600_000, 600_000, 60_000, 10_000, 1_000)
+KEYS, RATE = 100, 10
+"""A key has an event every ten seconds, and a window about 360 of them."""
+LEAST_ROWS, MOST_ROWS = 72_000, 2_000_000
+"""Two hours of events at least; who is faster gets more."""
+COPIES_PER_SECOND = {"native": 1_500_000, "flink heap": 2_000_000, "flink rocksdb": 400_000}
+"""Roughly how many window sums each updates in a second, to choose the number of events."""
+CONTESTANTS = ("panestream", "native", *FLINK_BACKENDS)
+COLOURS = {"panestream": "#0b6e4f", "native": "#c1440e", "flink heap": "#8a8a8a", "flink rocksdb": "#4a4a4a"}
+
+
+def slide_workload(slide_ms: int) -> Workload:
+    """One point of the sweep; its name is the slide in ms."""
+    most = dict.fromkeys(CONTESTANTS, MOST_ROWS)
+    return sliding(str(slide_ms), f"1 h / {slide_ms // 1000} s", SIZE_MS, slide_ms, most, keys=KEYS, rate=RATE)
+
+
+def rows_for(contestant: str, slide_ms: int, seconds: float) -> int:
+    """How many events keep a contestant busy for about so many seconds, within limits."""
+    copies = COPIES_PER_SECOND.get(contestant)
+    if copies is None:
+        return MOST_ROWS
+    return int(max(LEAST_ROWS, min(MOST_ROWS, seconds * copies / (SIZE_MS // slide_ms))))
+
+
+def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """The command line."""
+    from benchmarks.flink.beside import DATA, ROOT
+
+    parser = argparse.ArgumentParser(prog="benchmarks.flink.slides", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--slides", nargs="+", type=int, default=[slide // 1000 for slide in SLIDES_MS], help="in seconds")
+    parser.add_argument("--contestants", nargs="+", choices=CONTESTANTS, default=list(CONTESTANTS), metavar="NAME")
+    parser.add_argument("--seconds", type=float, default=20, help="to keep each contestant busy for (default: %(default)s)")
+    parser.add_argument("--rows", type=int, help="events for everybody instead")
+    parser.add_argument("--rows-per-batch", type=int, default=1_000_000, help="of Spark's micro-batches (default: %(default)s)")
+    parser.add_argument("--repeats", type=int, default=2, help="in one process (default: %(default)s)")
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--cores", type=int, default=os.cpu_count() or 2)
+    parser.add_argument("--data", default=str(DATA))
+    parser.add_argument("--results", default=str(ROOT / "benchmarks" / "results"))
+    parser.add_argument("--name", default=None, help="of the result files")
+    return parser.parse_args(arguments)
+
+
+def table(results: Sequence[Result]) -> list[str]:
+    """A line per slide, a column per contestant: events per second, and the events that went in."""
+    names = list(dict.fromkeys(one.contestant for one in results))
+    lines = ["| slide | windows of a row | " + " | ".join(names) + " |", "|---:|---:|" + "---:|" * len(names)]
+    for slide in dict.fromkeys(one.workload for one in results):
+        cells = []
+        for name in names:
+            runs = [one for one in results if (one.workload, one.contestant) == (slide, name)]
+            cells.append(f"{statistics.median(one.median for one in runs):,.0f} ({runs[0].rows:,} rows)" if runs else "")
+        lines.append(f"| {int(slide) // 1000:,} s | {SIZE_MS // int(slide):,} | " + " | ".join(cells) + " |")
+    return lines
+
+
+def plot(results: Sequence[Result], path: Path) -> None:
+    """Events per second over the number of windows a row is part of, both logarithmic."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(8, 5))
+    for name in dict.fromkeys(one.contestant for one in results):
+        runs = sorted((one for one in results if one.contestant == name), key=lambda one: SIZE_MS // int(one.workload))
+        places = [SIZE_MS // int(one.workload) for one in runs]
+        axes.plot(
+            places,
+            [one.median for one in runs],
+            "o-",
+            color=COLOURS[name],
+            label=name,
+            linewidth=2.5 if name == CONTESTANTS[0] else 1.5,
+        )
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    ticks = sorted({SIZE_MS // int(one.workload) for one in results})
+    axes.set_xticks(ticks, [f"{tick:,}\n{SIZE_MS // tick // 1000:,} s" for tick in ticks])
+    axes.set_xlabel("windows that a row is part of, and the slide; size 1 h")
+    axes.set_ylabel("events per second")
+    axes.set_title(f"Sum and count over the last hour, {KEYS} keys")
+    axes.grid(visible=True, which="major", alpha=0.3)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False)
+    figure.tight_layout()
+    figure.savefig(path, dpi=130)
+    plt.close(figure)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Runs it all, prints the table, writes it with the plot."""
+    from benchmarks.flink.beside import run_contestant
+    from benchmarks.flink.run import about_the_runs, save
+    from benchmarks.flink.spark_side import Run
+
+    options = parse(arguments)
+    heading = ["# Slide sweep: sum and count over 1 h", "", *about_the_runs(options)]
+    results = []
+    for slide in options.slides:
+        for number in range(options.rounds):
+            for name in options.contestants:
+                rows = options.rows or rows_for(name, slide * 1000, options.seconds)
+                run = Run(str(slide * 1000), name, rows, options.rows_per_batch, options.repeats, options.data, options.cores)
+                one = run_contestant(run, number)
+                print(f"  slide {slide:>5} s  {name:14s} {one.median:>12,.0f} events/s ({one.rows:,} rows)", flush=True)
+                results.append(one)
+    text = "\n".join([*heading, *table(results)]) + "\n"
+    print("\n" + text)
+    target = save(text, results, options, "slides")
+    plot(results, target.with_suffix(".png"))
+    print(f"written: {target}.md, .json and .png")
+
+
+if __name__ == "__main__":
+    main()

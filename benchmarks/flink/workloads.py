@@ -1,0 +1,136 @@
+"""The workloads that panestream, native Spark and Flink run side by side, and their right answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from benchmarks.cases import Case, Checks, SumCount
+from benchmarks.events import EventSpec, all_events
+
+FLINK_BACKENDS = {"flink heap": "hashmap", "flink rocksdb": "rocksdb"}
+
+
+@dataclass(frozen=True)
+class Sessions(Case):
+    """Sum and count per session of a key."""
+
+    gap_ms: int
+
+    contestants = {"panestream": "benchmarks.flink.panestream_job", "native": "benchmarks.flink.native"}  # noqa: RUF012
+
+    @property
+    def span_ms(self) -> int:
+        return 10 * self.gap_ms
+
+    @property
+    def gap(self) -> str:
+        return f"{self.gap_ms} milliseconds"
+
+    def expected(self, spec: EventSpec, bound_ms: int | None) -> Checks:
+        """By sorting: a session ends where the next event of its key is further away than the gap."""
+        events = all_events(spec)
+        order = np.lexsort((events["ts"], events["key"]))
+        key, ts, value = (events[name][order] for name in ("key", "ts", "value"))
+        first = np.flatnonzero(np.r_[True, (np.diff(key) != 0) | (np.diff(ts) > self.gap_ms)])
+        end = ts[np.r_[first[1:], len(ts)] - 1] + self.gap_ms
+        closed = np.ones(len(first), bool) if bound_ms is None else end <= bound_ms
+        sums, counts = np.add.reduceat(value, first), np.diff(np.r_[first, len(key)])
+        return Checks(int(closed.sum()), int(sums[closed].sum()), int(counts[closed].sum()))
+
+
+@dataclass(frozen=True)
+class CountWindows(Case):
+    """Sum and count of every so many events of a key. Which ones these are depends on the order of arrival."""
+
+    every: int
+
+    contestants = {"panestream": "benchmarks.flink.panestream_job"}  # noqa: RUF012 - Spark refuses count windows on streams
+
+    @property
+    def span_ms(self) -> int:
+        return 0
+
+    def expected(self, spec: EventSpec, bound_ms: int | None) -> Checks:
+        """Rows and counts; the total is not defined, and given as 0."""
+        full = int((np.bincount(all_events(spec)["key"]) // self.every).sum())
+        return Checks(full, 0, full * self.every)
+
+
+@dataclass(frozen=True)
+class OverElements(SumCount):
+    """Sum and count again, but by a function that is given all rows of the window."""
+
+    contestants = {"panestream": "benchmarks.flink.panestream_job"}  # noqa: RUF012 - nothing of the kind in native Spark
+
+
+@dataclass(frozen=True)
+class Workload:
+    """One line of the comparison.
+
+    Attributes:
+        name: as in the figures.
+        title: what it is.
+        case: the windows.
+        flink: arguments of the Flink program.
+        rows: for each contestant as many events as take it ten seconds or so: a rate does not depend on their number once
+            they are enough, and what is much slower would take hours for what is much faster.
+        keys: number of distinct keys.
+        rate: events per second of event time.
+    """
+
+    name: str
+    title: str
+    case: Case
+    flink: Mapping[str, Any]
+    rows: Mapping[str, int]
+    keys: int = 10_000
+    rate: int = 10_000
+
+    @property
+    def contestants(self) -> tuple[str, ...]:
+        """Who takes part."""
+        return (*self.case.contestants, *FLINK_BACKENDS)
+
+    def spec(self, rows: int, rows_per_batch: int, cores: int) -> EventSpec:
+        """At least so many events, in micro-batches of the same size."""
+        batches = max(1, -(-rows // rows_per_batch))
+        return EventSpec(-(-rows // batches), batches, self.keys, self.rate, files_per_batch=cores)
+
+
+def sliding(name: str, title: str, size_ms: int, slide_ms: int, rows: Mapping[str, int], **shape: int) -> Workload:
+    """Sum and count of aligned windows."""
+    flink = {"kind": "aggregate", "size": size_ms, "slide": slide_ms}
+    return Workload(name, title, SumCount(name, size_ms, slide_ms), flink, rows, **shape)
+
+
+def _rows(panestream: int, native: int, heap: int, rocksdb: int) -> dict[str, int]:
+    return {"panestream": panestream, "native": native, "flink heap": heap, "flink rocksdb": rocksdb}
+
+
+_MILLION = 1_000_000
+WORKLOADS = {
+    workload.name: workload
+    for workload in (
+        sliding("a", "tumbling 10 s", 10_000, 10_000, _rows(10 * _MILLION, 10 * _MILLION, 5 * _MILLION, 2 * _MILLION)),
+        sliding("b", "sliding 60 s / 1 s", 60_000, 1_000, _rows(5 * _MILLION, _MILLION, 300_000, 60_000)),
+        Workload(
+            "c", "session, gap 2 s", Sessions("c", 2_000), {"kind": "session", "size": 2_000},
+            _rows(5 * _MILLION, 5 * _MILLION, 3 * _MILLION, 500_000),
+        ),
+        sliding(
+            "d", "sliding 1 h / 10 s", 3_600_000, 10_000, _rows(2 * _MILLION, 100_000, 100_000, 30_000), keys=1_000, rate=100
+        ),
+        Workload(
+            "e", "every 100 events", CountWindows("e", 100), {"kind": "count", "size": 100},
+            _rows(5 * _MILLION, 0, 5 * _MILLION, _MILLION),
+        ),
+        Workload(
+            "f", "tumbling 10 s, function over all elements", OverElements("f", 10_000, 10_000),
+            {"kind": "elements", "size": 10_000}, _rows(5 * _MILLION, 0, 5 * _MILLION, 2 * _MILLION),
+        ),
+    )
+}  # fmt: skip
