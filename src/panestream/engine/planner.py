@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from panestream.engine.aggregation import Aggregation
 from panestream.engine.operation import Operation
+from panestream.engine.operators.counts.choice import choose_counts
 from panestream.engine.operators.panes.operation import PaneOperation
 from panestream.engine.operators.row.declared import TIME, DeclaredFunction
 from panestream.engine.operators.row.operation import RowOperation
@@ -97,7 +98,7 @@ def aggregating(
     """
     aggregation = Aggregation.build(aggregates, types, keys)
     reasons = ["a function of the user's own in Python"] if then is not None else []
-    chosen = choose_sessions(windowing, aggregates, types)
+    chosen = choose_sessions(windowing, aggregates, types) or choose_counts(windowing, aggregates, types)
     if isinstance(chosen, Operation) and not reasons:
         return chosen
     reasons = [*(_not_panes(windowing) if chosen is None else chosen if isinstance(chosen, list) else []), *reasons]

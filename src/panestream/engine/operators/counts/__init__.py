@@ -1,0 +1,1 @@
+"""Count windows as columns: which rows of a key are together follows from how many came before."""
