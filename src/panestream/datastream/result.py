@@ -14,6 +14,7 @@ from panestream.engine.plan import MAIN, Top, WindowPlan
 from panestream.engine.planner import explain_plan
 from panestream.errors import InvalidPlanError, SinkError, did_you_mean
 from panestream.spark import query as spark_query
+from panestream.spark.catalyst import reducible
 from panestream.spark.columns import micros_of
 from panestream.spark.dataflow import operate, project
 from panestream.spark.session import (
@@ -155,7 +156,9 @@ class WindowedResult:
 
     def explain(self) -> str:
         """How the query will run: operator, panes, state, exchange, and why."""
-        return explain_plan(self.plan, streaming=self.is_streaming, chosen=chosen_partitions(self._df.sparkSession))
+        chosen = chosen_partitions(self._df.sparkSession)
+        reduced = not self.is_streaming and reducible(self.plan)
+        return explain_plan(self.plan, streaming=self.is_streaming, chosen=chosen, reduced_by_spark=reduced)
 
     @property
     def is_streaming(self) -> bool:

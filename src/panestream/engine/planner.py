@@ -10,25 +10,17 @@ import pyarrow as pa
 from panestream.engine.aggregation import Aggregation
 from panestream.engine.operation import Operation
 from panestream.engine.operators.counts.choice import choose_counts
-from panestream.engine.operators.panes.operation import PaneOperation
+from panestream.engine.operators.panes.choice import aggregating_panes, refuse_several, why_not_panes
 from panestream.engine.operators.row.declared import TIME, DeclaredFunction
 from panestream.engine.operators.row.operation import RowOperation
 from panestream.engine.operators.row.plan import Aggregate, AnyWindowFunction, Elements, Reduce, RowPlan
 from panestream.engine.operators.sessions.choice import choose_sessions
 from panestream.engine.plan import WindowPlan, stable_repr
-from panestream.engine.slicing import PaneGrid
 from panestream.windowing import aggregates as recipes
-from panestream.windowing.assigners import (
-    GapColumn,
-    GlobalWindows,
-    SlidingEventTimeWindows,
-    TumblingEventTimeWindows,
-    WindowAssigner,
-)
-from panestream.windowing.assigners.stagger import WindowStagger
+from panestream.windowing.assigners import GapColumn, GlobalWindows, WindowAssigner
 from panestream.windowing.evictors import Evictor
 from panestream.windowing.time import format_duration
-from panestream.windowing.triggers import EventTimeTrigger, Trigger
+from panestream.windowing.triggers import Trigger
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +93,10 @@ def aggregating(
     chosen = choose_sessions(windowing, aggregates, types) or choose_counts(windowing, aggregates, types)
     if isinstance(chosen, Operation) and not reasons:
         return chosen
-    reasons = [*(_not_panes(windowing) if chosen is None else chosen if isinstance(chosen, list) else []), *reasons]
+    reasons = [*(why_not_panes(windowing) if chosen is None else chosen if isinstance(chosen, list) else []), *reasons]
     if not reasons:
-        return PaneOperation(pane_grid(windowing.assigner), tuple(aggregates), aggregation)
+        return aggregating_panes(windowing, aggregates, types, keys)
+    refuse_several(windowing.assigner, reasons)
     gap = gap_column(windowing.assigner)
     texts = (*aggregation.inputs, *([] if gap is None else [gap.label]))
     elements = [*(pa.field(text, types[text]) for text in texts), pa.field(TIME, pa.int64())]
@@ -135,7 +128,8 @@ def calling(
     Raises:
         InvalidPlanError: parts that do not fit together.
     """
-    reasons = [*_not_panes(windowing), "a function of the user's own in Python"]
+    reasons = [*why_not_panes(windowing), "a function of the user's own in Python"]
+    refuse_several(windowing.assigner, reasons)
     return RowOperation(
         windowing.row_plan(function),
         results,
@@ -155,55 +149,33 @@ def _kind_of(function: Reduce | Aggregate | Elements) -> str:
     return "reduce" if isinstance(function, Reduce) else "all elements"
 
 
-def _not_panes(windowing: Windowing) -> list[str]:
-    """Why windows cannot run as aligned panes; empty where they can."""
-    assigner, reasons = windowing.assigner, []
-    if not isinstance(assigner, (TumblingEventTimeWindows, SlidingEventTimeWindows)):
-        reasons.append(f"{type(assigner).__name__} are not aligned windows of event time")
-    elif getattr(assigner, "stagger", WindowStagger.ALIGNED) is not WindowStagger.ALIGNED:
-        reasons.append("staggered windows differ between key groups")
-    if windowing.trigger is not None and windowing.trigger != EventTimeTrigger.create():
-        reasons.append(f"the trigger {windowing.trigger!r} is not the default one")
-    if windowing.evictor is not None:
-        reasons.append("an evictor needs all elements")
-    if windowing.allowed_lateness:
-        reasons.append("allowed lateness")
-    if windowing.exact_firings:
-        reasons.append("exact firings were asked for")
-    return reasons
-
-
 def gap_column(assigner: WindowAssigner) -> GapColumn | None:
     """The column that has the gap of each row, where sessions have one."""
     gap = getattr(assigner, "gap", None)
     return gap if isinstance(gap, GapColumn) else None
 
 
-def pane_grid(assigner: WindowAssigner) -> PaneGrid:
-    """The panes under aligned event-time windows."""
-    if isinstance(assigner, TumblingEventTimeWindows):
-        return PaneGrid.of(assigner.size, assigner.size, assigner.offset)
-    if isinstance(assigner, SlidingEventTimeWindows):
-        return PaneGrid.of(assigner.size, assigner.slide, assigner.offset)
-    raise TypeError(f"{assigner!r} has no panes")
-
-
-def explain_plan(plan: WindowPlan, *, streaming: bool, chosen: int | None) -> str:
+def explain_plan(plan: WindowPlan, *, streaming: bool, chosen: int | None, reduced_by_spark: bool = False) -> str:
     """The plan in words.
 
     Args:
         plan: the query.
         streaming: whether it runs on a stream.
         chosen: the session's number of shuffle partitions, None where it is Spark's default.
+        reduced_by_spark: whether Spark itself reduces the rows before the operator sees them.
     """
     own = dict(plan.operation.explain(plan, streaming=streaming))
     groups = f"{plan.groups} key group{'s' if plan.groups > 1 else ''}, one per state partition"
+    exchange = own.get("exchange", [])
     sections = {
         "windows": [_windows(plan)],
         "operator": [plan.operation.name, *own.pop("operator", [])],
         **{title: own.pop(title) for title in list(own) if title not in ("exchange", "state")},
         "event time": _event_time(plan),
-        "exchange": [*own.get("exchange", []), groups],
+        "exchange": [
+            *(["rows are reduced per (key, pane) by Spark's own aggregation"] if reduced_by_spark else exchange),
+            groups,
+        ],
         "state": [*own.get("state", []), *(_settings(plan, chosen) if streaming else [])],
         "outputs": [", ".join(plan.tags) + (f"; main: the top {plan.top.n} of each window by {plan.top.by}" if plan.top else "")],
     }
