@@ -31,7 +31,13 @@ if TYPE_CHECKING:
     )
     from panestream.windowing.evictors import CountEvictor, DeltaEvictor, Evictor, TimeEvictor
     from panestream.windowing.functions import AggregateFunction, ProcessWindowFunction, WindowFunction, WindowFunctionError
-    from panestream.windowing.state import ReducingStateDescriptor, ValueStateDescriptor
+    from panestream.windowing.state import (
+        AggregatingStateDescriptor,
+        ListStateDescriptor,
+        MapStateDescriptor,
+        ReducingStateDescriptor,
+        ValueStateDescriptor,
+    )
     from panestream.windowing.triggers import (
         ContinuousEventTimeTrigger,
         ContinuousProcessingTimeTrigger,
@@ -51,6 +57,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AggregateFunction",
+    "AggregatingStateDescriptor",
     "BatchProgress",
     "ConsoleSink",
     "ContinuousEventTimeTrigger",
@@ -69,6 +76,8 @@ __all__ = [
     "GlobalWindow",
     "GlobalWindows",
     "KeyedStream",
+    "ListStateDescriptor",
+    "MapStateDescriptor",
     "MemorySink",
     "MergingWindowAssigner",
     "NeverTrigger",
@@ -136,7 +145,13 @@ _HOMES = {
     ),
     "panestream.windowing.evictors": ("CountEvictor", "DeltaEvictor", "Evictor", "TimeEvictor"),
     "panestream.windowing.functions": ("AggregateFunction", "ProcessWindowFunction", "WindowFunction", "WindowFunctionError"),
-    "panestream.windowing.state": ("ReducingStateDescriptor", "ValueStateDescriptor"),
+    "panestream.windowing.state": (
+        "AggregatingStateDescriptor",
+        "ListStateDescriptor",
+        "MapStateDescriptor",
+        "ReducingStateDescriptor",
+        "ValueStateDescriptor",
+    ),
     "panestream.windowing.triggers": (
         "ContinuousEventTimeTrigger",
         "ContinuousProcessingTimeTrigger",

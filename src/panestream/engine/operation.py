@@ -78,6 +78,11 @@ class Operation(ABC):
         """Whether processing time matters: then Spark wakes the operator up without new data."""
         return False
 
+    @property
+    def shows_clock(self) -> bool:
+        """Whether users' code may ask for the processing time, whether or not the windows depend on it."""
+        return self.uses_clock
+
     @abstractmethod
     def pack(self, plan: WindowPlan, chunk: Chunk) -> Iterator[tuple[str, pa.Table]]:
         """What crosses the exchange for some rows: tables by kind; they come back in ``GroupInput.parts``, in order."""

@@ -77,7 +77,7 @@ class RowGroupOperator:
             output.emit(self._plan.invalid_tag or "", table)
         arrived = [self._arrived(table) for table in batch.of(INPUTS)]
         after = MAX_TIMESTAMP if batch.end_of_input else self._tracker.advance(batch.seen, batch.batch_time, batch.watermarks)
-        clock = batch.batch_time if self._plan.operation.uses_clock else None
+        clock = batch.batch_time or None
         emitted = self._operator.process((row for part in arrived for row in part.rows), after, clock)
         self._emit(emitted, output)
         if batch.end_of_input and self._plan.operation.uses_clock and not isinstance(self._plan.assigner, GlobalWindows):

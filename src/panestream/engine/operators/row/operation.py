@@ -62,6 +62,10 @@ class RowOperation(Operation):
     def uses_clock(self) -> bool:
         return self.clocked
 
+    @property
+    def shows_clock(self) -> bool:
+        return True
+
     def results(self, values: Sequence[Any]) -> list[pa.Array]:
         """What the function returned as the columns of the result."""
         if self.returned is None:
