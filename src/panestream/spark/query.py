@@ -129,8 +129,7 @@ def output(operated: DataFrame, plan: WindowPlan, tag: str) -> DataFrame:
         return rows
     # Every key group kept its own largest; all groups fire a window in the same micro-batch, so these decide.
     order = [F.col(quoted(plan.top.by)).desc_nulls_last(), *(F.col(quoted(name)).asc_nulls_first() for name in plan.key_names)]
-    windows = [*(["window"] if plan.labels else []), "window_start", "window_end"]
-    ranked = rows.withColumn("rank", F.row_number().over(Window.partitionBy(*windows).orderBy(*order)))
+    ranked = rows.withColumn("rank", F.row_number().over(Window.partitionBy("window_start", "window_end").orderBy(*order)))
     return ranked.where(F.col("rank") <= plan.top.n)
 
 
