@@ -12,7 +12,7 @@ SPARK_ENV = JAVA_HOME="$$(scripts/ensure_java.sh)" && export JAVA_HOME PYSPARK_P
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-fast check format bench clean
+.PHONY: help setup run test test-fast check format bench parity clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -46,6 +46,9 @@ format: $(STAMP) ## mend what ruff can mend by itself
 
 bench: $(STAMP) ## panestream beside native window() and a hand-written operator (ARGS="--quick" for a short look)
 	@$(SPARK_ENV) && $(PY) -m benchmarks.run $(ARGS)
+
+parity: $(STAMP) ## renew the tables of docs/flink-parity.md
+	@$(PY) scripts/make_parity.py
 
 clean: ## remove .venv, caches and demo output
 	rm -rf $(VENV) demo-output build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,161 @@
+"""Renews the parts of docs/flink-parity.md that come from the code, between its marks; the rest is written by hand.
+
+The dictionary comes from the docstrings (``Flink: ...``), the counts from running the recorded scenarios of real Flink, the bugs
+that are not imitated from panestream.testing. A test fails where the page is not as this script would leave it, where a name
+in it does not exist, and where a test that it refers to is gone.
+
+    .venv/bin/python scripts/make_parity.py
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import panestream
+from panestream.testing.executors import HarnessExecutor
+from panestream.testing.scenario_format import Scenario, read_scenarios
+from panestream.testing.scenarios import differences
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "src" / "panestream"
+PAGE = ROOT / "docs" / "flink-parity.md"
+CONFORMANCE = ROOT / "tests" / "conformance"
+
+_COUNTERPART = re.compile(r"(?<!\()Flink: (?!none)(.+?)(?:\.(?=\s|$)|$)", re.DOTALL)
+_MARKED = re.compile(r"(<!-- made: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+# ---------------------------------------------------------------- the dictionary
+
+
+def dictionary() -> list[str]:
+    """A line for each counterpart that a docstring of the vocabulary names."""
+    found: set[tuple[str, str]] = set()
+    for room in ("windowing/**/*.py", "datastream/*.py", "testing/*.py"):
+        for path in sorted(PACKAGE.glob(room)):
+            module = ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
+            found.update(_counterparts(ast.parse(path.read_text("utf-8")).body, module, ""))
+    words = sorted(found, key=lambda pair: (pair[0].strip("`").lower(), pair[1]))
+    return ["| Flink | panestream |", "|---|---|", *(f"| {flink} | `{ours}` |" for flink, ours in words)]
+
+
+def _counterparts(body: list[ast.stmt], module: str, owner: str) -> Iterator[tuple[str, str]]:
+    for node, following in zip(body, [*body[1:], ast.Pass()], strict=True):
+        name, text = _documented(node, following)
+        if not name or name.startswith("_"):
+            continue
+        said = _COUNTERPART.search(text)
+        if said is not None:
+            yield " ".join(said.group(1).replace("``", "`").replace("|", "\\|").split()), _shown(module, owner, name)
+        if isinstance(node, ast.ClassDef):
+            yield from _counterparts(node.body, module, f"{name}.")
+
+
+def _documented(node: ast.stmt, following: ast.stmt) -> tuple[str, str]:
+    """Name and docstring: of a class, a function, or an assignment with a string below it."""
+    if isinstance(node, (ast.ClassDef, ast.FunctionDef)):
+        return node.name, ast.get_docstring(node) or ""
+    if isinstance(node, ast.Assign) and isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant):
+        return getattr(node.targets[0], "id", ""), str(following.value.value)
+    return "", ""
+
+
+def _shown(module: str, owner: str, name: str) -> str:
+    if (owner or name).removesuffix(".") in panestream.__all__:
+        return f"pst.{owner}{name}"
+    return f"agg.{name}" if module == "panestream.windowing.aggregates" else f"{module}.{owner}{name}"
+
+
+# ---------------------------------------------------------------- what was compared
+
+
+def scenarios() -> list[str]:
+    """How many of Flink's recorded answers agree, by what they use."""
+    counts: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
+    everything = _scenarios()
+    for scenario in everything:
+        agrees = not differences(scenario, HarnessExecutor(restore=True).run(scenario))
+        for kind in {("all", "scenarios"), *_kinds(scenario)}:
+            counts[kind][0] += agrees
+            counts[kind][1] += 1
+    lines = ["| | | agree |", "|---|---|---|"]
+    for part in ("all", "assigner", "trigger", "evictor", "function", "lateness"):
+        found = sorted((word, number) for (kind, word), number in counts.items() if kind == part)
+        lines += [f"| {part if not at else ''} | {word} | {n} of {total} |" for at, (word, (n, total)) in enumerate(found)]
+    return lines
+
+
+def bugs() -> list[str]:
+    """The scenarios where panestream gives another answer on purpose, and why."""
+    lines = ["| scenario | what happens |", "|---|---|"]
+    return lines + [f"| `{one.name}` | {one.on_purpose} |" for one in _scenarios() if one.on_purpose]
+
+
+def _scenarios() -> list[Scenario]:
+    return [one for path in sorted(CONFORMANCE.glob("*.json")) for one in read_scenarios(path)]
+
+
+def _kinds(scenario: Scenario) -> Iterator[tuple[str, str]]:
+    spec = scenario.spec
+    assigner, evictor = spec["assigner"], spec.get("evictor")
+    kind = assigner["type"] + (", end of stream" if assigner.get("end_of_stream") else "")
+    if assigner["type"] not in ("global", "count"):
+        kind += f", {assigner.get('time', 'event')} time"
+    yield "assigner", kind.replace("_", " ")
+    yield "trigger", _trigger_of(spec.get("trigger")).replace("_", " ")
+    yield "evictor", "none" if evictor is None else evictor["type"] + (", after" if evictor.get("after") else ", before")
+    yield "function", spec["function"]["type"].replace("_", " ")
+    yield "lateness", "allowed" if spec.get("allowed_lateness") else "not allowed"
+
+
+def _trigger_of(spec: dict[str, Any] | None) -> str:
+    if spec is None:
+        return "the assigner's default"
+    return f"{spec['type']} ({_trigger_of(spec['inner'])})" if "inner" in spec else str(spec["type"])
+
+
+# ---------------------------------------------------------------- the page
+
+PARTS: dict[str, Callable[[], list[str]]] = {"dictionary": dictionary, "scenarios": scenarios, "bugs": bugs}
+
+
+def renewed(text: str) -> str:
+    """The page with its made parts as they are now."""
+    return _MARKED.sub(lambda mark: mark[1] + "\n".join(PARTS[mark[2]]()) + "\n" + mark[3], text)
+
+
+def unknown_names(text: str) -> list[str]:
+    """Names of panestream's that the page speaks of and that do not exist."""
+    found = re.findall(r"`(?:pst|panestream|agg)(?:\.\w+)+", text)
+    return sorted({name for name in found if not _exists(name.strip("`").split("."))})
+
+
+def _exists(parts: list[str]) -> bool:
+    home: Any = panestream if parts[0] != "agg" else panestream.agg
+    for at, part in enumerate(parts[1:], start=1):
+        if not hasattr(home, part):
+            try:
+                __import__(".".join(parts[: at + 1]))
+            except ModuleNotFoundError:
+                # A field without a default is no attribute of its class.
+                return part in getattr(home, "__annotations__", {})
+        home = getattr(home, part)
+    return True
+
+
+def lost_tests(text: str) -> list[str]:
+    """Tests that the page refers to and that are not where it says."""
+    return [
+        f"{file}::{name}"
+        for name, file in re.findall(r"\[(test_\w+)\]\((\S+?)\)", text)
+        if f"def {name}(" not in (PAGE.parent / file).read_text("utf-8")
+    ]
+
+
+if __name__ == "__main__":
+    PAGE.write_text(renewed(PAGE.read_text("utf-8")), encoding="utf-8")
+    print(f"renewed {PAGE.relative_to(ROOT)}")

@@ -1,0 +1,39 @@
+"""The page about Flink is as the code is."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def make_parity():
+    spec = importlib.util.spec_from_file_location("make_parity", ROOT / "scripts" / "make_parity.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def page(make_parity):
+    return make_parity.PAGE.read_text("utf-8")
+
+
+def test_the_page_is_not_old(make_parity, page):
+    assert make_parity.renewed(page) == page, "run .venv/bin/python scripts/make_parity.py"
+
+
+def test_an_old_page_is_found(make_parity, page):
+    assert make_parity.renewed(page.replace("| `EventTimeTrigger` |", "| `TimeTrigger` |")) == page
+
+
+def test_what_the_page_names_exists(make_parity, page):
+    assert not make_parity.unknown_names(page)
+    assert not make_parity.lost_tests(page)
+    wrong = "`pst.WindowedStream.fold` and `agg.sum`, [test_that_never_was](../tests/conftest.py)"
+    assert make_parity.unknown_names(wrong) == ["`pst.WindowedStream.fold"]
+    assert make_parity.lost_tests(wrong) == ["../tests/conftest.py::test_that_never_was"]

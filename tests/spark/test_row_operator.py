@@ -1,0 +1,393 @@
+"""The row operator on Spark, through the fluent API: triggers, evictors, lateness, functions of users, and what they may ask for."""
+
+from __future__ import annotations
+
+import json
+import time
+from datetime import datetime, timedelta, timezone
+
+import pytest
+from pyspark.sql import functions as F
+
+import panestream as pst
+from panestream import agg
+from panestream.errors import InvalidPlanError
+from panestream.testing import MicroBatches
+from panestream.windowing.assigners import merge_touching
+
+pytestmark = pytest.mark.spark
+
+START = datetime(2026, 1, 1, tzinfo=timezone.utc)
+MICROS = int(START.timestamp()) * 1_000_000
+SCHEMA = "user string, at timestamp, price bigint"
+MONOTONOUS = pst.WatermarkStrategy.for_monotonous_timestamps()
+
+
+def at(seconds):
+    return START + timedelta(seconds=seconds)
+
+
+def row(user, seconds, price):
+    return user, at(seconds), price
+
+
+def tens(**options):
+    return pst.TumblingEventTimeWindows.of("10 seconds", **options)
+
+
+def keyed(df, strategy=MONOTONOUS):
+    return pst.stream(df).assign_timestamps("at", strategy).key_by("user")
+
+
+def seconds_of(instant):
+    """Spark hands out times without a zone, in that of the machine; None for the bounds of global windows."""
+    return None if instant is None else int((instant.astimezone(timezone.utc) - START).total_seconds())
+
+
+def shown(rows):
+    """Key, start and end in seconds, and what else there is."""
+    return sorted(((one[0], seconds_of(one[1]), seconds_of(one[2]), *one[3:]) for one in rows), key=repr)
+
+
+def run(result, checkpoint, *tags):
+    """Runs what there is, and returns what each micro-batch brought."""
+    sinks = {tag: pst.MemorySink() for tag in tags or ["main"]}
+    result.start(checkpoint=str(checkpoint), **sinks).await_termination()
+    found = [{number: rows for number, rows in sink.batches.items() if rows} for sink in sinks.values()]
+    return found if tags else {number: shown(rows) for number, rows in found[0].items()}
+
+
+def test_one_stream_with_everything(spark, tmp_path):
+    """Evictor, lateness, late rows, a side output, state per window and per key; and a restart after the first micro-batch."""
+    firings = pst.ValueStateDescriptor("firings")
+
+    def bump(store):
+        state = store.get_state(firings)
+        state.update((state.value() or 0) + 1)
+        return state.value()
+
+    class Prices(pst.ProcessWindowFunction):
+        def process(self, key, context, elements):
+            total = sum(element.price for element in elements)
+            if total > 5:
+                context.output("alerts", (f"{key}: {total}", len(elements)))
+            now = datetime.fromtimestamp(context.current_processing_time() / 1e6, timezone.utc)
+            recent = abs(datetime.now(timezone.utc) - now) < timedelta(minutes=10)
+            watermark = (context.current_watermark() + 1 - MICROS) // 1_000_000
+            yield len(elements), total, bump(context.window_state()), bump(context.global_state()), watermark, recent
+
+    rows = MicroBatches(spark, tmp_path / "in", SCHEMA)
+
+    def result():
+        windows = keyed(rows.stream()).window(tens()).evictor(pst.CountEvictor.of(2)).allowed_lateness("10 seconds")
+        windows = windows.side_output_late_data("late").side_output("alerts", "message string, n int")
+        return windows.process(Prices(), "n int, total bigint, of_window int, of_key int, watermark int, recent boolean")
+
+    rows.add([row("ann", 1, 1), row("ann", 2, 2), row("ann", 3, 3), row("bob", 4, 4)])
+    before = run(result(), tmp_path / "checkpoint", "main", "late", "alerts")
+    assert before == [{}, {}, {}]
+    rows.add([row("ann", 12, 5)])  # the first windows are over
+    rows.add([row("ann", 5, 6), row("zed", 25, 7)])  # late, but allowed; then the first windows are closed
+    rows.add([row("ann", 6, 8), row("bob", 31, 9)])  # too late
+    main, late, alerts = run(result(), tmp_path / "checkpoint", "main", "late", "alerts")
+    assert {number: shown(found) for number, found in main.items()} == {
+        1: [("ann", 0, 10, 2, 5, 1, 1, 12, True), ("bob", 0, 10, 1, 4, 1, 1, 12, True)],
+        2: [("ann", 0, 10, 2, 9, 2, 2, 12, True), ("ann", 10, 20, 1, 5, 1, 3, 25, True)],
+        3: [("zed", 20, 30, 1, 7, 1, 1, 31, True)],
+    }
+    assert {number: [(one.user, seconds_of(one.at), one.price) for one in found] for number, found in late.items()} == {
+        3: [("ann", 6, 8)]
+    }
+    assert {number: shown(found) for number, found in alerts.items()} == {
+        2: [("ann", 0, 10, "ann: 9", 2)],
+        3: [("zed", 20, 30, "zed: 7", 1)],
+    }
+
+
+class Mean(pst.AggregateFunction):
+    """Accumulates a tuple; None where there is nothing but nulls."""
+
+    def create_accumulator(self):
+        return 0, 0
+
+    def add(self, value, accumulator):
+        return (accumulator[0] + value.price, accumulator[1] + 1) if value["price"] is not None else accumulator
+
+    def get_result(self, accumulator):
+        return accumulator[0] / accumulator[1] if accumulator[1] else None
+
+
+def the_ways(df):
+    """One query for each way to give a function, by name; all over the same windows."""
+
+    def longest(key, context, elements):
+        yield {"n": len(elements), "label": f"{key} {elements[0][0]} {elements[-1]['price']}"}
+
+    def spread(key, window, elements):
+        found = [element.price for element in elements if element.price is not None]
+        return [(max(found) - min(found), window.end - window.start)] if found else []
+
+    windows = keyed(df).window(tens())
+
+    def larger(a, b):
+        return a if (a.price or 0) >= (b.price or 0) else b
+
+    return {
+        "reduce": windows.reduce(larger),
+        "reduce, then": windows.reduce(larger, then=lambda key, context, rows: [rows[0].price], schema="price bigint"),
+        "aggregate": windows.aggregate(Mean(), schema="mean double"),
+        "aggregate, then": windows.aggregate(Mean(), then=lambda key, context, means: [str(means[0])], schema="text string"),
+        "declared, then": windows.aggregate(
+            agg.count().alias("n"),
+            agg.sum("price").alias("s"),
+            then=lambda key, context, results: [results[0][0] * 100 + (results[0][1] or 0)],
+            schema="x bigint",
+        ),
+        "declared, exact": windows.exact_firings().aggregate(agg.count().alias("n"), agg.max("price").alias("m")),
+        "declared": windows.aggregate(agg.count().alias("n"), agg.max("price").alias("m")),
+        "apply": windows.apply(spread, schema="spread bigint, micros bigint"),
+        "process": windows.process(longest, schema="n int, label string"),
+        "count": keyed(df).count_window(2).apply(lambda key, window, rows: [len(rows)], "n int"),
+        "never": windows.trigger(pst.NeverTrigger()).apply(lambda key, window, rows: [len(rows)], "n int"),
+    }
+
+
+ANSWERS = {
+    "reduce": [("ann", 0, 10, at(3), 5), ("ann", 10, 20, at(11), 3), ("bob", 0, 10, at(4), None)],
+    "reduce, then": [("ann", 0, 10, 5), ("ann", 10, 20, 3), ("bob", 0, 10, None)],
+    "aggregate": [("ann", 0, 10, 3.0), ("ann", 10, 20, 3.0), ("bob", 0, 10, None)],
+    "aggregate, then": [("ann", 0, 10, "3.0"), ("ann", 10, 20, "3.0"), ("bob", 0, 10, "None")],
+    "declared, then": [("ann", 0, 10, 206), ("ann", 10, 20, 103), ("bob", 0, 10, 100)],
+    "declared, exact": [("ann", 0, 10, 2, 5), ("ann", 10, 20, 1, 3), ("bob", 0, 10, 1, None)],
+    "declared": [("ann", 0, 10, 2, 5), ("ann", 10, 20, 1, 3), ("bob", 0, 10, 1, None)],
+    "apply": [("ann", 0, 10, 4, 10_000_000), ("ann", 10, 20, 0, 10_000_000)],
+    "process": [("ann", 0, 10, 2, "ann ann 5"), ("ann", 10, 20, 1, "ann ann 3"), ("bob", 0, 10, 1, "bob bob None")],
+    "count": [("ann", None, None, 2)],
+    "never": [],
+}
+
+
+def test_the_ways_to_call_functions(spark):
+    """All in one query, since each would cost a second."""
+    df = spark.createDataFrame([row("ann", 1, 1), row("ann", 3, 5), row("bob", 4, None), row("ann", 11, 3)], SCHEMA).coalesce(1)
+    ways = the_ways(df)
+    frames = [
+        way.main.select(F.lit(name).alias("way"), F.to_json(F.struct("*"), {"ignoreNullFields": "false"}).alias("row"))
+        for name, way in ways.items()
+    ]
+    everything = frames[0]
+    for frame in frames[1:]:
+        everything = everything.union(frame)
+    found = {name: [] for name in ways}
+    for one in everything.collect():
+        found[one.way].append(tuple(_read(value) for value in json.loads(one.row).values()))
+    assert {name: shown(rows) for name, rows in found.items()} == {name: sorted(rows, key=repr) for name, rows in ANSWERS.items()}
+    assert ways["declared, exact"].explain().splitlines()[1].split()[1:] == ["row", "operator"]
+    assert ways["declared"].explain().splitlines()[1].split()[1:] == ["aligned", "panes"]
+
+
+def _read(value):
+    return datetime.fromisoformat(value.replace("Z", "+00:00")) if isinstance(value, str) and value.startswith("2026-") else value
+
+
+NOTEBOOK = """
+class Pairs(pst.WindowFunction):
+    def apply(self, key, window, inputs):
+        check(inputs)
+        return [[element.price for element in inputs]]
+"""
+
+
+def test_a_function_that_raises_loses_nothing(spark, tmp_path):
+    """Functions as in a notebook, where no worker can import them; windows that are half full over restarts and the failure."""
+    rows = MicroBatches(spark, tmp_path / "in", SCHEMA)
+    rows.add([row("ann", 1, 1), row("bob", 2, 2)]).add([row("ann", 3, 13), row("bob", 4, 3), row("ann", 5, 4)])
+
+    def refuse(elements):
+        if elements[-1].price == 13:
+            raise ValueError("thirteen!")
+
+    def pairs(check):
+        notebook = {"__name__": "__main__", "pst": pst, "check": check}
+        exec(compile(NOTEBOOK, "notebook.py", "exec"), notebook)
+        return keyed(rows.stream()).count_window(2).apply(notebook["Pairs"](), "prices array<bigint>")
+
+    sink = pst.MemorySink()
+    query = pairs(refuse).start(main=sink, checkpoint=str(tmp_path / "checkpoint"))
+    with pytest.raises(pst.WindowFunctionError) as raised:
+        query.await_termination()
+    assert (raised.value.key, raised.value.window, raised.value.elements) == ("ann", pst.GlobalWindow(), 2)
+    assert 'raise ValueError("thirteen!")' in str(raised.value)
+    assert "ValueError: thirteen!" in str(raised.value)
+    assert sink.rows == []
+    rows.add([row("ann", 6, 5)])
+    found = run(pairs(lambda elements: None), tmp_path / "checkpoint")
+    assert found == {1: [("ann", None, None, [1, 13]), ("bob", None, None, [2, 3])], 2: [("ann", None, None, [4, 5])]}
+
+
+class Trailing(pst.WatermarkGenerator):
+    """Periodic: five seconds behind the largest time that it has seen, which is that of one micro-batch."""
+
+    def __init__(self):
+        self.largest = None
+
+    def on_event(self, element, timestamp, output):
+        self.largest = timestamp if self.largest is None else max(self.largest, timestamp)
+
+    def on_periodic_emit(self, output):
+        output.emit_watermark(self.largest - 5_000_000)
+
+
+class Marks(pst.WatermarkGenerator):
+    """Punctuated: a row without a price says that all before it has come."""
+
+    def on_event(self, element, timestamp, output):
+        if element.price is None:
+            output.emit_watermark(timestamp)
+
+
+def test_watermark_generators_of_ones_own(spark, tmp_path):
+    rows = MicroBatches(spark, tmp_path / "in", SCHEMA)
+    rows.add([row("ann", 1, 1), row("ann", 20, 2)])  # periodic: 15 s; punctuated: nothing yet
+    rows.add([row("ann", 8, 3), row("bob", 12, None)])  # a new generator says 7 s: it stays at 15 s; the mark says 12 s
+    rows.add([row("ann", 40, 4)])
+    found = {}
+    for generator in (Trailing, Marks):
+        windows = keyed(rows.stream(), pst.WatermarkStrategy.for_generator(generator)).window(tens())
+        result = windows.side_output_late_data("late").apply(
+            lambda key, window, rows: [[one.price for one in rows]], "prices array<bigint>"
+        )
+        main, late = run(result, tmp_path / generator.__name__, "main", "late")
+        late_rows = {number: [(one.user, one.price) for one in rows] for number, rows in late.items()}
+        found[generator] = {number: shown(rows) for number, rows in main.items()}, late_rows
+    assert found[Trailing] == (
+        {0: [("ann", 0, 10, [1])], 2: [("ann", 20, 30, [2]), ("bob", 10, 20, [None])]},
+        {1: [("ann", 3)]},
+    )
+    assert found[Marks] == ({1: [("ann", 0, 10, [1, 3])]}, {})
+
+
+def test_assigners_and_triggers_of_ones_own(spark, tmp_path):
+    """A merging assigner, and a trigger with a value and a reducing state that survive restarts and merges."""
+    total = pst.ReducingStateDescriptor("total", lambda a, b: a + b)
+    last = pst.ValueStateDescriptor("last")
+
+    class Neighbours(pst.MergingWindowAssigner):
+        """Ten seconds each; neighbours that have data are one window."""
+
+        is_event_time = True
+
+        def assign_windows(self, element, timestamp, processing_time):
+            start = timestamp - timestamp % 10_000_000
+            return [pst.TimeWindow(start, start + 10_000_000)]
+
+        def merge_windows(self, windows):
+            return merge_touching(windows)
+
+    class Steps(pst.Trigger):
+        """Fires at every hundred of the total, when a price is twice the one before, and at the end."""
+
+        def on_element(self, element, timestamp, window, ctx):
+            ctx.register_event_time_timer(window.max_timestamp())
+            sums, before = ctx.get_partitioned_state(total), ctx.get_partitioned_state(last)
+            known = sums.get() or 0
+            sums.add(element.price)
+            doubled = before.value() is not None and element.price >= 2 * before.value()
+            before.update(element.price)
+            return pst.TriggerResult.FIRE if doubled or sums.get() // 100 > known // 100 else pst.TriggerResult.CONTINUE
+
+        def on_event_time(self, time, window, ctx):
+            return pst.TriggerResult.FIRE if time == window.max_timestamp() else pst.TriggerResult.CONTINUE
+
+        def on_processing_time(self, time, window, ctx):
+            return pst.TriggerResult.CONTINUE
+
+        def can_merge(self):
+            return True
+
+        def on_merge(self, window, ctx):
+            ctx.merge_partitioned_state(total)
+            ctx.register_event_time_timer(window.max_timestamp())
+
+        def clear(self, window, ctx):
+            ctx.get_partitioned_state(total).clear()
+            ctx.get_partitioned_state(last).clear()
+
+    rows = MicroBatches(spark, tmp_path / "in", SCHEMA)
+
+    def result():
+        windows = keyed(rows.stream(), pst.WatermarkStrategy.for_bounded_out_of_orderness("30 seconds")).window(Neighbours())
+        return windows.trigger(Steps()).apply(lambda key, window, rows: [[one.price for one in rows]], "prices array<bigint>")
+
+    rows.add([row("ann", 1, 60), row("ann", 21, 30), row("bob", 2, 5), row("bob", 3, 10)])
+    assert run(result(), tmp_path / "checkpoint") == {0: [("bob", 0, 10, [5, 10])]}
+    rows.add([row("ann", 12, 15)])  # joins the two of ann: 105, over the hundred
+    rows.add([row("zed", 70, 1)])
+    assert run(result(), tmp_path / "checkpoint") == {
+        1: [("ann", 0, 30, [60, 30, 15])],
+        2: [("ann", 0, 30, [60, 30, 15]), ("bob", 0, 10, [5, 10])],
+    }
+
+
+def test_processing_time_fires_without_new_rows(spark, tmp_path):
+    rows = MicroBatches(spark, tmp_path / "in", SCHEMA).add([row("ann", 1, 1), row("bob", 2, 2), row("ann", 3, 3)])
+    windows = pst.stream(rows.stream()).key_by("user").window(pst.TumblingProcessingTimeWindows.of("1 second"))
+    sink = pst.MemorySink()
+    query = windows.aggregate(agg.count().alias("n")).start(
+        main=sink, checkpoint=str(tmp_path / "checkpoint"), trigger={"processingTime": "100 milliseconds"}
+    )
+    deadline = time.monotonic() + 120
+    while len(sink.rows) < 2 and time.monotonic() < deadline and query.is_active:
+        time.sleep(0.1)
+    query.stop()
+    assert sorted((one.user, one.n) for one in sink.rows) == [("ann", 2), ("bob", 1)]
+    assert min(sink.batches, key=lambda number: not sink.batches[number]) > 0  # a later micro-batch, and there was one file
+
+
+def test_a_trigger_must_say_that_it_uses_the_clock(spark, tmp_path):
+    class Impatient(pst.CountTrigger):
+        def on_element(self, element, timestamp, window, ctx):
+            ctx.register_processing_time_timer(ctx.get_current_processing_time() + 60_000_000)
+            return super().on_element(element, timestamp, window, ctx)
+
+    rows = MicroBatches(spark, tmp_path / "in", SCHEMA).add([row("ann", 1, 1)])
+    result = keyed(rows.stream()).window(tens()).trigger(Impatient(5)).reduce(lambda a, b: a)
+    query = result.start(main=pst.MemorySink(), checkpoint=str(tmp_path / "checkpoint"))
+    with pytest.raises(InvalidPlanError, match="uses_processing_time"):
+        query.await_termination()
+
+
+def test_stagger_and_windows_over_all_rows(spark):
+    df = spark.createDataFrame([row(f"user{n}", n % 10, n) for n in range(40)], SCHEMA).coalesce(1)
+    staggered = keyed(df).window(tens(stagger=pst.WindowStagger.RANDOM)).key_groups(4).aggregate(agg.count().alias("n"))
+    group = F.pmod(F.xxhash64("user"), F.lit(4))
+    found = (
+        staggered.main.groupBy(group.alias("g"), (F.unix_micros("window_start") % 10_000_000).alias("shift"))
+        .agg(F.sum("n"))
+        .collect()
+    )
+    shifts = [pst.WindowStagger.RANDOM.get_stagger_offset(0, 10_000_000, number) for number in range(4)]
+    assert sorted((one.g, one["shift"]) for one in found) == list(enumerate(shifts))
+    assert len(set(shifts)) == 4
+    assert sum(one[2] for one in found) == 40
+    source = pst.stream(df).assign_timestamps("at", MONOTONOUS)
+    over_all = source.window_all(tens()).process(lambda key, context, rows: [(str(key), len(rows))], "key string, n int")
+    assert over_all.plan.groups == 1
+    assert [(seconds_of(one.window_start), one["key"], one.n) for one in over_all.main.collect()] == [(0, "()", 40)]
+    pairs = source.count_window_all(20).reduce(lambda a, b: b).main.collect()
+    assert [one.price for one in pairs] == [19, 39]
+
+
+def test_the_clock_in_a_batch_and_availablenow(spark, tmp_path):
+    rows = MicroBatches(spark, tmp_path / "in", SCHEMA).add([row("ann", 1, 1), row("bob", 2, 2), row("ann", 3, 3)])
+
+    def by_the_clock(df):
+        windows = pst.stream(df).key_by("user").window(pst.ProcessingTimeSessionWindows.with_gap("1 hour"))
+        return windows.aggregate(agg.sum("price").alias("total"))
+
+    assert sorted((one.user, one.total) for one in by_the_clock(rows.batch()).main.collect()) == [("ann", 4), ("bob", 2)]
+    patient = pst.ProcessingTimeoutTrigger.of(pst.CountTrigger.of(9), "1 minute")
+    waiting = keyed(rows.stream()).window(pst.GlobalWindows.create()).trigger(patient).reduce(lambda a, b: b)
+    for result in (by_the_clock(rows.stream()), waiting):
+        with pytest.raises(InvalidPlanError, match=r"processingTime.*processing_time_from"):
+            result.start(main=pst.MemorySink(), checkpoint=str(tmp_path / "checkpoint"))
