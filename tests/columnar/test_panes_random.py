@@ -7,27 +7,71 @@ import random
 
 import pytest
 
+from panestream.engine.operators.panes.choice import why_not_panes
 from panestream.engine.planner import Windowing
-from panestream.windowing.assigners import SlidingEventTimeWindows, TumblingEventTimeWindows
+from panestream.windowing.assigners import (
+    CumulatingEventTimeWindows,
+    CumulatingProcessingTimeWindows,
+    SlidingEventTimeWindows,
+    SlidingProcessingTimeWindows,
+    TumblingEventTimeWindows,
+    TumblingProcessingTimeWindows,
+    WindowAssigner,
+)
+from panestream.windowing.triggers import (
+    ContinuousEventTimeTrigger,
+    ContinuousProcessingTimeTrigger,
+    EventTimeTrigger,
+    ProcessingTimeTrigger,
+    PurgingTrigger,
+    Trigger,
+)
 from tests.columnar import kit
 
 CHUNKS = 8
 
 
-def random_query(rng: random.Random) -> tuple[kit.Query, int]:
-    """A query, and about the size of its windows."""
-    size, slide = rng.choice(
-        [(10, 10), (7, 7), (1, 1), (10, 5), (12, 3), (10, 4), (7, 5), (20, 3), (5, 8), (3, 10), (40, 1), (64, 2)]
-    )
+SIZES = [(10, 10), (7, 7), (1, 1), (10, 5), (12, 3), (10, 4), (7, 5), (20, 3), (5, 8), (3, 10), (40, 1), (64, 2), (100, 1)]
+
+
+def random_assigner(rng: random.Random, by_clock: bool) -> tuple[WindowAssigner, int]:
+    """Windows, and about their size."""
+    size, slide = rng.choice(SIZES)
     offset = rng.randint(1 - slide, slide - 1) if rng.random() < 0.4 else 0
-    assigner = TumblingEventTimeWindows(size, offset) if size == slide else SlidingEventTimeWindows(size, slide, offset)
-    windowing = Windowing(assigner)
-    return kit.Query(windowing, kit.random_aggregates(rng), rng.choice([0, 0, 3, size]), rng.random() < 0.4), size
+    kind = rng.random()
+    if kind < 0.25:
+        size, step = rng.choice([(12, 3), (10, 5), (7, 7), (30, 1), (20, 2)])
+        offset = rng.randint(1 - size, size - 1) if rng.random() < 0.4 else 0
+        return (CumulatingProcessingTimeWindows if by_clock else CumulatingEventTimeWindows)(size, step, offset), size
+    if size == slide or kind < 0.4:
+        offset %= size
+        return (TumblingProcessingTimeWindows if by_clock else TumblingEventTimeWindows)(size, offset), size
+    return (SlidingProcessingTimeWindows if by_clock else SlidingEventTimeWindows)(size, slide, offset), size
+
+
+def random_trigger(rng: random.Random, by_clock: bool) -> Trigger | None:
+    interval = rng.choice([1, 2, 3, 5, 7, 20])
+    at_end = ProcessingTimeTrigger.create() if by_clock else EventTimeTrigger.create()
+    continuous = (ContinuousProcessingTimeTrigger if by_clock else ContinuousEventTimeTrigger)(interval)
+    trigger = rng.choice([None, None, at_end, continuous, continuous])
+    return PurgingTrigger.of(trigger) if trigger is not None and rng.random() < 0.3 else trigger
+
+
+def random_query(rng: random.Random) -> tuple[kit.Query, int]:
+    """A query that panes can run, and about the size of its windows."""
+    while True:
+        by_clock = rng.random() < 0.3
+        assigner, size = random_assigner(rng, by_clock)
+        windowing = Windowing(
+            assigner, random_trigger(rng, by_clock), allowed_lateness=rng.choice([0, 0, 1, size // 2, 3 * size])
+        )
+        if not why_not_panes(windowing):
+            return kit.Query(windowing, kit.random_aggregates(rng), rng.choice([0, 0, 3, size]), rng.random() < 0.4), size
 
 
 def case(rng: random.Random, seed: int) -> None:
     query, span = random_query(rng)
-    batches = kit.random_stream(rng, span)
+    batches = kit.random_stream(rng, span, clock=not query.windowing.assigner.is_event_time)
     kit.compare(query, batches, f"seed {seed}")
     if seed % 4 == 0:
         kit.compare_batch(query, batches, f"seed {seed}")

@@ -13,12 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from panestream.engine.aggregation import Aggregation
 from panestream.engine.operation import Chunk
 from panestream.engine.operators.base import GroupInput
-from panestream.engine.operators.panes.operation import PaneOperation
+from panestream.engine.operators.panes.choice import aggregating_panes
 from panestream.engine.plan import MAIN, Top, WindowPlan
-from panestream.engine.planner import pane_grid
+from panestream.engine.planner import Windowing
 from panestream.engine.state import MemoryState
 from panestream.errors import PlanMismatchError
 from panestream.windowing import aggregates as agg
@@ -32,12 +31,11 @@ ROWS = pa.schema([("key", pa.string()), ("ts", pa.int64()), ("v", pa.int64())])
 
 def plan_of(assigner, delay=0, late=None, aggregates=AGGREGATES, **more):
     keys = pa.schema([("key", pa.string())])
-    aggregation = Aggregation.build(aggregates, {"v": pa.int64()}, keys)
     return WindowPlan(
         keys=("key",),
         key_schema=keys,
         assigner=assigner,
-        operation=PaneOperation(pane_grid(assigner), tuple(aggregates), aggregation),
+        operation=aggregating_panes(Windowing(assigner), aggregates, {"v": pa.int64()}, keys),
         watermark=WatermarkStrategy(delay),
         event_time="ts",
         groups=1,
@@ -163,11 +161,15 @@ def test_batch_fires_everything(assigner, stream):
 
 
 def assert_only_open_panes_are_kept(plan, state, definition):
-    live = plan.operation.grid.first_live_pane(definition.watermark) if definition.watermark != MIN_TIMESTAMP else -(2**62)
-    operator = plan.operation.operator(plan, state, 0)
-    kept = {("meta", 0)} | {("panes", block.key) for block in operator._blocks.index}
+    grid = plan.operation.grid
+    (one,) = grid.windows
+    live = -(2**62)
+    if definition.watermark != MIN_TIMESTAMP:
+        live = grid.pane_of(one.start_of(one.first_ending_after(definition.watermark + 1)))
+    stores = plan.operation.operator(plan, state, 0)._meta.stores
+    kept = {("meta", 0)} | {(store.space, block.key) for store in stores for block in store.index}
     assert set(state.values) == kept, "state and index disagree"
-    assert all(block.high >= live for block in operator._blocks.index)
+    assert all(block.high >= live for store in stores if store.space in ("panes", "settled 0") for block in store.index)
 
 
 def run(plan, state, rows):
@@ -229,8 +231,8 @@ def test_top_keeps_the_largest_of_each_window():
 def test_state_of_another_plan_is_refused(changed, named):
     state = MemoryState()
     run(plan_of(TumblingEventTimeWindows(10)), state, [("a", 1, 1)])
+    other = plan_of(**{"assigner": TumblingEventTimeWindows(10), **changed})
     with pytest.raises(PlanMismatchError, match=named):
-        other = plan_of(**{"assigner": TumblingEventTimeWindows(10), **changed})
         other.operation.operator(other, state, 0)
 
 

@@ -4,55 +4,96 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from panestream.engine.slicing import PaneGrid
+from panestream.engine.slicing import CumulatingWindows, PaneGrid, SlidingWindows
+
+NUMBERS = range(-300, 300)
 
 
 @st.composite
-def grids(draw):
-    size, slide = draw(st.integers(1, 30)), draw(st.integers(1, 30))
-    return PaneGrid.of(size, slide, draw(st.integers(1 - slide, slide - 1)))
+def kinds(draw):
+    if draw(st.booleans()):
+        size, slide = draw(st.integers(1, 30)), draw(st.integers(1, 30))
+        return SlidingWindows(size, slide, draw(st.integers(1 - slide, slide - 1)))
+    step = draw(st.integers(1, 10))
+    size = step * draw(st.integers(1, 5))
+    return CumulatingWindows(size, step, draw(st.integers(1 - size, size - 1)))
 
 
-def windows_with(grid, time):
-    return [n for n in range(-200, 200) if grid.offset + n * grid.slide <= time < grid.offset + n * grid.slide + grid.size]
+grids = st.lists(kinds(), min_size=1, max_size=3).map(lambda found: PaneGrid.of(*found))
 
 
-@given(grids(), st.integers(-100, 100))
+def windows_with(one, time):
+    return [n for n in NUMBERS if one.start_of(n) <= time < one.end_of(n)]
+
+
+def test_cumulating_windows_begin_together_and_end_one_step_after_the_other():
+    one = CumulatingWindows(30, 10, 5)
+    assert [(one.start_of(n), one.end_of(n)) for n in range(-1, 4)] == [(-25, 5), (5, 15), (5, 25), (5, 35), (35, 45)]
+
+
+@given(kinds(), st.integers(-60, 60))
+def test_the_windows_of_an_instant_are_consecutive(one, time):
+    found = windows_with(one, time)
+    first, last = one.first_ending_after(time), one.last_starting_by(time)
+    assert list(range(first, last + 1)) == found
+    assert one.first_ending_after(np.array([time]))[0] == first
+
+
+@given(grids, st.integers(-100, 100))
 def test_a_pane_lies_in_the_windows_of_its_instants(grid, time):
-    pane = grid.panes_of(np.array([time]))
-    first, last = grid.windows_over(pane)
-    assert list(range(first[0], last[0] + 1)) == windows_with(grid, time)
-    assert grid.start_of(int(pane[0])) <= time < grid.start_of(int(pane[0]) + 1)
-    assert bool(grid.in_gap(pane)[0]) == (not windows_with(grid, time))
+    pane = int(grid.panes_of(np.array([time]))[0])
+    assert grid.pane_of(time) == pane
+    assert grid.start_of(pane) <= time < grid.start_of(pane + 1)
+    assert grid.starts_of(np.array([pane]))[0] == grid.start_of(pane)
+    found = [windows_with(one, time) for one in grid.windows]
+    assert found == [windows_with(one, grid.start_of(pane)) for one in grid.windows]
+    assert bool(grid.in_gap(np.array([pane]))[0]) == (not any(found))
 
 
-@given(grids(), st.integers(-20, 20))
+@given(grids, st.integers(-20, 20))
 def test_a_window_is_a_whole_number_of_panes(grid, n):
-    start = grid.offset + n * grid.slide
-    window = np.array([n])
-    assert grid.start_of_window(window)[0] == start
-    assert grid.start_of(int(grid.first_pane(window)[0])) == start
-    assert grid.start_of(int(grid.end_pane(window)[0])) == start + grid.size
+    for one in grid.windows:
+        for edge in (one.start_of(n), one.end_of(n)):
+            assert grid.start_of(grid.pane_of(edge)) == edge
+        assert grid.pane_of(one.end_of(n)) - grid.pane_of(one.start_of(n)) <= grid.panes_in(one) <= grid.longest
 
 
-@given(grids(), st.integers(-100, 100))
-def test_the_watermark_closes_windows_at_their_max_timestamp(grid, watermark):
-    closed = [n for n in range(-200, 200) if grid.offset + n * grid.slide + grid.size - 1 <= watermark]
-    assert grid.last_closed_window(watermark) == max(closed)
-    live = grid.first_live_pane(watermark)
-    for pane in range(live - 5, live + 5):
-        open_windows = [n for n in windows_with(grid, grid.start_of(pane)) if n > max(closed)]
-        if not grid.in_gap(np.array([pane]))[0]:
-            assert (pane >= live) == bool(open_windows)
+@given(grids, st.integers(-100, 100), st.integers(-50, 50))
+def test_a_pane_is_taken_while_one_of_its_windows_is(grid, time, watermark):
+    live = [one.first_ending_after(watermark + 1) for one in grid.windows]
+    expected = any(one.end_of(n) - 1 > watermark for one in grid.windows for n in windows_with(one, time))
+    assert bool(grid.taken(grid.panes_of(np.array([time])), live)[0]) == expected
 
 
-@given(grids(), st.sets(st.integers(-60, 60), max_size=8), st.integers(-30, 30), st.integers(-30, 30))
-def test_windows_of_panes_are_those_that_contain_one_of_them(grid, times, after, until):
-    panes = np.unique(grid.panes_of(np.array(sorted(times), np.int64)))
-    expected = sorted({n for time in times for n in windows_with(grid, time) if after < n <= until})
-    assert grid.windows_of(panes, after, until).tolist() == expected
+@given(kinds())
+def test_panes_overlap_where_an_instant_lies_in_two_windows(one):
+    counts = [len(windows_with(one, time)) for time in range(one.offset, one.offset + one.period)]
+    assert one.overlap == max(counts)
+    assert PaneGrid.of(one).overlaps == (max(counts) > 1)
+    assert PaneGrid.of(one).has_gaps == (min(counts) == 0)
 
 
-@given(grids())
-def test_there_are_at_most_two_panes_to_a_slide(grid):
-    assert len(grid.edges) == (1 if grid.size % grid.slide == 0 else 2)
+@given(kinds(), st.sets(st.integers(-60, 60), max_size=8), st.integers(-30, 30), st.integers(-30, 30))
+def test_windows_of_instants_are_those_that_contain_one_of_them(one, times, after, until):
+    places = np.array(sorted(times), np.int64)
+    expected = sorted({n for time in times for n in windows_with(one, time) if after < n <= until})
+    assert one.over(places, places, after, until).tolist() == expected
+
+
+@given(kinds())
+def test_there_are_at_most_two_panes_to_a_slide(one):
+    if isinstance(one, SlidingWindows):
+        assert len(PaneGrid.of(one).edges) <= 2
+    else:
+        assert len(PaneGrid.of(one).edges) == 1
+
+
+def test_several_windows_share_the_panes_of_the_finest():
+    minute, hour = 60, 3600
+    grid = PaneGrid.of(*(SlidingWindows(hours * hour, minute) for hours in (1, 12, 24)))
+    assert (grid.period, grid.edges, grid.longest) == (minute, (0,), 24 * 60)
+
+
+def test_windows_that_hardly_ever_meet_have_equal_panes():
+    grid = PaneGrid.of(SlidingWindows(10_007, 10_007), SlidingWindows(10_009, 10_009))
+    assert (grid.period, grid.edges) == (1, (0,))

@@ -11,11 +11,22 @@ import pyarrow as pa
 from panestream.engine.operation import Operation
 from panestream.engine.payload import FORMAT_VERSION
 from panestream.errors import PlanMismatchError
-from panestream.windowing.assigners import MergingWindowAssigner, WindowAssigner
+from panestream.windowing.assigners import MergingWindowAssigner, SeveralWindows, WindowAssigner
 from panestream.windowing.watermarks import WatermarkStrategy
 
 MAIN = "main"
 """The tag of the windows' results."""
+EARLY, ON_TIME, LATE = FIRINGS = ("early", "on_time", "late")
+"""When a window fired: before its end, when time reached its end, after it."""
+FIRING_COLUMNS = (
+    pa.field("firing", pa.string(), nullable=False),
+    pa.field("firing_number", pa.int64(), nullable=False),
+    pa.field("is_last", pa.bool_(), nullable=False),
+)
+"""Which firing a row comes from; its number for this key and window, from 0; whether no other can follow."""
+INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE = OPS = ("insert", "update_before", "update_after", "delete")
+OP_COLUMN = pa.field("op", pa.string(), nullable=False)
+"""What a row of a changelog is: a new one; the old or the new state of one that changed; one that is gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +54,11 @@ class WindowPlan:
         side_outputs: the columns of what window functions send to side outputs, by tag.
         row_schema: the input's columns, where anything wants whole rows; else None.
         clock: the column (or SQL) that stands in for processing time, as the user wrote it; None: Spark's batch time.
-        ticks: how many engine units a millisecond of Spark's clock has. The engine is unit-free; Spark's windows count microseconds.
+        ticks: how many engine units a millisecond of Spark's clock has (the engine is unit-free, Spark's windows count
+            microseconds).
         top: keep only the largest rows of each window, or None.
+        with_firing: whether each row says which firing of its window it comes from.
+        changelog: whether the rows are changes: each says what becomes of the row before it.
     """
 
     keys: tuple[str, ...]
@@ -62,6 +76,8 @@ class WindowPlan:
     clock: str | None = None
     ticks: int = 1000
     top: Top | None = None
+    with_firing: bool = False
+    changelog: bool = False
 
     @property
     def wakes_up(self) -> bool:
@@ -80,15 +96,31 @@ class WindowPlan:
 
     @property
     def main_schema(self) -> pa.Schema:
-        """The columns of the main output: keys, window_start, window_end, results."""
-        return self.with_bounds(self.operation.result_schema)
+        """The columns of the main output: keys, the window, results, and what was asked for of the firing."""
+        columns = list(self.with_bounds(self.operation.result_schema))
+        if self.with_firing:
+            columns += FIRING_COLUMNS
+        if self.changelog:
+            columns.append(OP_COLUMN)
+        return pa.schema(columns)
+
+    @property
+    def keeps_emitted(self) -> bool:
+        """Whether the operator must remember what it emitted for windows that may fire again."""
+        return (self.with_firing or self.changelog) and not self.operation.fires_once
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """What several kinds of windows are called; empty where there is one kind."""
+        return self.assigner.labels if isinstance(self.assigner, SeveralWindows) else ()
 
     def with_bounds(self, results: pa.Schema) -> pa.Schema:
-        """Key columns, window_start, window_end (null for the global window), and then ``results``."""
+        """Key columns, the window's label if it has one, window_start, window_end (null for the global window), ``results``."""
         instant = pa.timestamp("us", tz="UTC")
-        nullable = not hasattr(self.assigner, "size") and not isinstance(self.assigner, MergingWindowAssigner)
-        bounds = [pa.field(name, instant, nullable=nullable) for name in ("window_start", "window_end")]
-        return pa.schema([*self.key_schema, *bounds, *results])
+        bounded = hasattr(self.assigner, "size") or isinstance(self.assigner, (MergingWindowAssigner, SeveralWindows))
+        label = [pa.field("window", pa.string(), nullable=False)] if self.labels else []
+        bounds = [pa.field(name, instant, nullable=not bounded) for name in ("window_start", "window_end")]
+        return pa.schema([*self.key_schema, *label, *bounds, *results])
 
     def output_schema(self, tag: str) -> pa.Schema:
         """The columns of one output."""
@@ -115,6 +147,7 @@ class WindowPlan:
             "key groups": str(self.groups),
             "operator": self.operation.name,
             **self.operation.identity(),
+            **({"emitted": "values" if self.changelog else "numbers"} if self.with_firing or self.changelog else {}),
         }
 
 

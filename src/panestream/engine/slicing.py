@@ -1,109 +1,261 @@
 """Slices of time: the grid of panes under a query's windows.
 
 A pane is a span of time in which no window of the query begins or ends, so every window is a whole number of panes and a row
-is aggregated once, into its pane, however many windows overlap there. The edges of a sliding window's panes are its starts and
-its ends: one pane per slide where the slide divides the size, else two unequal ones (never the many equal ones of the gcd).
+is aggregated once, into its pane, however many windows overlap there. The edges of the panes are the starts and the ends of all
+windows: one pane per slide where the slide divides the size, else two unequal ones (never the many equal ones of the gcd).
+Several kinds of windows share one grid, whose edges are those of all.
 """
 
 from __future__ import annotations
 
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 Int64s = npt.NDArray[np.int64]
+IntOrInts = TypeVar("IntOrInts", int, Int64s)
+_MOST_EDGES = 4096
+"""Where the edges of several windows repeat only after more than so many, equal panes of the gcd are taken instead."""
+
+
+class AlignedWindows(ABC):
+    """The windows of one assigner, numbered along time: neither starts nor ends ever go back from one to the next."""
+
+    size: int
+    offset: int
+
+    @property
+    @abstractmethod
+    def period(self) -> int:
+        """After this long the windows repeat."""
+
+    @property
+    @abstractmethod
+    def overlap(self) -> int:
+        """In how many windows an instant lies at most."""
+
+    @abstractmethod
+    def start_of(self, window: IntOrInts) -> IntOrInts:
+        """Where windows begin."""
+
+    @abstractmethod
+    def end_of(self, window: IntOrInts) -> IntOrInts:
+        """Where they end, exclusive."""
+
+    @abstractmethod
+    def first_ending_after(self, time: IntOrInts) -> IntOrInts:
+        """The first window whose end is larger than ``time``."""
+
+    @abstractmethod
+    def last_starting_by(self, time: IntOrInts) -> IntOrInts:
+        """The last window whose start is not larger than ``time``."""
+
+    @abstractmethod
+    def edges(self) -> set[int]:
+        """Starts and ends within one period, from ``offset``, modulo the period."""
+
+    def over(self, low: Int64s, high: Int64s, after: int, until: int) -> Int64s:
+        """The windows with ``after < n <= until`` that contain an instant of at least one span ``[low, high]``, ascending.
+
+        Looks only at what the spans touch: a hole of a year between two rows costs nothing.
+
+        Args:
+            low: where the spans begin, ascending.
+            high: their last instants.
+            after: no window up to this one is wanted.
+            until: none after this one.
+        """
+        if not len(low):
+            return np.empty(0, np.int64)
+        first, last = np.maximum(self.first_ending_after(low), after + 1), np.minimum(self.last_starting_by(high), until)
+        previous = np.concatenate(([after], np.maximum.accumulate(last)[:-1]))
+        first = np.maximum(first, previous + 1)
+        counts = np.maximum(last - first + 1, 0)
+        ends = np.cumsum(counts)
+        return np.repeat(first - (ends - counts), counts) + np.arange(int(ends[-1]), dtype=np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class SlidingWindows(AlignedWindows):
+    """Window ``n`` is ``[offset + n*slide, offset + n*slide + size)``. Tumbling where slide and size are equal."""
+
+    size: int
+    slide: int
+    offset: int = 0
+
+    @property
+    def period(self) -> int:
+        return self.slide
+
+    @property
+    def overlap(self) -> int:
+        return -(-self.size // self.slide)
+
+    def start_of(self, window: IntOrInts) -> IntOrInts:
+        return self.offset + window * self.slide
+
+    def end_of(self, window: IntOrInts) -> IntOrInts:
+        return self.offset + window * self.slide + self.size
+
+    def first_ending_after(self, time: IntOrInts) -> IntOrInts:
+        return (time - self.offset - self.size) // self.slide + 1
+
+    def last_starting_by(self, time: IntOrInts) -> IntOrInts:
+        return (time - self.offset) // self.slide
+
+    def edges(self) -> set[int]:
+        return {0, self.size % self.slide}
+
+
+@dataclass(frozen=True, slots=True)
+class CumulatingWindows(AlignedWindows):
+    """Windows that begin every ``size`` and end every ``step``: window ``n`` ends at ``offset + (n+1)*step``."""
+
+    size: int
+    step: int
+    offset: int = 0
+
+    @property
+    def period(self) -> int:
+        return self.size
+
+    @property
+    def overlap(self) -> int:
+        return self.size // self.step
+
+    def start_of(self, window: IntOrInts) -> IntOrInts:
+        return self.offset + window // (self.size // self.step) * self.size
+
+    def end_of(self, window: IntOrInts) -> IntOrInts:
+        return self.offset + (window + 1) * self.step
+
+    def first_ending_after(self, time: IntOrInts) -> IntOrInts:
+        return (time - self.offset) // self.step
+
+    def last_starting_by(self, time: IntOrInts) -> IntOrInts:
+        return ((time - self.offset) // self.size + 1) * (self.size // self.step) - 1
+
+    def edges(self) -> set[int]:
+        return set(range(0, self.size, self.step))
 
 
 @dataclass(frozen=True, slots=True)
 class PaneGrid:
     """Panes numbered along time, and the windows over them.
 
-    Pane ``i`` is ``[start_of(i), start_of(i + 1))``. Window ``n`` is ``[offset + n*slide, offset + n*slide + size)``.
+    Pane ``i`` is ``[start_of(i), start_of(i + 1))``.
 
     Attributes:
-        size, slide, offset: of the windows, in engine units.
-        edges: where panes begin within one slide, ascending, first 0.
+        windows: the kinds of windows.
+        origin: where pane 0 begins.
+        period: after this long the panes repeat.
+        edges: where panes begin within one period, ascending, first 0.
     """
 
-    size: int
-    slide: int
-    offset: int
+    windows: tuple[AlignedWindows, ...]
+    origin: int
+    period: int
     edges: tuple[int, ...]
 
     @classmethod
-    def of(cls, size: int, slide: int, offset: int) -> PaneGrid:
-        """The grid with the fewest panes for windows of ``size``, one every ``slide``."""
-        end = size % slide
-        return cls(size, slide, offset, (0, end) if end else (0,))
+    def of(cls, *windows: AlignedWindows) -> PaneGrid:
+        """The grid with the fewest panes: an edge wherever a window begins or ends."""
+        origin, period = windows[0].offset, math.lcm(*(one.period for one in windows))
+        found: set[int] = set()
+        for one in windows:
+            inner = one.edges()
+            if len(inner) * (period // one.period) > _MOST_EDGES:
+                return cls._equal(windows)
+            shifts = range(one.offset - origin, one.offset - origin + period, one.period)
+            found |= {(shift + edge) % period for shift in shifts for edge in inner}
+        edges = sorted(found)
+        origin, edges = origin + edges[0], [edge - edges[0] for edge in edges]
+        width = period // len(edges)
+        if edges == list(range(0, period, width)) and width * len(edges) == period:
+            period, edges = width, [0]
+        return cls(windows, origin, period, tuple(edges))
 
-    def panes_of(self, timestamps: Int64s) -> Int64s:
+    @classmethod
+    def _equal(cls, windows: Sequence[AlignedWindows]) -> PaneGrid:
+        origin = windows[0].offset
+        steps = [step for one in windows for step in (one.period, one.offset - origin, *one.edges())]
+        return cls(tuple(windows), origin, math.gcd(*steps), (0,))
+
+    def panes_of(self, times: Int64s) -> Int64s:
         """The pane of each instant."""
-        shifted = timestamps - self.offset if self.offset else timestamps
-        slides = shifted // self.slide
+        shifted = times - self.origin if self.origin else times
+        periods = shifted // self.period
         if len(self.edges) == 1:
-            return slides
-        within = shifted - slides * self.slide
-        return slides * 2 + (within >= self.edges[1])
+            return periods
+        within = shifted - periods * self.period
+        if len(self.edges) == 2:
+            return periods * 2 + (within >= self.edges[1])
+        return periods * len(self.edges) + (np.searchsorted(np.asarray(self.edges), within, "right") - 1)
+
+    def pane_of(self, time: int) -> int:
+        """The pane of one instant, which may be any integer."""
+        periods, within = divmod(time - self.origin, self.period)
+        return periods * len(self.edges) + int(np.searchsorted(np.asarray(self.edges), within, "right")) - 1
 
     def start_of(self, pane: int) -> int:
         """The instant at which a pane begins."""
-        slides, edge = divmod(pane, len(self.edges))
-        return self.offset + slides * self.slide + self.edges[edge]
+        periods, edge = divmod(pane, len(self.edges))
+        return self.origin + periods * self.period + self.edges[edge]
 
-    def windows_over(self, panes: Int64s) -> tuple[Int64s, Int64s]:
-        """The first and the last window that contain each pane; last < first where none does (a gap between windows)."""
-        slides, edge = np.divmod(panes, len(self.edges))
-        starts = slides * self.slide + np.asarray(self.edges, np.int64)[edge]
-        first = -((self.size - starts - 1) // self.slide)  # the smallest n with n*slide + size > start
-        return first, slides
+    def starts_of(self, panes: Int64s) -> Int64s:
+        """The instants at which panes begin."""
+        if len(self.edges) == 1:
+            return self.origin + panes * self.period
+        periods, edge = np.divmod(panes, len(self.edges))
+        return self.origin + periods * self.period + np.asarray(self.edges, np.int64)[edge]
 
-    def in_gap(self, panes: Int64s) -> npt.NDArray[np.bool_]:
-        """Which panes lie in no window. Only where the slide is larger than the size."""
-        if self.slide <= self.size:
-            return np.zeros(len(panes), np.bool_)
-        odd: npt.NDArray[np.bool_] = (panes & 1) == 1
-        return odd
+    def taken(self, panes: Int64s, live: Sequence[int]) -> npt.NDArray[np.bool_]:
+        """Which panes lie in a window that still takes rows.
+
+        Args:
+            panes: any panes.
+            live: the first window of each kind that does.
+        """
+        starts = self.starts_of(panes)
+        found = np.zeros(len(panes), np.bool_)
+        for one, first in zip(self.windows, live, strict=True):
+            found |= one.last_starting_by(starts) >= np.maximum(one.first_ending_after(starts), first)
+        return found
 
     @property
     def has_gaps(self) -> bool:
-        return self.slide > self.size
+        """Whether a pane may lie in no window."""
+        return all(one.period > one.size for one in self.windows)
 
-    def start_of_window(self, window: Int64s) -> Int64s:
-        return self.offset + window * self.slide
+    def in_gap(self, panes: Int64s) -> npt.NDArray[np.bool_]:
+        """Which panes lie in no window."""
+        never = -(2**62)
+        return ~self.taken(panes, [never] * len(self.windows))
 
-    def first_pane(self, window: Int64s) -> Int64s:
-        """The first pane of each window."""
-        return window * len(self.edges)
+    @property
+    def holes(self) -> bool:
+        """Whether a pane later than a live one may be closed: some kind of windows has gaps, which another fills."""
+        return len(self.windows) > 1 and any(one.period > one.size for one in self.windows)
 
-    def end_pane(self, window: Int64s) -> Int64s:
-        """The pane after the last one of each window."""
-        whole = window + self.size // self.slide
-        return whole * len(self.edges) + (1 if self.size % self.slide else 0)
+    @property
+    def overlaps(self) -> bool:
+        """Whether a pane may lie in several windows."""
+        return len(self.windows) > 1 or self.windows[0].overlap > 1
 
-    def last_closed_window(self, watermark: int) -> int:
-        """The last window whose ``max_timestamp`` the watermark has reached."""
-        return (watermark + 1 - self.size - self.offset) // self.slide
+    def panes_in(self, one: AlignedWindows) -> int:
+        """About how many panes the largest windows of a kind have; never too few."""
+        periods, rest = divmod(one.size, self.period)
+        return periods * len(self.edges) + (len(self.edges) if rest else 0)
 
-    def first_live_pane(self, watermark: int) -> int:
-        """The first pane that lies in a window whose ``max_timestamp`` the watermark has not reached."""
-        return (self.last_closed_window(watermark) + 1) * len(self.edges)
+    @property
+    def longest(self) -> int:
+        """About how many panes the longest window has; never too few."""
+        return max(self.panes_in(one) for one in self.windows)
 
-    def windows_of(self, panes: Int64s, after: int, until: int) -> Int64s:
-        """The windows with ``after < n <= until`` that contain at least one of ``panes`` (sorted, distinct), ascending.
 
-        Looks only at what the panes touch: a hole of a year between two rows costs nothing.
-        """
-        if not len(panes):
-            return np.empty(0, np.int64)
-        first, last = self.windows_over(panes)
-        first, last = np.maximum(first, after + 1), np.minimum(last, until)
-        previous = np.concatenate(([after], np.maximum.accumulate(last)[:-1]))
-        first = np.maximum(first, previous + 1)
-        counts = np.maximum(last - first + 1, 0)
-        total = int(counts.sum())
-        ends = np.cumsum(counts)
-        return np.repeat(first - (ends - counts), counts) + np.arange(total, dtype=np.int64)
-
-    def __str__(self) -> str:
-        return f"{len(self.edges)} per slide" if len(self.edges) > 1 else "1 per slide"
+__all__ = ["AlignedWindows", "CumulatingWindows", "Int64s", "PaneGrid", "SlidingWindows"]

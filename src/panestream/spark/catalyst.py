@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +25,9 @@ from panestream.engine.payload import one_chunk
 from panestream.engine.plan import WindowPlan
 from panestream.engine.slicing import PaneGrid
 from panestream.spark.exchange import LARGEST_TIME
+
+_MOST_EDGES = 16
+"""A pane is found by one comparison for each edge in a period."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +51,7 @@ def reducible(plan: WindowPlan) -> bool:
         and not work.uses_clock
         and plan.event_time is not None
         and plan.invalid_tag is None
+        and len(work.grid.edges) <= _MOST_EDGES
         and all(_sql_of(lane) is not None for lane in work.aggregation.lanes)
     )
 
@@ -71,7 +77,7 @@ def reduce_rows(projected: DataFrame, plan: WindowPlan) -> DataFrame:
     rows = projected.select(group, *keys, *values, time.alias("time"))
     rows = rows.select("*", pane_of(F.col("time"), work.grid).alias("pane"))
     if work.grid.has_gaps:
-        rows = rows.where(F.pmod("pane", F.lit(2)) == 0)
+        rows = rows.where(in_window(F.col("time"), work.grid))
     results = [F.count(F.lit(1)).alias("rows")]
     for number, lane in enumerate(work.aggregation.lanes):
         sql = _sql_of(lane)
@@ -83,15 +89,20 @@ def reduce_rows(projected: DataFrame, plan: WindowPlan) -> DataFrame:
 
 def pane_of(time: Column, grid: PaneGrid) -> Column:
     """The pane of an instant, as :meth:`PaneGrid.panes_of` numbers them."""
-    shifted = time - F.lit(grid.offset)
-    within = F.pmod(shifted, F.lit(grid.slide))
+    shifted = time - F.lit(grid.origin)
+    within = F.pmod(shifted, F.lit(grid.period))
     # Spark's `div` cuts towards zero: divide what is divisible.
-    slides = F.call_function("div", shifted - within, F.lit(grid.slide))
+    slides = F.call_function("div", shifted - within, F.lit(grid.period))
     edges = [(within >= F.lit(edge)).cast("bigint") for edge in grid.edges[1:]]
     pane = slides * F.lit(len(grid.edges))
     for edge in edges:
         pane = pane + edge
     return pane
+
+
+def in_window(time: Column, grid: PaneGrid) -> Column:
+    """Whether an instant lies in a window, where there are gaps between them."""
+    return reduce(or_, [F.pmod(time - F.lit(one.offset), F.lit(one.period)) < F.lit(one.size) for one in grid.windows])
 
 
 def group_input(plan: WindowPlan, group: pa.Table) -> GroupInput:

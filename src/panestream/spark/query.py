@@ -129,7 +129,8 @@ def output(operated: DataFrame, plan: WindowPlan, tag: str) -> DataFrame:
         return rows
     # Every key group kept its own largest; all groups fire a window in the same micro-batch, so these decide.
     order = [F.col(quoted(plan.top.by)).desc_nulls_last(), *(F.col(quoted(name)).asc_nulls_first() for name in plan.key_names)]
-    ranked = rows.withColumn("rank", F.row_number().over(Window.partitionBy("window_start", "window_end").orderBy(*order)))
+    windows = [*(["window"] if plan.labels else []), "window_start", "window_end"]
+    ranked = rows.withColumn("rank", F.row_number().over(Window.partitionBy(*windows).orderBy(*order)))
     return ranked.where(F.col("rank") <= plan.top.n)
 
 

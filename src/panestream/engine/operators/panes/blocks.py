@@ -1,24 +1,30 @@
-"""An append-only store of partials over a key group's state: the panes that are still open.
+"""An append-only store of rows by pane, over a key group's state.
 
-Every micro-batch appends one *block*: the partials of all panes that it touched and left open, sorted by pane. A block is
-never rewritten because of a row; it goes when its last pane is closed. When there are many small blocks they are merged into
-larger ones (eight of a level make one of the next), so that a long window fed by many batches is read in a few calls.
+Every micro-batch appends a *run* of its rows, sorted by pane, in *blocks* of bounded size. A block is never rewritten because
+of a row; it goes when its last pane is closed. When there are many small runs they are merged into larger ones (eight of a level
+make one of the next), so that a long window fed by many batches is read in a few calls.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 
 from panestream.engine import payload
-from panestream.engine.aggregation import Aggregation
+from panestream.engine.slicing import Int64s
 from panestream.engine.state import State
 
-_SPACE = "panes"
+Merge = Callable[[Sequence[pa.Table]], pa.Table]
+"""Makes one table, sorted by pane, of several in the order of arrival."""
 _FAN_IN = 8
+_BLOCK_ROWS = 1 << 16
+"""A block of several panes has no more rows: who wants a few panes should not have to read thousands."""
+_NO_LEVEL = 99
+"""The level of runs that are not merged any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +33,10 @@ class Block:
 
     Attributes:
         key: its key in the state.
-        order: its place in the order of arrival (a merged block stands where its first part stood).
+        order: its run, numbered in the order of arrival (a merged run stands where its first part stood).
         level: how often its rows were merged.
         low, high: the first and the last pane in it.
-        rows: partials in it.
+        rows: in it.
         size: bytes.
     """
 
@@ -45,16 +51,29 @@ class Block:
 
 @dataclass(slots=True)
 class PaneBlocks:
-    """The blocks of one key group. The caller keeps :attr:`index` in its meta record."""
+    """The blocks of one kind of rows. The caller keeps :attr:`index` and :attr:`next_key` in its meta record.
+
+    Attributes:
+        state: of the key group.
+        space: where the blocks are in it.
+        schema: of the rows; ``pane`` is one of the columns.
+        merge: how runs become one.
+        most_rows: runs that have more rows together are left as they are; None: all are merged.
+        hole: no block spans so many panes without rows.
+    """
 
     state: State
-    aggregation: Aggregation
+    space: str
+    schema: pa.Schema
+    merge: Merge
+    most_rows: int | None = None
+    hole: int = 1 << 40
     index: list[Block] = field(default_factory=list)
     next_key: int = 0
     _loaded: dict[int, pa.Table] = field(default_factory=dict)
 
     def read(self, first_pane: int, end_pane: int) -> list[pa.Table]:
-        """The partials of the panes ``first_pane <= pane < end_pane``, a table for each block that has any, in arrival order."""
+        """The rows of the panes ``first_pane <= pane < end_pane``, a table for each block that has any, in arrival order."""
         parts = []
         for block in self.index:
             if block.low < end_pane and block.high >= first_pane:
@@ -63,53 +82,109 @@ class PaneBlocks:
                     parts.append(part)
         return parts
 
+    def read_spans(self, low: Int64s, end: Int64s) -> list[pa.Table]:
+        """The same for several spans of panes ``[low[i], end[i])``, ascending and disjoint."""
+        if not self.index or not len(low):
+            return []
+        last = np.searchsorted(low, np.asarray([block.high for block in self.index]), "right") - 1
+        wanted = (last >= 0) & (end[last] > np.asarray([block.low for block in self.index]))
+        parts = []
+        for place in np.flatnonzero(wanted).tolist():
+            table = self._load(self.index[place])
+            panes = table.column("pane").to_numpy()
+            span = np.searchsorted(low, panes, "right") - 1
+            inside = (span >= 0) & (panes < end[span])
+            parts.append(table if inside.all() else table.filter(pa.array(inside)))
+        return [part for part in parts if part.num_rows]
+
     def append(self, table: pa.Table) -> None:
-        """Adds the partials of a micro-batch (sorted by pane)."""
+        """Adds the rows of a micro-batch (sorted by pane)."""
         if table.num_rows:
             self._write(table, order=self.next_key, level=0)
 
+    def replace(self, table: pa.Table) -> None:
+        """Puts rows (sorted by pane) in the place of all that are there."""
+        self._remove(self.index)
+        self.append(table)
+
     def drop_before(self, first_live_pane: int) -> None:
         """Removes the blocks whose last pane is closed."""
-        dead = [block for block in self.index if block.high < first_live_pane]
-        self._remove(dead)
+        self._remove([block for block in self.index if block.high < first_live_pane])
 
     def compact(self, first_live_pane: int) -> None:
-        """Merges the blocks of a level where there are too many of them; closed panes in them go."""
+        """Merges the runs of a level where there are too many of them; closed panes in them go."""
         level = 0
-        while level <= max((block.level for block in self.index), default=-1):
+        while level <= max((block.level for block in self.index if block.level < _NO_LEVEL), default=-1):
             parts = [block for block in self.index if block.level == level]
-            if len(parts) >= _FAN_IN:
-                tables = [pane_range(self._load(block), first_live_pane, None) for block in parts]
-                merged = self.aggregation.merge(tables)
-                order = parts[0].order
-                self._remove(parts)
-                self._write(merged, order, level + 1)
+            if len({block.order for block in parts}) >= _FAN_IN:
+                self._merge(parts, first_live_pane, level)
             level += 1
+
+    def _merge(self, parts: list[Block], first_live_pane: int, level: int) -> None:
+        if self.most_rows is not None and sum(block.rows for block in parts) > self.most_rows:
+            left = {block.key for block in parts}
+            final = [Block(b.key, b.order, _NO_LEVEL, b.low, b.high, b.rows, b.size) for b in parts]
+            self.index = sorted([*(b for b in self.index if b.key not in left), *final], key=_arrival)
+            return
+        tables = [pane_range(self._load(block), first_live_pane, None) for block in parts]
+        merged = self.merge(tables)
+        order = min(block.order for block in parts)
+        self._remove(parts)
+        if merged.num_rows:
+            self._write(merged, order, level + 1)
 
     def _load(self, block: Block) -> pa.Table:
         # A block that fires and is merged in the same micro-batch is read once.
         if block.key not in self._loaded:
-            value = self.state.get(_SPACE, block.key)
+            value = self.state.get(self.space, block.key)
             if value is None:
                 raise RuntimeError(f"block {block.key} of the index is not in the state: the checkpoint is damaged")
-            self._loaded[block.key] = payload.decode(value, self.aggregation.partial_schema)[0]
+            self._loaded[block.key] = payload.decode(value, self.schema)[0]
         return self._loaded[block.key]
 
     def _write(self, table: pa.Table, order: int, level: int) -> None:
-        value = payload.encode(table)
-        panes = table.column("pane")
-        block = Block(self.next_key, order, level, panes[0].as_py(), panes[-1].as_py(), table.num_rows, len(value))
-        self.state.put(_SPACE, block.key, value)
-        self._loaded[block.key] = table
-        self.next_key += 1
-        self.index = sorted([*self.index, block], key=lambda known: known.order)
+        panes = table.column("pane").to_numpy()
+        written = []
+        for start, end in _cuts(panes, self.hole):
+            part = table.slice(start, end - start)
+            value = payload.encode(part)
+            block = Block(self.next_key, order, level, int(panes[start]), int(panes[end - 1]), end - start, len(value))
+            self.state.put(self.space, block.key, value)
+            self._loaded[block.key] = part
+            self.next_key += 1
+            written.append(block)
+        self.index = sorted([*self.index, *written], key=_arrival)
 
     def _remove(self, blocks: Iterable[Block]) -> None:
         gone = {block.key for block in blocks}
         for key in sorted(gone):
-            self.state.remove(_SPACE, key)
+            self.state.remove(self.space, key)
             self._loaded.pop(key, None)
         self.index = [block for block in self.index if block.key not in gone]
+
+
+def _arrival(block: Block) -> tuple[int, int]:
+    return block.order, block.low
+
+
+def _cuts(panes: Int64s, hole: int) -> list[tuple[int, int]]:
+    """Where to cut sorted rows into blocks: at holes, and between panes where there are too many rows."""
+    edges = [0, *(np.flatnonzero(np.diff(panes) > hole) + 1).tolist(), len(panes)]
+    cuts = []
+    for begin, end in pairwise(edges):
+        start = begin
+        while end - start > _BLOCK_ROWS:
+            # The last whole pane that still fits; a single larger one stays together.
+            pane = panes[start + _BLOCK_ROWS]
+            cut = int(np.searchsorted(panes, pane))
+            if cut <= start:
+                cut = int(np.searchsorted(panes, pane, "right"))
+            if cut >= end:
+                break
+            cuts.append((start, cut))
+            start = cut
+        cuts.append((start, end))
+    return cuts
 
 
 def pane_range(table: pa.Table, first_pane: int | None, end_pane: int | None) -> pa.Table:

@@ -9,8 +9,11 @@ import numpy as np
 import pyarrow as pa
 
 from panestream.engine.aggregation import Aggregation
+from panestream.engine.aggregation.picks import PickLane
 from panestream.engine.operation import Chunk, Operation
+from panestream.engine.operators.panes.early import HIDDEN, Interval
 from panestream.engine.operators.panes.operator import GAPS, PARTIALS, ROWS, PaneOperator
+from panestream.engine.operators.panes.rollups import FAN_OUT, resolutions
 from panestream.engine.plan import WindowPlan
 from panestream.engine.slicing import PaneGrid
 from panestream.engine.state import State
@@ -22,16 +25,22 @@ _GAPS_SCHEMA = pa.schema([("time", pa.int64())])
 
 @dataclass(frozen=True, slots=True)
 class PaneOperation(Operation):
-    """Tumbling and sliding event-time windows, default trigger, declared aggregates.
+    """Tumbling, sliding and cumulating windows, one kind or several, default or continuous trigger, declared aggregates.
 
     Attributes:
         grid: the panes.
-        aggregates: the recipes; ``aggregation`` is what runs them.
+        aggregates: the recipes; ``aggregation`` is what runs them (and, for a continuous trigger, the hidden ones).
+        by_clock: whether the windows are of processing time.
+        interval: the continuous trigger; None: windows fire at their end.
+        fires_again: whether windows take rows after their end.
     """
 
     grid: PaneGrid
     aggregates: tuple[Aggregate, ...]
     aggregation: Aggregation
+    by_clock: bool = False
+    interval: Interval | None = None
+    fires_again: bool = False
 
     @property
     def name(self) -> str:
@@ -39,18 +48,54 @@ class PaneOperation(Operation):
 
     @property
     def result_schema(self) -> pa.Schema:
-        return self.aggregation.output_schema
+        return pa.schema(list(self.aggregation.output_schema)[: len(self.aggregates)])
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        return tuple(self.aggregation.inputs)
+        return tuple(self.aggregation.inputs)[: len(self.aggregation.inputs) - (2 if self.interval else 0)]
 
     @property
     def fires_once(self) -> bool:
-        return True
+        return self.interval is None and not self.fires_again
+
+    @property
+    def uses_clock(self) -> bool:
+        return self.by_clock
+
+    @property
+    def purges(self) -> bool:
+        """Whether what has fired is dropped before the window ends."""
+        return self.interval is not None and self.interval.purging
+
+    @property
+    def picks_by_value(self) -> bool:
+        """Whether an aggregate chooses a row by a value: of equals the one in the earliest pane, so panes must stay apart."""
+        return any(isinstance(lane, PickLane) and lane.by is not None for lane in self.aggregation.lanes[: self._shown_lanes])
+
+    @property
+    def levels(self) -> int:
+        """How many resolutions the settled panes are kept in."""
+        return 1 if self.picks_by_value else resolutions(self.grid.longest)
+
+    @property
+    def hidden_columns(self) -> tuple[str, ...]:
+        """The partials' columns that the hidden aggregates look at: the time that opened, its row twice."""
+        if self.interval is None:
+            return ()
+        columns = list(self.aggregation.partial_schema.names)
+        return tuple(columns[-3:])
+
+    @property
+    def _shown_lanes(self) -> int:
+        return len(self.aggregation.lanes) - (len(HIDDEN) if self.interval else 0)
 
     def pack(self, plan: WindowPlan, chunk: Chunk) -> Iterator[tuple[str, pa.Table]]:
         times, keys, values = chunk.times, chunk.keys, chunk.values
+        if self.by_clock:
+            # The operator knows the clock, and so the pane: one for all rows of a micro-batch.
+            if len(times):
+                yield PARTIALS, self._partials(keys, np.zeros(len(times), np.int64), values, times)
+            return
         panes = self.grid.panes_of(times)
         if plan.late_tag is not None and chunk.rows is not None:
             yield ROWS, chunk.rows.append_column("__pane", pa.array(panes)).append_column("__time", pa.array(times))
@@ -62,8 +107,13 @@ class PaneOperation(Operation):
                 keys, values = [key.filter(inside) for key in keys], [value.filter(inside) for value in values]
                 times, panes = times[~gap], panes[~gap]
         if len(times):
-            needed = times if self.aggregation.needs_timestamps else None
-            yield PARTIALS, self.aggregation.partials(keys, panes, values, needed)
+            yield PARTIALS, self._partials(keys, panes, values, times)
+
+    def _partials(self, keys: list[pa.Array], panes: np.ndarray, values: list[pa.Array], times: np.ndarray) -> pa.Table:
+        if self.interval is not None:
+            # The operator makes numbers of the whole stream of these, which are numbers within the chunk.
+            values = [*values, pa.array(times), pa.array(np.arange(len(times)))]
+        return self.aggregation.partials(keys, panes, values, times if self.aggregation.needs_timestamps else None)
 
     def part_schema(self, plan: WindowPlan, kind: str) -> pa.Schema:
         if kind == PARTIALS:
@@ -80,31 +130,54 @@ class PaneOperation(Operation):
         return {
             "aggregates": ", ".join(repr(aggregate) for aggregate in self.aggregates),
             "partials": ", ".join(f"{field.name} {field.type}" for field in partial),
+            "panes": f"second layout, {self.levels} resolutions",
+            **({"purges": "true"} if self.purges else {}),
         }
 
     def explain(self, plan: WindowPlan, *, streaming: bool) -> Mapping[str, list[str]]:
         return {
-            "panes": [self._panes()],
+            "panes": self._panes(),
+            "firing": self._firing(plan),
             "aggregates": [
                 f"{aggregate!r}: {'invertible' if aggregate.invertible else 'not invertible'}; {aggregate.merge_rule}"
                 for aggregate in self.aggregates
             ],
             "exchange": [
                 "pre-aggregated per (key, pane) before the shuffle",
-                *(["whole rows cross the shuffle too, for the late output"] if plan.late_tag else []),
+                *(["whole rows cross the shuffle too, for the late output"] if plan.late_tag and not self.by_clock else []),
             ],
-            "state": [
-                "one block of partials per micro-batch and key group, appended, only for panes that stay open; merged by eights"
-                if streaming
-                else "none: a batch fires every window at the end of input"
-            ],
+            "state": self._state(plan) if streaming else ["none: a batch fires every window at the end of input"],
         }
 
-    def _panes(self) -> str:
+    def _firing(self, plan: WindowPlan) -> list[str]:
+        time = "the clock" if self.by_clock else "the watermark"
+        lines = [f"a window fires when {time} reaches its end"]
+        if self.interval is not None:
+            purged = "; what has fired is dropped" if self.interval.purging else ""
+            lines.append(f"and at every {format_duration(self.interval.length)} before it, once a micro-batch{purged}")
+        if plan.allowed_lateness:
+            lines.append("and again, for the keys concerned, in each micro-batch that brings rows for it after its end")
+        return lines
+
+    def _state(self, plan: WindowPlan) -> list[str]:
+        lines = ["one block of partials per micro-batch and key group, appended, only for panes that stay open; merged by eights"]
+        if self.grid.overlaps or plan.allowed_lateness:
+            sizes = ", ".join(str(FAN_OUT**level) for level in range(self.levels))
+            lines.append(f"panes that time has passed are kept merged, {sizes} at a time; a window reads at most eight of each")
+        if plan.keeps_emitted:
+            lines.append("what was emitted for windows that may fire again" + (", with its values" if plan.changelog else ""))
+        return lines
+
+    def _panes(self) -> list[str]:
         grid = self.grid
-        if grid.has_gaps:
-            return f"a pane for each window ({format_duration(grid.size)})"
+        if len(grid.windows) == 1 and grid.has_gaps:
+            return [f"a pane for each window ({format_duration(grid.windows[0].size)})"]
         if len(grid.edges) == 1:
-            return f"{format_duration(grid.slide)} each, {grid.size // grid.slide} to a window"
-        first, second = format_duration(grid.edges[1]), format_duration(grid.slide - grid.edges[1])
-        return f"two to a slide, {first} and {second}, since the slide does not divide the size"
+            lengths = [one.size // grid.period for one in grid.windows]
+            most = " and ".join(str(length) for length in lengths)
+            kept = f"{most} to a window" if len(lengths) == 1 else f"{most} to a window, shared"
+            return [f"{format_duration(grid.period)} each, {kept}"]
+        if len(grid.edges) == 2:
+            first, second = format_duration(grid.edges[1]), format_duration(grid.period - grid.edges[1])
+            return [f"two to a slide, {first} and {second}, since the slide does not divide the size"]
+        return [f"{len(grid.edges)} of unequal length every {format_duration(grid.period)}: one between any two edges of windows"]

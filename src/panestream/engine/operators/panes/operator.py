@@ -1,28 +1,38 @@
-"""The aligned-pane operator: tumbling and sliding event-time windows over declared aggregates.
+"""The aligned-pane operator: tumbling, sliding and cumulating windows over declared aggregates.
 
-Rows arrive as partials per (key, pane); a window is the combination of its panes, made for all keys at once when the
-watermark passes its end. A micro-batch goes through in Flink's order: judge rows against the watermark as it stood before, add
-them, advance the watermark, fire what is due, drop what is closed. Panes that open and close in one micro-batch never touch
-the state.
+Rows arrive as partials per (key, pane); a window is the combination of its panes, made for all keys at once when time passes
+its end. A micro-batch goes through in Flink's order. Event time: judge rows against the watermark as it stood before, add them,
+advance the watermark, fire what is due, drop what is closed. Processing time: the clock moves, windows fire, then rows are
+added. Panes that open and close in one micro-batch never touch the state.
+
+Of each key and window at most one firing leaves in a micro-batch: the last that Flink would emit.
 """
 
 from __future__ import annotations
 
-from dataclasses import astuple
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from panestream.engine import payload
+from panestream.engine.aggregation import Aggregation
 from panestream.engine.operators.base import GroupInput, GroupMetrics, GroupOutput
-from panestream.engine.operators.panes.blocks import Block, PaneBlocks, pane_range
-from panestream.engine.plan import MAIN, WindowPlan, check_identity
-from panestream.engine.slicing import Int64s
+from panestream.engine.operators.panes.blocks import pane_range
+from panestream.engine.operators.panes.early import ARRIVAL, TIME
+from panestream.engine.operators.panes.emitted import Emitted
+from panestream.engine.operators.panes.firing import Combiner, Fired
+from panestream.engine.operators.panes.meta import Meta
+from panestream.engine.operators.panes.output import MainRows
+from panestream.engine.operators.panes.pairs import is_among, numbered
+from panestream.engine.operators.panes.purged import Purged
+from panestream.engine.operators.panes.rollups import NEVER, Rollups
+from panestream.engine.plan import EARLY, LATE, MAIN, ON_TIME, WindowPlan, check_identity
+from panestream.engine.slicing import AlignedWindows, Int64s
 from panestream.engine.state import CountingState, State
 from panestream.engine.top import largest_per_window
 from panestream.engine.watermarks import WatermarkTracker
+from panestream.windowing import aggregates as agg
 from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 
 if TYPE_CHECKING:
@@ -31,10 +41,6 @@ if TYPE_CHECKING:
 PARTIALS, ROWS, GAPS = "partials", "rows", "gaps"
 """What crosses the exchange: partials, each table sorted by pane; whole rows with ``__pane`` and ``__time``, where late rows are
 wanted; event times of rows that fall between windows."""
-_META = "meta"
-_INDEX_COLUMNS = ("key", "order", "level", "low", "high", "rows", "size")
-_NEVER = 2**62
-"""Beyond every window number: event times are kept within ±2**62."""
 
 
 class PaneOperator:
@@ -51,138 +57,288 @@ class PaneOperator:
 
     def __init__(self, plan: WindowPlan, work: PaneOperation, state: State) -> None:
         self._plan = plan
+        self._work = work
         self._grid = work.grid
         self._aggregation = work.aggregation
         self._state = CountingState(state)
-        self._blocks = PaneBlocks(self._state, work.aggregation)
+        self._rollups = Rollups.of(self._state, work.aggregation, work.grid.longest, work.levels)
+        self._purged = Purged.over(self._state, plan.key_schema, work.grid) if work.purges else None
+        emitted: list[Emitted] = []
+        if plan.keeps_emitted:
+            values = work.result_schema if plan.changelog else pa.schema([])
+            emitted = [
+                Emitted.over(self._state, f"emitted {kind}", plan.key_schema, values) for kind in range(len(work.grid.windows))
+            ]
+        self._main = MainRows(plan, work.grid, emitted)
+        purged = [self._purged.blocks] if self._purged is not None else []
+        self._meta = Meta(self._state, [*self._rollups.stores(), *purged, *(store.blocks for store in emitted)])
         self._tracker = WatermarkTracker(plan.watermark)
-        self._load_meta()
+        self._closed_until = MIN_TIMESTAMP
+        self._clock, self._arrived, self._recent, self._overdue = 0, 0, 0, False
+        self._load()
 
     def process(self, batch: GroupInput) -> GroupOutput:
         """Takes in a micro-batch; returns what it emits. The state is then complete: there is no separate commit."""
         output = GroupOutput()
-        before = self._tracker.watermark
-        live = self._drop_late(batch, before, output)
         for table in batch.invalid:
             output.emit(self._plan.invalid_tag or "", table)
-        fresh = live[0] if len(live) == 1 else self._aggregation.merge(live)
-        after = MAX_TIMESTAMP if batch.end_of_input else self._tracker.advance(batch.seen, batch.batch_time)
-        self._fire(fresh, before, after, output)
-        first_live = self._first_live_pane(after)
-        self._blocks.drop_before(first_live)
+        before = self._tracker.watermark
+        advanced = self._tracker.advance(batch.seen, batch.batch_time, batch.watermarks)
+        if self._work.by_clock:
+            after = self._by_clock(batch, output)
+        else:
+            after = MAX_TIMESTAMP if batch.end_of_input else advanced
+            fresh = self._merged(self._drop_late(batch, before, output))
+            self._note_overdue(fresh, before)
+            fresh = self._fire(fresh, before, after, output)
+            self._close(fresh, after, batch.end_of_input)
         if not batch.end_of_input:
-            self._blocks.append(pane_range(fresh, first_live, None))
-            self._blocks.compact(first_live)
-            self._save_meta()
-        self._measure(batch, output.metrics)
+            self._save()
+            output.wake_up = self._next_timer(after) if self._work.by_clock else None
+        self._measure(batch, after, output.metrics)
         return output
+
+    def _by_clock(self, batch: GroupInput, output: GroupOutput) -> int:
+        """A micro-batch by the clock: windows that are over fire without its rows."""
+        before, self._clock = self._clock - 1, max(self._clock, batch.batch_time)
+        now, nothing = self._clock - 1, self._aggregation.partial_schema.empty_table()
+        fresh = self._merged([self._at_clock(table) for table in batch.of(PARTIALS)])
+        if batch.end_of_input:
+            # A batch has no clock to wait for: what is open at the end of the input fires then.
+            if self._work.purges:
+                self._fire(nothing, before, now, output)
+                before = now
+            self._fire(fresh, before, MAX_TIMESTAMP, output)
+            return MAX_TIMESTAMP
+        self._fire(nothing, before, now, output)
+        self._close(fresh, now, end_of_input=False)
+        return now
+
+    def _at_clock(self, table: pa.Table) -> pa.Table:
+        """Partials with the pane of the clock: windows of processing time know no other."""
+        pane = self._grid.pane_of(self._clock)
+        if self._grid.has_gaps and bool(self._grid.in_gap(np.asarray([pane]))[0]):
+            return table.slice(0, 0)
+        values = dict.fromkeys(self._work.hidden_columns, self._clock) | {"pane": pane}
+        for name, value in values.items():
+            place = table.schema.get_field_index(name)
+            table = table.set_column(place, table.schema.field(place), pa.array(np.full(table.num_rows, value)))
+        return table
+
+    def _merged(self, parts: list[pa.Table]) -> pa.Table:
+        parts = [part for part in parts if part.num_rows]
+        return parts[0] if len(parts) == 1 else self._aggregation.merge(parts)
 
     # -- late rows -----------------------------------------------------------------------------------------------------
 
     def _drop_late(self, batch: GroupInput, watermark: int, output: GroupOutput) -> list[pa.Table]:
         """The partials that some window still takes. Late rows are counted, and emitted where the plan has a tag for them."""
-        first_live = self._first_live_pane(watermark)
-        late = 0
-        live = []
-        for table in batch.of(PARTIALS):
+        closed, late, live = self._closed(watermark), 0, []
+        first_live = self._first_live_pane(closed)
+        for table in map(self._in_order_of_arrival, batch.of(PARTIALS)):
             kept = pane_range(table, first_live, None)
-            late += pc.sum(table.column("rows").slice(0, table.num_rows - kept.num_rows)).as_py() or 0
+            if self._grid.holes:
+                kept = kept.filter(pa.array(self._taken(kept.column("pane").to_numpy(), closed)))
+            if kept.num_rows < table.num_rows:
+                late += pc.sum(table.column("rows")).as_py() - (pc.sum(kept.column("rows")).as_py() or 0)
             live.append(kept)
         # A row between two windows vanishes, unless the watermark has passed the row itself: then it is late.
-        closed = self._closed_until(watermark)
         late += sum(int((table.column("time").to_numpy() <= closed).sum()) for table in batch.of(GAPS))
         if self._plan.late_tag is not None:
             for table in batch.of(ROWS):
                 panes, times = (column.to_numpy() for column in table.columns[-2:])
-                too_late = panes < first_live
+                too_late = ~self._taken(panes, closed)
                 if self._grid.has_gaps:
-                    gap = self._grid.in_gap(panes)
-                    too_late = np.where(gap, times <= closed, too_late)
+                    too_late &= ~self._grid.in_gap(panes) | (times <= closed)
                 if too_late.any():
                     output.emit(self._plan.late_tag, table.filter(pa.array(too_late)).select(range(table.num_columns - 2)))
         output.metrics.late_rows = late
         return live
 
-    def _closed_until(self, watermark: int) -> int:
-        """The watermark less the allowed lateness: what ends there or before is closed."""
-        return watermark if watermark == MIN_TIMESTAMP else watermark - self._plan.allowed_lateness
+    def _in_order_of_arrival(self, table: pa.Table) -> pa.Table:
+        """Partials whose rows are numbered through the whole stream, where the trigger wants to know."""
+        for name in self._work.hidden_columns[1:]:
+            place = table.schema.get_field_index(name)
+            numbers = table.column(name).to_numpy() + self._arrived
+            table = table.set_column(place, table.schema.field(place), pa.array(numbers))
+        if self._work.hidden_columns:
+            self._arrived += pc.sum(table.column("rows")).as_py() or 0
+        return table
 
-    def _first_live_pane(self, watermark: int) -> int:
-        if watermark == MIN_TIMESTAMP:
-            return -_NEVER
-        return _NEVER if watermark == MAX_TIMESTAMP else self._grid.first_live_pane(self._closed_until(watermark))
+    def _taken(self, panes: Int64s, closed: int) -> np.ndarray:
+        return self._grid.taken(panes, [_clamped(one, closed) + 1 for one in self._grid.windows])
+
+    def _closed(self, time: int) -> int:
+        """What ends up to then takes no rows any more: time less the allowed lateness.
+
+        What was once closed stays closed when the lateness is raised: its panes are gone.
+        """
+        if self._work.by_clock or time in (MIN_TIMESTAMP, MAX_TIMESTAMP):
+            return max(time, self._closed_until)
+        return max(time - self._plan.allowed_lateness, self._closed_until)
+
+    def _first_live_pane(self, closed: int) -> int:
+        if closed == MIN_TIMESTAMP:
+            return -NEVER
+        if closed == MAX_TIMESTAMP:
+            return NEVER
+        return min(self._grid.pane_of(one.start_of(_clamped(one, closed) + 1)) for one in self._grid.windows)
 
     # -- firing --------------------------------------------------------------------------------------------------------
 
-    def _fire(self, fresh: pa.Table, before: int, after: int, output: GroupOutput) -> None:
-        """Emits the windows whose end the watermark passed between ``before`` and ``after``."""
-        fired = self._last_closed(before)
-        due = self._last_closed(after)
-        if due <= fired:
-            return
-        first = -_NEVER if fired == -_NEVER else int(self._grid.first_pane(np.asarray(fired + 1)))
-        end = _NEVER if due == _NEVER else int(self._grid.end_pane(np.asarray(due)))
-        parts = [*self._blocks.read(first, end), pane_range(fresh, first, end)]
-        table = pa.concat_tables([part for part in parts if part.num_rows] or parts[-1:])
-        if not table.num_rows:
-            return
-        panes = np.unique(table.column("pane").to_numpy())
-        windows = self._grid.windows_of(panes, fired, due)
-        which, results = self._aggregation.windows(table, self._grid.first_pane(windows), self._grid.end_pane(windows))
-        if self._plan.top is not None:
-            which, results = largest_per_window(which, results, self._plan.top, self._plan.key_names)
-        output.metrics.fired_rows = results.num_rows
-        output.metrics.fired_windows = windows[np.unique(which)].tolist()
-        output.emit(MAIN, self._with_bounds(self._grid.start_of_window(windows[which]), results))
+    def _fire(self, fresh: pa.Table, before: int, after: int, output: GroupOutput) -> pa.Table:
+        """Emits what fires while time goes from ``before`` to ``after``; returns what is left of the fresh rows."""
+        combiner = Combiner(self._grid, self._aggregation, self._rollups, fresh, self._work.picks_by_value)
+        closed = self._closed(after)
+        if self._plan.allowed_lateness and not self._work.by_clock:
+            self._emit(self._late_firings(combiner, before), LATE, closed, output)
+        if after <= before:
+            return fresh
+        low, high = self._spans(fresh)
+        ended = [(_clamped(one, before), _clamped(one, after)) for one in self._grid.windows]
+        due = [one.over(low, high, *bounds) for one, bounds in zip(self._grid.windows, ended, strict=True)]
+        fired = combiner.combine(due)
+        self._emit(fired, ON_TIME, closed, output)
+        if self._work.interval is not None and after != MAX_TIMESTAMP:
+            fresh = self._fire_early(combiner, [until for _, until in ended], before, after, output)
+        return fresh
 
-    def _last_closed(self, watermark: int) -> int:
-        if watermark == MIN_TIMESTAMP:
-            return -_NEVER
-        return _NEVER if watermark == MAX_TIMESTAMP else self._grid.last_closed_window(watermark)
+    def _spans(self, fresh: pa.Table) -> tuple[Int64s, Int64s]:
+        """Spans of instants that have rows, ascending."""
+        low, high = self._rollups.spans()
+        panes = np.unique(fresh.column("pane").to_numpy())
+        low, high = np.concatenate((low, panes)), np.concatenate((high, panes))
+        order = np.argsort(low, kind="stable")
+        # The whole last pane counts: windows begin and end with panes.
+        return self._grid.starts_of(low[order]), self._grid.starts_of(high[order])
 
-    def _with_bounds(self, starts: Int64s, results: pa.Table) -> pa.Table:
-        schema = self._plan.main_schema
-        bounds = {"window_start": starts, "window_end": starts + self._grid.size}
-        columns = [
-            pa.array(bounds[field.name]).cast(field.type) if field.name in bounds else results.column(field.name)
-            for field in schema
-        ]
-        return pa.Table.from_arrays(columns, schema=schema)
+    def _late_firings(self, combiner: Combiner, before: int) -> list[Fired]:
+        """The windows that time had passed and that still take rows, for the keys that have new ones there."""
+        behind = pane_range(combiner.fresh, None, self._rollups.settled)
+        if not behind.num_rows:
+            return []
+        closed, times = self._closed(before), self._grid.starts_of(np.unique(behind.column("pane").to_numpy()))
+        windows = [one.over(times, times, _clamped(one, closed), _clamped(one, before)) for one in self._grid.windows]
+        counting = Aggregation.build([agg.count()], {}, self._plan.key_schema)
+        touched = {fired.kind: fired for fired in combiner.touched(behind, windows, counting)}
+        found = []
+        for fired in combiner.combine(windows, of_keys=behind):
+            width, other = len(self._plan.key_schema), touched[fired.kind]
+            ours, theirs, size = numbered(fired.rows.columns[:width], other.rows.columns[:width], fired.windows, other.windows)
+            found.append(fired.filter(is_among(ours, theirs, size)))
+        return found
+
+    def _fire_early(self, combiner: Combiner, ended: list[int], before: int, after: int, output: GroupOutput) -> pa.Table:
+        """Emits the open windows whose continuous trigger is due; returns the fresh rows that are not purged."""
+        interval, fresh = self._work.interval, combiner.fresh
+        assert interval is not None  # noqa: S101 - the caller asked
+        if interval.passed(before, after) or self._overdue:
+            low, high = self._spans(fresh)
+            windows = [one.over(low, high, until, NEVER) for one, until in zip(self._grid.windows, ended, strict=True)]
+            fired = []
+            for one in combiner.combine(windows):
+                opened_at, opened_by = (one.rows.column(name).to_numpy() for name in (TIME, ARRIVAL))
+                due = interval.due(opened_at, opened_by, before, after, self._recent)
+                if self._purged is not None:
+                    known = self._purged.has(one)
+                    due = np.where(known, interval.passed(before, after), due)
+                fired.append(one.filter(due))
+            self._emit(fired, EARLY, self._closed(after), output)
+            if self._purged is not None:
+                for one in fired:
+                    fresh = self._purged.purge(one, self._rollups, fresh)
+        self._recent, self._overdue = self._arrived, False
+        return fresh
+
+    def _note_overdue(self, fresh: pa.Table, time: int) -> None:
+        """Whether a row opened a window whose continuous trigger was due already: it fires when time next moves."""
+        if self._work.interval is not None and fresh.num_rows and time != MIN_TIMESTAMP:
+            opened = fresh.column(self._work.hidden_columns[0]).to_numpy()
+            self._overdue = self._overdue or self._work.interval.overdue(opened, time)
+
+    def _emit(self, fired: list[Fired], firing: str, closed: int, output: GroupOutput) -> None:
+        for one in fired:
+            if not len(one.windows):
+                continue
+            if self._plan.top is not None:
+                names = list(self._plan.key_names)
+                which, rows = largest_per_window(one.windows, one.rows, self._plan.top, names)
+                one = Fired(one.kind, which, rows)  # noqa: PLW2901 - the same, less
+            output.metrics.fired_rows += len(one.windows)
+            numbers = np.unique(one.windows) * len(self._grid.windows) + one.kind
+            output.metrics.fired_windows += numbers.tolist()
+            output.emit(MAIN, self._main.of(one, firing, _clamped(self._grid.windows[one.kind], closed)))
 
     # -- state ---------------------------------------------------------------------------------------------------------
 
-    def _load_meta(self) -> None:
-        saved = self._state.get(_META, 0)
-        if saved is None:
+    def _close(self, fresh: pa.Table, after: int, end_of_input: bool) -> None:
+        """Keeps what windows still need, and drops the rest."""
+        if end_of_input:
             return
-        table, header = payload.decode(saved)
+        self._closed_until = closed = self._closed(after)
+        first_live = self._first_live_pane(closed)
+        settled = -NEVER if after == MIN_TIMESTAMP else self._grid.pane_of(after + 1)
+        self._rollups.settle(fresh, settled, first_live)
+        if self._purged is not None:
+            self._purged.drop_before(_clamped(self._grid.windows[0], closed) + 1)
+        for one, store in zip(self._grid.windows, self._main.emitted, strict=False):
+            store.drop_before(_clamped(one, closed) + 1)
+
+    def _load(self) -> None:
+        header = self._meta.load()
+        if header is None:
+            return
         check_identity(header["identity"], self._plan.identity(), "the checkpoint")
         self._tracker = WatermarkTracker.from_json(self._plan.watermark, header["watermarks"])
-        columns = [column.cast(pa.int64()).to_pylist() for column in table.columns]
-        self._blocks.index = [Block(*values) for values in zip(*columns, strict=True)]
-        self._blocks.next_key = header["next_block"]
+        self._rollups.settled, self._rollups.built = header["settled"], header["built"]
+        self._closed_until, self._clock = header["closed"], header["clock"]
+        self._arrived, self._recent, self._overdue = header["arrived"]
 
-    def _save_meta(self) -> None:
-        rows = [astuple(block) for block in self._blocks.index]
-        arrays = [pa.array([row[position] for row in rows], pa.int64()) for position in range(len(_INDEX_COLUMNS))]
+    def _save(self) -> None:
         header: dict[str, Any] = {
             "identity": self._plan.identity(),
             "watermarks": self._tracker.to_json(),
-            "next_block": self._blocks.next_key,
+            "settled": self._rollups.settled,
+            "built": self._rollups.built,
+            "closed": self._closed_until,
+            "clock": self._clock,
+            "arrived": [self._arrived, self._recent, self._overdue],
         }
-        self._state.put(_META, 0, payload.encode(pa.Table.from_arrays(arrays, names=list(_INDEX_COLUMNS)), header))
+        self._meta.save(header)
 
-    def _measure(self, batch: GroupInput, metrics: GroupMetrics) -> None:
-        index = self._blocks.index
+    def _next_timer(self, time: int) -> int | None:
+        """The instant that the clock must pass for something to fire; None: nothing is open."""
+        low, high = self._spans(self._aggregation.partial_schema.empty_table())
+        ends: list[int] = []
+        for one in self._grid.windows:
+            first = np.maximum(one.first_ending_after(low), _clamped(one, time) + 1)
+            open_ones = first[first <= one.last_starting_by(high)]
+            if len(open_ones):
+                ends.append(int(one.end_of(open_ones).min()) - 1)
+        if ends and self._work.interval is not None:
+            ends.append(self._work.interval.next_after(time))
+        return min(ends, default=None)
+
+    def _measure(self, batch: GroupInput, time: int, metrics: GroupMetrics) -> None:
         metrics.input_rows, metrics.invalid_rows = batch.input_rows, batch.invalid_rows
         watermark = self._tracker.watermark
         metrics.watermark = None if watermark == MIN_TIMESTAMP else watermark
         metrics.max_event_time = max((known.max_timestamp for known in self._tracker.partitions.values()), default=None)
-        if index:
-            low = max(min(block.low for block in index), self._first_live_pane(watermark))
-            first, last = self._grid.windows_over(np.asarray([low, max(block.high for block in index)]))
-            metrics.open_windows = (max(int(first[0]), self._last_closed(watermark) + 1), int(last[1]))
-        metrics.blocks = len(index)
-        metrics.state_bytes = sum(block.size for block in index)
+        one = self._grid.windows[0]
+        low, high = self._spans(self._aggregation.partial_schema.empty_table())
+        if len(low):
+            first = max(int(one.first_ending_after(low).min()), _clamped(one, time) + 1)
+            last = int(one.last_starting_by(high).max())
+            metrics.open_windows = (first, last) if first <= last else None
+        blocks = [block for store in self._meta.stores for block in store.index]
+        metrics.blocks = len(blocks)
+        metrics.state_bytes = sum(block.size for block in blocks)
         metrics.state_calls = self._state.calls
         metrics.bytes_read, metrics.bytes_written = self._state.bytes_read, self._state.bytes_written
+
+
+def _clamped(one: AlignedWindows, time: int) -> int:
+    """The last window whose ``max_timestamp`` time has reached."""
+    if time == MIN_TIMESTAMP:
+        return -NEVER
+    return NEVER if time == MAX_TIMESTAMP else one.first_ending_after(time + 1) - 1
