@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
+from panestream.datastream.gaps import check_gap_of_rows, gap_input
 from panestream.datastream.names import RESERVED, checked_tag
 from panestream.datastream.result import WindowedResult
 from panestream.engine.operators.row.plan import Aggregate, AnyWindowFunction, Elements, Reduce
@@ -154,6 +155,7 @@ class WindowedStream:
                 raise InvalidPlanError(f"a result cannot be named {aggregate.name!r}: choose another .alias(...)")
         texts = dict.fromkeys(text for aggregate in declared for text in aggregate.inputs)
         inputs = {text: column_of(self._df, text, "the input of an aggregate") for text in texts}
+        inputs |= gap_input(self._df, self.windowing.assigner)
         types = {text: to_arrow(type_of(self._df, column), text) for text, column in inputs.items()}
         function, results = _process_function(then), None
         if function is not None:
@@ -183,6 +185,7 @@ class WindowedStream:
         after = _process_function(then)
         if after is not None:
             return self._calling(Reduce(function, after), schema, "reduce")
+        check_gap_of_rows(self._df, self.windowing.assigner)
         rows = arrow_schema(self._df.schema)
         kept = [column for column in rows if column.name not in self.keyed.key_schema.names]
         taken = [column.name for column in kept if column.name in RESERVED]
@@ -214,6 +217,7 @@ class WindowedStream:
 
     def _calling(self, function: Reduce | Aggregate | Elements, schema: Schema | None, what: str) -> WindowedResult:
         results = self._results(self._needed(schema, what))
+        check_gap_of_rows(self._df, self.windowing.assigner)
         rows = arrow_schema(self._df.schema)
         return WindowedResult(self, calling(self.windowing, function, results, rows, _shown(function)))
 

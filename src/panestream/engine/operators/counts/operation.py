@@ -72,12 +72,10 @@ class CountOperation(Operation):
 
     def explain(self, plan: WindowPlan, *, streaming: bool) -> Mapping[str, list[str]]:
         shape = self.shape
-        panes = f"{shape.pane} row{'s' if shape.pane > 1 else ''} each"
-        if shape.panes_per_window is not None:
-            panes += f", {shape.panes_per_window} to a window"
+        per_window = "" if shape.panes_per_window is None else f", {shape.panes_per_window} to a window"
         return {
             "counts": [f"{shape}; an incomplete rest is not emitted"],
-            "panes": [panes],
+            "panes": [f"{shape.panes_per_slide} to a slide{per_window}"],
             "aggregates": [f"{aggregate!r}; {aggregate.merge_rule}" for aggregate in self.aggregates],
             "exchange": ["keys and values cross the shuffle unreduced, in the order of arrival, which decides"],
             "state": [

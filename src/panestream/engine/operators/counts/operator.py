@@ -1,8 +1,8 @@
 """The operator of count windows: the rows of all keys numbered, cut into panes and windows at once.
 
-The rows of a key are numbered from its last firing on, in the order of arrival. Pane ``p`` of a key has its rows ``p * pane`` and
-following; negative panes came before the firing and are still needed. All panes of all keys lie on one axis, key after key, so
-windows of one key are ranges on it and never reach into another.
+The rows of a key are numbered from its last firing on, in the order of arrival. Its panes are numbered likewise: pane 0 begins
+with the first row after the firing; negative panes came before it and are still needed. All panes of all keys lie on one axis,
+key after key, so windows of one key are ranges on it and never reach into another.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Axis:
 
     def panes(self, places: Ints) -> tuple[Ints, Ints]:
         """The key and the pane of some places."""
-        codes = np.searchsorted(self.begin, places, side="right") - 1
+        codes = np.repeat(np.arange(len(self.low)), np.diff(self.begin))[places]
         return codes, places - (self.begin[:-1] - self.low)[codes]
 
 
@@ -107,23 +107,31 @@ class CountOperator:
         return output
 
     def _take_in(self, columns: list[pa.Array], rows: int, output: GroupOutput, *, keep: bool) -> None:
-        pages, key_columns = self._store.pages, columns[: self._width]
-        read = pages.holding(key_hashes(key_columns, rows))
-        stored = pages.read(read)
+        # Whatever is done once per key is done with the distinct keys only.
+        came = encode_keys(columns[: self._width], rows)
+        read = self._store.pages.holding(key_hashes(came.columns, came.count))
+        stored = self._store.pages.read(read)
         known = stored.num_rows
-        joined = [pa.concat_arrays([plain(stored.column(place)), column]) for place, column in enumerate(key_columns)]
-        keys = encode_keys(joined, known + rows)
-        contents = self._contents(stored, keys, columns[self._width :], rows)
+        joined = [pa.concat_arrays([plain(stored.column(place)), column]) for place, column in enumerate(came.columns)]
+        keys = encode_keys(joined, known + came.count)
+        codes = keys.codes.astype(np.int64)
+        contents = self._contents(keys, stored, codes[:known], columns[self._width :], codes[known:][came.codes])
         fired = (contents.rows + contents.fresh) // self._shape.slide
         self._fire(contents, fired, output)
         if keep:
             self._keep(contents, fired, read)
 
-    def _contents(self, stored: pa.Table, keys: Keys, inputs: list[pa.Array], rows: int) -> Contents:
-        """Puts the rows that came into the panes of their keys."""
-        work, count = self._work, keys.count
-        codes = keys.codes.astype(np.int64)
-        old, new = codes[: stored.num_rows], codes[stored.num_rows :]
+    def _contents(self, keys: Keys, stored: pa.Table, old: Ints, inputs: list[pa.Array], new: Ints) -> Contents:
+        """Puts the rows that came into the panes of their keys.
+
+        Args:
+            keys: the keys at hand.
+            stored: the panes that were kept.
+            old: their keys.
+            inputs: event times where they are needed, and values, of the rows that came.
+            new: their keys.
+        """
+        work, count, rows = self._work, keys.count, len(new)
         panes = numbers(plain(stored.column("pane")))
         held = numbers(plain(stored.column("rows")))
         since = np.zeros(count, np.int64)
@@ -133,10 +141,10 @@ class CountOperator:
         order = stable_order(new)
         number = np.empty(rows, np.int64)
         number[order] = np.arange(rows) - np.repeat(np.cumsum(fresh) - fresh, fresh)
-        came = (number + since[new]) // self._shape.pane
-        low = since // self._shape.pane
+        came = self._shape.panes_of(number + since[new])
+        low = self._shape.panes_of(since)
         np.minimum.at(low, old, panes)
-        high = np.maximum(since + fresh - 1, -1) // self._shape.pane
+        high = self._shape.panes_of(np.maximum(since + fresh - 1, -1))
         begin = np.zeros(count + 1, np.int64)
         np.cumsum(np.maximum(high - low + 1, 0), out=begin[1:])
         axis = Axis(low, begin)

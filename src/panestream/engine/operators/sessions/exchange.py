@@ -77,7 +77,11 @@ def pack_rows(local: LocalSessions, stamps: Ints, ends: Ints, values: Sequence[p
         *(plain(column) for column in (whole.columns if whole is not None else ())),
     ]
     table = pa.Table.from_arrays(columns, names=[str(place) for place in range(len(columns))])
-    return pa.Table.from_arrays([pa.array([payload.encode(table)], pa.binary())], schema=ROWS_SCHEMA)
+    packed = payload.encode(table)
+    # Without a copy: it may be many megabytes.
+    offsets = pa.py_buffer(np.array([0, len(packed)], np.int32))
+    cell = pa.Array.from_buffers(pa.binary(), 1, [None, offsets, pa.py_buffer(packed)])
+    return pa.Table.from_arrays([cell], schema=ROWS_SCHEMA)
 
 
 def unpack_rows(packed: pa.Table, inputs: Sequence[pa.DataType], whole: pa.Schema | None) -> Rows:

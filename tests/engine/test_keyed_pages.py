@@ -1,0 +1,145 @@
+"""Pages against a plain dict: what was written is read again, by hash, from pages that follow the state."""
+
+import random
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from panestream.engine.operators.keyed import pages as module
+from panestream.engine.operators.keyed.hashing import HASH_BITS, key_hashes
+from panestream.engine.operators.keyed.pages import KeyedPages, Page
+from panestream.engine.state import MemoryState
+from panestream.errors import StateFormatError
+from panestream.windowing.time import MAX_TIMESTAMP
+
+HASHES = [580728928124687442, 2342650109165156681, 2517853352170231506]
+SCHEMA = pa.schema([("key", pa.int64()), ("value", pa.int64())])
+
+
+def reopened(pages):
+    """What the next micro-batch knows: the state's bytes and the index of the meta record."""
+    again = KeyedPages(pages.state, SCHEMA)
+    again.load_index(pages.index_table(), pages.next_key)
+    return again
+
+
+def put(pages, rows, due=None):
+    """Sets keys to values (None: gone), and what is due when."""
+    due = due or {}
+    changed = key_hashes([pa.array(list(rows), pa.int64())], len(rows))
+    read = pages.holding(changed)
+    held = {row["key"]: row["value"] for row in pages.read(read).to_pylist()}
+    held |= rows
+    held = {key: value for key, value in held.items() if value is not None}
+    table = pa.table({"key": list(held), "value": list(held.values())}, schema=SCHEMA)
+    hashes = key_hashes([table["key"].combine_chunks()], len(held))
+    times = np.array([due.get(key, MAX_TIMESTAMP) for key in held], np.int64)
+    pages.write(read, changed, table, hashes, times)
+
+
+def everything(pages):
+    return {row["key"]: row["value"] for row in pages.read(np.ones(len(pages.index), np.bool_)).to_pylist()}
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_as_a_dict(seed, monkeypatch):
+    monkeypatch.setattr(module, "MOST_ROWS", 16)
+    rng, known, pages = random.Random(seed), {}, KeyedPages(MemoryState(), SCHEMA)
+    for step in range(60):
+        gone = rng.random() < (0.2 if step < 30 else 0.9)
+        rows = {rng.randint(0, 400): None if gone else step for _ in range(rng.randint(1, 60))}
+        put(pages, rows)
+        known = {key: value for key, value in (known | rows).items() if value is not None}
+        pages = reopened(pages)
+        assert everything(pages) == known
+        assert {key for _, key in pages.state.values} == {page.key for page in pages.index if page.rows}
+        assert all(page.rows <= 16 for page in pages.index)
+        lows = [page.low for page in pages.index]
+        assert lows[0] == 0
+        assert lows == sorted(set(lows))
+    put(pages, dict.fromkeys(known))
+    assert pages.index == [Page(0)]
+    assert not pages.state.values
+
+
+def test_the_pages_follow_the_state(monkeypatch):
+    monkeypatch.setattr(module, "MOST_ROWS", 64)
+    pages = KeyedPages(MemoryState(), SCHEMA)
+    put(pages, dict.fromkeys(range(1000), 1))
+    grown = len(pages.index)
+    assert 16 <= grown <= 40
+    put(pages, dict.fromkeys(range(990)))
+    assert len(pages.index) < grown / 2
+
+
+def test_large_rows_are_cut_by_their_bytes(monkeypatch):
+    monkeypatch.setattr(module, "MOST_BYTES", 100)
+    pages = KeyedPages(MemoryState(), SCHEMA)
+    put(pages, dict.fromkeys(range(20), 1))
+    assert len(pages.index) > 3
+    assert everything(pages) == dict.fromkeys(range(20), 1)
+
+
+def test_only_pages_of_what_changed_are_written(monkeypatch):
+    monkeypatch.setattr(module, "MOST_ROWS", 16)
+    pages = KeyedPages(MemoryState(), SCHEMA)
+    put(pages, dict.fromkeys(range(200), 1))
+    before = dict(pages.state.values)
+    put(pages, {7: 2})
+    assert sum(before.get(place) != value for place, value in pages.state.values.items()) == 1
+
+
+def test_the_index_knows_what_is_due(monkeypatch):
+    monkeypatch.setattr(module, "MOST_ROWS", 16)
+    pages = KeyedPages(MemoryState(), SCHEMA)
+    put(pages, dict.fromkeys(range(100), 1), due={3: 50, 4: 60})
+    assert pages.due(49).sum() == 0
+    assert {3} <= {row["key"] for row in pages.read(pages.due(50)).to_pylist()}
+    assert {3, 4} <= {row["key"] for row in reopened(pages).read(pages.due(60)).to_pylist()}
+
+
+def test_a_page_that_is_missing_is_an_error():
+    pages = KeyedPages(MemoryState(), SCHEMA)
+    put(pages, {1: 1})
+    pages.state.values.clear()
+    with pytest.raises(StateFormatError, match="damaged"):
+        everything(pages)
+
+
+KEYS = [
+    pa.array([1, -5, None, 2**62], pa.int64()),
+    pa.array([1, -5, None, 7], pa.int32()),
+    pa.array(["", "a", None, "x" * 1000]),
+    pa.array([b"", b"\0", None, b"\0\0"]),
+    pa.array([b"abc", b"abd", None, b"\0\0\0"], pa.binary(3)),
+    pa.array([True, False, None]),
+    pa.array([0.0, 1.5, None, float("nan")]),
+    pa.array([1, 2, None]).cast(pa.decimal128(30, 2)),
+    pa.array([1, 2, None], pa.timestamp("us", "UTC")),
+    pa.array([{"a": 1, "b": "x"}, {"a": 1, "b": "y"}, {"a": None, "b": "x"}, None]),
+    pa.array(["a", "b", None, "c"]).dictionary_encode(),
+    pa.array([None, None], pa.string()),
+]
+
+
+@pytest.mark.parametrize("column", KEYS, ids=lambda column: str(column.type))
+def test_different_keys_have_different_hashes_wherever_they_stand(column):
+    hashes = key_hashes([column], len(column))
+    assert len(set(hashes.tolist())) == len(set(map(str, column.to_pylist())))
+    assert ((hashes >= 0) & (hashes < 2**HASH_BITS)).all()
+    again = pa.concat_arrays([column.slice(1), column.slice(0, 1)])
+    assert key_hashes([again], len(again)).tolist() == [*hashes[1:], hashes[0]]
+
+
+def test_hashes_are_those_of_every_other_version():
+    """They decide where keys rest: another function would not find them again."""
+    columns = [pa.array(["ann", None, "a longer name than eight bytes"]), pa.array([1, 2, None], pa.int32())]
+    assert key_hashes(columns, 3).tolist() == HASHES
+    assert key_hashes([], 2).tolist() == [0, 0]
+
+
+def test_zeros_and_nans_are_one_key():
+    hashes = key_hashes([pa.array([0.0, -0.0, float("nan"), -float("nan")])], 4)
+    assert hashes[0] == hashes[1]
+    assert hashes[2] == hashes[3]
