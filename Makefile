@@ -12,10 +12,10 @@ SPARK_ENV = JAVA_HOME="$$(scripts/ensure_java.sh)" && export JAVA_HOME PYSPARK_P
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-fast check format bench parity clean
+.PHONY: help setup run test test-fast check format bench bench-functions bench-flink bench-slides bench-nexmark parity clean
 
 help: ## list these targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 setup: $(STAMP) ## build .venv, and find or install Java
 	@scripts/ensure_java.sh > /dev/null
@@ -46,6 +46,18 @@ format: $(STAMP) ## mend what ruff can mend by itself
 
 bench: $(STAMP) ## panestream beside native window() and a hand-written operator (ARGS="--quick" for a short look)
 	@$(SPARK_ENV) && $(PY) -m benchmarks.run $(ARGS)
+
+bench-functions: $(STAMP) ## count trigger, sessions, evictor, own aggregate: beside transformWithState by hand
+	@$(SPARK_ENV) && $(PY) -m benchmarks.run --cases counted sessions evicted own_mean $(ARGS)
+
+bench-flink: $(STAMP) ## beside Flink itself (from PyPI) and native Spark, six workloads
+	@$(SPARK_ENV) && $(PY) -m benchmarks.flink.run $(ARGS)
+
+bench-slides: $(STAMP) ## an hour's window at ever smaller slides, beside Flink and native Spark, with a plot
+	@$(SPARK_ENV) && $(PY) -m benchmarks.flink.slides $(ARGS)
+
+bench-nexmark: $(STAMP) ## Nexmark's five windowed queries, beside native Spark
+	@$(SPARK_ENV) && $(PY) -m benchmarks.nexmark.run $(ARGS)
 
 parity: $(STAMP) ## renew the tables of docs/flink-parity.md
 	@$(PY) scripts/make_parity.py

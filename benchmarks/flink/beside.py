@@ -9,10 +9,12 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from benchmarks.cases import Checks
+from benchmarks.cases import Case, Checks
+from benchmarks.events import EventSpec
 from benchmarks.flink import cluster
 from benchmarks.flink.spark_side import Run, workload_of
 from benchmarks.flink.workloads import FLINK_BACKENDS, CountWindows
@@ -82,7 +84,7 @@ def run_contestant(run: Run, number: int) -> Result:
         found = cluster.run(folder, arguments)
     else:
         found = _spark(run)
-    truth = workload.case.expected(spec, None)
+    truth = _truth(workload.case, spec)
     for one in found:
         # Which hundred events make a count window depends on the order of arrival, and with it their sum.
         total = 0 if isinstance(workload.case, CountWindows) else one["sum"]
@@ -91,6 +93,11 @@ def run_contestant(run: Run, number: int) -> Result:
             raise AssertionError(f"{run.contestant} / {run.workload}: got {got}, right is {truth}")
     seconds = {name: [one[name] for one in found] for name in ("total", "ingest")}
     return Result(run.workload, run.contestant, number, spec.rows, seconds["total"], seconds["ingest"], truth.rows)
+
+
+@cache
+def _truth(case: Case, spec: EventSpec) -> Checks:
+    return case.expected(spec, None)
 
 
 def _spark(run: Run) -> list[dict[str, Any]]:

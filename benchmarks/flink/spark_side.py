@@ -1,8 +1,8 @@
 """Runs a workload on one Spark contestant several times in this process, as the Flink program does; a line of JSON each.
 
-The events are read from Parquet in micro-batches. A last file holds one row from the far future, of a key of its own: it moves the
-watermark past all windows, so that every engine gives everything, as Flink does at the end of its input. Time is what the wall
-clock shows from the start of the first micro-batch to the end of the last.
+The events are read from Parquet in micro-batches. A last file holds one row from the far future, of a key of its own: it moves
+the watermark past all windows, so that every engine gives everything, as Flink does at the end of its input. Time is what the
+wall clock shows from the start of the first micro-batch to the end of the last.
 
     python -m benchmarks.flink.spark_side '{"workload": "a", "contestant": "native", ...}'
 """
