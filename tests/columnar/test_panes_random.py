@@ -4,14 +4,17 @@
 """
 
 import random
+from dataclasses import replace
 
 import pytest
 
+from panestream.engine.operators.base import GroupMetrics
 from panestream.engine.operators.panes.choice import why_not_panes
 from panestream.engine.planner import Windowing
 from panestream.windowing.assigners import (
     CumulatingEventTimeWindows,
     CumulatingProcessingTimeWindows,
+    SeveralWindows,
     SlidingEventTimeWindows,
     SlidingProcessingTimeWindows,
     TumblingEventTimeWindows,
@@ -80,3 +83,35 @@ def case(rng: random.Random, seed: int) -> None:
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_panes_are_what_the_row_operator_does(chunk):
     kit.run_cases(400, chunk, CHUNKS, case)
+
+
+def several(rng: random.Random, seed: int) -> None:
+    """Several kinds of windows in one operator are what each of them is alone."""
+    by_clock = rng.random() < 0.3
+    windows = dict(zip(("a", "b", "c"), [random_assigner(rng, by_clock) for _ in range(rng.randint(1, 3))], strict=False))
+    span = max(size for _, size in windows.values())
+    trigger, lateness = random_trigger(rng, by_clock), rng.choice([0, 0, 1, span])
+    together = SeveralWindows.of({label: assigner for label, (assigner, _) in windows.items()})
+    query = kit.Query(Windowing(together, trigger, allowed_lateness=lateness), kit.random_aggregates(rng), 3, rng.random() < 0.4)
+    if why_not_panes(query.windowing):
+        return
+    batches = kit.random_stream(rng, span, clock=by_clock)
+    alone = {
+        label: kit.run(replace(query, windowing=replace(query.windowing, assigner=assigner)).row(), batches)
+        for label, assigner in zip(together.labels, together.assigners, strict=True)
+    }
+    expected = [in_one(dict(zip(alone, emitted, strict=True)), query.late) for emitted in zip(*alone.values(), strict=True)]
+    kit.compare(query, batches, f"seed {seed}", expected, count_late=query.late)
+
+
+def in_one(alone: dict[str, kit.Emitted], with_late: bool) -> kit.Emitted:
+    """What one operator must emit, of what an operator for each kind of windows emitted: late is what is late for all."""
+    fired = [((place[0], label, *place[1:]), values) for label, one in alone.items() for place, values in one.fired]
+    first, *others = alone.values()
+    late = [row for row in first.late if all(row in other.late for other in others)]
+    return kit.Emitted(fired, late, GroupMetrics(late_rows=len(late)))
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_several_windows_are_what_each_is_alone(chunk):
+    kit.run_cases(120, chunk, CHUNKS, several)

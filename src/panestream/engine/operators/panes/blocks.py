@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -27,8 +28,7 @@ _NO_LEVEL = 99
 """The level of runs that are not merged any more."""
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(NamedTuple):
     """One entry of the index: where a block is, and what it holds.
 
     Attributes:
@@ -123,7 +123,7 @@ class PaneBlocks:
     def _merge(self, parts: list[Block], first_live_pane: int, level: int) -> None:
         if self.most_rows is not None and sum(block.rows for block in parts) > self.most_rows:
             left = {block.key for block in parts}
-            final = [Block(b.key, b.order, _NO_LEVEL, b.low, b.high, b.rows, b.size) for b in parts]
+            final = [block._replace(level=_NO_LEVEL) for block in parts]
             self.index = sorted([*(b for b in self.index if b.key not in left), *final], key=_arrival)
             return
         tables = [pane_range(self._load(block), first_live_pane, None) for block in parts]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -43,7 +43,7 @@ class Meta:
 
     def save(self, header: dict[str, Any]) -> None:
         """Writes the record."""
-        rows = [(number, *astuple(block)) for number, store in enumerate(self.stores) for block in store.index]
+        rows = [(number, *block) for number, store in enumerate(self.stores) for block in store.index]
         columns = zip(*rows, strict=True) if rows else [()] * len(_COLUMNS)
         arrays = [pa.array(column, pa.int64()) for column in columns]
         header = {**header, "next_keys": [store.next_key for store in self.stores]}
