@@ -117,6 +117,17 @@ class Mean(pst.AggregateFunction):
         return accumulator[0] / accumulator[1] if accumulator[1] else None
 
 
+class ByParity(pst.WindowAssigner):
+    """Two windows for each row, by what is in it: its own ten seconds, and everything of the price's parity."""
+
+    is_event_time = True
+
+    def assign_windows(self, element, timestamp, processing_time):
+        start = timestamp - timestamp % 10_000_000
+        odd = (element.price or 0) % 2
+        return [pst.TimeWindow(start, start + 10_000_000), pst.TimeWindow(MICROS + odd * 100_000_000, MICROS + 200_000_000)]
+
+
 def the_ways(df):
     """One query for each way to give a function, by name; all over the same windows."""
 
@@ -148,6 +159,7 @@ def the_ways(df):
         "apply": windows.apply(spread, schema="spread bigint, micros bigint"),
         "process": windows.process(longest, schema="n int, label string"),
         "count": keyed(df).count_window(2).apply(lambda key, window, rows: [len(rows)], "n int"),
+        "own assigner": keyed(df).window(ByParity()).apply(lambda key, window, rows: [len(rows)], "n int"),
         "never": windows.trigger(pst.NeverTrigger()).apply(lambda key, window, rows: [len(rows)], "n int"),
     }
 
@@ -163,6 +175,13 @@ ANSWERS = {
     "apply": [("ann", 0, 10, 4, 10_000_000), ("ann", 10, 20, 0, 10_000_000)],
     "process": [("ann", 0, 10, 2, "ann ann 5"), ("ann", 10, 20, 1, "ann ann 3"), ("bob", 0, 10, 1, "bob bob None")],
     "count": [("ann", None, None, 2)],
+    "own assigner": [
+        ("ann", 0, 10, 2),
+        ("ann", 10, 20, 1),
+        ("ann", 100, 200, 3),
+        ("bob", 0, 10, 1),
+        ("bob", 0, 200, 1),
+    ],
     "never": [],
 }
 
@@ -220,6 +239,7 @@ def test_a_function_that_raises_loses_nothing(spark, tmp_path):
     assert 'raise ValueError("thirteen!")' in str(raised.value)
     assert "ValueError: thirteen!" in str(raised.value)
     assert sink.rows == []
+    assert [path.name for path in (tmp_path / "checkpoint" / "commits").glob("[0-9]*")] == ["0"]
     rows.add([row("ann", 6, 5)])
     found = run(pairs(lambda elements: None), tmp_path / "checkpoint")
     assert found == {1: [("ann", None, None, [1, 13]), ("bob", None, None, [2, 3])], 2: [("ann", None, None, [4, 5])]}
@@ -391,3 +411,31 @@ def test_the_clock_in_a_batch_and_availablenow(spark, tmp_path):
     for result in (by_the_clock(rows.stream()), waiting):
         with pytest.raises(InvalidPlanError, match=r"processingTime.*processing_time_from"):
             result.start(main=pst.MemorySink(), checkpoint=str(tmp_path / "checkpoint"))
+
+
+def test_wrong_calls_say_what_to_do(spark, tmp_path):
+    df = spark.createDataFrame([row("ann", 1, 1)], SCHEMA)
+    windows = keyed(df).window(tens())
+    with pytest.raises(InvalidPlanError, match="trigger wants a trigger such as"):
+        windows.trigger(pst.CountTrigger)
+    with pytest.raises(InvalidPlanError, match="an object, not the class itself"):
+        windows.process(pst.ProcessWindowFunction, "n int")
+    with pytest.raises(InvalidPlanError, match="schema="):
+        windows.aggregate(Mean())
+    with pytest.raises(InvalidPlanError, match="outputs have it anyway"):
+        windows.apply(len, "user string, n int")
+    with pytest.raises(InvalidPlanError, match="needs merge"):
+        keyed(df).window(pst.EventTimeSessionWindows.with_gap("1 second")).aggregate(Mean(), schema="mean double")
+    with pytest.raises(InvalidPlanError, match="assign_timestamps"):
+        pst.stream(df).key_by("user").count_window(3).evictor(pst.TimeEvictor.of("1 second"))
+    with pytest.raises(InvalidPlanError, match="another argument of start"):
+        windows.side_output("checkpoint", "n int")
+    for twice in (
+        lambda: windows.side_output_late_data("other").side_output("other", "n int"),
+        lambda: windows.side_output("other", "n int").side_output_late_data("other"),
+    ):
+        with pytest.raises(InvalidPlanError, match="an output 'other' already"):
+            twice()
+    undeclared = windows.side_output("alarms", "n int").process(lambda key, context, rows: context.output("alarm", 1), "n int")
+    with pytest.raises(InvalidPlanError, match=r"side_output\('alarm', schema\); did you mean 'alarms'"):
+        undeclared.run(main=pst.ParquetSink(str(tmp_path / "out")))

@@ -8,6 +8,9 @@ from panestream.errors import InvalidPlanError
 RESERVED = ("window_start", "window_end", "rank", "batch_id")
 """Columns of results: no key and no result of the user's can be called so."""
 
+_ARGUMENTS = ("self", "checkpoint", "trigger", "name", "on_progress")
+"""What ``start`` takes besides the sinks, which are called by their tags."""
+
 
 def checked_tag(tag: str) -> str:
     """A tag that the user chose.
@@ -17,4 +20,6 @@ def checked_tag(tag: str) -> str:
     """
     if not isinstance(tag, str) or not tag.isidentifier() or tag.startswith("_") or tag == MAIN:
         raise InvalidPlanError(f"an output tag is a plain name other than 'main' (it becomes an argument of start), got {tag!r}")
+    if tag in _ARGUMENTS:
+        raise InvalidPlanError(f"an output cannot be called {tag!r}, which is another argument of start: choose another tag")
     return tag

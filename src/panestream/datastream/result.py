@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 
 from panestream.engine.operation import Operation
@@ -139,6 +140,7 @@ class WindowedResult:
 
         Raises:
             InvalidPlanError: a streaming DataFrame, an unknown output.
+            PanestreamError: what went wrong in the workers, as :meth:`RunningQuery.await_termination` raises it.
         """
         if self.is_streaming:
             raise InvalidPlanError("run is for batches; this DataFrame is a stream: use result.start(checkpoint=..., main=...)")
@@ -151,6 +153,11 @@ class WindowedResult:
             try:
                 for tag, sink in sinks.items():
                     sink.write(spark_query.output(operated, self.plan, tag), None)
+            except PySparkException as error:
+                ours = spark_query.own_error(str(error))
+                if ours is None:
+                    raise
+                raise ours from error
             finally:
                 operated.unpersist()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -100,6 +100,7 @@ class WindowedStream:
 
         Whole rows then have to cross the shuffle, since only the key group knows the watermark: ask for it where it is needed.
         """
+        self._check_free(tag, [self.keyed.source.invalid_tag, *self.side_outputs])
         return replace(self, late_tag=checked_tag(tag))
 
     def side_output(self, tag: str, schema: Schema) -> WindowedStream:
@@ -107,6 +108,7 @@ class WindowedStream:
 
         Its rows have the key columns, ``window_start``, ``window_end``, and the columns of ``schema``. Flink: ``OutputTag``.
         """
+        self._check_free(tag, [self.keyed.source.invalid_tag, self.late_tag])
         return replace(self, side_outputs={**self.side_outputs, checked_tag(tag): self._results(schema)})
 
     def key_groups(self, number: int) -> WindowedStream:
@@ -220,6 +222,11 @@ class WindowedStream:
         check_gap_of_rows(self._df, self.windowing.assigner)
         rows = arrow_schema(self._df.schema)
         return WindowedResult(self, calling(self.windowing, function, results, rows, _shown(function)))
+
+    @staticmethod
+    def _check_free(tag: str, taken: Sequence[str | None]) -> None:
+        if tag in taken:
+            raise InvalidPlanError(f"there is an output {tag!r} already: the rows of the two differ, choose another tag")
 
     @staticmethod
     def _needed(schema: Schema | None, what: str) -> Schema:
