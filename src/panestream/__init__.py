@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from panestream.spark.sinks import ConsoleSink, FileSink, ForeachBatchSink, MemorySink, ParquetSink, Sink, TableSink
     from panestream.windowing import aggregates as agg
     from panestream.windowing.assigners import (
+        CumulatingEventTimeWindows,
+        CumulatingProcessingTimeWindows,
         EventTimeSessionWindows,
         GlobalWindows,
         MergingWindowAssigner,
@@ -64,6 +66,8 @@ __all__ = [
     "ContinuousProcessingTimeTrigger",
     "CountEvictor",
     "CountTrigger",
+    "CumulatingEventTimeWindows",
+    "CumulatingProcessingTimeWindows",
     "DataStream",
     "DeltaEvictor",
     "DeltaTrigger",
@@ -132,6 +136,8 @@ _HOMES = {
         "TableSink",
     ),
     "panestream.windowing.assigners": (
+        "CumulatingEventTimeWindows",
+        "CumulatingProcessingTimeWindows",
         "EventTimeSessionWindows",
         "GlobalWindows",
         "MergingWindowAssigner",

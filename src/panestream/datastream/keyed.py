@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -15,7 +16,8 @@ from panestream.errors import InvalidPlanError, did_you_mean
 from panestream.spark.columns import key_of, micros_of, type_of
 from panestream.spark.session import check_version
 from panestream.spark.types import to_arrow
-from panestream.windowing.assigners import WindowAssigner, count_window
+from panestream.windowing.assigners import SeveralWindows, WindowAssigner, count_window
+from panestream.windowing.assigners.several import label_of
 from panestream.windowing.watermarks import WatermarkStrategy
 
 
@@ -137,20 +139,46 @@ class KeyedStream:
             [pa.field(name, to_arrow(type_of(df, column), f"the key {name!r}")) for name, column in self.key_columns]
         )
 
-    def window(self, assigner: WindowAssigner) -> WindowedStream:
+    def window(self, assigner: WindowAssigner, *others: WindowAssigner) -> WindowedStream:
         """Puts the events of each key into windows.
 
         Args:
             assigner: e.g. ``TumblingEventTimeWindows.of("1 hour")``, or one of your own.
+            *others: further kinds of windows over the same events, in one pass: see :meth:`windows`. Each is called by its size
+                (and its slide), e.g. ``1 hour`` or ``1 day / 5 minutes``.
 
         Raises:
-            InvalidPlanError: it is no assigner, or needs event time and none was assigned.
+            InvalidPlanError: it is no assigner, or needs event time and none was assigned; two of several are called the same.
         """
+        if others:
+            every = (assigner, *others)
+            labels = [label_of(one) for one in every]
+            if len(set(labels)) != len(labels):
+                raise InvalidPlanError(
+                    f"several windows are called the same, {labels}: name them, .windows({{'label': assigner}})"
+                )
+            return self.windows(dict(zip(labels, every, strict=True)))
         if not isinstance(assigner, WindowAssigner):
             raise InvalidPlanError(f"window wants an assigner such as TumblingEventTimeWindows.of('1 hour'), got {assigner!r}")
         if self.source.event_time is None and assigner.is_event_time:
             raise InvalidPlanError("event-time windows need .assign_timestamps(column, strategy) first")
         return WindowedStream(self, Windowing(assigner))
+
+    def windows(self, windows: Mapping[str, WindowAssigner]) -> WindowedStream:
+        """Puts the events of each key into several kinds of windows, in one pass over the data and with one state.
+
+        The rows of all come out of ``main``, with the column ``window`` that has the label. They share panes: a row is
+        aggregated once. Tumbling, sliding and cumulating windows, all of event time or all of processing time.
+
+        Args:
+            windows: by label, e.g. ``{"1h": SlidingEventTimeWindows.of("1 hour", "1 minute"), "24h": …}``.
+
+        Raises:
+            InvalidPlanError: no windows that go together; a key is called ``window``.
+        """
+        if "window" in self.key_schema.names:
+            raise InvalidPlanError("results have a column 'window' with the label: give the key another name with AS")
+        return self.window(SeveralWindows.of(windows))
 
     def count_window(self, size: int, slide: int | None = None) -> WindowedStream:
         """Every ``size`` events of a key, each once; or, every ``slide`` events, the last ``size``.

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 
 from panestream.engine.operation import Operation
-from panestream.engine.plan import MAIN, Top, WindowPlan
+from panestream.engine.plan import FIRING_COLUMNS, MAIN, OP_COLUMN, Top, WindowPlan
 from panestream.engine.planner import explain_plan
 from panestream.errors import InvalidPlanError, SinkError, did_you_mean
 from panestream.spark import query as spark_query
@@ -49,6 +50,44 @@ class WindowedResult:
     operation: Operation
     inputs: Mapping[str, Column] = field(default_factory=dict)
     largest: Top | None = None
+    firing: bool = False
+    changes: bool = False
+
+    def with_firing(self) -> WindowedResult:
+        """Adds to each row of ``main`` which firing of its window it comes from.
+
+        Columns: ``firing``, one of ``early`` (before the window's end), ``on_time`` (time reached the end) and ``late`` (a row
+        came after it); ``firing_number``, 0 for the first that was emitted for the key and window; ``is_last``, true where no
+        other can follow. (A window without a row that says so may still have had its last.)
+
+        Raises:
+            InvalidPlanError: the operator cannot tell; a column has such a name; or with :meth:`top`.
+        """
+        self._check_firings("with_firing", self.operation.why_no_firings, FIRING_COLUMNS)
+        return replace(self, firing=True)
+
+    def changelog(self) -> WindowedResult:
+        """Makes the rows of ``main`` changes, for a MERGE by key and window; adds the column ``op``.
+
+        ``insert``: the first result of a key and window. ``update_before``, directly ahead of ``update_after``: a result that
+        took the place of another, as it was and as it is. ``delete``: it is gone (sessions that merged). The last results rest
+        in the state while their windows may fire again. :class:`~panestream.MergeSink` writes such rows to a table.
+
+        Raises:
+            InvalidPlanError: the operator cannot tell; a column has such a name; a purging trigger; or with :meth:`top`.
+        """
+        self._check_firings("changelog", self.operation.why_no_changes, (OP_COLUMN,))
+        return replace(self, changes=True)
+
+    def _check_firings(self, what: str, why_not: str | None, columns: Sequence[pa.Field]) -> None:
+        if why_not is not None:
+            raise InvalidPlanError(f"{what}: {why_not}")
+        if self.largest is not None:
+            raise InvalidPlanError(f"{what} and top do not go together: a window's top is all there is of it")
+        names = (*self.windowed.keyed.key_schema.names, *self.operation.result_schema.names)
+        for column in columns:
+            if column.name in names:
+                raise InvalidPlanError(f"{what} adds a column {column.name!r}, the results have one already: rename it")
 
     def top(self, n: int, by: str) -> WindowedResult:
         """Of each window only the ``n`` rows with the largest ``by`` (a result's name), with their ``rank`` (1 first).
@@ -56,6 +95,8 @@ class WindowedResult:
         Ties go to the smaller key. On a stream use :meth:`start`, which ranks each window when it fires; :attr:`main` cannot.
         """
         names = self.operation.result_schema.names
+        if self.firing or self.changes:
+            raise InvalidPlanError("top goes neither with with_firing nor with changelog: a window's top is all there is of it")
         if not isinstance(n, int) or n < 1:
             raise InvalidPlanError(f"top wants a positive number of rows, got {n!r}")
         if by not in names:
@@ -208,6 +249,8 @@ class WindowedResult:
             side_outputs=windowed.side_outputs,
             clock=source.clock,
             top=self.largest,
+            with_firing=self.firing,
+            changelog=self.changes,
         )
         if plan.carries_rows or source.invalid_tag is not None:
             return replace(plan, row_schema=arrow_schema(self._df.schema))

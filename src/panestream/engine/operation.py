@@ -74,6 +74,16 @@ class Operation(ABC):
         return False
 
     @property
+    def why_no_firings(self) -> str | None:
+        """Why it cannot say which firing of its window a row comes from, nor what it changes; None: it can."""
+        return "the operator does not number firings"
+
+    @property
+    def why_no_changes(self) -> str | None:
+        """Why its rows cannot be taken for changes of those before them; None: they can."""
+        return self.why_no_firings
+
+    @property
     def uses_clock(self) -> bool:
         """Whether processing time matters: then Spark wakes the operator up without new data."""
         return False

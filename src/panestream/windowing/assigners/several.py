@@ -8,7 +8,22 @@ from typing import Any
 
 from panestream.errors import InvalidPlanError
 from panestream.windowing.assigners.base import WindowAssigner
+from panestream.windowing.time import format_duration
 from panestream.windowing.windows import Window
+
+
+def label_of(assigner: WindowAssigner) -> str:
+    """What windows are called that were given no name: their size, and how often they begin or end.
+
+    >>> from panestream.windowing.assigners import SlidingEventTimeWindows
+    >>> label_of(SlidingEventTimeWindows.of("1 hour", "5 minutes"))
+    '1 hour / 5 minutes'
+    """
+    size = getattr(assigner, "size", None)
+    step = getattr(assigner, "slide", getattr(assigner, "step", None))
+    if size is None:
+        return repr(assigner)
+    return format_duration(size) + (f" / {format_duration(step)}" if step is not None else "")
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -80,8 +80,10 @@ def aggregating_panes(
         keys: the key columns.
 
     Raises:
-        InvalidPlanError: an aggregate does not take its type.
+        InvalidPlanError: an aggregate does not take its type; a column is called as the label of several windows is.
     """
+    if isinstance(windowing.assigner, SeveralWindows) and "window" in [*keys.names, *(one.name for one in aggregates)]:
+        raise InvalidPlanError("results of several windows have a column 'window' with the label: rename the other one")
     interval = _interval(windowing)
     hidden = HIDDEN if interval is not None else ()
     aggregation = Aggregation.build([*aggregates, *hidden], {**types, **(HIDDEN_TYPES if hidden else {})}, keys)

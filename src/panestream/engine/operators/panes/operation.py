@@ -59,6 +59,14 @@ class PaneOperation(Operation):
         return self.interval is None and not self.fires_again
 
     @property
+    def why_no_firings(self) -> str | None:
+        return None
+
+    @property
+    def why_no_changes(self) -> str | None:
+        return "a purging trigger fires parts of a window, none of which takes the place of another" if self.purges else None
+
+    @property
     def uses_clock(self) -> bool:
         return self.by_clock
 

@@ -59,6 +59,10 @@ class RowOperation(Operation):
         return self.input_texts is None
 
     @property
+    def why_no_firings(self) -> str | None:
+        return f"the row operator does not number firings, and runs it for: {'; '.join(self.reasons)}"
+
+    @property
     def uses_clock(self) -> bool:
         return self.clocked
 
@@ -111,7 +115,8 @@ class RowOperation(Operation):
             "function": [self.described],
             "exchange": ["rows cross the shuffle unreduced, in columns"],
             "state": [
-                f"{kept}, in {self.row_plan.pages} pages per key group; touched and due pages are read and written"
+                f"{kept}, in {self.row_plan.pages} pages per key group or more, as it grows; touched and due pages are read and "
+                f"written{'; what has no columns is pickled' if self.row_plan.pickled_state else ''}"
                 if streaming
                 else "in memory: a batch"
             ],

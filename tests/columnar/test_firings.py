@@ -1,0 +1,72 @@
+"""Which firing a row comes from, and changelogs, on random queries and streams, against what the row operator fired."""
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from panestream.engine.plan import EARLY, LATE, ON_TIME
+from tests.columnar import kit
+from tests.columnar.test_panes_random import random_query
+
+CHUNKS = 4
+FOREVER = 2**63 - 1
+
+
+def numbered(rng: random.Random, seed: int) -> None:
+    query, span = random_query(rng)
+    by_clock = not query.windowing.assigner.is_event_time
+    if by_clock and query.columnar().operation.purges:
+        return  # at the end of input a window may then fire twice
+    batches = kit.random_stream(rng, span, clock=by_clock)
+    expected = kit.run(query.row(), batches)
+    found = kit.run(replace(query, more={"with_firing": True}).columnar(), batches)
+    lateness = 0 if by_clock else query.windowing.allowed_lateness
+    counts, before, clock = {}, -FOREVER, 0
+    for number, (batch, theirs, ours) in enumerate(zip(batches, expected, found, strict=True)):
+        clock = max(clock, batch.clock)
+        reached = clock - 1 if by_clock else theirs.metrics.watermark
+        after = FOREVER if batch.end else before if reached is None else reached
+        told = {}
+        for place, values in kit.coalesced(theirs.fired).items():
+            last = place[-1] - 1
+            firing = LATE if last <= before and not by_clock else ON_TIME if last <= after else EARLY
+            told[place] = (*values, firing, counts.get(place, 0), last + lateness <= after)
+            counts[place] = counts.get(place, 0) + 1
+        wrong = kit.difference(told, kit.once(ours.fired))
+        assert wrong is None, f"seed {seed}: micro-batch {number}: {wrong}\n{query}\n{batches[: number + 1]}"
+        before = after
+
+
+def changed(rng: random.Random, seed: int) -> None:
+    query, span = random_query(rng)
+    if query.columnar().operation.why_no_changes is not None:
+        return
+    batches = kit.random_stream(rng, span, clock=not query.windowing.assigner.is_event_time)
+    expected = kit.run(query.row(), batches)
+    found = kit.run(replace(query, more={"changelog": True}).columnar(), batches)
+    table, truth = {}, {}
+    for number, (theirs, ours) in enumerate(zip(expected, found, strict=True)):
+        truth.update(theirs.fired)
+        awaited = None
+        for place, (*values, op) in ours.fired:
+            assert (op == "insert") == (place not in table), f"seed {seed}: {op} of {place}"
+            assert awaited in (None, place), f"seed {seed}: {awaited} was taken back and not replaced"
+            if op == "update_before":
+                assert kit.same(table[place], values), f"seed {seed}: {place}: {values} is taken back, {table[place]} was there"
+                awaited = place
+            else:
+                assert (op == "update_after") == (awaited == place)
+                table[place], awaited = values, None
+        wrong = kit.difference({place: list(values) for place, values in truth.items()}, table)
+        assert wrong is None, f"seed {seed}: micro-batch {number}: {wrong}\n{query}\n{batches[: number + 1]}"
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_firings_are_told_apart_and_numbered(chunk):
+    kit.run_cases(120, chunk, CHUNKS, numbered)
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_a_changelog_applied_to_a_table_gives_the_last_results(chunk):
+    kit.run_cases(120, chunk, CHUNKS, changed)
