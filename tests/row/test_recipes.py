@@ -9,7 +9,7 @@ import pytest
 from panestream.engine.operators.row.operator import RowOperator
 from panestream.engine.operators.row.plan import Reduce, RowPlan
 from panestream.engine.state import MemoryState
-from panestream.errors import InvalidDurationError, InvalidPlanError, InvalidWindowError, PlanMismatchError
+from panestream.errors import InvalidDurationError, InvalidPlanError, InvalidWindowError
 from panestream.windowing import assigners, evictors, triggers
 from panestream.windowing.assigners import (
     EventTimeSessionWindows,
@@ -239,10 +239,3 @@ def test_an_evictor_that_evicts_nothing():
 
 def test_the_end_of_time():
     assert GlobalWindow().max_timestamp() == MAX_TIMESTAMP
-
-
-def test_the_number_of_pages_is_fixed_when_the_state_is_born():
-    state = MemoryState()
-    RowOperator(RowPlan(TumblingEventTimeWindows(1), Reduce(max), pages=8), state).commit()
-    with pytest.raises(PlanMismatchError, match="pages=8"):
-        RowOperator(RowPlan(TumblingEventTimeWindows(1), Reduce(max)), state)

@@ -106,7 +106,7 @@ def test_only_due_pages_are_read_and_empty_ones_removed():
     assert len(fired) == 500
     assert {space for space, _ in memory.values} == {"meta", "pages"}
     assert len(memory.values) == 2
-    assert calls.removes == 63
+    assert calls.removes == 15
     fired, _, memory = batches(plan, (MANY, 3), ([], 100))
     assert len(fired) == 500
     assert list(memory.values) == [("meta", 0)]

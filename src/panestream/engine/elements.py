@@ -13,7 +13,7 @@ import pyarrow as pa
 from panestream.engine.payload import one_chunk
 from panestream.errors import InvalidEventTimeError, InvalidPlanError, did_you_mean
 
-_UTC = dt.timezone.utc
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 _FIRST, _LAST = -62_135_596_800_000_000, 253_402_300_799_999_999
 """What Python's datetime can hold, in microseconds since the epoch."""
 
@@ -31,6 +31,7 @@ class Element(tuple[Any, ...]):
 
     __slots__ = ()
     columns: ClassVar[tuple[str, ...]] = ()
+    _row_type: ClassVar[RowType | None] = None
 
     def __getitem__(self, at: Any) -> Any:
         return tuple.__getitem__(self, self._position(at) if type(at) is str else at)
@@ -79,12 +80,18 @@ class RowType:
         self.schema = schema
         # The named tuple for its fast access by attribute.
         fields = namedtuple("Row", schema.names, rename=True)  # type: ignore[misc] # noqa: PYI024
-        members = {"__slots__": (), "__doc__": None, "columns": tuple(schema.names)}
+        members = {"__slots__": (), "__doc__": None, "columns": tuple(schema.names), "_row_type": self}
         self.element: type[Any] = type("Row", (Element, fields), members)
         self.make: Callable[[Iterable[Any]], Any] = partial(tuple.__new__, self.element)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return RowType, (self.schema,)
+
+    @staticmethod
+    def of(element: type | None) -> RowType | None:
+        """The row type whose rows are instances of ``element``; None where there is none."""
+        found: RowType | None = getattr(element, "_row_type", None)
+        return found
 
     def rows(self, table: pa.Table) -> list[Element]:
         """The rows of a table."""
@@ -126,9 +133,12 @@ def _datetimes(array: pa.Array, kind: pa.TimestampType) -> list[Any]:
             "a timestamp lies outside the years 1 to 9999, which is all that Python's datetime holds: "
             "leave such rows out, or hand the column over as a number, unix_micros(column)"
         )
-    found: list[Any] = numbers.astype("datetime64[us]").astype(object).tolist()
-    if kind.tz is not None:
-        found = [value.replace(tzinfo=_UTC) for value in found]
+    found: list[Any]
+    if kind.tz is None:
+        found = numbers.astype("datetime64[us]").astype(object).tolist()
+    else:
+        # Adding spans takes a tenth of the time of giving each datetime its zone.
+        found = [_EPOCH + span for span in numbers.astype("timedelta64[us]").tolist()]
     if array.null_count:
         valid: Iterator[bool] = iter(array.is_valid().to_numpy(zero_copy_only=False))
         found = [value if there else None for value, there in zip(found, valid, strict=True)]
@@ -142,6 +152,8 @@ def arrow_column(values: Sequence[Any], field: pa.Field) -> pa.Array:
         InvalidPlanError: a value does not fit the declared type; names the column, the type and the first such value.
     """
     try:
+        if pa.types.is_timestamp(field.type) and field.type.tz is not None and field.type.unit == "us":
+            return instants(values, field.type)
         return pa.array(values, field.type)
     except (pa.ArrowException, OverflowError, TypeError, ValueError, AttributeError) as error:
         wrong = next((value for value in values if not _fits(value, field.type)), None)
@@ -149,6 +161,16 @@ def arrow_column(values: Sequence[Any], field: pa.Field) -> pa.Array:
             f"the value {wrong!r} ({type(wrong).__name__}) does not fit the column {field.name!r} of type {field.type}: "
             "change the schema, or return another value"
         ) from error
+
+
+def instants(values: Sequence[Any], type_: pa.TimestampType) -> pa.Array:
+    """Datetimes that have a zone, or None, as a column of microseconds; others as Arrow takes them."""
+    try:
+        # Arrow's own way asks the zone of every single value.
+        spans = [None if value is None else value - _EPOCH for value in values]
+    except TypeError:
+        return pa.array(values, type_)
+    return pa.array(spans, pa.duration("us")).view(pa.int64()).view(type_)
 
 
 def _fits(value: Any, wanted: pa.DataType) -> bool:
@@ -195,4 +217,4 @@ def _as_tuple(value: Any, width: int, names: list[str]) -> tuple[Any, ...]:
     )
 
 
-__all__ = ["Element", "RowType", "arrow_column", "python_values", "result_columns"]
+__all__ = ["Element", "RowType", "arrow_column", "instants", "python_values", "result_columns"]

@@ -144,7 +144,7 @@ class Codec:
         except UnicodeError:
             found = [None if value is None else value.encode("utf-8", "surrogatepass") for value in values]
             return pa.array(found, pa.binary()), ["surrogates"]
-        return (array if top or kind is not int else _narrowed(array)), [word]
+        return (array if top or kind is not int else narrowed(array)), [word]
 
     def _sequences(self, kind: type, values: Sequence[Any], nulls: bool) -> tuple[pa.Array, Kind]:
         if kind is tuple or kind is self._element_type:
@@ -354,7 +354,7 @@ def _with_nulls(values: list[Any], array: pa.Array) -> list[Any]:
     return [value if there else None for value, there in zip(values, array.is_valid().to_pylist(), strict=True)]
 
 
-def _narrowed(array: pa.Array) -> pa.Array:
+def narrowed(array: pa.Array) -> pa.Array:
     """Integers in as few bytes as they need: inside of other arrays the payload does not do it."""
     if array.null_count or not len(array):
         return array

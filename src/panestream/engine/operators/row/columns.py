@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from itertools import accumulate, chain, pairwise
 from typing import Any
 
 import pyarrow as pa
 
 from panestream.engine import payload
-from panestream.engine.operators.row.codec import Codec, Kind, NotPlainError, pickled_parts
+from panestream.engine.operators.row.codec import Codec, Kind, NotPlainError, narrowed, pickled_parts
 from panestream.errors import InvalidPlanError
 
 _LENGTH = struct.Struct("<I")
@@ -41,7 +42,9 @@ class ColumnWriter:
     def integer_lists(self, name: str, values: Sequence[Sequence[int]]) -> None:
         """A column of lists of int64; left out where all are empty."""
         if any(values):
-            self.array(name, pa.array(values, pa.list_(pa.int64())))
+            ends = pa.array(accumulate(map(len, values), initial=0), pa.int32())
+            numbers = pa.array(list(chain.from_iterable(values)), pa.int64())
+            self.array(name, pa.ListArray.from_arrays(ends, narrowed(numbers)))
 
     def booleans(self, name: str, values: Sequence[bool]) -> None:
         """A column of booleans; left out where all are true."""
@@ -68,6 +71,10 @@ class ColumnWriter:
         self._rows = len(array)
         self._arrays.append(array)
 
+    def of_rows(self, rows: int) -> None:
+        """The payload has so many rows, even if it gets no column."""
+        self._rows = rows
+
     def finish(self, header: dict[str, Any] | None = None) -> bytes:
         """The payload; ``header`` is JSON."""
         table = pa.Table.from_arrays(self._arrays, names=self._names)
@@ -91,7 +98,11 @@ class ColumnReader:
 
     def integer_lists(self, name: str) -> list[list[int]]:
         """A column of lists of int64."""
-        return self.integers(name) if name in self._table.column_names else [[]] * self.rows
+        if name not in self._table.column_names:
+            return [[]] * self.rows
+        lists = self.array(name)
+        numbers: list[int] = lists.values.to_pylist()
+        return [numbers[start:end] for start, end in pairwise(lists.offsets.to_pylist())]
 
     def booleans(self, name: str) -> list[bool]:
         """A column of booleans."""

@@ -8,7 +8,7 @@ from functools import reduce
 from typing import Any
 
 from panestream.engine.operators.row.plan import Aggregate, Reduce, RowPlan
-from panestream.engine.operators.row.state import ElementList
+from panestream.engine.operators.row.slots import ElementList
 from panestream.windowing.functions import AggregateFunction
 
 

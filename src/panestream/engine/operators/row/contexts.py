@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from panestream.engine.operators.row.state import RowStore, Slot
+from panestream.engine.operators.row.slots import Slot
+from panestream.engine.operators.row.state import RowStore
 from panestream.errors import InvalidPlanError
 from panestream.windowing.state import KeyedStateStore, ReducingStateDescriptor
 from panestream.windowing.windows import Window

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from panestream.engine.operators.row.state import EMPTY, KeyState, Slot
+from panestream.engine.operators.row.segments import stamped
+from panestream.engine.operators.row.slots import EMPTY, Bounds, KeyState, Slot
 from panestream.engine.operators.row.timers import NEVER
 from panestream.windowing.assigners import (
     EventTimeSessionWindows,
@@ -18,7 +19,6 @@ from panestream.windowing.assigners import (
     TumblingEventTimeWindows,
     WindowAssigner,
 )
-from panestream.windowing.evictors import TimestampedValue
 from panestream.windowing.time import MAX_TIMESTAMP
 from panestream.windowing.triggers import CountTrigger, EventTimeTrigger, PurgingTrigger
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 Rows = Iterable[tuple[Any, int, Any]]
 ASSIGNER = "the assigner"
+SEVERAL = object()
 
 
 def fast_rows(operator: RowOperator, assigner: WindowAssigner) -> Callable[[Rows], None] | None:
@@ -54,14 +55,15 @@ def fast_rows(operator: RowOperator, assigner: WindowAssigner) -> Callable[[Rows
 def _tumbling(operator: RowOperator, assigner: TumblingEventTimeWindows, purges: bool, rows: Rows) -> None:
     """Tumbling windows of event time with the default trigger."""
     touched, touch, watermark = operator.store.touched, operator.store.touch, operator.watermark
-    first, fold, stamps = operator.logic.first, operator.logic.fold, operator.plan.evictor is not None
+    first, fold, keeps = operator.logic.first, operator.logic.fold, operator.plan.keeps_elements
+    stamps = operator.plan.evictor is not None
     size, offset = assigner.size, assigner.offset
     key: Any = None
     slot: Slot | None = None
     try:
         for key, timestamp, element in rows:
             slot = None
-            stored = TimestampedValue(element, timestamp) if stamps else element
+            stored = stamped((element, timestamp)) if stamps else element
             owner = touched.get(key) or touch(key)
             start = timestamp - (timestamp - offset) % size
             bounds = (start, start + size)
@@ -75,6 +77,8 @@ def _tumbling(operator: RowOperator, assigner: TumblingEventTimeWindows, purges:
                 _arm(operator, slot)
             elif slot.contents is EMPTY:
                 slot.contents = first(stored)
+            elif keeps:
+                slot.contents.tail.append(stored)
             else:
                 slot.contents = fold(slot.contents, stored)
             if slot.max_timestamp <= watermark:
@@ -88,14 +92,15 @@ def _tumbling(operator: RowOperator, assigner: TumblingEventTimeWindows, purges:
 def _sliding(operator: RowOperator, assigner: SlidingEventTimeWindows, purges: bool, rows: Rows) -> None:
     """Sliding windows of event time with the default trigger."""
     touched, touch, watermark = operator.store.touched, operator.store.touch, operator.watermark
-    first, fold, stamps = operator.logic.first, operator.logic.fold, operator.plan.evictor is not None
+    first, fold, keeps = operator.logic.first, operator.logic.fold, operator.plan.keeps_elements
+    stamps = operator.plan.evictor is not None
     size, slide, offset = assigner.size, assigner.slide, assigner.offset
     key: Any = None
     slot: Slot | None = None
     try:
         for key, timestamp, element in rows:
             slot = None
-            stored = TimestampedValue(element, timestamp) if stamps else element
+            stored = stamped((element, timestamp)) if stamps else element
             owner = touched.get(key) or touch(key)
             slots, taken = owner.slots, False
             for start in range(timestamp - (timestamp - offset) % slide, timestamp - size, -slide):
@@ -109,6 +114,8 @@ def _sliding(operator: RowOperator, assigner: SlidingEventTimeWindows, purges: b
                     _arm(operator, slot)
                 elif slot.contents is EMPTY:
                     slot.contents = first(stored)
+                elif keeps:
+                    slot.contents.tail.append(stored)
                 else:
                     slot.contents = fold(slot.contents, stored)
                 taken = True
@@ -123,57 +130,98 @@ def _sliding(operator: RowOperator, assigner: SlidingEventTimeWindows, purges: b
 
 
 def _sessions(operator: RowOperator, assigner: EventTimeSessionWindows, purges: bool, rows: Rows) -> None:
-    """Sessions of event time with the default trigger: an element that falls into one session, or extends one, merges nothing."""
+    """Sessions of event time with the default trigger: an element that falls into one session, or extends one, merges nothing.
+
+    A session that grows is filed under its new bounds, and its timers moved, when all rows are in: nothing asks before.
+    """
     touched, touch, watermark = operator.store.touched, operator.store.touch, operator.watermark
-    first, fold, stamps = operator.logic.first, operator.logic.fold, operator.plan.evictor is not None
-    gap: Any = assigner.gap
-    fixed, key = isinstance(gap, int), None
+    first, fold, keeps = operator.logic.first, operator.logic.fold, operator.plan.keeps_elements
+    stamps, gap = operator.plan.evictor is not None, assigner.gap
+    fixed = gap if isinstance(gap, int) else None
+    grown: dict[Slot, Bounds] = {}
+    key: Any = None
     hit: Any = None
     try:
         for key, timestamp, element in rows:
             hit = None
-            end = timestamp + gap if fixed else assigner.assign_windows(element, timestamp, 0)[0].end
+            end: int = timestamp + fixed if fixed is not None else assigner.assign_windows(element, timestamp, 0)[0].end
             owner = touched.get(key) or touch(key)
             latest: Any = owner.latest
             if latest is not None and latest.alive and timestamp >= latest.start:
                 # Nothing lies behind the latest session, and what lies before it ends before its start.
                 hit = latest if timestamp <= latest.end else None
             else:
-                hit, several = _touched(owner, timestamp, end)
-                if several:
+                hit = _touched(owner, timestamp, end)
+                if hit is SEVERAL:
+                    _file(operator, {slot: grown.pop(slot) for slot in owner.slots.values() if slot in grown})
                     operator.element(key, timestamp, element)
                     continue
-                if latest is None or not latest.alive:
-                    latest = owner.latest = max(owner.slots.values(), key=_start, default=None)
-            stored = TimestampedValue(element, timestamp) if stamps else element
+            hit = hit or _new_session(operator, owner, timestamp, end)
             if hit is None:
-                hit = operator.open_slot(owner, (timestamp, end))
-                if hit is None:
-                    operator.not_taken(key, timestamp, element)
-                    continue
-                _arm(operator, hit)
-                if latest is None or timestamp > latest.start:
-                    owner.latest = hit
-            elif timestamp < hit.start or end > hit.end:
-                _extend(operator, hit, min(timestamp, hit.start), max(end, hit.end))
-            hit.contents = first(stored) if hit.contents is EMPTY else fold(hit.contents, stored)
+                operator.not_taken(key, timestamp, element)
+                continue
+            if end > hit.end or timestamp < hit.start:
+                if hit not in grown:
+                    grown[hit] = hit.bounds
+                hit.move(min(timestamp, hit.start), max(end, hit.end))
+            stored = stamped((element, timestamp)) if stamps else element
+            if hit.contents is EMPTY:
+                hit.contents = first(stored)
+            elif keeps:
+                hit.contents.tail.append(stored)
+            else:
+                hit.contents = fold(hit.contents, stored)
             if hit.max_timestamp <= watermark:
                 operator.fire(hit)
                 if purges:
                     hit.contents = EMPTY
+        _file(operator, grown)
     except Exception as error:  # noqa: BLE001
         operator.failed(ASSIGNER if hit is None else operator.logic.adding, key, hit, error)
 
 
-def _touched(owner: KeyState, start: int, end: int) -> tuple[Slot | None, bool]:
-    """The session that a span touches, and whether it touches several."""
+def _new_session(operator: RowOperator, owner: KeyState, start: int, end: int) -> Slot | None:
+    """A session of one element that touches no other; None where it is closed already."""
+    made = operator.open_slot(owner, (start, end))
+    if made is None:
+        return None
+    _arm(operator, made)
+    if owner.latest is None or start > owner.latest.start:  # type: ignore[operator]  # sessions have bounds
+        owner.latest = made
+    return made
+
+
+def _file(operator: RowOperator, grown: dict[Slot, Bounds]) -> None:
+    """Files sessions that grew under their new bounds, and moves their timers. Contents and queue entries stay.
+
+    The bounds they are filed under are part of what they are now, so that nobody else can have been filed there meanwhile.
+    """
+    for slot, filed in grown.items():
+        if not slot.alive:
+            continue
+        slots = slot.owner.slots
+        del slots[filed]
+        slots[slot.bounds] = slot
+        if filed is None or filed[1] == slot.end:
+            continue
+        slot.event_timers.times.clear()
+        slot.event_timers.cleanup = NEVER
+        operator.set_cleanup(slot)
+        _arm(operator, slot)
+
+
+def _touched(owner: KeyState, start: int, end: int) -> Slot | object | None:
+    """The session that a span touches, if any; SEVERAL where it touches more than one. Finds out which is the latest, too."""
+    latest = owner.latest
+    if latest is None or not latest.alive:
+        owner.latest = max(owner.slots.values(), key=_start, default=None)
     hit: Slot | None = None
     for slot in owner.slots.values():
         if slot.start <= end and slot.end >= start:  # type: ignore[operator]  # sessions have bounds
             if hit is not None:
-                return hit, True
+                return SEVERAL
             hit = slot
-    return hit, False
+    return hit
 
 
 def _start(slot: Slot) -> Any:
@@ -183,20 +231,26 @@ def _start(slot: Slot) -> Any:
 def _counting(operator: RowOperator, count: int, purges: bool, rows: Rows) -> None:
     """Everything in one window that fires at every ``count``-th element."""
     touched, touch = operator.store.touched, operator.store.touch
-    first, fold, stamps = operator.logic.first, operator.logic.fold, operator.plan.evictor is not None
+    first, fold, keeps = operator.logic.first, operator.logic.fold, operator.plan.keeps_elements
+    stamps = operator.plan.evictor is not None
     key: Any = None
     slot: Slot | None = None
     try:
         for key, timestamp, element in rows:
             slot = None
-            stored = TimestampedValue(element, timestamp) if stamps else element
+            stored = stamped((element, timestamp)) if stamps else element
             owner = touched.get(key) or touch(key)
             slot = owner.slots.get(None)
             if slot is None:
                 slot = operator.open_slot(owner, None)
                 assert slot is not None  # noqa: S101 - the global window is never closed
             contents = slot.contents
-            slot.contents = first(stored) if contents is EMPTY else fold(contents, stored)
+            if contents is EMPTY:
+                slot.contents = first(stored)
+            elif keeps:
+                contents.tail.append(stored)
+            else:
+                slot.contents = fold(contents, stored)
             cells = slot.trigger_cells
             seen = cells.get("count", 0) + 1
             if seen < count:
@@ -218,18 +272,3 @@ def _arm(operator: RowOperator, slot: Slot) -> None:
     if slot.max_timestamp > operator.watermark:
         timers.times.add(slot.max_timestamp)
     operator.store.event_queue.arm(timers)
-
-
-def _extend(operator: RowOperator, slot: Slot, start: int, end: int) -> None:
-    """Moves the bounds of a session that merges with nothing but an element: contents, queue entry and place stay."""
-    slots = slot.owner.slots
-    del slots[slot.bounds]
-    same_end = slot.end == end
-    slot.move(start, end)
-    slots[start, end] = slot
-    if same_end:
-        return
-    slot.event_timers.times.clear()
-    slot.event_timers.cleanup = NEVER
-    operator.set_cleanup(slot)
-    _arm(operator, slot)

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 
-from panestream.engine.elements import python_values
+from panestream.engine.elements import instants, python_values
 
 _MICRO = dt.timedelta(microseconds=1)
 _NAIVE, _UTC = pa.timestamp("us"), pa.timestamp("us", "UTC")
@@ -24,7 +24,7 @@ def datetime_column(values: Sequence[Any]) -> tuple[pa.Array, list[Any]] | None:
     if not any(value.fold for value in present):
         first = present[0].tzinfo
         if (first is None or first is dt.timezone.utc) and all(value.tzinfo is first for value in present):
-            return (pa.array(values, _NAIVE), ["datetime"]) if first is None else (pa.array(values, _UTC), ["utc"])
+            return (pa.array(values, _NAIVE), ["datetime"]) if first is None else (instants(values, _UTC), ["utc"])
     # By repr: zones of different names may be equal.
     zones = {repr(value.tzinfo): value.tzinfo for value in present}
     places = {text: place for place, text in enumerate(zones)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from panestream.engine.operators.row.state import Bounds, Slot
+from panestream.engine.operators.row.slots import Bounds, Slot
 from panestream.errors import InvalidWindowError
 from panestream.windowing.assigners import MergingWindowAssigner
 from panestream.windowing.windows import TimeWindow

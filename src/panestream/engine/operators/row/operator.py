@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from operator import is_
 from typing import Any, NoReturn
 
 from panestream.engine.garbage import without_collector
@@ -12,13 +13,14 @@ from panestream.engine.operators.row.contexts import TriggerScope, WindowScope
 from panestream.engine.operators.row.fast import ASSIGNER, fast_rows
 from panestream.engine.operators.row.merging import MergingWindowSet
 from panestream.engine.operators.row.plan import Aggregate, Elements, Reduce, RowPlan
-from panestream.engine.operators.row.state import EMPTY, ElementList, KeyState, RowStore, Slot
+from panestream.engine.operators.row.segments import stamped
+from panestream.engine.operators.row.slots import EMPTY, ElementList, KeyState, Slot
+from panestream.engine.operators.row.state import RowStore
 from panestream.engine.operators.row.timers import NEVER
 from panestream.engine.state import State
 from panestream.errors import InvalidPlanError, InvalidWindowError, PanestreamError
 from panestream.windowing.assigners import MergingWindowAssigner, WindowAssigner, WindowStagger
 from panestream.windowing.evictors import Elements as EvictorElements
-from panestream.windowing.evictors import TimestampedValue
 from panestream.windowing.functions import ProcessWindowFunction, WindowFunctionError
 from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 from panestream.windowing.triggers import TriggerResult
@@ -144,7 +146,7 @@ class RowOperator:
         """Takes in one row: the definition of what :meth:`elements` may do faster."""
         assigner = self._assigner or self._stagger()
         owner = self.store.touched.get(key) or self.store.touch(key)
-        stored = element if self.plan.evictor is None else TimestampedValue(element, timestamp)
+        stored = element if self.plan.evictor is None else stamped((element, timestamp))
         scope, taken = self._scope, False
         try:
             windows = assigner.assign_windows(element, timestamp, self.clock)
@@ -371,7 +373,7 @@ class RowOperator:
         scope.slot = slot
         before: EvictorElements = self.store.elements(slot.owner.page, slot.contents)
         kept = evictor.evict_before(before, len(before), window, scope)
-        values = [element.value for element in kept]
+        values = [value for value, _ in kept]
         of_elements = self.logic.of_elements
         self._hand_over(slot, values if of_elements is None else [of_elements(values)])
         scope.slot = slot
@@ -383,7 +385,7 @@ class RowOperator:
         dropped = len(before) - len(kept)
         if not kept:
             slot.contents = EMPTY
-        elif dropped >= 0 and all(map(_is, before[dropped:], kept)):
+        elif dropped >= 0 and all(map(is_, before[dropped:], kept)):
             slot.contents.drop_first(dropped)  # the oldest went: nothing is written anew
         else:
             slot.contents = ElementList(list(kept))
@@ -449,10 +451,6 @@ class RowOperator:
     def num_key_state_entries(self) -> int:
         """How many things process functions keep per key, which is for ever. Reads all state."""
         return sum(len(owner.cells) for owner in self.store.all_keys())
-
-
-def _is(one: Any, other: Any) -> bool:
-    return one is other
 
 
 __all__ = ["Aggregate", "Elements", "Fired", "Output", "Reduce", "Row", "RowOperator", "RowPlan"]

@@ -48,9 +48,9 @@ class RowPlan:
         evictor: None: reduce and aggregate keep one accumulator per window. With an evictor all elements are kept.
         allowed_lateness: how long after its end a window still takes elements, in engine units. Only event time knows lateness.
         late_output: the tag under which late elements come out; None: they are counted.
-        pages: into how many pages a key group's keys are divided. Fixed when the state is born.
-        element_type: a ``NamedTuple`` class that elements are instances of: they rest in state as columns, not pickled. Plain
-            tuples, dicts, strings and numbers do so without being named.
+        pages: into how many pages a key group's keys are divided while the state is small; there are more as it grows.
+        element_type: the class that elements are instances of, where it is known: that of a
+            :class:`~panestream.engine.elements.RowType`, or a ``NamedTuple``. Other plain values need not be named.
         pickled_state: whether accumulators and states that have no columns (objects of users' own classes) may rest in state as
             pickles. Only for checkpoints that nobody else can write to: reading a pickle runs what is in it.
 
@@ -70,7 +70,7 @@ class RowPlan:
     evictor: Evictor | None = None
     allowed_lateness: int = 0
     late_output: str | None = None
-    pages: int = 64
+    pages: int = 16
     element_type: type[tuple[object, ...]] | None = None
     pickled_state: bool = False
 
