@@ -21,14 +21,15 @@ from panestream.engine.operators.base import GroupInput, GroupMetrics, GroupOutp
 from panestream.engine.operators.panes.blocks import pane_range
 from panestream.engine.operators.panes.early import ARRIVAL, TIME
 from panestream.engine.operators.panes.emitted import Emitted
+from panestream.engine.operators.panes.ends import NEVER, Ends, last_ended
 from panestream.engine.operators.panes.firing import Combiner, Fired
 from panestream.engine.operators.panes.meta import Meta
 from panestream.engine.operators.panes.output import MainRows
 from panestream.engine.operators.panes.pairs import is_among, numbered
 from panestream.engine.operators.panes.purged import Purged
-from panestream.engine.operators.panes.rollups import NEVER, Rollups
+from panestream.engine.operators.panes.rollups import Rollups
 from panestream.engine.plan import EARLY, LATE, MAIN, ON_TIME, WindowPlan, check_identity
-from panestream.engine.slicing import AlignedWindows, Int64s
+from panestream.engine.slicing import Int64s
 from panestream.engine.state import CountingState, State
 from panestream.engine.top import largest_per_window
 from panestream.engine.watermarks import WatermarkTracker
@@ -73,7 +74,7 @@ class PaneOperator:
         purged = [self._purged.blocks] if self._purged is not None else []
         self._meta = Meta(self._state, [*self._rollups.stores(), *purged, *(store.blocks for store in emitted)])
         self._tracker = WatermarkTracker(plan.watermark)
-        self._closed_until = MIN_TIMESTAMP
+        self._ends = Ends(work.grid, 0 if work.by_clock else plan.allowed_lateness)
         self._clock, self._arrived, self._recent, self._overdue = 0, 0, 0, False
         self._load()
 
@@ -133,12 +134,12 @@ class PaneOperator:
 
     def _drop_late(self, batch: GroupInput, watermark: int, output: GroupOutput) -> list[pa.Table]:
         """The partials that some window still takes. Late rows are counted, and emitted where the plan has a tag for them."""
-        closed, late, live = self._closed(watermark), 0, []
-        first_live = self._first_live_pane(closed)
+        closed, late, live = self._ends.closed(watermark), 0, []
+        first_live = self._ends.first_live_pane(closed)
         for table in map(self._in_order_of_arrival, batch.of(PARTIALS)):
             kept = pane_range(table, first_live, None)
             if self._grid.holes:
-                kept = kept.filter(pa.array(self._taken(kept.column("pane").to_numpy(), closed)))
+                kept = kept.filter(pa.array(self._ends.taken(kept.column("pane").to_numpy(), closed)))
             if kept.num_rows < table.num_rows:
                 late += pc.sum(table.column("rows")).as_py() - (pc.sum(kept.column("rows")).as_py() or 0)
             live.append(kept)
@@ -147,9 +148,7 @@ class PaneOperator:
         if self._plan.late_tag is not None:
             for table in batch.of(ROWS):
                 panes, times = (column.to_numpy() for column in table.columns[-2:])
-                too_late = ~self._taken(panes, closed)
-                if self._grid.has_gaps:
-                    too_late &= ~self._grid.in_gap(panes) | (times <= closed)
+                too_late = self._ends.too_late(panes, times, closed)
                 if too_late.any():
                     output.emit(self._plan.late_tag, table.filter(pa.array(too_late)).select(range(table.num_columns - 2)))
         output.metrics.late_rows = late
@@ -165,37 +164,18 @@ class PaneOperator:
             self._arrived += pc.sum(table.column("rows")).as_py() or 0
         return table
 
-    def _taken(self, panes: Int64s, closed: int) -> np.ndarray:
-        return self._grid.taken(panes, [_clamped(one, closed) + 1 for one in self._grid.windows])
-
-    def _closed(self, time: int) -> int:
-        """What ends up to then takes no rows any more: time less the allowed lateness.
-
-        What was once closed stays closed when the lateness is raised: its panes are gone.
-        """
-        if self._work.by_clock or time in (MIN_TIMESTAMP, MAX_TIMESTAMP):
-            return max(time, self._closed_until)
-        return max(time - self._plan.allowed_lateness, self._closed_until)
-
-    def _first_live_pane(self, closed: int) -> int:
-        if closed == MIN_TIMESTAMP:
-            return -NEVER
-        if closed == MAX_TIMESTAMP:
-            return NEVER
-        return min(self._grid.pane_of(one.start_of(_clamped(one, closed) + 1)) for one in self._grid.windows)
-
     # -- firing --------------------------------------------------------------------------------------------------------
 
     def _fire(self, fresh: pa.Table, before: int, after: int, output: GroupOutput) -> pa.Table:
         """Emits what fires while time goes from ``before`` to ``after``; returns what is left of the fresh rows."""
         combiner = Combiner(self._grid, self._aggregation, self._rollups, fresh, self._work.picks_by_value)
-        closed = self._closed(after)
-        if self._plan.allowed_lateness and not self._work.by_clock:
+        closed = self._ends.closed(after)
+        if self._ends.lateness:
             self._emit(self._late_firings(combiner, before), LATE, closed, output)
         if after <= before:
             return fresh
         low, high = self._spans(fresh)
-        ended = [(_clamped(one, before), _clamped(one, after)) for one in self._grid.windows]
+        ended = [(last_ended(one, before), last_ended(one, after)) for one in self._grid.windows]
         due = [one.over(low, high, *bounds) for one, bounds in zip(self._grid.windows, ended, strict=True)]
         fired = combiner.combine(due)
         self._emit(fired, ON_TIME, closed, output)
@@ -217,8 +197,8 @@ class PaneOperator:
         behind = pane_range(combiner.fresh, None, self._rollups.settled)
         if not behind.num_rows:
             return []
-        closed, times = self._closed(before), self._grid.starts_of(np.unique(behind.column("pane").to_numpy()))
-        windows = [one.over(times, times, _clamped(one, closed), _clamped(one, before)) for one in self._grid.windows]
+        closed, times = self._ends.closed(before), self._grid.starts_of(np.unique(behind.column("pane").to_numpy()))
+        windows = [one.over(times, times, last_ended(one, closed), last_ended(one, before)) for one in self._grid.windows]
         counting = Aggregation.build([agg.count()], {}, self._plan.key_schema)
         touched = {fired.kind: fired for fired in combiner.touched(behind, windows, counting)}
         found = []
@@ -243,7 +223,7 @@ class PaneOperator:
                     known = self._purged.has(one)
                     due = np.where(known, interval.passed(before, after), due)
                 fired.append(one.filter(due))
-            self._emit(fired, EARLY, self._closed(after), output)
+            self._emit(fired, EARLY, self._ends.closed(after), output)
             if self._purged is not None:
                 for one in fired:
                     fresh = self._purged.purge(one, self._rollups, fresh)
@@ -267,7 +247,7 @@ class PaneOperator:
             output.metrics.fired_rows += len(one.windows)
             numbers = np.unique(one.windows) * len(self._grid.windows) + one.kind
             output.metrics.fired_windows += numbers.tolist()
-            output.emit(MAIN, self._main.of(one, firing, _clamped(self._grid.windows[one.kind], closed)))
+            output.emit(MAIN, self._main.of(one, firing, last_ended(self._grid.windows[one.kind], closed)))
 
     # -- state ---------------------------------------------------------------------------------------------------------
 
@@ -275,14 +255,13 @@ class PaneOperator:
         """Keeps what windows still need, and drops the rest."""
         if end_of_input:
             return
-        self._closed_until = closed = self._closed(after)
-        first_live = self._first_live_pane(closed)
-        settled = -NEVER if after == MIN_TIMESTAMP else self._grid.pane_of(after + 1)
-        self._rollups.settle(fresh, settled, first_live)
+        self._ends.closed_until = closed = self._ends.closed(after)
+        first_live = self._ends.first_live_pane(closed)
+        self._rollups.settle(fresh, self._ends.first_open_pane(after), first_live)
         if self._purged is not None:
-            self._purged.drop_before(_clamped(self._grid.windows[0], closed) + 1)
+            self._purged.drop_before(last_ended(self._grid.windows[0], closed) + 1)
         for one, store in zip(self._grid.windows, self._main.emitted, strict=False):
-            store.drop_before(_clamped(one, closed) + 1)
+            store.drop_before(last_ended(one, closed) + 1)
 
     def _load(self) -> None:
         header = self._meta.load()
@@ -291,7 +270,7 @@ class PaneOperator:
         check_identity(header["identity"], self._plan.identity(), "the checkpoint")
         self._tracker = WatermarkTracker.from_json(self._plan.watermark, header["watermarks"])
         self._rollups.settled, self._rollups.built = header["settled"], header["built"]
-        self._closed_until, self._clock = header["closed"], header["clock"]
+        self._ends.closed_until, self._clock = header["closed"], header["clock"]
         self._arrived, self._recent, self._overdue = header["arrived"]
 
     def _save(self) -> None:
@@ -300,7 +279,7 @@ class PaneOperator:
             "watermarks": self._tracker.to_json(),
             "settled": self._rollups.settled,
             "built": self._rollups.built,
-            "closed": self._closed_until,
+            "closed": self._ends.closed_until,
             "clock": self._clock,
             "arrived": [self._arrived, self._recent, self._overdue],
         }
@@ -311,7 +290,7 @@ class PaneOperator:
         low, high = self._spans(self._aggregation.partial_schema.empty_table())
         ends: list[int] = []
         for one in self._grid.windows:
-            first = np.maximum(one.first_ending_after(low), _clamped(one, time) + 1)
+            first = np.maximum(one.first_ending_after(low), last_ended(one, time) + 1)
             open_ones = first[first <= one.last_starting_by(high)]
             if len(open_ones):
                 ends.append(int(one.end_of(open_ones).min()) - 1)
@@ -327,7 +306,7 @@ class PaneOperator:
         one = self._grid.windows[0]
         low, high = self._spans(self._aggregation.partial_schema.empty_table())
         if len(low):
-            first = max(int(one.first_ending_after(low).min()), _clamped(one, time) + 1)
+            first = max(int(one.first_ending_after(low).min()), last_ended(one, time) + 1)
             last = int(one.last_starting_by(high).max())
             metrics.open_windows = (first, last) if first <= last else None
         blocks = [block for store in self._meta.stores for block in store.index]
@@ -335,10 +314,3 @@ class PaneOperator:
         metrics.state_bytes = sum(block.size for block in blocks)
         metrics.state_calls = self._state.calls
         metrics.bytes_read, metrics.bytes_written = self._state.bytes_read, self._state.bytes_written
-
-
-def _clamped(one: AlignedWindows, time: int) -> int:
-    """The last window whose ``max_timestamp`` time has reached."""
-    if time == MIN_TIMESTAMP:
-        return -NEVER
-    return NEVER if time == MAX_TIMESTAMP else one.first_ending_after(time + 1) - 1

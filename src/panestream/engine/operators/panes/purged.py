@@ -11,9 +11,10 @@ import pyarrow as pa
 
 from panestream.engine.aggregation.sorting import stable_order
 from panestream.engine.operators.panes.blocks import PaneBlocks
+from panestream.engine.operators.panes.ends import NEVER
 from panestream.engine.operators.panes.firing import Fired
 from panestream.engine.operators.panes.pairs import is_among, numbered
-from panestream.engine.operators.panes.rollups import NEVER, Rollups
+from panestream.engine.operators.panes.rollups import Rollups
 from panestream.engine.slicing import Int64s, PaneGrid
 from panestream.engine.state import State
 

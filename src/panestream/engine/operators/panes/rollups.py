@@ -20,14 +20,13 @@ import pyarrow as pa
 
 from panestream.engine.aggregation import Aggregation
 from panestream.engine.operators.panes.blocks import PaneBlocks, pane_range
+from panestream.engine.operators.panes.ends import NEVER
 from panestream.engine.slicing import Int64s
 from panestream.engine.state import State
 
 FAN_OUT = 4
 _LONG = 24
 """Windows of fewer panes are read pane by pane."""
-NEVER = 2**62
-"""Beyond every pane and window number: event times are kept within ±2**62."""
 _SETTLED_ROWS = 1 << 17
 """Settled runs are merged up to so many rows: they hardly overlap, so that merging saves calls and nothing else."""
 
@@ -197,4 +196,4 @@ def _spans(low: list[Int64s], end: list[Int64s]) -> tuple[Int64s, Int64s]:
     return lows[begins], ends[closes]
 
 
-__all__ = ["FAN_OUT", "NEVER", "Rollups", "resolutions"]
+__all__ = ["FAN_OUT", "Rollups", "resolutions"]
