@@ -1,8 +1,8 @@
 """What becomes of late rows: a window that is over tells again, a window that is closed tells nobody, and nothing is lost.
 
 Bids on an auction, minute by minute. Rows may come ten seconds out of order: that is what the watermark allows for. A window that
-has fired stays open for one minute more, and fires again for each row that still comes (allowed lateness). What is later than
-that goes whole to an output of its own.
+has fired stays open for one minute more, and fires again where rows still come (allowed lateness). What is later than that goes
+whole to an output of its own.
 
     python examples/late_rows.py
 """
@@ -40,7 +40,7 @@ BIDS = [
 
 
 def highest_bids(bids: DataFrame) -> pst.WindowedResult:
-    """A row for each auction and minute, and another for each row that comes late; the rows that come too late."""
+    """A row for each auction and minute, and another where late rows change it; the rows that come too late."""
     return (
         pst.stream(bids)
         .assign_timestamps("at", pst.WatermarkStrategy.for_bounded_out_of_orderness("10 seconds"))
