@@ -12,8 +12,9 @@ from pyspark.sql.types import StructType
 from panestream.datastream.gaps import check_gap_of_rows, gap_input
 from panestream.datastream.names import RESERVED, checked_tag
 from panestream.datastream.result import WindowedResult
+from panestream.engine.operators.panes.windowed_rows import AllWindows, OverRows, TablePerWindow
 from panestream.engine.operators.row.plan import Aggregate, AnyWindowFunction, Elements, Reduce
-from panestream.engine.planner import Windowing, aggregating, calling
+from panestream.engine.planner import Windowing, aggregating, calling, over_tables
 from panestream.errors import InvalidPlanError, InvalidWindowError
 from panestream.spark.columns import column_of, type_of
 from panestream.spark.types import arrow_schema, schema_of, to_arrow
@@ -221,7 +222,43 @@ class WindowedStream:
         results = self._results(self._needed(schema, what))
         check_gap_of_rows(self._df, self.windowing.assigner)
         rows = arrow_schema(self._df.schema)
-        return WindowedResult(self, calling(self.windowing, function, results, rows, _shown(function)))
+        return WindowedResult(self, calling(self.windowing, function, results, rows, _shown(function), self.keyed.key_schema))
+
+    def apply_arrow(self, function: Callable[..., Any], schema: Schema, *, all_windows: bool = False) -> WindowedResult:
+        """Runs a function over the rows of firing windows, as Arrow tables. Flink has no counterpart.
+
+        On tumbling, sliding and cumulating event-time windows with the default trigger each row is kept once, however many
+        windows it lies in, and no row becomes a Python object.
+
+        Args:
+            function: of key, window and a ``pyarrow.Table`` with the rows in the order of arrival; returns a table with the
+                columns of ``schema``, of any number of rows (or None). The key of several columns is a tuple. With
+                ``all_windows``: of one table with the rows of all windows that fire in a key group (very many of them in
+                several calls): key columns, ``window_start``, ``window_end``, then the other columns; returns key columns,
+                bounds and the columns of ``schema``.
+            schema: the columns of the results, besides keys and window.
+            all_windows: one call instead of one for each key and window.
+
+        Raises:
+            InvalidPlanError: ``all_windows`` with windows or triggers that need the row operator.
+        """
+        shape = AllWindows(function) if all_windows else TablePerWindow(function)
+        return self._over_tables(shape, schema, "apply_arrow")
+
+    def apply_in_pandas(self, function: Callable[..., Any], schema: Schema) -> WindowedResult:
+        """Runs a function over the rows of each firing window, as a pandas frame; see :meth:`apply_arrow`.
+
+        Args:
+            function: of key, window and a ``pandas.DataFrame``; returns a frame with the columns of ``schema``, or None.
+            schema: the columns of the results, besides keys and window.
+        """
+        return self._over_tables(TablePerWindow(function, "pandas"), schema, "apply_in_pandas")
+
+    def _over_tables(self, function: OverRows, schema: Schema, what: str) -> WindowedResult:
+        results = self._results(self._needed(schema, what))
+        check_gap_of_rows(self._df, self.windowing.assigner)
+        rows = arrow_schema(self._df.schema)
+        return WindowedResult(self, over_tables(self.windowing, function, results, rows, self.keyed.key_schema))
 
     @staticmethod
     def _check_free(tag: str, taken: Sequence[str | None]) -> None:

@@ -10,15 +10,24 @@ import pyarrow as pa
 from panestream.engine.aggregation import Aggregation
 from panestream.engine.operation import Operation
 from panestream.engine.operators.counts.choice import choose_counts
-from panestream.engine.operators.panes.choice import aggregating_panes, refuse_several, why_not_panes
+from panestream.engine.operators.panes.choice import (
+    accumulating_panes,
+    aggregating_panes,
+    refuse_several,
+    why_not_panes,
+    why_not_rows,
+)
+from panestream.engine.operators.panes.windowed_rows import AllWindows, OverRows, PerWindow, TableOfRows, TablePerWindow
 from panestream.engine.operators.row.declared import TIME, DeclaredFunction
 from panestream.engine.operators.row.operation import RowOperation
 from panestream.engine.operators.row.plan import Aggregate, AnyWindowFunction, Elements, Reduce, RowPlan
 from panestream.engine.operators.sessions.choice import choose_sessions
 from panestream.engine.plan import WindowPlan, stable_repr
+from panestream.errors import InvalidPlanError
 from panestream.windowing import aggregates as recipes
 from panestream.windowing.assigners import GapColumn, GlobalWindows, WindowAssigner
 from panestream.windowing.evictors import Evictor
+from panestream.windowing.functions import WindowFunction
 from panestream.windowing.time import format_duration
 from panestream.windowing.triggers import Trigger
 
@@ -114,7 +123,12 @@ def aggregating(
 
 
 def calling(
-    windowing: Windowing, function: Reduce | Aggregate | Elements, results: pa.Schema, rows: pa.Schema, described: object
+    windowing: Windowing,
+    function: Reduce | Aggregate | Elements,
+    results: pa.Schema,
+    rows: pa.Schema,
+    described: object,
+    keys: pa.Schema | None = None,
 ) -> Operation:
     """The operation for functions of the user's own, over whole rows.
 
@@ -124,11 +138,17 @@ def calling(
         results: the columns of what it returns.
         rows: the columns of the input.
         described: how ``explain()`` calls it.
+        keys: the key columns; None: only the row operator will do.
 
     Raises:
         InvalidPlanError: parts that do not fit together.
     """
-    reasons = [*why_not_panes(windowing), "a function of the user's own in Python"]
+    reasons = why_not_rows(windowing)
+    if isinstance(function, Elements) and isinstance(function.function, WindowFunction):
+        if keys is not None and not reasons:
+            return accumulating_panes(windowing, PerWindow(function.function), results, rows, keys)
+    else:
+        reasons = [*why_not_panes(windowing), "a function of the user's own in Python"]
     refuse_several(windowing.assigner, reasons)
     return RowOperation(
         windowing.row_plan(function),
@@ -140,6 +160,29 @@ def calling(
         described=stable_repr(described),
         kind=_kind_of(function),
     )
+
+
+def over_tables(windowing: Windowing, function: OverRows, results: pa.Schema, rows: pa.Schema, keys: pa.Schema) -> Operation:
+    """The operation for a function over Arrow tables or pandas frames.
+
+    Args:
+        windowing: the windows.
+        function: what sees the rows.
+        results: the columns of what it returns, after keys and window.
+        rows: the columns of the input.
+        keys: the key columns.
+
+    Raises:
+        InvalidPlanError: the function wants all windows at once, and panes cannot run them.
+    """
+    reasons = why_not_rows(windowing)
+    if not reasons:
+        return accumulating_panes(windowing, function, results, rows, keys)
+    if isinstance(function, AllWindows):
+        raise InvalidPlanError(f"all_windows=True runs as aligned panes only, and cannot here: {'; '.join(reasons)}")
+    assert isinstance(function, TablePerWindow)  # noqa: S101 - the other shape of a function over tables
+    on_rows = Elements(TableOfRows(function, rows, results))
+    return calling(windowing, on_rows, results, rows, function.function)
 
 
 def _kind_of(function: Reduce | Aggregate | Elements) -> str:

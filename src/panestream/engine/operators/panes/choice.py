@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from panestream.engine.aggregation import Aggregation
+from panestream.engine.operators.panes.accumulating import AccumulatingOperation
 from panestream.engine.operators.panes.early import HIDDEN, HIDDEN_TYPES, Interval
 from panestream.engine.operators.panes.operation import PaneOperation
+from panestream.engine.operators.panes.windowed_rows import OverRows
 from panestream.engine.slicing import AlignedWindows, CumulatingWindows, PaneGrid, SlidingWindows
 from panestream.errors import InvalidPlanError
 from panestream.windowing.aggregates import Aggregate
@@ -92,6 +94,34 @@ def aggregating_panes(
     return PaneOperation(pane_grid(windowing.assigner), tuple(aggregates), aggregation, by_clock, interval, again)
 
 
+def why_not_rows(windowing: Windowing) -> list[str]:
+    """Why windows cannot run as panes of whole rows; empty where they can."""
+    assigner = windowing.assigner
+    if isinstance(assigner, SeveralWindows):
+        return ["several windows in one query need declared aggregates"]
+    reasons = why_not_panes(windowing)
+    if not reasons and not assigner.is_event_time:
+        reasons = ["panes of whole rows know event time only"]
+    if not reasons and _interval(windowing) is not None:
+        reasons = [f"panes of whole rows fire at the end of the window, not as {windowing.trigger!r} says"]
+    return reasons
+
+
+def accumulating_panes(
+    windowing: Windowing, function: OverRows, results: pa.Schema, rows: pa.Schema, keys: pa.Schema
+) -> AccumulatingOperation:
+    """The operation for windows of which :func:`why_not_rows` has nothing to say.
+
+    Args:
+        windowing: the windows.
+        function: what sees the rows of each.
+        results: the columns of what it returns, after keys and window.
+        rows: the columns of the input.
+        keys: the key columns.
+    """
+    return AccumulatingOperation(pane_grid(windowing.assigner), function, results, rows, keys)
+
+
 def refuse_several(assigner: WindowAssigner, reasons: Sequence[str]) -> None:
     """Says no to several kinds of windows that panes cannot run: the row operator tells windows apart by bounds, not by labels.
 
@@ -140,4 +170,12 @@ def _trigger(windowing: Windowing) -> Trigger:
     return windowing.trigger or windowing.assigner.get_default_trigger()
 
 
-__all__ = ["aggregating_panes", "pane_grid", "refuse_several", "why_not_aligned", "why_not_panes"]
+__all__ = [
+    "accumulating_panes",
+    "aggregating_panes",
+    "pane_grid",
+    "refuse_several",
+    "why_not_aligned",
+    "why_not_panes",
+    "why_not_rows",
+]
