@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from panestream.engine.operators.row.segments import stamped
 from panestream.engine.operators.row.slots import EMPTY, Bounds, KeyState, Slot
-from panestream.engine.operators.row.timers import NEVER
 from panestream.windowing.assigners import (
     EventTimeSessionWindows,
     GlobalWindows,
@@ -52,6 +51,33 @@ def fast_rows(operator: RowOperator, assigner: WindowAssigner) -> Callable[[Rows
     return None
 
 
+def fast_timers(operator: RowOperator) -> Callable[[int], None] | None:
+    """What runs the event-time timers of a plan with the default trigger; None where only the general protocol will do.
+
+    Args:
+        operator: whose timers they are.
+    """
+    trigger = operator.plan.firing_trigger
+    purges = type(trigger) is PurgingTrigger
+    inner = trigger.inner if isinstance(trigger, PurgingTrigger) else trigger
+    if type(inner) is not EventTimeTrigger:
+        return None
+    return lambda watermark: _default_timers(operator, purges, watermark)
+
+
+def _default_timers(operator: RowOperator, purges: bool, watermark: int) -> None:
+    """Fires at the end of a window, and clears nothing but timers, which the operator does anyway."""
+    for time, timers, called in operator.store.event_queue.due(watermark):
+        slot = timers.owner
+        slot.owner.page.dirty = True
+        if called and time == slot.max_timestamp:
+            operator.fire(slot)
+            if purges:
+                slot.contents = EMPTY
+        if operator.is_event_time and time == operator.cleanup_time(slot.max_timestamp):
+            operator.close(slot)
+
+
 def _tumbling(operator: RowOperator, assigner: TumblingEventTimeWindows, purges: bool, rows: Rows) -> None:
     """Tumbling windows of event time with the default trigger."""
     touched, touch, watermark = operator.store.touched, operator.store.touch, operator.watermark
@@ -69,12 +95,11 @@ def _tumbling(operator: RowOperator, assigner: TumblingEventTimeWindows, purges:
             bounds = (start, start + size)
             slot = owner.slots.get(bounds)
             if slot is None:
-                slot = operator.open_slot(owner, bounds)
+                slot = _open(operator, owner, *bounds)
                 if slot is None:
                     operator.not_taken(key, timestamp, element)
                     continue
                 slot.contents = first(stored)
-                _arm(operator, slot)
             elif slot.contents is EMPTY:
                 slot.contents = first(stored)
             elif keeps:
@@ -107,11 +132,10 @@ def _sliding(operator: RowOperator, assigner: SlidingEventTimeWindows, purges: b
                 bounds = (start, start + size)
                 slot = slots.get(bounds)
                 if slot is None:
-                    slot = operator.open_slot(owner, bounds)
+                    slot = _open(operator, owner, *bounds)
                     if slot is None:
                         continue
                     slot.contents = first(stored)
-                    _arm(operator, slot)
                 elif slot.contents is EMPTY:
                     slot.contents = first(stored)
                 elif keeps:
@@ -129,12 +153,14 @@ def _sliding(operator: RowOperator, assigner: SlidingEventTimeWindows, purges: b
         operator.failed(operator.logic.adding, key, slot, error)
 
 
-def _sessions(operator: RowOperator, assigner: EventTimeSessionWindows, purges: bool, rows: Rows) -> None:
+def _sessions(  # noqa: C901, PLR0912 - an inner loop: each call that would tidy it costs a tenth of it
+    operator: RowOperator, assigner: EventTimeSessionWindows, purges: bool, rows: Rows
+) -> None:
     """Sessions of event time with the default trigger: an element that falls into one session, or extends one, merges nothing.
 
     A session that grows is filed under its new bounds, and its timers moved, when all rows are in: nothing asks before.
     """
-    touched, touch, watermark = operator.store.touched, operator.store.touch, operator.watermark
+    touched, touch, due = operator.store.touched, operator.store.touch, operator.watermark + 1
     first, fold, keeps = operator.logic.first, operator.logic.fold, operator.plan.keeps_elements
     stamps, gap = operator.plan.evictor is not None, assigner.gap
     fixed = gap if isinstance(gap, int) else None
@@ -153,6 +179,7 @@ def _sessions(operator: RowOperator, assigner: EventTimeSessionWindows, purges: 
             else:
                 hit = _touched(owner, timestamp, end)
                 if hit is SEVERAL:
+                    hit = None
                     _file(operator, {slot: grown.pop(slot) for slot in owner.slots.values() if slot in grown})
                     operator.element(key, timestamp, element)
                     continue
@@ -163,7 +190,10 @@ def _sessions(operator: RowOperator, assigner: EventTimeSessionWindows, purges: 
             if end > hit.end or timestamp < hit.start:
                 if hit not in grown:
                     grown[hit] = hit.bounds
-                hit.move(min(timestamp, hit.start), max(end, hit.end))
+                if end > hit.end:  # noqa: PLR1730 - a call more
+                    hit.end = end
+                if timestamp < hit.start:  # noqa: PLR1730
+                    hit.start = timestamp
             stored = stamped((element, timestamp)) if stamps else element
             if hit.contents is EMPTY:
                 hit.contents = first(stored)
@@ -171,22 +201,22 @@ def _sessions(operator: RowOperator, assigner: EventTimeSessionWindows, purges: 
                 hit.contents.tail.append(stored)
             else:
                 hit.contents = fold(hit.contents, stored)
-            if hit.max_timestamp <= watermark:
+            if hit.end <= due:
+                hit.move(hit.start, hit.end)
                 operator.fire(hit)
                 if purges:
                     hit.contents = EMPTY
         _file(operator, grown)
     except Exception as error:  # noqa: BLE001
+        if hit is not None:
+            hit.move(hit.start, hit.end)
         operator.failed(ASSIGNER if hit is None else operator.logic.adding, key, hit, error)
 
 
 def _new_session(operator: RowOperator, owner: KeyState, start: int, end: int) -> Slot | None:
     """A session of one element that touches no other; None where it is closed already."""
-    made = operator.open_slot(owner, (start, end))
-    if made is None:
-        return None
-    _arm(operator, made)
-    if owner.latest is None or start > owner.latest.start:  # type: ignore[operator]  # sessions have bounds
+    made = _open(operator, owner, start, end)
+    if made is not None and (owner.latest is None or start > owner.latest.start):  # type: ignore[operator]  # sessions have bounds
         owner.latest = made
     return made
 
@@ -199,15 +229,14 @@ def _file(operator: RowOperator, grown: dict[Slot, Bounds]) -> None:
     for slot, filed in grown.items():
         if not slot.alive:
             continue
-        slots = slot.owner.slots
+        slots, start, end = slot.owner.slots, slot.start, slot.end
+        assert start is not None and end is not None  # noqa: PT018, S101 - sessions have bounds
         del slots[filed]
-        slots[slot.bounds] = slot
-        if filed is None or filed[1] == slot.end:
-            continue
-        slot.event_timers.times.clear()
-        slot.event_timers.cleanup = NEVER
-        operator.set_cleanup(slot)
-        _arm(operator, slot)
+        slots[start, end] = slot
+        slot.move(start, end)
+        if filed is not None and filed[1] != end:
+            slot.event_timers.times.clear()
+            _arm(operator, slot, operator.cleanup_time(slot.max_timestamp))
 
 
 def _touched(owner: KeyState, start: int, end: int) -> Slot | object | None:
@@ -264,11 +293,24 @@ def _counting(operator: RowOperator, count: int, purges: bool, rows: Rows) -> No
         operator.failed(operator.logic.adding, key, slot, error)
 
 
-def _arm(operator: RowOperator, slot: Slot) -> None:
+def _open(operator: RowOperator, owner: KeyState, start: int, end: int) -> Slot | None:
+    """A window of event time with the timers that its first element registers; None where it is closed already."""
+    cleanup = operator.cleanup_time(end - 1)
+    if cleanup <= operator.watermark:
+        return None
+    slot = owner.slots[start, end] = operator.store.new_slot(owner, start, end)
+    _arm(operator, slot, cleanup)
+    return slot
+
+
+def _arm(operator: RowOperator, slot: Slot, cleanup: int) -> None:
     """What the default trigger and the operator register at a window's first element, and need not at the next ones."""
-    timers = slot.event_timers
-    if timers.cleanup < MAX_TIMESTAMP:
-        timers.times.add(timers.cleanup)
-    if slot.max_timestamp > operator.watermark:
-        timers.times.add(slot.max_timestamp)
-    operator.store.event_queue.arm(timers)
+    timers, last = slot.event_timers, slot.max_timestamp
+    timers.cleanup = cleanup
+    if cleanup < MAX_TIMESTAMP:
+        timers.times.add(cleanup)
+    if last > operator.watermark:
+        timers.times.add(last)
+        operator.store.event_queue.expect(timers, last)
+    else:
+        operator.store.event_queue.expect(timers, cleanup)

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 from panestream.engine.garbage import without_collector
 from panestream.engine.operators.row.contents import contents_logic
 from panestream.engine.operators.row.contexts import TriggerScope, WindowScope
-from panestream.engine.operators.row.fast import ASSIGNER, fast_rows
+from panestream.engine.operators.row.fast import ASSIGNER, fast_rows, fast_timers
 from panestream.engine.operators.row.merging import MergingWindowSet
 from panestream.engine.operators.row.plan import Aggregate, Elements, Reduce, RowPlan
 from panestream.engine.operators.row.segments import stamped
@@ -58,6 +58,7 @@ class RowOperator:
     Attributes:
         watermark: how far event time has come; ``MIN_TIMESTAMP`` at first.
         clock: how far processing time has come; 0 at first.
+        is_event_time: whether windows end, and elements are late, by event time.
         late_dropped: how many late elements were only counted, ever.
 
     >>> from panestream.engine.state import MemoryState
@@ -89,16 +90,20 @@ class RowOperator:
         self._fired: list[Fired] = []
         self._late: list[Row] = []
 
-        self._event_time = plan.assigner.is_event_time
+        self.is_event_time = plan.assigner.is_event_time
         self._trigger = plan.firing_trigger
         self.logic = contents_logic(plan)
         self._scope = TriggerScope(self, self.store)
         function = plan.function
         self._function = function.function if isinstance(function, Elements) else function.then
+        self._function_clears = (
+            isinstance(self._function, ProcessWindowFunction) and type(self._function).clear is not ProcessWindowFunction.clear
+        )
         self._window_scope = WindowScope(self, plan.merges)
         self._emit = self._emit_evicted if plan.evictor else self._emit_elements if plan.keeps_elements else self._emit_result
         self._assigner: WindowAssigner | None = None
         self._fast: Callable[[Iterable[Row]], None] | None = None
+        self._fast_timers = fast_timers(self)
         self._find_slot: Callable[[KeyState, Window], Slot | None] = self._find_plain
         if isinstance(plan.assigner, MergingWindowAssigner):
             self._find_slot = self._find_merging
@@ -180,8 +185,11 @@ class RowOperator:
             return
         self.watermark = watermark
         self.store.load_due(event=watermark)
-        for time, timers, called in self.store.event_queue.due(watermark):
-            self._on_timer(timers.owner, time, called, event_time=True)
+        if self._fast_timers is not None:
+            self._fast_timers(watermark)
+        else:
+            for time, timers, called in self.store.event_queue.due(watermark):
+                self._on_timer(timers.owner, time, called, event_time=True)
         if self.store.processing_queue.first() < self.clock:
             self._run_processing_timers()
 
@@ -229,7 +237,7 @@ class RowOperator:
     def open_slot(self, owner: KeyState, bounds: tuple[int, int] | None) -> Slot | None:
         """A new window, empty and without timers; None where it is closed already."""
         start, end = bounds or (None, None)
-        if self._event_time and self._cleanup_time(MAX_TIMESTAMP if end is None else end - 1) <= self.watermark:
+        if self.is_event_time and self.cleanup_time(MAX_TIMESTAMP if end is None else end - 1) <= self.watermark:
             return None
         slot = self.store.new_slot(owner, start, end)
         self.set_cleanup(slot)
@@ -238,9 +246,9 @@ class RowOperator:
 
     def _merge(self, result: TimeWindow, old: list[Slot]) -> Slot:
         """The window that takes the place of others: it has their contents, and what the trigger carries over."""
-        if self._event_time and self._cleanup_time(result.max_timestamp()) <= self.watermark:
+        if self.is_event_time and self.cleanup_time(result.max_timestamp()) <= self.watermark:
             raise InvalidWindowError(f"{self._assigner!r} merged into {result}, which is closed at watermark {self.watermark}")
-        if not self._event_time and result.max_timestamp() < self.clock:
+        if not self.is_event_time and result.max_timestamp() < self.clock:
             raise InvalidWindowError(f"{self._assigner!r} merged into {result}, which is over at {self.clock}")
         owner, scope = old[0].owner, self._scope
         merged = self.store.new_slot(owner, result.start, result.end)
@@ -260,22 +268,23 @@ class RowOperator:
             self.failed("merging windows", owner.key, merged, error)
         return merged
 
-    def _cleanup_time(self, max_timestamp: int) -> int:
-        return min(max_timestamp + self.plan.allowed_lateness, MAX_TIMESTAMP) if self._event_time else max_timestamp
+    def cleanup_time(self, max_timestamp: int) -> int:
+        """When a window goes, given its last instant."""
+        return min(max_timestamp + self.plan.allowed_lateness, MAX_TIMESTAMP) if self.is_event_time else max_timestamp
 
     def set_cleanup(self, slot: Slot) -> None:
         """Sees to it that the window goes when its time has come."""
-        time = self._cleanup_time(slot.max_timestamp)
+        time = self.cleanup_time(slot.max_timestamp)
         if slot.end is None:
             return
-        if self._event_time:
+        if self.is_event_time:
             slot.event_timers.cleanup = time
         else:
             slot.clock_timers().cleanup = time
 
     def _register_cleanup(self, slot: Slot) -> None:
         """The cleanup timer is one of the trigger's: it is called there, and may delete it; the next element sets it anew."""
-        if self._event_time:
+        if self.is_event_time:
             timers, queue = slot.event_timers, self.store.event_queue
         else:
             timers, queue = slot.clock_timers(), self.store.processing_queue
@@ -298,7 +307,7 @@ class RowOperator:
 
     def not_taken(self, key: Any, timestamp: int, element: Any) -> None:
         """No window took the element: it is late, or lies between windows."""
-        if not self._event_time or timestamp + self.plan.allowed_lateness > self.watermark:
+        if not self.is_event_time or timestamp + self.plan.allowed_lateness > self.watermark:
             return
         if self.plan.late_output is None:
             self.late_dropped += 1
@@ -323,21 +332,29 @@ class RowOperator:
                 self.failed(f"{call.__name__} of the trigger", slot.owner.key, slot, error)
             if result is not TriggerResult.CONTINUE:
                 self._obey(slot, result)
-        if event_time == self._event_time and time == self._cleanup_time(slot.max_timestamp):
+        if event_time == self.is_event_time and time == self.cleanup_time(slot.max_timestamp):
             self._clear(slot)
 
     def _clear(self, slot: Slot) -> None:
         """The end of a window: the trigger first, then the function, then all that is left."""
-        owner, self._scope.slot = slot.owner, slot
+        self._scope.slot = slot
         try:
             self._trigger.clear(slot.window, self._scope)
-            if isinstance(self._function, ProcessWindowFunction):
-                self._window_scope.slot = slot
-                self._function.clear(self._window_scope)
         except Exception as error:  # noqa: BLE001
-            self.failed("clear", owner.key, slot, error)
+            self.failed("clear of the trigger", slot.owner.key, slot, error)
+        self.close(slot)
+
+    def close(self, slot: Slot) -> None:
+        """The same without the trigger."""
+        if self._function_clears:
+            assert isinstance(self._function, ProcessWindowFunction)  # noqa: S101 - no others clear
+            self._window_scope.slot = slot
+            try:
+                self._function.clear(self._window_scope)
+            except Exception as error:  # noqa: BLE001
+                self.failed("clear of the window function", slot.owner.key, slot, error)
         self._retire(slot)
-        del owner.slots[slot.bounds]
+        del slot.owner.slots[slot.bounds]
 
     # ---------------------------------------------------------------- firing
 

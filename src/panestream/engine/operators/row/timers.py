@@ -67,9 +67,12 @@ class TimerQueue:
 
     def arm(self, timers: WindowTimers) -> None:
         """Sees to it that the queue looks at these timers in time. Called when they were changed by hand."""
-        following = timers.following()
-        if following < timers.armed:
-            self._push(timers, following)
+        self.expect(timers, timers.following())
+
+    def expect(self, timers: WindowTimers, time: int) -> None:
+        """The same for who knows what is next: ``timers.following()``."""
+        if time < timers.armed:
+            self._push(timers, time)
 
     def load(self, timers: WindowTimers) -> None:
         """Like :meth:`arm`, for many at a time: the order is restored when the queue is next asked."""
@@ -105,9 +108,7 @@ class TimerQueue:
                 if goes:
                     timers.cleanup = NEVER
                 yield time, timers, called
-            following = timers.following()
-            if following < timers.armed:
-                self._push(timers, following)
+            self.expect(timers, timers.following())
             entries = self._ordered()
 
     def _push(self, timers: WindowTimers, time: int) -> None:
