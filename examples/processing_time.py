@@ -2,7 +2,8 @@
 
 Windows of processing time fire when their time is over, also where no rows come any more. So the query never ends by itself, and
 Spark's trigger `availableNow` is refused: give `processingTime`, and stop the query when you have seen enough. What is open then
-rests in the checkpoint; started again with it, the query goes on, and fires what has become due meanwhile.
+rests in the checkpoint. Started again with it, the query goes on: what has become due meanwhile fires with the first new rows,
+since Spark runs no micro-batch before.
 
     python examples/processing_time.py
 """
