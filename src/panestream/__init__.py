@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from panestream import errors
     from panestream.datastream import DataStream, KeyedStream, WindowedResult, WindowedStream, stream
+    from panestream.spark.merging import MergeSink
     from panestream.spark.query import BatchProgress, RunningQuery
     from panestream.spark.session import build_session
     from panestream.spark.shipping import ship
@@ -83,6 +84,7 @@ __all__ = [
     "ListStateDescriptor",
     "MapStateDescriptor",
     "MemorySink",
+    "MergeSink",
     "MergingWindowAssigner",
     "NeverTrigger",
     "ParquetSink",
@@ -123,6 +125,7 @@ __all__ = [
 _MODULES = {"agg": "panestream.windowing.aggregates", "errors": "panestream.errors"}
 _HOMES = {
     "panestream.datastream": ("DataStream", "KeyedStream", "WindowedResult", "WindowedStream", "stream"),
+    "panestream.spark.merging": ("MergeSink",),
     "panestream.spark.query": ("BatchProgress", "RunningQuery"),
     "panestream.spark.session": ("build_session",),
     "panestream.spark.shipping": ("ship",),

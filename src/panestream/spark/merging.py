@@ -1,0 +1,106 @@
+"""Results and changelogs merged into a table that knows MERGE: one row per key and window, the last one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from panestream.engine.plan import DELETE, OP_COLUMN, UPDATE_BEFORE
+from panestream.errors import SinkError
+from panestream.spark.columns import quoted
+from panestream.spark.sinks import Sink, TableSink
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_WINDOW = ("window", "window_start", "window_end")
+_CHANGES = "panestream_changes"
+_KNOWS_MERGE = "a table of Delta, Iceberg or Hudi (whose SQL extensions the session must have)"
+
+
+@dataclass(frozen=True)
+class MergeSink(Sink):
+    """Upserts into a table by key and window: a window that fires again replaces its row. Exactly once, by idempotence.
+
+    A micro-batch that is run again merges the same rows again, which changes nothing. Rows are plain results, or those of
+    ``.changelog()``: then ``delete`` removes the row, and ``update_before`` is not needed. Each micro-batch has at most one
+    row per key and window, which is what columnar operators emit; a row operator that fires a window several times in one makes
+    the MERGE fail.
+
+    The table must know ``MERGE INTO``: Delta, Iceberg or Hudi. It is made by the first micro-batch where it does not exist.
+
+    Args:
+        name: ``table``, ``schema.table`` or ``catalog.schema.table``.
+        keys: the key columns of the results; the window's columns are added.
+        format: of a table that does not exist yet, e.g. ``delta``, ``iceberg``; None: the catalog's default.
+
+    >>> MergeSink("shop.clicks", ["user_id"], format="delta").describe()
+    'MERGE into shop.clicks'
+    """
+
+    name: str
+    keys: Sequence[str]
+    format: str | None = None
+
+    def __post_init__(self) -> None:
+        TableSink(self.name)  # the same names are names of tables
+        if isinstance(self.keys, str) or not all(isinstance(key, str) for key in self.keys):
+            raise SinkError(f"a MergeSink wants the names of the key columns as a list, got {self.keys!r}")
+
+    def write(self, df: DataFrame, batch_id: int | None) -> None:
+        spark = df.sparkSession
+        missing = [key for key in self.keys if key not in df.columns]
+        if missing:
+            raise SinkError(f"the results have no key column {missing[0]!r}: they have {', '.join(df.columns)}")
+        if not spark.catalog.tableExists(self.name):
+            self._create(df.drop(OP_COLUMN.name))
+        df.createOrReplaceTempView(_CHANGES)
+        try:
+            self._merge(spark, df.columns)
+        finally:
+            spark.catalog.dropTempView(_CHANGES)
+
+    def statement(self, columns: Sequence[str]) -> str:
+        """The MERGE for rows of these columns.
+
+        >>> print(MergeSink("clicks", ["user"]).statement(["user", "window_start", "window_end", "n", "op"]))
+        MERGE INTO clicks AS t
+        USING (SELECT * FROM panestream_changes WHERE `op` <> 'update_before') AS s
+        ON t.`user` <=> s.`user` AND t.`window_start` <=> s.`window_start` AND t.`window_end` <=> s.`window_end`
+        WHEN MATCHED AND s.`op` = 'delete' THEN DELETE
+        WHEN MATCHED THEN UPDATE SET `n` = s.`n`
+        WHEN NOT MATCHED AND s.`op` <> 'delete' THEN INSERT (`user`, `window_start`, `window_end`, `n`)
+        VALUES (s.`user`, s.`window_start`, s.`window_end`, s.`n`)
+        """
+        place = [*self.keys, *(name for name in _WINDOW if name in columns and name not in self.keys)]
+        op = quoted(OP_COLUMN.name) if OP_COLUMN.name in columns else None
+        stored = [name for name in columns if name != OP_COLUMN.name]
+        changed = [name for name in stored if name not in place]
+        lines = [
+            f"MERGE INTO {self.name} AS t",
+            f"USING (SELECT * FROM {_CHANGES}{f' WHERE {op} <> {UPDATE_BEFORE!r}' if op else ''}) AS s",  # noqa: S608 (quoted)
+            "ON " + " AND ".join(f"t.{quoted(name)} <=> s.{quoted(name)}" for name in place),
+            *([f"WHEN MATCHED AND s.{op} = {DELETE!r} THEN DELETE"] if op else []),
+            *(["WHEN MATCHED THEN UPDATE SET " + ", ".join(f"{quoted(n)} = s.{quoted(n)}" for n in changed)] if changed else []),
+            f"WHEN NOT MATCHED{f' AND s.{op} <> {DELETE!r}' if op else ''} THEN INSERT ({', '.join(map(quoted, stored))})",
+            f"VALUES ({', '.join(f's.{quoted(name)}' for name in stored)})",
+        ]
+        return "\n".join(lines)
+
+    def _create(self, df: DataFrame) -> None:
+        writer = df.limit(0).write.mode("ignore")
+        if self.format is not None:
+            writer = writer.format(self.format)
+        writer.saveAsTable(self.name)
+
+    def _merge(self, spark: SparkSession, columns: Sequence[str]) -> None:
+        try:
+            spark.sql(self.statement(columns))
+        except Exception as error:
+            if "MERGE INTO TABLE" in str(error) or "UNSUPPORTED_FEATURE.TABLE_OPERATION" in str(error):
+                raise SinkError(f"the table {self.name} does not know MERGE: a MergeSink needs {_KNOWS_MERGE}") from error
+            raise
+
+    def describe(self) -> str:
+        return f"MERGE into {self.name}"
