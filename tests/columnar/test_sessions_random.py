@@ -44,6 +44,11 @@ def random_query(rng: random.Random, *, clock: bool = False) -> tuple[kit.Query,
 
 def of_the_row_operator(query, batches):
     """What the row operator emits, less the firings of sessions that a later row of the same micro-batch moves."""
+    return [emitted for emitted, _ in with_alive(query, batches)]
+
+
+def with_alive(query, batches):
+    """The same, and the sessions (key, start, end) that are alive once the rows of each micro-batch have come."""
     plan, state, expected = query.row(), MemoryState(), []
     for batch in batches:
         operator = plan.operation.operator(plan, state, 0)
@@ -61,7 +66,7 @@ def of_the_row_operator(query, batches):
         if query.windowing.assigner.is_event_time:
             fired = [one for place, one in enumerate(fired) if place >= seen["count"] or one[0] in seen["alive"]]
         late = [tuple(row.values()) for tag, table in output.tables if tag == kit.LATE for row in table.to_pylist()]
-        expected.append(kit.Emitted(fired, late, output.metrics, output.wake_up))
+        expected.append((kit.Emitted(fired, late, output.metrics, output.wake_up), seen["alive"]))
     return expected
 
 
@@ -84,6 +89,50 @@ def test_batch_as_stream(chunk):
         kit.compare_batch(query, kit.random_stream(rng, span), seed)
 
     kit.run_cases(120, chunk, CHUNKS, case)
+
+
+def changes(rng, seed):
+    """A changelog with numbered firings, applied to a table, against what the row operator fired and which sessions it merged."""
+    query, span = random_query(rng)
+    batches = kit.random_stream(rng, span)
+    found = kit.run(replace(query, more={"with_firing": True, "changelog": True}).columnar(), batches)
+    lateness, before, table, truth = query.windowing.allowed_lateness, -(2**63), {}, {}
+    for batch, (theirs, alive), ours in zip(batches, with_alive(query, batches), found, strict=True):
+        after = 2**63 - 1 if batch.end else before if theirs.metrics.watermark is None else theirs.metrics.watermark
+        touched = {row[0] for row in batch.rows}
+        # Sessions of these keys that were open and are not there any more have become part of larger ones.
+        truth = {
+            place: told
+            for place, told in truth.items()
+            if place in alive or place[0] not in touched or place[2] - 1 + lateness <= before
+        }
+        for place, values in kit.coalesced(theirs.fired).items():
+            number = truth[place][-1] + 1 if place in truth else 0
+            word = "late" if place[2] - 1 <= before else "on_time"
+            truth[place] = [*values, word, place[2] - 1 + lateness <= after, number]
+        awaited = None
+        for place, (*values, word, number, last, op) in ours.fired:
+            told = [*values, word, last, number]
+            assert (op == "insert") == (place not in table), f"seed {seed}: {op} of {place}"
+            assert awaited in (None, place), f"seed {seed}: {awaited} was taken back and not replaced"
+            if op in ("update_before", "delete"):
+                was = [*table[place][:-2], op == "delete", number]
+                assert kit.same(was, told), f"seed {seed}: {place}: {told} is taken back, {was} was there"
+                assert number == table[place][-1]
+            assert (op == "update_after") == (awaited == place)
+            awaited = place if op == "update_before" else None
+            if op == "delete":
+                del table[place]
+            elif op != "update_before":
+                table[place] = told
+        wrong = kit.difference(truth, table)
+        assert wrong is None, f"seed {seed}: {wrong}\n{query}\n{batches}"
+        before = after
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_a_changelog_applied_to_a_table_gives_the_last_results(chunk):
+    kit.run_cases(160, chunk, CHUNKS, changes)
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))

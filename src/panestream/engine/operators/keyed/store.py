@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -67,8 +68,10 @@ class KeyedStore:
         metrics.bytes_read, metrics.bytes_written = self._state.bytes_read, self._state.bytes_written
 
 
-def with_bounds(plan: WindowPlan, keys: list[pa.Array], starts: Any, ends: Any, results: pa.Table) -> pa.Table:
-    """Rows of the main output; bounds of None are those of the global window."""
+def with_bounds(
+    plan: WindowPlan, keys: list[pa.Array], starts: Any, ends: Any, results: pa.Table, extra: Sequence[pa.Array] = ()
+) -> pa.Table:
+    """Rows of the main output; bounds of None are those of the global window, ``extra`` are the columns after the results."""
     rows = results.num_rows
     instant = pa.timestamp("us", tz="UTC")
     bounds = [
@@ -76,5 +79,10 @@ def with_bounds(plan: WindowPlan, keys: list[pa.Array], starts: Any, ends: Any, 
         for bound in (starts, ends)
     ]
     schema = plan.main_schema
-    columns = [*(key.cast(field.type) for key, field in zip(keys, plan.key_schema, strict=True)), *bounds, *results.columns]
+    columns = [
+        *(key.cast(field.type) for key, field in zip(keys, plan.key_schema, strict=True)),
+        *bounds,
+        *results.columns,
+        *extra,
+    ]
     return pa.Table.from_arrays(columns, schema=schema)

@@ -29,24 +29,31 @@ class Spans:
         codes: the key code of each.
         starts, ends: its bounds.
         partials: the aggregates; the panes mean nothing yet.
+        fired: how often it fired with these bounds; None: never.
+        late: whether (1 or 0) it last fired because of a late row; None: it never fired.
     """
 
     codes: Ints
     starts: Ints
     ends: Ints
     partials: pa.Table
+    fired: Ints | None = None
+    late: Ints | None = None
 
     @classmethod
     def of(cls, table: pa.Table, codes: Ints, work: SessionOperation) -> Spans:
         """A table of sessions; ``codes`` are those of its keys."""
-        starts, ends = (numbers(plain(table.column(name))) for name in ("start", "end"))
-        return cls(codes, starts, ends, partials_of(table, work.aggregation, codes))
+        names = ("start", "end", *(name for name in ("fired", "late") if name in table.column_names))
+        starts, ends, *emitted = (numbers(plain(table.column(name))) for name in names)
+        return cls(codes, starts, ends, partials_of(table, work.aggregation, codes), *emitted)
 
     def filter(self, mask: Mask) -> Spans:
         """Some of them."""
         if mask.all():
             return self
-        return Spans(self.codes[mask], self.starts[mask], self.ends[mask], self.partials.filter(pa.array(mask)))
+        partials = self.partials.filter(pa.array(mask))
+        emitted = [None if column is None else column[mask] for column in (self.fired, self.late)]
+        return Spans(self.codes[mask], self.starts[mask], self.ends[mask], partials, *emitted)
 
     def after(self, time: int) -> Spans:
         """The same, later."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from panestream.engine.operators.base import GroupInput, GroupOutput
-from panestream.engine.operators.sessions.operator import SessionOperator, merge_spans
-from panestream.windowing.time import MAX_TIMESTAMP
+from panestream.engine.operators.sessions.firing import Fired
+from panestream.engine.operators.sessions.merged import Merged
+from panestream.engine.operators.sessions.operator import SessionOperator
+from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 
 
 class ClockedSessionOperator(SessionOperator):
@@ -22,14 +24,19 @@ class ClockedSessionOperator(SessionOperator):
         now = store.clock = max(store.clock, batch.batch_time)
         gathered = self._gather(batch, MAX_TIMESTAMP if batch.end_of_input else now - 1)
         over = gathered.stored.ends <= now
-        ended = merge_spans(gathered.keys, gathered.stored.filter(over), [], self._work)
-        self._emit(ended, np.ones(len(ended.sessions), np.bool_), output)
+        self._emit_all(Merged.of(gathered.keys, gathered.stored.filter(over), [], self._work), output)
         fresh = [chunk.after(now) for chunk in gathered.arrivals.chunks]
-        merged = merge_spans(gathered.keys, gathered.stored.filter(~over), fresh, self._work)
+        merged = Merged.of(gathered.keys, gathered.stored.filter(~over), fresh, self._work)
         if batch.end_of_input:
             # A batch has no clock to wait for: what is open at the end of the input fires then.
-            self._emit(merged, np.ones(len(merged.sessions), np.bool_), output)
+            self._emit_all(merged, output)
             return
-        self._keep(merged, gathered.read, gathered.stored.codes[over], now - 1)
+        nothing = Fired.of(merged, np.zeros(len(merged.sessions), np.bool_), MIN_TIMESTAMP, MIN_TIMESTAMP)
+        self._keep(merged, nothing, gathered, gathered.stored.codes[over], now - 1)
         due = min(page.due for page in store.pages.index)
         output.wake_up = None if due == MAX_TIMESTAMP else due
+
+    def _emit_all(self, merged: Merged, output: GroupOutput) -> None:
+        """On the clock a session fires once."""
+        every = np.ones(len(merged.sessions), np.bool_)
+        self._emit(merged, Fired.of(merged, every, MIN_TIMESTAMP, MAX_TIMESTAMP), output)

@@ -28,8 +28,12 @@ _INSTANT = pa.timestamp("us")
 
 
 def session_schema(keys: pa.Schema, aggregation: Aggregation, *, local: bool) -> pa.Schema:
-    """The columns of sessions: keys, bounds, partials. Local ones say where the first of their rows' windows ends."""
-    bounds = ("start", "end", "first") if local else ("start", "end")
+    """The columns of sessions: keys, bounds, partials.
+
+    Local ones say where the first of their rows' windows ends; stored ones how often they fired with these bounds, and whether
+    the last time because of a late row.
+    """
+    bounds = ("start", "end", "first") if local else ("start", "end", "fired", "late")
     fields = [pa.field(f"key {place}", field.type) for place, field in enumerate(keys)]
     fields += [pa.field(name, pa.int64()) for name in bounds]
     return pa.schema([*fields, *list(aggregation.partial_schema)[1:]])

@@ -58,6 +58,10 @@ class SessionOperation(Operation):
         return (*self.aggregation.inputs, *([self.gap.label] if isinstance(self.gap, GapColumn) else []))
 
     @property
+    def why_no_firings(self) -> str | None:
+        return None
+
+    @property
     def uses_clock(self) -> bool:
         return self.clocked
 

@@ -2,15 +2,12 @@
 
 A micro-batch goes through in Flink's order: its rows are judged against the watermark as it stood before, and merged; then the
 watermark advances, sessions fire and closed ones go. Of a session that grows or fires several times within a micro-batch only
-the last state is emitted: what it is when the micro-batch is over. (A session that had fired and is now part of a larger one is a
-stored row whose end the old watermark had passed, and whose merged bounds are others: what a changelog has to delete.)
+the last state is emitted: what it is when the micro-batch is over.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,13 +15,13 @@ import pyarrow as pa
 
 from panestream.engine.aggregation.columns import Ints, Mask, plain
 from panestream.engine.aggregation.grouping import Keys, encode_keys
-from panestream.engine.aggregation.sorting import stable_order
 from panestream.engine.operators.base import GroupInput, GroupOutput
 from panestream.engine.operators.keyed.hashing import key_hashes
-from panestream.engine.operators.keyed.store import KeyedStore, with_bounds
+from panestream.engine.operators.keyed.store import KeyedStore
 from panestream.engine.operators.sessions.arrivals import Arrivals, Spans
-from panestream.engine.operators.sessions.exchange import PANE, SESSIONS, session_schema, session_table
-from panestream.engine.operators.sessions.spans import Sessions, merge_touching
+from panestream.engine.operators.sessions.exchange import SESSIONS, session_schema, session_table
+from panestream.engine.operators.sessions.firing import Fired, main_rows
+from panestream.engine.operators.sessions.merged import Merged
 from panestream.engine.plan import MAIN, WindowPlan
 from panestream.engine.state import State
 from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP
@@ -48,47 +45,6 @@ class Gathered:
     keys: Keys
     stored: Spans
     arrivals: Arrivals
-
-
-@dataclass(frozen=True)
-class Merged:
-    """The sessions of the keys at hand after a micro-batch.
-
-    Attributes:
-        keys: of the rows that went in; ``sessions.codes`` are theirs.
-        sessions: what became of stored and fresh sessions, which are the spans, in this order.
-        stored: how many of the spans were stored.
-        partials: one row for each session, the pane is its number.
-    """
-
-    keys: Keys
-    sessions: Sessions
-    stored: int
-    partials: pa.Table
-
-    @cached_property
-    def touched(self) -> Mask:
-        """Which sessions have a row of this micro-batch."""
-        return self._holds(self.sessions.ids[self.stored :])
-
-    @cached_property
-    def was_stored(self) -> Mask:
-        """Which sessions are made of, among others, one that was stored."""
-        return self._holds(self.sessions.ids[: self.stored])
-
-    def _holds(self, ids: Ints) -> Mask:
-        found = np.zeros(len(self.sessions), np.bool_)
-        found[ids] = True
-        return found
-
-
-def merge_spans(keys: Keys, stored: Spans, fresh: Sequence[Spans], work: SessionOperation) -> Merged:
-    """Merges the sessions that are open and those that have come, in the order of arrival."""
-    spans = [stored, *fresh]
-    codes, starts, ends = (np.concatenate([getattr(one, name) for one in spans]) for name in ("codes", "starts", "ends"))
-    sessions = merge_touching(codes, starts, ends, work.longest)
-    partials = pa.concat_tables([one.partials for one in spans]).set_column(0, PANE, pa.array(sessions.ids))
-    return Merged(keys, sessions, len(stored.codes), work.aggregation.merge([partials]))
 
 
 class SessionOperator:
@@ -133,11 +89,12 @@ class SessionOperator:
         output.metrics.late_rows = late.count
         for table in late.rows:
             output.emit(self._plan.late_tag or "", table)
-        merged = merge_spans(gathered.keys, stored, fresh, self._work)
+        merged = Merged.of(gathered.keys, stored, fresh, self._work)
         last = merged.sessions.ends - 1
-        self._emit(merged, (last <= after) & (merged.touched | (last > before)), output)
+        fired = Fired.of(merged, (last <= after) & (merged.touched | (last > before)), before, self._closed_by(after))
+        self._emit(merged, fired, output)
         if not batch.end_of_input:
-            self._keep(merged, gathered.read, gathered.stored.codes[~alive], after)
+            self._keep(merged, fired, gathered, gathered.stored.codes[~alive], after)
 
     def _gather(self, batch: GroupInput, due: int) -> Gathered:
         """The micro-batch, and the sessions in the pages that have one of its keys, or one that is due."""
@@ -152,46 +109,50 @@ class SessionOperator:
         stored = Spans.of(tables[0], codes[:known], self._work)
         return Gathered(wanted, keys, stored, Arrivals.of(batch, codes[known:], self._work))
 
-    def _emit(self, merged: Merged, which: Mask, output: GroupOutput) -> None:
-        """Emits sessions in the order of their ends."""
-        sessions = merged.sessions
-        places = np.flatnonzero(which)
-        if not len(places):
-            return
-        places = places[stable_order(sessions.ends[places])]
-        numbered = np.arange(len(places))
-        partials = merged.partials.take(pa.array(places)).set_column(0, PANE, pa.array(numbered))
-        _, results = self._work.aggregation.windows(partials, numbered, numbered + 1)
-        keys = merged.keys.take(sessions.codes[places])
-        output.metrics.fired_rows += len(places)
-        output.emit(MAIN, with_bounds(self._plan, keys, sessions.starts[places], sessions.ends[places], results))
+    def _emit(self, merged: Merged, fired: Fired, output: GroupOutput) -> None:
+        output.metrics.fired_rows += len(fired.places)
+        output.emit(MAIN, main_rows(self._plan, self._work.aggregation, merged, fired))
 
     # -- state ---------------------------------------------------------------------------------------------------------
 
-    def _keep(self, merged: Merged, read: Mask, gone: Ints, after: int) -> None:
+    def _keep(self, merged: Merged, fired: Fired, gathered: Gathered, gone: Ints, after: int) -> None:
         """Writes the sessions that are still open to the pages that were read, where anything changed.
 
         Args:
             merged: all sessions of these pages.
-            read: the pages.
+            fired: those that have just fired.
+            gathered: what was read.
             gone: key codes of sessions that were stored and are not among ``merged``.
             after: what was due until then has fired.
         """
+        read = gathered.read
         if not read.any():
             return
         sessions, lateness = merged.sessions, self._plan.allowed_lateness
         open_ = sessions.ends - 1 > self._closed_by(after)
         kept = np.flatnonzero(open_)
         keys = merged.keys.take(sessions.codes[kept])
-        bounds = (sessions.starts[kept], sessions.ends[kept])
-        table = session_table(self._schema, keys, bounds, merged.partials.take(pa.array(kept)))
+        columns = (sessions.starts[kept], sessions.ends[kept], *(column[kept] for column in self._emitted(merged, fired)))
+        table = session_table(self._schema, keys, columns, merged.partials.take(pa.array(kept)))
         last = sessions.ends[kept] - 1
         due = np.where(last > after, last, np.minimum(last, MAX_TIMESTAMP - lateness) + lateness)
         # A session that was not there before and is not there now changes no page.
         changed = np.where(merged.was_stored, merged.touched | ~open_, open_)
+        if self._plan.keeps_emitted:
+            changed[fired.places] |= open_[fired.places]
         codes = np.concatenate([sessions.codes[changed], gone])
         hashes = key_hashes(merged.keys.take(codes), len(codes))
         self._store.pages.write(read, hashes, table, key_hashes(keys, len(kept)), due)
+
+    def _emitted(self, merged: Merged, fired: Fired) -> tuple[Ints, Ints]:
+        """How often sessions have fired, and whether last because of a late row; nothing where the plan does not ask."""
+        if not self._plan.keeps_emitted:
+            nothing = np.zeros(len(merged.sessions), np.int64)
+            return nothing, nothing
+        count, late = merged.fired.copy(), merged.fired_late.copy()
+        count[fired.places] += 1
+        late[fired.places] = fired.late
+        return count, late
 
     def _keys_of(self, table: pa.Table) -> list[pa.Array]:
         return [plain(table.column(place)) for place in range(len(self._plan.key_schema))]

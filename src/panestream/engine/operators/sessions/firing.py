@@ -1,0 +1,106 @@
+"""The rows of the main output: sessions that fire and, where the plan asks, which firing it is and what it changes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from panestream.engine.aggregation import Aggregation
+from panestream.engine.aggregation.columns import Ints, Mask
+from panestream.engine.aggregation.sorting import stable_order
+from panestream.engine.operators.keyed.store import with_bounds
+from panestream.engine.operators.sessions.exchange import PANE
+from panestream.engine.operators.sessions.merged import Merged
+from panestream.engine.plan import (
+    DELETE,
+    FIRINGS,
+    INSERT,
+    LATE,
+    ON_TIME,
+    OPS,
+    UPDATE_AFTER,
+    UPDATE_BEFORE,
+    WindowPlan,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Fired:
+    """Sessions that fire, in the order of their ends.
+
+    Attributes:
+        places: which of the merged ones.
+        late: whether a late row is the reason.
+        last: whether they cannot fire again.
+    """
+
+    places: Ints
+    late: Mask
+    last: Mask
+
+    @classmethod
+    def of(cls, merged: Merged, which: Mask, before: int, closed: int) -> Fired:
+        """The sessions that fire.
+
+        Args:
+            merged: all sessions.
+            which: those that fire.
+            before: the watermark before the micro-batch: what it had reached fires again.
+            closed: windows whose last instant is this or before are closed now.
+        """
+        places = np.flatnonzero(which)
+        places = places[stable_order(merged.sessions.ends[places])] if len(places) else places
+        last = merged.sessions.ends[places] - 1
+        return cls(places, last <= before, last <= closed)
+
+
+def main_rows(plan: WindowPlan, aggregation: Aggregation, merged: Merged, fired: Fired) -> pa.Table:
+    """The rows of sessions that fire; in a changelog also those that they take the place of."""
+    sessions, places = merged.sessions, fired.places
+    results = _results(aggregation, merged.partials, places)
+    keys = merged.keys.take(sessions.codes[places])
+    numbers = merged.fired[places]
+    op = np.where(numbers > 0, OPS.index(UPDATE_AFTER), OPS.index(INSERT))
+    extra = _extra(plan, fired.late, numbers, fired.last, op)
+    after = with_bounds(plan, keys, sessions.starts[places], sessions.ends[places], results, extra)
+    if not plan.changelog or merged.stored.fired is None:
+        return after
+    # Of what had fired: sessions that fire again as they were, and those that are part of larger ones now.
+    rank = np.full(len(sessions), -1)
+    rank[places] = np.arange(len(places))
+    old = np.flatnonzero((merged.stored.fired > 0) & (~merged.same_bounds | (rank[merged.stored_ids] >= 0)))
+    if not len(old):
+        return after
+    gone = ~merged.same_bounds[old]
+    order = np.concatenate([np.where(gone, -1, 2 * rank[merged.stored_ids[old]]), 2 * np.arange(len(places)) + 1])
+    return pa.concat_tables([_before(plan, aggregation, merged, old, gone), after]).take(pa.array(stable_order(order)))
+
+
+def _before(plan: WindowPlan, aggregation: Aggregation, merged: Merged, old: Ints, gone: Mask) -> pa.Table:
+    """Stored sessions as they last fired. That is what they hold: every row that comes later makes them fire again."""
+    stored = merged.stored
+    if stored.fired is None or stored.late is None:
+        raise RuntimeError("sessions that are stored know how often they fired")
+    op = np.where(gone, OPS.index(DELETE), OPS.index(UPDATE_BEFORE))
+    extra = _extra(plan, stored.late[old] > 0, stored.fired[old] - 1, gone, op)
+    keys = merged.keys.take(stored.codes[old])
+    return with_bounds(plan, keys, stored.starts[old], stored.ends[old], _results(aggregation, stored.partials, old), extra)
+
+
+def _results(aggregation: Aggregation, partials: pa.Table, places: Ints) -> pa.Table:
+    numbered = np.arange(len(places))
+    partials = partials.take(pa.array(places)).set_column(0, PANE, pa.array(numbered))
+    return aggregation.windows(partials, numbered, numbered + 1)[1]
+
+
+def _extra(plan: WindowPlan, late: Mask, numbers: Ints, last: Mask, op: Ints) -> list[pa.Array]:
+    """The columns after the results, as the plan wants them."""
+    columns = []
+    if plan.with_firing:
+        words = np.where(late, FIRINGS.index(LATE), FIRINGS.index(ON_TIME))
+        columns += [pa.array(FIRINGS).take(pa.array(words)), pa.array(numbers), pa.array(last)]
+    if plan.changelog:
+        columns.append(pa.array(OPS).take(pa.array(op)))
+    return columns
