@@ -110,7 +110,7 @@ class RowType:
 
 
 def python_values(column: pa.ChunkedArray | pa.Array) -> list[Any]:
-    """A column as Python values: numbers, strings, ``datetime`` (with UTC where the column has a zone), lists, dicts.
+    """A column as Python values: numbers, strings, ``datetime`` (with UTC where the column has a zone), lists, dicts (structs and maps).
 
     Raises:
         InvalidEventTimeError: a timestamp that Python's ``datetime`` cannot hold.
@@ -121,7 +121,16 @@ def python_values(column: pa.ChunkedArray | pa.Array) -> list[Any]:
         return _datetimes(array, kind)
     if array.null_count == 0 and (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
         return array.to_numpy().tolist()  # type: ignore[no-any-return]
-    return array.to_pylist()  # type: ignore[no-any-return]
+    return array.to_pylist(maps_as_pydicts="strict") if _has_maps(kind) else array.to_pylist()  # type: ignore[no-any-return]
+
+
+def _has_maps(kind: pa.DataType) -> bool:
+    """Whether there are maps in it: they become dicts, as in PySpark's rows."""
+    if pa.types.is_map(kind):
+        return True
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return _has_maps(kind.value_type)
+    return pa.types.is_struct(kind) and any(_has_maps(part.type) for part in kind)
 
 
 def _datetimes(array: pa.Array, kind: pa.TimestampType) -> list[Any]:

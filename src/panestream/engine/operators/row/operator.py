@@ -418,6 +418,9 @@ class RowOperator:
         else:
             results = function.apply(key, window, inputs)
         if results is not None:
+            if isinstance(results, (str, bytes, dict)):
+                # Going through these gives letters, numbers or names: surely not what was meant.
+                raise InvalidPlanError(f"{function!r} returned {results!r}: return a list of results, or yield them")
             timestamp = slot.max_timestamp
             self._fired.extend((key, window, value, timestamp) for value in results)
 
