@@ -18,7 +18,6 @@ import os
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 
 import pyarrow as pa
 
@@ -80,11 +79,7 @@ class Query:
 
     def row(self) -> WindowPlan:
         """The plan of the row operator."""
-        plan = self._plan(replace(self.windowing, exact_firings=True))
-        function = plan.operation.row_plan.function.function
-        # Windows that overlap, or fire again, often hold the same rows: their results are worked out once.
-        function.get_result = lru_cache(maxsize=None)(function.get_result)
-        return plan
+        return self._plan(replace(self.windowing, exact_firings=True))
 
     def _plan(self, windowing: Windowing) -> WindowPlan:
         operation = aggregating(windowing, self.aggregates, TYPES, KEYS)
