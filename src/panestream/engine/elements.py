@@ -110,7 +110,7 @@ class RowType:
 
 
 def python_values(column: pa.ChunkedArray | pa.Array) -> list[Any]:
-    """A column as Python values: numbers, strings, ``datetime`` (with UTC where the column has a zone), lists, dicts (structs and maps).
+    """A column as Python values: numbers, strings, ``datetime`` (with UTC where the column has a zone), lists, dicts.
 
     Raises:
         InvalidEventTimeError: a timestamp that Python's ``datetime`` cannot hold.
