@@ -1,7 +1,7 @@
 """Rows per second of the columnar operators of sessions and counts alone: pack, process and state calls, without Spark.
 
-Run: ``python -m benchmarks.engine_profile [--rows 1000000] [--keys 10000] [--batches 5]``. Seconds are processor time of one core;
-compare only figures of one run. A micro-batch is one chunk of one key group; its state is encoded and decoded as on Spark.
+Run: ``python -m benchmarks.engine_profile [--rows 1000000] [--keys 10000] [--batches 5]``. Seconds are processor time of one
+core; compare only figures of one run. A micro-batch is one chunk of one key group; its state is encoded and decoded as on Spark.
 """
 
 from __future__ import annotations
@@ -10,13 +10,14 @@ import argparse
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from panestream.engine.operation import Chunk
-from panestream.engine.operators.base import GroupInput
+from panestream.engine.operators.base import GroupInput, GroupOutput
 from panestream.engine.plan import WindowPlan
 from panestream.engine.planner import Windowing, aggregating
 from panestream.engine.state import MemoryState
@@ -79,6 +80,14 @@ def chunk_of(case: Case, rows: int, keys: int, number: int) -> Chunk:
     return Chunk(times, [pa.array(rng.integers(0, keys, rows))], [pa.array(rng.integers(0, 1000, rows))])
 
 
+def _packed(plan: WindowPlan, chunk: Chunk) -> list[tuple[str, pa.Table]]:
+    return list(plan.operation.pack(plan, chunk))
+
+
+def _processed(plan: WindowPlan, state: MemoryState, batch: GroupInput) -> GroupOutput:
+    return plan.operation.operator(plan, state, 0).process(batch)
+
+
 def timed(call: Callable[[], Any]) -> tuple[float, Any]:
     """Seconds of processor time, and the result."""
     started = time.process_time()
@@ -94,11 +103,11 @@ def measure(case: Case, rows: int, keys: int, batches: int) -> None:
         chunk = chunk_of(case, rows, keys, number)
         values = chunk.values[: len(plan.operation.inputs)]
         given = Chunk(chunk.times, chunk.keys, values)
-        pack_s, parts = timed(lambda given=given: list(plan.operation.pack(plan, given)))
+        pack_s, parts = timed(partial(_packed, plan, given))
         batch = GroupInput(input_rows=rows, seen={"": int(chunk.times.max())})
         for kind, table in parts:
             batch.parts.setdefault(kind, []).append(table)
-        operator_s, output = timed(lambda batch=batch: plan.operation.operator(plan, state, 0).process(batch))
+        operator_s, output = timed(partial(_processed, plan, state, batch))
         packed.append(pack_s)
         processed.append(operator_s)
         sizes.append(sum(table.nbytes for _, table in parts))
