@@ -99,24 +99,33 @@ def test_sums_may_leave_their_range_on_the_way_but_not_at_the_end():
     with pytest.raises(AggregateOverflowError, match=r"agg.sum\('long'\) \(column 'sum\(long\)'\) left the range of int64: cast"):
         aggregate_of([agg.sum("long")], rows)
     assert aggregate_of([agg.mean("long")], rows) == (float(2**62),)
+    with pytest.raises(AggregateOverflowError):
+        aggregate_of([agg.sum("long")], [(-value, time) for value, time in rows])
+    assert aggregate_of([agg.sum("long")], [(-value, time) for value, time in rows[:2]]) == (-(2**63),)
 
 
 def test_decimals_are_exact_and_means_are_rounded_half_up():
     digits = Decimal("12345678901234567890123.45678")
     assert aggregate_of([agg.sum("wide_dec")], [(digits, 0)] * 3) == (digits * 3,)
+    assert of_digits(agg.sum("d"), Decimal(10**37 + 7), Decimal(2)) == Decimal(10**37 + 9)
     assert aggregate_of([agg.mean("short_dec")], [(Decimal("0.01"), 0), (Decimal("0.02"), 0)]) == (Decimal("0.015000"),)
     rows = [(Decimal("0.00"), 0)] * 31 + [(Decimal("0.01"), 0)]
     assert aggregate_of([agg.mean("short_dec")], rows) == (Decimal("0.000313"),), "0.0003125"
 
 
-def test_a_decimal_that_does_not_fit_is_an_error():
-    types = {"d": pa.decimal128(38, 0)}
-    function = DeclaredFunction([agg.sum("d")], types)
+def of_digits(recipe, *values):
+    function = DeclaredFunction([recipe], {"d": pa.decimal128(38, 0)})
     accumulator = function.create_accumulator()
-    for _ in range(2):
-        accumulator = function.add((Decimal(10) ** 38 - 1, 0), accumulator)
+    for value in values:
+        accumulator = function.add((value, 0), accumulator)
+    return function.get_result(accumulator)[0]
+
+
+def test_a_decimal_that_does_not_fit_is_an_error():
+    largest = Decimal("9" * 38)
+    assert of_digits(agg.sum("d"), largest, Decimal(1), Decimal(-1)) == largest
     with pytest.raises(AggregateOverflowError, match=r"left the range of decimal128\(38, 0\): cast .* fewer digits"):
-        function.get_result(accumulator)
+        of_digits(agg.sum("d"), largest, Decimal(1))
 
 
 def test_of_no_rows_at_all():

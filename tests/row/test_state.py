@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from panestream.engine.elements import RowType
 from panestream.engine.operators.row.columns import pickled_columns, split_parts
 from panestream.engine.operators.row.operator import RowOperator
 from panestream.engine.operators.row.plan import Aggregate, Elements, Reduce, RowPlan
@@ -20,8 +22,9 @@ from panestream.windowing.assigners import (
     GlobalWindows,
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
+    TumblingProcessingTimeWindows,
 )
-from panestream.windowing.evictors import CountEvictor, TimeEvictor
+from panestream.windowing.evictors import CountEvictor, Evictor, TimeEvictor, TimestampedValue
 from panestream.windowing.functions import AggregateFunction, ProcessWindowFunction
 from panestream.windowing.state import (
     AggregatingStateDescriptor,
@@ -186,6 +189,31 @@ def test_evicting_from_the_middle_rewrites_the_list():
     assert [value for _, _, value, _ in fired] == [[1, 3], [1, 3, 4, 5, 6]]
 
 
+class Inflating(Evictor):
+    """Lets stay other rows than those that came."""
+
+    def evict_before(self, elements, size, window, ctx):
+        made = [one._replace(value=one.value.replace(price=1.5)) for one in elements if type(one.value) is not tuple]
+        return [*made[:2], TimestampedValue(("a", "tuple"), 7)]
+
+
+def test_rows_that_an_evictor_made_up_rest_as_they_are():
+    row_type = RowType(pa.schema([("name", pa.string()), ("price", pa.int64())]))
+    plan = RowPlan(
+        TumblingEventTimeWindows(100),
+        Elements(AsList()),
+        trigger=CountTrigger(2),
+        evictor=Inflating(),
+        element_type=row_type.element,
+    )
+    rows = [("k", n, row_type.make((str(n), n))) for n in range(4)]
+    fired, _, memory = batches(plan, (rows[:2], None), (rows[2:], None))
+    assert fired[1][2] == [("0", 1.5), ("1", 1.5), ("a", "tuple")]
+    fired = RowOperator(plan, memory).process([("k", 5, row_type.make(("5", 5)))] * 2).fired
+    assert fired[0][2] == [("0", 1.5), ("1", 1.5), ("a", "tuple")]
+    assert type(fired[0][2][0]) is row_type.element
+
+
 def test_timestamps_of_elements_survive_for_evictors():
     plan = RowPlan(TumblingEventTimeWindows(100), Elements(AsList()), evictor=TimeEvictor(10))
     fired, _, _ = batches(plan, ([("k", 5, 1), ("k", 30, 2)], None), ([("k", 25, 3)], None), ([], 99))
@@ -209,6 +237,21 @@ def test_accumulators_of_plain_types_are_not_pickled():
     _, _, memory = batches(plan, (MANY, 3))
     pages = [value for (space, _), value in memory.values.items() if space == "pages"]
     assert not [name for page in pages for name in pickled_columns(split_parts(page)[0])]
+
+
+def test_pages_are_read_for_processing_timers_only_when_they_are_due():
+    plan, state = RowPlan(TumblingProcessingTimeWindows(10), SUM), MemoryState()
+    operator = RowOperator(plan, state)
+    operator.process(MANY, processing_time=3)
+    operator.commit()
+    for now, fired, reads in ((9, 0, 1), (10, 500, 17)):
+        counting = CountingState(state)
+        operator = RowOperator(plan, counting)
+        assert operator.next_processing_time_timer() == 9
+        assert len(operator.process([], processing_time=now).fired) == fired
+        assert counting.gets == reads
+    operator.commit()
+    assert list(state.values) == [("meta", 0)]
 
 
 def test_missing_state_is_noticed():

@@ -130,7 +130,7 @@ class Summing(Accumulator):
     def _decimal(self, value: decimal.Decimal) -> decimal.Decimal:
         scale, precision = self._result_type.scale, self._result_type.precision
         rounded = value.quantize(decimal.Decimal(1).scaleb(-scale), decimal.ROUND_HALF_UP, _EXACT)
-        if abs(rounded) >= decimal.Decimal(1).scaleb(precision - scale, _EXACT):
+        if rounded.copy_abs() >= decimal.Decimal(1).scaleb(precision - scale, _EXACT):
             raise self._overflow("cast the expression to a decimal with fewer digits after the point, or to double")
         return rounded
 
@@ -171,7 +171,10 @@ class Spread(Accumulator):
 
     def add(self, state: Any, row: Row) -> Any:
         value = row[self._at]
-        return state if value is None else self.merge(state, (1, float(value), 0.0))
+        if value is None:
+            return state
+        number = float(value)
+        return self.merge(state, (1, number, number - number))  # of infinity: NaN, as its distance from any mean
 
     def merge(self, a: Any, b: Any) -> Any:
         (n_a, mean_a, m2_a), (n_b, mean_b, m2_b) = a, b
