@@ -29,16 +29,17 @@ AGGREGATES = (agg.count().alias("n"), agg.sum("v").alias("total"), agg.max("v").
 ROWS = pa.schema([("key", pa.string()), ("ts", pa.int64()), ("v", pa.int64())])
 
 
-def plan_of(assigner, delay=0, late=None, aggregates=AGGREGATES, **more):
+def plan_of(assigner, delay=0, late=None, aggregates=AGGREGATES, lateness=0, **more):
     keys = pa.schema([("key", pa.string())])
     return WindowPlan(
         keys=("key",),
         key_schema=keys,
         assigner=assigner,
-        operation=aggregating_panes(Windowing(assigner), aggregates, {"v": pa.int64()}, keys),
+        operation=aggregating_panes(Windowing(assigner, allowed_lateness=lateness), aggregates, {"v": pa.int64()}, keys),
         watermark=WatermarkStrategy(delay),
         event_time="ts",
         groups=1,
+        allowed_lateness=lateness,
         late_tag=late,
         row_schema=ROWS if late else None,
         **more,
@@ -242,3 +243,56 @@ def test_the_watermark_strategy_may_change():
     output = run(plan_of(TumblingEventTimeWindows(10), delay=3), state, [("a", 12, 1)])
     assert fired(output) == {}
     assert np.array(output.metrics.watermark) == 8
+
+
+def test_a_window_of_eight_times_the_panes_does_not_read_much_more():
+    def read_in_a_firing(size):
+        plan = plan_of(SlidingEventTimeWindows(size, 1), aggregates=(agg.max("v").alias("top"), agg.count().alias("n")))
+        state, read = MemoryState(), []
+        for number in range(size // 15 + 30):
+            rows = [(f"k{key}", 15 * number + time, key) for time in range(15) for key in range(40)]
+            metrics = run(plan, state, rows).metrics
+            read.append(metrics.bytes_read - len(state.values["meta", 0]))
+        assert metrics.fired_rows == 15 * 40
+        assert metrics.blocks < 100
+        return np.mean(read[-16:])
+
+    assert read_in_a_firing(1200) < 3 * read_in_a_firing(150)
+
+
+def test_a_window_that_was_closed_stays_closed_when_the_lateness_is_raised():
+    state = MemoryState()
+    strict = plan_of(TumblingEventTimeWindows(10))
+    patient = plan_of(TumblingEventTimeWindows(10), lateness=100)
+    run(strict, state, [("a", 1, 1), ("a", 25, 2)])
+    late = run(patient, state, [("a", 2, 9)])
+    assert fired(late) == {}
+    assert late.metrics.late_rows == 1
+    assert fired(run(patient, state, [("a", 41, 1)])) == {("a", 20, 30): (1, 2, 2, [2])}
+    again = run(patient, state, [("a", 22, 5)])
+    assert fired(again) == {("a", 20, 30): (2, 7, 5, [5, 2])}
+
+
+def test_lowering_the_lateness_closes_windows():
+    state = MemoryState()
+    run(plan_of(TumblingEventTimeWindows(10), lateness=100), state, [("a", 1, 1), ("a", 25, 2)])
+    late = run(plan_of(TumblingEventTimeWindows(10)), state, [("a", 2, 9)])
+    assert (fired(late), late.metrics.late_rows) == ({}, 1)
+
+
+def test_only_the_keys_of_late_rows_fire_again():
+    plan, state = plan_of(SlidingEventTimeWindows(20, 10), lateness=50), MemoryState()
+    run(plan, state, [("a", 1, 1), ("b", 1, 1), ("a", 12, 1), ("b", 12, 2), ("a", 45, 1)])
+    assert set(fired(run(plan, state, [("b", 13, 4)]))) == {("b", 0, 20), ("b", 10, 30)}
+
+
+def test_a_rerun_of_a_micro_batch_leaves_the_same_bytes():
+    plan, state = plan_of(SlidingEventTimeWindows(64, 1), lateness=20, with_firing=True), MemoryState()
+    rng = np.random.default_rng(0)
+    for number in range(60):
+        rows = [(key, int(4 * number - rng.integers(0, 30)), int(rng.integers(0, 9))) for key in ("a", "b", None)]
+        other = MemoryState(dict(state.values))
+        outputs = [run(plan, one, rows).tables for one in (state, other)]
+        assert state.values == other.values
+        assert [tag for tag, _ in outputs[0]] == [tag for tag, _ in outputs[1]]
+        assert all(one.equals(two) for (_, one), (_, two) in zip(*outputs, strict=True))

@@ -27,7 +27,7 @@ from panestream.engine.state import State
 FAN_OUT = 4
 _LONG = 24
 """Windows of fewer panes are read pane by pane."""
-_SETTLED_ROWS = 1 << 17
+_SETTLED_ROWS = 1 << 14
 """Settled runs are merged up to so many rows: they hardly overlap, so that merging saves calls and nothing else."""
 
 
