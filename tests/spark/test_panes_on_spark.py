@@ -1,0 +1,207 @@
+"""Aligned panes on Spark: beside the row operator on the same stream, several windows beside each alone, batch beside stream."""
+
+from __future__ import annotations
+
+import random
+from datetime import datetime, timedelta, timezone
+from itertools import groupby
+
+import pyarrow as pa
+import pytest
+
+import panestream as pst
+from panestream import agg
+from panestream.errors import InvalidPlanError, SinkError
+from panestream.testing import MicroBatches
+
+pytestmark = pytest.mark.spark
+
+START = datetime(2026, 1, 1, tzinfo=timezone.utc)
+SCHEMA = "user string, ts timestamp, price bigint"
+AGGREGATES = (agg.count().alias("n"), agg.sum("price").alias("total"), agg.last("price").alias("latest"))
+HOUR, MINUTES = "60 seconds", "10 seconds"
+SLIDING = pst.SlidingEventTimeWindows.of(HOUR, MINUTES)
+
+
+def rows(seed, count, begin):
+    rng = random.Random(seed)
+    made = []
+    for number in range(count):
+        late = rng.choice([0, 0, 0, 30, 200])
+        at = START + timedelta(seconds=begin + number - rng.randint(0, 5) - late)
+        made.append((rng.choice(["ann", "bob", None]), at, seed * 1000 + number))
+    return made
+
+
+@pytest.fixture
+def clicks(spark, tmp_path):
+    """Four micro-batches; in the last a row so far ahead that all is over."""
+    made = MicroBatches(spark, tmp_path / "clicks", SCHEMA)
+    for seed in range(3):
+        made.add(rows(seed, 60, 60 * seed))
+    return made.add([("zoe", START + timedelta(days=1), 0)])
+
+
+def keyed(df, delay="5 seconds"):
+    strategy = pst.WatermarkStrategy.for_bounded_out_of_orderness(delay)
+    return pst.stream(df).assign_timestamps("ts", strategy).key_by("user")
+
+
+def streamed(result, folder, tag="main"):
+    """The rows of an output by micro-batch, those of each in any order."""
+    result.start(**{tag: pst.ParquetSink(f"{folder}/{tag}")}, checkpoint=f"{folder}/c").await_termination()
+    schema = result.output(tag).schema.add("batch_id", "integer")
+    found = result.main.sparkSession.read.schema(schema).parquet(f"{folder}/{tag}").collect()
+    return sorted(found, key=lambda row: row.batch_id)
+
+
+def last_of_each(found):
+    """The last row of each key, window and micro-batch, which is all that columnar operators emit."""
+    return {(row.batch_id, row.user, row.window_start, row.window_end): tuple(row) for row in found}
+
+
+@pytest.mark.parametrize(
+    ("assigner", "trigger"),
+    [
+        (SLIDING, None),
+        (pst.SlidingEventTimeWindows.of(HOUR, "7 seconds"), pst.ContinuousEventTimeTrigger.of("20 seconds")),
+        (pst.CumulatingEventTimeWindows.of(HOUR, MINUTES), None),
+    ],
+    ids=["sliding", "continuous", "cumulating"],
+)
+def test_windows_that_fire_again_as_the_row_operator(clicks, tmp_path, assigner, trigger):
+    windowed = keyed(clicks.stream()).window(assigner).allowed_lateness("1 minute")
+    windowed = windowed if trigger is None else windowed.trigger(trigger)
+    columnar, row = windowed.aggregate(*AGGREGATES), windowed.exact_firings().aggregate(*AGGREGATES)
+    assert (columnar.operation.name, row.operation.name) == ("aligned panes", "row operator")
+    found = streamed(columnar, tmp_path / "columnar")
+    assert last_of_each(found) == last_of_each(streamed(row, tmp_path / "row"))
+    assert len(found) == len(last_of_each(found)) > len({one[1:] for one in last_of_each(found)})
+
+
+def test_a_changelog_applied_to_a_table_gives_the_last_results(clicks, tmp_path):
+    windowed = keyed(clicks.stream()).window(SLIDING).allowed_lateness("1 minute")
+    changes = streamed(windowed.aggregate(*AGGREGATES).changelog().with_firing(), tmp_path / "changes")
+    table = {}
+    for _, batch in groupby(changes, key=lambda row: row.batch_id):
+        # In a file the two rows of a change need not follow each other: a micro-batch is applied at once, as MERGE does.
+        applied = dict(table)
+        for row in batch:
+            place, values = (row.user, row.window_start, row.window_end), (row.n, row.total, row.latest, row.firing_number)
+            if row.op == "update_before":
+                assert table[place] == values
+            else:
+                assert (place in table) == (row.op == "update_after")
+                applied[place] = values
+        table = applied
+    exact = streamed(windowed.exact_firings().aggregate(*AGGREGATES), tmp_path / "row")
+    expected = {(row.user, row.window_start, row.window_end): (row.n, row.total, row.latest) for row in exact}
+    assert {place: values[:3] for place, values in table.items()} == expected
+    assert {row.firing for row in changes} == {"on_time", "late"}
+
+
+def test_several_windows_in_one_pass_as_each_alone(clicks, tmp_path):
+    kinds = {
+        "short": pst.TumblingEventTimeWindows.of(MINUTES),
+        "long": SLIDING,
+        "so far": pst.CumulatingEventTimeWindows.of(HOUR, MINUTES),
+    }
+    together = streamed(keyed(clicks.stream()).windows(kinds).aggregate(*AGGREGATES), tmp_path / "together")
+    for label, assigner in kinds.items():
+        alone = streamed(keyed(clicks.stream()).window(assigner).aggregate(*AGGREGATES), tmp_path / label.replace(" ", ""))
+        of_label = [row.asDict() for row in together if row.window == label]
+        for row in of_label:
+            del row["window"]
+        # A row may be late for one kind and not for another: it is then late for none, and counts where it still can.
+        assert sorted(map(str, of_label)) == sorted(str(row.asDict()) for row in alone)
+
+
+def test_batch_as_stream_where_nothing_is_late(clicks, tmp_path):
+    def result(df):
+        windows = pst.SlidingEventTimeWindows.of("60 seconds", "1 second"), pst.TumblingEventTimeWindows.of("7 seconds")
+        return keyed(df, "10 minutes").window(*windows).aggregate(*AGGREGATES)
+
+    stream = [tuple(row)[:-1] for row in streamed(result(clicks.stream()), tmp_path / "stream")]
+    batch = [tuple(row) for row in result(clicks.batch()).main.collect() if row.user != "zoe"]
+    assert sorted(stream, key=str) == sorted(batch, key=str)
+    assert {row[1] for row in stream} == {"1 minute / 1 second", "7 seconds"}
+
+
+def test_processing_time_as_the_row_operator(clicks, tmp_path):
+    def result(exact):
+        stream = pst.stream(clicks.stream()).processing_time_from("ts").key_by("user")
+        windowed = stream.window(pst.SlidingProcessingTimeWindows.of("2 minutes", "30 seconds"))
+        windowed = windowed.trigger(pst.ContinuousProcessingTimeTrigger.of("20 seconds"))
+        return (windowed.exact_firings() if exact else windowed).aggregate(*AGGREGATES[:2])
+
+    assert result(exact=False).operation.name == "aligned panes"
+    found = last_of_each(streamed(result(exact=False), tmp_path / "columnar"))
+    assert found == last_of_each(streamed(result(exact=True), tmp_path / "row"))
+    assert found
+
+
+def per_window(key, window, table):
+    return pa.table(
+        {
+            "n": [table.num_rows],
+            "total": [pa.compute.sum(table["price"]).as_py()],
+            "latest": table["price"].slice(table.num_rows - 1),
+        }
+    )
+
+
+def in_pandas(key, window, frame):
+    return frame.assign(n=len(frame), total=frame["price"].sum(), latest=frame["price"].iloc[-1])[["n", "total", "latest"]].tail(
+        1
+    )
+
+
+def at_once(table):
+    by = ["user", "window_start", "window_end"]
+    found = table.group_by(by, use_threads=False).aggregate([("price", "count"), ("price", "sum"), ("price", "last")])
+    return found.rename_columns({"price_count": "n", "price_sum": "total", "price_last": "latest"})
+
+
+def over_rows(key, window, rows):
+    return [(len(rows), sum(row.price for row in rows), rows[-1].price)]
+
+
+def test_functions_over_rows_in_every_shape(clicks, tmp_path):
+    pytest.importorskip("pandas")
+    windowed = keyed(clicks.stream()).window(SLIDING)
+    schema = "n bigint, total bigint, latest bigint"
+    shapes = {
+        "rows": windowed.apply(over_rows, schema),
+        "arrow": windowed.apply_arrow(per_window, schema),
+        "pandas": windowed.apply_in_pandas(in_pandas, schema),
+        "all": windowed.apply_arrow(at_once, schema, all_windows=True),
+    }
+    expected = streamed(windowed.exact_firings().apply(over_rows, schema), tmp_path / "row")
+    assert expected
+    for name, result in shapes.items():
+        assert result.operation.name == "accumulating panes"
+        found = streamed(result, tmp_path / name)
+        assert sorted(map(str, found)) == sorted(map(str, expected)), name
+
+
+def test_the_merge_is_sql_and_a_table_without_merge_is_refused(spark, tmp_path):
+    sink = pst.MergeSink("merged_clicks", ["user"])
+    columns = ["user", "window", "window_start", "window_end", "n", "op"]
+    parser = spark._jsparkSession.sessionState().sqlParser()
+    assert "MergeIntoTable" in parser.parsePlan(sink.statement(columns)).toString()
+    assert "MergeIntoTable" in parser.parsePlan(sink.statement(columns[:-1])).toString()
+    df = spark.createDataFrame([("ann", 1, "insert")], "user string, n bigint, op string")
+    with pytest.raises(SinkError, match="does not know MERGE"):
+        sink.write(df, 0)
+    with pytest.raises(SinkError, match="no key column 'item'"):
+        pst.MergeSink("merged_clicks", ["item"]).write(df, 0)
+
+
+def test_what_panes_cannot_do_is_said(clicks):
+    several = keyed(clicks.stream()).window(SLIDING, pst.TumblingEventTimeWindows.of(HOUR))
+    with pytest.raises(InvalidPlanError, match="aligned panes only"):
+        several.trigger(pst.CountTrigger.of(3)).aggregate(*AGGREGATES)
+    row = keyed(clicks.stream()).window(SLIDING).trigger(pst.CountTrigger.of(3)).aggregate(*AGGREGATES)
+    with pytest.raises(InvalidPlanError, match="with_firing: the row operator"):
+        row.with_firing()
+    assert "shared" in several.aggregate(*AGGREGATES).explain()
