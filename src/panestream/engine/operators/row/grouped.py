@@ -12,6 +12,7 @@ import pyarrow as pa
 from panestream.engine.elements import RowType, arrow_column, python_values, result_columns
 from panestream.engine.garbage import without_collector
 from panestream.engine.operators.base import GroupInput, GroupMetrics, GroupOutput
+from panestream.engine.operators.row.keys import hashable
 from panestream.engine.operators.row.operator import Fired, Output, RowOperator
 from panestream.engine.operators.row.plan import RowPlan
 from panestream.engine.plan import MAIN, WindowPlan, check_identity
@@ -105,7 +106,7 @@ class RowGroupOperator:
 
     def _arrived(self, table: pa.Table) -> _Arrived:
         width, rows = len(self._plan.key_schema), table.num_rows
-        keys = [python_values(table.column(position)) for position in range(width)]
+        keys = [_keys(table.column(position)) for position in range(width)]
         key: Sequence[Any] = keys[0] if width == 1 else list(zip(*keys, strict=True)) if keys else [()] * rows
         values = len(self._row_type.schema)
         columns = [python_values(table.column(width + 1 + position)) for position in range(values)]
@@ -160,3 +161,8 @@ class RowGroupOperator:
         metrics.late_rows = late
         metrics.state_calls = self._state.calls
         metrics.bytes_read, metrics.bytes_written = self._state.bytes_read, self._state.bytes_written
+
+
+def _keys(column: pa.ChunkedArray) -> list[Any]:
+    values = python_values(column)
+    return list(map(hashable, values)) if pa.types.is_nested(column.type) else values

@@ -27,6 +27,17 @@ def canonical_key(key: Any) -> Any:
     return key
 
 
+def hashable(key: Any) -> Any:
+    """The values of a struct or an array, which Arrow hands out as a dict or a list, as a tuple that can be a key.
+
+    >>> hashable({"shop": 1, "tags": ["a", "b"]})
+    (1, ('a', 'b'))
+    """
+    if isinstance(key, (dict, list)):
+        return tuple(map(hashable, key.values() if isinstance(key, dict) else key))
+    return key
+
+
 def stable_hash(key: Any, pickled: bool = False) -> int:
     """A hash that is the same in every process, of a canonical key; Python's own is salted anew in each.
 

@@ -1,0 +1,86 @@
+"""Rows of the input rest by the schema of the input, and come back as they were, whatever the types."""
+
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+
+from panestream.engine.elements import RowType
+from panestream.engine.operators.row.codec import Codec
+from panestream.engine.operators.row.segments import SegmentCodec, stamped
+
+UTC = dt.timezone.utc
+NOON = dt.datetime(2026, 1, 2, 12, 0, 0, 7)
+COLUMNS = {
+    "bool": (pa.bool_(), [True, None, False]),
+    "byte": (pa.int8(), [-128, None, 127]),
+    "int": (pa.int32(), [-(2**31), 2**31 - 1, None]),
+    "long": (pa.int64(), [-(2**63), 2**63 - 1, None]),
+    "long without nulls": (pa.int64(), [1, 1, 1]),
+    "float": (pa.float32(), [0.5, float("inf"), None]),
+    "double": (pa.float64(), [0.1, -0.0, None]),
+    "decimal": (pa.decimal128(38, 10), [Decimal("1.5000000000"), None, Decimal("-9999999999999999999999999999.9999999999")]),
+    "string": (pa.string(), ["", "ä", None]),
+    "binary": (pa.binary(), [b"", b"\x00\xff", None]),
+    "date": (pa.date32(), [dt.date(1, 1, 1), None, dt.date(9999, 12, 31)]),
+    "timestamp": (pa.timestamp("us", "UTC"), [NOON.replace(tzinfo=UTC), None, dt.datetime(1, 1, 1, tzinfo=UTC)]),
+    "timestamp without zone": (pa.timestamp("us"), [NOON, None, dt.datetime.max]),
+    "interval": (pa.duration("us"), [dt.timedelta(days=-1, microseconds=3), None, dt.timedelta(0)]),
+    "list": (pa.list_(pa.int32()), [[1, None], [], None]),
+    "list of timestamps": (pa.list_(pa.timestamp("us")), [[NOON, None], [], None]),
+    "struct": (
+        pa.struct([("a", pa.int32()), ("b", pa.list_(pa.string()))]),
+        [{"a": 1, "b": ["x"]}, {"a": None, "b": None}, None],
+    ),
+    "map": (pa.map_(pa.string(), pa.int32()), [{"a": 1, "b": None}, {}, None]),
+    "null": (pa.null(), [None, None, None]),
+}
+
+
+def codec_of(schema):
+    row_type = RowType(schema)
+    return row_type, SegmentCodec(row_type.element, Codec(row_type.element), timed=False)
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_every_type_of_spark_comes_back_as_it_was(name):
+    type_, values = COLUMNS[name]
+    row_type, codec = codec_of(pa.schema([("n", pa.int32()), ("it", type_)]))
+    # As rows come: from Arrow.
+    rows = row_type.rows(pa.table([pa.array([1, 2, 3], pa.int32()), pa.array(values, type_)], schema=row_type.schema))
+    assert [row[1] for row in rows] == values
+    for some in (rows, rows[:1], rows[2:], rows * 3):
+        found = codec.decode(codec.encode(some))
+        assert repr(found) == repr(some)
+        assert {type(one) for one in found} == {row_type.element}
+    timed = SegmentCodec(row_type.element, Codec(row_type.element), timed=True)
+    with_times = [stamped((row, -at)) for at, row in enumerate(rows)]
+    assert repr(timed.decode(timed.encode(with_times))) == repr(with_times)
+
+
+def test_columns_of_one_name_or_none_at_all():
+    row_type, codec = codec_of(pa.schema([("a", pa.int32()), ("a", pa.string())]))
+    rows = [row_type.make((1, "x")), row_type.make((2, None))]
+    assert codec.decode(codec.encode(rows)) == rows
+    row_type, codec = codec_of(pa.schema([]))
+    assert codec.decode(codec.encode([row_type.make(())] * 3)) == [()] * 3
+
+
+def test_an_element_that_is_there_twice_is_one_object_again():
+    row_type, codec = codec_of(pa.schema([("a", pa.string())]))
+    one, other = row_type.make(("x" * 1000,)), row_type.make(("y",))
+    data = codec.encode([one, other, one, one])
+    assert len(data) < 3000
+    found = codec.decode(data)
+    assert found == [one, other, one, one]
+    assert found[0] is found[2] is found[3]
+
+
+def test_equal_elements_that_are_not_the_same_stay_apart():
+    row_type, codec = codec_of(pa.schema([("a", pa.string())]))
+    found = codec.decode(codec.encode([row_type.make(("x",)), row_type.make(("x",))]))
+    assert found == [("x",), ("x",)]
+    assert found[0] is not found[1]

@@ -1,0 +1,65 @@
+"""The row operator on columns: keys of any type, across batches."""
+
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from panestream.engine.operation import Chunk
+from panestream.engine.operators.base import GroupInput
+from panestream.engine.operators.row.plan import Reduce
+from panestream.engine.plan import WindowPlan
+from panestream.engine.planner import Windowing, calling
+from panestream.engine.state import MemoryState
+from panestream.windowing.assigners import TumblingEventTimeWindows
+from panestream.windowing.watermarks import WatermarkStrategy
+
+KEYS = {
+    "long": (pa.int64(), [1, 2, None]),
+    "double": (pa.float64(), [0.0, 1.5, float("inf")]),
+    "string": (pa.string(), ["a", "", None]),
+    "binary": (pa.binary(), [b"a", b"", None]),
+    "decimal": (pa.decimal128(5, 2), [Decimal("1.50"), Decimal("1.51"), None]),
+    "date": (pa.date32(), [dt.date(2026, 1, 1), dt.date(1900, 1, 1), None]),
+    "timestamp": (
+        pa.timestamp("us", "UTC"),
+        [dt.datetime(2026, 1, 1, tzinfo=dt.timezone.utc), None, dt.datetime.max.replace(tzinfo=dt.timezone.utc)],
+    ),
+    "struct": (pa.struct([("a", pa.int64()), ("b", pa.string())]), [{"a": 1, "b": "x"}, {"a": 1, "b": None}, None]),
+    "array": (pa.list_(pa.string()), [["x", "y"], [], ["y", "x"]]),
+}
+
+
+def plan_of(key_type):
+    rows = pa.schema([("value", pa.int64())])
+    windowing = Windowing(TumblingEventTimeWindows(10))
+    function = Reduce(lambda a, b: a.replace(value=a.value + b.value))
+    return WindowPlan(
+        keys=("key",),
+        key_schema=pa.schema([("key", key_type)]),
+        assigner=windowing.assigner,
+        operation=calling(windowing, function, pa.schema([("value", pa.int64())]), rows, "sum"),
+        watermark=WatermarkStrategy.for_monotonous_timestamps(),
+        event_time="at",
+        groups=1,
+        row_schema=rows,
+    )
+
+
+@pytest.mark.parametrize("name", KEYS)
+def test_keys_of_every_type_go_through_state_and_come_out_as_they_were(name):
+    key_type, keys = KEYS[name]
+    plan, state, found = plan_of(key_type), MemoryState(), []
+    for batch, seen in enumerate((3, 5, 100)):
+        rows = pa.table({"value": pa.array([1, 10, 100], pa.int64())})
+        chunk = Chunk(np.array([batch] * 3, np.int64), [pa.array(keys, key_type)], [], rows)
+        parts = {kind: [table] for kind, table in plan.operation.pack(plan, chunk)} if batch < 2 else {}
+        output = plan.operation.operator(plan, state, 0).process(GroupInput(parts, seen={"": seen}))
+        found += [row for _, table in output.tables for row in table.to_pylist()]
+    assert sorted((row["value"], repr(row["key"])) for row in found) == [
+        (total, repr(pa.array([key], key_type).to_pylist()[0])) for total, key in zip((2, 20, 200), keys, strict=True)
+    ]
