@@ -20,8 +20,9 @@ from panestream.windowing.assigners import (
     TumblingEventTimeWindows,
 )
 from panestream.windowing.evictors import TimeEvictor
-from panestream.windowing.functions import AggregateFunction, ProcessWindowFunction, WindowContext
+from panestream.windowing.functions import AggregateFunction, ProcessWindowFunction, WindowContext, WindowFunction
 from panestream.windowing.triggers import CountTrigger, PurgingTrigger
+from panestream.windowing.windows import Window
 
 SETTINGS = dict(STREAM_SETTINGS)
 """What ``build_session`` and ``result.start`` set for every user."""
@@ -63,11 +64,11 @@ class CountAndMedian(ProcessWindowFunction):
         yield len(elements), median([element.value for element in elements])
 
 
-class SumAndCount(ProcessWindowFunction):
+class SumAndCount(WindowFunction):
     """Sum and number of the values that the evictor left."""
 
-    def process(self, key: Any, context: WindowContext, elements: Sequence[Any]) -> Iterator[tuple[int, int]]:
-        yield sum(element.value for element in elements), len(elements)
+    def apply(self, key: Any, window: Window, inputs: Sequence[Any]) -> Iterator[tuple[int, int]]:
+        yield sum(element.value for element in inputs), len(inputs)
 
 
 def _keyed(events: DataFrame, spec: EventSpec, column: str = "value") -> pst.KeyedStream:
@@ -99,7 +100,7 @@ def evicted(events: DataFrame, case: Evicted, spec: EventSpec) -> DataFrame:
         SlidingEventTimeWindows.of(f"{case.size_ms} milliseconds", f"{case.slide_ms} milliseconds")
     )
     evicting = windows.evictor(TimeEvictor.of(f"{case.keep_ms} milliseconds"))
-    result = evicting.process(SumAndCount(), schema="total bigint, events bigint")
+    result = evicting.apply(SumAndCount(), schema="total bigint, events bigint")
     return result.main.select("key", "window_end", "total", "events")
 
 

@@ -14,6 +14,7 @@ from panestream.engine.plan import WindowPlan
 from panestream.engine.planner import Windowing, calling, over_tables
 from panestream.errors import InvalidPlanError
 from panestream.windowing.assigners import EventTimeSessionWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
+from panestream.windowing.evictors import CountEvictor, DeltaEvictor, TimeEvictor
 from panestream.windowing.functions import WindowFunctionError, applied
 from tests.columnar import kit
 from tests.columnar.test_panes_random import random_assigner
@@ -61,7 +62,14 @@ def plans(windowing: Windowing, shape: str, late: bool, delay: int) -> tuple[Win
 
 def case(rng: random.Random, seed: int) -> None:
     assigner, span = random_assigner(rng, by_clock=False)
-    windowing = Windowing(assigner, allowed_lateness=rng.choice([0, 0, 1, span]))
+    lateness = rng.choice([0, 0, 1, span])
+    evictors = [
+        None,
+        None,
+        CountEvictor(rng.randint(1, 4), rng.random() < 0.2),
+        TimeEvictor(rng.randint(1, span), rng.random() < 0.2),
+    ]
+    windowing = Windowing(assigner, evictor=None if lateness else rng.choice(evictors), allowed_lateness=lateness)
     assert not why_not_rows(windowing)
     batches = kit.random_stream(rng, span)
     row, panes = plans(windowing, rng.choice(["rows", "arrow", "all"]), rng.random() < 0.5, rng.choice([0, 0, 3, span]))
@@ -74,6 +82,13 @@ def case(rng: random.Random, seed: int) -> None:
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_panes_of_rows_are_what_the_row_operator_does(chunk):
     kit.run_cases(200, chunk, CHUNKS, case)
+
+
+def test_evictors_that_need_the_row_operator():
+    windows = SlidingEventTimeWindows(100, 10)
+    assert "stays removed" in why_not_rows(Windowing(windows, evictor=CountEvictor(3), allowed_lateness=1))[0]
+    for evictor in (CountEvictor(0), TimeEvictor(0), DeltaEvictor(1, lambda old, new: 0.0)):
+        assert "single rows" in why_not_rows(Windowing(windows, evictor=evictor))[0]
 
 
 def test_each_row_rests_once_however_many_windows_overlap():

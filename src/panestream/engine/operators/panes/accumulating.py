@@ -13,6 +13,7 @@ from panestream.engine.operators.panes.windowed_rows import OverRows
 from panestream.engine.plan import WindowPlan, stable_repr
 from panestream.engine.slicing import PaneGrid
 from panestream.engine.state import State
+from panestream.windowing.evictors import Evictor
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,7 @@ class AccumulatingOperation(Operation):
         result: the columns of its results, after keys and window.
         rows: the columns of the input.
         keys: the key columns.
+        evictor: decides which rows of a window the function sees; None: all.
     """
 
     grid: PaneGrid
@@ -32,6 +34,7 @@ class AccumulatingOperation(Operation):
     result: pa.Schema
     rows: pa.Schema
     keys: pa.Schema
+    evictor: Evictor | None = None
 
     @property
     def name(self) -> str:
@@ -71,6 +74,7 @@ class AccumulatingOperation(Operation):
         kept = "each row once, however many windows it lies in: a block per micro-batch and key group, while panes stay open"
         return {
             "function": [stable_repr(self.function), self.function.described],
+            **({} if self.evictor is None else {"evictor": [repr(self.evictor)]}),
             "exchange": ["rows cross the shuffle whole, in columns"],
             "state": [kept if streaming else "none: a batch fires every window at the end of input"],
         }

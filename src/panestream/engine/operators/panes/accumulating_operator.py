@@ -13,6 +13,7 @@ from panestream.engine.aggregation.sorting import stable_order
 from panestream.engine.operators.base import GroupInput, GroupMetrics, GroupOutput
 from panestream.engine.operators.panes.blocks import PaneBlocks, pane_range
 from panestream.engine.operators.panes.ends import Ends, last_ended
+from panestream.engine.operators.panes.evicting import kept
 from panestream.engine.operators.panes.meta import Meta
 from panestream.engine.operators.panes.pairs import is_among, numbered
 from panestream.engine.operators.panes.windowed_rows import INSTANT, AllWindows, WindowedRows, grouped
@@ -156,13 +157,17 @@ class AccumulatingOperator:
         table = pa.concat_tables(parts).combine_chunks()
         which, places = expanded(table.column("pane").to_numpy(), first, end)
         if touched_by is not None:
-            kept = self._touched(table, which, places, touched_by, (first, end))
-            which, places = which[kept], places[kept]
+            touched = self._touched(table, which, places, touched_by, (first, end))
+            which, places = which[touched], places[touched]
         if not len(places):
             return None
         codes = encode_keys([one_chunk(column) for column in table.columns[: self._width]], table.num_rows).codes.astype(np.int64)
         order = stable_order(which, codes[places], table.column(_ARRIVAL).to_numpy()[places])
         which, places = which[order], places[order]
+        if self._work.evictor is not None:
+            times = table.column("time").to_numpy()[places]
+            seen = kept(self._work.evictor, which, codes[places], times)
+            which, places = which[seen], places[seen]
         bounds = (self._windows.start_of(windows[which]), self._windows.end_of(windows[which]))
         keys = table.select(range(self._width)).rename_columns(self._work.keys.names)
         return grouped(self._rows(table), (which, codes[places]), places, keys, bounds)

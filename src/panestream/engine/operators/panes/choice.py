@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -10,6 +11,7 @@ import pyarrow as pa
 from panestream.engine.aggregation import Aggregation
 from panestream.engine.operators.panes.accumulating import AccumulatingOperation
 from panestream.engine.operators.panes.early import HIDDEN, HIDDEN_TYPES, Interval
+from panestream.engine.operators.panes.evicting import why_not_evicted
 from panestream.engine.operators.panes.operation import PaneOperation
 from panestream.engine.operators.panes.windowed_rows import OverRows
 from panestream.engine.slicing import AlignedWindows, CumulatingWindows, PaneGrid, SlidingWindows
@@ -99,7 +101,8 @@ def why_not_rows(windowing: Windowing) -> list[str]:
     assigner = windowing.assigner
     if isinstance(assigner, SeveralWindows):
         return ["several windows in one query need declared aggregates"]
-    reasons = why_not_panes(windowing)
+    reasons = why_not_panes(replace(windowing, evictor=None))
+    reasons += why_not_evicted(windowing.evictor, windowing.allowed_lateness)
     if not reasons and not assigner.is_event_time:
         reasons = ["panes of whole rows know event time only"]
     if not reasons and _interval(windowing) is not None:
@@ -119,7 +122,7 @@ def accumulating_panes(
         rows: the columns of the input.
         keys: the key columns.
     """
-    return AccumulatingOperation(pane_grid(windowing.assigner), function, results, rows, keys)
+    return AccumulatingOperation(pane_grid(windowing.assigner), function, results, rows, keys, windowing.evictor)
 
 
 def refuse_several(assigner: WindowAssigner, reasons: Sequence[str]) -> None:
