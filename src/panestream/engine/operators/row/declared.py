@@ -73,7 +73,7 @@ class _Places:
     def __init__(self, aggregation: Aggregation, types: Mapping[str, pa.DataType]) -> None:
         self._inputs = list(aggregation.inputs)
         self.types = types
-        self.time = len(self._inputs)
+        self.time = -1  # the last: between the inputs and the time may stand what only the assigner looks at
         self.results = {field.name: field.type for field in aggregation.output_schema}
 
     def at(self, expr: str) -> int:
