@@ -48,3 +48,13 @@ def event_data() -> Path:
     if not folder.is_dir():
         pytest.skip("real event data is not here: set PANESTREAM_DATA to a folder with it")
     return folder
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The benchmarks' own runs on Spark take as long as all other tests on Spark: they run where somebody asks for them."""
+    if os.environ.get("PANESTREAM_BENCHMARK_TESTS"):
+        return
+    skip = pytest.mark.skip(reason="takes minutes: PANESTREAM_BENCHMARK_TESTS=1 runs it")
+    for item in items:
+        if item.get_closest_marker("spark") and item.path.parent.name == "benchmarks":
+            item.add_marker(skip)
