@@ -210,7 +210,9 @@ MUTANTS: list[tuple[str, str, str]] = [
     (CODEC, "canonical_bytes(value, self._pickled)))", "0))"),
     (CODEC, "    if not array.null_count:\n        return values", "    if True:\n        return values"),
     (CODEC, "offsets.append(None if value is None else len(items))", "offsets.append(len(items))"),
-    (CODEC, "if len(lengths) == 1 and 0 not in lengths:", "if len(lengths) == 1:"),
+    (CODEC, "width = lengths.pop() if len(lengths) == 1 else 0", "width = lengths.pop()"),
+    (CODEC, "if 0 < width <= _WIDEST or", "if 0 < width or"),
+    (CODEC, "if 0 < len(keys) <= _WIDEST and", "if keys and"),
     (CODEC, "shapes = {tuple(value) for", "shapes = {frozenset(value) for"),
     (
         CODEC,

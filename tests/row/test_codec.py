@@ -88,6 +88,8 @@ PLAIN = {
     "dicts of different shapes": [{"a": 1}, {"b": 1, "c": None}],
     "dicts of another order": [{"b": 1, "a": 2}, {"a": 3, "b": 4}],
     "dicts with any keys": [{1: 2, (1, "a"): [3]}, {None: {1.5: "x"}}],
+    "long tuples": [tuple(range(100)), None],
+    "large dicts": [{f"k{n}": n for n in range(100)}, None],
     "counters": [Counter("abca"), Counter(), None],
     "lists": [[1], [], None, [2, None]],
     "lists of lists": [[[1], [[2]]], []],
@@ -131,6 +133,15 @@ def test_plain_values_rest_as_columns(case):
     found, pickled = roundtrip(PLAIN[case])
     assert list(map(exact, found)) == list(map(exact, PLAIN[case]))
     assert pickled == []
+
+
+def test_what_grows_has_one_column_however_long_it_is():
+    for value, word in ((tuple(range(33)), "tuples"), ({f"k{n}": n for n in range(33)}, "map")):
+        assert Codec().encode([value])[1][0] == word
+    for value, word in ((tuple(range(32)), "tuple"), ({f"k{n}": n for n in range(32)}, "dict")):
+        assert Codec().encode([value])[1][0] == word
+    wide = RowType(pa.schema([(f"c{n}", pa.int64()) for n in range(50)]))
+    assert Codec(wide.element).encode([wide.make(range(50))])[1][0] == "row"
 
 
 def test_zones_are_the_same_objects():

@@ -50,6 +50,8 @@ _MAKERS: dict[str, Callable[[Any], Any]] = {
 _SORTED = {int, str, bytes}
 _NUMBERS = {np.dtype(name).type for name in ("?", *"bhilBHIL", *"efd")}
 _MICRO = dt.timedelta(microseconds=1)
+_WIDEST = 32
+"""Tuples and dicts with more places are lists: one that grows with every row must not become a thousand columns."""
 _NARROW = (np.int8, np.int16, np.int32)
 
 
@@ -149,8 +151,9 @@ class Codec:
     def _sequences(self, kind: type, values: Sequence[Any], nulls: bool) -> tuple[pa.Array, Kind]:
         if kind is tuple or kind is self._element_type:
             lengths = {len(value) for value in values if value is not None}
-            if len(lengths) == 1 and 0 not in lengths:
-                return self._structs("tuple" if kind is tuple else "row", values, range(lengths.pop()), nulls)
+            width = lengths.pop() if len(lengths) == 1 else 0
+            if 0 < width <= _WIDEST or (width and kind is not tuple):
+                return self._structs("tuple" if kind is tuple else "row", values, range(width), nulls)
         if kind in (set, frozenset):
             values = [None if value is None else self._in_order(value) for value in values]
         return self._lists(_SEQUENCES.get(kind, "rows"), values)
@@ -159,7 +162,7 @@ class Codec:
         shapes = {tuple(value) for value in values if value is not None}
         if len(shapes) == 1 and kind is dict:
             (keys,) = shapes
-            if keys and all(type(key) is str for key in keys):
+            if 0 < len(keys) <= _WIDEST and all(type(key) is str for key in keys):
                 array, found = self._structs("dict", values, keys, nulls)
                 return array, [*found, list(keys)]
         pairs = [None if value is None else list(value.items()) for value in values]
