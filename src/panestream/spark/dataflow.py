@@ -33,9 +33,9 @@ def project(
         time: the event time in microseconds; None: the clock stands in for it.
         keys: the key columns.
         values: the columns that the operation asked for.
-        clock: processing time in microseconds; None: Spark's batch time.
+        clock: processing time in microseconds; None: the time of the micro-batch.
     """
-    clock = F.unix_micros(F.current_timestamp()) if clock is None else clock
+    clock = batch_time() if clock is None else clock
     columns = [(clock if time is None else time).alias("time")]
     columns += [key.alias(f"key_{position}") for position, key in enumerate(keys)]
     columns += [value.alias(f"value_{position}") for position, value in enumerate(values)]
@@ -61,6 +61,16 @@ def project(
     value_types = [field.type for field in arrow_schema(projected.schema)][1 + len(keys) : 1 + len(keys) + len(values)]
     key_types = tuple(field.type for field in plan.key_schema)
     return projected, PackColumns(key_types, tuple(value_types), **places)
+
+
+def batch_time() -> Column:
+    """The time of the micro-batch in microseconds.
+
+    Spark puts such a number into the Java code that it generates: code that differs from one micro-batch to the next, which is
+    compiled, and warms up, anew every time. Inside a function that Spark interprets, as it does this one, it is handed over
+    beside the code.
+    """
+    return F.array_sort(F.array(F.unix_micros(F.current_timestamp())))[0]
 
 
 def operate(projected: DataFrame, plan: WindowPlan, columns: PackColumns) -> DataFrame:

@@ -15,6 +15,7 @@ from panestream.engine.operators.base import GroupInput, GroupMetrics, GroupOutp
 from panestream.engine.operators.row.keys import hashable
 from panestream.engine.operators.row.operator import Fired, Output, RowOperator
 from panestream.engine.operators.row.plan import RowPlan
+from panestream.engine.payload import one_chunk
 from panestream.engine.plan import MAIN, WindowPlan, check_identity
 from panestream.engine.state import CountingState, State
 from panestream.engine.watermarks import WatermarkTracker
@@ -111,6 +112,7 @@ class RowGroupOperator:
         values = len(self._row_type.schema)
         columns = [python_values(table.column(width + 1 + position)) for position in range(values)]
         elements = self._row_type.from_columns(columns, rows)
+        self._operator.store.arrived(elements, [one_chunk(table.column(width + 1 + position)) for position in range(values)])
         times = table.column(width).to_numpy().tolist()
         first_whole = width + 1 + (0 if self._plan.operation.takes_rows else values)
         return _Arrived(list(zip(key, times, elements, strict=True)), table.select(range(first_whole, table.num_columns)))

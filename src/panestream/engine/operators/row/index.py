@@ -8,8 +8,9 @@ from typing import NamedTuple
 from panestream.engine.operators.row.columns import ColumnReader, ColumnWriter
 from panestream.engine.operators.row.timers import NEVER
 
-PAGE_BYTES = 8 * 1024
-"""Pages are split when they are larger than this on average. One call to the state store costs the same up to some KiB."""
+PAGE_BYTES = 32 * 1024
+"""Pages are split when they are larger than this on average. A call to Spark's state store costs a millisecond, however small the
+page; so does taking so many bytes apart."""
 FEWEST_KEYS = 16
 """But not below so many keys a page, on average: every page has some bytes that do not get fewer."""
 

@@ -70,7 +70,7 @@ class RowPlan:
     evictor: Evictor | None = None
     allowed_lateness: int = 0
     late_output: str | None = None
-    pages: int = 16
+    pages: int = 2
     element_type: type[tuple[object, ...]] | None = None
     pickled_state: bool = False
 

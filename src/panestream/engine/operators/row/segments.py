@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+import pyarrow as pa
+
 from panestream.engine.elements import RowType, python_values
 from panestream.engine.operators.row.codec import Codec
 from panestream.engine.operators.row.columns import ColumnReader, ColumnWriter, join_parts, split_parts
@@ -14,6 +16,43 @@ from panestream.windowing.evictors import TimestampedValue
 
 stamped: Callable[[tuple[Any, int]], TimestampedValue] = partial(tuple.__new__, TimestampedValue)
 """``TimestampedValue`` of a tuple; calling the class takes three times as long."""
+
+
+class Arrivals:
+    """The columns that the elements of this micro-batch were made of, so that they come to rest without being made anew.
+
+    An element is known by its identity: the lists are kept for as long as it is asked for.
+
+    >>> row_type = RowType(pa.schema([("price", pa.int64())]))
+    >>> arrivals, rows = Arrivals(), row_type.from_columns([[7, 8, 9]], 3)
+    >>> arrivals.add(rows, [pa.array([7, 8, 9])])
+    >>> arrivals.columns([rows[2], rows[0]])[0].to_pylist(), arrivals.columns([rows[0].replace(price=1)])
+    ([9, 7], None)
+    """
+
+    def __init__(self) -> None:
+        self._places: dict[int, int] = {}
+        self._elements: list[Sequence[Any]] = []
+        self._columns: list[Sequence[pa.Array]] = []
+
+    def add(self, elements: Sequence[Any], columns: Sequence[pa.Array]) -> None:
+        """More elements, and their columns."""
+        first = sum(map(len, self._elements))
+        self._places.update(zip(map(id, elements), range(first, first + len(elements)), strict=True))
+        self._elements.append(elements)
+        self._columns.append(columns)
+
+    def columns(self, elements: Sequence[Any]) -> list[pa.Array] | None:
+        """The columns of some elements; None where one did not arrive in this micro-batch."""
+        if not self._elements or not self._columns[0]:
+            return None
+        places = list(map(self._places.get, map(id, elements)))
+        if None in places:
+            return None
+        if len(self._columns) > 1:
+            self._columns = [[pa.concat_arrays(parts) for parts in zip(*self._columns, strict=True)]]
+        chosen = pa.array(places, pa.int64())
+        return [column.take(chosen) for column in self._columns[0]]
 
 
 class SegmentCodec:
@@ -25,6 +64,9 @@ class SegmentCodec:
         element_type: the class of the elements, where it is known.
         codec: for elements without a schema.
         timed: whether elements come with their event times, for an evictor.
+
+    Attributes:
+        arrivals: what is known of the columns of elements that have just come.
     """
 
     def __init__(self, element_type: type | None, codec: Codec, timed: bool) -> None:
@@ -32,6 +74,7 @@ class SegmentCodec:
         self._row_type = RowType.of(element_type)
         self._codec = codec
         self._timed = timed
+        self.arrivals = Arrivals()
 
     def encode(self, elements: list[Any]) -> bytes:
         """The bytes of some elements; one that is there several times, as overlapping windows hold it, is written once."""
@@ -54,7 +97,7 @@ class SegmentCodec:
     def _write(self, writer: ColumnWriter, values: Sequence[Any]) -> None:
         if self._row_type is not None and set(map(type, values)) == {self._element_type}:
             try:
-                columns = self._row_type.columns(values)
+                columns = self.arrivals.columns(values) or self._row_type.columns(values)
             except InvalidPlanError:
                 pass  # a row that an evictor of the user's own made up
             else:

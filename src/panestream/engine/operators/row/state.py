@@ -16,8 +16,10 @@ elements  a running number  elements that came in one batch for one page: writte
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
+
+import pyarrow as pa
 
 from panestream.engine.operators.row.codec import Codec
 from panestream.engine.operators.row.columns import ColumnReader, ColumnWriter
@@ -104,6 +106,11 @@ class RowStore:
             found.extend(chunk if isinstance(chunk, list) else self._piece(page, chunk))
         found.extend(contents.tail)
         return found
+
+    def arrived(self, elements: Sequence[Any], columns: Sequence[pa.Array]) -> None:
+        """Elements have come that were made of these columns: those that have to rest are written from them."""
+        if self._keeps_elements:
+            self._segment_codec.arrivals.add(elements, columns)
 
     def load_due(self, event: int = MIN_TIMESTAMP - 1, processing: int = MIN_TIMESTAMP - 1) -> None:
         """Reads the pages that have a timer up to and including these times."""
