@@ -7,6 +7,22 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 
+_settled = False
+
+
+def settle() -> None:
+    """Takes what is in memory now out of the search for garbage cycles, once in the life of a process.
+
+    Spark's Python workers search through everything after each task: every module that was ever imported, 50 ms each time. So
+    this is called in a worker when its first task is done, and all modules are there.
+    """
+    global _settled  # noqa: PLW0603 - it is the process that is settled
+    if not _settled:
+        _settled = True
+        gc.collect()
+        gc.freeze()
+
+
 @contextmanager
 def without_collector() -> Iterator[None]:
     """Pauses the search for garbage cycles.

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from panestream.engine import payload
 from panestream.engine.elements import RowType
+from panestream.engine.garbage import settle
 from panestream.engine.operation import Chunk
 from panestream.engine.operators.base import GroupInput
 from panestream.engine.plan import WindowPlan
@@ -66,6 +67,7 @@ class Pack:
         for chunk in _chunks(batches):
             yield from packing.chunk(chunk)
         yield from packing.finish()
+        settle()
 
 
 def _partition_id() -> int:

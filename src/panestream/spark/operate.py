@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 import pyarrow as pa
 
 from panestream.engine import payload
+from panestream.engine.garbage import settle, without_collector
 from panestream.engine.operators.base import GroupOutput
 from panestream.engine.plan import WindowPlan
 from panestream.engine.state import MemoryState, State
@@ -37,7 +38,9 @@ def operate_group(
     batch = gather(plan, rows)
     if now_ms is not None:
         batch.batch_time = now_ms * plan.ticks
-    return plan.operation.operator(plan, state, group_values(plan.groups).index(value)).process(batch)
+    # The operator is gone before the collector is back: else it would search through all that the operator holds.
+    with without_collector():
+        return plan.operation.operator(plan, state, group_values(plan.groups).index(value)).process(batch)
 
 
 def process_batch(plan: WindowPlan) -> Callable[[pa.Table], pa.Table]:
@@ -84,3 +87,4 @@ class Unpack:
             for body in batch.column(0):
                 table, _ = payload.decode(body.as_py(), self._schema)
                 yield from table.to_batches()
+        settle()

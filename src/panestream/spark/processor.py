@@ -63,6 +63,7 @@ class WindowProcessor(StatefulProcessor):
         return self._process(key, [], timerValues)
 
     def _process(self, key: Any, arrived: list[tuple[int, int, bytes]], timers: TimerValues) -> Iterator[Row]:
+        from panestream.engine.garbage import settle
         from panestream.spark.operate import bodies, operate_group
 
         if self._state is None or self._handle is None:
@@ -75,6 +76,7 @@ class WindowProcessor(StatefulProcessor):
             self._wake_up_at(None if output.wake_up is None else output.wake_up // plan.ticks + 1)
         for tag, body in bodies(output):
             yield Row(tag=tag, body=body)
+        settle()
 
     def _wake_up_at(self, expiry: int | None) -> None:
         """One timer a key group: the earliest of all its windows, in milliseconds; None: there is none."""
