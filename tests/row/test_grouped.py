@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from dataclasses import replace
 from decimal import Decimal
 
 import numpy as np
@@ -11,11 +12,12 @@ import pytest
 
 from panestream.engine.operation import Chunk
 from panestream.engine.operators.base import GroupInput
-from panestream.engine.operators.row.plan import Reduce
+from panestream.engine.operators.row.plan import Elements, Reduce
 from panestream.engine.plan import WindowPlan
 from panestream.engine.planner import Windowing, calling
 from panestream.engine.state import MemoryState
-from panestream.windowing.assigners import TumblingEventTimeWindows
+from panestream.windowing.assigners import EventTimeSessionWindows, TumblingEventTimeWindows
+from panestream.windowing.functions import WindowFunction
 from panestream.windowing.watermarks import WatermarkStrategy
 
 KEYS = {
@@ -63,3 +65,24 @@ def test_keys_of_every_type_go_through_state_and_come_out_as_they_were(name):
     assert sorted((row["value"], repr(row["key"])) for row in found) == [
         (total, repr(pa.array([key], key_type).to_pylist()[0])) for total, key in zip((2, 20, 200), keys, strict=True)
     ]
+
+
+@pytest.mark.parametrize(("origins", "order"), [([0, 1], [1, 2, 3, 4]), ([0, 0], [1, 3, 2, 4]), ([], [1, 3, 2, 4])])
+def test_source_partitions_come_to_the_same_event_time_together(origins, order):
+    rows = pa.schema([("value", pa.int64())])
+    windowing = Windowing(EventTimeSessionWindows(5))
+    plan = replace(plan_of(pa.int64()), assigner=windowing.assigner)
+    plan = replace(plan, operation=calling(windowing, Elements(AsText()), pa.schema([("value", pa.string())]), rows, "values"))
+    parts = []
+    for numbers in ([1, 3], [2, 4]):
+        table = pa.table({"value": pa.array(numbers, pa.int64())})
+        chunk = Chunk(np.array(numbers, np.int64), [pa.array([7, 7])], [], table)
+        parts += [table for _, table in plan.operation.pack(plan, chunk)]
+    batch = GroupInput({"inputs": parts}, {"inputs": origins} if origins else {}, end_of_input=True)
+    ((_, fired),) = plan.operation.operator(plan, MemoryState(), 0).process(batch).tables
+    assert fired.column("value").to_pylist() == [str(order)]
+
+
+class AsText(WindowFunction):
+    def apply(self, key, window, inputs):
+        return [str([row.value for row in inputs])]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ from panestream.engine.elements import RowType
 from panestream.engine.operators.row.columns import pickled_columns, split_parts
 from panestream.engine.operators.row.operator import RowOperator
 from panestream.engine.operators.row.plan import Aggregate, Elements, Reduce, RowPlan
+from panestream.engine.operators.row.slots import KeyState, Page, Slot
 from panestream.engine.operators.row.state import MANY_SEGMENTS
 from panestream.engine.operators.row.timers import NEVER, TimerQueue, WindowTimers
 from panestream.engine.state import CountingState, MemoryState
@@ -104,7 +106,7 @@ def test_only_touched_pages_are_read_and_written():
 
 
 def test_only_due_pages_are_read_and_empty_ones_removed():
-    plan = RowPlan(TumblingEventTimeWindows(10), SUM)
+    plan = RowPlan(TumblingEventTimeWindows(10), SUM, pages=16)
     fired, calls, memory = batches(plan, (MANY, 3), ([("late riser", 25, 1)], 19))
     assert len(fired) == 500
     assert {space for space, _ in memory.values} == {"meta", "pages"}
@@ -240,7 +242,7 @@ def test_accumulators_of_plain_types_are_not_pickled():
 
 
 def test_pages_are_read_for_processing_timers_only_when_they_are_due():
-    plan, state = RowPlan(TumblingProcessingTimeWindows(10), SUM), MemoryState()
+    plan, state = RowPlan(TumblingProcessingTimeWindows(10), SUM, pages=16), MemoryState()
     operator = RowOperator(plan, state)
     operator.process(MANY, processing_time=3)
     operator.commit()
@@ -364,3 +366,23 @@ def test_handles():
     averaged.clear()
     assert mapped.is_empty()
     assert cells == {}
+
+
+def test_what_a_micro_batch_leaves_behind_is_no_garbage_for_the_collector():
+    plan, state = RowPlan(EventTimeSessionWindows(7), Elements(AsList())), MemoryState()
+
+    def one_batch(start):
+        operator = RowOperator(plan, state)
+        operator.process([(f"k{n % 50}", start + n // 10, n) for n in range(1000)], new_watermark=start + 90)
+        operator.commit()
+        operator.store.release()
+
+    one_batch(0)
+    gc.collect()
+    gc.disable()
+    try:
+        one_batch(100)
+        kinds = (KeyState, Slot, Page)
+        assert not [held for held in gc.get_objects() if type(held) in kinds]
+    finally:
+        gc.enable()

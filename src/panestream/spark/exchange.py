@@ -238,7 +238,7 @@ def gather(plan: WindowPlan, rows: Iterable[tuple[int, int, bytes]], end_of_inpu
     batch = GroupInput(end_of_input=end_of_input)
     seen: dict[str, int] = {}
     watermarks: dict[str, int] = {}
-    for _, _, body in sorted(rows, key=lambda row: row[:2]):
+    for origin, _, body in sorted(rows, key=lambda row: row[:2]):
         table, header = payload.decode(body)
         kind = header["kind"]
         if kind == INVALID:
@@ -251,6 +251,7 @@ def gather(plan: WindowPlan, rows: Iterable[tuple[int, int, bytes]], end_of_inpu
             _keep_largest(watermarks, header["watermarks"])
         else:
             batch.parts.setdefault(kind, []).append(as_schema(table, plan.operation.part_schema(plan, kind)))
+            batch.origins.setdefault(kind, []).append(origin)
     batch.seen, batch.watermarks = seen, watermarks
     return batch
 

@@ -15,6 +15,7 @@ class GroupInput:
 
     Attributes:
         parts: what the operation packed, by kind.
+        origins: the source partition of each part, by kind; empty: all are of one.
         invalid: whole rows without usable event time.
         seen: the largest event time of each source partition that had rows (the same for all groups).
         watermarks: the watermark that the user's own generator gave for each source partition, where the strategy has one.
@@ -25,6 +26,7 @@ class GroupInput:
     """
 
     parts: dict[str, list[pa.Table]] = field(default_factory=dict)
+    origins: dict[str, list[int]] = field(default_factory=dict)
     invalid: list[pa.Table] = field(default_factory=list)
     seen: Mapping[str, int] = field(default_factory=dict)
     watermarks: Mapping[str, int] = field(default_factory=dict)

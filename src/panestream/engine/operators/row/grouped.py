@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from panestream.engine.elements import RowType, arrow_column, python_values, result_columns
 from panestream.engine.garbage import without_collector
 from panestream.engine.operators.base import GroupInput, GroupMetrics, GroupOutput
+from panestream.engine.operators.row.interleaving import interleaved
 from panestream.engine.operators.row.keys import hashable
 from panestream.engine.operators.row.operator import Fired, Output, RowOperator
 from panestream.engine.operators.row.plan import RowPlan
@@ -32,9 +36,10 @@ INPUTS = "inputs"
 
 @dataclass(slots=True)
 class _Arrived:
-    """The rows of one table that came: as the operator takes them, and where their whole rows are."""
+    """The rows of one table that came: as the operator takes them, their times, and where their whole rows are."""
 
     rows: list[tuple[Any, int, Any]]
+    times: npt.NDArray[np.int64]
     whole: pa.Table
 
 
@@ -71,7 +76,9 @@ class RowGroupOperator:
     def process(self, batch: GroupInput) -> GroupOutput:
         """Takes in a micro-batch; returns what it emits. The state is then complete: there is no separate commit."""
         with without_collector():
-            return self._process(batch)
+            output = self._process(batch)
+            self._operator.store.release()
+            return output
 
     def _process(self, batch: GroupInput) -> GroupOutput:
         output = GroupOutput()
@@ -80,7 +87,7 @@ class RowGroupOperator:
         arrived = [self._arrived(table) for table in batch.of(INPUTS)]
         after = MAX_TIMESTAMP if batch.end_of_input else self._tracker.advance(batch.seen, batch.batch_time, batch.watermarks)
         clock = batch.batch_time or None
-        emitted = self._operator.process((row for part in arrived for row in part.rows), after, clock)
+        emitted = self._operator.process(self._in_order(arrived, batch.origins.get(INPUTS, [])), after, clock)
         self._emit(emitted, output)
         if batch.end_of_input and self._plan.operation.uses_clock and not isinstance(self._plan.assigner, GlobalWindows):
             # A batch has no clock to wait for: what is open at the end of the input fires then.
@@ -113,9 +120,16 @@ class RowGroupOperator:
         columns = [python_values(table.column(width + 1 + position)) for position in range(values)]
         elements = self._row_type.from_columns(columns, rows)
         self._operator.store.arrived(elements, [one_chunk(table.column(width + 1 + position)) for position in range(values)])
-        times = table.column(width).to_numpy().tolist()
+        times = table.column(width).to_numpy()
         first_whole = width + 1 + (0 if self._plan.operation.takes_rows else values)
-        return _Arrived(list(zip(key, times, elements, strict=True)), table.select(range(first_whole, table.num_columns)))
+        rows_of = list(zip(key, times.tolist(), elements, strict=True))
+        return _Arrived(rows_of, times, table.select(range(first_whole, table.num_columns)))
+
+    def _in_order(self, arrived: list[_Arrived], origins: Sequence[int]) -> Iterable[tuple[Any, int, Any]]:
+        rows = chain.from_iterable(part.rows for part in arrived)
+        if len(set(origins)) < 2 or not self._operator.plan.merges:
+            return rows
+        return map(list(rows).__getitem__, interleaved([part.times for part in arrived], origins).tolist())
 
     def _emit_fired(
         self, tag: str, fired: Sequence[Fired], columns_of: Callable[[Sequence[Any]], list[pa.Array]], output: GroupOutput

@@ -26,8 +26,8 @@ class Arrivals:
     >>> row_type = RowType(pa.schema([("price", pa.int64())]))
     >>> arrivals, rows = Arrivals(), row_type.from_columns([[7, 8, 9]], 3)
     >>> arrivals.add(rows, [pa.array([7, 8, 9])])
-    >>> arrivals.columns([rows[2], rows[0]])[0].to_pylist(), arrivals.columns([rows[0].replace(price=1)])
-    ([9, 7], None)
+    >>> arrivals.columns([rows[2], rows[0].replace(price=1)], row_type)[0].to_pylist()
+    [9, 1]
     """
 
     def __init__(self) -> None:
@@ -42,17 +42,25 @@ class Arrivals:
         self._elements.append(elements)
         self._columns.append(columns)
 
-    def columns(self, elements: Sequence[Any]) -> list[pa.Array] | None:
-        """The columns of some elements; None where one did not arrive in this micro-batch."""
-        if not self._elements or not self._columns[0]:
-            return None
-        places = list(map(self._places.get, map(id, elements)))
-        if None in places:
-            return None
+    def columns(self, elements: Sequence[Any], row_type: RowType) -> list[pa.Array]:
+        """The columns of some elements. Those that did not arrive in this micro-batch are made anew.
+
+        Raises:
+            InvalidPlanError: a value does not fit its column.
+        """
+        places = [self._places.get(identity, -1) for identity in map(id, elements)]
+        if not self._elements or max(places, default=-1) < 0:
+            return row_type.columns(elements)
         if len(self._columns) > 1:
             self._columns = [[pa.concat_arrays(parts) for parts in zip(*self._columns, strict=True)]]
+        columns = self._columns[0]
+        others = [element for element, place in zip(elements, places, strict=True) if place < 0]
+        if others:
+            columns = [pa.concat_arrays(parts) for parts in zip(columns, row_type.columns(others), strict=True)]
+            following = iter(range(sum(map(len, self._elements)), sum(map(len, self._elements)) + len(others)))
+            places = [next(following) if place < 0 else place for place in places]
         chosen = pa.array(places, pa.int64())
-        return [column.take(chosen) for column in self._columns[0]]
+        return [column.take(chosen) for column in columns]
 
 
 class SegmentCodec:
@@ -97,7 +105,7 @@ class SegmentCodec:
     def _write(self, writer: ColumnWriter, values: Sequence[Any]) -> None:
         if self._row_type is not None and set(map(type, values)) == {self._element_type}:
             try:
-                columns = self.arrivals.columns(values) or self._row_type.columns(values)
+                columns = self.arrivals.columns(values, self._row_type)
             except InvalidPlanError:
                 pass  # a row that an evictor of the user's own made up
             else:

@@ -27,7 +27,7 @@ from panestream.engine.operators.row.index import Entry, PageIndex
 from panestream.engine.operators.row.keys import canonical_key, stable_hash
 from panestream.engine.operators.row.pages import PageCodec
 from panestream.engine.operators.row.plan import RowPlan
-from panestream.engine.operators.row.segments import SegmentCodec
+from panestream.engine.operators.row.segments import Arrivals, SegmentCodec
 from panestream.engine.operators.row.slots import EMPTY, ElementList, KeyState, Page, Slot
 from panestream.engine.operators.row.timers import NEVER, TimerQueue
 from panestream.engine.state import State
@@ -192,6 +192,26 @@ class RowStore:
         self._index.grow()
         self._write_meta()
 
+    def release(self) -> None:
+        """Lets go of everything in memory. The store must not be used any more.
+
+        Windows, keys and pages know each other: as garbage they would wait for Python's search for cycles, which takes far longer
+        than this.
+        """
+        for page in self._pages.values():
+            for owner in page.keys.values():
+                for slot in owner.slots.values():
+                    slot.event_timers.owner = None
+                    if slot.processing_timers is not None:
+                        slot.processing_timers.owner = None
+                owner.slots.clear()
+                owner.latest = None
+            page.keys.clear()
+        self._pages.clear()
+        self.touched.clear()
+        self.event_queue, self.processing_queue = TimerQueue(), TimerQueue()
+        self._segment_codec.arrivals = Arrivals()
+
     @staticmethod
     def _forget(page: Page, keep_bare: bool) -> None:
         """Drops the keys of which nothing is left."""
@@ -200,6 +220,7 @@ class RowStore:
                 for bounds in [bounds for bounds, slot in owner.slots.items() if slot.contents is EMPTY and slot.is_bare()]:
                     owner.slots.pop(bounds).alive = False
             if not owner.slots and not owner.cells:
+                owner.latest = None  # no cycle
                 del page.keys[key]
 
     def _parts(self, page: Page) -> list[Page]:
