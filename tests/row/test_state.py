@@ -386,3 +386,17 @@ def test_what_a_micro_batch_leaves_behind_is_no_garbage_for_the_collector():
         assert not [held for held in gc.get_objects() if type(held) in kinds]
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize("assigner", [TumblingEventTimeWindows(10), EventTimeSessionWindows(5)])
+def test_windows_that_a_lowered_lateness_leaves_behind_take_no_more_rows(assigner):
+    state = MemoryState()
+    patient = RowOperator(RowPlan(assigner, SUM, allowed_lateness=100, late_output="late"), state)
+    assert [one[2] for one in patient.process([("k", 3, 1)], new_watermark=50).fired] == [1]
+    assert [one[2] for one in patient.process([("k", 4, 1)]).fired] == [2]
+    patient.commit()
+    strict = RowOperator(RowPlan(assigner, SUM, late_output="late"), state)
+    output = strict.process([("k", 4, 1)])
+    assert (output.fired, output.late) == ([], [("k", 4, 1)])
+    strict.commit()
+    assert list(state.values) == [("meta", 0)]

@@ -81,12 +81,13 @@ class RowOperator:
         """
         self.plan = plan
         self._key_group = key_group
-        self.store = RowStore(plan, state, self.set_cleanup)
+        self.store = RowStore(plan, state, self._resume)
         meta = self.store.meta
         self.watermark: int = meta.setdefault("watermark", MIN_TIMESTAMP)
         self.clock: int = meta.setdefault("clock", 0)
         self.late_dropped: int = meta.setdefault("late_dropped", 0)
         self._dropped_before = self.late_dropped
+        self._began_at = self.watermark
         self._fired: list[Fired] = []
         self._late: list[Row] = []
 
@@ -281,6 +282,14 @@ class RowOperator:
             slot.event_timers.cleanup = time
         else:
             slot.clock_timers().cleanup = time
+
+    def _resume(self, slot: Slot) -> bool:
+        """A window that was read gets its cleanup time; one that is over already, since the lateness was lowered, goes."""
+        self.set_cleanup(slot)
+        if self.is_event_time and slot.end is not None and slot.event_timers.cleanup <= self._began_at:
+            self._clear(slot)
+            return False
+        return True
 
     def _register_cleanup(self, slot: Slot) -> None:
         """The cleanup timer is one of the trigger's: it is called there, and may delete it; the next element sets it anew."""

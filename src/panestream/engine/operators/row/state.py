@@ -49,16 +49,16 @@ class RowStore:
         meta: counters and times that the operator keeps (JSON values).
     """
 
-    def __init__(self, plan: RowPlan, state: State, open_timers: Callable[[Slot], None]) -> None:
+    def __init__(self, plan: RowPlan, state: State, resume: Callable[[Slot], bool]) -> None:
         """Reads the meta record, nothing else.
 
         Args:
             plan: what the operator does.
             state: of the key group.
-            open_timers: sets the cleanup times of a window that was read.
+            resume: sets the cleanup time of a window that was read; says whether the window is still there then.
         """
         self._state = state
-        self._open_timers = open_timers
+        self._resume = resume
         self._pickled = plan.pickled_state
         self._keeps_elements = plan.keeps_elements
         codec = Codec(plan.element_type, plan.pickled_state)
@@ -152,8 +152,10 @@ class RowStore:
         if data is None:
             raise PlanMismatchError(f"page {page.number} is in the index of the state but not in the state: it was damaged")
         self._page_codec.decode(page, data, self.new_slot)
-        for slot in page.slots():
-            self._open_timers(slot)
+        for slot in list(page.slots()):
+            if not self._resume(slot):
+                page.dirty = True
+                continue
             self.event_queue.load(slot.event_timers)
             if slot.processing_timers is not None:
                 self.processing_queue.load(slot.processing_timers)

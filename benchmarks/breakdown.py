@@ -1,0 +1,150 @@
+"""Where the time of a micro-batch goes: ``python -m benchmarks.breakdown --case sliding --rows 1000000``.
+
+Runs panestream once, with Spark's event log on, and takes apart what Spark itself reports: the phases of each micro-batch, the
+tasks of its two stages, and what each operator of the plan took in them. Medians over the micro-batches that count. Tasks of one
+stage run side by side and parts of a task overlap (Python works while the JVM reads), so parts do not add up to wall time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchmarks.catalog import CASES
+from benchmarks.events import EventSpec
+from benchmarks.harness import Run, measure, warm_up_batches
+
+PHASES = ("latestOffset", "getBatch", "queryPlanning", "walCommit", "addBatch", "commitOffsets")
+"""Of a micro-batch, in order, as Spark calls them. ``addBatch`` is the job and its planning."""
+OPERATORS = {
+    ("MapInArrow", 0): "pack",
+    ("TransformWithStateInPySpark", 0): "operate",
+    ("MapInArrow", 1): "unpack",
+}
+"""Which of our three functions an operator of the plan is, by its name and the stage it runs in."""
+PARTS = (
+    "scan time",
+    "time to start Python workers",
+    "time to execute Python code",
+    "shuffle write time",
+    "fetch wait time",
+    "time to update",
+    "time to commit changes",
+    "RocksDB: load - time taken to load the store",
+    "RocksDB: commit - changelog commit time",
+)
+
+
+@dataclass(slots=True)
+class Batch:
+    """One micro-batch as the event log has it.
+
+    Attributes:
+        stages: duration in ms, by place (0: pack, 1: operate).
+        tasks: milliseconds of each task from launch to end, by stage.
+        python_run: the tasks' ``executorRunTime``.
+        metrics: by (stage, operator, metric): the tasks' values in ms.
+    """
+
+    stages: dict[int, float] = field(default_factory=dict)
+    tasks: dict[int, list[float]] = field(default_factory=lambda: defaultdict(list))
+    metrics: dict[tuple[int, str, str], list[float]] = field(default_factory=lambda: defaultdict(list))
+
+
+def events(folder: Path) -> Iterator[dict[str, Any]]:
+    """The lines of an event log, uncompressed."""
+    for path in sorted(path for path in folder.rglob("*") if path.is_file() and path.name.startswith("events")):
+        with path.open(encoding="utf-8") as lines:
+            yield from map(json.loads, lines)
+
+
+def batches(folder: Path) -> list[Batch]:
+    """The micro-batches with data, in order."""
+    named: dict[int, tuple[str, str]] = {}
+    stage_of: dict[int, tuple[int, int]] = {}
+    found: dict[int, Batch] = {}
+    for event in events(folder):
+        kind = event["Event"].rsplit(".", 1)[-1]
+        if kind == "SparkListenerSQLExecutionStart":
+            _name(event["sparkPlanInfo"], named)
+        elif kind == "SparkListenerJobStart" and "streaming.sql.batchId" in event["Properties"]:
+            number = int(event["Properties"]["streaming.sql.batchId"])
+            found.setdefault(number, Batch())
+            stage_of.update({stage: (number, place) for place, stage in enumerate(sorted(event["Stage IDs"]))})
+        elif kind == "SparkListenerStageCompleted" and event["Stage Info"]["Stage ID"] in stage_of:
+            info = event["Stage Info"]
+            number, place = stage_of[info["Stage ID"]]
+            found[number].stages[place] = info["Completion Time"] - info["Submission Time"]
+        elif kind == "SparkListenerTaskEnd" and event["Stage ID"] in stage_of:
+            number, place = stage_of[event["Stage ID"]]
+            _task(event, place, found[number], named)
+    return [batch for _, batch in sorted(found.items())]
+
+
+def _name(plan: dict[str, Any], named: dict[int, tuple[str, str]]) -> None:
+    for metric in plan["metrics"]:
+        named[metric["accumulatorId"]] = plan["nodeName"], metric["metricType"]
+    for child in plan["children"]:
+        _name(child, named)
+
+
+def _task(event: dict[str, Any], place: int, batch: Batch, named: dict[int, tuple[str, str]]) -> None:
+    info = event["Task Info"]
+    batch.tasks[place].append(info["Finish Time"] - info["Launch Time"])
+    for one in info.get("Accumulables", ()):
+        if one.get("Name") in PARTS and one["ID"] in named:
+            operator, kind = named[one["ID"]]
+            scale = 1e-6 if kind == "nsTiming" else 1
+            batch.metrics[place, OPERATORS.get((operator, place), operator), one["Name"]].append(float(one["Update"]) * scale)
+
+
+def table(counted: Sequence[Batch], phases: Sequence[dict[str, int]]) -> list[str]:
+    """Markdown: phases, stages, parts."""
+
+    def median(values: Sequence[float]) -> str:
+        return f"{statistics.median(values):,.0f}"
+
+    whole = [sum(phase.get(name, 0) for name in PHASES) for phase in phases]
+    lines = ["| of a micro-batch | ms |", "|---|---:|", f"| all | {median(whole)} |"]
+    lines += [f"| {name} | {median([phase.get(name, 0) for phase in phases])} |" for name in PHASES]
+    for place, title in enumerate(("stage 1: source, pack, shuffle write", "stage 2: shuffle read, operate, unpack, sink")):
+        lines.append(f"| *{title}* | {median([batch.stages[place] for batch in counted])} |")
+        lines.append(f"| its longest task | {median([max(batch.tasks[place]) for batch in counted])} |")
+        for key in dict.fromkeys(key for batch in counted for key in batch.metrics if key[0] == place):
+            slowest = [max(batch.metrics[key]) for batch in counted if key in batch.metrics]
+            if statistics.median(slowest) >= 1:
+                lines.append(f"| … {key[1]}: {key[2]} | {median(slowest)} |")
+    return lines
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Runs it and prints the table."""
+    parser = argparse.ArgumentParser(prog="benchmarks.breakdown", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--case", choices=list(CASES), default="sliding")
+    parser.add_argument("--rows", type=int, default=1_000_000, help="of a micro-batch (default: %(default)s)")
+    parser.add_argument("--steady", type=int, default=5, help="micro-batches that count (default: %(default)s)")
+    parser.add_argument("--keys", type=int, default=10_000)
+    parser.add_argument("--cores", type=int, default=2)
+    parser.add_argument("--data", default=str(Path(tempfile.gettempdir()) / "panestream-benchmark"))
+    options = parser.parse_args(arguments)
+    case = CASES[options.case]
+    bare = EventSpec(options.rows, 1, options.keys, case.rate, 1000, options.cores)
+    warm = warm_up_batches(bare, case)
+    spec = EventSpec(options.rows, warm + options.steady, options.keys, case.rate, 1000, options.cores)
+    with tempfile.TemporaryDirectory() as log:
+        settings = {"spark.eventLog.enabled": "true", "spark.eventLog.compress": "false", "spark.eventLog.dir": f"file:{log}"}
+        result = measure(Run("panestream", options.case, spec, options.data, options.cores, settings))
+        counted = batches(Path(log))[warm : warm + options.steady]
+    print(f"# {options.case}, {options.rows:,} rows a batch: {result.median:,.0f} rows/s\n")
+    print("\n".join(table(counted, result.phases[warm : warm + options.steady])))
+
+
+if __name__ == "__main__":
+    main()
