@@ -49,7 +49,6 @@ class Batch:
     Attributes:
         stages: duration in ms, by place (0: pack, 1: operate).
         tasks: milliseconds of each task from launch to end, by stage.
-        python_run: the tasks' ``executorRunTime``.
         metrics: by (stage, operator, metric): the tasks' values in ms.
     """
 

@@ -100,6 +100,7 @@ class Measured:
             disturbs least.
         workers_peak_mb: largest sum over Python workers at one moment, shared pages counted once where the system tells.
         state_metrics: custom metrics of the last steady batch.
+        phases: what each batch with data spent its time on, in ms, as Spark reports it.
     """
 
     contestant: str
@@ -115,6 +116,7 @@ class Measured:
     spark: str
     java: str
     state_metrics: dict[str, int]
+    phases: list[dict[str, int]]
 
     @property
     def state_calls(self) -> int:
@@ -277,6 +279,7 @@ def _measured(
         spark=spark,
         java=java,
         state_metrics=_custom_metrics(steady[-1]),
+        phases=[p["durationMs"] for p in full],
     )
 
 

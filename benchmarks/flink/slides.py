@@ -23,7 +23,7 @@ SLIDES_MS = (3_600_000, 600_000, 60_000, 10_000, 1_000)
 KEYS, RATE = 100, 1_000
 """Every key has a result every second at the shortest slide: ten events for each, so that events and not results are measured."""
 LEAST_ROWS, MOST_ROWS = 20_000, 7_200_000
-"""Two hours of events for who is fast enough. Who is not gets fewer, and less than an hour: all its windows end with the input."""
+"""Two hours of events for who is fast enough. Others get less than an hour, so that all their windows end with the input."""
 COPIES_PER_SECOND = {"native": 1_500_000, "flink heap": 2_000_000, "flink rocksdb": 400_000}
 """Roughly how many window sums each updates in a second, to choose the number of events."""
 CONTESTANTS = ("panestream", "native", *FLINK_BACKENDS)

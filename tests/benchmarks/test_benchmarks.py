@@ -68,7 +68,7 @@ def test_a_wrong_answer_is_refused():
 
     def one(**checks):
         return Measured(
-            "x", "y", [1.0], [1.0], {"rows": 2, "total": 3, "events": 4, "digest": 5, **checks}, 0, 0, 0, 0, 0, "", "", {}
+            "x", "y", [1.0], [1.0], {"rows": 2, "total": 3, "events": 4, "digest": 5, **checks}, 0, 0, 0, 0, 0, "", "", {}, []
         )
 
     check([one(), one()], truth)

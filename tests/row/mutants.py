@@ -1,4 +1,5 @@
-"""Planted faults: does any test notice? ``python tests/row/mutants.py [WORD...]`` runs those whose text contains a word, or all.
+"""Planted faults: does any test notice? ``python tests/row/mutants.py [WORD...]`` runs those whose text contains a word, or all;
+``1/2`` and ``2/2`` run half of them each, side by side.
 
 Every mutant replaces one piece of text in a copy of the package and runs the tests of the row operator until one fails: first
 those that are likeliest to notice.
@@ -7,6 +8,7 @@ those that are likeliest to notice.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -16,7 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
-from tests.row.planted import CODEC, DECLARED, INDEX, INSTANTS, KEYS, MUTANTS  # noqa: E402 - it is run as a program
+from tests.row.planted import CODEC, DECLARED, INDEX, INSTANTS, INTERLEAVING, KEYS, MUTANTS, SEGMENTS  # noqa: E402 - it is run as a program
 
 PATIENCE = 1200
 """Seconds for the tests of one mutant. All of them take two minutes on a busy machine; what takes longer hangs."""
@@ -31,8 +33,18 @@ TESTS = (
     "random_scenarios",
     "scenario_runner",
     "codec",
+    "grouped",
+    "elements_at_rest",
 )
-FIRST = {CODEC: "codec", INSTANTS: "codec", KEYS: "codec", DECLARED: "declared", INDEX: "growth"}
+FIRST = {
+    CODEC: "codec",
+    INSTANTS: "codec",
+    KEYS: "codec",
+    DECLARED: "declared",
+    INDEX: "growth",
+    SEGMENTS: "grouped",
+    INTERLEAVING: "grouped",
+}
 """Which tests are likeliest to notice a fault in a file; else it is those of the contract."""
 
 
@@ -71,7 +83,11 @@ def run(folder: Path, files: list[str]) -> subprocess.CompletedProcess[str]:
 
 def main(words: list[str]) -> int:
     """Runs the mutants; the exit status says whether at least 95 % were killed."""
+    parts = [tuple(map(int, word.split("/"))) for word in words if re.fullmatch(r"\d+/\d+", word)]
+    words = [word for word in words if not re.fullmatch(r"\d+/\d+", word)]
     chosen = [mutant for mutant in MUTANTS if not words or any(word in " ".join(mutant) for word in words)]
+    for part, parts_in_all in parts:
+        chosen = chosen[part - 1 :: parts_in_all]
     survivors = []
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)

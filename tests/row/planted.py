@@ -5,6 +5,7 @@ from __future__ import annotations
 _ROW = "engine/operators/row/"
 ROW, FAST, STATE, SLOTS = (f"{_ROW}{name}.py" for name in ("operator", "fast", "state", "slots"))
 TIMERS, MERGING, CONTEXTS, INDEX = (f"{_ROW}{name}.py" for name in ("timers", "merging", "contexts", "index"))
+INTERLEAVING = f"{_ROW}interleaving.py"
 PAGES, SEGMENTS, CODEC, INSTANTS = (f"{_ROW}{name}.py" for name in ("pages", "segments", "codec", "instants"))
 KEYS, DECLARED = f"{_ROW}keys.py", f"{_ROW}accumulators.py"
 TRIGGERS, ASSIGNERS, EVICTORS = "windowing/triggers/", "windowing/assigners/", "windowing/evictors.py"
@@ -150,7 +151,10 @@ MUTANTS: list[tuple[str, str, str]] = [
     (TIMERS, "                if goes:\n                    timers.cleanup = NEVER\n", ""),
     (STATE, "            self.processing_queue.load(slot.processing_timers)", "            pass"),
     (STATE, "            self.event_queue.load(slot.event_timers)", "            pass"),
-    (STATE, "            self._open_timers(slot)\n", ""),
+    (STATE, "            if not self._resume(slot):", "            if False:"),
+    (ROW, "slot.event_timers.cleanup <= self._began_at", "slot.event_timers.cleanup < self._began_at"),
+    (ROW, "slot.event_timers.cleanup <= self._began_at", "slot.event_timers.cleanup <= self.watermark"),
+    (STATE, "                    slot.event_timers.owner = None\n", ""),
     (STATE, "        page.dirty = True\n", ""),
     (
         SLOTS,
@@ -194,6 +198,10 @@ MUTANTS: list[tuple[str, str, str]] = [
     (PAGES, "            if there:\n                slot.contents", "            if True:\n                slot.contents"),
     (PAGES, "one = canonical_key(key)", "one = key"),
     (SEGMENTS, "if len(distinct) < len(elements):", "if False:"),
+    (SEGMENTS, "next(following) if place < 0 else place", "next(following) if place <= 0 else place"),
+    (SEGMENTS, "range(first, first + len(elements))", "range(len(elements))"),
+    (INTERLEAVING, "begin - 1 if place and begin and origins", "begin - 1 if origins"),
+    (INTERLEAVING, "origins[place] == origins[place - 1]", "True"),
     (SEGMENTS, "        if references:\n            elements", "        if False:\n            elements"),
     (SEGMENTS, "set(map(type, values)) == {self._element_type}", "True"),
     # values at rest

@@ -86,3 +86,27 @@ def test_source_partitions_come_to_the_same_event_time_together(origins, order):
 class AsText(WindowFunction):
     def apply(self, key, window, inputs):
         return [str([row.value for row in inputs])]
+
+
+def test_elements_that_came_in_several_parts_and_batches_rest_with_their_own_values():
+    rows = pa.schema([("value", pa.int64()), ("name", pa.string())])
+    windowing = Windowing(TumblingEventTimeWindows(10))
+    plan = replace(plan_of(pa.int64()), row_schema=rows)
+    plan = replace(plan, operation=calling(windowing, Elements(AsText()), pa.schema([("value", pa.string())]), rows, "values"))
+    state, found = MemoryState(), []
+
+    def batch(parts, seen):
+        tables = []
+        for times in parts:
+            table = pa.table({"value": pa.array(times, pa.int64()), "name": pa.array([str(time) for time in times])})
+            chunk = Chunk(np.array(times, np.int64), [pa.array([7] * len(times))], [], table)
+            tables += [packed for _, packed in plan.operation.pack(plan, chunk)]
+        output = plan.operation.operator(plan, state, 0).process(GroupInput({"inputs": tables}, seen={"": seen}))
+        found.extend(row["value"] for _, table in output.tables for row in table.to_pylist())
+
+    batch([[0, 1, 2, 3, 4], [10, 5, 6, 7, 8, 9, 11]], 9)
+    # Most of what rests is gone with the first window: the rest is written anew, together with what has come.
+    batch([[12], [13, 20]], 11)
+    batch([[14]], 15)
+    batch([[30]], 40)
+    assert found == [str(list(range(10))), str([10, 11, 12, 13, 14]), "[20]", "[30]"]
