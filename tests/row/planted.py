@@ -200,8 +200,8 @@ MUTANTS: list[tuple[str, str, str]] = [
     (SEGMENTS, "if len(distinct) < len(elements):", "if False:"),
     (SEGMENTS, "next(following) if place < 0 else place", "next(following) if place <= 0 else place"),
     (SEGMENTS, "range(first, first + len(elements))", "range(len(elements))"),
-    (INTERLEAVING, "begin - 1 if place and begin and origins", "begin - 1 if origins"),
-    (INTERLEAVING, "origins[place] == origins[place - 1]", "True"),
+    (INTERLEAVING, "rows = partition == origin", "rows = partition >= 0"),
+    (INTERLEAVING, "np.maximum.accumulate(ranks[rows])", "ranks[rows]"),
     (SEGMENTS, "        if references:\n            elements", "        if False:\n            elements"),
     (SEGMENTS, "set(map(type, values)) == {self._element_type}", "True"),
     # values at rest

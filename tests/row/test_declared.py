@@ -172,3 +172,27 @@ def test_with_an_evictor_the_rows_that_are_left_are_aggregated():
     rows = [("k", time, row_type.make((time, time))) for time in range(5)]
     ((_, _, value, _),) = operator.process(rows, new_watermark=9).fired
     assert value == (7, 2)
+
+
+def column_values(name, values):
+    """Rows that have one column of the tests' types."""
+    chosen_inputs = Aggregation.build([agg.max(name)], TYPES, pa.schema([])).inputs
+    assert list(chosen_inputs) == [name]
+    return [(value, at) for at, value in enumerate(values)]
+
+
+def test_nulls_are_not_counted():
+    assert aggregate_of([agg.count("long")], column_values("long", [1, None, 2, None])) == (2,)
+    assert aggregate_of([agg.count()], [(at,) for at in range(4)]) == (4,)
+
+
+def test_nan_is_the_largest_number_and_one_value():
+    rows = column_values("double", [math.nan, 1.0, -math.inf, math.nan])
+    for order in (rows, rows[::-1]):
+        largest, smallest = aggregate_of([agg.max("double"), agg.min("double")], order)
+        assert math.isnan(largest)
+        assert smallest == -math.inf
+    (distinct,) = aggregate_of(
+        [agg.count_distinct("double")], column_values("double", [math.nan, math.nan, 0.0, -0.0, float("nan")])
+    )
+    assert distinct == 2

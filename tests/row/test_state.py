@@ -216,6 +216,23 @@ def test_rows_that_an_evictor_made_up_rest_as_they_are():
     assert type(fired[0][2][0]) is row_type.element
 
 
+class Plain(Evictor):
+    """Puts a tuple that looks like a row in the place of all rows."""
+
+    def evict_before(self, elements, size, window, ctx):
+        return [TimestampedValue(("a", 3), 7)]
+
+
+def test_a_tuple_that_looks_like_a_row_stays_a_tuple():
+    row_type = RowType(pa.schema([("name", pa.string()), ("price", pa.int64())]))
+    windows, trigger = TumblingEventTimeWindows(100), CountTrigger(2)
+    plan = RowPlan(windows, Elements(AsList()), trigger=trigger, evictor=Plain(), element_type=row_type.element)
+    _, _, memory = batches(plan, ([("k", n, row_type.make((str(n), n))) for n in range(2)], None))
+    plan = RowPlan(windows, Elements(AsList()), trigger=trigger, evictor=CountEvictor(9), element_type=row_type.element)
+    fired = RowOperator(plan, memory).process([("k", 5, row_type.make(("5", 5)))] * 2).fired
+    assert [type(value) is tuple for value in fired[0][2]] == [True, False, False]
+
+
 def test_timestamps_of_elements_survive_for_evictors():
     plan = RowPlan(TumblingEventTimeWindows(100), Elements(AsList()), evictor=TimeEvictor(10))
     fired, _, _ = batches(plan, ([("k", 5, 1), ("k", 30, 2)], None), ([("k", 25, 3)], None), ([], 99))
@@ -388,11 +405,19 @@ def test_what_a_micro_batch_leaves_behind_is_no_garbage_for_the_collector():
         gc.enable()
 
 
-@pytest.mark.parametrize("assigner", [TumblingEventTimeWindows(10), EventTimeSessionWindows(5)])
-def test_windows_that_a_lowered_lateness_leaves_behind_take_no_more_rows(assigner):
+@pytest.mark.parametrize(
+    ("assigner", "watermark"),
+    [
+        (TumblingEventTimeWindows(10), 9),
+        (TumblingEventTimeWindows(10), 50),
+        (EventTimeSessionWindows(5), 8),
+        (EventTimeSessionWindows(5), 50),
+    ],
+)
+def test_windows_that_a_lowered_lateness_leaves_behind_take_no_more_rows(assigner, watermark):
     state = MemoryState()
     patient = RowOperator(RowPlan(assigner, SUM, allowed_lateness=100, late_output="late"), state)
-    assert [one[2] for one in patient.process([("k", 3, 1)], new_watermark=50).fired] == [1]
+    assert [one[2] for one in patient.process([("k", 3, 1)], new_watermark=watermark).fired] == [1]
     assert [one[2] for one in patient.process([("k", 4, 1)]).fired] == [2]
     patient.commit()
     strict = RowOperator(RowPlan(assigner, SUM, late_output="late"), state)

@@ -21,12 +21,10 @@ def interleaved(times: Sequence[npt.NDArray[np.int64]], origins: Sequence[int]) 
     >>> interleaved([np.array([1, 9, 3]), np.array([2, 8])], [0, 1]).tolist()
     [0, 3, 4, 1, 2]
     """
-    everything = np.concatenate(times)
-    begin = 0
-    for place, part in enumerate(times):
+    ranks = np.concatenate(times)
+    partition = np.repeat(origins, [len(part) for part in times])
+    for origin in set(origins):
         # A row that comes after a later one is as late as that one.
-        end = begin + len(part)
-        first = begin - 1 if place and begin and origins[place] == origins[place - 1] else begin
-        np.maximum.accumulate(everything[first:end], out=everything[first:end])
-        begin = end
-    return np.argsort(everything, kind="stable")
+        rows = partition == origin
+        ranks[rows] = np.maximum.accumulate(ranks[rows])
+    return np.argsort(ranks, kind="stable")
