@@ -67,16 +67,16 @@ def test_keys_of_every_type_go_through_state_and_come_out_as_they_were(name):
     ]
 
 
-@pytest.mark.parametrize(("origins", "order"), [([0, 1], [1, 2, 3, 4]), ([0, 0], [1, 3, 2, 4]), ([], [1, 3, 2, 4])])
+@pytest.mark.parametrize(("origins", "order"), [([0, 1], [1, 2, 4, 5, 3]), ([0, 0], [1, 5, 3, 2, 4]), ([], [1, 5, 3, 2, 4])])
 def test_source_partitions_come_to_the_same_event_time_together(origins, order):
     rows = pa.schema([("value", pa.int64())])
     windowing = Windowing(EventTimeSessionWindows(5))
     plan = replace(plan_of(pa.int64()), assigner=windowing.assigner)
     plan = replace(plan, operation=calling(windowing, Elements(AsText()), pa.schema([("value", pa.string())]), rows, "values"))
     parts = []
-    for numbers in ([1, 3], [2, 4]):
+    for numbers in ([1, 5, 3], [2, 4]):
         table = pa.table({"value": pa.array(numbers, pa.int64())})
-        chunk = Chunk(np.array(numbers, np.int64), [pa.array([7, 7])], [], table)
+        chunk = Chunk(np.array(numbers, np.int64), [pa.array([7] * len(numbers))], [], table)
         parts += [table for _, table in plan.operation.pack(plan, chunk)]
     batch = GroupInput({"inputs": parts}, {"inputs": origins} if origins else {}, end_of_input=True)
     ((_, fired),) = plan.operation.operator(plan, MemoryState(), 0).process(batch).tables
