@@ -196,3 +196,8 @@ def test_nan_is_the_largest_number_and_one_value():
         [agg.count_distinct("double")], column_values("double", [math.nan, math.nan, 0.0, -0.0, float("nan")])
     )
     assert distinct == 2
+
+
+def test_a_value_at_an_edge_of_a_histogram_lies_above_it():
+    chosen, rows = [agg.histogram("long", [0, 10])], column_values("long", [-1, 0, 9, 10, 11])
+    assert list(aggregate_of(chosen, rows)) == by_kernel(chosen, rows) == [[1, 2, 2]]
