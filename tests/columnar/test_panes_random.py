@@ -115,3 +115,9 @@ def in_one(alone: dict[str, kit.Emitted], with_late: bool) -> kit.Emitted:
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_several_windows_are_what_each_is_alone(chunk):
     kit.run_cases(120, chunk, CHUNKS, several)
+
+
+@pytest.mark.parametrize("seed", [3_000_928])
+def test_cases_that_failed_once(seed):
+    """3,000,928: rows of equal event time in several panes of the clock, collected in order."""
+    several(random.Random(seed), seed)

@@ -81,6 +81,11 @@ class PaneOperation(Operation):
         return any(isinstance(lane, PickLane) and lane.by is not None for lane in self.aggregation.lanes[: self._shown_lanes])
 
     @property
+    def keeps_order(self) -> bool:
+        """Whether panes are combined in their order: event times may be equal in several panes of the clock, too."""
+        return self.picks_by_value or self.by_clock
+
+    @property
     def levels(self) -> int:
         """How many resolutions the settled panes are kept in."""
         return 1 if self.picks_by_value else resolutions(self.grid.longest)

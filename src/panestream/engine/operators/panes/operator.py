@@ -168,7 +168,7 @@ class PaneOperator:
 
     def _fire(self, fresh: pa.Table, before: int, after: int, output: GroupOutput) -> pa.Table:
         """Emits what fires while time goes from ``before`` to ``after``; returns what is left of the fresh rows."""
-        combiner = Combiner(self._grid, self._aggregation, self._rollups, fresh, self._work.picks_by_value)
+        combiner = Combiner(self._grid, self._aggregation, self._rollups, fresh, self._work.keeps_order)
         closed = self._ends.closed(after)
         if self._ends.lateness:
             self._emit(self._late_firings(combiner, before), LATE, closed, output)
