@@ -278,11 +278,12 @@ def compare(
 def compare_batch(query: Query, batches: Sequence[MicroBatch], what: object = "") -> None:
     """The columnar operator on the stream, last firings, against the same rows as one batch; event time only.
 
-    The watermark is delayed so much, less the allowed lateness, that no window misses a row.
+    The watermark is delayed so much, less the allowed lateness, that no window misses a row; and by one more, since a row at the
+    very end of a session, where it is in time to begin another, still belongs to the first if that has not fired.
     """
     if not query.windowing.assigner.is_event_time:
         return
-    plan = replace(query, delay=max(0, furthest_back(batches) - query.windowing.allowed_lateness)).columnar()
+    plan = replace(query, delay=max(0, furthest_back(batches) + 1 - query.windowing.allowed_lateness)).columnar()
     whole = [*(batch for batch in batches if not batch.end), MicroBatch([], end=True)]
     stream = run(plan, whole)
     (batch,) = run(plan, [MicroBatch([chunk for one in whole for chunk in one.chunks], end=True)])
