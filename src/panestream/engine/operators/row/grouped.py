@@ -117,9 +117,9 @@ class RowGroupOperator:
         keys = [_keys(table.column(position)) for position in range(width)]
         key: Sequence[Any] = keys[0] if width == 1 else list(zip(*keys, strict=True)) if keys else [()] * rows
         values = len(self._row_type.schema)
-        columns = [python_values(table.column(width + 1 + position)) for position in range(values)]
-        elements = self._row_type.from_columns(columns, rows)
-        self._operator.store.arrived(elements, [one_chunk(table.column(width + 1 + position)) for position in range(values)])
+        columns = [one_chunk(table.column(width + 1 + position)) for position in range(values)]
+        elements = self._row_type.from_columns(list(map(python_values, columns)), rows)
+        self._operator.store.arrived(elements, columns)
         times = table.column(width).to_numpy()
         first_whole = width + 1 + (0 if self._plan.operation.takes_rows else values)
         rows_of = list(zip(key, times.tolist(), elements, strict=True))

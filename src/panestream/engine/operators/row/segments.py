@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import count
 from typing import Any
 
 import pyarrow as pa
@@ -57,7 +58,7 @@ class Arrivals:
         others = [element for element, place in zip(elements, places, strict=True) if place < 0]
         if others:
             columns = [pa.concat_arrays(parts) for parts in zip(columns, row_type.columns(others), strict=True)]
-            following = iter(range(sum(map(len, self._elements)), sum(map(len, self._elements)) + len(others)))
+            following = count(sum(map(len, self._elements)))
             places = [next(following) if place < 0 else place for place in places]
         chosen = pa.array(places, pa.int64())
         return [column.take(chosen) for column in columns]
