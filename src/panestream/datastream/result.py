@@ -19,14 +19,7 @@ from panestream.spark import query as spark_query
 from panestream.spark.catalyst import reducible
 from panestream.spark.columns import micros_of
 from panestream.spark.dataflow import operate, project
-from panestream.spark.session import (
-    ARROW_ROWS,
-    PARTITIONS,
-    STREAM_SETTINGS,
-    chosen_partitions,
-    default_parallelism,
-    session_settings,
-)
+from panestream.spark.session import chosen_partitions, default_parallelism, session_settings, settings_for
 from panestream.spark.sinks import Sink
 from panestream.spark.types import arrow_schema
 
@@ -189,7 +182,7 @@ class WindowedResult:
         spark = self._df.sparkSession
         for sink in sinks.values():
             sink.open(spark, "")
-        with session_settings(spark, {PARTITIONS: str(self.plan.groups), ARROW_ROWS: STREAM_SETTINGS[ARROW_ROWS]}):
+        with session_settings(spark, settings_for(spark, self.plan.groups)):
             operated = self._operated.persist()
             try:
                 for tag, sink in sinks.items():

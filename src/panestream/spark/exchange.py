@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -25,8 +25,13 @@ from panestream.errors import InvalidEventTimeError
 from panestream.spark.placement import group_values
 from panestream.windowing.watermarks import WatermarkGenerator, WatermarkOutput
 
-EXCHANGE_SCHEMA = "group int, origin int, sequence int, body binary"
-_EXCHANGE = pa.schema([("group", pa.int32()), ("origin", pa.int32()), ("sequence", pa.int32()), ("body", pa.binary())])
+EXCHANGE_SCHEMA = "group int, origin int, sequence int, more int, body binary"
+"""``sequence`` numbers what leaves a source partition; ``more`` pieces of the same payload follow this one."""
+_EXCHANGE = pa.schema(
+    [("group", pa.int32()), ("origin", pa.int32()), ("sequence", pa.int32()), ("more", pa.int32()), ("body", pa.binary())]
+)
+PIECE_BYTES = 1 << 18
+"""Payloads travel in pieces: Spark hands so many rows at a time to Python, and they must fit the memory together."""
 CHUNK_ROWS = 1 << 20
 CHUNK_BYTES = 256 << 20
 LARGEST_TIME = 2**62
@@ -126,7 +131,7 @@ class _Packing:
             invalid = table.filter(pc.invert(valid))
             self.invalid += invalid.num_rows
             if self.plan.invalid_tag is not None and self.columns.row is not None:
-                yield self._row(self.origin % self.plan.groups, INVALID, self._whole_rows(invalid))
+                yield from self._rows(self.origin % self.plan.groups, INVALID, self._whole_rows(invalid))
             table = table.filter(valid).combine_chunks()
         if table.num_rows:
             self._look_at_times(table)
@@ -152,7 +157,7 @@ class _Packing:
                 "watermarks": watermarks,
             }
             for group in range(self.plan.groups):
-                yield self._row(group, REPORT, pa.table({}), report)
+                yield from self._rows(group, REPORT, pa.table({}), report)
 
     def _look_at_times(self, table: pa.Table) -> None:
         if self.columns.partition is None:
@@ -203,19 +208,22 @@ class _Packing:
         rows = self._whole_rows(table) if self.plan.carries_rows else None
         chunk = Chunk(_array(table, 0).to_numpy(), keys, values, rows)
         for kind, packed in self.plan.operation.pack(self.plan, chunk):
-            yield self._row(group, kind, packed)
+            yield from self._rows(group, kind, packed)
 
     def _whole_rows(self, table: pa.Table) -> pa.Table:
         if self.columns.row is None:
             raise RuntimeError("whole rows are wanted that were not sent")
         return as_schema(pa.Table.from_struct_array(_array(table, self.columns.row)), self.plan.row_schema)
 
-    def _row(self, group: int, kind: str, table: pa.Table, header: dict[str, Any] | None = None) -> pa.RecordBatch:
+    def _rows(self, group: int, kind: str, table: pa.Table, header: dict[str, Any] | None = None) -> Iterator[pa.RecordBatch]:
         body = payload.encode(table, {"kind": kind, **(header or {})})
-        self.sequence += 1
-        columns = [[self.values[group]], [self.origin], [self.sequence], [body]]
-        arrays = [pa.array(column, field.type) for column, field in zip(columns, _EXCHANGE, strict=True)]
-        return pa.RecordBatch.from_arrays(arrays, schema=_EXCHANGE)
+        starts = range(0, len(body), PIECE_BYTES)
+        for place, start in enumerate(starts):
+            self.sequence += 1
+            piece = body[start : start + PIECE_BYTES] if len(starts) > 1 else body
+            columns = [[self.values[group]], [self.origin], [self.sequence], [len(starts) - 1 - place], [piece]]
+            arrays = [pa.array(column, field.type) for column, field in zip(columns, _EXCHANGE, strict=True)]
+            yield pa.RecordBatch.from_arrays(arrays, schema=_EXCHANGE)
 
 
 def _usable(times: pa.Array) -> pa.Array | None:
@@ -230,15 +238,34 @@ def _usable(times: pa.Array) -> pa.Array | None:
     return pc.fill_null(within, False)
 
 
-def gather(plan: WindowPlan, rows: Iterable[tuple[int, int, bytes]], end_of_input: bool = False) -> GroupInput:
-    """What arrived for one key group, (origin, sequence, body) each, as an operator wants it.
+class Piece(NamedTuple):
+    """A row of the exchange, as a key group gets it."""
 
-    Spark gives no order inside a group; sorting makes a rerun of the micro-batch see, and give, the same bytes.
-    """
+    origin: int
+    sequence: int
+    more: int
+    body: bytes
+
+
+def _whole(pieces: Iterable[Piece]) -> Iterator[tuple[int, bytes]]:
+    """The payloads and where each came from, by source partition, in the order in which they left it."""
+    gathered: list[bytes] = []
+    # Spark gives no order inside a group; sorting makes a rerun of the micro-batch see, and give, the same bytes.
+    for origin, _, more, body in sorted(pieces, key=lambda piece: piece[:2]):
+        gathered.append(body)
+        if not more:
+            yield origin, gathered[0] if len(gathered) == 1 else b"".join(gathered)
+            gathered = []
+    if gathered:
+        raise RuntimeError(f"a payload from source partition {origin} lacks its last piece")
+
+
+def gather(plan: WindowPlan, pieces: Iterable[Piece], end_of_input: bool = False) -> GroupInput:
+    """What arrived for one key group, as an operator wants it."""
     batch = GroupInput(end_of_input=end_of_input)
     seen: dict[str, int] = {}
     watermarks: dict[str, int] = {}
-    for origin, _, body in sorted(rows, key=lambda row: row[:2]):
+    for origin, body in _whole(pieces):
         table, header = payload.decode(body)
         kind = header["kind"]
         if kind == INVALID:

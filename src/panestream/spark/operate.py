@@ -13,18 +13,19 @@ from panestream.engine.operators.base import GroupOutput
 from panestream.engine.plan import WindowPlan
 from panestream.engine.state import MemoryState, State
 from panestream.spark.catalyst import group_input
-from panestream.spark.exchange import gather
+from panestream.spark.exchange import Piece, gather
 from panestream.spark.placement import group_values
 
 OPERATED_SCHEMA = "tag string, body binary"
 METRICS = "__metrics"
 """The tag of what happened in a micro-batch (JSON); users' tags never start with an underscore."""
 _OPERATED = pa.schema([("tag", pa.string()), ("body", pa.binary())])
-_ROWS_PER_BODY = 1 << 18
+_BODY_BYTES = 1 << 20
+"""Rows of an output leave in bodies of so many bytes, before their integers are narrowed; as pieces do of the exchange."""
 
 
 def operate_group(
-    plan: WindowPlan, state: State, value: int, rows: Iterable[tuple[int, int, bytes]], now_ms: int | None = None
+    plan: WindowPlan, state: State, value: int, pieces: Iterable[Piece], now_ms: int | None = None
 ) -> GroupOutput:
     """What a micro-batch emits for one key group.
 
@@ -32,10 +33,10 @@ def operate_group(
         plan: the query.
         state: the key group's.
         value: the integer by which Spark knows the group.
-        rows: what came through the exchange (origin, sequence, body).
+        pieces: what came through the exchange.
         now_ms: processing time, where the plan looks at it.
     """
-    batch = gather(plan, rows)
+    batch = gather(plan, pieces)
     if now_ms is not None:
         batch.batch_time = now_ms * plan.ticks
     # The operator is gone before the collector is back: else it would search through all that the operator holds.
@@ -48,9 +49,9 @@ def process_batch(plan: WindowPlan) -> Callable[[pa.Table], pa.Table]:
 
     # A plain function of one argument: PySpark counts the parameters, and takes a method's self for one.
     def process(group: pa.Table) -> pa.Table:
-        columns = [group.column(name).to_pylist() for name in ("origin", "sequence", "body")]
+        columns = [group.column(name).to_pylist() for name in Piece._fields]
         number = group_values(plan.groups).index(group.column("group")[0].as_py())
-        batch = gather(plan, zip(*columns, strict=True), end_of_input=True)
+        batch = gather(plan, map(Piece, *columns), end_of_input=True)
         emitted = list(bodies(plan.operation.operator(plan, MemoryState(), number).process(batch)))
         return pa.Table.from_pylist([{"tag": tag, "body": body} for tag, body in emitted], schema=_OPERATED)
 
@@ -71,8 +72,9 @@ def process_reduced(plan: WindowPlan) -> Callable[[pa.Table], pa.Table]:
 def bodies(output: GroupOutput) -> Iterator[tuple[str, bytes]]:
     """What an operator emitted as (tag, payload), large tables in several; the metrics last."""
     for tag, table in output.tables:
-        for start in range(0, table.num_rows, _ROWS_PER_BODY):
-            yield tag, payload.encode(table.slice(start, _ROWS_PER_BODY))
+        rows = max(1, _BODY_BYTES * table.num_rows // max(table.nbytes, 1))
+        for start in range(0, table.num_rows, rows):
+            yield tag, payload.encode(table.slice(start, rows))
     yield METRICS, json.dumps(output.metrics.to_json(), separators=(",", ":")).encode()
 
 

@@ -56,20 +56,22 @@ class WindowProcessor(StatefulProcessor):
         self._state = SparkState(handle.getMapState("panestream", _KEY, _VALUE))
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: TimerValues) -> Iterator[Row]:
-        return self._process(key, [(row.origin, row.sequence, row.body) for row in rows], timerValues)
+        return self._process(key, list(rows), timerValues)
 
     def handleExpiredTimer(self, key: Any, timerValues: TimerValues, expiredTimerInfo: Any) -> Iterator[Row]:
         return self._process(key, [], timerValues)
 
-    def _process(self, key: Any, arrived: list[tuple[int, int, bytes]], timers: TimerValues) -> Iterator[Row]:
+    def _process(self, key: Any, arrived: list[Row], timers: TimerValues) -> Iterator[Row]:
         from panestream.engine.garbage import settle
+        from panestream.spark.exchange import Piece
         from panestream.spark.operate import bodies, operate_group
 
         if self._state is None or self._handle is None:
             raise RuntimeError("Spark called the processor before init")
         plan: WindowPlan = pickle.loads(self._pickled_plan)  # noqa: S301 (see __init__)
         now = timers.getCurrentProcessingTimeInMs() if self._uses_clock else None
-        output = operate_group(plan, self._state, key[0], arrived, now)
+        pieces = [Piece(row.origin, row.sequence, row.more, row.body) for row in arrived]
+        output = operate_group(plan, self._state, key[0], pieces, now)
         if self._uses_clock:
             # An engine timer is due once the clock is past it.
             self._wake_up_at(None if output.wake_up is None else output.wake_up // plan.ticks + 1)

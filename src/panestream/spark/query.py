@@ -20,7 +20,7 @@ from panestream.engine.plan import MAIN, WindowPlan, check_identity
 from panestream.spark.columns import quoted
 from panestream.spark.dataflow import unpack
 from panestream.spark.operate import METRICS
-from panestream.spark.session import PARTITIONS, STREAM_SETTINGS, is_connect, session_settings
+from panestream.spark.session import is_connect, session_settings, settings_for
 from panestream.spark.sinks import Sink, read_note, write_note
 from panestream.windowing.failures import WindowFunctionError
 
@@ -202,7 +202,7 @@ def start(
     writer = writer.outputMode("append").option("checkpointLocation", checkpoint).trigger(**trigger)
     if name is not None:
         writer = writer.queryName(name)
-    with session_settings(spark, {**STREAM_SETTINGS, PARTITIONS: str(plan.groups)}):
+    with session_settings(spark, settings_for(spark, plan.groups)):
         return RunningQuery(writer.start(), plan)
 
 

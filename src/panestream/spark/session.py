@@ -16,15 +16,20 @@ PARTITIONS = "spark.sql.shuffle.partitions"
 STATE_STORE = "spark.sql.streaming.stateStore.providerClass"
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 ARROW_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
+ARROW_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 
 STREAM_SETTINGS: Mapping[str, str] = {
     STATE_STORE: ROCKSDB,
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     # Counting RocksDB's keys makes every put read first.
     "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
-    ARROW_ROWS: "100000",
+    # A limit of bytes is asked after every single row, which takes longer than writing the row: a low limit of rows bounds the
+    # memory as well (decision 0053).
+    ARROW_ROWS: "1000",
+    ARROW_BYTES: str(2**31 - 1),
 }
-"""What a stream of panestream's should run with; ``result.start()`` sets it for its query."""
+"""What a stream of panestream's should run with; ``result.start()`` sets it for its query. Limits of Arrow that the session was
+given by its user stay."""
 
 UNSET_PARTITIONS = 200
 """Spark's default number of shuffle partitions: not anybody's choice."""
@@ -90,6 +95,13 @@ def chosen_partitions(spark: SparkSession) -> int | None:
     """The number of shuffle partitions if somebody chose one; None where it is Spark's default."""
     number = int(spark.conf.get(PARTITIONS, str(UNSET_PARTITIONS)) or UNSET_PARTITIONS)
     return None if number == UNSET_PARTITIONS else number
+
+
+def settings_for(spark: SparkSession, groups: int) -> dict[str, str]:
+    """What a query of so many key groups is to run with in this session."""
+    chosen = spark.conf.getAll
+    own = {name for name in (ARROW_ROWS, ARROW_BYTES) if name in chosen}
+    return {name: value for name, value in STREAM_SETTINGS.items() if name not in own} | {PARTITIONS: str(groups)}
 
 
 @contextmanager

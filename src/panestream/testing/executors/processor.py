@@ -166,7 +166,7 @@ class _Run:
         if batch.watermark is not None:
             report = {"rows": 0, "invalid": 0, "seen": {"": -(2**62)}, "clock": self.clock, "watermarks": {"": batch.watermark}}
             body = payload.encode(pa.table({}), {"kind": REPORT, **report})
-            packed.append({"group": group_values(1)[0], "origin": 1, "sequence": 0, "body": body})
+            packed.append({"group": group_values(1)[0], "origin": 1, "sequence": 0, "more": 0, "body": body})
         # Spark brings the rows of a group in any order.
         return [Row(**row) for row in reversed(packed)]
 

@@ -1,0 +1,63 @@
+"""Payloads cross the shuffle in pieces, and come together again. Without Spark: ``pack`` and ``gather`` are plain functions."""
+
+import random
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from panestream.engine.operators.panes.accumulating_operator import KEPT
+from panestream.engine.plan import WindowPlan
+from panestream.engine.planner import Elements, Windowing, calling
+from panestream.spark import exchange
+from panestream.spark.exchange import Pack, PackColumns, Piece, gather
+from panestream.windowing.assigners import TumblingEventTimeWindows
+from panestream.windowing.functions import applied
+from panestream.windowing.watermarks import WatermarkStrategy
+
+KEYS = pa.schema([("key", pa.int64())])
+ROWS = pa.schema([("key", pa.int64()), ("value", pa.int64())])
+RESULTS = pa.schema([("n", pa.int64())])
+
+
+def plan() -> WindowPlan:
+    windowing = Windowing(TumblingEventTimeWindows(1_000_000))
+    counting = Elements(applied(lambda key, window, rows: [len(rows)]))
+    operation = calling(windowing, counting, RESULTS, ROWS, "count", KEYS)
+    return WindowPlan(("key",), KEYS, windowing.assigner, operation, WatermarkStrategy(0), "ts", 1, row_schema=ROWS)
+
+
+def packed(rows: int) -> tuple[pa.Table, list[Piece]]:
+    """Rows, and the pieces that they leave as from two source partitions, in any order."""
+    rng = np.random.default_rng(5)
+    row = pa.table([pa.array(rng.integers(0, 2**50, rows)), pa.array(rng.integers(0, 2**50, rows))], schema=ROWS)
+    half = rows // 2
+    pieces = []
+    for origin, part in enumerate((row.slice(0, half), row.slice(half))):
+        columns = [pa.array(range(part.num_rows)), part["key"], part.to_struct_array()]
+        table = pa.table(dict(zip(("time", "key", "row"), columns, strict=True)))
+        for batch in Pack(plan(), PackColumns((pa.int64(),), (), row=2))(table.to_batches()):
+            pieces += [Piece(origin, one["sequence"], one["more"], one["body"]) for one in batch.to_pylist()]
+    random.Random(1).shuffle(pieces)
+    return row, pieces
+
+
+@pytest.mark.parametrize("piece_bytes", [100, 1_000, 1 << 18])
+def test_the_rows_come_back_in_order(monkeypatch, piece_bytes):
+    monkeypatch.setattr(exchange, "PIECE_BYTES", piece_bytes)
+    rows, pieces = packed(1_000)
+    assert max(len(piece.body) for piece in pieces) <= piece_bytes
+    assert (len(pieces) > 10) == (piece_bytes <= 1_000)
+    batch = gather(plan(), pieces)
+    assert batch.input_rows == 1_000
+    kept = pa.concat_tables(batch.of(KEPT))
+    assert kept["row 0"].to_pylist() == rows["key"].to_pylist()
+    assert kept["row 1"].to_pylist() == rows["value"].to_pylist()
+
+
+def test_a_lost_piece_is_not_passed_over(monkeypatch):
+    monkeypatch.setattr(exchange, "PIECE_BYTES", 200)
+    _, pieces = packed(1_000)
+    last = max(pieces, key=lambda piece: piece[:2])
+    with pytest.raises(RuntimeError, match="lacks its last piece"):
+        gather(plan(), [piece for piece in pieces if piece is not last])
