@@ -12,7 +12,7 @@ SPARK_ENV = JAVA_HOME="$$(scripts/ensure_java.sh)" && export JAVA_HOME PYSPARK_P
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-fast check format bench bench-functions bench-flink bench-slides bench-nexmark parity clean
+.PHONY: help setup run test test-fast check format bench bench-functions bench-flink bench-slides bench-limits bench-nexmark parity clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -55,6 +55,9 @@ bench-flink: $(STAMP) ## beside Flink itself (from PyPI) and native Spark, six w
 
 bench-slides: $(STAMP) ## an hour's window at ever smaller slides, beside Flink and native Spark, with a plot
 	@$(SPARK_ENV) && $(PY) -m benchmarks.flink.slides $(ARGS)
+
+bench-limits: $(STAMP) ## 100 to 1,000,000 keys, none to a third of the rows late: speed, state, memory
+	@$(SPARK_ENV) && $(PY) -m benchmarks.limits.run $(ARGS)
 
 bench-nexmark: $(STAMP) ## Nexmark's five windowed queries, beside native Spark
 	@$(SPARK_ENV) && $(PY) -m benchmarks.nexmark.run $(ARGS)

@@ -9,7 +9,8 @@
     value = (r2 >>> 33) % 1000
     ts    = 1700000000000 + i*1000/rate - (r2 & 0xFFFFFF) % (disorder+1)      ms, integer division
 
-No event is ever late for a watermark that stays ``disorder`` behind the largest ``ts``. They are written to Parquet once, so
+No event is ever late for a watermark that stays ``disorder`` behind the largest ``ts``, unless a share of late ones is asked for:
+then ``ts`` is less by ``(mix(3i+1) >>> 20) % late`` for those with ``(r2 >>> 24 & 0x1FF) * 100 < percent * 512``. They are written to Parquet once, so
 that no contestant pays for making them. The files of a batch are as many as Spark reads in parallel, and have modification times
 of their own: a streaming source takes files in that order.
 """
@@ -45,6 +46,8 @@ class EventSpec:
         rate: events per second of event time.
         disorder_ms: how far event times are shuffled, in ms; the watermark's delay.
         files_per_batch: into how many files a batch is cut (event ``i`` goes to file ``i % files_per_batch``).
+        late_percent: how many of a hundred are late beside that, about.
+        late_ms: less than how many ms.
     """
 
     rows_per_batch: int
@@ -53,6 +56,8 @@ class EventSpec:
     rate: int = 10_000
     disorder_ms: int = 1_000
     files_per_batch: int = 2
+    late_percent: int = 0
+    late_ms: int = 0
 
     @property
     def rows(self) -> int:
@@ -75,6 +80,8 @@ def reference_event(i: int, spec: EventSpec) -> Event:
     """
     r1, r2 = _reference_mix(2 * i + 1), _reference_mix(2 * i + 2)
     ts = EPOCH_MS + i * 1000 // spec.rate - (r2 & 0xFFFFFF) % (spec.disorder_ms + 1)
+    if (r2 >> 24 & 0x1FF) * 100 < spec.late_percent * 512:
+        ts -= (_reference_mix(3 * i + 1) >> 20) % spec.late_ms
     return Event((r1 >> 1) % spec.keys, (r2 >> 33) % 1000, ts)
 
 
@@ -97,11 +104,14 @@ def events(first: int, stop: int, spec: EventSpec, step: int = 1) -> dict[str, n
     """Events ``range(first, stop, step)`` as int64 columns ``key``, ``value``, ``ts`` (ms), ``batch`` (in which they come)."""
     i = np.arange(first, stop, step, dtype=np.uint64)
     r1, r2 = mix(i * np.uint64(2) + np.uint64(1)), mix(i * np.uint64(2) + np.uint64(2))
-    disorder = (r2 & np.uint64(0xFFFFFF)) % np.uint64(spec.disorder_ms + 1)
+    back = ((r2 & np.uint64(0xFFFFFF)) % np.uint64(spec.disorder_ms + 1)).astype(np.int64)
+    if spec.late_percent:
+        late = (r2 >> np.uint64(24) & np.uint64(0x1FF)) * np.uint64(100) < np.uint64(spec.late_percent * 512)
+        back[late] += (mix(i[late] * np.uint64(3) + np.uint64(1)) >> np.uint64(20)).astype(np.int64) % spec.late_ms
     return {
         "key": ((r1 >> np.uint64(1)) % np.uint64(spec.keys)).astype(np.int64),
         "value": ((r2 >> np.uint64(33)) % np.uint64(1000)).astype(np.int64),
-        "ts": EPOCH_MS + (i * np.uint64(1000) // np.uint64(spec.rate)).astype(np.int64) - disorder.astype(np.int64),
+        "ts": EPOCH_MS + (i * np.uint64(1000) // np.uint64(spec.rate)).astype(np.int64) - back,
         "batch": (i // np.uint64(spec.rows_per_batch)).astype(np.int64),
     }
 

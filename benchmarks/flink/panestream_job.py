@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
 
 import panestream as pst
@@ -18,11 +19,23 @@ SETTINGS = dict(STREAM_SETTINGS)
 """What ``build_session`` and ``result.start`` set for every user."""
 
 
-class SumAndCount(pst.ProcessWindowFunction):
-    """Sum and number of the values of a window."""
+def sum_and_count(key: Any, window: Any, elements: Sequence[Any]) -> Iterator[tuple[int, int]]:
+    """Sum and number of the values of a window. Its second argument may be a context too."""
+    yield sum(element.value for element in elements), len(elements)
 
-    def process(self, key: Any, context: Any, elements: Sequence[Any]) -> Iterator[tuple[int, int]]:
-        yield sum(element.value for element in elements), len(elements)
+
+def sums_and_counts(rows: pa.Table) -> pa.Table:
+    """The same of all windows in a table."""
+    windows = rows.group_by(["key", "window_start", "window_end"])
+    return windows.aggregate([("value", "sum"), ("value", "count")]).rename_columns({"value_sum": "total", "value_count": "events"})
+
+
+def over_elements(windowed: pst.WindowedStream, shape: str) -> pst.WindowedResult:
+    """The windows with one of the functions."""
+    schema = "total bigint, events bigint"
+    if shape == "apply_arrow":
+        return windowed.apply_arrow(sums_and_counts, schema, all_windows=True)
+    return windowed.process(sum_and_count, schema) if shape == "process" else windowed.apply(sum_and_count, schema)
 
 
 def query(events: DataFrame, case: Case, spec: EventSpec) -> DataFrame:
@@ -36,8 +49,7 @@ def query(events: DataFrame, case: Case, spec: EventSpec) -> DataFrame:
         # As in the Flink job, event time plays no part.
         result = stream.key_by("key").count_window(case.every).aggregate(*declared)
     elif isinstance(case, OverElements):
-        windows = timed.key_by("key").window(pst.TumblingEventTimeWindows.of(case.size))
-        result = windows.process(SumAndCount(), schema="total bigint, events bigint")
+        result = over_elements(timed.key_by("key").window(pst.TumblingEventTimeWindows.of(case.size)), case.shape)
     else:
         raise TypeError(f"no query for {case!r}")
     return result.main.select("key", "window_end", "total", "events")

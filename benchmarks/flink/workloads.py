@@ -62,7 +62,14 @@ class CountWindows(Case):
 
 @dataclass(frozen=True)
 class OverElements(SumCount):
-    """Sum and count again, but by a function that is given all rows of the window."""
+    """Sum and count again, but by a function that is given all rows of the window.
+
+    Attributes:
+        shape: how the function takes them: ``process`` (a list of rows and a context), ``apply`` (a list of rows) or
+            ``apply_arrow`` (one Arrow table for all windows that fire). Flink has the first only.
+    """
+
+    shape: str = "apply"
 
     contestants = {"panestream": "benchmarks.flink.panestream_job"}  # noqa: RUF012 - nothing of the kind in native Spark
 
@@ -129,9 +136,12 @@ WORKLOADS = {
             "e", "every 100 events", CountWindows("e", 100), {"kind": "count", "size": 100},
             _rows(5 * _MILLION, None, 5 * _MILLION, _MILLION),
         ),
-        Workload(
-            "f", "tumbling 10 s, function over all elements", OverElements("f", 10_000, 10_000),
-            {"kind": "elements", "size": 10_000}, _rows(5 * _MILLION, None, 5 * _MILLION, 2 * _MILLION),
+        *(
+            Workload(
+                name, f"tumbling 10 s, {shape} over all elements", OverElements(name, 10_000, 10_000, shape),
+                {"kind": "elements", "size": 10_000}, _rows(5 * _MILLION, None, 5 * _MILLION, 2 * _MILLION),
+            )
+            for name, shape in (("f", "apply"), ("f-arrow", "apply_arrow"), ("f-process", "process"))
         ),
     )
 }  # fmt: skip

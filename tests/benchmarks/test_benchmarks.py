@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -12,14 +13,25 @@ import pytest
 from benchmarks.cases import Checks, SumCount
 from benchmarks.catalog import SUM_COUNT_CASES
 from benchmarks.events import EventSpec, events, reference_event, write
+from benchmarks.rolling import Rolling
 
 SMALL = EventSpec(rows_per_batch=2_000, batches=6, keys=50, rate=500, disorder_ms=700)
 
 
-def test_events_equal_the_reference():
-    columns = events(0, 2_000, SMALL)
+LATE = replace(SMALL, late_percent=30, late_ms=5_000)
+
+
+@pytest.mark.parametrize("spec", [SMALL, LATE], ids=["in time", "late"])
+def test_events_equal_the_reference(spec):
+    columns = events(0, 2_000, spec)
     for i in (*range(200), 1_999):
-        assert (columns["key"][i], columns["value"][i], columns["ts"][i]) == reference_event(i, SMALL)
+        assert (columns["key"][i], columns["value"][i], columns["ts"][i]) == reference_event(i, spec)
+
+
+def test_the_share_of_late_events():
+    back = events(0, 12_000, SMALL)["ts"] - events(0, 12_000, LATE)["ts"]
+    assert 0.28 < (back > 0).mean() < 0.32
+    assert back.max() < 5_000
 
 
 def test_far_events_wrap_like_unsigned_64_bit():
@@ -34,19 +46,26 @@ def test_flink_benchmark_checksums():
     assert SUM_COUNT_CASES["tumbling"].expected(spec, None) == Checks(rows=103_962, total=499_596_093, events=1_000_000)
 
 
+def test_rolling_sums_are_those_of_each_size():
+    three, bound = Rolling("three", 4_000, 1_000, (2_000,)), 1_700_000_010_000
+    one, other = (SumCount("", size, 1_000).expected(SMALL, bound) for size in (4_000, 2_000))
+    assert three.expected(SMALL, bound) == Checks(one.rows + other.rows, one.total + other.total, one.events + other.events)
+
+
+@pytest.mark.parametrize("spec", [SMALL, LATE], ids=["in time", "late"])
 @pytest.mark.parametrize("case", [SumCount("sliding", 4_000, 1_000), SumCount("tumbling", 3_000, 3_000)])
-def test_expected_equals_windows_counted_one_by_one(case):
-    bound = case.bound_ms(SMALL)
+def test_expected_equals_windows_counted_one_by_one(case, spec):
+    bound = case.bound_ms(spec)
     sums, counts = Counter(), Counter()
-    for i in range(SMALL.rows):
-        event = reference_event(i, SMALL)
+    for i in range(spec.rows):
+        event = reference_event(i, spec)
         start = event.ts - event.ts % case.slide_ms
         while start > event.ts - case.size_ms:
             if start + case.size_ms <= bound:
                 sums[event.key, start] += event.value
                 counts[event.key, start] += 1
             start -= case.slide_ms
-    assert case.expected(SMALL, bound) == Checks(len(counts), sum(sums.values()), sum(counts.values()))
+    assert case.expected(spec, bound) == Checks(len(counts), sum(sums.values()), sum(counts.values()))
 
 
 def test_files_hold_each_batch_and_keep_its_order(tmp_path):
@@ -91,3 +110,16 @@ def test_contestants_give_the_right_answer(tmp_path):
     document = json.loads((tmp_path / "results" / "x.json").read_text())
     assert [run["contestant"] for run in document["runs"]] == ["panestream", "native", "per_key"]
     assert all(run["state_bytes"] and run["jvm_peak_mb"] and run["cpu_seconds"] for run in document["runs"])
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_changes_of_late_rows_add_up_to_the_answer(tmp_path):
+    from benchmarks.limits.run import main
+
+    main(
+        f"--keys 20 500 --late 0 30 --rows 400000 --steady 1 --cores 2 --name x --data {tmp_path} --results {tmp_path}".split()
+    )
+    runs = json.loads((tmp_path / "x.json").read_text())["runs"]
+    assert [(run["keys"], run["late_percent"]) for run in runs] == [(20, 0), (20, 30), (500, 0), (500, 30)]
+    assert runs[1]["checks"]["rows"] > runs[0]["checks"]["rows"]

@@ -27,7 +27,7 @@ EPOCH_MICROS = int(EPOCH.timestamp()) * 1_000_000
 
 
 def random_case(rng: random.Random) -> tuple[kit.Query, list[kit.MicroBatch], str]:
-    """A query that a columnar operator runs, micro-batches with data, and its kind."""
+    """A query that a columnar operator runs, two micro-batches with data at least, and its kind."""
     kind = rng.choice(["panes", "panes", "sessions", "counts"])
     if kind == "panes":
         query, span = test_panes_random.random_query(rng)
@@ -39,10 +39,12 @@ def random_case(rng: random.Random) -> tuple[kit.Query, list[kit.MicroBatch], st
             query, span = test_sessions_random.random_query(rng)
     else:
         query, span = test_counts_random.random_query(rng), 10
-    made = kit.random_stream(rng, span, batches=6)
-    # One file each, with what is easy to make a timestamp of; Spark runs no micro-batch without data.
-    batches = [kit.MicroBatch([[(row[0], row[1] + EPOCH_MICROS, *row[2:]) for row in batch.rows]]) for batch in made]
-    return query, [batch for batch in batches if batch.rows], kind
+    batches: list[kit.MicroBatch] = []
+    while len(batches) < 2:
+        # One file each, with what is easy to make a timestamp of; Spark runs no micro-batch without data.
+        made = [batch.rows for batch in kit.random_stream(rng, span, batches=6) if batch.rows]
+        batches = [kit.MicroBatch([[(row[0], row[1] + EPOCH_MICROS, *row[2:]) for row in rows]]) for rows in made]
+    return query, batches, kind
 
 
 def expected_of(query: kit.Query, batches: list[kit.MicroBatch], kind: str) -> list[list[tuple]]:

@@ -1,0 +1,1 @@
+"""How far panestream goes: ever more keys, ever more late rows."""

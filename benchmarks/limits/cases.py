@@ -1,0 +1,30 @@
+"""Sliding windows that fire again for late rows, told as a changelog so that the answer can be checked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from benchmarks.cases import SumCount
+
+
+@dataclass(frozen=True)
+class Refired(SumCount):
+    """Sum and count per key and window; a late row makes its windows fire again.
+
+    What comes out are changes, with the sign of each in its total and count: added up they are the last results, which is the
+    answer of all rows, late ones too. (The number of rows is that of the changes, and is not compared.)
+
+    Attributes:
+        lateness_ms: how late rows may be.
+    """
+
+    lateness_ms: int = 60_000
+
+    contestants = {"panestream": "benchmarks.limits.panestream_job"}  # noqa: RUF012 - the ClassVar is declared above
+
+    @property
+    def span_ms(self) -> int:
+        return self.size_ms + self.lateness_ms
+
+
+REFIRED = Refired("refired", 60_000, 10_000)
