@@ -1,6 +1,6 @@
 """Rolling sums over the last hours, every minute: one window, and three of them in one pass over the data.
 
-    python -m benchmarks.run --cases rolling_one rolling_three --keys 100
+python -m benchmarks.run --cases rolling_one rolling_three --keys 100
 """
 
 from __future__ import annotations
@@ -55,6 +55,8 @@ def query(events: DataFrame, case: Rolling, spec: EventSpec) -> DataFrame:
         .assign_timestamps("ts", pst.WatermarkStrategy.for_bounded_out_of_orderness(f"{spec.disorder_ms} milliseconds"))
         .key_by("key")
     )
-    sizes = {f"{size // _HOUR_MS}h": pst.SlidingEventTimeWindows.of(f"{size} ms", case.slide) for size in (case.size_ms, *case.also_ms)}
+    sizes = {
+        f"{size // _HOUR_MS}h": pst.SlidingEventTimeWindows.of(f"{size} ms", case.slide) for size in (case.size_ms, *case.also_ms)
+    }
     windowed = keyed.windows(sizes) if case.also_ms else keyed.window(*sizes.values())
     return windowed.aggregate(agg.sum("value").alias("total"), agg.count("value").alias("events")).main

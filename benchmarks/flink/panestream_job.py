@@ -27,7 +27,9 @@ def sum_and_count(key: Any, window: Any, elements: Sequence[Any]) -> Iterator[tu
 def sums_and_counts(rows: pa.Table) -> pa.Table:
     """The same of all windows in a table."""
     windows = rows.group_by(["key", "window_start", "window_end"])
-    return windows.aggregate([("value", "sum"), ("value", "count")]).rename_columns({"value_sum": "total", "value_count": "events"})
+    return windows.aggregate([("value", "sum"), ("value", "count")]).rename_columns(
+        {"value_sum": "total", "value_count": "events"}
+    )
 
 
 def over_elements(windowed: pst.WindowedStream, shape: str) -> pst.WindowedResult:

@@ -27,5 +27,7 @@ def query(events: DataFrame, case: Refired, spec: EventSpec) -> DataFrame:
         .changelog()
     )
     sign = F.when(F.col("op") == "update_before", -1).otherwise(1)
-    changes = result.main.select("key", "window_end", (sign * F.col("total")).alias("total"), (sign * F.col("events")).alias("events"))
+    changes = result.main.select(
+        "key", "window_end", (sign * F.col("total")).alias("total"), (sign * F.col("events")).alias("events")
+    )
     return changes

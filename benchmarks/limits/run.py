@@ -18,7 +18,8 @@ from benchmarks.cases import Checks
 from benchmarks.events import EventSpec
 from benchmarks.harness import SETTINGS, Measured, Run, warm_up_batches
 from benchmarks.limits.cases import REFIRED
-from benchmarks.run import DATA, machine, run_once
+from benchmarks.run import HERE as BENCHMARKS
+from benchmarks.run import machine, run_once
 
 HERE = Path(__file__).resolve().parent
 LATE_MS = 60_000
@@ -32,7 +33,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--rows", type=int, default=1_000_000, help="of a micro-batch (default: %(default)s)")
     parser.add_argument("--steady", type=int, default=3, help="micro-batches that count (default: %(default)s)")
     parser.add_argument("--cores", type=int, default=os.cpu_count() or 2)
-    parser.add_argument("--data", default=str(DATA))
+    parser.add_argument("--data", default=str(BENCHMARKS / ".data"))
     parser.add_argument("--results", default=str(HERE.parent / "results"))
     parser.add_argument("--name", default="limits", help="of the result files (default: %(default)s)")
     return parser.parse_args(arguments)

@@ -117,9 +117,7 @@ def test_contestants_give_the_right_answer(tmp_path):
 def test_changes_of_late_rows_add_up_to_the_answer(tmp_path):
     from benchmarks.limits.run import main
 
-    main(
-        f"--keys 20 500 --late 0 30 --rows 400000 --steady 1 --cores 2 --name x --data {tmp_path} --results {tmp_path}".split()
-    )
+    main(f"--keys 20 500 --late 0 30 --rows 400000 --steady 1 --cores 2 --name x --data {tmp_path} --results {tmp_path}".split())
     runs = json.loads((tmp_path / "x.json").read_text())["runs"]
     assert [(run["keys"], run["late_percent"]) for run in runs] == [(20, 0), (20, 30), (500, 0), (500, 30)]
     assert runs[1]["checks"]["rows"] > runs[0]["checks"]["rows"]

@@ -50,9 +50,7 @@ def random_case(rng: random.Random) -> tuple[kit.Query, list[kit.MicroBatch], st
 def expected_of(query: kit.Query, batches: list[kit.MicroBatch], kind: str) -> list[list[tuple]]:
     """By micro-batch the (place, values) that a columnar operator has to emit."""
     emitted = test_sessions_random.of_the_row_operator(query, batches) if kind == "sessions" else kit.run(query.row(), batches)
-    per_firing = kind == "counts" and not (
-        query.windowing.evictor is None and isinstance(query.windowing.trigger, CountTrigger)
-    )
+    per_firing = kind == "counts" and not (query.windowing.evictor is None and isinstance(query.windowing.trigger, CountTrigger))
     return [one.fired if per_firing else list(kit.coalesced(one.fired).items()) for one in emitted]
 
 

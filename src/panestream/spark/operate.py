@@ -24,9 +24,7 @@ _BODY_BYTES = 1 << 20
 """Rows of an output leave in bodies of so many bytes, before their integers are narrowed; as pieces do of the exchange."""
 
 
-def operate_group(
-    plan: WindowPlan, state: State, value: int, pieces: Iterable[Piece], now_ms: int | None = None
-) -> GroupOutput:
+def operate_group(plan: WindowPlan, state: State, value: int, pieces: Iterable[Piece], now_ms: int | None = None) -> GroupOutput:
     """What a micro-batch emits for one key group.
 
     Args:
