@@ -10,9 +10,10 @@
     ts    = 1700000000000 + i*1000/rate - (r2 & 0xFFFFFF) % (disorder+1)      ms, integer division
 
 No event is ever late for a watermark that stays ``disorder`` behind the largest ``ts``, unless a share of late ones is asked for:
-then ``ts`` is less by ``(mix(3i+1) >>> 20) % late`` for those with ``(r2 >>> 24 & 0x1FF) * 100 < percent * 512``. They are written to Parquet once, so
-that no contestant pays for making them. The files of a batch are as many as Spark reads in parallel, and have modification times
-of their own: a streaming source takes files in that order.
+then ``ts`` is less by ``(mix(3i+1) >>> 20) % late`` for those with ``(r2 >>> 24 & 0x1FF) * 100 < percent * 512``.
+
+Events are written to Parquet once, so that no contestant pays for making them. The files of a batch are as many as Spark reads in
+parallel, and have modification times of their own: a streaming source takes files in that order.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ SETTINGS = dict(STREAM_SETTINGS)
 """What ``build_session`` and ``result.start`` set for every user."""
 
 
-def sum_and_count(key: Any, window: Any, elements: Sequence[Any]) -> Iterator[tuple[int, int]]:
+def sum_and_count(_key: Any, _window: Any, elements: Sequence[Any]) -> Iterator[tuple[int, int]]:
     """Sum and number of the values of a window. Its second argument may be a context too."""
     yield sum(element.value for element in elements), len(elements)
 

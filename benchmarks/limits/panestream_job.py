@@ -27,7 +27,6 @@ def query(events: DataFrame, case: Refired, spec: EventSpec) -> DataFrame:
         .changelog()
     )
     sign = F.when(F.col("op") == "update_before", -1).otherwise(1)
-    changes = result.main.select(
+    return result.main.select(
         "key", "window_end", (sign * F.col("total")).alias("total"), (sign * F.col("events")).alias("events")
     )
-    return changes

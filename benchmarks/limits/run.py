@@ -78,8 +78,8 @@ def heading(options: argparse.Namespace) -> list[str]:
         f"  Late rows are up to {LATE_MS // 1000} s late; their windows fire again, told as a changelog whose sum was checked.",
         f"- Spark: `local[{options.cores}]`, {options.cores} shuffle partitions, "
         + ", ".join(f"`{name}={value}`" for name, value in SETTINGS.items()),
-        f"- One run each, in a process of its own; {options.steady} micro-batches count, after warm-up. State calls: RocksDB gets",
-        "  and puts of the last one. Reported: largest `memoryUsedBytes`; written: the checkpoint's `state` folder at the end.",
+        f"- One run each, in a process of its own; {options.steady} micro-batches count, after warm-up. State calls: RocksDB",
+        "  gets and puts of the last one. Reported: largest `memoryUsedBytes`; written: the checkpoint's `state` at the end.",
         "",
         "| keys | late | rows/s | batches | CPU | changes out | state calls | reported | written | workers peak | JVM peak |",
         "|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|",

@@ -70,3 +70,38 @@ def test_firings_are_told_apart_and_numbered(chunk):
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_a_changelog_applied_to_a_table_gives_the_last_results(chunk):
     kit.run_cases(120, chunk, CHUNKS, changed)
+
+
+def on_both(rng: random.Random, seed: int) -> None:
+    """The row operator says of the last firing of a window in a micro-batch what panes say of their only one."""
+    query, span = random_query(rng)
+    by_clock = not query.windowing.assigner.is_event_time
+    if by_clock and query.columnar().operation.purges:
+        return
+    batches = kit.random_stream(rng, span, clock=by_clock)
+    query = replace(query, more={"with_firing": True})
+    plain = kit.run(replace(query, more={}).row(), batches)
+    numbers = {}
+    for number, (theirs, ours, unnumbered) in enumerate(
+        zip(kit.run(query.row(), batches), kit.run(query.columnar(), batches), plain, strict=True)
+    ):
+        where = f"seed {seed}: micro-batch {number}: {query}\n{batches[: number + 1]}"
+        assert kit.same([(place, values[:-3]) for place, values in theirs.fired], unnumbered.fired), where
+        for place, (*_, word, count, last) in theirs.fired:
+            assert count == numbers.get(place, 0), where
+            assert not (last and word == EARLY), where
+            numbers[place] = count + 1
+        last_of = kit.coalesced(theirs.fired)
+        for place, (*_, word, _, _) in ours.fired:
+            # A window that a trigger purged on the way to its end has nothing left to fire there; panes see the end only.
+            also = {EARLY} if query.columnar().operation.purges and word == ON_TIME else set()
+            assert last_of[place][-3] in {word, *also}, where
+        sure = {place for place, values in last_of.items() if values[-1]}
+        assert sure <= {place for place, values in ours.fired if values[-1]}, where
+        if query.windowing.trigger is None and not query.windowing.allowed_lateness and not by_clock:
+            assert sure == set(last_of), where
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_the_row_operator_tells_firings_apart_too(chunk):
+    kit.run_cases(120, chunk, CHUNKS, on_both)

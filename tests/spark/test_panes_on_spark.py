@@ -202,6 +202,21 @@ def test_what_panes_cannot_do_is_said(clicks):
     with pytest.raises(InvalidPlanError, match="aligned panes only"):
         several.trigger(pst.CountTrigger.of(3)).aggregate(*AGGREGATES)
     row = keyed(clicks.stream()).window(SLIDING).trigger(pst.CountTrigger.of(3)).aggregate(*AGGREGATES)
-    with pytest.raises(InvalidPlanError, match="with_firing: the row operator"):
-        row.with_firing()
+    with pytest.raises(InvalidPlanError, match="changelog: the row operator's functions may return any number of rows"):
+        row.changelog()
+    at_once_only = keyed(clicks.stream()).window(SLIDING).apply_arrow(at_once, "n bigint", all_windows=True)
+    with pytest.raises(InvalidPlanError, match="do not number firings: the row operator does"):
+        at_once_only.with_firing()
+
+
+def test_the_row_operator_says_which_firing(clicks, tmp_path):
+    row = keyed(clicks.stream()).window(SLIDING).allowed_lateness("10 minutes").exact_firings().aggregate(*AGGREGATES)
+    found = streamed(row.with_firing(), tmp_path / "row")
+    numbers: dict[tuple, int] = {}
+    for one in sorted(found, key=lambda row: (str(row.user), row.window_start, row.firing_number)):
+        place = one.user, one.window_start
+        assert one.firing_number == numbers.get(place, 0)
+        assert one.firing == ("on_time" if one.firing_number == 0 else "late")
+        numbers[place] = one.firing_number + 1
+    assert max(numbers.values()) > 1
     assert "shared" in several.aggregate(*AGGREGATES).explain()

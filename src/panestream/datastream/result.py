@@ -53,6 +53,9 @@ class WindowedResult:
         came after it); ``firing_number``, 0 for the first that was emitted for the key and window; ``is_last``, true where no
         other can follow. (A window without a row that says so may still have had its last.)
 
+        A columnar operator emits a window once in a micro-batch, and numbers that. The row operator numbers every single firing
+        (all rows that it gave have its number); of the global window, which has no end, all are early.
+
         Raises:
             InvalidPlanError: the operator cannot tell; a column has such a name; or with :meth:`top`.
         """

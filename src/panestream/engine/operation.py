@@ -76,7 +76,7 @@ class Operation(ABC):
     @property
     def why_no_firings(self) -> str | None:
         """Why it cannot say which firing of its window a row comes from, nor what it changes; None: it can."""
-        return "the operator does not number firings"
+        return f"{self.name} do not number firings: the row operator does, .exact_firings() makes it run the query"
 
     @property
     def why_no_changes(self) -> str | None:

@@ -39,6 +39,11 @@ class ColumnWriter:
         """A column of int64."""
         self.array(name, pa.array(values, pa.int64()))
 
+    def counts(self, name: str, values: Sequence[int]) -> None:
+        """A column of int64; left out where all are 0."""
+        if any(values):
+            self.integers(name, values)
+
     def integer_lists(self, name: str, values: Sequence[Sequence[int]]) -> None:
         """A column of lists of int64; left out where all are empty."""
         if any(values):
@@ -95,6 +100,10 @@ class ColumnReader:
         """A column of int64 (or None)."""
         values: list[Any] = self.array(name).to_pylist()
         return values
+
+    def counts(self, name: str) -> list[int]:
+        """A column of int64, 0 where it was left out."""
+        return self.integers(name) if name in self._table.column_names else [0] * self.rows
 
     def integer_lists(self, name: str) -> list[list[int]]:
         """A column of lists of int64."""

@@ -17,10 +17,10 @@ from panestream.engine.garbage import without_collector
 from panestream.engine.operators.base import GroupInput, GroupMetrics, GroupOutput
 from panestream.engine.operators.row.interleaving import interleaved
 from panestream.engine.operators.row.keys import hashable
-from panestream.engine.operators.row.operator import Fired, Output, RowOperator
+from panestream.engine.operators.row.operator import Fired, Firing, Output, RowOperator
 from panestream.engine.operators.row.plan import RowPlan
 from panestream.engine.payload import one_chunk
-from panestream.engine.plan import MAIN, WindowPlan, check_identity
+from panestream.engine.plan import FIRING_COLUMNS, MAIN, WindowPlan, check_identity
 from panestream.engine.state import CountingState, State
 from panestream.engine.watermarks import WatermarkTracker
 from panestream.errors import InvalidPlanError, did_you_mean
@@ -108,7 +108,7 @@ class RowGroupOperator:
 
     def _emit(self, emitted: Output, output: GroupOutput) -> None:
         output.metrics.fired_rows += len(emitted.fired)
-        self._emit_fired(MAIN, emitted.fired, self._work.results, output)
+        self._emit_fired(MAIN, emitted.fired, self._work.results, output, emitted.firings)
         for tag, fired in emitted.side_outputs.items():
             self._emit_fired(tag, fired, partial(result_columns, schema=self._side_schema(tag)), output)
 
@@ -132,7 +132,12 @@ class RowGroupOperator:
         return map(list(rows).__getitem__, interleaved([part.times for part in arrived], origins).tolist())
 
     def _emit_fired(
-        self, tag: str, fired: Sequence[Fired], columns_of: Callable[[Sequence[Any]], list[pa.Array]], output: GroupOutput
+        self,
+        tag: str,
+        fired: Sequence[Fired],
+        columns_of: Callable[[Sequence[Any]], list[pa.Array]],
+        output: GroupOutput,
+        firings: Sequence[Firing] = (),
     ) -> None:
         if not fired:
             return
@@ -144,6 +149,10 @@ class RowGroupOperator:
             bounds = [getattr(window, name) if isinstance(window, TimeWindow) else None for window in windows]
             arrays.append(pa.array(bounds, pa.int64()).cast(pa.timestamp("us", tz="UTC")))
         arrays += columns_of([one[2] for one in fired])
+        if firings:
+            arrays += [
+                pa.array(column, field.type) for column, field in zip(zip(*firings, strict=True), FIRING_COLUMNS, strict=True)
+            ]
         output.emit(tag, pa.Table.from_arrays(arrays, schema=self._plan.output_schema(tag)))
 
     def _side_schema(self, tag: str) -> pa.Schema:

@@ -60,7 +60,14 @@ class RowOperation(Operation):
 
     @property
     def why_no_firings(self) -> str | None:
-        return f"the row operator does not number firings, and runs it for: {'; '.join(self.reasons)}"
+        return None
+
+    @property
+    def why_no_changes(self) -> str | None:
+        return (
+            "the row operator's functions may return any number of rows, none of which takes the place of another; it runs the "
+            f"query for: {'; '.join(self.reasons)}"
+        )
 
     @property
     def uses_clock(self) -> bool:
@@ -96,7 +103,9 @@ class RowOperation(Operation):
 
     def operator(self, plan: WindowPlan, state: State, group: int) -> RowGroupOperator:
         row_type = RowType(self.element_schema)
-        row_plan = replace(self.row_plan, element_type=row_type.element, late_output=plan.late_tag)
+        row_plan = replace(
+            self.row_plan, element_type=row_type.element, late_output=plan.late_tag, numbers_firings=plan.with_firing
+        )
         return RowGroupOperator(plan, self, row_plan, row_type, state, group)
 
     def identity(self) -> Mapping[str, str]:

@@ -17,17 +17,20 @@ from panestream.engine.operators.row.segments import stamped
 from panestream.engine.operators.row.slots import EMPTY, ElementList, KeyState, Slot
 from panestream.engine.operators.row.state import RowStore
 from panestream.engine.operators.row.timers import NEVER
+from panestream.engine.plan import EARLY, LATE, ON_TIME
 from panestream.engine.state import State
 from panestream.errors import InvalidPlanError, InvalidWindowError, PanestreamError
 from panestream.windowing.assigners import MergingWindowAssigner, WindowAssigner, WindowStagger
 from panestream.windowing.evictors import Elements as EvictorElements
 from panestream.windowing.functions import ProcessWindowFunction, WindowFunctionError
 from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP
-from panestream.windowing.triggers import TriggerResult
+from panestream.windowing.triggers import EventTimeTrigger, PurgingTrigger, TriggerResult
 from panestream.windowing.windows import TimeWindow, Window
 
 Fired = tuple[Any, Window, Any, int]
 """Key, window, value, timestamp."""
+Firing = tuple[str, int, bool]
+"""Early, on time or late; its number for this key and window, from 0; whether no other can follow."""
 Row = tuple[Any, int, Any]
 """Key, event time, element."""
 
@@ -38,12 +41,14 @@ class Output:
 
     Attributes:
         fired: ``(key, window, value, timestamp)`` in the order of firing; the timestamp is the window's last instant.
+        firings: of each in ``fired`` which firing it comes from; empty where the plan does not number them.
         late: ``(key, timestamp, element)`` of elements that no window took, where the plan has a late output.
         side_outputs: by tag, what the window function sent there; like ``fired``.
         late_dropped: how many late elements were only counted.
     """
 
     fired: list[Fired] = field(default_factory=list)
+    firings: list[Firing] = field(default_factory=list)
     late: list[Row] = field(default_factory=list)
     side_outputs: dict[str, list[Fired]] = field(default_factory=dict)
     late_dropped: int = 0
@@ -89,7 +94,9 @@ class RowOperator:
         self._dropped_before = self.late_dropped
         self._began_at = self.watermark
         self._fired: list[Fired] = []
+        self._firings: list[Firing] = []
         self._late: list[Row] = []
+        self._timer: int | None = None
 
         self.is_event_time = plan.assigner.is_event_time
         self._trigger = plan.firing_trigger
@@ -104,7 +111,7 @@ class RowOperator:
         self._emit = self._emit_evicted if plan.evictor else self._emit_elements if plan.keeps_elements else self._emit_result
         self._assigner: WindowAssigner | None = None
         self._fast: Callable[[Iterable[Row]], None] | None = None
-        self._fast_timers = fast_timers(self)
+        self._fast_timers = None if plan.numbers_firings else fast_timers(self)
         self._find_slot: Callable[[KeyState, Window], Slot | None] = self._find_plain
         if isinstance(plan.assigner, MergingWindowAssigner):
             self._find_slot = self._find_merging
@@ -205,8 +212,9 @@ class RowOperator:
 
     def drain(self) -> Output:
         """What was emitted since the last call."""
-        output = Output(self._fired, self._late, self._window_scope.take_outputs(), self.late_dropped - self._dropped_before)
-        self._fired, self._late, self._dropped_before = [], [], self.late_dropped
+        sent, dropped = self._window_scope.take_outputs(), self.late_dropped - self._dropped_before
+        output = Output(self._fired, self._firings, self._late, sent, dropped)
+        self._fired, self._firings, self._late, self._dropped_before = [], [], [], self.late_dropped
         return output
 
     def commit(self) -> None:
@@ -332,6 +340,7 @@ class RowOperator:
 
     def _on_timer(self, slot: Slot, time: int, called: bool, event_time: bool) -> None:
         slot.owner.page.dirty = True
+        self._timer = time if event_time == self.is_event_time else None
         if called:
             self._scope.slot = slot
             call = self._trigger.on_event_time if event_time else self._trigger.on_processing_time
@@ -343,6 +352,7 @@ class RowOperator:
                 self._obey(slot, result)
         if event_time == self.is_event_time and time == self.cleanup_time(slot.max_timestamp):
             self._clear(slot)
+        self._timer = None
 
     def _clear(self, slot: Slot) -> None:
         """The end of a window: the trigger first, then the function, then all that is left."""
@@ -379,10 +389,31 @@ class RowOperator:
         """Runs the window's function, unless the window is empty."""
         if slot.contents is EMPTY:
             return
+        fired = len(self._fired)
         try:
             self._emit(slot)
         except Exception as error:  # noqa: BLE001
             self.failed("the window function", slot.owner.key, slot, error)
+        if self.plan.numbers_firings and len(self._fired) > fired:
+            firing = self._which_firing(slot), slot.firings, self._is_last_firing(slot)
+            self._firings += [firing] * (len(self._fired) - fired)
+            slot.firings += 1
+
+    def _which_firing(self, slot: Slot) -> str:
+        end = slot.max_timestamp
+        if slot.end is None:
+            return EARLY
+        if self._timer is None:
+            return LATE if (self.watermark if self.is_event_time else self.clock - 1) >= end else EARLY
+        return EARLY if self._timer < end else ON_TIME if self._timer == end else LATE
+
+    def _is_last_firing(self, slot: Slot) -> bool:
+        """Whether no other can follow, as far as it is known now: only of the plainest trigger what it will do."""
+        if self._timer is None or slot.end is None:
+            return False
+        cleanup = self.cleanup_time(slot.max_timestamp)
+        trigger = self._trigger.inner if isinstance(self._trigger, PurgingTrigger) else self._trigger
+        return self._timer >= cleanup or (type(trigger) is EventTimeTrigger and cleanup <= self.watermark)
 
     def _emit_result(self, slot: Slot) -> None:
         assert self.logic.result is not None  # noqa: S101 - only element lists have none
@@ -456,7 +487,7 @@ class RowOperator:
 
     def _use(self, assigner: WindowAssigner) -> WindowAssigner:
         self._assigner = assigner
-        self._fast = fast_rows(self, assigner)
+        self._fast = None if self.plan.numbers_firings else fast_rows(self, assigner)
         return assigner
 
     # ---------------------------------------------------------------- for tests and harnesses

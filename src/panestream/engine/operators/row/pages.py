@@ -54,6 +54,7 @@ class PageCodec:
                 "processing_timers",
                 [sorted(slot.processing_timers.times) if slot and slot.processing_timers else [] for slot in others],
             )
+        writer.counts("firings", [slot.firings for slot in slots])
         _write_cells(writer, "trigger:", [slot.trigger_cells for slot in slots])
         _write_cells(writer, "window:", [slot.window_cells or {} for slot in slots])
         return writer.finish({"segments": sorted(page.segments.items())})
@@ -101,6 +102,8 @@ class PageCodec:
             found.append(slot)
         self._read_contents(reader, found)
         self._read_timers(reader, found)
+        for slot, firings in zip(found, reader.counts("firings"), strict=True):
+            slot.firings = firings
         for slot, cells in zip(found, _read_cells(reader, "trigger:"), strict=False):
             slot.trigger_cells = cells
         for slot, cells in zip(found, _read_cells(reader, "window:"), strict=False):

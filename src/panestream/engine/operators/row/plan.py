@@ -53,6 +53,7 @@ class RowPlan:
             :class:`~panestream.engine.elements.RowType`, or a ``NamedTuple``. Other plain values need not be named.
         pickled_state: whether accumulators and states that have no columns (objects of users' own classes) may rest in state as
             pickles. Only for checkpoints that nobody else can write to: reading a pickle runs what is in it.
+        numbers_firings: whether each result says which firing of its window it comes from.
 
     Raises:
         InvalidWindowError: a lateness or number of pages that makes no sense.
@@ -73,6 +74,7 @@ class RowPlan:
     pages: int = 2
     element_type: type[tuple[object, ...]] | None = None
     pickled_state: bool = False
+    numbers_firings: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "function", _recipe_of(self.function))

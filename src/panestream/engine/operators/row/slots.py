@@ -69,6 +69,7 @@ class Slot:
         max_timestamp, cleanup: its last instant, and when it goes (NEVER: it does not).
         contents: an accumulator, an :class:`ElementList`, or EMPTY.
         trigger_cells, window_cells: the states of the trigger, and of the window function, by name.
+        firings: how often it gave results, where the plan numbers firings.
         event_timers, processing_timers: its timers; the second only where one was ever registered.
         alive: False once the window is gone: what the queues still hold of it means nothing.
     """
@@ -79,6 +80,7 @@ class Slot:
         "contents",
         "end",
         "event_timers",
+        "firings",
         "max_timestamp",
         "order",
         "owner",
@@ -97,6 +99,7 @@ class Slot:
         self.contents = EMPTY
         self.trigger_cells: dict[str, Any] = {}
         self.window_cells: dict[str, Any] | None = None
+        self.firings = 0
         self.event_timers = WindowTimers(self, order)
         self.processing_timers: WindowTimers | None = None
         self.alive = True
@@ -131,6 +134,7 @@ class Slot:
             self.contents is EMPTY
             and not self.trigger_cells
             and not self.window_cells
+            and not self.firings
             and self.event_timers.following() == NEVER
             and (timers is None or timers.following() == NEVER)
         )

@@ -1,0 +1,88 @@
+"""The row operator says which firing a result comes from: every single one, across restarts and merges."""
+
+from __future__ import annotations
+
+import pytest
+
+from panestream.engine.operators.row.operator import RowOperator
+from panestream.engine.operators.row.plan import Elements, RowPlan
+from panestream.engine.state import MemoryState
+from panestream.windowing.assigners import (
+    EventTimeSessionWindows,
+    GlobalWindows,
+    TumblingEventTimeWindows,
+    TumblingProcessingTimeWindows,
+)
+from panestream.windowing.evictors import CountEvictor
+from panestream.windowing.functions import applied
+from panestream.windowing.triggers import CountTrigger, EventTimeTrigger, PurgingTrigger
+
+TWICE = Elements(applied(lambda key, window, rows: [len(rows), -len(rows)] if len(rows) != 3 else []))
+"""Two results for a firing, none where there are three rows."""
+
+
+COUNT = CountTrigger.of(2)
+
+
+class EarlyToo(EventTimeTrigger):
+    """Every second element, and the end."""
+
+    def on_element(self, element, timestamp, window, ctx):
+        at_end = super().on_element(element, timestamp, window, ctx)
+        return max(at_end, COUNT.on_element(element, timestamp, window, ctx), key=lambda result: result.value)
+
+    def clear(self, window, ctx):
+        super().clear(window, ctx)
+        COUNT.clear(window, ctx)
+
+
+def firings(plan: RowPlan, *steps) -> list[list[tuple]]:
+    """What each step (rows, watermark, clock) gave: (value, *firing). The operator is made anew for each."""
+    state, found = MemoryState(), []
+    for rows, watermark, clock in steps:
+        operator = RowOperator(plan, state)
+        output = operator.process([("k", time, time) for time in rows], watermark, clock)
+        operator.commit()
+        assert len(output.fired) == len(output.firings)
+        found.append([(one[2], *firing) for one, firing in zip(output.fired, output.firings, strict=True)])
+    return found
+
+
+def test_early_on_time_and_late():
+    plan = RowPlan(TumblingEventTimeWindows(10), TWICE, trigger=EarlyToo(), allowed_lateness=5, numbers_firings=True)
+    first, second, third, fourth = firings(plan, ([1, 2], 3, None), ([4, 5], 9, None), ([6], 12, None), ([], 14, None))
+    assert first == [(2, "early", 0, False), (-2, "early", 0, False)]
+    assert second == [(value, word, number, False) for word, number in (("early", 1), ("on_time", 2)) for value in (4, -4)]
+    assert third == [(5, "late", 3, False), (-5, "late", 3, False)]
+    assert fourth == []
+
+
+def test_a_firing_without_results_has_no_number():
+    plan = RowPlan(TumblingEventTimeWindows(10), TWICE, allowed_lateness=5, numbers_firings=True)
+    assert firings(plan, ([1, 2, 3], 9, None), ([4], None, None)) == [[], [(4, "late", 0, False), (-4, "late", 0, False)]]
+
+
+@pytest.mark.parametrize("trigger", [None, PurgingTrigger.of(EventTimeTrigger.create())])
+def test_the_last_one(trigger):
+    plan = RowPlan(TumblingEventTimeWindows(10), TWICE, trigger, allowed_lateness=5, numbers_firings=True)
+    assert [one[1:] for one in firings(plan, ([1], 20, None))[0]] == [("on_time", 0, True)] * 2
+    plan = RowPlan(TumblingEventTimeWindows(10), TWICE, trigger, numbers_firings=True)
+    assert [one[1:] for one in firings(plan, ([1], 9, None))[0]] == [("on_time", 0, True)] * 2
+
+
+def test_a_session_that_grows_is_another_window():
+    plan = RowPlan(EventTimeSessionWindows(10), TWICE, CountTrigger.of(1), numbers_firings=True)
+    assert [[one[1:] for one in step[::2]] for step in firings(plan, ([1], None, None), ([1], None, None), ([3], None, None))] == [
+        [("early", 0, False)], [("early", 1, False)], [],
+    ]  # fmt: skip
+
+
+def test_the_clock():
+    plan = RowPlan(TumblingProcessingTimeWindows(10), TWICE, numbers_firings=True)
+    assert [one[1:] for one in firings(plan, ([1], None, 5), ([], None, 10))[1]] == [("on_time", 0, True)] * 2
+
+
+def test_the_global_window_has_no_end_and_its_count_survives_a_purge():
+    plan = RowPlan(GlobalWindows.create(), TWICE, PurgingTrigger.of(CountTrigger.of(2)), CountEvictor(5), numbers_firings=True)
+    steps = firings(plan, ([1, 2], 100, None), ([3], 200, None), ([4], 300, None))
+    assert steps == [[(2, "early", 0, False), (-2, "early", 0, False)], [], [(2, "early", 1, False), (-2, "early", 1, False)]]
