@@ -20,12 +20,13 @@ from typing import Any
 from benchmarks.catalog import CASES
 from benchmarks.events import EventSpec
 from benchmarks.harness import Run, measure, warm_up_batches
+from benchmarks.run import machine
 
 PHASES = ("latestOffset", "getBatch", "queryPlanning", "walCommit", "addBatch", "commitOffsets")
 """Of a micro-batch, in order, as Spark calls them. ``addBatch`` is the job and its planning."""
 OPERATORS = {
     ("MapInArrow", 0): "pack",
-    ("TransformWithStateInPySpark", 0): "operate",
+    ("TransformWithStateInPySpark", 1): "operate",
     ("MapInArrow", 1): "unpack",
 }
 """Which of our three functions an operator of the plan is, by its name and the stage it runs in."""
@@ -141,7 +142,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         settings = {"spark.eventLog.enabled": "true", "spark.eventLog.compress": "false", "spark.eventLog.dir": f"file:{log}"}
         result = measure(Run("panestream", options.case, spec, options.data, options.cores, settings))
         counted = batches(Path(log))[warm : warm + options.steady]
+    about = machine()
     print(f"# {options.case}, {options.rows:,} rows a batch: {result.median:,.0f} rows/s\n")
+    print(f"- Machine: {about['cpu']}, {about['cores']} cores, {about['memory_gb']} GB, {about['system']};")
+    print(f"  load {about['load_at_start']}. Python {about['python']}, Spark {result.spark}, Java {result.java},")
+    print(f"  pyarrow {about['pyarrow']}; `local[{options.cores}]`,")
+    print(f"  {options.keys:,} keys. Medians over {options.steady} micro-batches, of the slower task where there are several.\n")
     print("\n".join(table(counted, result.phases[warm : warm + options.steady])))
 
 

@@ -207,6 +207,7 @@ def test_what_panes_cannot_do_is_said(clicks):
     at_once_only = keyed(clicks.stream()).window(SLIDING).apply_arrow(at_once, "n bigint", all_windows=True)
     with pytest.raises(InvalidPlanError, match="do not number firings: the row operator does"):
         at_once_only.with_firing()
+    assert "shared" in several.aggregate(*AGGREGATES).explain()
 
 
 def test_the_row_operator_says_which_firing(clicks, tmp_path):
@@ -219,4 +220,3 @@ def test_the_row_operator_says_which_firing(clicks, tmp_path):
         assert one.firing == ("on_time" if one.firing_number == 0 else "late")
         numbers[place] = one.firing_number + 1
     assert max(numbers.values()) > 1
-    assert "shared" in several.aggregate(*AGGREGATES).explain()

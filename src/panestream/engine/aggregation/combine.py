@@ -139,7 +139,7 @@ class Aggregation:
         """
         first_pane, end_pane = np.ascontiguousarray(first_pane, np.int64), np.ascontiguousarray(end_pane, np.int64)
         partials = _Partials.of(self, table)
-        if self._keeps_order and bool((partials.panes[1:] < partials.panes[:-1]).any()):
+        if self.keeps_order and bool((partials.panes[1:] < partials.panes[:-1]).any()):
             # Of equals the one of the earliest pane counts, then the first to arrive, however the partials were merged before.
             partials = partials.take(stable_order(partials.panes))
         opened, until = windows_of(partials.panes, first_pane, end_pane)
@@ -167,7 +167,8 @@ class Aggregation:
         return (windows[0], tables[0]) if len(tables) == 1 else (np.concatenate(windows), pa.concat_tables(tables))
 
     @property
-    def _keeps_order(self) -> bool:
+    def keeps_order(self) -> bool:
+        """Whether it matters in which order rows came."""
         return any(isinstance(lane, PickLane) or needs_rows(lane) for lane in self.lanes)
 
     def _ranges(

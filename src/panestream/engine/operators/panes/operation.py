@@ -83,7 +83,7 @@ class PaneOperation(Operation):
     @property
     def keeps_order(self) -> bool:
         """Whether panes are combined in their order: event times may be equal in several panes of the clock, too."""
-        return self.picks_by_value or self.by_clock
+        return self.picks_by_value or (self.by_clock and self.aggregation.keeps_order)
 
     @property
     def levels(self) -> int:
