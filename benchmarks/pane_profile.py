@@ -63,6 +63,8 @@ def cases() -> Iterator[Case]:
         yield Case(f"1 h / {slide} s, sum and count", sliding(3600, slide))
     for slide in (3600, 60, 1):
         yield Case(f"1 h / {slide} s, max and mean", sliding(3600, slide), aggregates=LARGEST)
+    for slide in (3600, 60, 1):
+        yield Case(f"1 h / {slide} s, arg_max", sliding(3600, slide), aggregates=(agg.arg_max("value", "price", "value"),))
     yield Case("1 h / 60 s, 30 % late, lateness 10 min", sliding(3600, 60, allowed_lateness=600 * SECOND), late=0.3)
     try:
         from panestream.windowing.assigners import SeveralWindows

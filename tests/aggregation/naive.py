@@ -55,7 +55,7 @@ def aggregate(recipe, rows, types):  # noqa: C901 - one case per aggregate
             first = isinstance(recipe, agg.First)
             return (min if first else max)(allowed, key=lambda r: (r.time, r.pane, r.arrival)).values[recipe.expr]
         case agg.MinBy() | agg.MaxBy():
-            allowed = sorted((r for r in rows if r.values[recipe.by] is not None), key=lambda r: (r.pane, r.arrival))
+            allowed = sorted((r for r in rows if r.values[recipe.by] is not None), key=lambda r: (r.time, r.pane, r.arrival))
             if not allowed:
                 return None
             best = min if isinstance(recipe, agg.MinBy) else max
@@ -70,7 +70,7 @@ def aggregate(recipe, rows, types):  # noqa: C901 - one case per aggregate
             allowed.sort(key=lambda r: order(r.values[by]), reverse=True)  # reverse keeps the order of equals
             return [r.values[recipe.expr] for r in allowed[: recipe.k]]
         case agg.ArgMin() | agg.ArgMax():
-            allowed = sorted((r for r in rows if r.values[recipe.by] is not None), key=lambda r: (r.pane, r.arrival))
+            allowed = sorted((r for r in rows if r.values[recipe.by] is not None), key=lambda r: (r.time, r.pane, r.arrival))
             if not allowed:
                 return None
             best = min if isinstance(recipe, agg.ArgMin) else max

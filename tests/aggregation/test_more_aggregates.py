@@ -20,13 +20,14 @@ from panestream.windowing import aggregates as agg
 LEAST, MOST = -(2**63), 2**63 - 1
 
 
-def result_of(recipe, types, *columns, panes=None):
-    """The result of all rows as one window; and the same through overlapping windows."""
+def result_of(recipe, types, *columns, panes=None, times=None):
+    """The result of all rows as one window; and the same through overlapping windows. Times: those of arrival, or ``times``."""
     aggregation = Aggregation.build([recipe], types, pa.schema([]))
     values = dict(zip(types, columns, strict=True))
     rows = len(columns[0])
     panes = np.zeros(rows, np.int64) if panes is None else np.array(panes, np.int64)
-    table = aggregation.partials([], panes, [pa.array(values[e], types[e]) for e in aggregation.inputs], np.arange(rows))
+    at = np.arange(rows) if times is None else np.array(times, np.int64)
+    table = aggregation.partials([], panes, [pa.array(values[e], types[e]) for e in aggregation.inputs], at)
     first, end = np.array([-100, -99]), np.array([100, 101])
     one, two = (aggregation.windows(table, f, e)[1].column(0).to_pylist() for f, e in ((first[:1], end[:1]), (first, end)))
     assert repr(two) == repr(one * 2)
@@ -77,7 +78,12 @@ def test_a_row_by_its_largest_value():
     types = {"by": pa.float64(), "a": pa.string(), "b": pa.list_(pa.int64())}
     by, a, b = [1.0, 3.0, None, 3.0], ["p", "q", "r", None], [[1], None, [2], [3]]
     assert result_of(agg.arg_max("by", "a", "b"), types, by, a, b) == {"a": "q", "b": None}
-    assert result_of(agg.arg_max("by", "a", "b"), types, by, a, b, panes=[3, 2, 1, 0]) == {"a": None, "b": [3]}
+    assert result_of(agg.arg_max("by", "a", "b"), types, by, a, b, panes=[3, 2, 1, 0], times=[9, 8, 7, 6]) == {
+        "a": None,
+        "b": [3],
+    }
+    assert result_of(agg.arg_max("by", "a", "b"), types, by, a, b, times=[9, 8, 7, 6]) == {"a": None, "b": [3]}
+    assert result_of(agg.arg_max("by", "a", "b"), types, by, a, b, times=[5, 5, 5, 5]) == {"a": "q", "b": None}
     assert result_of(agg.arg_min("by", "by", "b"), {"by": pa.float64(), "b": types["b"]}, by, b) == {"by": 1.0, "b": [1]}
     assert result_of(agg.arg_max("by", "a"), {"by": pa.float64(), "a": pa.string()}, [None, None], ["p", "q"]) is None
     assert result_of(agg.arg_max("by", "a"), {"by": pa.float64(), "a": pa.string()}, [1.0], [None]) == {"a": None}

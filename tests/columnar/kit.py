@@ -122,6 +122,7 @@ def random_aggregates(rng: random.Random) -> tuple[agg.Aggregate, ...]:
         agg.count(), agg.count("v"), agg.sum("v"), agg.sum("x"), agg.mean("x"), agg.min("v"), agg.max("x"), agg.var("x"),
         agg.first("v"), agg.last("v"), agg.first("v", ignore_nulls=True), agg.max_by("v", "u"), agg.min_by("x", "u"),
         agg.arg_max("u", "v", "x"), agg.count_distinct("v"), agg.collect_list("v"), agg.top_k("v", 2),
+        agg.max_by("u", "v"), agg.arg_min("v", "x", "u"),
     ]  # fmt: skip
     chosen = rng.sample(known, rng.randint(1, 4))
     return tuple(aggregate.alias(f"r{place}") for place, aggregate in enumerate(chosen))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from panestream.engine.aggregation.columns import Ints, Mask, array_of, take, valid_of
+from panestream.engine.aggregation.columns import Ints, Mask, array_of, numbers, take, valid_of
 from panestream.engine.aggregation.grouping import LARGEST, Groups
 from panestream.engine.aggregation.lanes import Batch, Lane, smaller
 from panestream.engine.aggregation.ordering import order_codes
@@ -20,12 +20,15 @@ from panestream.engine.aggregation.sorting import stable_order
 class PickLane(Lane):
     """The values of the chosen row, and what it was chosen by (null: no row can be chosen).
 
+    Of rows that are equal by a value the one with the earliest event time is chosen, so that it does not matter which panes were
+    merged before which.
+
     Attributes:
         type: of the value.
         by: the number of the expression to choose by; None: event time.
         by_type: its type.
         largest: whether the largest ``by`` is chosen, or the smallest.
-        last_of_equals: whether of equal ``by`` the row that arrived last is chosen, or the first.
+        last_of_equals: whether of equal ``by`` (and event time) the row that arrived last is chosen, or the first.
         skip_nulls: leave out rows whose value is null.
         more: further expressions to keep of the row: their numbers and types.
     """
@@ -41,34 +44,51 @@ class PickLane(Lane):
     @property
     def columns(self) -> tuple[tuple[str, pa.DataType], ...]:
         others = [(f"value {place}", type_) for place, (_, type_) in enumerate(self.more, start=2)]
-        return (("value", self.type), *others, ("by", self.by_type))
+        times = [] if self.by is None else [("time", pa.int64())]
+        return (("value", self.type), *others, ("by", self.by_type), *times)
 
     def reduce(self, groups: Groups, batch: Batch) -> list[pa.Array]:
         values = [batch.values[source].array for source in (self.source, *(source for source, _ in self.more))]
-        if self.by is None:
-            if batch.times is None:
-                raise ValueError("an aggregate orders by event time: timestamps are needed")
-            by = array_of(batch.times, pa.int64())
-        else:
-            by = batch.values[self.by].array
-        return self._choose(groups, values, by, self.skip_nulls)
+        if batch.times is None:
+            raise ValueError("an aggregate orders by event time: timestamps are needed")
+        times = array_of(batch.times, pa.int64())
+        own = [times] if self.by is None else [batch.values[self.by].array, times]
+        return self._choose(groups, values, own, self.skip_nulls)
 
     def merge(self, groups: Groups, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
-        return self._choose(groups, columns[:-1], columns[-1], False)
+        values = 1 + len(self.more)
+        return self._choose(groups, columns[:values], columns[values:], False)
 
-    def _choose(self, groups: Groups, values: Sequence[pa.Array], by: pa.Array, skip_nulls: bool) -> list[pa.Array]:
-        codes, valid = self._oriented(by)
+    def _choose(self, groups: Groups, values: Sequence[pa.Array], own: Sequence[pa.Array], skip_nulls: bool) -> list[pa.Array]:
+        """The columns of the chosen rows; ``own``: what is compared, and the times unless these are compared."""
+        codes, valid = self._oriented(own[0])
         if skip_nulls:
             has_value = valid_of(values[0])
             valid = has_value if valid is None else valid if has_value is None else valid & has_value
         rows = None if valid is None else np.flatnonzero(valid)
-        return self._rows(groups.pick(codes if rows is None else codes[rows], self.last_of_equals, rows), [*values, by])
+        given = codes if rows is None else codes[rows]
+        chosen = groups.pick(given, self.last_of_equals, rows)
+        if self.by is not None:
+            chosen = self._earliest(groups, chosen, codes, given, rows, own[1])
+        return self._rows(chosen, [*values, *own])
+
+    @staticmethod
+    def _earliest(groups: Groups, chosen: Ints, codes: Ints, given: Ints, rows: Ints | None, times: pa.Array) -> Ints:
+        """Of rows with the code of a chosen one those of the earliest time."""
+        equals = np.flatnonzero(given == groups.spread(codes[chosen], rows))
+        if len(equals) == int((chosen >= 0).sum()):
+            return chosen
+        rows = equals if rows is None else rows[equals]
+        return groups.pick(numbers(times)[rows], False, rows)
 
     def over(self, ranges: Ranges, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
-        codes, valid = self._oriented(columns[-1])
+        codes, valid = self._oriented(columns[1 + len(self.more)])
         count = len(codes)
-        # Rank the rows by (code, arrival): the best of a range is then its smallest rank, and the rank leads back to the row.
-        order = count - 1 - stable_order(codes[::-1]) if self.last_of_equals else stable_order(codes)
+        # Rank the rows by (code, time, arrival): the best of a range is then its smallest rank, which leads back to the row.
+        if self.last_of_equals:
+            order = count - 1 - stable_order(codes[::-1])
+        else:
+            order = stable_order(codes) if self.by is None else stable_order(codes, numbers(columns[-1]))
         ranks = np.empty(count, np.int64)
         ranks[order] = np.arange(count)
         if valid is not None:
@@ -76,7 +96,7 @@ class PickLane(Lane):
         (least,) = ranges.fold((ranks,), (int(LARGEST),), smaller, idempotent=True)
         if count == 0:
             return list(columns)
-        # `by` says whether there is such a row, which a struct of its values must know.
+        # The last column says whether there is such a row, which a struct of its values must know.
         wanted = columns[:1] if self.by is None else columns
         return self._rows(np.where(least == LARGEST, -1, order[np.minimum(least, count - 1)]), wanted)
 

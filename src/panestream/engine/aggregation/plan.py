@@ -83,7 +83,7 @@ class Draft:
 
 def orders_by_time(lane: Lane) -> bool:
     """Whether a lane needs event times."""
-    return isinstance(lane, ItemsLane | TopLane) or (isinstance(lane, PickLane) and lane.by is None)
+    return isinstance(lane, ItemsLane | TopLane | PickLane)
 
 
 def needs_rows(lane: Lane) -> bool:

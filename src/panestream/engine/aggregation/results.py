@@ -81,11 +81,12 @@ class Struct(Result):
     __slots__ = ()
 
     def finish(self, lanes: Sequence[Sequence[pa.Array]], rows: Ints) -> pa.Array:
-        *values, by = lanes[0]
+        fields = list(self.type)
+        values, own = lanes[0][: len(fields)], lanes[0][-1]
         arrays = [
-            value if value.type == field.type else value.cast(field.type) for value, field in zip(values, self.type, strict=True)
+            value if value.type == field.type else value.cast(field.type) for value, field in zip(values, fields, strict=True)
         ]
-        return pa.StructArray.from_arrays(arrays, fields=list(self.type), mask=by.is_null())
+        return pa.StructArray.from_arrays(arrays, fields=fields, mask=own.is_null())
 
 
 class WeightedMean(Result):

@@ -166,7 +166,7 @@ def last(expr: str, ignore_nulls: bool = False) -> Last:
 def min_by(expr: str, by: str) -> MinBy:
     """The value of ``expr`` (null or not) in the row with the smallest ``by``.
 
-    Of several such rows the one in the earliest pane counts (see ``explain()``), and of these the one that arrived first.
+    Of several such rows the one with the earliest event time counts, and of these the one that arrived first.
     Rows with a null ``by`` are left out.
     """
     return MinBy(expr, by)
@@ -175,7 +175,7 @@ def min_by(expr: str, by: str) -> MinBy:
 def max_by(expr: str, by: str) -> MaxBy:
     """The value of ``expr`` (null or not) in the row with the largest ``by``.
 
-    Of several such rows the one in the earliest pane counts (see ``explain()``), and of these the one that arrived first.
+    Of several such rows the one with the earliest event time counts, and of these the one that arrived first.
     Rows with a null ``by`` are left out.
     """
     return MaxBy(expr, by)
@@ -206,7 +206,7 @@ def top_k(expr: str, k: int, by: str | None = None) -> TopK:
 def arg_max(by: str, *exprs: str) -> ArgMax:
     """Several expressions of the row with the largest ``by``, as one struct; null where ``by`` is null in all rows.
 
-    Of several such rows the one in the earliest pane counts (see ``explain()``), and of these the one that arrived first, as with
+    Of several such rows the one with the earliest event time counts, and of these the one that arrived first, as with
     :func:`max_by`. Rows with a null ``by`` are left out; other nulls are values like any other.
 
     Args:

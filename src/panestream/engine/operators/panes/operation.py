@@ -9,9 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from panestream.engine.aggregation import Aggregation
-from panestream.engine.aggregation.picks import PickLane
 from panestream.engine.operation import Chunk, Operation
-from panestream.engine.operators.panes.early import HIDDEN, Interval
+from panestream.engine.operators.panes.early import Interval
 from panestream.engine.operators.panes.operator import GAPS, PARTIALS, ROWS, PaneOperator
 from panestream.engine.operators.panes.rollups import FAN_OUT, resolutions
 from panestream.engine.plan import WindowPlan
@@ -76,31 +75,22 @@ class PaneOperation(Operation):
         return self.interval is not None and self.interval.purging
 
     @property
-    def picks_by_value(self) -> bool:
-        """Whether an aggregate chooses a row by a value: of equals the one in the earliest pane, so panes must stay apart."""
-        return any(isinstance(lane, PickLane) and lane.by is not None for lane in self.aggregation.lanes[: self._shown_lanes])
-
-    @property
     def keeps_order(self) -> bool:
         """Whether panes are combined in their order: event times may be equal in several panes of the clock, too."""
-        return self.picks_by_value or (self.by_clock and self.aggregation.keeps_order)
+        return self.by_clock and self.aggregation.keeps_order
 
     @property
     def levels(self) -> int:
         """How many resolutions the settled panes are kept in."""
-        return 1 if self.picks_by_value else resolutions(self.grid.longest)
+        return resolutions(self.grid.longest)
 
     @property
     def hidden_columns(self) -> tuple[str, ...]:
         """The partials' columns that the hidden aggregates look at: the time that opened, its row twice."""
         if self.interval is None:
             return ()
-        columns = list(self.aggregation.partial_schema.names)
-        return tuple(columns[-3:])
-
-    @property
-    def _shown_lanes(self) -> int:
-        return len(self.aggregation.lanes) - (len(HIDDEN) if self.interval else 0)
+        opened_at, opened_by, _, arrival = self.aggregation.partial_schema.names[-4:]
+        return opened_at, opened_by, arrival
 
     def pack(self, plan: WindowPlan, chunk: Chunk) -> Iterator[tuple[str, pa.Table]]:
         times, keys, values = chunk.times, chunk.keys, chunk.values

@@ -198,7 +198,8 @@ class Picking(Accumulator):
         by: the place of what is compared.
         by_type: its type.
         largest: whether the row with the largest ``by`` is picked, or with the smallest.
-        last_of_equals: whether of equals the last is picked, or the first.
+        time: the place of the event time: of equals the earliest; None: it is what is compared.
+        last_of_equals: whether of equals (in time, too) the last is picked, or the first.
         skip_nulls: leave out rows whose value is null.
         fields: the names of the values, where they are a struct.
     """
@@ -210,6 +211,7 @@ class Picking(Accumulator):
         by_type: pa.DataType,
         *,
         largest: bool,
+        time: int | None = None,
         last_of_equals: bool = False,
         skip_nulls: bool = False,
         fields: Sequence[str] | None = None,
@@ -218,6 +220,7 @@ class Picking(Accumulator):
         self._by = by
         self._order = Order(by_type)
         self._largest = largest
+        self._time = by if time is None else time
         self._last_of_equals = last_of_equals
         self._skip_nulls = skip_nulls
         self._fields = fields
@@ -225,19 +228,21 @@ class Picking(Accumulator):
     def add(self, state: Any, row: Row) -> Any:
         if row[self._by] is None or (self._skip_nulls and row[self._values[0]] is None):
             return state
-        return self.merge(state, (row[self._by], *(row[at] for at in self._values)))
+        return self.merge(state, (row[self._by], row[self._time], *(row[at] for at in self._values)))
 
     def merge(self, a: Any, b: Any) -> Any:
         if a is None or b is None:
             return b if a is None else a
         smaller, larger = self._order.less(b[0], a[0]), self._order.less(a[0], b[0])
         better, worse = (larger, smaller) if self._largest else (smaller, larger)
+        if not better and not worse and a[1] != b[1]:
+            return a if a[1] < b[1] else b
         return b if better or (self._last_of_equals and not worse) else a
 
     def result(self, state: Any) -> Any:
         if state is None:
             return None
-        return state[1] if self._fields is None else dict(zip(self._fields, state[1:], strict=True))
+        return state[2] if self._fields is None else dict(zip(self._fields, state[2:], strict=True))
 
 
 class Distinct(Accumulator):

@@ -145,13 +145,14 @@ def _by_time(aggregate: recipes.First | recipes.Last, places: _Places) -> Accumu
 
 def _by_value(aggregate: recipes.MinBy | recipes.MaxBy, places: _Places) -> Accumulator:
     largest = isinstance(aggregate, recipes.MaxBy)
-    return Picking([places.at(aggregate.expr)], places.at(aggregate.by), places.type_of(aggregate.by), largest=largest)
+    by, by_type = places.at(aggregate.by), places.type_of(aggregate.by)
+    return Picking([places.at(aggregate.expr)], by, by_type, largest=largest, time=places.time)
 
 
 def _row(aggregate: recipes.ArgMin | recipes.ArgMax, places: _Places) -> Accumulator:
     largest, values = isinstance(aggregate, recipes.ArgMax), [places.at(expr) for expr in aggregate.exprs]
     by_type = places.type_of(aggregate.by)
-    return Picking(values, places.at(aggregate.by), by_type, largest=largest, fields=aggregate.exprs)
+    return Picking(values, places.at(aggregate.by), by_type, largest=largest, time=places.time, fields=aggregate.exprs)
 
 
 def _distinct(aggregate: recipes.CountDistinct, places: _Places) -> Accumulator:
