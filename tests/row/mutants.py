@@ -35,6 +35,7 @@ TESTS = (
     "codec",
     "grouped",
     "elements_at_rest",
+    "firings",
 )
 FIRST = {
     CODEC: "codec",
@@ -44,6 +45,8 @@ FIRST = {
     INDEX: "growth",
     SEGMENTS: "grouped",
     INTERLEAVING: "grouped",
+    SLOTS: "firings",
+    PAGES: "firings",
 }
 """Which tests are likeliest to notice a fault in a file; else it is those of the contract."""
 

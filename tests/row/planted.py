@@ -43,9 +43,21 @@ MUTANTS: list[tuple[str, str, str]] = [
     ),
     (
         ROW,
-        "        if slot.contents is EMPTY:\n            return\n        try:\n            self._emit(slot)",
-        "        try:\n            self._emit(slot)",
+        "        if slot.contents is EMPTY:\n            return\n        fired = len(self._fired)",
+        "        fired = len(self._fired)",
     ),
+    # which firing
+    (ROW, "            slot.firings += 1\n", ""),
+    (ROW, "            self._clear(slot)\n        self._timer = None\n", "            self._clear(slot)\n"),
+    (ROW, "self._timer = time if event_time == self.is_event_time else None", "self._timer = time"),
+    (ROW, "return EARLY if self._timer < end else ON_TIME", "return EARLY if self._timer <= end else ON_TIME"),
+    (ROW, "if self.plan.numbers_firings and len(self._fired) > fired:", "if self.plan.numbers_firings:"),
+    (ROW, "return self._timer >= cleanup or", "return self._timer > cleanup or"),
+    (ROW, "is EventTimeTrigger and cleanup <= self.watermark)", "is EventTimeTrigger)"),
+    (SLOTS, "            and not self.firings\n", ""),
+    (PAGES, '        writer.counts("firings", [slot.firings for slot in slots])\n', ""),
+    (DECLARED, "return a if a[1] < b[1] else b", "return b if a[1] < b[1] else a"),
+    (DECLARED, "        if not better and not worse and a[1] != b[1]:\n            return a if a[1] < b[1] else b\n", ""),
     (
         ROW,
         "self._fired.append((key, window, inputs[0], slot.max_timestamp))",
