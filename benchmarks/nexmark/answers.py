@@ -48,9 +48,13 @@ class Answer:
 
 
 def bound_ms(spec: NexmarkSpec) -> int:
-    """The last window end that all must have reached at the end of the input, whatever their kind of watermark."""
-    times = time_ms(spec, np.arange(max(0, spec.events - 1_000_000), spec.events))
-    return int(times.max()) - WATERMARK_DELAY_MS - 2
+    """The last window end that all must have reached at the end of the input, whatever their kind of watermark.
+
+    A query sees the time of what it reads only: bids, or persons and auctions.
+    """
+    n = np.arange(max(0, spec.events - 1_000_000), spec.events)
+    times, are_bids = time_ms(spec, n), kind_of(n) == BID
+    return min(int(times[some].max()) for some in (are_bids, ~are_bids) if some.any()) - WATERMARK_DELAY_MS - 2
 
 
 def _numbers(spec: NexmarkSpec, kind: int) -> Int64s:

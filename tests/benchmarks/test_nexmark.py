@@ -9,7 +9,19 @@ import pyarrow as pa
 import pytest
 
 from benchmarks.nexmark.answers import ANSWERS, bound_ms
-from benchmarks.nexmark.generator import COLUMNS, CYCLE, KINDS, NexmarkSpec, bidder, column_type, events, kind_of, mixed
+from benchmarks.nexmark.generator import (
+    BID,
+    COLUMNS,
+    CYCLE,
+    KINDS,
+    NexmarkSpec,
+    bidder,
+    column_type,
+    events,
+    kind_of,
+    mixed,
+    time_ms,
+)
 from benchmarks.nexmark.queries import GAP_MS, QUERIES, SIZE_MS, SLIDE_MS
 
 SPEC = NexmarkSpec(20_000, seed=7, rate=200, disorder_ms=1_500)
@@ -207,3 +219,13 @@ def test_queries_as_streams(name, batch, tmp_path):
         progress, found = drain(query.build(batch(name, streaming=True)).main, query, bound, tmp_path, checked=True)
     assert found == ANSWERS[name](SPEC).until(bound).checks
     assert sum(one["numInputRows"] for one in progress) == SPEC.events // CYCLE * (46 if name == "q5" else 4)
+
+
+def test_the_bound_is_reached_by_what_each_query_reads():
+    """Here an auction has the largest time of all: who reads bids has not come so far."""
+    spec = NexmarkSpec(events=10_000_000, seed=1, rate=10_000, disorder_ms=2_000)
+    n = np.arange(9_000_000, 10_000_000)
+    times = time_ms(spec, n)
+    largest = [int(times[some].max()) for some in (kind_of(n) == BID, kind_of(n) != BID)]
+    assert largest[0] < largest[1]
+    assert bound_ms(spec) == largest[0] - 4_000 - 2
