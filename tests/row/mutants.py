@@ -18,7 +18,18 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
-from tests.row.planted import CODEC, DECLARED, INDEX, INSTANTS, INTERLEAVING, KEYS, MUTANTS, SEGMENTS  # noqa: E402 - it is run as a program
+from tests.row.planted import (  # noqa: E402 - it is run as a program
+    CODEC,
+    DECLARED,
+    INDEX,
+    INSTANTS,
+    INTERLEAVING,
+    KEYS,
+    MUTANTS,
+    PAGES,
+    SEGMENTS,
+    SLOTS,
+)
 
 PATIENCE = 400
 """Seconds for the tests of one mutant. All of them take two minutes; what takes much longer hangs, and eats memory meanwhile."""
