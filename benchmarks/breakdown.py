@@ -17,8 +17,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.catalog import CASES
+from benchmarks.catalog import CASES, case_of
 from benchmarks.events import EventSpec
+from benchmarks.flink.workloads import WORKLOADS
 from benchmarks.harness import Run, measure, warm_up_batches
 from benchmarks.run import machine
 
@@ -127,14 +128,14 @@ def table(counted: Sequence[Batch], phases: Sequence[dict[str, int]]) -> list[st
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs it and prints the table."""
     parser = argparse.ArgumentParser(prog="benchmarks.breakdown", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--case", choices=list(CASES), default="sliding")
+    parser.add_argument("--case", choices=[*CASES, *WORKLOADS], default="sliding")
     parser.add_argument("--rows", type=int, default=1_000_000, help="of a micro-batch (default: %(default)s)")
     parser.add_argument("--steady", type=int, default=5, help="micro-batches that count (default: %(default)s)")
     parser.add_argument("--keys", type=int, default=10_000)
     parser.add_argument("--cores", type=int, default=2)
     parser.add_argument("--data", default=str(Path(tempfile.gettempdir()) / "panestream-benchmark"))
     options = parser.parse_args(arguments)
-    case = CASES[options.case]
+    case = case_of(options.case)
     bare = EventSpec(options.rows, 1, options.keys, case.rate, 1000, options.cores)
     warm = warm_up_batches(bare, case)
     spec = EventSpec(options.rows, warm + options.steady, options.keys, case.rate, 1000, options.cores)

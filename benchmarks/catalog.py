@@ -1,11 +1,17 @@
-"""All cases by name."""
+"""All cases by name, and those of the comparison with Flink."""
 
 from __future__ import annotations
 
 from benchmarks.cases import Case, SumCount
+from benchmarks.flink.workloads import WORKLOADS
 from benchmarks.functions.cases import FUNCTION_CASES
 from benchmarks.limits.cases import REFIRED
 from benchmarks.rolling import ROLLING_CASES
 
 SUM_COUNT_CASES = {case.name: case for case in (SumCount("sliding", 60_000, 1_000), SumCount("tumbling", 10_000, 10_000))}
 CASES: dict[str, Case] = {**SUM_COUNT_CASES, **FUNCTION_CASES, **ROLLING_CASES, REFIRED.name: REFIRED}
+
+
+def case_of(name: str) -> Case:
+    """A case, or that of a workload beside Flink (``a`` to ``f``)."""
+    return CASES[name] if name in CASES else WORKLOADS[name].case

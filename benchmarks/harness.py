@@ -28,7 +28,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from benchmarks.cases import Case
-from benchmarks.catalog import CASES
+from benchmarks.catalog import case_of
 from benchmarks.events import SCHEMA, EventSpec, write
 
 RESULT_MARK = "BENCHMARK-RESULT "
@@ -60,7 +60,7 @@ class Run:
 
     Attributes:
         contestant: one of the case's.
-        case: a key of ``CASES``.
+        case: a name that ``case_of`` knows.
         spec: the events.
         data: folder in which event files are kept.
         cores: of the local master; also the number of shuffle partitions.
@@ -192,7 +192,7 @@ def warm_up_batches(spec: EventSpec, case: Case) -> int:
 
 def measure(run: Run) -> Measured:
     """Runs it; the session ends with it."""
-    case = CASES[run.case]
+    case = case_of(run.case)
     if run.spec.batches <= warm_up_batches(run.spec, case):
         raise ValueError(f"{run.spec.batches} batches are too few: {warm_up_batches(run.spec, case)} are warm-up")
     folder = write(run.spec, Path(run.data))
@@ -256,7 +256,7 @@ def _measured(
     if len(full) != run.spec.batches:
         rows = run.spec.rows_per_batch
         raise RuntimeError(f"{len(full)} batches of {rows} rows, not {run.spec.batches}: files were cut otherwise")
-    steady = full[warm_up_batches(run.spec, CASES[run.case]) :]
+    steady = full[warm_up_batches(run.spec, case_of(run.case)) :]
     checks: dict[str, int] = dict.fromkeys(("rows", "total", "events", "digest"), 0)
     for batch in progress:
         for name, value in batch.get("observedMetrics", {}).get("checks", {}).items():
