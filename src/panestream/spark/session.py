@@ -28,8 +28,8 @@ STREAM_SETTINGS: Mapping[str, str] = {
     ARROW_ROWS: "1000",
     ARROW_BYTES: str(2**31 - 1),
 }
-"""What a stream of panestream's should run with; ``result.start()`` sets it for its query. Limits of Arrow that the session was
-given by its user stay."""
+"""What a stream of panestream's should run with; ``result.start()`` sets it for its query. Where the session was given a limit of
+Arrow by its user, both stay as they are."""
 
 UNSET_PARTITIONS = 200
 """Spark's default number of shuffle partitions: not anybody's choice."""
@@ -99,9 +99,10 @@ def chosen_partitions(spark: SparkSession) -> int | None:
 
 def settings_for(spark: SparkSession, groups: int) -> dict[str, str]:
     """What a query of so many key groups is to run with in this session."""
-    chosen = spark.conf.getAll
-    own = {name for name in (ARROW_ROWS, ARROW_BYTES) if name in chosen}
-    return {name: value for name, value in STREAM_SETTINGS.items() if name not in own} | {PARTITIONS: str(groups)}
+    limits = {ARROW_ROWS, ARROW_BYTES}
+    # One of them alone may bound nothing: with a limit of the user's own both are as the user has them.
+    kept = limits if limits & set(spark.conf.getAll) else set()
+    return {name: value for name, value in STREAM_SETTINGS.items() if name not in kept} | {PARTITIONS: str(groups)}
 
 
 @contextmanager
