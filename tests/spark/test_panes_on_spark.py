@@ -217,6 +217,8 @@ def test_the_row_operator_says_which_firing(clicks, tmp_path):
     for one in sorted(found, key=lambda row: (str(row.user), row.window_start, row.firing_number)):
         place = one.user, one.window_start
         assert one.firing_number == numbers.get(place, 0)
-        assert one.firing == ("on_time" if one.firing_number == 0 else "late")
+        # A window whose first row of a key came too late for its end begins with a late firing.
+        assert one.firing == "late" or (one.firing == "on_time" and one.firing_number == 0)
         numbers[place] = one.firing_number + 1
     assert max(numbers.values()) > 1
+    assert {one.firing for one in found} == {"on_time", "late"}
