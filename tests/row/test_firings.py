@@ -15,7 +15,7 @@ from panestream.windowing.assigners import (
 )
 from panestream.windowing.evictors import CountEvictor
 from panestream.windowing.functions import applied
-from panestream.windowing.triggers import CountTrigger, EventTimeTrigger, PurgingTrigger
+from panestream.windowing.triggers import CountTrigger, EventTimeTrigger, PurgingTrigger, Trigger, TriggerResult
 
 TWICE = Elements(applied(lambda key, window, rows: [len(rows), -len(rows)] if len(rows) != 3 else []))
 """Two results for a firing, none where there are three rows."""
@@ -86,3 +86,34 @@ def test_the_global_window_has_no_end_and_its_count_survives_a_purge():
     plan = RowPlan(GlobalWindows.create(), TWICE, PurgingTrigger.of(CountTrigger.of(2)), CountEvictor(5), numbers_firings=True)
     steps = firings(plan, ([1, 2], 100, None), ([3], 200, None), ([4], 300, None))
     assert steps == [[(2, "early", 0, False), (-2, "early", 0, False)], [], [(2, "early", 1, False), (-2, "early", 1, False)]]
+
+
+def test_an_operator_that_goes_on_for_another_micro_batch():
+    operator = RowOperator(RowPlan(TumblingEventTimeWindows(10), TWICE, allowed_lateness=5, numbers_firings=True), MemoryState())
+    assert operator.process([("k", 1, 1)], 9).firings == [("on_time", 0, False)] * 2
+    assert operator.process([("k", 2, 2)]).firings == [("late", 1, False)] * 2
+
+
+class OnTheClock(Trigger):
+    """Fires a window of event time one tick after each element, by the clock."""
+
+    uses_processing_time = True
+
+    def on_element(self, element, timestamp, window, ctx):
+        ctx.register_processing_time_timer(ctx.get_current_processing_time() + 1)
+        return TriggerResult.CONTINUE
+
+    def on_event_time(self, time, window, ctx):
+        return TriggerResult.CONTINUE
+
+    def on_processing_time(self, time, window, ctx):
+        return TriggerResult.FIRE
+
+    def clear(self, window, ctx):
+        pass
+
+
+def test_a_timer_of_the_clock_says_nothing_of_event_time():
+    plan = RowPlan(TumblingEventTimeWindows(10), TWICE, OnTheClock(), allowed_lateness=100, numbers_firings=True)
+    steps = firings(plan, ([1], 3, 2), ([], None, 5), ([2], 20, 6), ([], None, 9))
+    assert [[one[1:] for one in step[:1]] for step in steps] == [[], [("early", 0, False)], [], [("late", 1, False)]]
