@@ -21,7 +21,6 @@ from benchmarks.limits.cases import REFIRED
 from benchmarks.run import HERE as BENCHMARKS
 from benchmarks.run import machine, run_once
 
-HERE = Path(__file__).resolve().parent
 LATE_MS = 60_000
 
 
@@ -34,7 +33,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--steady", type=int, default=3, help="micro-batches that count (default: %(default)s)")
     parser.add_argument("--cores", type=int, default=os.cpu_count() or 2)
     parser.add_argument("--data", default=str(BENCHMARKS / ".data"))
-    parser.add_argument("--results", default=str(HERE.parent / "results"))
+    parser.add_argument("--results", default=str(BENCHMARKS / "results"))
     parser.add_argument("--name", default="limits", help="of the result files (default: %(default)s)")
     return parser.parse_args(arguments)
 

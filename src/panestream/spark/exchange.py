@@ -220,7 +220,7 @@ class _Packing:
         starts = range(0, len(body), PIECE_BYTES)
         for place, start in enumerate(starts):
             self.sequence += 1
-            piece = body[start : start + PIECE_BYTES] if len(starts) > 1 else body
+            piece = body[start : start + PIECE_BYTES]  # all of it is itself, not a copy
             columns = [[self.values[group]], [self.origin], [self.sequence], [len(starts) - 1 - place], [piece]]
             arrays = [pa.array(column, field.type) for column, field in zip(columns, _EXCHANGE, strict=True)]
             yield pa.RecordBatch.from_arrays(arrays, schema=_EXCHANGE)
@@ -254,7 +254,7 @@ def _whole(pieces: Iterable[Piece]) -> Iterator[tuple[int, bytes]]:
     for origin, _, more, body in sorted(pieces, key=lambda piece: piece[:2]):
         gathered.append(body)
         if not more:
-            yield origin, gathered[0] if len(gathered) == 1 else b"".join(gathered)
+            yield origin, b"".join(gathered)  # of one it is itself
             gathered = []
     if gathered:
         raise RuntimeError(f"a payload from source partition {origin} lacks its last piece")
