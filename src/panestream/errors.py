@@ -1,4 +1,4 @@
-"""What panestream raises. Every message says what was wrong, where, and what to do about it."""
+"""What panestream raises, and warns of. Every message says what was wrong, where, and what to do about it."""
 
 from __future__ import annotations
 
@@ -48,6 +48,14 @@ class SinkError(PanestreamError, RuntimeError):
 
 class JobError(PanestreamError, ValueError):
     """A job file is wrong; the message names the path of the key and the nearest right name."""
+
+
+class PanestreamWarning(UserWarning):
+    """Something that goes on, and that somebody should know: rows that are dropped, a setting that makes a query slow.
+
+    Warned on the driver, through Python's :mod:`warnings`: ``warnings.simplefilter("error", PanestreamWarning)`` makes each one
+    an error, ``"ignore"`` silences them.
+    """
 
 
 def did_you_mean(wrong: str, known: Iterable[str]) -> str:
