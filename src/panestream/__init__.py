@@ -12,11 +12,19 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from panestream import errors
     from panestream.datastream import DataStream, KeyedStream, WindowedResult, WindowedStream, stream
-    from panestream.spark.merging import MergeSink
     from panestream.spark.query import BatchProgress, RunningQuery
     from panestream.spark.session import build_session
     from panestream.spark.shipping import ship
-    from panestream.spark.sinks import ConsoleSink, FileSink, ForeachBatchSink, MemorySink, ParquetSink, Sink, TableSink
+    from panestream.spark.sinks import (
+        ConsoleSink,
+        FileSink,
+        ForeachBatchSink,
+        MemorySink,
+        MergeSink,
+        ParquetSink,
+        Sink,
+        TableSink,
+    )
     from panestream.windowing import aggregates as agg
     from panestream.windowing.assigners import (
         CumulatingEventTimeWindows,
@@ -125,7 +133,6 @@ __all__ = [
 _MODULES = {"agg": "panestream.windowing.aggregates", "errors": "panestream.errors"}
 _HOMES = {
     "panestream.datastream": ("DataStream", "KeyedStream", "WindowedResult", "WindowedStream", "stream"),
-    "panestream.spark.merging": ("MergeSink",),
     "panestream.spark.query": ("BatchProgress", "RunningQuery"),
     "panestream.spark.session": ("build_session",),
     "panestream.spark.shipping": ("ship",),
@@ -134,6 +141,7 @@ _HOMES = {
         "FileSink",
         "ForeachBatchSink",
         "MemorySink",
+        "MergeSink",
         "ParquetSink",
         "Sink",
         "TableSink",

@@ -6,7 +6,6 @@ import json
 import math
 import re
 import time
-import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -16,18 +15,17 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from panestream import errors
-from panestream.engine.plan import MAIN, WindowPlan, check_identity
+from panestream.engine.plan import MAIN, WindowPlan
+from panestream.spark.checkpoint import claim_checkpoint
 from panestream.spark.columns import quoted
 from panestream.spark.dataflow import unpack
 from panestream.spark.operate import METRICS
 from panestream.spark.session import is_connect, session_settings, settings_for
-from panestream.spark.sinks import Sink, read_note, write_note
+from panestream.spark.sinks import Sink
 from panestream.windowing.failures import WindowFunctionError
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
-
-_NOTE = "panestream"
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +193,7 @@ def start(
     spark = operated.sparkSession
     if on_progress is not None and is_connect(spark):
         raise errors.InvalidPlanError("on_progress cannot be called through Spark Connect: look at query.query.recentProgress")
-    query_id = _claim_checkpoint(operated, plan, checkpoint)
+    query_id = claim_checkpoint(spark, plan, checkpoint)
     for sink in sinks.values():
         sink.open(spark, query_id)
     writer = operated.writeStream.foreachBatch(Distribute(plan, sinks, on_progress).__call__)
@@ -204,18 +202,3 @@ def start(
         writer = writer.queryName(name)
     with session_settings(spark, settings_for(spark, plan.groups)):
         return RunningQuery(writer.start(), plan)
-
-
-def _claim_checkpoint(operated: DataFrame, plan: WindowPlan, checkpoint: str) -> str:
-    """Reads or leaves panestream's note in the checkpoint: the query's identity, and the plan it belongs to.
-
-    The state holds the plan too, and refuses another; here it is found before anything runs.
-    """
-    spark = operated.sparkSession
-    path = f"{checkpoint}/{_NOTE}"
-    note = read_note(spark, path)
-    if note is None:
-        note = {"query": str(uuid.uuid4()), "identity": plan.identity()}
-        write_note(spark, path, note)
-    check_identity(note["identity"], plan.identity(), f"the checkpoint {checkpoint}")
-    return str(note["query"])

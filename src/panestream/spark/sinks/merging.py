@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from panestream.engine.plan import DELETE, OP_COLUMN, UPDATE_BEFORE
 from panestream.errors import SinkError
 from panestream.spark.columns import quoted
-from panestream.spark.sinks import Sink, TableSink
+from panestream.spark.sinks.base import Sink
+from panestream.spark.sinks.tables import TableSink
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
