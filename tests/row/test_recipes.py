@@ -40,6 +40,10 @@ from panestream.windowing.triggers import (
 from panestream.windowing.windows import GlobalWindow, TimeWindow
 
 
+def gap(row):
+    return row
+
+
 def distance(old, new):
     return abs(new - old)
 
@@ -85,10 +89,8 @@ def test_the_repr_rebuilds_the_recipe(text):
 def test_recipes_with_functions_show_them():
     assert repr(DeltaTrigger.of(2.0, distance)).startswith("DeltaTrigger.of(2.0, <function distance")
     assert repr(DeltaEvictor.of(2.0, distance, do_evict_after=True)).endswith(", do_evict_after=True)")
-    assert repr(EventTimeSessionWindows.with_dynamic_gap(distance)).startswith(
-        "EventTimeSessionWindows.with_dynamic_gap(<function"
-    )
-    assert repr(EventTimeSessionWindows(distance)).startswith("EventTimeSessionWindows(<function")
+    assert repr(EventTimeSessionWindows.with_dynamic_gap(gap)).startswith("EventTimeSessionWindows.with_dynamic_gap(<function")
+    assert repr(EventTimeSessionWindows(gap)).startswith("EventTimeSessionWindows(<function")
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,9 @@ from panestream.errors import InvalidPlanError, did_you_mean
 from panestream.spark.columns import key_of, micros_of, type_of
 from panestream.spark.session import check_version
 from panestream.spark.types import to_arrow
-from panestream.windowing.assigners import SeveralWindows, WindowAssigner, count_window
+from panestream.windowing.assigners import MergingWindowAssigner, SeveralWindows, WindowAssigner, count_window
 from panestream.windowing.assigners.several import label_of
+from panestream.windowing.signatures import check_methods
 from panestream.windowing.watermarks import WatermarkStrategy
 
 
@@ -160,6 +161,7 @@ class KeyedStream:
             return self.windows(dict(zip(labels, every, strict=True)))
         if not isinstance(assigner, WindowAssigner):
             raise InvalidPlanError(f"window wants an assigner such as TumblingEventTimeWindows.of('1 hour'), got {assigner!r}")
+        check_methods(assigner, MergingWindowAssigner if isinstance(assigner, MergingWindowAssigner) else WindowAssigner)
         if self.source.event_time is None and assigner.is_event_time:
             raise InvalidPlanError("event-time windows need .assign_timestamps(column, strategy) first")
         return WindowedStream(self, Windowing(assigner))

@@ -28,6 +28,15 @@ from panestream.windowing.functions import (
     applied,
     processed,
 )
+from panestream.windowing.signatures import (
+    ALL_WINDOWS,
+    APPLY_ARROW,
+    APPLY_IN_PANDAS,
+    REDUCE,
+    THEN,
+    check_function,
+    check_methods,
+)
 from panestream.windowing.time import Duration, to_micros
 from panestream.windowing.triggers import Trigger
 
@@ -56,6 +65,7 @@ class WindowedStream:
         """
         if not isinstance(trigger, Trigger):
             raise InvalidPlanError(f"trigger wants a trigger such as CountTrigger.of(100), got {trigger!r}")
+        check_methods(trigger, Trigger)
         return replace(self, windowing=replace(self.windowing, trigger=trigger))
 
     def evictor(self, evictor: Evictor) -> WindowedStream:
@@ -66,6 +76,7 @@ class WindowedStream:
         """
         if not isinstance(evictor, Evictor):
             raise InvalidPlanError(f"evictor wants an evictor such as CountEvictor.of(100), got {evictor!r}")
+        check_methods(evictor, Evictor)
         if isinstance(evictor, TimeEvictor) and self.keyed.source.event_time is None:
             raise InvalidPlanError("a TimeEvictor looks at event times: .assign_timestamps(column, strategy) first")
         return replace(self, windowing=replace(self.windowing, evictor=evictor))
@@ -145,6 +156,7 @@ class WindowedStream:
         if isinstance(first, type) and issubclass(first, AggregateFunction):
             raise InvalidPlanError(f"aggregate wants an object, not the class itself: {first.__name__}()")
         if isinstance(first, AggregateFunction):
+            check_methods(first, AggregateFunction)
             if len(aggregates) > 1:
                 raise InvalidPlanError("aggregate takes one AggregateFunction: let its accumulator hold all you need")
             return self._calling(Aggregate(first, _process_function(then)), schema, "aggregate")
@@ -183,8 +195,7 @@ class WindowedStream:
         Returns:
             Without ``then``: key columns, window, and the other columns of the row.
         """
-        if not callable(function):
-            raise InvalidPlanError(f"reduce wants a function of two rows, got {function!r}")
+        check_function(function, REDUCE)
         after = _process_function(then)
         if after is not None:
             return self._calling(Reduce(function, after), schema, "reduce")
@@ -203,9 +214,7 @@ class WindowedStream:
             function: a :class:`WindowFunction`, or a function of key, window and rows that returns results, none to many.
             schema: their columns. A result is a tuple or dict of such, or the bare value where there is one column.
         """
-        if not isinstance(function, WindowFunction):
-            function = applied(function)
-        return self._calling(Elements(function), schema, "apply")
+        return self._calling(Elements(applied(function)), schema, "apply")
 
     def process(self, function: ProcessWindowFunction | Callable[..., Any], schema: Schema) -> WindowedResult:
         """Runs a function over all rows of each firing window, with a context. Flink: ``process``.
@@ -214,9 +223,7 @@ class WindowedStream:
             function: a :class:`ProcessWindowFunction`, or a function of key, context and rows that returns results, none to many.
             schema: their columns. A result is a tuple or dict of such, or the bare value where there is one column.
         """
-        if not isinstance(function, ProcessWindowFunction):
-            function = processed(function)
-        return self._calling(Elements(function), schema, "process")
+        return self._calling(Elements(processed(function)), schema, "process")
 
     def _calling(self, function: Reduce | Aggregate | Elements, schema: Schema | None, what: str) -> WindowedResult:
         results = self._results(self._needed(schema, what))
@@ -242,6 +249,7 @@ class WindowedStream:
         Raises:
             InvalidPlanError: ``all_windows`` with windows or triggers that need the row operator.
         """
+        check_function(function, ALL_WINDOWS if all_windows else APPLY_ARROW)
         shape = AllWindows(function) if all_windows else TablePerWindow(function)
         return self._over_tables(shape, schema, "apply_arrow")
 
@@ -252,6 +260,7 @@ class WindowedStream:
             function: of key, window and a ``pandas.DataFrame``; returns a frame with the columns of ``schema``, or None.
             schema: the columns of the results, besides keys and window.
         """
+        check_function(function, APPLY_IN_PANDAS)
         return self._over_tables(TablePerWindow(function, "pandas"), schema, "apply_in_pandas")
 
     def _over_tables(self, function: OverRows, schema: Schema, what: str) -> WindowedResult:
@@ -289,9 +298,9 @@ class WindowedStream:
 
 
 def _process_function(function: AnyWindowFunction | Callable[..., Any] | None) -> AnyWindowFunction | None:
-    if function is None or isinstance(function, (WindowFunction, ProcessWindowFunction)):
-        return function
-    return processed(function)
+    if function is None or isinstance(function, WindowFunction):
+        return None if function is None else applied(function)
+    return processed(function, THEN)
 
 
 def _shown(function: Reduce | Aggregate | Elements) -> object:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from panestream.errors import InvalidWindowError
+from panestream.windowing.signatures import DELTA_EVICTOR, check_function
 from panestream.windowing.time import Duration, format_duration, to_micros
 from panestream.windowing.triggers.count import is_count
 from panestream.windowing.windows import Window
@@ -164,6 +165,9 @@ class DeltaEvictor(_BuiltIn):
     threshold: float
     delta_function: Callable[[Any, Any], float]
     do_evict_after: bool = False
+
+    def __post_init__(self) -> None:
+        check_function(self.delta_function, DELTA_EVICTOR, error=InvalidWindowError)
 
     @classmethod
     def of(cls, threshold: float, delta_function: Callable[[Any, Any], float], do_evict_after: bool = False) -> DeltaEvictor:

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from panestream.errors import InvalidPlanError
 from panestream.windowing.failures import WindowFunctionError
+from panestream.windowing.signatures import APPLY, PROCESS, Shape, check_function, check_methods
 from panestream.windowing.state import KeyedStateStore
 from panestream.windowing.windows import Window
 
@@ -135,29 +135,33 @@ class _Processed(ProcessWindowFunction):
 
 
 def applied(function: Any) -> WindowFunction:
-    """A plain function of key, window and rows as a window function.
+    """A window function, or a plain function of key, window and rows as one.
 
     Raises:
-        InvalidPlanError: it is none.
+        InvalidPlanError: it is none, or does not take what it will be given.
     """
-    return _Applied(_checked(function, "apply", WindowFunction, "key, window and rows"))
+    if isinstance(function, WindowFunction):
+        check_methods(function, WindowFunction)
+        return function
+    check_function(function, APPLY, WindowFunction)
+    return _Applied(function)
 
 
-def processed(function: Any) -> ProcessWindowFunction:
-    """A plain function of key, context and rows as a process function.
+def processed(function: Any, shape: Shape = PROCESS) -> ProcessWindowFunction:
+    """A process function, or a plain function of key, context and rows as one.
+
+    Args:
+        function: what the user gave.
+        shape: how it is called, for errors.
 
     Raises:
-        InvalidPlanError: it is none.
+        InvalidPlanError: it is none, or does not take what it will be given.
     """
-    return _Processed(_checked(function, "process", ProcessWindowFunction, "key, context and rows"))
-
-
-def _checked(function: Any, what: str, kind: type, arguments: str) -> Any:
-    if isinstance(function, type) and issubclass(function, kind):
-        raise InvalidPlanError(f"{what} wants an object, not the class itself: {function.__name__}()")
-    if not callable(function):
-        raise InvalidPlanError(f"{what} wants a {kind.__name__}, or a function of {arguments}; got {function!r}")
-    return function
+    if isinstance(function, ProcessWindowFunction):
+        check_methods(function, ProcessWindowFunction)
+        return function
+    check_function(function, shape, ProcessWindowFunction)
+    return _Processed(function)
 
 
 __all__ = [

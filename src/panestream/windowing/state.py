@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from panestream.windowing.signatures import REDUCING_STATE, check_function, check_methods
+
 if TYPE_CHECKING:
     from panestream.windowing.functions import AggregateFunction
 
@@ -39,6 +41,9 @@ class ReducingStateDescriptor:
 
     name: str
     reduce_function: Callable[[Any, Any], Any]
+
+    def __post_init__(self) -> None:
+        check_function(self.reduce_function, REDUCING_STATE)
 
     def bind(self, cells: Cells) -> ReducingState:
         """The handle on the value of this name among ``cells``."""
@@ -73,6 +78,12 @@ class AggregatingStateDescriptor:
 
     name: str
     aggregate_function: AggregateFunction
+
+    def __post_init__(self) -> None:
+        from panestream.windowing.functions import AggregateFunction
+
+        if isinstance(self.aggregate_function, AggregateFunction):
+            check_methods(self.aggregate_function, AggregateFunction)
 
     def bind(self, cells: Cells) -> AggregatingState:
         """The handle on the accumulator of this name among ``cells``."""

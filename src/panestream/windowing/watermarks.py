@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from panestream.errors import InvalidPlanError
+from panestream.windowing.signatures import check_generator, check_methods
 from panestream.windowing.time import Duration, format_duration, to_micros
 
 
@@ -95,12 +96,15 @@ class WatermarkStrategy:
             generator: a :class:`WatermarkGenerator` class, or a function that makes one.
 
         Raises:
-            InvalidPlanError: it cannot be called.
+            InvalidPlanError: it cannot be called without arguments, or the class has methods that take others than are given.
         """
         if not callable(generator) or isinstance(generator, WatermarkGenerator):
             raise InvalidPlanError(
                 f"for_generator wants a WatermarkGenerator class or a function that makes one, got {generator!r}"
             )
+        if isinstance(generator, type) and issubclass(generator, WatermarkGenerator):
+            check_methods(generator, WatermarkGenerator)
+        check_generator(generator)
         return cls(None, generator=generator)
 
     @classmethod

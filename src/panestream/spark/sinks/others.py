@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from panestream.errors import SinkError
 from panestream.spark.session import is_connect
 from panestream.spark.sinks.base import Sink
+from panestream.windowing.signatures import FOREACH_BATCH, check_function
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
@@ -52,9 +53,16 @@ class MemorySink(Sink):
 
 @dataclass(frozen=True)
 class ForeachBatchSink(Sink):
-    """Hands each micro-batch to ``function(df, batch_id)``, which must be idempotent on the batch id (-1 in batch)."""
+    """Hands each micro-batch to ``function(df, batch_id)``, which must be idempotent on the batch id (-1 in batch).
+
+    Raises:
+        SinkError: the function does not take these two.
+    """
 
     function: Callable[[DataFrame, int], Any]
+
+    def __post_init__(self) -> None:
+        check_function(self.function, FOREACH_BATCH, error=SinkError)
 
     def write(self, df: DataFrame, batch_id: int | None) -> None:
         self.function(df, -1 if batch_id is None else batch_id)

@@ -364,7 +364,7 @@ def user(written: ColumnAggregate, *exprs: str) -> User:
         exprs: the expressions whose columns it gets, in this order; at least one.
 
     Raises:
-        InvalidPlanError: it is no such instance, lacks a type, or gets no column.
+        InvalidPlanError: it is no such instance, lacks a type, has methods that take others than are given, or gets no column.
 
     Flink: ``stream.window(...).aggregate(AggregateFunction)``.
 

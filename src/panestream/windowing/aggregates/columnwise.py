@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from panestream.errors import InvalidPlanError
 from panestream.windowing.aggregates.base import Aggregate, check_expression
+from panestream.windowing.signatures import check_methods
 
 
 class ColumnAggregate(ABC):
@@ -120,6 +121,7 @@ class User(Aggregate):
         for name in ("partial_type", "result_type"):
             if not isinstance(getattr(written, name, None), pa.DataType):
                 raise InvalidPlanError(f"agg.user: {type(written).__name__}.{name} must be an Arrow type, e.g. pa.float64()")
+        check_methods(written, ColumnAggregate)
         if not self.exprs:
             raise InvalidPlanError(f"agg.user: {written!r} gets no column; write agg.user({written!r}, 'price')")
         for expr in self.exprs:

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from panestream.errors import InvalidWindowError, did_you_mean
 from panestream.windowing.assigners.base import MergingWindowAssigner, merge_touching
+from panestream.windowing.signatures import GAP, GAP_IN_UNITS, check_function
 from panestream.windowing.time import Duration, format_duration, to_micros
 from panestream.windowing.windows import TimeWindow
 
@@ -80,6 +81,8 @@ class _Session(MergingWindowAssigner):
             raise InvalidWindowError(f"the gap of a session must be positive, got {format_duration(self.gap)!r}")
         if not isinstance(self.gap, int) and not callable(self.gap):
             raise InvalidWindowError(f"the gap of a session is a number of engine units or a function, not {self.gap!r}")
+        if callable(self.gap) and not isinstance(self.gap, (_GapOf, GapColumn)):
+            check_function(self.gap, GAP_IN_UNITS, error=InvalidWindowError)
 
     @classmethod
     def with_gap(cls: type[Self], gap: Duration) -> Self:  # noqa: PYI019 - typing.Self came with 3.11
@@ -97,7 +100,11 @@ class _Session(MergingWindowAssigner):
         Args:
             gap_of: called with each element; returns a duration, e.g. ``"30 minutes"``. One that is not positive fails the
                 query. The constructor takes a function that returns engine units instead.
+
+        Raises:
+            InvalidWindowError: it is no function of one argument.
         """
+        check_function(gap_of, GAP, error=InvalidWindowError)
         return cls(_GapOf(gap_of))
 
     @classmethod

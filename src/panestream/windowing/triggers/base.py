@@ -6,7 +6,8 @@ from abc import ABC, abstractmethod
 from enum import IntEnum
 from typing import Any, Protocol, overload
 
-from panestream.errors import InvalidPlanError
+from panestream.errors import InvalidPlanError, InvalidWindowError
+from panestream.windowing.signatures import check_methods
 from panestream.windowing.state import ReducingState, ReducingStateDescriptor, ValueState, ValueStateDescriptor
 from panestream.windowing.windows import Window
 
@@ -129,3 +130,16 @@ class Trigger(ABC):
 
         What is forgotten here is dropped with the window anyway; in Flink it would leak.
         """
+
+
+def check_inner(inner: object, outer: str) -> None:
+    """Refuses what is no trigger inside another one, and one whose methods cannot be called as a trigger's.
+
+    Raises:
+        InvalidWindowError: it is no trigger, or a class.
+        InvalidPlanError: a method takes other arguments than it will be given.
+    """
+    if not isinstance(inner, Trigger):
+        hint = f"an object, not the class itself: {inner.__name__}" if isinstance(inner, type) else f"got {inner!r}"
+        raise InvalidWindowError(f"{outer} wants a trigger such as CountTrigger.of(100) ({hint})")
+    check_methods(inner, Trigger)

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from panestream.errors import InvalidWindowError
+from panestream.windowing.signatures import DELTA_TRIGGER, check_function
 from panestream.windowing.state import ValueStateDescriptor
 from panestream.windowing.triggers.base import Trigger, TriggerContext, TriggerResult
 from panestream.windowing.windows import Window
@@ -28,6 +30,9 @@ class DeltaTrigger(Trigger):
 
     threshold: float
     delta_function: DeltaFunction
+
+    def __post_init__(self) -> None:
+        check_function(self.delta_function, DELTA_TRIGGER, error=InvalidWindowError)
 
     @classmethod
     def of(cls, threshold: float, delta_function: DeltaFunction) -> DeltaTrigger:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from panestream.windowing.triggers.base import OnMergeContext, Trigger, TriggerContext, TriggerResult
+from panestream.windowing.triggers.base import OnMergeContext, Trigger, TriggerContext, TriggerResult, check_inner
 from panestream.windowing.windows import Window
 
 
@@ -21,6 +21,9 @@ class PurgingTrigger(Trigger):
     """
 
     inner: Trigger
+
+    def __post_init__(self) -> None:
+        check_inner(self.inner, "PurgingTrigger")
 
     @classmethod
     def of(cls, inner: Trigger) -> PurgingTrigger:

@@ -8,7 +8,7 @@ from typing import Any
 from panestream.errors import InvalidWindowError
 from panestream.windowing.state import ValueStateDescriptor
 from panestream.windowing.time import Duration, format_duration, to_micros
-from panestream.windowing.triggers.base import Trigger, TriggerContext, TriggerResult
+from panestream.windowing.triggers.base import Trigger, TriggerContext, TriggerResult, check_inner
 from panestream.windowing.windows import Window
 
 TIMEOUT = ValueStateDescriptor("timeout")
@@ -42,6 +42,7 @@ class ProcessingTimeoutTrigger(Trigger):
     should_clear_on_timeout: bool = True
 
     def __post_init__(self) -> None:
+        check_inner(self.inner, "ProcessingTimeoutTrigger")
         if self.timeout < 0:
             raise InvalidWindowError(
                 f"the timeout of ProcessingTimeoutTrigger must not be negative, got {format_duration(self.timeout)!r}"

@@ -8,6 +8,7 @@ from panestream.errors import InvalidPlanError, InvalidWindowError
 from panestream.windowing.assigners import MergingWindowAssigner, WindowAssigner
 from panestream.windowing.evictors import Evictor
 from panestream.windowing.functions import AggregateFunction, ProcessWindowFunction, ReduceFunction, WindowFunction
+from panestream.windowing.signatures import REDUCE, check_function, check_methods
 from panestream.windowing.triggers import Trigger
 
 AnyWindowFunction = WindowFunction | ProcessWindowFunction
@@ -57,7 +58,7 @@ class RowPlan:
 
     Raises:
         InvalidWindowError: a lateness or number of pages that makes no sense.
-        InvalidPlanError: parts that do not fit together.
+        InvalidPlanError: parts that do not fit together; a function or a method that does not take what it will be given.
 
     >>> from panestream.windowing.assigners import TumblingEventTimeWindows
     >>> plan = RowPlan(TumblingEventTimeWindows.of("1 minute"), Reduce(max))
@@ -88,6 +89,7 @@ class RowPlan:
             raise InvalidWindowError(f"keys are divided into at least one page, got {self.pages}")
         if self.late_output == "":
             raise InvalidPlanError("the late output needs a name; None if late elements are only to be counted")
+        self._check_signatures()
         if self.merges:
             self._check_that_all_can_merge()
 
@@ -105,6 +107,20 @@ class RowPlan:
     def keeps_elements(self) -> bool:
         """Whether all elements rest in state; else one accumulator per window."""
         return self.evictor is not None or isinstance(self.function, Elements)
+
+    def _check_signatures(self) -> None:
+        check_methods(self.assigner, MergingWindowAssigner if self.merges else WindowAssigner)
+        check_methods(self.firing_trigger, Trigger)
+        if self.evictor is not None:
+            check_methods(self.evictor, Evictor)
+        function = self.function
+        if isinstance(function, Reduce):
+            check_function(function.function, REDUCE)
+        elif isinstance(function, Aggregate):
+            check_methods(function.function, AggregateFunction)
+        then = function.function if isinstance(function, Elements) else function.then
+        if then is not None:
+            check_methods(then, WindowFunction if isinstance(then, WindowFunction) else ProcessWindowFunction)
 
     def _check_that_all_can_merge(self) -> None:
         if not self.firing_trigger.can_merge():

@@ -1,0 +1,215 @@
+"""Whether functions of the user's own take what they will be given: said when the query is built, not by a worker.
+
+Python counts arguments only when it calls. Here the signature is read instead, where there is one to read; a function without
+one (some that are built in) is taken as it is.
+"""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass
+from types import FunctionType
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from panestream.errors import InvalidPlanError, PanestreamError
+
+_SEEN: WeakKeyDictionary[type, set[type]] = WeakKeyDictionary()
+"""Classes of users that are right, by panestream's class: descriptors of state may be made at every call."""
+_ASYNC = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How functions of one kind are called.
+
+    Attributes:
+        user: who calls, in words that begin an error: ``"apply"``, ``"DeltaTrigger"``.
+        given: what they are given, by position: one word each.
+        example: one that is right.
+    """
+
+    user: str
+    given: tuple[str, ...]
+    example: str
+
+
+REDUCE = Shape("reduce", ("a", "b"), "lambda a, b: a.replace(price=a.price + b.price)")
+APPLY = Shape("apply", ("key", "window", "rows"), "lambda key, window, rows: [len(rows)]")
+PROCESS = Shape("process", ("key", "context", "rows"), "lambda key, context, rows: [(context.window().end, len(rows))]")
+THEN = Shape("then", ("key", "context", "results"), "lambda key, context, results: [results[0]]")
+APPLY_ARROW = Shape("apply_arrow", ("key", "window", "table"), "lambda key, window, table: table.select(['price'])")
+ALL_WINDOWS = Shape(
+    "apply_arrow with all_windows=True",
+    ("table",),
+    "lambda table: table.group_by(['user', 'window_start', 'window_end']).aggregate([('price', 'sum')])",
+)
+APPLY_IN_PANDAS = Shape("apply_in_pandas", ("key", "window", "frame"), "lambda key, window, frame: frame[['price']]")
+GAP = Shape("with_dynamic_gap", ("row",), "lambda row: '5 minutes' if row.mobile else '30 minutes'")
+GAP_IN_UNITS = Shape("a session's gap", ("row",), "lambda row: 300_000_000")
+DELTA_TRIGGER = Shape("DeltaTrigger", ("last", "new"), "lambda last, new: abs(new.price - last.price)")
+DELTA_EVICTOR = Shape("DeltaEvictor", ("row", "last"), "lambda row, last: abs(last.price - row.price)")
+REDUCING_STATE = Shape("ReducingStateDescriptor", ("a", "b"), "lambda a, b: a + b")
+GENERATOR = Shape("for_generator", (), "lambda: EndMarkers()")
+FOREACH_BATCH = Shape("ForeachBatchSink", ("df", "batch_id"), "lambda df, batch_id: df.write.mode('append').parquet('out')")
+ON_PROGRESS = Shape("on_progress", ("progress",), "lambda progress: print(progress.rows)")
+
+
+def check_function(
+    function: Any, shape: Shape, kind: type | None = None, error: type[PanestreamError] = InvalidPlanError
+) -> None:
+    """Refuses a function that cannot be called with what it will be given.
+
+    Args:
+        function: anything that can be called.
+        shape: how it is called.
+        kind: the class of panestream's that an object may be of instead of a function.
+        error: what to raise.
+
+    Raises:
+        PanestreamError: of the kind ``error``: it cannot be called, or not so; it is async; a class instead of an object.
+
+    >>> check_function(lambda key, window, rows: rows, APPLY)
+    >>> check_function(lambda rows: rows, APPLY)
+    Traceback (most recent call last):
+    panestream.errors.InvalidPlanError: apply: the function <lambda> takes (rows), and will be given (key, window, rows); \
+write it like lambda key, window, rows: [len(rows)]
+    """
+    if type(function) is FunctionType and _plainly_takes(function, len(shape.given)):
+        return
+    if not callable(function):
+        or_object = f"a {kind.__name__}, or " if kind is not None else ""
+        raise error(
+            f"{shape.user} wants {or_object}a function of {_listed(shape.given)}, got {function!r}; write it like {shape.example}"
+        )
+    if isinstance(function, type) and (_has_call(function) or (kind is not None and issubclass(function, kind))):
+        raise error(f"{shape.user} wants an object, not the class itself: {function.__name__}()")
+    _check(function, f"{shape.user}: the function {_name_of(function)}", shape.given, shape.example, error)
+
+
+def check_methods(written: object, base: type) -> None:
+    """Refuses an object whose methods cannot be called as those of the class that it extends.
+
+    Args:
+        written: an object of the user's own class, or the class.
+        base: panestream's class; its public methods say what each is given, and what is no method but a property.
+
+    Raises:
+        InvalidPlanError: a method takes other arguments, is async, or is no method.
+    """
+    owner = written if isinstance(written, type) else type(written)
+    seen = _SEEN.setdefault(owner, set())
+    if base in seen:
+        return
+    for ancestor in base.__mro__:
+        for name, ours in vars(ancestor).items():
+            if name.startswith("_") or getattr(owner, name, None) is ours:
+                continue
+            if isinstance(ours, property):
+                _check_property(owner, name)
+            elif isinstance(ours, FunctionType):
+                _check_method(written, owner, name, ours)
+    seen.add(base)
+
+
+def check_generator(generator: Any) -> None:
+    """Refuses what makes no watermark generators when it is called without arguments; see :func:`check_function`."""
+    if isinstance(generator, type):
+        if inspect.isabstract(generator):
+            missing = ", ".join(sorted(getattr(generator, "__abstractmethods__", ())))
+            raise InvalidPlanError(f"for_generator: {generator.__name__} lacks {missing}: write it")
+        _check(generator, f"for_generator: the class {generator.__name__}", (), GENERATOR.example, InvalidPlanError)
+    else:
+        check_function(generator, GENERATOR)
+
+
+def _plainly_takes(function: FunctionType, arguments: int) -> bool:
+    """Whether it certainly does, found without a look at the signature, which takes a hundred times as long."""
+    code = function.__code__
+    least = code.co_argcount - len(function.__defaults__ or ())
+    return least <= arguments <= code.co_argcount and not code.co_kwonlyargcount and not code.co_flags & _ASYNC
+
+
+def _check_property(owner: type, name: str) -> None:
+    # An attribute will do as well; but a function counts as true, whatever it returns.
+    if isinstance(getattr(owner, name, None), FunctionType):
+        raise InvalidPlanError(f"{owner.__name__}.{name} must be a property: put @property above def {name}(self)")
+
+
+def _check_method(written: object, owner: type, name: str, ours: FunctionType) -> None:
+    given = tuple(inspect.signature(ours).parameters)[1:]
+    found = getattr(written, name, None)
+    whole = f"{owner.__name__}.{name}"
+    example = f"def {name}({', '.join(('self', *given))})"
+    if not callable(found):
+        raise InvalidPlanError(f"{whole} must be a method, not {found!r}: {example}")
+    if isinstance(written, type):
+        static = inspect.getattr_static(owner, name)
+        if not isinstance(static, (FunctionType, staticmethod, classmethod)):
+            return  # something that makes a method once there is an object
+        given = ("self", *given) if isinstance(static, FunctionType) else given
+    _check(found, whole, given, example, InvalidPlanError)
+
+
+def _check(function: Any, what: str, given: tuple[str, ...], example: str, error: type[PanestreamError]) -> None:
+    if _is_async(function):
+        raise error(f"{what} is async, and nobody would await it: write it with def, like {example}")
+    try:
+        # What is called is the function itself, whatever it says that it wraps.
+        signature = inspect.signature(function, follow_wrapped=False)
+    except (ValueError, TypeError):
+        return
+    try:
+        signature.bind(*given)
+    except TypeError as reason:
+        shown = signature.replace(
+            parameters=[one.replace(annotation=inspect.Parameter.empty) for one in signature.parameters.values()],
+            return_annotation=inspect.Signature.empty,
+        )
+        more = f" ({reason})" if len(signature.parameters) > len(given) else ""
+        raise error(f"{what} takes {shown}, and will be given ({', '.join(given)}){more}; write it like {example}") from None
+
+
+def _is_async(function: Any) -> bool:
+    candidates = (function, inspect.getattr_static(type(function), "__call__", None))
+    return any(inspect.iscoroutinefunction(one) or inspect.isasyncgenfunction(one) for one in candidates)
+
+
+def _has_call(owner: type) -> bool:
+    return any("__call__" in vars(ancestor) for ancestor in owner.__mro__)
+
+
+def _name_of(function: Any) -> str:
+    inner = function
+    while hasattr(inner, "func"):  # functools.partial
+        inner = inner.func
+    return str(getattr(inner, "__qualname__", None) or repr(function)).rpartition("<locals>.")[2]
+
+
+def _listed(words: tuple[str, ...]) -> str:
+    if len(words) < 2:
+        return words[0] if words else "no arguments"
+    return f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+__all__ = [
+    "ALL_WINDOWS",
+    "APPLY",
+    "APPLY_ARROW",
+    "APPLY_IN_PANDAS",
+    "DELTA_EVICTOR",
+    "DELTA_TRIGGER",
+    "FOREACH_BATCH",
+    "GAP",
+    "GAP_IN_UNITS",
+    "GENERATOR",
+    "ON_PROGRESS",
+    "PROCESS",
+    "REDUCE",
+    "REDUCING_STATE",
+    "THEN",
+    "Shape",
+    "check_function",
+    "check_generator",
+    "check_methods",
+]
