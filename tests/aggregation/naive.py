@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal, localcontext
 from fractions import Fraction
@@ -141,8 +142,11 @@ def spread(values, root):
         return None
     if not all(map(math.isfinite, values)):
         return math.nan
-    middle = math.fsum(values) / len(values)
-    variance = math.fsum((v - middle) ** 2 for v in values) / (len(values) - 1)
+    exact = [Fraction(v) for v in values]
+    middle = sum(exact) / len(exact)
+    squares = sum((v - middle) ** 2 for v in exact)
+    # What is beyond all floats is infinite.
+    variance = math.inf if squares > Fraction(sys.float_info.max) else float(squares / (len(values) - 1))
     return math.sqrt(variance) if root else variance
 
 

@@ -25,6 +25,7 @@ TYPES = {
     "float": pa.float32(),
     "double": pa.float64(),
     "odd": pa.float64(),
+    "huge": pa.float64(),
     "short_dec": pa.decimal128(7, 2),
     "dec": pa.decimal128(18, 3),
     "wide_dec": pa.decimal128(28, 5),
@@ -43,6 +44,7 @@ VALUES = {
     "float": st.floats(-100, 100, width=32),
     "double": st.floats(-1e6, 1e6),
     "odd": st.sampled_from([0.0, -0.0, 1.5, -2.5, math.nan, math.inf, -math.inf]),
+    "huge": st.sampled_from([0.0, 2.5, 1e-300, 1e155, 1e200, 1e306, -1e306]),  # squares of these are beyond all floats
     "short_dec": st.decimals(-99999, 99999, places=2),
     "dec": st.decimals(-(10**14), 10**14, places=3),
     "wide_dec": st.decimals(-(10**22), 10**22, places=5),

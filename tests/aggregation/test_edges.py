@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from panestream.engine.aggregation import Aggregation, columns, grouping, ranges
 from panestream.engine.aggregation.sorting import stable_order
+from panestream.engine.operators.row.declared import DeclaredFunction
 from panestream.errors import AggregateOverflowError
 from panestream.windowing import aggregates as agg
 
@@ -296,3 +297,41 @@ def test_top_k_over_many_panes(k):
     for window, row in zip(windows.tolist(), output.to_pylist(), strict=True):
         inside = values[(panes >= first[window]) & (panes < first[window] + 5)]
         assert row == {f"top_k(x, {k})": sorted(inside.tolist(), reverse=True)[:k]}
+
+
+SPREADS = {
+    "equal, and their squares are beyond all floats": ([2e154] * 7, 0.0),
+    "equal, and their sum is": ([1.5e308] * 7, 0.0),
+    "as far apart as can be": ([-1.5e308, 1.5e308, 1.5e308, -1.5e308, 1.5e308], np.inf),
+    "squared distance too large, its share not": ([0.0, 1.6e154], 1.28e308),
+    "nulls beside": ([None, 2e154, None, 2e154, None], 0.0),
+    "hardly apart, far from zero": ([1e9 + 1, 1e9 + 2, 1e9 + 3, None], 1.0),
+    "an infinite value": ([1.0, np.inf, 2.0], np.nan),
+    "NaN": ([1.0, np.nan, 2.0], np.nan),
+}
+
+
+@pytest.mark.parametrize(("values", "variance"), SPREADS.values(), ids=SPREADS)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_finite_values_have_a_variance_however_large(layout, values, variance):
+    """On every way: in one pane, panes merged, overlapping windows, sessions and the row operator."""
+    recipes = [agg.var("x"), agg.stddev("x")]
+    expected = [pytest.approx(variance, rel=1e-12, nan_ok=True), pytest.approx(np.sqrt(variance), rel=1e-12, nan_ok=True)]
+    count = len(values)
+    aggregation, tables = one_key(recipes, pa.float64(), range(count), values)
+    ways = [results(aggregation, pa.concat_tables(tables), [-1, 0], [count, count + 2], layout)]
+    for panes in ([0] * count, [place % 2 for place in range(count)]):
+        chunk = aggregation.partials([], ints(*panes), [pa.array(values, pa.float64())], ints(*panes))
+        ways += [results(aggregation, chunk, *bounds, layout) for bounds in ([[0], [2]], [[-1, 0], [2, 3]])]
+        _, tables = one_key(recipes, pa.float64(), panes, values)
+        ways.append(results(aggregation, aggregation.merge([aggregation.merge(tables[:2]), *tables[2:]]), [0], [2]))
+    for rows in ways:
+        assert [list(row.values()) for row in rows] == [expected] * len(rows)
+    function = DeclaredFunction(recipes, {"x": pa.float64()})
+    halves = []
+    for part in (values[: count // 2], values[count // 2 :]):
+        state = function.create_accumulator()
+        for value in part:
+            state = function.add((value, 0), state)
+        halves.append(state)
+    assert list(function.get_result(function.merge(*halves))) == expected

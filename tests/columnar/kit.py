@@ -142,6 +142,8 @@ def random_stream(
     """
     keys = rng.choice([["a"], ["a", "b", None], ["a", "b", "c", "d", "e", None]])
     late = rng.choice([0.0, 0.1, 0.4]) if late is None else late
+    # Now and then numbers whose squares are beyond all floats; of one sign, so that no order of adding them loses the others.
+    huge = [None, 1e155, 1e200, 1e306, 0.5] if rng.random() < 0.2 else None
     disorder, pace = rng.choice([0, span // 3, span]), rng.choice([0.1, 0.4, 1.0])
     time, now, number, made = rng.choice([0, -3 * span, 1000]), rng.choice([0, 1000]), 0, []
     for _ in range(rng.randint(1, batches)):
@@ -153,9 +155,8 @@ def random_stream(
                 back = rng.randint(0, 4 * span) if rng.random() < late else rng.randint(0, disorder)
                 number += 1
                 value = rng.choice([None, rng.randint(-9, 9), rng.randint(-9, 9), 2**40])
-                rows.append(
-                    (rng.choice(keys), time - back, value, rng.choice([None, number / 8, -0.5]), (number * 7919) % 65_537)
-                )
+                x = rng.choice(huge or [None, number / 8, -0.5])
+                rows.append((rng.choice(keys), time - back, value, x, (number * 7919) % 65_537))
             chunks.append(rows)
         if rng.random() < 0.08:
             time += rng.randint(span, 6 * span)

@@ -190,6 +190,27 @@ class Groups:
         np.add.at(sums, self._slots(rows), values)
         return self._groups_only(sums)
 
+    def means(self, values: Vector, total: Ints, rows: Ints | None = None, weights: Vector | None = None) -> Vector:
+        """The mean of ``values`` per group: finite where they are, and exact where they are all equal.
+
+        Args:
+            values: floats, one per given row.
+            total: the weight of each group; where it is 0 the mean is 0.
+            rows: which rows; None: all.
+            weights: positive, one per given row; None: 1 each.
+        """
+        slots, total = self._slots(rows), np.maximum(total, 1)
+        base = np.zeros(self.cells, values.dtype)
+        base[slots] = values  # one value of each group: what is added are the distances from it
+        off = values - base[slots]
+        mean: Vector = self._groups_only(base) + self.add(off if weights is None else off * weights, rows) / total
+        large = ~np.isfinite(mean)
+        if large.any():
+            # Distances, or their sum, beyond all floats.
+            shares = (1 if weights is None else weights) / self.spread(total, rows)
+            mean[large] = self.add(values * shares, rows)[large]
+        return mean
+
     def smallest(self, codes: Ints, rows: Ints | None = None) -> Ints:
         """The smallest code per group; LARGEST where the group has none of the rows."""
         least = np.full(self.cells, LARGEST)

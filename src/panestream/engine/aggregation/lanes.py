@@ -218,7 +218,11 @@ class ExtremeLane(Lane):
 
 @dataclass(frozen=True, slots=True)
 class MomentsLane(Lane):
-    """Count, mean and sum of squared deviations from it: what variance is made of, without cancellation (Chan et al. 1979)."""
+    """Count, mean and sum of squared deviations from it: what variance is made of, without cancellation (Chan et al. 1979).
+
+    Finite values have a variance, however large they are: 0 where all are equal, infinity where it is beyond all floats. With
+    an infinite value it is NaN, as its distance from any mean.
+    """
 
     @property
     def columns(self) -> tuple[tuple[str, pa.DataType], ...]:
@@ -228,7 +232,7 @@ class MomentsLane(Lane):
         column = batch.values[self.source]
         rows, values = column.rows, column.floats
         count = groups.count(rows)
-        mean = groups.add(values, rows) / np.maximum(count, 1)
+        mean = groups.means(values, count, rows)
         off = values - groups.spread(mean, rows)
         m2 = groups.add(off * off, rows)
         n = _all_rows(groups.size) if rows is None else array_of(count, pa.int64())
@@ -238,9 +242,11 @@ class MomentsLane(Lane):
         counts = counts_of(columns[0], rows)
         n, mean, m2 = counts.astype(np.float64), numbers(columns[1]), numbers(columns[2])
         total = groups.add(counts)
-        whole = groups.add(mean * n) / np.maximum(total, 1)
-        off = mean - groups.spread(whole)
-        spread = groups.add(m2 + n * off * off)
+        some = None if n.all() else np.flatnonzero(n)  # the mean of nothing is no number to be far from
+        own, share = (mean, n) if some is None else (mean[some], n[some])
+        whole = groups.means(own, total, some, share)
+        off = own - groups.spread(whole, some)
+        spread = groups.add(m2) + groups.add(off * share * off, some)
         all_rows = columns[0].null_count == len(rows)
         return [
             _all_rows(groups.size) if all_rows else array_of(total, pa.int64()),
@@ -279,8 +285,13 @@ def _chan(a: State, b: State) -> State:
     (n_a, mean_a, m2_a), (n_b, mean_b, m2_b) = a, b
     n = n_a + n_b
     share = n_b / np.maximum(n, 1.0)
-    off = mean_b - mean_a
-    return n, mean_a + off * share, m2_a + m2_b + off * off * n_a * share
+    # Nothing is far from the mean of nothing: the square of such a distance may be infinite, and 0 times that is NaN.
+    off = np.where((n_a > 0) & (n_b > 0), mean_b - mean_a, 0.0)
+    mean = np.where(n_a > 0, mean_a, mean_b) + off * share
+    far = np.isinf(off)
+    if far.any():
+        mean[far] = (mean_a * (1 - share) + mean_b * share)[far]
+    return n, mean, m2_a + m2_b + off * (n_a * share) * off
 
 
 def _all_rows(count: int) -> pa.Array:

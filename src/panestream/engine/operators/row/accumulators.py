@@ -181,7 +181,8 @@ class Spread(Accumulator):
         if not n_a or not n_b:
             return b if not n_a else a
         n, off = n_a + n_b, mean_b - mean_a
-        return n, mean_a + off * n_b / n, m2_a + m2_b + off * off * n_a * n_b / n
+        mean = mean_a * (n_a / n) + mean_b * (n_b / n) if math.isinf(off) else mean_a + off * (n_b / n)
+        return n, mean, m2_a + m2_b + off * (n_a * n_b / n) * off
 
     def result(self, state: Any) -> Any:
         n, _, m2 = state
