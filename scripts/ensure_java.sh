@@ -4,7 +4,7 @@
 # ENSURE_JAVA_ROOTS (folders to search, for tests) and ENSURE_JAVA_INSTALL=no change that.
 set -euo pipefail
 
-roots=${ENSURE_JAVA_ROOTS-"/usr/lib/jvm /usr/java /opt/java /opt/homebrew/opt /usr/local/opt /Library/Java/JavaVirtualMachines $HOME/.sdkman/candidates/java"}
+roots=${ENSURE_JAVA_ROOTS-"/usr/lib/jvm /usr/java /opt/java /opt/homebrew/opt /usr/local/opt /Library/Java/JavaVirtualMachines ${HOME:-}/.sdkman/candidates/java"}
 rejected=""
 
 # The feature version of the java program $1: 8 for "1.8.0_392", 17 for "17.0.9"; nothing if it does not run.

@@ -20,6 +20,13 @@ settings.load_profile("panestream")
 
 ROOT = Path(__file__).resolve().parent.parent
 os.environ["PYSPARK_PYTHON"] = sys.executable
+# Who calls must not matter: what colours and folds printed text, and what leads to another Spark.
+for _name in (
+    *("NO_COLOR", "FORCE_COLOR", "PY_COLORS", "CLICOLOR", "CLICOLOR_FORCE", "GITHUB_ACTIONS", "TTY_COMPATIBLE", "TTY_INTERACTIVE"),
+    *("COLUMNS", "LINES", "TERM", "TYPER_USE_RICH", "TERMINAL_WIDTH"),
+    *("SPARK_HOME", "SPARK_CONF_DIR", "SPARK_REMOTE", "SPARK_API_MODE", "MASTER", "PYSPARK_SUBMIT_ARGS", "PYSPARK_DRIVER_PYTHON"),
+):
+    os.environ.pop(_name, None)
 # For Spark's workers, which import the modules that functions come from.
 _IMPORTED = [str(ROOT / "src"), str(ROOT), str(ROOT / "examples"), os.environ.get("PYTHONPATH", "")]
 os.environ["PYTHONPATH"] = os.pathsep.join(_IMPORTED).rstrip(os.pathsep)

@@ -182,6 +182,10 @@ def pandas_is_never_needed(module: Module) -> Iterator[str]:
     for line, name in module.imports():
         if name.split(".")[0] == "pandas":
             yield f"{module.path}:{line}: imports {name}"
+    # pyarrow imports pandas to say which numpy type belongs to one of its own (25.0 does, 26.0 does not).
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Attribute) and node.attr == "to_pandas_dtype":
+            yield f"{module.path}:{node.lineno}: .to_pandas_dtype needs pandas with some versions of pyarrow"
 
 
 Rule = Callable[[Module], Iterator[str]]
@@ -237,6 +241,7 @@ PLANTED = [
     (nothing_is_long, "engine/x.py", "x = 1\n" * 601),
     (nothing_is_long, "engine/x.py", "def f():\n" + "    x = 1\n" * 60),
     (pandas_is_never_needed, "spark/x.py", "def f():\n    import pandas as pd"),
+    (pandas_is_never_needed, "engine/x.py", "dtype = array.type.to_pandas_dtype()"),
 ]
 
 

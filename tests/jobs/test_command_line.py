@@ -193,9 +193,10 @@ def test_wrong_options_are_refused(job, spark):
 # --- what one sees while it runs
 
 
-def display_on(terminal):
+def display_on(terminal, kind="xterm"):
     out = StringIO()
-    return Display(Console(file=out, force_terminal=terminal, width=200, color_system=None)), out
+    # What Console would read from the environment of whoever runs the tests is said here.
+    return Display(Console(file=out, force_terminal=terminal, width=200, color_system=None, _environ={"TERM": kind})), out
 
 
 def test_the_live_line_has_all_that_matters():
@@ -214,8 +215,9 @@ def test_the_live_line_before_there_is_a_watermark():
     assert clock(-(2**63)) == clock(2**63 - 1) == "-"
 
 
-def test_without_a_terminal_lines_come_every_few_seconds(monkeypatch):
-    display, out = display_on(terminal=False)
+@pytest.mark.parametrize("terminal", [{"terminal": False}, {"terminal": True, "kind": "dumb"}])
+def test_where_lines_cannot_be_redrawn_they_come_every_few_seconds(monkeypatch, terminal):
+    display, out = display_on(**terminal)
     with display:
         display(Batch(0))
         display(Batch(1))
@@ -235,7 +237,7 @@ def test_on_a_terminal_one_line_is_redrawn_and_nothing_of_it_stays():
 
 def test_lines_above_the_live_line_come_after_each_micro_batch():
     out = StringIO()
-    display = Display(Console(file=out), after_batch=lambda progress: [f"ranking of {progress.batch_id}"])
+    display = Display(Console(file=out, _environ={}), after_batch=lambda progress: [f"ranking of {progress.batch_id}"])
     with display:
         display(Batch(0))
         display(Batch(1))

@@ -121,7 +121,8 @@ def python_values(column: pa.ChunkedArray | pa.Array) -> list[Any]:
         return _datetimes(array, kind)
     if array.null_count == 0 and (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
         return array.to_numpy().tolist()  # type: ignore[no-any-return]
-    return array.to_pylist(maps_as_pydicts="strict") if _has_maps(kind) else array.to_pylist()  # type: ignore[no-any-return]
+    values: list[Any] = array.to_pylist()
+    return [_with_dicts(value, kind) for value in values] if _has_maps(kind) else values
 
 
 def _has_maps(kind: pa.DataType) -> bool:
@@ -131,6 +132,20 @@ def _has_maps(kind: pa.DataType) -> bool:
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         return _has_maps(kind.value_type)
     return pa.types.is_struct(kind) and any(_has_maps(part.type) for part in kind)
+
+
+def _with_dicts(value: Any, kind: pa.DataType) -> Any:
+    """A value with dicts for maps, which are lists of pairs to Arrow (it makes dicts of them itself from version 20 on)."""
+    if value is None or not _has_maps(kind):
+        return value
+    if pa.types.is_map(kind):
+        made = {key: _with_dicts(item, kind.item_type) for key, item in value}
+        if len(made) < len(value):
+            raise KeyError(f"a map has a key twice, a dict cannot: {value!r}")
+        return made
+    if pa.types.is_struct(kind):
+        return {part.name: _with_dicts(value[part.name], part.type) for part in kind}
+    return [_with_dicts(item, kind.value_type) for item in value]
 
 
 def _datetimes(array: pa.Array, kind: pa.TimestampType) -> list[Any]:

@@ -133,7 +133,8 @@ def status_line(totals: Totals, width: int = 120) -> Text:
 class Display:
     """The live line of a running job, and the lines above it. Callable: hand it to a query as ``on_progress``.
 
-    On a terminal the line is redrawn; elsewhere (a log, a pipe) it is printed every few seconds.
+    On a terminal the line is redrawn; elsewhere (a log, a pipe, a terminal that cannot go back in a line, TERM=dumb) it is
+    printed every few seconds.
 
     Args:
         console: where to.
@@ -148,7 +149,7 @@ class Display:
         self._printed = self.totals.started
 
     def __enter__(self) -> Self:
-        if self.console.is_terminal:
+        if self.console.is_terminal and not self.console.is_dumb_terminal:
             self._live = Live(self._line(), console=self.console, refresh_per_second=4, transient=True)
             self._live.start()
         return self

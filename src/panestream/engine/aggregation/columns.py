@@ -67,9 +67,9 @@ def words(array: pa.Array) -> Ints:
 
 def storage_dtype(type_: pa.DataType) -> Any:
     """The numpy type of the memory behind a fixed-width Arrow type."""
-    if pa.types.is_floating(type_) or pa.types.is_integer(type_):
-        return np.dtype(type_.to_pandas_dtype())
-    return np.dtype(f"i{type_.bit_width // 8}")
+    # Not to_pandas_dtype(), which knows the same: some versions of pyarrow import pandas for it.
+    kind = "f" if pa.types.is_floating(type_) else "u" if pa.types.is_unsigned_integer(type_) else "i"
+    return np.dtype(f"{kind}{type_.bit_width // 8}")
 
 
 def array_of(values: Vector, type_: pa.DataType, valid: Mask | None = None) -> pa.Array:
@@ -132,6 +132,6 @@ def normal_floats(array: pa.Array) -> pa.Array:
     """Floats as SQL groups them: one NaN, one zero. Other arrays pass unchanged."""
     if not pa.types.is_floating(array.type):
         return array
-    values = numbers(array) + array.type.to_pandas_dtype()(0)  # -0.0 + 0.0 is 0.0
+    values = numbers(array) + storage_dtype(array.type).type(0)  # -0.0 + 0.0 is 0.0
     values[np.isnan(values)] = np.nan
     return array_of(values, array.type, valid_of(array))
