@@ -22,7 +22,16 @@ ROOT = Path(__file__).resolve().parent.parent
 os.environ["PYSPARK_PYTHON"] = sys.executable
 # Who calls must not matter: what colours and folds printed text, and what leads to another Spark.
 for _name in (
-    *("NO_COLOR", "FORCE_COLOR", "PY_COLORS", "CLICOLOR", "CLICOLOR_FORCE", "GITHUB_ACTIONS", "TTY_COMPATIBLE", "TTY_INTERACTIVE"),
+    *(
+        "NO_COLOR",
+        "FORCE_COLOR",
+        "PY_COLORS",
+        "CLICOLOR",
+        "CLICOLOR_FORCE",
+        "GITHUB_ACTIONS",
+        "TTY_COMPATIBLE",
+        "TTY_INTERACTIVE",
+    ),
     *("COLUMNS", "LINES", "TERM", "TYPER_USE_RICH", "TERMINAL_WIDTH"),
     *("SPARK_HOME", "SPARK_CONF_DIR", "SPARK_REMOTE", "SPARK_API_MODE", "MASTER", "PYSPARK_SUBMIT_ARGS", "PYSPARK_DRIVER_PYTHON"),
 ):
