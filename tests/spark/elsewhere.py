@@ -21,8 +21,12 @@ def main() -> None:
         spark = builder.remote("local[2]").getOrCreate()
     else:
         spark = builder.master(where).config("spark.ui.enabled", "false").config("spark.executor.memory", "800m").getOrCreate()
+    import said
+    from pyspark.sql import functions as F
+
     import panestream as pst
     from panestream import agg
+    from panestream.spark.expressions import text_of
 
     if "ship" in sys.argv:
         from panestream.spark.shipping import ship
@@ -30,12 +34,14 @@ def main() -> None:
         ship(spark)
     schema = "user string, ts timestamp, price bigint"
 
-    def result_of(df):
+    def result_of(df, column=None):
         strategy = pst.WatermarkStrategy.for_bounded_out_of_orderness("5 seconds")
-        keyed = pst.stream(df).assign_timestamps("ts", strategy).side_output_invalid("invalid").key_by("user")
+        keyed = pst.stream(df).assign_timestamps("ts", strategy).side_output_invalid("invalid").key_by(df.user)
         windowed = keyed.window(pst.SlidingEventTimeWindows.of("20 seconds", "10 seconds")).side_output_late_data("late")
         return windowed.aggregate(
-            agg.count().alias("n"), agg.sum("price").alias("total"), agg.max_by("price", "ts").alias("newest")
+            agg.count(F.lit(1) if column is None else column).alias("n"),
+            agg.sum(F.col("price") * F.lit(1)).alias("total"),
+            agg.max_by("price", "ts").alias("newest"),
         )
 
     stream = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder / "in"))
@@ -45,9 +51,15 @@ def main() -> None:
     in_batch = result_of(spark.read.schema(schema).parquet(str(folder / "in"))).main.selectExpr(
         "user", "unix_seconds(window_start) AS s", "n", "total", "newest"
     )
+    some, other = (spark.createDataFrame([], said.SCHEMA) for _ in range(2))
     found = {
         "session": type(spark).__module__,
         "groups": result.plan.groups,
+        "identity": result.plan.identity(),
+        "called": [[text, text_of(some, column, "it")] for text, column in said.columns(some).items()],
+        "errors": [
+            said.refused(lambda given=given: result_of(some, given)) for given in (F.sum("price"), other.price, F.col("prize"))
+        ],
         "batch": sorted([list(row) for row in in_batch.collect()], key=repr),
     }
     if where.startswith("spark://"):

@@ -20,6 +20,8 @@ import pyarrow.parquet as pq
 import pyspark
 import pytest
 
+from tests.spark.said import check_refusals
+
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -110,6 +112,11 @@ def test_spark_connect(tmp_path):
     assert "connect" in found["session"]
     assert found["groups"] == 2
     check(tmp_path, found, taken)
+    # Columns are called what they are called without Connect: a checkpoint does not belong to a client.
+    assert found["called"] == [[text, text] for text, _ in found["called"]]
+    assert found["identity"]["key"] == "user (string)"
+    assert found["identity"]["aggregates"].startswith("agg.count('1').alias('n'), agg.sum('(price * 1)').alias('total')")
+    check_refusals(found["errors"])
 
 
 def free_port() -> int:

@@ -8,11 +8,17 @@ from pyspark.sql import types as T
 
 from panestream.errors import InvalidPlanError, InvalidWindowError, did_you_mean
 from panestream.spark.columns import UNITS, column_of, type_of
+from panestream.spark.expressions import same
 from panestream.windowing.assigners import GapColumn, WindowAssigner
 
 
-def gap_input(df: DataFrame, assigner: WindowAssigner) -> dict[str, Column]:
+def gap_input(df: DataFrame, assigner: WindowAssigner, given: Column | None = None) -> dict[str, Column]:
     """The gap in microseconds under the name by which the engine asks for it; nothing where sessions have no gap column.
+
+    Args:
+        df: the input.
+        assigner: the windows.
+        given: the gap, where the user gave a Column instead of text.
 
     Raises:
         InvalidWindowError: the column is neither an interval nor a number with a unit.
@@ -21,7 +27,7 @@ def gap_input(df: DataFrame, assigner: WindowAssigner) -> dict[str, Column]:
     gap = _gap_of(assigner)
     if gap is None:
         return {}
-    column, kind = _checked(df, gap)
+    column, kind = _checked(df, gap, given)
     if gap.unit is None:
         # Spark has no function for the length of an interval.
         epoch = F.timestamp_micros(F.lit(0))
@@ -31,7 +37,7 @@ def gap_input(df: DataFrame, assigner: WindowAssigner) -> dict[str, Column]:
     return {gap.label: (column * F.lit(UNITS[gap.unit])).try_cast("bigint")}
 
 
-def check_gap_of_rows(df: DataFrame, assigner: WindowAssigner) -> None:
+def check_gap_of_rows(df: DataFrame, assigner: WindowAssigner, given: Column | None = None) -> None:
     """Where functions see whole rows, the gap must be one of their columns.
 
     Raises:
@@ -41,12 +47,12 @@ def check_gap_of_rows(df: DataFrame, assigner: WindowAssigner) -> None:
     gap = _gap_of(assigner)
     if gap is None:
         return
-    if gap.expr not in df.columns:
+    if gap.expr not in df.columns or (given is not None and not same(df, given, column_of(df, gap.expr, "the session gap"))):
         raise InvalidPlanError(
             f"with functions of your own over rows the session gap must be a column of them: "
             f"df.withColumn('gap', expr({gap.expr!r})) and with_gap_column('gap'); {did_you_mean(gap.expr, df.columns)}"
         )
-    _checked(df, gap)
+    _checked(df, gap, given)
 
 
 def _gap_of(assigner: WindowAssigner) -> GapColumn | None:
@@ -54,9 +60,9 @@ def _gap_of(assigner: WindowAssigner) -> GapColumn | None:
     return gap if isinstance(gap, GapColumn) else None
 
 
-def _checked(df: DataFrame, gap: GapColumn) -> tuple[Column, T.DataType]:
+def _checked(df: DataFrame, gap: GapColumn, given: Column | None) -> tuple[Column, T.DataType]:
     """The column and its type."""
-    column = column_of(df, gap.expr, "the session gap")
+    column = column_of(df, gap.expr if given is None else given, "the session gap")
     kind = type_of(df, column)
     if isinstance(kind, T.DayTimeIntervalType):
         if gap.unit is not None:

@@ -9,11 +9,13 @@ from functools import cached_property
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 
+from panestream.datastream.inputs import resolve_gap
 from panestream.datastream.names import RESERVED, checked_tag
 from panestream.datastream.windowed import WindowedStream
 from panestream.engine.planner import Windowing
 from panestream.errors import InvalidPlanError, did_you_mean
 from panestream.spark.columns import key_of, micros_of, type_of
+from panestream.spark.expressions import text_of
 from panestream.spark.session import check_version
 from panestream.spark.types import to_arrow
 from panestream.windowing.assigners import MergingWindowAssigner, SeveralWindows, WindowAssigner, count_window
@@ -36,24 +38,24 @@ def stream(df: DataFrame) -> DataStream:
     return DataStream(df)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class DataStream:
     """Events without a key. Flink: ``DataStream``."""
 
     df: DataFrame
-    event_time: str | None = None
+    event_time: str | Column | None = None
     unit: str | None = None
     watermark: WatermarkStrategy = field(default_factory=WatermarkStrategy.no_watermarks)
     invalid_tag: str | None = None
-    clock: str | None = None
+    clock: str | Column | None = None
     clock_unit: str | None = None
 
-    def assign_timestamps(self, column: str, strategy: WatermarkStrategy, *, unit: str | None = None) -> DataStream:
+    def assign_timestamps(self, column: str | Column, strategy: WatermarkStrategy, *, unit: str | None = None) -> DataStream:
         """Says where the event time is, and how the watermark follows from it. Flink: ``assignTimestampsAndWatermarks``.
 
         Args:
-            column: a timestamp column, or SQL that gives one; a number with ``unit``. A timestamp without time zone is taken
-                as UTC.
+            column: a timestamp column, SQL that gives one, or a Column; a number with ``unit``. A timestamp without time zone is
+                taken as UTC.
             strategy: e.g. ``WatermarkStrategy.for_bounded_out_of_orderness("5 seconds")``.
             unit: of a number: ``"seconds"``, ``"milliseconds"`` or ``"microseconds"`` since the epoch.
 
@@ -69,14 +71,14 @@ class DataStream:
             raise InvalidPlanError(f"per_partition: there is no column {partition!r}; {did_you_mean(partition, self.df.columns)}")
         return replace(self, event_time=column, unit=unit, watermark=strategy)
 
-    def processing_time_from(self, column: str, *, unit: str | None = None) -> DataStream:
+    def processing_time_from(self, column: str | Column, *, unit: str | None = None) -> DataStream:
         """Takes processing time from the data (when each row was received, say) instead of from Spark's clock.
 
         For replays and tests: the same input gives the same windows whenever it runs, also with ``availableNow``. The clock
         of a micro-batch is the largest value in it; it never goes back, and without rows it stands still.
 
         Args:
-            column: a timestamp column, or SQL that gives one; a number with ``unit``.
+            column: a timestamp column, SQL that gives one, or a Column; a number with ``unit``.
             unit: of a number: ``"seconds"``, ``"milliseconds"`` or ``"microseconds"`` since the epoch.
 
         Raises:
@@ -90,8 +92,11 @@ class DataStream:
         """Sends rows without usable event time (null, or absurd) to the output ``tag``, whole. Without it they fail the query."""
         return replace(self, invalid_tag=checked_tag(tag))
 
-    def key_by(self, *keys: str) -> KeyedStream:
-        """Keys the events by one or more columns, or SQL expressions (``"lower(name) AS name"``). A null key is a key.
+    def key_by(self, *keys: str | Column) -> KeyedStream:
+        """Keys the events by one or more columns, SQL expressions (``"lower(name) AS name"``) or Columns. A null key is a key.
+
+        Args:
+            *keys: e.g. ``"user_id"``, ``df.user_id``, ``F.lower("name").alias("name")``.
 
         Raises:
             InvalidPlanError: none given, no such column, two of the same name, or a type that cannot be a key.
@@ -120,12 +125,17 @@ class DataStream:
         return KeyedStream(self, ()).count_window(size, slide)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class KeyedStream:
     """Events with a key. Flink: ``KeyedStream``."""
 
     source: DataStream
-    keys: tuple[str, ...]
+    keys: tuple[str | Column, ...]
+
+    @cached_property
+    def key_texts(self) -> tuple[str, ...]:
+        """The keys as the plan knows them: text as it was written, Columns as Spark calls them."""
+        return tuple([text_of(self.source.df, key, "the key") for key in self.keys])
 
     @cached_property
     def key_columns(self) -> list[tuple[str, Column]]:
@@ -164,7 +174,8 @@ class KeyedStream:
         check_methods(assigner, MergingWindowAssigner if isinstance(assigner, MergingWindowAssigner) else WindowAssigner)
         if self.source.event_time is None and assigner.is_event_time:
             raise InvalidPlanError("event-time windows need .assign_timestamps(column, strategy) first")
-        return WindowedStream(self, Windowing(assigner))
+        assigner, gap = resolve_gap(self.source.df, assigner)
+        return WindowedStream(self, Windowing(assigner), gap=gap)
 
     def windows(self, windows: Mapping[str, WindowAssigner]) -> WindowedStream:
         """Puts the events of each key into several kinds of windows, in one pass over the data and with one state.

@@ -19,6 +19,7 @@ from panestream.spark import query as spark_query
 from panestream.spark.catalyst import reducible
 from panestream.spark.columns import micros_of
 from panestream.spark.dataflow import operate, project
+from panestream.spark.expressions import text_of
 from panestream.spark.session import chosen_partitions, default_parallelism, session_settings, settings_for
 from panestream.spark.sinks import Sink
 from panestream.spark.types import arrow_schema
@@ -35,7 +36,7 @@ _NEVER_ENDS = (
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class WindowedResult:
     """The outputs of a windowed query: main, late rows, invalid rows, side outputs."""
 
@@ -230,9 +231,11 @@ class WindowedResult:
         if keyed.keys:
             spark = self._df.sparkSession
             groups = windowed.groups or chosen_partitions(spark) or default_parallelism(spark)
-        event_time = source.event_time if source.unit is None else f"{source.event_time} in {source.unit}"
+        event_time = None if source.event_time is None else text_of(self._df, source.event_time, "the event time")
+        if source.unit is not None:
+            event_time = f"{event_time} in {source.unit}"
         plan = WindowPlan(
-            keys=keyed.keys,
+            keys=keyed.key_texts,
             key_schema=keyed.key_schema,
             assigner=windowed.windowing.assigner,
             operation=self.operation,
@@ -243,7 +246,7 @@ class WindowedResult:
             late_tag=windowed.late_tag,
             invalid_tag=source.invalid_tag,
             side_outputs=windowed.side_outputs,
-            clock=source.clock,
+            clock=None if source.clock is None else text_of(self._df, source.clock, "the processing time"),
             top=self.largest,
             with_firing=self.firing,
             changelog=self.changes,

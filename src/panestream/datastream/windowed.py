@@ -7,16 +7,18 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
+from pyspark.sql import Column
 from pyspark.sql.types import StructType
 
 from panestream.datastream.gaps import check_gap_of_rows, gap_input
+from panestream.datastream.inputs import no_aggregate, resolve_inputs
 from panestream.datastream.names import RESERVED, checked_tag
 from panestream.datastream.result import WindowedResult
 from panestream.engine.operators.panes.windowed_rows import AllWindows, OverRows, TablePerWindow
 from panestream.engine.operators.row.plan import Aggregate, AnyWindowFunction, Elements, Reduce
 from panestream.engine.planner import Windowing, aggregating, calling, over_tables
 from panestream.errors import InvalidPlanError, InvalidWindowError
-from panestream.spark.columns import column_of, type_of
+from panestream.spark.columns import type_of
 from panestream.spark.types import arrow_schema, schema_of, to_arrow
 from panestream.windowing import aggregates as recipes
 from panestream.windowing.evictors import Evictor, TimeEvictor
@@ -47,7 +49,7 @@ Schema: TypeAlias = "str | StructType | pa.Schema"
 """The columns of what a function returns: DDL (``"n bigint, label string"``), Spark's type or Arrow's."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class WindowedStream:
     """Events in windows. Flink: ``WindowedStream``."""
 
@@ -56,6 +58,7 @@ class WindowedStream:
     late_tag: str | None = None
     side_outputs: Mapping[str, pa.Schema] = field(default_factory=dict)
     groups: int | None = None
+    gap: Column | None = None
 
     def trigger(self, trigger: Trigger) -> WindowedStream:
         """Decides when windows fire, instead of the assigner's default trigger. Flink: ``trigger``.
@@ -160,17 +163,14 @@ class WindowedStream:
             if len(aggregates) > 1:
                 raise InvalidPlanError("aggregate takes one AggregateFunction: let its accumulator hold all you need")
             return self._calling(Aggregate(first, _process_function(then)), schema, "aggregate")
-        declared = [aggregate for aggregate in aggregates if isinstance(aggregate, recipes.Aggregate)]
         for aggregate in aggregates:
             if not isinstance(aggregate, recipes.Aggregate):
-                raise InvalidPlanError(
-                    f"aggregate wants aggregates such as agg.sum('price'), or one AggregateFunction; got {aggregate!r}"
-                )
+                raise no_aggregate(self._df, aggregate)
+        declared, inputs = resolve_inputs(self._df, [one for one in aggregates if isinstance(one, recipes.Aggregate)])
+        for aggregate in declared:
             if aggregate.name in RESERVED:
                 raise InvalidPlanError(f"a result cannot be named {aggregate.name!r}: choose another .alias(...)")
-        texts = dict.fromkeys(text for aggregate in declared for text in aggregate.inputs)
-        inputs = {text: column_of(self._df, text, "the input of an aggregate") for text in texts}
-        inputs |= gap_input(self._df, self.windowing.assigner)
+        inputs |= gap_input(self._df, self.windowing.assigner, self.gap)
         types = {text: to_arrow(type_of(self._df, column), text) for text, column in inputs.items()}
         function, results = _process_function(then), None
         if function is not None:
@@ -199,7 +199,7 @@ class WindowedStream:
         after = _process_function(then)
         if after is not None:
             return self._calling(Reduce(function, after), schema, "reduce")
-        check_gap_of_rows(self._df, self.windowing.assigner)
+        check_gap_of_rows(self._df, self.windowing.assigner, self.gap)
         rows = arrow_schema(self._df.schema)
         kept = [column for column in rows if column.name not in self.keyed.key_schema.names]
         taken = [column.name for column in kept if column.name in RESERVED]
@@ -227,7 +227,7 @@ class WindowedStream:
 
     def _calling(self, function: Reduce | Aggregate | Elements, schema: Schema | None, what: str) -> WindowedResult:
         results = self._results(self._needed(schema, what))
-        check_gap_of_rows(self._df, self.windowing.assigner)
+        check_gap_of_rows(self._df, self.windowing.assigner, self.gap)
         rows = arrow_schema(self._df.schema)
         return WindowedResult(self, calling(self.windowing, function, results, rows, _shown(function), self.keyed.key_schema))
 
@@ -265,7 +265,7 @@ class WindowedStream:
 
     def _over_tables(self, function: OverRows, schema: Schema, what: str) -> WindowedResult:
         results = self._results(self._needed(schema, what))
-        check_gap_of_rows(self._df, self.windowing.assigner)
+        check_gap_of_rows(self._df, self.windowing.assigner, self.gap)
         rows = arrow_schema(self._df.schema)
         return WindowedResult(self, over_tables(self.windowing, function, results, rows, self.keyed.key_schema))
 

@@ -8,6 +8,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from panestream.errors import InvalidEventTimeError, InvalidPlanError, did_you_mean
+from panestream.spark.expressions import refused, text_of
 
 UNITS = {"seconds": 1_000_000, "milliseconds": 1_000, "microseconds": 1}
 """The units of numeric event times, in microseconds."""
@@ -18,24 +19,23 @@ def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-def column_of(df: DataFrame, text: str, what: str) -> Column:
-    """The column that ``text`` means: a column's name, else a SQL expression.
+def column_of(df: DataFrame, given: str | Column, what: str) -> Column:
+    """The column that the user means: a column's name, else a SQL expression; or a Column.
 
     Raises:
-        InvalidPlanError: neither; says which names there are.
+        InvalidPlanError: none of these, or an aggregate over rows; says which names there are.
     """
-    if not isinstance(text, str) or not text.strip():
-        raise InvalidPlanError(f"{what} must be the name of a column or a SQL expression, not {text!r}")
-    if text in df.columns:
-        return df[quoted(text)]
+    if not isinstance(given, Column):
+        if not isinstance(given, str) or not given.strip():
+            raise InvalidPlanError(f"{what} must be the name of a column, a SQL expression or a Column, not {given!r}")
+        if given in df.columns:
+            return df[quoted(given)]
     try:
-        column = F.expr(text)
-        df.select(column).schema  # noqa: B018 (Connect only looks at it here)
+        column = F.expr(given) if isinstance(given, str) else given
+        # Beside a column of each row, so that aggregates are refused. (Connect only looks when it is asked for the schema.)
+        df.select(*(quoted(name) for name in df.columns[:1]), column).schema  # noqa: B018
     except (AnalysisException, ParseException) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise InvalidPlanError(
-            f"{what} {text!r} is neither a column nor valid SQL over the columns; {did_you_mean(text, df.columns)} ({reason})"
-        ) from error
+        raise refused(df, given, what, error) from error
     return column
 
 
@@ -44,13 +44,14 @@ def type_of(df: DataFrame, column: Column) -> T.DataType:
     return df.select(column).schema[0].dataType
 
 
-def micros_of(df: DataFrame, text: str, unit: str | None) -> Column:
+def micros_of(df: DataFrame, given: str | Column, unit: str | None) -> Column:
     """The event time in microseconds since the epoch, null where there is none.
 
     Raises:
         InvalidEventTimeError: the column's type is not a time, or a number without a unit.
     """
-    column = column_of(df, text, "the event time")
+    column = column_of(df, given, "the event time")
+    text = text_of(df, given, "the event time")
     kind = type_of(df, column)
     if unit is not None and unit not in UNITS:
         raise InvalidEventTimeError(f"unknown unit {unit!r} of the event time; {did_you_mean(unit, UNITS)}")
@@ -79,14 +80,15 @@ def micros_of(df: DataFrame, text: str, unit: str | None) -> Column:
     raise InvalidEventTimeError(f"the event time {text!r} is a {kind.simpleString()}, not a timestamp: {hint}")
 
 
-def key_of(df: DataFrame, text: str) -> tuple[str, Column]:
+def key_of(df: DataFrame, given: str | Column) -> tuple[str, Column]:
     """A key column: its name in the results, and the column.
 
     Raises:
         InvalidPlanError: no such column, or a type that cannot be a key.
     """
-    column = column_of(df, text, "the key")
+    column = column_of(df, given, "the key")
     field = df.select(column).schema[0]
+    text = field.name if isinstance(given, Column) else given
     if isinstance(field.dataType, (T.MapType, T.ArrayType, T.StructType)) or "variant" in field.dataType.simpleString():
         raise InvalidPlanError(
             f"the key {text!r} is a {field.dataType.simpleString()}: use its fields as several keys, or to_json({text}) AS name"

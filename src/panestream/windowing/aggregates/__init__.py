@@ -1,7 +1,8 @@
 """Declared aggregates: what to compute over the rows of a window, said as data so that the engine can compute it on columns.
 
 This module is the public namespace ``panestream.agg``. Every function returns an immutable recipe; nothing is computed here.
-An expression is the name of a column or SQL text (``"price * quantity"``), as in Spark's ``selectExpr``. Nulls and types follow
+An expression is the name of a column or SQL text (``"price * quantity"``), as in Spark's ``selectExpr``; or a Column of PySpark's
+(``F.col("price") * F.col("quantity")``), which is called what Spark calls it once the data are known. Nulls and types follow
 Spark SQL in ANSI mode: nulls are left out, an overflow is an error and never a silent wrap.
 
 >>> agg_list = [count().alias("clicks"), sum("price * quantity").alias("revenue"), max("price")]
@@ -16,7 +17,7 @@ from decimal import Decimal
 from numbers import Integral, Real
 from typing import Any
 
-from panestream.windowing.aggregates.base import Aggregate
+from panestream.windowing.aggregates.base import Aggregate, Expression, text_of
 from panestream.windowing.aggregates.columnwise import ColumnAggregate, User
 from panestream.windowing.aggregates.recipes import (
     ApproxCountDistinct,
@@ -93,54 +94,54 @@ __all__ = [
 ]
 
 
-def count(expr: str | None = None) -> Count:
+def count(expr: Expression | None = None) -> Count:
     """The number of rows, or of rows where ``expr`` is not null; bigint, never null.
 
     >>> count(), count("price").name
     (agg.count(), 'count(price)')
     """
-    return Count(None if expr == "*" else expr)
+    return Count(None if isinstance(expr, str) and expr == "*" else text_of(expr))
 
 
-def sum(expr: str) -> Sum:  # noqa: A001 - the SQL name, as in pyspark.sql.functions
+def sum(expr: Expression) -> Sum:  # noqa: A001 - the SQL name, as in pyspark.sql.functions
     """The sum of the values that are not null; null where there is none.
 
     Integers sum to bigint, float and double to double, decimal(p, s) to decimal(min(38, p + 10), s). A sum that leaves the range
     of its type is an :class:`~panestream.errors.AggregateOverflowError`; sums on the way there may leave it.
     """
-    return Sum(expr)
+    return Sum(text_of(expr))
 
 
-def min(expr: str) -> Min:  # noqa: A001
+def min(expr: Expression) -> Min:  # noqa: A001
     """The smallest value that is not null, of any orderable type; NaN is larger than any other number."""
-    return Min(expr)
+    return Min(text_of(expr))
 
 
-def max(expr: str) -> Max:  # noqa: A001
+def max(expr: Expression) -> Max:  # noqa: A001
     """The largest value that is not null, of any orderable type; NaN is larger than any other number."""
-    return Max(expr)
+    return Max(text_of(expr))
 
 
-def mean(expr: str) -> Mean:
+def mean(expr: Expression) -> Mean:
     """The mean of the values that are not null: double, or decimal(p + 4, s + 4), rounded half up, for decimal(p, s)."""
-    return Mean(expr)
+    return Mean(text_of(expr))
 
 
 avg = mean
 """The same as :func:`mean`."""
 
 
-def var(expr: str) -> Var:
+def var(expr: Expression) -> Var:
     """The sample variance (SQL ``var_samp``); null for fewer than two values."""
-    return Var(expr)
+    return Var(text_of(expr))
 
 
-def stddev(expr: str) -> Stddev:
+def stddev(expr: Expression) -> Stddev:
     """The sample standard deviation (SQL ``stddev_samp``); null for fewer than two values."""
-    return Stddev(expr)
+    return Stddev(text_of(expr))
 
 
-def first(expr: str, ignore_nulls: bool = False) -> First:
+def first(expr: Expression, ignore_nulls: bool = False) -> First:
     """The value of the row with the earliest event time; of several, of the one that arrived first.
 
     Args:
@@ -150,48 +151,48 @@ def first(expr: str, ignore_nulls: bool = False) -> First:
     >>> first("page", ignore_nulls=True)
     agg.first('page', True)
     """
-    return First(expr, ignore_nulls)
+    return First(text_of(expr), ignore_nulls)
 
 
-def last(expr: str, ignore_nulls: bool = False) -> Last:
+def last(expr: Expression, ignore_nulls: bool = False) -> Last:
     """The value of the row with the latest event time; of several, of the one that arrived last.
 
     Args:
         expr: what to take from the row.
         ignore_nulls: look only at rows where ``expr`` is not null.
     """
-    return Last(expr, ignore_nulls)
+    return Last(text_of(expr), ignore_nulls)
 
 
-def min_by(expr: str, by: str) -> MinBy:
+def min_by(expr: Expression, by: Expression) -> MinBy:
     """The value of ``expr`` (null or not) in the row with the smallest ``by``.
 
     Of several such rows the one with the earliest event time counts, and of these the one that arrived first.
     Rows with a null ``by`` are left out.
     """
-    return MinBy(expr, by)
+    return MinBy(text_of(expr), text_of(by))
 
 
-def max_by(expr: str, by: str) -> MaxBy:
+def max_by(expr: Expression, by: Expression) -> MaxBy:
     """The value of ``expr`` (null or not) in the row with the largest ``by``.
 
     Of several such rows the one with the earliest event time counts, and of these the one that arrived first.
     Rows with a null ``by`` are left out.
     """
-    return MaxBy(expr, by)
+    return MaxBy(text_of(expr), text_of(by))
 
 
-def count_distinct(expr: str) -> CountDistinct:
+def count_distinct(expr: Expression) -> CountDistinct:
     """The number of distinct values that are not null; exact, so the state holds each value once per pane."""
-    return CountDistinct(expr)
+    return CountDistinct(text_of(expr))
 
 
-def collect_list(expr: str) -> CollectList:
+def collect_list(expr: Expression) -> CollectList:
     """The values that are not null, by event time, those of the same time in the order of arrival."""
-    return CollectList(expr)
+    return CollectList(text_of(expr))
 
 
-def top_k(expr: str, k: int, by: str | None = None) -> TopK:
+def top_k(expr: Expression, k: int, by: Expression | None = None) -> TopK:
     """The ``k`` largest values of ``expr``, largest first; or, with ``by``, the values of the rows with the ``k`` largest ``by``.
 
     Of equals the one with the earliest event time counts, then the one that arrived first. Rows where ``expr`` or ``by`` is
@@ -200,10 +201,10 @@ def top_k(expr: str, k: int, by: str | None = None) -> TopK:
     >>> top_k("url", 3, by="hits")
     agg.top_k('url', 3, 'hits')
     """
-    return TopK(expr, k, by)
+    return TopK(text_of(expr), k, text_of(by))
 
 
-def arg_max(by: str, *exprs: str) -> ArgMax:
+def arg_max(by: Expression, *exprs: Expression) -> ArgMax:
     """Several expressions of the row with the largest ``by``, as one struct; null where ``by`` is null in all rows.
 
     Of several such rows the one with the earliest event time counts, and of these the one that arrived first, as with
@@ -221,10 +222,10 @@ def arg_max(by: str, *exprs: str) -> ArgMax:
     >>> arg_max("ts", "page", "price").name
     'arg_max(ts, page, price)'
     """
-    return ArgMax(by, exprs)
+    return ArgMax(text_of(by), tuple([text_of(expr) for expr in exprs]))
 
 
-def arg_min(by: str, *exprs: str) -> ArgMin:
+def arg_min(by: Expression, *exprs: Expression) -> ArgMin:
     """Several expressions of the row with the smallest ``by``, as one struct: :func:`arg_max` the other way round.
 
     Args:
@@ -239,10 +240,10 @@ def arg_min(by: str, *exprs: str) -> ArgMin:
     >>> arg_min("ts", "page")
     agg.arg_min('ts', 'page')
     """
-    return ArgMin(by, exprs)
+    return ArgMin(text_of(by), tuple([text_of(expr) for expr in exprs]))
 
 
-def weighted_mean(expr: str, weight: str) -> WeightedMean:
+def weighted_mean(expr: Expression, weight: Expression) -> WeightedMean:
     """The sum of value times weight, divided by the sum of the weights; double.
 
     Rows where either is null are left out; the result is null where no row is left or the weights add up to zero. It is computed
@@ -257,10 +258,10 @@ def weighted_mean(expr: str, weight: str) -> WeightedMean:
     >>> weighted_mean("price", "quantity").name
     'weighted_mean(price, quantity)'
     """
-    return WeightedMean(expr, weight)
+    return WeightedMean(text_of(expr), text_of(weight))
 
 
-def histogram(expr: str, edges: Iterable[float | Decimal]) -> Histogram:
+def histogram(expr: Expression, edges: Iterable[float | Decimal]) -> Histogram:
     """How many values lie in each bin: an array of bigint, one longer than ``edges``, never null.
 
     The first number counts the values below ``edges[0]``, the next those from ``edges[0]`` up to but not including ``edges[1]``,
@@ -280,10 +281,10 @@ def histogram(expr: str, edges: Iterable[float | Decimal]) -> Histogram:
     >>> histogram("latency_ms", [10, 100, 1000])
     agg.histogram('latency_ms', (10, 100, 1000))
     """
-    return Histogram(expr, tuple(_plain_number(edge) for edge in edges))
+    return Histogram(text_of(expr), tuple(_plain_number(edge) for edge in edges))
 
 
-def approx_count_distinct(expr: str, relative_sd: float = 0.02) -> ApproxCountDistinct:
+def approx_count_distinct(expr: Expression, relative_sd: float = 0.02) -> ApproxCountDistinct:
     """About how many distinct values there are that are not null; bigint. Needs ``panestream[sketches]``.
 
     A pane keeps the distinct hashes of its values, up to some (1,024 with the default), and from there on a HyperLogLog sketch of
@@ -305,10 +306,10 @@ def approx_count_distinct(expr: str, relative_sd: float = 0.02) -> ApproxCountDi
     >>> approx_count_distinct("user_id", relative_sd=0.01)
     agg.approx_count_distinct('user_id', 0.01)
     """
-    return ApproxCountDistinct(expr, relative_sd)
+    return ApproxCountDistinct(text_of(expr), relative_sd)
 
 
-def approx_quantile(expr: str, probability: float, k: int = 200) -> ApproxQuantile:
+def approx_quantile(expr: Expression, probability: float, k: int = 200) -> ApproxQuantile:
     """About the value below which a share ``probability`` of the values lies; double. Needs ``panestream[sketches]``.
 
     See :func:`approx_quantiles`, which is the cheaper way to several quantiles of the same values.
@@ -326,10 +327,10 @@ def approx_quantile(expr: str, probability: float, k: int = 200) -> ApproxQuanti
     >>> approx_quantile("latency_ms", 0.99).name
     'approx_quantile(latency_ms, 0.99)'
     """
-    return ApproxQuantile(expr, probability, k)
+    return ApproxQuantile(text_of(expr), probability, k)
 
 
-def approx_quantiles(expr: str, probabilities: Iterable[float], k: int = 200) -> ApproxQuantiles:
+def approx_quantiles(expr: Expression, probabilities: Iterable[float], k: int = 200) -> ApproxQuantiles:
     """About the values below which these shares of the values lie: an array of double, null where there is no value.
 
     Needs ``panestream[sketches]``. A window of up to ``2 * k`` values has exact quantiles, with linear interpolation between two
@@ -353,10 +354,10 @@ def approx_quantiles(expr: str, probabilities: Iterable[float], k: int = 200) ->
     >>> approx_quantiles("latency_ms", [0.5, 0.99]).name
     'approx_quantiles(latency_ms, [0.5, 0.99])'
     """
-    return ApproxQuantiles(expr, tuple(_plain_number(p) for p in probabilities), k)
+    return ApproxQuantiles(text_of(expr), tuple(_plain_number(p) for p in probabilities), k)
 
 
-def user(written: ColumnAggregate, *exprs: str) -> User:
+def user(written: ColumnAggregate, *exprs: Expression) -> User:
     """An aggregate of your own over the columns ``exprs``: see :class:`ColumnAggregate`.
 
     Args:
@@ -385,7 +386,7 @@ def user(written: ColumnAggregate, *exprs: str) -> User:
     >>> user(Longest(), "url").alias("longest")
     agg.user(Longest(), 'url').alias('longest')
     """
-    return User(written, exprs)
+    return User(written, tuple([text_of(expr) for expr in exprs]))
 
 
 def _plain_number(value: Any) -> Any:

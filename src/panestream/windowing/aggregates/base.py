@@ -3,12 +3,47 @@
 from __future__ import annotations
 
 from abc import ABC
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar, TypeAlias, TypeVar
 
 from panestream.errors import InvalidPlanError
 
 _Self = TypeVar("_Self", bound="Aggregate")
+Expression: TypeAlias = Any
+"""What aggregates take: the name of a column, SQL text, or a ``pyspark.sql.Column``."""
+
+
+class ColumnText(str):
+    """A Column of PySpark's that stands where text belongs, until the data are known and Spark can say what it is called.
+
+    Two are equal when their Columns are the same object: Columns cannot be compared.
+
+    Attributes:
+        column: the Column.
+    """
+
+    __slots__ = ("column",)
+
+    column: Any
+
+    def __new__(cls, column: Any) -> ColumnText:  # noqa: PYI034 - typing.Self came with 3.11
+        """The text is provisional: the two clients of Spark print Columns differently."""
+        made = super().__new__(cls, repr(column).removeprefix("Column<'").removesuffix("'>"))
+        made.column = column
+        return made
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ColumnText) and other.column is self.column
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return id(self.column)
+
+    def __repr__(self) -> str:
+        return f"Column<{str(self)!r}>"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -53,6 +88,21 @@ class Aggregate(ABC):  # noqa: B024 - what subclasses give are class attributes
         """The SQL expressions whose values it needs, in order."""
         return ()
 
+    def resolved(self: _Self, text_of: Callable[[ColumnText], str]) -> _Self:  # noqa: PYI019
+        """A copy with texts instead of Columns.
+
+        Args:
+            text_of: what each is called.
+        """
+        changes: dict[str, Any] = {}
+        for one in fields(self):
+            value = getattr(self, one.name)
+            if isinstance(value, ColumnText):
+                changes[one.name] = text_of(value)
+            elif isinstance(value, tuple) and any(isinstance(part, ColumnText) for part in value):
+                changes[one.name] = tuple([text_of(part) if isinstance(part, ColumnText) else part for part in value])
+        return replace(self, **changes) if changes else self
+
     def _default_name(self) -> str:
         return f"{self.function}({', '.join(self.inputs)})" if self.inputs else self.function
 
@@ -70,6 +120,16 @@ class Aggregate(ABC):  # noqa: B024 - what subclasses give are class attributes
         return values
 
 
+def text_of(expr: Expression) -> Any:
+    """An expression as text: a Column of PySpark's as a :class:`ColumnText`; all else as it is, to be looked at later."""
+    return ColumnText(expr) if is_column(expr) else expr
+
+
+def is_column(value: object) -> bool:
+    """Whether it is a Column of PySpark's, of either client. Told by name: nothing of Spark is imported here."""
+    return any(one.__module__ == "pyspark.sql.column" and one.__name__ == "Column" for one in type(value).__mro__)
+
+
 def check_expression(expr: object, function: str, argument: str) -> None:
     """Raises InvalidPlanError where ``expr`` is no column name or SQL text."""
     if isinstance(expr, str) and expr.strip():
@@ -78,8 +138,8 @@ def check_expression(expr: object, function: str, argument: str) -> None:
     if isinstance(expr, str):
         raise InvalidPlanError(f"agg.{function}: {argument} is empty; write a column name or SQL text, e.g. {call}")
     raise InvalidPlanError(
-        f"agg.{function}: {argument} must be a string, a column name or SQL text, not {type(expr).__name__}; "
-        f"write {call} or agg.{function}('price * quantity') instead of a Column object"
+        f"agg.{function}: {argument} must be a column name, SQL text or a Column, not {type(expr).__name__}; "
+        f"write {call} or agg.{function}('price * quantity')"
     )
 
 

@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any, TypeVar
 
 from panestream.errors import InvalidWindowError, did_you_mean
+from panestream.windowing.aggregates.base import Expression, text_of
 from panestream.windowing.assigners.base import MergingWindowAssigner, merge_touching
 from panestream.windowing.signatures import GAP, GAP_IN_UNITS, check_function
 from panestream.windowing.time import Duration, format_duration, to_micros
@@ -47,7 +48,9 @@ class GapColumn:
 
     def __post_init__(self) -> None:
         if not isinstance(self.expr, str) or not self.expr.strip():
-            raise InvalidWindowError(f"the gap of sessions must be the name of a column or a SQL expression, not {self.expr!r}")
+            raise InvalidWindowError(
+                f"the gap of sessions must be the name of a column, a SQL expression or a Column, not {self.expr!r}"
+            )
         if self.unit is not None and self.unit not in UNITS:
             raise InvalidWindowError(f"unknown unit {self.unit!r} of the session gap; {did_you_mean(str(self.unit), UNITS)}")
 
@@ -108,12 +111,12 @@ class _Session(MergingWindowAssigner):
         return cls(_GapOf(gap_of))
 
     @classmethod
-    def with_gap_column(cls: type[Self], expr: str, unit: str | None = None) -> Self:  # noqa: PYI019
+    def with_gap_column(cls: type[Self], expr: Expression, unit: str | None = None) -> Self:  # noqa: PYI019
         """As :meth:`with_dynamic_gap`, with the gap in a column: no Python is called, so the query runs on columns.
 
         Args:
-            expr: a column, or SQL over the columns, of an interval type (days to seconds), or a number with ``unit``. A row whose
-                gap is null or not positive fails the query.
+            expr: a column, SQL over the columns, or a Column, of an interval type (days to seconds), or a number with ``unit``.
+                A row whose gap is null or not positive fails the query.
             unit: of a number: ``"seconds"``, ``"milliseconds"`` or ``"microseconds"``.
 
         Raises:
@@ -122,7 +125,7 @@ class _Session(MergingWindowAssigner):
         >>> EventTimeSessionWindows.with_gap_column("if(mobile, 5, 30) * 60", unit="seconds")
         EventTimeSessionWindows.with_gap_column('if(mobile, 5, 30) * 60', 'seconds')
         """
-        return cls(GapColumn(expr, unit))
+        return cls(GapColumn(text_of(expr), unit))
 
     @property
     def longest(self) -> int | None:

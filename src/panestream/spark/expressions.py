@@ -1,0 +1,156 @@
+"""What users give where a column belongs: a name, SQL, or a Column; and what a Column is called.
+
+A Column has no text of its own that would do: the two clients of Spark print it differently, and so do versions of one client.
+So Spark's analysis is asked, as it is for the names of result columns. See docs/decisions/0085.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from panestream.errors import InvalidPlanError, did_you_mean
+
+_ASKED = " IS NULL)"
+_FOREIGN = ("MISSING_ATTRIBUTES", "CANNOT_RESOLVE_DATAFRAME_COLUMN", "AMBIGUOUS_COLUMN_REFERENCE")
+"""What Spark's two clients call a Column of another DataFrame."""
+NAMESAKES = {
+    "any_value": "first",
+    "approx_count_distinct": "approx_count_distinct",
+    "array_agg": "collect_list",
+    "avg": "avg",
+    "collect_list": "collect_list",
+    "count": "count",
+    "count distinct": "count_distinct",
+    "first": "first",
+    "first_value": "first",
+    "last": "last",
+    "last_value": "last",
+    "max": "max",
+    "max_by": "max_by",
+    "mean": "mean",
+    "min": "min",
+    "min_by": "min_by",
+    "std": "stddev",
+    "stddev": "stddev",
+    "stddev_samp": "stddev",
+    "sum": "sum",
+    "var_samp": "var",
+    "variance": "var",
+}
+"""Spark's aggregate functions that ``agg`` has too, and what they are called there."""
+_QUANTILES = ("approx_percentile", "median", "percentile", "percentile_approx", "percentile_cont")
+_OTHERS = ("histogram", "top_k", "weighted_mean", "user")
+
+
+def text_of(df: DataFrame, given: str | Column, what: str) -> str:
+    """What an expression is called in the plan: text as it was written; of a Column, what Spark makes of it.
+
+    Args:
+        df: whose columns it is about.
+        given: a name, SQL, or a Column.
+        what: where it was given, for errors.
+
+    Raises:
+        InvalidPlanError: the Column cannot be understood over this DataFrame.
+    """
+    if not isinstance(given, Column):
+        return given
+    try:
+        # Inside a function a Column shows all its parts. Outermost, casts are left out, and an alias stands for all the rest.
+        name = df.select(F.isnull(given)).schema[0].name
+    except AnalysisException as error:
+        raise refused(df, given, what, error) from error
+    return name[1 : -len(_ASKED)] if name.startswith("(") and name.endswith(_ASKED) else df.select(given).schema[0].name
+
+
+def same(df: DataFrame, one: Column, other: Column) -> bool:
+    """Whether two Columns are the same values."""
+    return one is other or df.select(one).sameSemantics(df.select(other))
+
+
+def refused(df: DataFrame, given: str | Column, what: str, error: AnalysisException | ParseException) -> InvalidPlanError:
+    """The error for what Spark could not understand."""
+    reason = str(error).strip().splitlines()[0]
+    condition = error.getCondition() or ""
+    if condition == "MISSING_GROUP_BY":
+        text = text_of(df, given, what)
+        return InvalidPlanError(f"{what} is a value of each row, and {text!r} is an aggregate of many: {instead_of(text)}")
+    if not isinstance(given, Column):
+        hint = did_you_mean(given, df.columns)
+        return InvalidPlanError(f"{what} {given!r} is neither a column nor valid SQL over the columns; {hint} ({reason})")
+    shown = repr(given).removeprefix("Column<'").removesuffix("'>")
+    if condition.startswith(_FOREIGN):
+        return InvalidPlanError(
+            f"{what} {shown!r} is a Column of another DataFrame than the one in pst.stream(df): take it from that one, or write "
+            f"F.col('...'), which belongs to none ({reason})"
+        )
+    return InvalidPlanError(f"{what} {shown!r} is no Column over these columns; {did_you_mean(shown, df.columns)} ({reason})")
+
+
+def instead_of(text: str) -> str:
+    """What to write instead of one of Spark's aggregates.
+
+    >>> instead_of("sum(price) AS revenue")
+    "write .aggregate(agg.sum('price').alias('revenue'))"
+    >>> instead_of("count(DISTINCT user)")
+    "write .aggregate(agg.count_distinct('user'))"
+    >>> instead_of("percentile_approx(price, array(0.5, 0.9), 10000)")
+    "write .aggregate(agg.approx_quantiles('price', [0.5, 0.9]))"
+    >>> instead_of("sums(price)")
+    "there is no agg.sums; did you mean agg.sum?"
+    """
+    called = re.fullmatch(r"(\w+)\((.*?)\)(?: (?:AS|as) (.+))?", text.strip(), re.DOTALL)
+    arguments = None if called is None else _arguments(called[2])
+    if called is None or arguments is None or _computes(called[1].lower(), arguments):
+        return "give .aggregate the aggregates of panestream.agg, e.g. agg.sum('price'), and compute on its results"
+    function = called[1].lower()
+    alias = "" if called[3] is None else f".alias({called[3].strip('`')!r})"
+    if arguments and arguments[0].upper().startswith("DISTINCT "):
+        function, arguments[0] = f"{function} distinct", arguments[0][len("DISTINCT ") :]
+    if function in ("max distinct", "min distinct"):
+        function = function.removesuffix(" distinct")
+    if function in _QUANTILES:
+        return f"write .aggregate({_quantile(function, arguments)}{alias})"
+    if function not in NAMESAKES:
+        near = difflib.get_close_matches(function, {*NAMESAKES.values(), *_OTHERS, "approx_quantile"}, n=1, cutoff=0.5)
+        return f"there is no agg.{function.replace(' ', '_')}; " + (f"did you mean agg.{near[0]}?" if near else _known())
+    if function == "count" and arguments in (["1"], ["*"]):
+        arguments = []
+    taken = arguments[:2] if function in ("max_by", "min_by") else arguments[:1]
+    return f"write .aggregate(agg.{NAMESAKES[function]}({', '.join(repr(one) for one in taken)}){alias})"
+
+
+def _computes(function: str, arguments: list[str]) -> bool:
+    """Whether it is a function of aggregates, as ``coalesce(sum(price), 0)`` is."""
+    return function not in (*NAMESAKES, *_QUANTILES) and any("(" in one for one in arguments)
+
+
+def _known() -> str:
+    return "known there: " + ", ".join(sorted({*NAMESAKES.values(), *_OTHERS, "approx_quantile"}))
+
+
+def _quantile(function: str, arguments: list[str]) -> str:
+    share = "0.5" if function == "median" or len(arguments) < 2 else arguments[1]
+    several = re.fullmatch(r"array\((.*)\)", share)
+    if several is not None:
+        return f"agg.approx_quantiles({arguments[0]!r}, [{several[1]}])"
+    return f"agg.approx_quantile({arguments[0]!r}, {share})"
+
+
+def _arguments(text: str) -> list[str] | None:
+    """What stands between the commas that are in no parentheses; None where the parentheses do not match."""
+    parts, depth = [""], 0
+    for letter in text:
+        depth += (letter in "([") - (letter in ")]")
+        if depth < 0:
+            return None
+        if letter == "," and not depth:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return None if depth else [part.strip() for part in parts if part.strip()]

@@ -1,0 +1,221 @@
+"""Columns of PySpark's wherever a name or SQL may stand."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.sql import functions as F
+
+import panestream as pst
+from panestream import agg
+from panestream.errors import InvalidEventTimeError, InvalidPlanError
+from panestream.spark.expressions import NAMESAKES, text_of
+from tests.spark import said
+
+pytestmark = pytest.mark.spark
+
+ROWS = [
+    ("Ann", 1, 10, 1),
+    ("ann", 2, 30, 2),
+    ("Bob", 3, 5, 3),
+    ("Ann", 11, 7, 1),
+]
+HOUR = pst.TumblingEventTimeWindows.of("10 seconds")
+ON_TIME = pst.WatermarkStrategy.for_monotonous_timestamps()
+
+
+@pytest.fixture(scope="module")
+def df(spark):
+    rows = [(user, second, price, wait) for user, second, price, wait in ROWS]
+    made = spark.createDataFrame(rows, "user string, second bigint, price bigint, wait int")
+    return made.withColumns(
+        {"ts": F.timestamp_seconds("second"), "at": F.struct(F.col("wait").alias("x")), "tags": F.array("user")}
+    ).select("user", "ts", "price", "wait", "at", "tags", "second")
+
+
+def windowed(df, *keys, time="ts"):
+    return pst.stream(df).assign_timestamps(time, ON_TIME).key_by(*(keys or ("user",))).window(HOUR)
+
+
+@pytest.fixture(scope="module")
+def by_user(df):
+    return windowed(df)
+
+
+def collected(result):
+    return sorted([tuple(row) for row in result.main.drop("window_start", "window_end").collect()])
+
+
+def test_what_columns_are_called(df):
+    assert {text_of(df, column, "it"): text for text, column in said.columns(df).items()} == {
+        text: text for text in said.columns(df)
+    }
+
+
+def test_columns_give_what_sql_gives(df):
+    by_text = windowed(df, "lower(user) AS user").aggregate(
+        agg.count(),
+        agg.sum("price * wait"),
+        agg.max_by("price", "ts").alias("newest"),
+        agg.weighted_mean("price", "wait + 1").alias("mean"),
+        agg.arg_max("ts", "price", "wait").alias("last"),
+        agg.top_k("price", 1, by="wait").alias("top"),
+    )
+    by_column = windowed(df, F.lower(df.user).alias("user"), time=df["ts"]).aggregate(
+        agg.count(F.lit(1)).alias("count"),
+        agg.sum(F.col("price") * F.col("wait")),
+        agg.max_by(F.col("price"), F.col("ts")).alias("newest"),
+        agg.weighted_mean(df.price, F.col("wait") + 1).alias("mean"),
+        agg.arg_max(F.col("ts"), "price", F.col("wait")).alias("last"),
+        agg.top_k(F.col("price"), 1, by=df.wait).alias("top"),
+    )
+    assert collected(by_column) == collected(by_text)
+    assert by_text.main.columns[4] == "sum(price * wait)"
+    # As Spark calls F.sum(F.col("price") * F.col("wait")).
+    assert by_column.main.columns == [*by_text.main.columns[:4], "sum((price * wait))", *by_text.main.columns[5:]]
+
+
+def test_a_plain_column_is_its_name(df):
+    by_text = windowed(df, "user").aggregate(agg.sum("price"), agg.max_by("wait", "ts"))
+    by_column = windowed(df, F.col("user"), time=df.ts).aggregate(agg.sum(df.price), agg.max_by(F.col("wait"), df["ts"]))
+    assert by_column.plan.identity() == by_text.plan.identity()
+    assert by_column.explain() == by_text.explain()
+    other = windowed(df, F.lower("user").alias("user")).aggregate(agg.sum(F.col("price") * 2))
+    assert other.plan.identity()["key"] == "lower(user) AS user (string)"
+    assert other.plan.identity()["aggregates"] == "agg.sum('(price * 2)')"
+    assert other.plan.key_names == ("user",)
+
+
+def test_clocks_and_gaps(df):
+    source = pst.stream(df).assign_timestamps(F.col("second"), ON_TIME, unit="seconds").processing_time_from(df.ts)
+    assert (source.key_by("user").window(HOUR).aggregate(agg.count()).plan.clock) == "ts"
+    with pytest.raises(InvalidEventTimeError, match="'price' is a number"):
+        pst.stream(df).assign_timestamps(F.col("price"), ON_TIME)
+
+    def sessions(gap):
+        over = source.key_by("user").window(pst.EventTimeSessionWindows.with_gap_column(gap, "seconds").max_duration("1 day"))
+        return over.aggregate(agg.count())
+
+    assert collected(sessions(F.col("wait") * 20)) == collected(sessions("wait * 20")) == [("Ann", 2), ("Bob", 1), ("ann", 1)]
+    assert sessions(F.col("wait")).plan.identity() == sessions("wait").plan.identity()
+    rows = source.key_by("user").window(pst.EventTimeSessionWindows.with_gap_column(F.col("wait"), "seconds"))
+    rows.apply(lambda key, window, rows: [len(rows)], "n int")
+    made = source.key_by("user").window(pst.EventTimeSessionWindows.with_gap_column(F.col("wait") * 2, "seconds"))
+    with pytest.raises(InvalidPlanError, match="must be a column of them"):
+        made.apply(lambda key, window, rows: [len(rows)], "n int")
+
+
+def test_two_that_are_called_the_same(df):
+    # Spark leaves the quotes of literals out of names.
+    column, literal = F.concat("user", "user"), F.concat("user", F.lit("user"))
+    windows = windowed(df)
+    windows.aggregate(agg.max(column), agg.min(column), agg.first(F.concat("user", "user")))
+    windows.aggregate(agg.max("price"), agg.sum(F.col("price")), agg.min(df.price))
+    for inputs in [(column, literal), ("concat(user, user)", literal), (literal, "concat(user, user)")]:
+        with pytest.raises(InvalidPlanError, match=r"both called 'concat\(user, user\)': give one of the Columns a name"):
+            windows.aggregate(agg.max(inputs[0]), agg.min(inputs[1]))
+    windows.aggregate(agg.max(column), agg.min(literal.alias("literally")))
+
+
+def sessions_of(df, gap):
+    sessions = pst.EventTimeSessionWindows.with_gap_column(gap, "seconds")
+    return pst.stream(df).assign_timestamps("ts", ON_TIME).key_by("user").window(sessions)
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda df, other: windowed(df, other.user),
+        lambda df, other: windowed(df, time=other.ts),
+        lambda df, other: windowed(df).aggregate(agg.sum(other.price * 2)),
+        lambda df, other: sessions_of(df, other.gap),
+    ],
+)
+def test_columns_of_another_data_frame(df, spark, build):
+    other = spark.createDataFrame([], "user string, ts timestamp, price bigint, gap int")
+    with pytest.raises(InvalidPlanError, match=r"is a Column of another DataFrame than the one in pst.stream\(df\)"):
+        build(df, other)
+
+
+def test_columns_that_do_not_exist(df):
+    with pytest.raises(InvalidPlanError, match="'prize' is no Column over these columns; did you mean 'price'"):
+        windowed(df).aggregate(agg.sum(F.col("prize")))
+    with pytest.raises(InvalidPlanError, match="is no Column over these columns"):
+        windowed(df).aggregate(agg.count(F.col("*")))
+
+
+@pytest.mark.parametrize(
+    ("function", "answer"),
+    [
+        (lambda: F.sum("price"), "agg.sum('price')"),
+        (lambda: F.sum("price").alias("revenue"), "agg.sum('price').alias('revenue')"),
+        (lambda: F.sum(F.col("price") * F.col("wait")), "agg.sum('(price * wait)')"),
+        (lambda: F.count("*"), "agg.count()"),
+        (lambda: F.count("price"), "agg.count('price')"),
+        (lambda: F.count_distinct("price"), "agg.count_distinct('price')"),
+        (lambda: F.avg("price"), "agg.avg('price')"),
+        (lambda: F.mean("price"), "agg.avg('price')"),
+        (lambda: F.min("price"), "agg.min('price')"),
+        (lambda: F.max("price"), "agg.max('price')"),
+        (lambda: F.variance("price"), "agg.var('price')"),
+        (lambda: F.var_samp("price"), "agg.var('price')"),
+        (lambda: F.stddev("price"), "agg.stddev('price')"),
+        (lambda: F.stddev_samp("price"), "agg.stddev('price')"),
+        (lambda: F.std("price"), "agg.stddev('price')"),
+        (lambda: F.first("price"), "agg.first('price')"),
+        (lambda: F.first_value("price"), "agg.first('price')"),
+        (lambda: F.any_value("price"), "agg.first('price')"),
+        (lambda: F.last("price", ignorenulls=True), "agg.last('price')"),
+        (lambda: F.last_value("price"), "agg.last('price')"),
+        (lambda: F.min_by("price", "ts"), "agg.min_by('price', 'ts')"),
+        (lambda: F.max_by("price", F.col("wait") + 1), "agg.max_by('price', '(wait + 1)')"),
+        (lambda: F.collect_list("price"), "agg.collect_list('price')"),
+        (lambda: F.array_agg("price"), "agg.collect_list('price')"),
+        (lambda: F.approx_count_distinct("price", 0.01), "agg.approx_count_distinct('price')"),
+        (lambda: F.percentile_approx("price", 0.9), "agg.approx_quantile('price', 0.9)"),
+        (lambda: F.percentile_approx("price", [0.5, 0.9]), "agg.approx_quantiles('price', [0.5, 0.9])"),
+        (lambda: F.percentile("price", 0.9), "agg.approx_quantile('price', 0.9"),
+        (lambda: F.median("price"), "agg.approx_quantile('price', 0.5)"),
+        (lambda: F.collect_set("price"), "there is no agg.collect_set; did you mean agg.collect_list?"),
+        (lambda: F.stddev_pop("price"), "there is no agg.stddev_pop; did you mean agg.stddev?"),
+        (lambda: F.sum("price") * 2, "compute on its results"),
+        (lambda: F.coalesce(F.sum("price"), F.lit(0)), "compute on its results"),
+    ],
+)
+def test_aggregates_of_spark_are_answered_with_ours(by_user, function, answer):
+    with pytest.raises(InvalidPlanError) as error:
+        by_user.aggregate(function())
+    assert answer in str(error.value)
+
+
+def test_the_same_in_other_places(df):
+    hint = r"aggregate of many: write .aggregate\(agg.sum\('price'\)\)"
+    for wrong in (
+        lambda: windowed(df, F.sum("price")),
+        lambda: windowed(df, "sum(price)"),
+        lambda: windowed(df, time="sum(price)"),
+    ):
+        with pytest.raises(InvalidPlanError, match=hint):
+            wrong()
+    for given in (F.sum("price"), "sum(price)"):
+        with pytest.raises(InvalidPlanError, match=hint):
+            windowed(df).aggregate(agg.max(given))
+    with pytest.raises(InvalidPlanError, match=r"got 'sum\(price\)': write .aggregate\(agg.sum\('price'\)\)"):
+        windowed(df).aggregate("sum(price)")
+    with pytest.raises(InvalidPlanError, match="got the Column 'price'"):
+        windowed(df).aggregate(F.col("price"))
+
+
+def test_every_namesake_is_there():
+    assert all(callable(getattr(agg, name)) for name in NAMESAKES.values())
+    shared = {name for name in agg.__all__ if name.islower() and hasattr(F, name)} - {"Aggregate"}
+    assert shared - {"count_distinct"} <= {*NAMESAKES, "user"}
+
+
+def test_recipes_with_columns(df):
+    column = F.col("price") * 2
+    assert agg.sum(column) == agg.sum(column)
+    assert agg.sum(column) != agg.sum(F.col("price") * 2)
+    assert len({agg.sum(column), agg.sum(column)}) == 1
+    assert repr(agg.sum(F.col("price")).alias("n")) == "agg.sum(Column<'price'>).alias('n')"
+    with pytest.raises(InvalidPlanError, match="must be a column name, SQL text or a Column, not int"):
+        agg.sum(3)
