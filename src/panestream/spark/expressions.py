@@ -102,7 +102,7 @@ def instead_of(text: str) -> str:
     >>> instead_of("percentile_approx(price, array(0.5, 0.9), 10000)")
     "write .aggregate(agg.approx_quantiles('price', [0.5, 0.9]))"
     >>> instead_of("sums(price)")
-    "there is no agg.sums; did you mean agg.sum?"
+    'there is no agg.sums; did you mean agg.sum?'
     """
     called = re.fullmatch(r"(\w+)\((.*?)\)(?: (?:AS|as) (.+))?", text.strip(), re.DOTALL)
     arguments = None if called is None else _arguments(called[2])
