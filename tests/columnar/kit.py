@@ -23,6 +23,7 @@ import pyarrow as pa
 
 from panestream.engine.operation import Chunk
 from panestream.engine.operators.base import GroupInput, GroupMetrics
+from panestream.engine.operators.panes.operation import PaneOperation
 from panestream.engine.operators.row.operation import RowOperation
 from panestream.engine.plan import MAIN, WindowPlan
 from panestream.engine.planner import Windowing, aggregating
@@ -188,10 +189,32 @@ def group_input(plan: WindowPlan, batch: MicroBatch) -> GroupInput:
     return given
 
 
-def run(plan: WindowPlan, batches: Sequence[MicroBatch], state: MemoryState | None = None) -> list[Emitted]:
+def plans(plan: WindowPlan, batches: int, latenesses: Sequence[int] | None = None) -> list[WindowPlan]:
+    """The plan of each micro-batch: started again with another allowed lateness where one is given for each."""
+    if latenesses is None:
+        return [plan] * batches
+    return [with_lateness(plan, lateness) for lateness in latenesses]
+
+
+def with_lateness(plan: WindowPlan, lateness: int) -> WindowPlan:
+    """The plan with another allowed lateness."""
+    operation = plan.operation
+    if isinstance(operation, RowOperation):
+        operation = replace(operation, row_plan=replace(operation.row_plan, allowed_lateness=lateness))
+    elif isinstance(operation, PaneOperation):
+        operation = replace(operation, fires_again=lateness > 0)
+    return replace(plan, operation=operation, allowed_lateness=lateness)
+
+
+def run(
+    plan: WindowPlan,
+    batches: Sequence[MicroBatch],
+    state: MemoryState | None = None,
+    latenesses: Sequence[int] | None = None,
+) -> list[Emitted]:
     """The micro-batches one after another. Every operator is new: what it knows is what the state's bytes say."""
     state, emitted = MemoryState() if state is None else state, []
-    for batch in batches:
+    for batch, plan in zip(batches, plans(plan, len(batches), latenesses), strict=True):  # noqa: B020
         output = plan.operation.operator(plan, state, 0).process(group_input(plan, batch))
         fired = [row for tag, table in output.tables if tag == MAIN for row in rows_of(plan, table)]
         late = [tuple(row.values()) for tag, table in output.tables if tag == LATE for row in table.to_pylist()]
@@ -254,6 +277,7 @@ def compare(
     expected: list[Emitted] | None = None,
     *,
     count_late: bool = True,
+    latenesses: Sequence[int] | None = None,
 ) -> None:
     """Both operators over the same micro-batches: firings by the coalescing rule, late rows, late counts.
 
@@ -263,9 +287,10 @@ def compare(
         what: is named in the error, e.g. the seed.
         expected: what must come out, where it is not simply that of the row operator.
         count_late: whether the number of late rows is compared.
+        latenesses: the allowed lateness of each micro-batch, where the query is started again with another one.
     """
-    expected = run(query.row(), batches) if expected is None else expected
-    found = run(query.columnar(), batches)
+    expected = run(query.row(), batches, latenesses=latenesses) if expected is None else expected
+    found = run(query.columnar(), batches, latenesses=latenesses)
     for number, (theirs, ours) in enumerate(zip(expected, found, strict=True)):
         wrong = difference(coalesced(theirs.fired), once(ours.fired))
         if wrong is None and count_late and theirs.metrics.late_rows != ours.metrics.late_rows:

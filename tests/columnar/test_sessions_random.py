@@ -42,15 +42,15 @@ def random_query(rng: random.Random, *, clock: bool = False) -> tuple[kit.Query,
     return kit.Query(windowing, kit.random_aggregates(rng), delay, late=rng.random() < 0.5), span
 
 
-def of_the_row_operator(query, batches):
+def of_the_row_operator(query, batches, latenesses=None):
     """What the row operator emits, less the firings of sessions that a later row of the same micro-batch moves."""
-    return [emitted for emitted, _ in with_alive(query, batches)]
+    return [emitted for emitted, _ in with_alive(query, batches, latenesses)]
 
 
-def with_alive(query, batches):
+def with_alive(query, batches, latenesses=None):
     """The same, and the sessions (key, start, end) that are alive once the rows of each micro-batch have come."""
-    plan, state, expected = query.row(), MemoryState(), []
-    for batch in batches:
+    state, expected = MemoryState(), []
+    for batch, plan in zip(batches, kit.plans(query.row(), len(batches), latenesses), strict=True):
         operator = plan.operation.operator(plan, state, 0)
         rows = operator._operator
         advance, seen = rows.advance_watermark, {}

@@ -37,14 +37,16 @@ class Win:
 class Naive:
     """Runs one scenario by definition; ``run`` returns steps, late, late_dropped like the scenario format."""
 
-    def __init__(self, spec: dict) -> None:
-        self.spec = spec
+    def __init__(self, spec: dict, latenesses: dict[int, int] | None = None) -> None:
+        """``latenesses``: before these steps (by number) the query is started again with another allowed lateness."""
+        self.spec, self.latenesses = spec, latenesses or {}
         a = spec["assigner"]
         self.kind = a["type"]
         self.by_clock = a.get("time") == "processing"
         self.event_time = not self.by_clock and self.kind not in ("global", "count")
         self.L = spec.get("allowed_lateness", 0)
         self.wm, self.now = MIN, 0
+        self.shut = MIN  # what was closed under an earlier lateness
         self.windows: dict[str, list[Win]] = {}
         self.key_firings: dict[str, int] = {}
         self.trigger, self.evictor = spec.get("trigger"), spec.get("evictor")
@@ -68,7 +70,9 @@ class Naive:
     def run(self):
         steps, lates = [], []
         last = [{"watermark": MAX}] if self.spec.get("end_of_input", True) else []
-        for step in [*self.spec["input"], *last]:
+        for number, step in enumerate([*self.spec["input"], *last]):
+            if number in self.latenesses:
+                self.start_again(self.latenesses[number])
             self.out, self.late = [], []
             if "element" in step:
                 self.on_element(step["element"])
@@ -102,7 +106,20 @@ class Naive:
         return min(w.max + self.L, MAX) if self.event_time else w.max
 
     def closed(self, w):
-        return self.event_time and self.cleanup(w) <= self.wm
+        return self.event_time and (w.max <= self.shut or self.cleanup(w) <= self.wm)
+
+    def start_again(self, lateness):
+        """What is closed stays so; what the new lateness closes goes at once, in silence."""
+        if not self.event_time:
+            return
+        if self.wm > MIN:
+            self.shut = max(self.shut, self.wm - self.L if self.wm < MAX else MAX)
+        self.L = lateness
+        for key, live in self.windows.items():
+            self.windows[key] = [w for w in live if not self.closed(w)]
+            for w in self.windows[key]:
+                if w.end is not None and self.cleanup(w) < MAX:
+                    w.timers.add(("e", self.cleanup(w)))
 
     def on_element(self, e):
         live = self.windows.setdefault(e["key"], [])
@@ -121,7 +138,7 @@ class Naive:
             self.obey(e["key"], w, self.element_says(self.trigger, w, e))
             if w in live and w.end is not None and self.cleanup(w) < MAX:
                 w.timers.add(("e" if self.event_time else "p", self.cleanup(w)))
-        if not taken and self.event_time and e["ts"] + self.L <= self.wm:
+        if not taken and self.event_time and (e["ts"] <= self.shut or e["ts"] + self.L <= self.wm):
             if self.spec.get("late_output"):
                 self.late.append(e)
             else:

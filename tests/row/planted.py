@@ -95,8 +95,8 @@ MUTANTS: list[tuple[str, str, str]] = [
     (ROW, "self.logic.merge(merged.contents, contents)", "self.logic.merge(contents, merged.contents)"),
     (
         ROW,
-        "self.cleanup_time(result.max_timestamp()) <= self.watermark:\n            raise",
-        "self.cleanup_time(result.max_timestamp()) < 0:\n            raise",
+        "result.max_timestamp() <= self.closed:\n            raise",
+        "result.max_timestamp() < 0:\n            raise",
     ),
     (ROW, "        owner.latest = None  # what", "        pass  # what"),
     (MERGING, "unchanged = len(old) == 1 and", "unchanged = len(old) == 9 and"),
@@ -164,8 +164,9 @@ MUTANTS: list[tuple[str, str, str]] = [
     (STATE, "            self.processing_queue.load(slot.processing_timers)", "            pass"),
     (STATE, "            self.event_queue.load(slot.event_timers)", "            pass"),
     (STATE, "            if not self._resume(slot):", "            if False:"),
-    (ROW, "slot.event_timers.cleanup <= self._began_at", "slot.event_timers.cleanup < self._began_at"),
-    (ROW, "slot.event_timers.cleanup <= self._began_at", "slot.event_timers.cleanup <= self.watermark"),
+    (ROW, "slot.max_timestamp <= self._closed_before", "slot.max_timestamp < self._closed_before"),
+    (ROW, "slot.max_timestamp <= self._closed_before", "slot.max_timestamp <= self.closed"),
+    (ROW, "closed = self._closing.reach(self.watermark)", "closed = self._closing.at(0)"),
     (STATE, "                    slot.event_timers.owner = None\n", ""),
     (STATE, "        page.dirty = True\n", ""),
     (

@@ -87,8 +87,11 @@ class WindowedStream:
     def allowed_lateness(self, lateness: Duration) -> WindowedStream:
         """Windows take rows for ``lateness`` after their end, and fire again for each. Only event time knows lateness.
 
-        A row later than that goes to the late output, or is counted. May be changed on an existing checkpoint.
-        Flink: ``allowedLateness``.
+        A row later than that goes to the late output, or is counted. Flink: ``allowedLateness``.
+
+        May be changed on an existing checkpoint, as long as the same operator runs the query: windows that are open then have the
+        new lateness, and those that it closes go at once. A window that was closed stays closed: under a larger lateness rows for
+        it are still late.
         """
         micros = to_micros(lateness, "allowed lateness")
         if micros < 0:

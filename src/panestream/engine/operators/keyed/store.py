@@ -26,6 +26,7 @@ class KeyedStore:
         pages: keyed rows.
         tracker: the watermark.
         clock: how far processing time has come, where it matters.
+        closed: windows whose last instant is this or before are closed for good, where windows close by event time.
 
     Raises:
         PlanMismatchError: the state belongs to another plan.
@@ -36,13 +37,13 @@ class KeyedStore:
         self._state = CountingState(state)
         self.pages = KeyedPages(self._state, schema)
         self.tracker = WatermarkTracker(plan.watermark)
-        self.clock = 0
+        self.clock, self.closed = 0, MIN_TIMESTAMP
         saved = self._state.get(_META, 0)
         if saved is not None:
             table, header = payload.decode(saved)
             check_identity(header["identity"], plan.identity(), "the checkpoint")
             self.tracker = WatermarkTracker.from_json(plan.watermark, header["watermarks"])
-            self.clock = header["clock"]
+            self.clock, self.closed = header["clock"], header["closed"]
             self.pages.load_index(table, header["next_page"])
 
     def save(self) -> None:
@@ -51,6 +52,7 @@ class KeyedStore:
             "identity": self._plan.identity(),
             "watermarks": self.tracker.to_json(),
             "clock": self.clock,
+            "closed": self.closed,
             "next_page": self.pages.next_key,
         }
         self._state.put(_META, 0, payload.encode(self.pages.index_table(), header))

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from panestream.engine.aggregation.grouping import encode_keys
 from panestream.engine.aggregation.sorting import stable_order
+from panestream.engine.closing import Closing
 from panestream.engine.operators.base import GroupInput, GroupMetrics, GroupOutput
 from panestream.engine.operators.panes.blocks import PaneBlocks, pane_range
 from panestream.engine.operators.panes.ends import Ends, last_ended
@@ -60,13 +61,13 @@ class AccumulatingOperator:
         self._blocks = PaneBlocks(self._state, "rows", self._schema, by_pane, _MOST_MERGED, max(work.grid.longest, 1))
         self._meta = Meta(self._state, [self._blocks])
         self._tracker = WatermarkTracker(plan.watermark)
-        self._ends = Ends(work.grid, plan.allowed_lateness)
+        self._ends = Ends(work.grid, Closing(plan.allowed_lateness))
         self._arrived = 0
         header = self._meta.load()
         if header is not None:
             check_identity(header["identity"], plan.identity(), "the checkpoint")
             self._tracker = WatermarkTracker.from_json(plan.watermark, header["watermarks"])
-            self._ends.closed_until, self._arrived = header["closed"], header["arrived"]
+            self._ends.closing.until, self._arrived = header["closed"], header["arrived"]
 
     def process(self, batch: GroupInput) -> GroupOutput:
         """Takes in a micro-batch; returns what it emits. The state is then complete: there is no separate commit."""
@@ -77,7 +78,7 @@ class AccumulatingOperator:
         fresh = self._taken(batch.of(KEPT), before, output)
         advanced = self._tracker.advance(batch.seen, batch.batch_time, batch.watermarks)
         after = MAX_TIMESTAMP if batch.end_of_input else advanced
-        if self._ends.lateness:
+        if self._ends.closing.lateness:
             self._fire_late(fresh, before, output)
         if after > before:
             self._fire(self._due(fresh, last_ended(self._windows, before), last_ended(self._windows, after)), fresh, output)
@@ -193,7 +194,7 @@ class AccumulatingOperator:
     # -- state ---------------------------------------------------------------------------------------------------------
 
     def _close(self, fresh: pa.Table, after: int) -> None:
-        self._ends.closed_until = closed = self._ends.closed(after)
+        closed = self._ends.closing.reach(after)
         first_live = self._ends.first_live_pane(closed)
         self._blocks.drop_before(first_live)
         self._blocks.append(pane_range(fresh, first_live, None))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
+from panestream.engine.closing import Closing
 from panestream.engine.slicing import AlignedWindows, Int64s, PaneGrid
 from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 
@@ -27,20 +28,15 @@ class Ends:
 
     Attributes:
         grid: the panes.
-        lateness: how long after its end a window takes rows; 0 by the clock.
-        closed_until: what ended up to then was closed in an earlier micro-batch. It stays closed when the lateness is raised,
-            since its panes are gone: it would fire again with the few rows that came since.
+        closing: how far windows are closed; without lateness by the clock.
     """
 
     grid: PaneGrid
-    lateness: int = 0
-    closed_until: int = MIN_TIMESTAMP
+    closing: Closing = field(default_factory=Closing)
 
     def closed(self, time: int) -> int:
         """Windows that end up to then take no more rows."""
-        if time in (MIN_TIMESTAMP, MAX_TIMESTAMP):
-            return max(time, self.closed_until)
-        return max(time - self.lateness, self.closed_until)
+        return self.closing.at(time)
 
     def first_live_pane(self, closed: int) -> int:
         """The first pane that a window still needs."""

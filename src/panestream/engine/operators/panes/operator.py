@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from panestream.engine.aggregation import Aggregation
+from panestream.engine.closing import Closing
 from panestream.engine.operators.base import GroupInput, GroupMetrics, GroupOutput
 from panestream.engine.operators.panes.blocks import pane_range
 from panestream.engine.operators.panes.early import ARRIVAL, TIME
@@ -65,7 +66,8 @@ class PaneOperator:
         self._rollups = Rollups.of(self._state, work.aggregation, work.grid.longest, work.levels)
         self._purged = Purged.over(self._state, plan.key_schema, work.grid) if work.purges else None
         emitted: list[Emitted] = []
-        if plan.keeps_emitted:
+        if plan.with_firing or plan.changelog:
+            # Also where windows fire once: the lateness, and with it that, may change, the layout of the state may not.
             values = work.result_schema if plan.changelog else pa.schema([])
             emitted = [
                 Emitted.over(self._state, f"emitted {kind}", plan.key_schema, values) for kind in range(len(work.grid.windows))
@@ -74,7 +76,7 @@ class PaneOperator:
         purged = [self._purged.blocks] if self._purged is not None else []
         self._meta = Meta(self._state, [*self._rollups.stores(), *purged, *(store.blocks for store in emitted)])
         self._tracker = WatermarkTracker(plan.watermark)
-        self._ends = Ends(work.grid, 0 if work.by_clock else plan.allowed_lateness)
+        self._ends = Ends(work.grid, Closing(0 if work.by_clock else plan.allowed_lateness))
         self._clock, self._arrived, self._recent, self._overdue = 0, 0, 0, False
         self._load()
 
@@ -170,7 +172,7 @@ class PaneOperator:
         """Emits what fires while time goes from ``before`` to ``after``; returns what is left of the fresh rows."""
         combiner = Combiner(self._grid, self._aggregation, self._rollups, fresh, self._work.keeps_order)
         closed = self._ends.closed(after)
-        if self._ends.lateness:
+        if self._ends.closing.lateness:
             self._emit(self._late_firings(combiner, before), LATE, closed, output)
         if after <= before:
             return fresh
@@ -255,7 +257,7 @@ class PaneOperator:
         """Keeps what windows still need, and drops the rest."""
         if end_of_input:
             return
-        self._ends.closed_until = closed = self._ends.closed(after)
+        closed = self._ends.closing.reach(after)
         first_live = self._ends.first_live_pane(closed)
         self._rollups.settle(fresh, self._ends.first_open_pane(after), first_live)
         if self._purged is not None:
@@ -270,7 +272,7 @@ class PaneOperator:
         check_identity(header["identity"], self._plan.identity(), "the checkpoint")
         self._tracker = WatermarkTracker.from_json(self._plan.watermark, header["watermarks"])
         self._rollups.settled, self._rollups.built = header["settled"], header["built"]
-        self._ends.closed_until, self._clock = header["closed"], header["clock"]
+        self._ends.closing.until, self._clock = header["closed"], header["clock"]
         self._arrived, self._recent, self._overdue = header["arrived"]
 
     def _save(self) -> None:
@@ -279,7 +281,7 @@ class PaneOperator:
             "watermarks": self._tracker.to_json(),
             "settled": self._rollups.settled,
             "built": self._rollups.built,
-            "closed": self._ends.closed_until,
+            "closed": self._ends.closing.until,
             "clock": self._clock,
             "arrived": [self._arrived, self._recent, self._overdue],
         }

@@ -295,11 +295,10 @@ def _counting(operator: RowOperator, count: int, purges: bool, rows: Rows) -> No
 
 def _open(operator: RowOperator, owner: KeyState, start: int, end: int) -> Slot | None:
     """A window of event time with the timers that its first element registers; None where it is closed already."""
-    cleanup = operator.cleanup_time(end - 1)
-    if cleanup <= operator.watermark:
+    if end - 1 <= operator.closed:
         return None
     slot = owner.slots[start, end] = operator.store.new_slot(owner, start, end)
-    _arm(operator, slot, cleanup)
+    _arm(operator, slot, operator.cleanup_time(end - 1))
     return slot
 
 

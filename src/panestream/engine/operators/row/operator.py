@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from operator import is_
 from typing import Any, NoReturn
 
+from panestream.engine.closing import Closing
 from panestream.engine.garbage import without_collector
 from panestream.engine.operators.row.contents import contents_logic
 from panestream.engine.operators.row.contexts import TriggerScope, WindowScope
@@ -63,6 +64,7 @@ class RowOperator:
     Attributes:
         watermark: how far event time has come; ``MIN_TIMESTAMP`` at first.
         clock: how far processing time has come; 0 at first.
+        closed: windows of event time whose last instant is this or before are closed, whatever the lateness was when they were.
         is_event_time: whether windows end, and elements are late, by event time.
         late_dropped: how many late elements were only counted, ever.
 
@@ -92,7 +94,9 @@ class RowOperator:
         self.clock: int = meta.setdefault("clock", 0)
         self.late_dropped: int = meta.setdefault("late_dropped", 0)
         self._dropped_before = self.late_dropped
-        self._began_at = self.watermark
+        self._closing = Closing(plan.allowed_lateness, meta.setdefault("closed", MIN_TIMESTAMP))
+        self.closed: int = self._closing.at(self.watermark)
+        self._closed_before = self.closed
         self._fired: list[Fired] = []
         self._firings: list[Firing] = []
         self._late: list[Row] = []
@@ -191,13 +195,14 @@ class RowOperator:
         """Event time has come to ``watermark``: fires and cleans up what is due, in the order of time."""
         if watermark <= self.watermark:
             return
-        self.watermark = watermark
+        self.watermark, self.closed = watermark, self._closing.at(watermark)
         self.store.load_due(event=watermark)
         if self._fast_timers is not None:
             self._fast_timers(watermark)
         else:
             for time, timers, called in self.store.event_queue.due(watermark):
                 self._on_timer(timers.owner, time, called, event_time=True)
+        self._closed_before = self.closed
         if self.store.processing_queue.first() < self.clock:
             self._run_processing_timers()
 
@@ -219,7 +224,8 @@ class RowOperator:
 
     def commit(self) -> None:
         """Writes what was touched since the last commit to the state."""
-        self.store.meta.update(watermark=self.watermark, clock=self.clock, late_dropped=self.late_dropped)
+        closed = self._closing.reach(self.watermark)
+        self.store.meta.update(watermark=self.watermark, clock=self.clock, late_dropped=self.late_dropped, closed=closed)
         with without_collector():
             self.store.commit(keep_bare=self.plan.merges)
 
@@ -246,7 +252,7 @@ class RowOperator:
     def open_slot(self, owner: KeyState, bounds: tuple[int, int] | None) -> Slot | None:
         """A new window, empty and without timers; None where it is closed already."""
         start, end = bounds or (None, None)
-        if self.is_event_time and self.cleanup_time(MAX_TIMESTAMP if end is None else end - 1) <= self.watermark:
+        if self.is_event_time and (MAX_TIMESTAMP if end is None else end - 1) <= self.closed:
             return None
         slot = self.store.new_slot(owner, start, end)
         self.set_cleanup(slot)
@@ -255,7 +261,7 @@ class RowOperator:
 
     def _merge(self, result: TimeWindow, old: list[Slot]) -> Slot:
         """The window that takes the place of others: it has their contents, and what the trigger carries over."""
-        if self.is_event_time and self.cleanup_time(result.max_timestamp()) <= self.watermark:
+        if self.is_event_time and result.max_timestamp() <= self.closed:
             raise InvalidWindowError(f"{self._assigner!r} merged into {result}, which is closed at watermark {self.watermark}")
         if not self.is_event_time and result.max_timestamp() < self.clock:
             raise InvalidWindowError(f"{self._assigner!r} merged into {result}, which is over at {self.clock}")
@@ -292,9 +298,9 @@ class RowOperator:
             slot.clock_timers().cleanup = time
 
     def _resume(self, slot: Slot) -> bool:
-        """A window that was read gets its cleanup time; one that is over already, since the lateness was lowered, goes."""
+        """A window that was read gets its cleanup time; one that is closed already, since the lateness was lowered, goes."""
         self.set_cleanup(slot)
-        if self.is_event_time and slot.end is not None and slot.event_timers.cleanup <= self._began_at:
+        if self.is_event_time and slot.end is not None and slot.max_timestamp <= self._closed_before:
             self._clear(slot)
             return False
         return True
@@ -324,7 +330,7 @@ class RowOperator:
 
     def not_taken(self, key: Any, timestamp: int, element: Any) -> None:
         """No window took the element: it is late, or lies between windows."""
-        if not self.is_event_time or timestamp + self.plan.allowed_lateness > self.watermark:
+        if not self.is_event_time or timestamp > self.closed:
             return
         if self.plan.late_output is None:
             self.late_dropped += 1

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from panestream.engine.aggregation.columns import Ints, Mask, plain
 from panestream.engine.aggregation.grouping import Keys, encode_keys
+from panestream.engine.closing import Closing
 from panestream.engine.operators.base import GroupInput, GroupOutput
 from panestream.engine.operators.keyed.hashing import key_hashes
 from panestream.engine.operators.keyed.store import KeyedStore
@@ -24,7 +25,7 @@ from panestream.engine.operators.sessions.firing import Fired, main_rows
 from panestream.engine.operators.sessions.merged import Merged
 from panestream.engine.plan import MAIN, WindowPlan
 from panestream.engine.state import State
-from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP
+from panestream.windowing.time import MAX_TIMESTAMP
 
 if TYPE_CHECKING:
     from panestream.engine.operators.sessions.operation import SessionOperation
@@ -64,6 +65,7 @@ class SessionOperator:
         self._work = work
         self._schema = session_schema(plan.key_schema, work.aggregation, local=False)
         self._store = KeyedStore(plan, state, self._schema)
+        self._closing = Closing(plan.allowed_lateness, self._store.closed)
 
     def process(self, batch: GroupInput) -> GroupOutput:
         """Takes in a micro-batch; returns what it emits. The state is then complete: there is no separate commit."""
@@ -81,8 +83,8 @@ class SessionOperator:
         before = tracker.watermark
         after = MAX_TIMESTAMP if batch.end_of_input else tracker.advance(batch.seen, batch.batch_time, batch.watermarks)
         gathered = self._gather(batch, after)
-        closed = self._closed_by(before)
-        # A lateness shorter than that of the last run leaves sessions behind that are closed by now.
+        closed = self._closing.at(before)
+        # A lateness shorter than that of an earlier run leaves sessions behind that are closed by now.
         alive = gathered.stored.ends - 1 > closed
         stored = gathered.stored.filter(alive)
         fresh, late = gathered.arrivals.without_late(stored, closed, self._plan, self._work)
@@ -91,10 +93,11 @@ class SessionOperator:
             output.emit(self._plan.late_tag or "", table)
         merged = Merged.of(gathered.keys, stored, fresh, self._work)
         last = merged.sessions.ends - 1
-        fired = Fired.of(merged, (last <= after) & (merged.touched | (last > before)), before, self._closed_by(after))
+        fired = Fired.of(merged, (last <= after) & (merged.touched | (last > before)), before, self._closing.at(after))
         self._emit(merged, fired, output)
         if not batch.end_of_input:
             self._keep(merged, fired, gathered, gathered.stored.codes[~alive], after)
+            self._store.closed = self._closing.reach(after)
 
     def _gather(self, batch: GroupInput, due: int) -> Gathered:
         """The micro-batch, and the sessions in the pages that have one of its keys, or one that is due."""
@@ -129,7 +132,7 @@ class SessionOperator:
         if not read.any():
             return
         sessions, lateness = merged.sessions, self._plan.allowed_lateness
-        open_ = sessions.ends - 1 > self._closed_by(after)
+        open_ = sessions.ends - 1 > self._closing.at(after)
         kept = np.flatnonzero(open_)
         keys = merged.keys.take(sessions.codes[kept])
         columns = (sessions.starts[kept], sessions.ends[kept], *(column[kept] for column in self._emitted(merged, fired)))
@@ -156,9 +159,3 @@ class SessionOperator:
 
     def _keys_of(self, table: pa.Table) -> list[pa.Array]:
         return [plain(table.column(place)) for place in range(len(self._plan.key_schema))]
-
-    def _closed_by(self, watermark: int) -> int:
-        """The watermark less the allowed lateness: windows whose last instant is this or before are closed."""
-        if watermark in (MIN_TIMESTAMP, MAX_TIMESTAMP):
-            return watermark
-        return max(watermark - self._plan.allowed_lateness, MIN_TIMESTAMP)
