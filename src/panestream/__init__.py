@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from panestream import errors
     from panestream.datastream import DataStream, KeyedStream, WindowedResult, WindowedStream, stream
-    from panestream.spark.query import BatchProgress, RunningQuery
+    from panestream.spark.progress import BatchProgress
+    from panestream.spark.query import RunningQuery
     from panestream.spark.session import build_session
     from panestream.spark.shipping import ship
     from panestream.spark.sinks import (
@@ -133,7 +134,8 @@ __all__ = [
 _MODULES = {"agg": "panestream.windowing.aggregates", "errors": "panestream.errors"}
 _HOMES = {
     "panestream.datastream": ("DataStream", "KeyedStream", "WindowedResult", "WindowedStream", "stream"),
-    "panestream.spark.query": ("BatchProgress", "RunningQuery"),
+    "panestream.spark.progress": ("BatchProgress",),
+    "panestream.spark.query": ("RunningQuery",),
     "panestream.spark.session": ("build_session",),
     "panestream.spark.shipping": ("ship",),
     "panestream.spark.sinks": (

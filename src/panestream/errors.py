@@ -7,7 +7,13 @@ from collections.abc import Iterable
 
 
 class PanestreamError(Exception):
-    """Base of all errors that panestream raises on purpose."""
+    """Base of all errors that panestream raises on purpose.
+
+    Attributes:
+        spark_error: the error of Spark's in which it was found, with plan and Java's stack; None where Spark had no part in it.
+    """
+
+    spark_error: BaseException | None = None
 
 
 class InvalidDurationError(PanestreamError, ValueError):
@@ -44,6 +50,18 @@ class EnvironmentNotReadyError(PanestreamError, RuntimeError):
 
 class SinkError(PanestreamError, RuntimeError):
     """A sink cannot be used: it holds another query's output, or lacks a setting."""
+
+
+class OperatorError(PanestreamError, RuntimeError):
+    """The windows of a micro-batch could not be computed, for a reason that is not panestream's own; the message has it."""
+
+
+class CallbackError(PanestreamError, RuntimeError):
+    """A function that was handed to ``start`` raised; the message says which, and has its traceback.
+
+    The query has failed then, also where the function ended in :class:`SystemExit` or :class:`KeyboardInterrupt`: it runs in a
+    thread of its own, and ends neither the program nor another thread. What was raised is in ``__context__``.
+    """
 
 
 class JobError(PanestreamError, ValueError):

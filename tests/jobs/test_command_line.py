@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 from io import StringIO
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from panestream.errors import PlanMismatchError
+from panestream.errors import PlanMismatchError, SinkError
 from panestream.jobs import cli
 from panestream.jobs.live import Display, Totals, clock, status_line
 
@@ -242,3 +243,51 @@ def test_lines_above_the_live_line_come_after_each_micro_batch():
         display(Batch(0))
         display(Batch(1))
     assert out.getvalue() == "ranking of 0\nranking of 1\n"
+
+
+# --- nobody reads the output any more
+
+
+def ended(arguments):
+    """The exit status of a command whose standard output is a pipe that nobody reads any more, as with `head`."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as pipe, redirect_stdout(pipe), pytest.raises(SystemExit) as end:
+        cli.app([str(argument) for argument in arguments])
+    return end.value.code
+
+
+def test_a_closed_output_stops_the_query_that_prints_from_another_thread(job, spark, monkeypatch, capfd):
+    monkeypatch.setattr("panestream.jobs.live.PLAIN_EVERY", 0.0)
+    spark.endless = True
+    raised = []
+
+    def start(on_progress):
+        def micro_batch():
+            try:
+                on_progress(Batch())
+            except BaseException as error:  # noqa: BLE001 - what Spark would wait for an answer to, for ever
+                raised.append(error)
+
+        thread = threading.Thread(target=micro_batch)
+        thread.start()
+        thread.join()
+        return spark
+
+    monkeypatch.setattr(spark, "start", start, raising=False)
+    assert ended(["run", job]) == 141
+    assert raised == []
+    assert spark.stopped
+    assert capfd.readouterr().err == ""
+
+
+def test_a_closed_output_ends_the_command_before_spark_is_started(job, spark, tmp_path):
+    assert ended(["demo", "--rows", 1000, "--output", tmp_path / "o"]) == 141
+    assert spark.loaded is None
+
+
+def test_a_sink_that_finds_the_output_closed_ends_the_command_quietly(job, spark, capfd):
+    spark.error = SinkError("the sink of the output 'main' (console) failed")
+    spark.error.__context__ = BrokenPipeError(32, "Broken pipe")
+    assert ended(["run", job]) == 141
+    assert capfd.readouterr().err == ""

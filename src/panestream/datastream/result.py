@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 
 from panestream.engine.operation import Operation
@@ -20,6 +19,8 @@ from panestream.spark.catalyst import reducible
 from panestream.spark.columns import micros_of
 from panestream.spark.dataflow import operate, project
 from panestream.spark.expressions import text_of
+from panestream.spark.failures import of_sink
+from panestream.spark.progress import BatchProgress, observed
 from panestream.spark.session import chosen_partitions, default_parallelism, session_settings, settings_for
 from panestream.spark.sinks import Sink
 from panestream.spark.types import arrow_schema
@@ -128,7 +129,7 @@ class WindowedResult:
             raise InvalidPlanError(f"there is no output {tag!r}; {did_you_mean(tag, plan.tags)}")
         if tag == MAIN and plan.top is not None and self.is_streaming:
             raise InvalidPlanError("top on a stream ranks each window when it fires: use result.start(main=...), not .main")
-        operated = spark_query.observed(self._operated) if self.is_streaming else self._operated
+        operated = observed(self._operated) if self.is_streaming else self._operated
         return spark_query.output(operated, plan, tag)
 
     def start(
@@ -137,7 +138,7 @@ class WindowedResult:
         checkpoint: str,
         trigger: Mapping[str, Any] | None = None,
         name: str | None = None,
-        on_progress: Callable[[spark_query.BatchProgress], Any] | None = None,
+        on_progress: Callable[[BatchProgress], Any] | None = None,
         **sinks: Sink,
     ) -> spark_query.RunningQuery:
         """Starts one streaming query that computes the operator once per micro-batch and serves every sink, each idempotent.
@@ -146,8 +147,14 @@ class WindowedResult:
             checkpoint: a directory; belongs to this plan from then on.
             trigger: Spark's, e.g. ``{"availableNow": True}`` (default) or ``{"processingTime": "10 seconds"}``.
             name: of the query, for Spark's UI.
-            on_progress: called on the driver after each micro-batch with a :class:`BatchProgress`. Not through Spark Connect.
+            on_progress: called on the driver after each micro-batch with a :class:`BatchProgress`; an exception fails the query.
+                Not through Spark Connect: :attr:`RunningQuery.recent_progress` has the same there.
             **sinks: by output tag: ``main=ParquetSink(...)``, ``late=...``. An output without a sink is computed and not kept.
+
+        Warns (:class:`~panestream.errors.PanestreamWarning`, once) in the first micro-batch that drops late rows: those of a
+        query without an output for them, or with one that no sink takes. How many there were in each micro-batch is in
+        :attr:`RunningQuery.recent_progress`, and in Spark's own progress, ``observedMetrics["panestream"]``. Through Spark
+        Connect the warning comes while ``await_termination`` waits, or at ``stop``.
 
         Raises:
             InvalidPlanError: a batch DataFrame, an unknown output.
@@ -190,12 +197,8 @@ class WindowedResult:
             operated = self._operated.persist()
             try:
                 for tag, sink in sinks.items():
-                    sink.write(spark_query.output(operated, self.plan, tag), None)
-            except PySparkException as error:
-                ours = spark_query.own_error(str(error))
-                if ours is None:
-                    raise
-                raise ours from error
+                    with of_sink(tag, sink, None):
+                        sink.write(spark_query.output(operated, self.plan, tag), None)
             finally:
                 operated.unpersist()
 

@@ -17,9 +17,10 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from panestream.errors import PanestreamError
-from panestream.jobs.live import Display, summary
+from panestream.jobs.live import Display, PipeConsole, discard_output, summary
 from panestream.jobs.model import Job, LoadedJob, Overrides, load_job
-from panestream.jobs.runner import Progress, Query, Runner, SparkRunner, first_sentence, of_spark
+from panestream.jobs.runner import Progress, Query, Runner, SparkRunner
+from panestream.spark.reasons import first_sentence, of_spark
 
 app = typer.Typer(
     help="All of Flink's window machinery for PySpark.",
@@ -34,6 +35,9 @@ EXIT_SPARK = 1
 """The exit status where Spark fails."""
 EXIT_INTERRUPTED = 130
 """The exit status after Ctrl-C, as shells have it."""
+
+EXIT_CLOSED = 141
+"""The exit status where nobody reads the output any more, as shells have it of a tool that the closed pipe ended."""
 
 RunnerOf = Callable[[LoadedJob], AbstractContextManager[Runner]]
 
@@ -72,8 +76,8 @@ def run(
     show_traceback: Traceback = False,
 ) -> None:
     """Run a job file. A stream goes on where it stopped: use the same command again."""
-    console = Console()
-    with readable_errors(show_traceback):
+    console = PipeConsole()
+    with readable_errors(show_traceback), ended_with(console):
         loaded = load_job(job, Overrides(input=input, output=output, mode=mode.value if mode else None, checkpoint=checkpoint))
         execute(loaded, console)
 
@@ -89,8 +93,8 @@ def explain(
     show_traceback: Traceback = False,
 ) -> None:
     """Check a job file and print its plan; nothing is read or written."""
-    console = Console()
-    with readable_errors(show_traceback):
+    console = PipeConsole()
+    with readable_errors(show_traceback), ended_with(console):
         loaded = load_job(job, Overrides(input=input, output=output, mode=mode.value if mode else None, checkpoint=checkpoint))
         with console.status("starting Spark"), make_runner(loaded) as runner:
             plan = runner.explain()
@@ -119,8 +123,8 @@ def demo(
     """Hot items of a shop: the most viewed items per hour, every five minutes, streaming, with a picture at the end."""
     from panestream.jobs.demo import Demo, prepare, show_outcome
 
-    console = Console()
-    with readable_errors(show_traceback):
+    console = PipeConsole()
+    with readable_errors(show_traceback), ended_with(console):
         plan = Demo(input=input, rows=rows, seed=seed, files=files, output=output, utc_offset=utc_offset, keep=keep)
         prepared = prepare(plan, console)
         again = f"panestream demo {' '.join(sys.argv[2:])}".rstrip() + ("" if keep else " --keep")
@@ -130,7 +134,7 @@ def demo(
 
 def execute(
     loaded: LoadedJob,
-    console: Console,
+    console: PipeConsole,
     *,
     after_batch: Callable[[Progress], Iterable[RenderableType]] | None = None,
     again: str | None = None,
@@ -144,10 +148,11 @@ def execute(
         again: the command that goes on after Ctrl-C; default: the one that was typed.
 
     Raises:
-        typer.Exit: Ctrl-C stopped it.
+        typer.Exit: Ctrl-C stopped it, or nobody reads what is printed.
     """
     job = loaded.job
     stop = threading.Event()
+    end_if_closed(console)
     with console.status(f"starting Spark for {job.name}"):
         runner_context = make_runner(loaded)
     with runner_context as runner:
@@ -157,7 +162,8 @@ def execute(
                 runner.run_batch()
         else:
             with Display(console, after_batch) as display, _stop_on_interrupt(stop):
-                _wait(runner.start(display), stop, display)
+                _wait(runner.start(display), stop, display, console.closed)
+    end_if_closed(console)
     console.print()
     console.print(
         summary(display.totals, described(job, outputs_only=True), title=f"{job.name}: {'stopped' if stop.is_set() else 'done'}")
@@ -168,9 +174,9 @@ def execute(
         raise typer.Exit(EXIT_INTERRUPTED)
 
 
-def _wait(query: Query, stop: threading.Event, display: Display) -> None:
-    """Until the query ends, fails or is to stop."""
-    while not stop.is_set():
+def _wait(query: Query, stop: threading.Event, display: Display, closed: threading.Event) -> None:
+    """Until the query ends, fails or is to stop, or nobody sees what is shown of it."""
+    while not (stop.is_set() or closed.is_set()):
         if query.await_termination(0.25):
             return
         display.refresh()
@@ -207,6 +213,40 @@ def described(job: Job, *, outputs_only: bool = False) -> list[tuple[str, str]]:
     if job.mode == "stream":
         lines.append(("checkpoint", str(job.checkpoint)))
     return lines
+
+
+def end_if_closed(console: PipeConsole) -> None:
+    """Ends the command, without a word, where nobody reads what it prints.
+
+    Raises:
+        typer.Exit: nobody does.
+    """
+    if console.closed.is_set():
+        raise typer.Exit(EXIT_CLOSED)
+
+
+@contextmanager
+def ended_with(console: PipeConsole) -> Generator[None]:
+    """A command whose output was closed ends with the status that says so, also where a sink was the one to find out.
+
+    Raises:
+        typer.Exit: it was closed.
+    """
+    try:
+        yield
+        sys.stdout.flush()
+    except Exception as error:
+        if console.closed.is_set() or _of_closed_pipe(error):
+            discard_output()
+            raise typer.Exit(EXIT_CLOSED) from None
+        raise
+    end_if_closed(console)
+
+
+def _of_closed_pipe(error: BaseException | None) -> bool:
+    while error is not None and not isinstance(error, BrokenPipeError):
+        error = error.__cause__ or error.__context__
+    return error is not None
 
 
 @contextmanager

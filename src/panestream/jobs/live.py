@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import sys
+import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, RenderableType
 from rich.live import Live
@@ -128,6 +132,29 @@ def status_line(totals: Totals, width: int = 120) -> Text:
             line.append(f"{label} ", style="dim")
         line.append(value, style=style)
     return line
+
+
+class PipeConsole(Console):
+    """A console whose output may be closed by whoever reads it, as ``head`` does: then it is silent, and :attr:`closed` is set.
+
+    Rich's own raises SystemExit in whatever thread printed: in one that Spark calls, which waits for an answer for ever.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.closed = threading.Event()
+
+    def on_broken_pipe(self) -> None:
+        """Called by rich when nobody reads what was printed."""
+        self.quiet = True
+        self.closed.set()
+        discard_output()
+
+
+def discard_output() -> None:
+    """What is still to be written to standard output goes nowhere: Python would complain of it when it ends."""
+    with Path(os.devnull).open("wb") as nowhere:
+        os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
 
 class Display:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 import tempfile
 from collections.abc import Callable, Generator, Sequence
@@ -16,6 +15,7 @@ from panestream.errors import PanestreamError, did_you_mean
 from panestream.jobs.document import KeyPath
 from panestream.jobs.model import LoadedJob, Sink, Source
 from panestream.jobs.schema import is_local
+from panestream.spark.reasons import first_sentence, of_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -210,24 +210,6 @@ def _asked(loaded: LoadedJob, where: KeyPath, ask: Callable[[], T]) -> T:
         place.note(f"Spark refuses it: {first_sentence(error)}")
         place.finish()
         raise
-
-
-def of_spark(error: BaseException) -> bool:
-    """Whether Spark raised it. Spark may not even be loaded yet, so its classes are not asked for."""
-    return any(cls.__module__.split(".")[0] in ("pyspark", "py4j", "grpc") for cls in type(error).__mro__)
-
-
-def first_sentence(error: BaseException) -> str:
-    """What an error of Spark's says, without its plan and stack; what a Python worker said, where one failed."""
-    # What PySpark did not translate into an error of its own begins with py4j's words; Java knows better.
-    java = getattr(error, "java_exception", None)
-    words = str(error) if java is None else str(java.getMessage())
-    lines = [line.strip() for line in words.splitlines()]
-    raised = [line for line in lines if re.match(r"[A-Za-z_][\w.]*(Error|Exception): ", line)]
-    if raised and "Traceback (most recent call last)" in words:
-        return raised[-1]
-    said = next((line for line in lines if line), type(error).__name__)
-    return said.split(" SQLSTATE: ")[0].removesuffix(";").strip()
 
 
 def stream_path(source: Source) -> str:

@@ -2,84 +2,32 @@
 
 from __future__ import annotations
 
-import json
 import math
-import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from panestream import errors
 from panestream.engine.plan import MAIN, WindowPlan
+from panestream.errors import InvalidPlanError, OperatorError, PanestreamError
 from panestream.spark.checkpoint import claim_checkpoint
 from panestream.spark.columns import quoted
 from panestream.spark.dataflow import unpack
+from panestream.spark.failures import of_callback, of_operator, of_sink, own_error
 from panestream.spark.operate import METRICS
+from panestream.spark.progress import BatchProgress, LateRows, metrics_of, observed
 from panestream.spark.session import is_connect, session_settings, settings_for
 from panestream.spark.sinks import Sink
-from panestream.windowing.failures import WindowFunctionError
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
-
-@dataclass(frozen=True, slots=True)
-class BatchProgress:
-    """What one micro-batch did.
-
-    Attributes:
-        batch_id: Spark's number of the micro-batch.
-        rows: input rows.
-        duration_ms: from the start of the operator to the last sink.
-        rows_per_second: the two divided.
-        watermark, max_event_time: microseconds since the epoch; None: unknown yet.
-        late_rows, invalid_rows, fired_rows, fired_windows: in this micro-batch.
-        open_windows: windows that have rows and have not fired.
-        state_bytes, state_calls: size of the panes kept, calls of the state store, over all key groups.
-    """
-
-    batch_id: int
-    rows: int
-    duration_ms: int
-    rows_per_second: float
-    watermark: int | None
-    max_event_time: int | None
-    late_rows: int
-    invalid_rows: int
-    fired_rows: int
-    fired_windows: int
-    open_windows: int
-    state_bytes: int
-    state_calls: int
-
-    @classmethod
-    def of(cls, batch_id: int, seconds: float, groups: list[dict[str, Any]]) -> BatchProgress:
-        """From the metrics of the key groups."""
-        rows = max((group["input_rows"] for group in groups), default=0)
-        spans = [group["open_windows"] for group in groups if group["open_windows"] is not None]
-        fired = set().union(*(group["fired_windows"] for group in groups))
-        return cls(
-            batch_id=batch_id,
-            rows=rows,
-            duration_ms=round(seconds * 1000),
-            rows_per_second=rows / seconds if seconds > 0 else 0.0,
-            watermark=max((group["watermark"] for group in groups if group["watermark"] is not None), default=None),
-            max_event_time=max(
-                (group["max_event_time"] for group in groups if group["max_event_time"] is not None), default=None
-            ),
-            late_rows=sum(group["late_rows"] for group in groups),
-            invalid_rows=max((group["invalid_rows"] for group in groups), default=0),
-            fired_rows=sum(group["fired_rows"] for group in groups),
-            fired_windows=len(fired),
-            open_windows=max(span[1] for span in spans) - min(span[0] for span in spans) + 1 if spans else 0,
-            state_bytes=sum(group["state_bytes"] for group in groups),
-            state_calls=sum(group["state_calls"] for group in groups),
-        )
+_LOOK_EVERY = 5.0
+"""Seconds between two looks at the progress of a query on a server."""
 
 
 @dataclass(slots=True)
@@ -92,32 +40,42 @@ class Distribute:
     plan: WindowPlan
     sinks: Mapping[str, Sink]
     on_progress: Callable[[BatchProgress], Any] | None = None
+    notices: LateRows | None = None
+    failure: list[Exception] = field(default_factory=list)
 
     def __call__(self, operated: DataFrame, batch_id: int) -> None:
+        # Java waits for the answer, and py4j answers for ordinary exceptions only. Where this runs in the user's own process,
+        # who waits for the query finds the error here.
+        try:
+            self._distribute(operated, batch_id)
+        except Exception as error:
+            self.failure.append(error)
+            raise
+        except BaseException as error:  # noqa: BLE001 (Java waits for an answer)
+            self.failure.append(OperatorError(f"micro-batch {batch_id} was broken off: {type(error).__name__}: {error}"))
+            raise self.failure[-1] from None
+
+    def _distribute(self, operated: DataFrame, batch_id: int) -> None:
         started = time.perf_counter()
         operated.persist()
         try:
-            counts = operated.select("tag", F.when(F.col("tag") == METRICS, F.col("body").cast("string")).alias("body")).collect()
+            with of_operator(batch_id):
+                body = F.when(F.col("tag") == METRICS, F.col("body").cast("string")).alias("body")
+                counts = operated.select("tag", body).collect()
             present = {row.tag for row in counts}
             for tag, sink in self.sinks.items():
                 if tag in present or batch_id == 0:
-                    sink.write(output(operated, self.plan, tag), batch_id)
+                    with of_sink(tag, sink, batch_id):
+                        sink.write(output(operated, self.plan, tag), batch_id)
         finally:
             operated.unpersist()
+        seconds = time.perf_counter() - started
+        progress = BatchProgress.of(batch_id, seconds, metrics_of(row.body for row in counts if row.body is not None))
         if self.on_progress is not None:
-            metrics = [json.loads(row.body) for row in counts if row.body is not None]
-            self.on_progress(BatchProgress.of(batch_id, time.perf_counter() - started, metrics))
-
-
-def observed(operated: DataFrame) -> DataFrame:
-    """Operator rows whose counters Spark shows in each progress of the query, under ``observedMetrics["panestream"]``."""
-
-    def counter(name: str) -> Column:
-        return F.when(F.col("tag") == METRICS, F.get_json_object(F.col("body").cast("string"), f"$.{name}").cast("bigint"))
-
-    sums = [F.sum(counter(name)).alias(name) for name in ("late_rows", "fired_rows", "state_bytes", "state_calls")]
-    same = [F.max(counter(name)).alias(name) for name in ("input_rows", "invalid_rows", "watermark")]
-    return operated.observe("panestream", *same, *sums)
+            with of_callback("on_progress", batch_id):
+                self.on_progress(progress)
+        if self.notices is not None:
+            self.notices.look(progress)
 
 
 def output(operated: DataFrame, plan: WindowPlan, tag: str) -> DataFrame:
@@ -134,49 +92,79 @@ def output(operated: DataFrame, plan: WindowPlan, tag: str) -> DataFrame:
 
 @dataclass(frozen=True)
 class RunningQuery:
-    """A started query. Like Spark's ``StreamingQuery`` (which is :attr:`query`), with panestream's errors."""
+    """A started query. Like Spark's ``StreamingQuery`` (which is :attr:`query`), with panestream's errors and counters."""
 
     query: StreamingQuery
     plan: WindowPlan = field(repr=False)
+    failure: list[Exception] = field(default_factory=list, repr=False)
+    """What a micro-batch ended in, where it runs in this process."""
+    notices: LateRows | None = field(default=None, repr=False)
+    """What looks at the progress that the server reports; None where the micro-batches themselves do."""
 
     @property
     def is_active(self) -> bool:
         return bool(self.query.isActive)
 
+    @property
+    def recent_progress(self) -> list[BatchProgress]:
+        """What the last micro-batches did, oldest first; also through Spark Connect, and after the end of the query.
+
+        They come with Spark's own progress, which is there shortly after the sinks have their rows. Spark keeps the last 100
+        (``spark.sql.streaming.numRecentProgressUpdates``).
+        """
+        found = [BatchProgress.of_spark(progress) for progress in self.query.recentProgress]
+        return [progress for progress in found if progress is not None]
+
     def await_termination(self, timeout: float | None = None) -> bool:
         """Waits for the end, at most ``timeout`` seconds; returns whether it has ended.
 
+        The errors have the one that Spark raised, with its plan and stack, in ``spark_error``.
+
         Raises:
             WindowFunctionError: a function of the user's own raised; says where, with the user's traceback.
+            SinkError: a sink failed, or a function that is one; says which, of which output, with the user's traceback.
+            CallbackError: ``on_progress`` raised, be it :class:`SystemExit` or :class:`KeyboardInterrupt`.
+            OperatorError: the windows could not be computed for another reason, e.g. want of memory.
             PanestreamError: what panestream refused (e.g. a checkpoint of another plan).
-            StreamingQueryException: any other failure, as Spark tells it.
+            StreamingQueryException: any other failure (e.g. of the source), as Spark tells it.
         """
         try:
-            if timeout is None:
-                self.query.awaitTermination()
-                return True
-            return bool(self.query.awaitTermination(math.ceil(timeout)))
+            return self._wait(timeout)
         except StreamingQueryException as error:
-            ours = own_error(str(error))
-            if ours is None:
-                raise
-            raise ours from error
+            failed = error
+        raise self._named(failed)
 
     def stop(self) -> None:
         """Ends the query after the micro-batch at hand is given up; it goes on from there with the same checkpoint."""
         self.query.stop()
+        self._look()
 
+    def _wait(self, timeout: float | None) -> bool:
+        if self.notices is None and timeout is None:
+            self.query.awaitTermination()
+            return True
+        deadline = math.inf if timeout is None else time.monotonic() + timeout
+        while True:
+            left = deadline - time.monotonic()
+            step = left if self.notices is None else min(left, _LOOK_EVERY)
+            ended = bool(self.query.awaitTermination(max(1, math.ceil(step))))
+            self._look()
+            if ended or time.monotonic() >= deadline:
+                return ended
 
-def own_error(text: str) -> errors.PanestreamError | None:
-    """The error of panestream inside what Spark reports of a failed Python worker; None where there is none."""
-    raised = WindowFunctionError.from_text(text)
-    if raised is not None:
-        return raised
-    found = re.search(r"panestream\.errors\.(\w+): (.*?)(?=\n\s*(?:at |File |SQLSTATE|\Z)|\n\n|\Z)", text, re.DOTALL)
-    kind = getattr(errors, found.group(1), None) if found else None
-    if found is None or not (isinstance(kind, type) and issubclass(kind, errors.PanestreamError)):
-        return None
-    return kind(found.group(2).strip())
+    def _look(self) -> None:
+        if self.notices is not None:
+            for progress in self.recent_progress:
+                self.notices.look(progress)
+
+    def _named(self, error: StreamingQueryException) -> Exception:
+        """The error to raise: panestream's own where there is one."""
+        ours = self.failure[-1] if self.failure else own_error(str(error))
+        if ours is None:
+            return error
+        if isinstance(ours, PanestreamError) and ours.spark_error is None:
+            ours.spark_error = error
+        return ours.with_traceback(None)
 
 
 def start(
@@ -191,14 +179,18 @@ def start(
 ) -> RunningQuery:
     """Starts one streaming query that serves all ``sinks``; see ``WindowedResult.start``."""
     spark = operated.sparkSession
-    if on_progress is not None and is_connect(spark):
-        raise errors.InvalidPlanError("on_progress cannot be called through Spark Connect: look at query.query.recentProgress")
+    remote = is_connect(spark)
+    if on_progress is not None and remote:
+        raise InvalidPlanError("on_progress cannot be called through Spark Connect: look at query.recent_progress")
     query_id = claim_checkpoint(spark, plan, checkpoint)
     for sink in sinks.values():
         sink.open(spark, query_id)
-    writer = operated.writeStream.foreachBatch(Distribute(plan, sinks, on_progress).__call__)
+    # Through Spark Connect the micro-batches run on the server, out of reach: there the query itself looks.
+    notices = LateRows(plan, kept=plan.late_tag in sinks)
+    distribute = Distribute(plan, sinks, on_progress, None if remote else notices)
+    writer = observed(operated).writeStream.foreachBatch(distribute.__call__)
     writer = writer.outputMode("append").option("checkpointLocation", checkpoint).trigger(**trigger)
     if name is not None:
         writer = writer.queryName(name)
     with session_settings(spark, settings_for(spark, plan.groups)):
-        return RunningQuery(writer.start(), plan)
+        return RunningQuery(writer.start(), plan, distribute.failure, notices if remote else None)

@@ -69,7 +69,7 @@ class WindowFunctionError(PanestreamError, RuntimeError):
         where = f"key {key!r}" + ("" if window is None else f", window {window!r}, which {held}")
         summary = "".join(TracebackException.from_exception(cause, lookup_lines=False).format_exception_only()).strip()
         headline = f"{what} raised {summary.splitlines()[0]} (at {where})"
-        return cls("\n".join([headline, *(BAR + line for line in _users_lines(cause))]), key, window, elements)
+        return cls("\n".join([headline, *(BAR + line for line in users_lines(cause))]), key, window, elements)
 
     @classmethod
     def from_text(cls, text: str) -> WindowFunctionError | None:
@@ -113,7 +113,7 @@ class WindowFunctionError(PanestreamError, RuntimeError):
         return cls("\n".join(quoted), _literal(found["key"]), window, elements)
 
 
-def _users_lines(cause: BaseException) -> list[str]:
+def users_lines(cause: BaseException) -> list[str]:
     """The traceback without the frames of this package: what called the user's code, and what the user's code called of it."""
     summary = TracebackException.from_exception(cause, compact=True)
     seen: TracebackException | None = summary
@@ -130,4 +130,4 @@ def _literal(text: str) -> Any:
         return None
 
 
-__all__ = ["BAR", "WindowFunctionError"]
+__all__ = ["BAR", "WindowFunctionError", "users_lines"]

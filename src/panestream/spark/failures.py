@@ -1,0 +1,133 @@
+"""Who failed: the operator, a sink, or a function handed to ``start``; in panestream's own errors, whatever Spark makes of them.
+
+What runs inside ``foreachBatch`` is called by Java, which waits for the answer: whatever is raised there becomes an ordinary
+exception (py4j answers nothing else), and Spark words it as the failure of a "user provided function". So the error is named
+where it happens, and found again by whoever waits for the query: as the object itself, or through Spark Connect in Spark's text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from traceback import TracebackException
+from typing import TYPE_CHECKING, NoReturn
+
+from panestream import errors
+from panestream.errors import CallbackError, OperatorError, PanestreamError, SinkError
+from panestream.spark.reasons import first_sentence, of_spark, words_of
+from panestream.windowing.failures import BAR, WindowFunctionError, users_lines
+
+if TYPE_CHECKING:
+    from panestream.spark.sinks import Sink
+
+_OURS = re.compile(r"panestream\.errors\.(\w+): (.*?)(?=\n\s*(?:at |File |SQLSTATE|\Z)|\n\n|\Z)", re.DOTALL)
+_NO_MEMORY = (
+    "Java ran out of memory. Give it more (spark.driver.memory on a local master, else spark.executor.memory), or hand it less "
+    "at a time: fewer rows in a micro-batch (maxFilesPerTrigger, maxOffsetsPerTrigger), and where single rows are large, "
+    "fewer of them on their way to Python (spark.sql.execution.arrow.maxRecordsPerBatch or maxBytesPerBatch)"
+)
+
+
+def own_error(text: str) -> PanestreamError | None:
+    """The error of panestream inside what Spark reports of a failed Python worker; None where there is none."""
+    raised = WindowFunctionError.from_text(text)
+    if raised is not None:
+        return raised
+    found = _OURS.search(text)
+    kind = getattr(errors, found.group(1), None) if found else None
+    if found is None or not (isinstance(kind, type) and issubclass(kind, PanestreamError)):
+        return None
+    return kind(found.group(2).strip())
+
+
+@contextmanager
+def of_operator(batch_id: int | None) -> Iterator[None]:
+    """Whatever is raised within becomes an error of the operator.
+
+    Args:
+        batch_id: the micro-batch; None: a batch query.
+
+    Raises:
+        PanestreamError: what panestream itself raised in a worker.
+        OperatorError: anything else.
+    """
+    try:
+        yield
+    except BaseException as error:  # noqa: BLE001 (Java waits for an answer)
+        ours = _own(error)
+        if ours is None:
+            where = _where(batch_id)
+            ours = OperatorError(f"the windows could not be computed{where}: {_why(error)}")
+        raise_as(ours, error)
+
+
+@contextmanager
+def of_sink(tag: str, sink: Sink, batch_id: int | None) -> Iterator[None]:
+    """Whatever is raised within becomes an error of a sink.
+
+    Args:
+        tag: the output.
+        sink: where it goes.
+        batch_id: the micro-batch; None: a batch query.
+
+    Raises:
+        PanestreamError: what panestream itself raised, in the sink or in a worker.
+        SinkError: anything else.
+    """
+    try:
+        yield
+    except BaseException as error:
+        if batch_id is None and not isinstance(error, Exception):
+            raise  # a batch runs in the user's own thread
+        ours = _own(error)
+        if ours is None:
+            ours = SinkError(f"the sink of the output {tag!r} ({sink.describe()}) failed{_where(batch_id)}: {_why(error)}")
+        raise_as(ours, error)
+
+
+@contextmanager
+def of_callback(name: str, batch_id: int) -> Iterator[None]:
+    """Whatever a function raises that was handed to ``start`` becomes an error that names it.
+
+    Args:
+        name: of the argument.
+        batch_id: the micro-batch.
+
+    Raises:
+        CallbackError: whatever it was.
+    """
+    try:
+        yield
+    except BaseException as error:  # noqa: BLE001 (Java waits for an answer)
+        ours = CallbackError(f"{name} failed{_where(batch_id)}, whose rows are written: {_why(error)}")
+        raise_as(ours, error)
+
+
+def raise_as(ours: PanestreamError, error: BaseException) -> NoReturn:
+    """Raises ``ours`` for ``error``, which nobody needs to read below it: Spark's are long, and the user's lines are in ours."""
+    if ours is error:
+        raise error
+    if of_spark(error):
+        ours.spark_error = error
+    raise ours from None
+
+
+def _own(error: BaseException) -> PanestreamError | None:
+    if isinstance(error, PanestreamError):
+        return error
+    return own_error(str(error)) if of_spark(error) else None
+
+
+def _where(batch_id: int | None) -> str:
+    return "" if batch_id is None else f" in micro-batch {batch_id}"
+
+
+def _why(error: BaseException) -> str:
+    """What an error says in a line, and the user's own lines below it."""
+    if of_spark(error):
+        said = words_of(error)
+        no_memory = "OutOfMemoryError" in said or "Java heap space" in said
+        return f"{_NO_MEMORY} ({first_sentence(error)})" if no_memory else first_sentence(error)
+    summary = "".join(TracebackException.from_exception(error, lookup_lines=False).format_exception_only()).strip()
+    return "\n".join([summary.splitlines()[0], *(BAR + line for line in users_lines(error))])

@@ -1,0 +1,162 @@
+"""What each micro-batch did: the same numbers whichever way a query runs, and a warning where rows are dropped."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from panestream.engine.plan import WindowPlan
+from panestream.errors import PanestreamWarning
+from panestream.spark.operate import METRICS
+
+OBSERVED = "panestream"
+"""The name of the counters in the progress that Spark reports."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchProgress:
+    """What one micro-batch did.
+
+    Attributes:
+        batch_id: Spark's number of the micro-batch.
+        rows: input rows.
+        duration_ms: from the start of the operator to the last sink.
+        rows_per_second: the two divided.
+        watermark, max_event_time: microseconds since the epoch; None: unknown yet.
+        late_rows, invalid_rows, fired_rows, fired_windows: in this micro-batch.
+        open_windows: windows that have rows and have not fired.
+        state_bytes, state_calls: size of the panes kept, calls of the state store, over all key groups.
+    """
+
+    batch_id: int
+    rows: int
+    duration_ms: int
+    rows_per_second: float
+    watermark: int | None
+    max_event_time: int | None
+    late_rows: int
+    invalid_rows: int
+    fired_rows: int
+    fired_windows: int
+    open_windows: int
+    state_bytes: int
+    state_calls: int
+
+    @classmethod
+    def of(cls, batch_id: int, seconds: float, groups: list[dict[str, Any]]) -> BatchProgress:
+        """From the metrics of the key groups."""
+        rows = max((group["input_rows"] for group in groups), default=0)
+        spans = [group["open_windows"] for group in groups if group["open_windows"] is not None]
+        fired = set().union(*(group["fired_windows"] for group in groups))
+        return cls(
+            batch_id=batch_id,
+            rows=rows,
+            duration_ms=round(seconds * 1000),
+            rows_per_second=rows / seconds if seconds > 0 else 0.0,
+            watermark=max((group["watermark"] for group in groups if group["watermark"] is not None), default=None),
+            max_event_time=max(
+                (group["max_event_time"] for group in groups if group["max_event_time"] is not None), default=None
+            ),
+            late_rows=sum(group["late_rows"] for group in groups),
+            invalid_rows=max((group["invalid_rows"] for group in groups), default=0),
+            fired_rows=sum(group["fired_rows"] for group in groups),
+            fired_windows=len(fired),
+            open_windows=max(span[1] for span in spans) - min(span[0] for span in spans) + 1 if spans else 0,
+            state_bytes=sum(group["state_bytes"] for group in groups),
+            state_calls=sum(group["state_calls"] for group in groups),
+        )
+
+    @classmethod
+    def of_spark(cls, progress: Mapping[str, Any]) -> BatchProgress | None:
+        """From an entry of Spark's ``recentProgress``; None where no micro-batch ran, or none of panestream's.
+
+        Args:
+            progress: the entry, as classic Spark or Spark Connect gives it.
+        """
+        counters = _as_dict((progress["observedMetrics"] or {}).get(OBSERVED))
+        took = progress["durationMs"].get("addBatch")
+        if took is None or counters is None or counters.get("input_rows") is None:
+            return None
+        known = {field.name: counters[field.name] for field in fields(cls) if field.name in counters}
+        return cls(
+            batch_id=progress["batchId"],
+            rows=counters["input_rows"],
+            duration_ms=took,
+            rows_per_second=counters["input_rows"] / took * 1000 if took > 0 else 0.0,
+            **{name: 0 if value is None and name not in _MAY_BE_UNKNOWN else value for name, value in known.items()},
+        )
+
+
+_MAY_BE_UNKNOWN = ("watermark", "max_event_time")
+
+
+def _as_dict(row: Any) -> dict[str, Any] | None:
+    """The counters of one progress. Through Spark Connect a row comes as its values beside its schema."""
+    if row is None:
+        return None
+    found: dict[str, Any] = row.asDict()
+    if set(found) != {"values", "schema"}:
+        return found
+    return dict(zip([field["name"] for field in found["schema"]["fields"]], found["values"], strict=True))
+
+
+def observed(operated: DataFrame) -> DataFrame:
+    """Operator rows whose counters Spark shows in each progress of the query, under ``observedMetrics["panestream"]``."""
+
+    def text(name: str) -> Column:
+        return F.when(F.col("tag") == METRICS, F.get_json_object(F.col("body").cast("string"), f"$.{name}"))
+
+    def counter(name: str) -> Column:
+        return text(name).cast("bigint")
+
+    sums = [F.sum(counter(name)).alias(name) for name in ("late_rows", "fired_rows", "state_bytes", "state_calls")]
+    same = [F.max(counter(name)).alias(name) for name in ("input_rows", "invalid_rows", "watermark", "max_event_time")]
+    # The key groups fire the same windows: their numbers are counted once.
+    fired = F.array_distinct(F.flatten(F.collect_list(F.from_json(text("fired_windows"), "array<bigint>"))))
+    open_windows = F.max(counter("open_windows[1]")) - F.min(counter("open_windows[0]")) + 1
+    windows = [F.size(fired).cast("bigint").alias("fired_windows"), open_windows.alias("open_windows")]
+    return operated.observe(OBSERVED, *same, *sums, *windows)
+
+
+def metrics_of(bodies: Iterable[str]) -> list[dict[str, Any]]:
+    """What the key groups counted, from the bodies of their rows of metrics."""
+    return [json.loads(body) for body in bodies]
+
+
+@dataclass(slots=True)
+class LateRows:
+    """Warns of the first late rows of a run that nobody keeps.
+
+    Args:
+        plan: the query.
+        kept: whether late rows have an output and a sink.
+    """
+
+    plan: WindowPlan
+    kept: bool
+    warned: bool = False
+
+    def look(self, progress: BatchProgress) -> None:
+        """Call it with each micro-batch."""
+        if self.kept or self.warned or not progress.late_rows:
+            return
+        self.warned = True
+        way_out = (
+            f"they have an output, {self.plan.late_tag!r}, but no sink: start({self.plan.late_tag}=...)"
+            if self.plan.late_tag is not None
+            else "keep them with .side_output_late_data('late') and start(late=...), or wait longer for them: more delay of the "
+            "watermark, .allowed_lateness(...)"
+        )
+        warnings.warn(
+            f"micro-batch {progress.batch_id} dropped {progress.late_rows:,} late "
+            f"{'row' if progress.late_rows == 1 else 'rows'}, behind the watermark: {way_out}. (Said once for each start; "
+            "the counts of every micro-batch are in query.recent_progress.)",
+            PanestreamWarning,
+            stacklevel=2,
+        )

@@ -1,0 +1,116 @@
+"""A started query as its user sees it: what is counted, what is warned of, which error names whom, and that nothing hangs."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from dataclasses import asdict
+from datetime import datetime, timedelta, timezone
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import panestream as pst
+from panestream import agg
+from panestream.errors import CallbackError, PanestreamWarning, SinkError
+from panestream.windowing.failures import BAR
+
+pytestmark = pytest.mark.spark
+
+START = datetime(2026, 1, 1, tzinfo=timezone.utc)
+SCHEMA = "user string, ts timestamp, price bigint"
+ON_TIME = [[("ann", 1)], [("ann", 30), ("bob", 31)]]
+LATE = [[("ann", 1), ("bob", 30)], [("ann", 2), ("cid", 3), ("ann", 100)], [("ann", 5), ("dan", 200)]]
+
+
+def stream_of(spark, folder, batches):
+    """A stream of (user, second) rows, one file and micro-batch each."""
+    folder.mkdir()
+    for number, rows in enumerate(batches):
+        file = folder / f"{number}.parquet"
+        times = pa.array([START + timedelta(seconds=second) for _, second in rows], pa.timestamp("us", tz="UTC"))
+        columns = {"user": [user for user, _ in rows], "ts": times, "price": pa.array([1] * len(rows), pa.int64())}
+        pq.write_table(pa.table(columns), file)
+        os.utime(file, (1_700_000_000 + number,) * 2)
+    return spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(folder))
+
+
+def keyed(df):
+    strategy = pst.WatermarkStrategy.for_bounded_out_of_orderness("1 second")
+    return pst.stream(df).assign_timestamps("ts", strategy).key_by("user").window(pst.TumblingEventTimeWindows.of("10 seconds"))
+
+
+def counted(df):
+    return keyed(df).aggregate(agg.count().alias("n"))
+
+
+def run(result, checkpoint, **arguments):
+    query = result.start(checkpoint=str(checkpoint), **arguments)
+    query.await_termination()
+    return query
+
+
+def counters(progress):
+    return {name: value for name, value in asdict(progress).items() if name not in ("duration_ms", "rows_per_second")}
+
+
+def test_late_rows_without_an_output_are_counted_everywhere_and_warned_of_once(spark, tmp_path):
+    seen = []
+    result = counted(stream_of(spark, tmp_path / "in", LATE))
+    with pytest.warns(PanestreamWarning) as warned:
+        query = run(result, tmp_path / "checkpoint", main=pst.MemorySink(), on_progress=seen.append)
+    (text,) = [str(warning.message) for warning in warned if warning.category is PanestreamWarning]
+    assert text.startswith("micro-batch 1 dropped 2 late rows, behind the watermark: keep them with .side_output_late_data")
+    assert [step.late_rows for step in seen] == [0, 2, 1]
+    assert [counters(step) for step in query.recent_progress] == [counters(step) for step in seen]
+    assert [step["observedMetrics"]["panestream"].late_rows for step in query.query.recentProgress] == [0, 2, 1]
+
+
+def test_late_rows_are_dropped_too_where_no_sink_takes_their_output(spark, tmp_path):
+    result = keyed(stream_of(spark, tmp_path / "in", LATE)).side_output_late_data("late").aggregate(agg.count().alias("n"))
+    with pytest.warns(PanestreamWarning, match=r"no sink: start\(late=...\)"):
+        run(result, tmp_path / "one", main=pst.MemorySink())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        sinks = {"main": pst.MemorySink(), "late": pst.MemorySink()}
+        run(result, tmp_path / "two", **sinks)
+    assert len(sinks["late"].rows) == 3
+
+
+@pytest.mark.parametrize(
+    ("where", "raised"),
+    [("on_progress", SystemExit(3)), ("sink", KeyboardInterrupt("stop")), ("sink", ValueError("no"))],
+    ids=["exit", "interrupt", "error"],
+)
+def test_a_function_that_raises_anything_ends_the_query_with_an_error_that_names_it(spark, tmp_path, raised, where):
+    def users_function(*_):
+        raise raised
+
+    sink = pst.ForeachBatchSink(users_function) if where == "sink" else pst.MemorySink()
+    query = counted(stream_of(spark, tmp_path / "in", ON_TIME)).start(
+        main=sink, checkpoint=str(tmp_path / "checkpoint"), on_progress=users_function if where == "on_progress" else None
+    )
+    kind, who = (CallbackError, "on_progress") if where == "on_progress" else (SinkError, r"the output 'main' \(function users_")
+    with pytest.raises(kind, match=who) as caught:
+        assert query.await_termination(60), "the query hangs"
+    lines = str(caught.value).splitlines()
+    assert "in micro-batch 0" in lines[0]
+    assert f"{type(raised).__name__}: {raised}" in lines[0]
+    assert lines[1] == f"{BAR}Traceback (most recent call last):"
+    assert any("in users_function" in line for line in lines)
+    assert all(line.startswith(BAR) for line in lines[1:])
+    assert caught.value.__context__ is raised
+    assert caught.value.spark_error is not None
+    assert not query.is_active
+
+
+def test_what_spark_refuses_in_a_sink_names_the_sink(spark, tmp_path):
+    def users_function(df, _):
+        df.select("nope").collect()
+
+    query = counted(stream_of(spark, tmp_path / "in", ON_TIME)).start(
+        main=pst.ForeachBatchSink(users_function), checkpoint=str(tmp_path / "checkpoint")
+    )
+    with pytest.raises(SinkError, match=r"the sink of the output 'main' .* failed in micro-batch 0: .*UNRESOLVED_COLUMN.*nope"):
+        query.await_termination()
