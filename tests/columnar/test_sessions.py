@@ -1,6 +1,9 @@
 """Columnar sessions: what they keep, what they touch, what they say, and what they refuse."""
 
+import math
 from dataclasses import replace
+from datetime import timedelta
+from decimal import Decimal
 
 import pyarrow as pa
 import pytest
@@ -169,8 +172,18 @@ def test_a_gap_that_is_none_is_refused(gap):
 def test_a_gap_column_on_rows_of_any_kind():
     gap = GapColumn("gap", "seconds")
     assert gap({"gap": 2}) == 2_000_000
-    with pytest.raises(InvalidWindowError, match="must not be null"):
-        gap({"gap": None})
+    assert gap({"gap": 1.9999999}) == 1_999_999, "whole microseconds"
+    assert gap({"gap": Decimal("0.0000019")}) == 1
+    for wrong in (None, 0, -1, 1e-7, math.nan, math.inf, 1e300, 2**62, Decimal(10) ** 30):
+        with pytest.raises(
+            InvalidWindowError, match=r"session gap 'gap' must be positive \(and less than 140,000 years\): it is"
+        ):
+            gap({"gap": wrong})
+    days = EventTimeSessionWindows.with_dynamic_gap(lambda row: timedelta(days=10**8))
+    with pytest.raises(InvalidWindowError, match="less than 140,000 years"):
+        days.assign_windows({}, 0, 0)
+    with pytest.raises(InvalidWindowError, match="less than 140,000 years"):
+        EventTimeSessionWindows.with_gap(timedelta(days=10**8))
     with pytest.raises(InvalidWindowError, match="unknown unit 'hours'"):
         GapColumn("gap", "hours")
     with pytest.raises(InvalidWindowError, match="name of a column"):

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from panestream.errors import InvalidPlanError, InvalidWindowError, did_you_mean
-from panestream.spark.columns import UNITS, column_of, type_of
+from panestream.spark.columns import column_of, micros_of_interval, micros_of_number, type_of
 from panestream.spark.expressions import same
 from panestream.windowing.assigners import GapColumn, WindowAssigner
 
@@ -28,13 +27,7 @@ def gap_input(df: DataFrame, assigner: WindowAssigner, given: Column | None = No
     if gap is None:
         return {}
     column, kind = _checked(df, gap, given)
-    if gap.unit is None:
-        # Spark has no function for the length of an interval.
-        epoch = F.timestamp_micros(F.lit(0))
-        return {gap.label: F.unix_micros(epoch + column)}
-    if isinstance(kind, T.IntegralType):
-        return {gap.label: F.try_multiply(column.cast("bigint"), F.lit(UNITS[gap.unit]).cast("bigint"))}
-    return {gap.label: (column * F.lit(UNITS[gap.unit])).try_cast("bigint")}
+    return {gap.label: micros_of_interval(column) if gap.unit is None else micros_of_number(column, kind, gap.unit)}
 
 
 def check_gap_of_rows(df: DataFrame, assigner: WindowAssigner, given: Column | None = None) -> None:

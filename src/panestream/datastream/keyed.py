@@ -55,7 +55,7 @@ class DataStream:
 
         Args:
             column: a timestamp column, SQL that gives one, or a Column; a number with ``unit``. A timestamp without time zone is
-                taken as UTC.
+                taken as UTC, whatever the session's time zone.
             strategy: e.g. ``WatermarkStrategy.for_bounded_out_of_orderness("5 seconds")``.
             unit: of a number: ``"seconds"``, ``"milliseconds"`` or ``"microseconds"`` since the epoch.
 
@@ -78,7 +78,7 @@ class DataStream:
         of a micro-batch is the largest value in it; it never goes back, and without rows it stands still.
 
         Args:
-            column: a timestamp column, SQL that gives one, or a Column; a number with ``unit``.
+            column: a timestamp column (without time zone: UTC), SQL that gives one, or a Column; a number with ``unit``.
             unit: of a number: ``"seconds"``, ``"milliseconds"`` or ``"microseconds"`` since the epoch.
 
         Raises:
@@ -94,6 +94,9 @@ class DataStream:
 
     def key_by(self, *keys: str | Column) -> KeyedStream:
         """Keys the events by one or more columns, SQL expressions (``"lower(name) AS name"``) or Columns. A null key is a key.
+
+        An expression is evaluated once for each row, also one that draws (``"cast(floor(rand() * 4) AS int) AS salt"``). A
+        micro-batch that is run again after a failure draws again: its rows may then have other keys.
 
         Args:
             *keys: e.g. ``"user_id"``, ``df.user_id``, ``F.lower("name").alias("name")``.

@@ -13,6 +13,9 @@ from panestream.spark.expressions import refused, text_of
 UNITS = {"seconds": 1_000_000, "milliseconds": 1_000, "microseconds": 1}
 """The units of numeric event times, in microseconds."""
 
+_EXACT_PRODUCT = 38 - 8
+"""Decimals of up to so many digits have a product with a unit (7 digits) that needs no rounding."""
+
 
 def quoted(name: str) -> str:
     """A column's name as Spark takes it literally, whatever is in it."""
@@ -44,6 +47,30 @@ def type_of(df: DataFrame, column: Column) -> T.DataType:
     return df.select(column).schema[0].dataType
 
 
+def micros_of_interval(column: Column) -> Column:
+    """The length of an interval of days to seconds in microseconds: a day is 24 hours, whatever the session's time zone.
+
+    (Added to a timestamp, an interval's days are days of the session's zone, of which some have 23 hours.)
+    """
+    seconds = column.cast(T.DayTimeIntervalType(T.DayTimeIntervalType.SECOND, T.DayTimeIntervalType.SECOND))
+    return (seconds.cast("decimal(19, 6)") * F.lit(1_000_000)).cast("bigint")
+
+
+def micros_of_number(column: Column, kind: T.DataType, unit: str) -> Column:
+    """A number of ``unit`` in whole microseconds, what is less cut off; null where it is NaN, infinite or beyond int64.
+
+    The same whatever ``spark.sql.ansi.enabled`` says, and of a float what it is as a double.
+    """
+    if isinstance(kind, T.IntegralType):
+        return F.try_multiply(column.cast("bigint"), F.lit(UNITS[unit]).cast("bigint"))
+    if isinstance(kind, T.DecimalType):
+        digits = len(str(UNITS[unit])) - 1
+        if kind.scale > digits and kind.precision > _EXACT_PRODUCT:
+            column = F.floor(column, F.lit(digits))  # else Spark makes room for the product by rounding
+        return F.try_multiply(column, F.lit(UNITS[unit]).cast("decimal(7, 0)")).try_cast("bigint")
+    return (column.cast("double") * F.lit(UNITS[unit])).try_cast("bigint")
+
+
 def micros_of(df: DataFrame, given: str | Column, unit: str | None) -> Column:
     """The event time in microseconds since the epoch, null where there is none.
 
@@ -60,18 +87,17 @@ def micros_of(df: DataFrame, given: str | Column, unit: str | None) -> Column:
     if isinstance(kind, T.TimestampType):
         return F.unix_micros(column)
     if isinstance(kind, T.TimestampNTZType):
-        # Without a zone: taken as UTC, whatever the session's zone is.
-        return F.timestamp_diff("MICROSECOND", F.expr("TIMESTAMP_NTZ'1970-01-01 00:00:00'"), column)
+        # Without a zone: taken as UTC. timestamp_diff would take it to be of the session's zone, which may skip an hour; the
+        # difference of two such times is the same everywhere.
+        return micros_of_interval(column - F.expr("TIMESTAMP_NTZ'1970-01-01 00:00:00'"))
     if isinstance(kind, (T.IntegralType, T.DoubleType, T.FloatType, T.DecimalType)):
         if unit is None:
             raise InvalidEventTimeError(
                 f"the event time {text!r} is a number ({kind.simpleString()}): "
                 "say of what, unit='seconds', 'milliseconds' or 'microseconds'"
             )
-        # try_…: a number that is no possible time is an invalid row, not an overflow error of the whole query.
-        if isinstance(kind, T.IntegralType):
-            return F.try_multiply(column.cast("bigint"), F.lit(UNITS[unit]).cast("bigint"))
-        return (column * F.lit(UNITS[unit])).try_cast("bigint")
+        # A number that is no possible time is an invalid row, not an overflow error of the whole query.
+        return micros_of_number(column, kind, unit)
     hint = (
         "parse it first, e.g. to_timestamp(ts, 'yyyy-MM-dd HH:mm:ss')"
         if isinstance(kind, T.StringType)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -35,10 +35,13 @@ def project(
         values: the columns that the operation asked for.
         clock: processing time in microseconds; None: the time of the micro-batch.
     """
-    clock = batch_time() if clock is None else clock
-    columns = [(clock if time is None else time).alias("time")]
-    columns += [key.alias(f"key_{position}") for position, key in enumerate(keys)]
-    columns += [value.alias(f"value_{position}") for position, value in enumerate(values)]
+    asked = {"clock": batch_time() if clock is None else clock}
+    asked |= {} if time is None else {"time": time}
+    asked |= {f"key_{position}": key for position, key in enumerate(keys)}
+    asked |= {f"value_{position}": value for position, value in enumerate(values)}
+    rows, of = _with_columns(df, asked)
+    columns = [of("clock" if time is None else "time").alias("time")]
+    columns += [of(name).alias(name) for name in asked if name.startswith(("key_", "value_"))]
     places: dict[str, int] = {}
 
     def add(name: str, column: Column) -> None:
@@ -46,21 +49,34 @@ def project(
         columns.append(column.alias(name))
 
     if plan.groups > 1:
-        add("group", F.pmod(F.xxhash64(*keys), F.lit(plan.groups)).cast("int"))
+        hashed = F.xxhash64(*(of(f"key_{position}") for position in range(len(keys))))
+        add("group", F.pmod(hashed, F.lit(plan.groups)).cast("int"))
     if plan.watermark.partition_column is not None:
-        name = plan.watermark.partition_column
-        add("partition", df[quoted(name)].cast("string"))
+        add("partition", F.col(quoted(plan.watermark.partition_column)).cast("string"))
     if plan.row_schema is not None:
-        row = F.struct(*(df[quoted(name)] for name in df.columns))
+        row = F.struct(*(F.col(quoted(name)) for name in df.columns))
         if not plan.carries_rows and time is not None:
-            row = F.when(time.isNull() | ~time.between(-LARGEST_TIME + 1, LARGEST_TIME - 1), row)
+            row = F.when(of("time").isNull() | ~of("time").between(-LARGEST_TIME + 1, LARGEST_TIME - 1), row)
         add("row", row)
     if plan.operation.shows_clock or plan.watermark.idle_timeout is not None:
-        add("clock", clock)
-    projected = df.select(*columns)
+        add("clock", of("clock"))
+    projected = rows.select(*columns)
     value_types = [field.type for field in arrow_schema(projected.schema)][1 + len(keys) : 1 + len(keys) + len(values)]
     key_types = tuple(field.type for field in plan.key_schema)
     return projected, PackColumns(key_types, tuple(value_types), **places)
+
+
+def _with_columns(df: DataFrame, asked: Mapping[str, Column]) -> tuple[DataFrame, Callable[[str], Column]]:
+    """The rows with some columns more, under names that are free, and the way to these: what users wrote is in a plan once.
+
+    ``rand()`` or ``uuid()`` written into the plan where a key is, and once more where its key group is, are two numbers. Spark
+    puts a projection into the one above it only where nothing is evaluated more often by that.
+    """
+    prefix = "__panestream_"
+    while any(name.lower().startswith(prefix) for name in df.columns):
+        prefix += "_"
+    rows = df.select("*", *(column.alias(prefix + name) for name, column in asked.items()))
+    return rows, lambda name: F.col(quoted(prefix + name))
 
 
 def batch_time() -> Column:

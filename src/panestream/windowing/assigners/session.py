@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from decimal import Context, Decimal
 from typing import Any, TypeVar
 
 from panestream.errors import InvalidWindowError, did_you_mean
@@ -32,6 +34,9 @@ class _GapOf:
 
 UNITS = {"seconds": 1_000_000, "milliseconds": 1_000, "microseconds": 1}
 """The units of gaps that are numbers, in microseconds."""
+LONGEST_GAP = 2**62
+"""In engine units; a time and a gap together must fit int64."""
+_EXACT = Context(prec=60)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,19 +65,29 @@ class GapColumn:
         return f"session gap {self.expr} in {self.unit or 'intervals'}"
 
     def __call__(self, element: Any) -> int:
-        """The gap of one row, in engine units: from the labelled column if there is one, else from the one users named."""
-        if self.label in getattr(type(element), "columns", ()):
-            gap = element[self.label]
-        else:
-            gap = element[self.expr]
-            if isinstance(gap, timedelta):
-                gap = gap // timedelta(microseconds=1)
-            elif gap is not None:
-                gap *= UNITS[self.unit or "microseconds"]
-        if gap is None:
-            raise InvalidWindowError(f"the session gap {self.expr!r} must not be null, as it is in {element!r}")
+        """The gap of one row, in engine units: from the labelled column if there is one, else from the one users named.
+
+        Raises:
+            InvalidWindowError: it is null, no number, not positive, or too long.
+        """
+        labelled = self.label in getattr(type(element), "columns", ())
+        gap = element[self.label] if labelled else self._in_units(element[self.expr])
+        if gap is None or not 0 < gap < LONGEST_GAP:
+            shown = element[self.label if labelled else self.expr]
+            raise InvalidWindowError(
+                f"the session gap {self.expr!r} must be positive (and less than 140,000 years): it is "
+                f"{'null' if shown is None else shown!r} in {element!r}"
+            )
         found: int = gap
         return found
+
+    def _in_units(self, gap: Any) -> int | None:
+        """What a column holds in engine units, as SQL would have it: less than one is cut off; None: it is no length at all."""
+        if gap is None or isinstance(gap, timedelta):
+            return None if gap is None else gap // timedelta(microseconds=1)
+        factor = UNITS[self.unit or "microseconds"]
+        scaled = _EXACT.multiply(gap, factor) if isinstance(gap, Decimal) else gap * factor
+        return int(scaled) if math.isfinite(scaled) else None
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -80,8 +95,10 @@ class _Session(MergingWindowAssigner):
     gap: int | GapColumn | GapExtractor
 
     def __post_init__(self) -> None:
-        if isinstance(self.gap, int) and self.gap <= 0:
-            raise InvalidWindowError(f"the gap of a session must be positive, got {format_duration(self.gap)!r}")
+        if isinstance(self.gap, int) and not 0 < self.gap < LONGEST_GAP:
+            raise InvalidWindowError(
+                f"the gap of a session must be positive (and less than 140,000 years), got {format_duration(self.gap)!r}"
+            )
         if not isinstance(self.gap, int) and not callable(self.gap):
             raise InvalidWindowError(f"the gap of a session is a number of engine units or a function, not {self.gap!r}")
         if callable(self.gap) and not isinstance(self.gap, (_GapOf, GapColumn)):
@@ -115,8 +132,9 @@ class _Session(MergingWindowAssigner):
         """As :meth:`with_dynamic_gap`, with the gap in a column: no Python is called, so the query runs on columns.
 
         Args:
-            expr: a column, SQL over the columns, or a Column, of an interval type (days to seconds), or a number with ``unit``.
-                A row whose gap is null or not positive fails the query.
+            expr: a column, SQL over the columns, or a Column, of an interval type (days to seconds; a day is 24 hours in every
+                time zone), or a number with ``unit``, of which whole microseconds count. A row whose gap is null, NaN, not
+                positive, or 140,000 years and more fails the query.
             unit: of a number: ``"seconds"``, ``"milliseconds"`` or ``"microseconds"``.
 
         Raises:
@@ -136,9 +154,10 @@ class _Session(MergingWindowAssigner):
         gap = self.gap
         if not isinstance(gap, int):
             gap = gap(element)
-            if gap <= 0:
+            if not 0 < gap < LONGEST_GAP:
                 raise InvalidWindowError(
-                    f"the session gap of an element must be positive, got {format_duration(gap)!r} for {element!r}"
+                    "the session gap of an element must be positive (and less than 140,000 years), "
+                    f"got {format_duration(gap)!r} for {element!r}"
                 )
         return (TimeWindow(time, time + gap),)
 

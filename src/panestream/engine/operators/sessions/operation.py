@@ -20,10 +20,8 @@ from panestream.engine.plan import WindowPlan
 from panestream.engine.state import State
 from panestream.errors import InvalidWindowError
 from panestream.windowing.aggregates import Aggregate
-from panestream.windowing.assigners import GapColumn
+from panestream.windowing.assigners.session import LONGEST_GAP, GapColumn
 from panestream.windowing.time import format_duration
-
-_LONGEST_GAP = 2**62
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +88,7 @@ class SessionOperation(Operation):
             return self.gap
         column = chunk.values[-1]
         gaps: Ints = numbers(column).astype(np.int64, copy=False)
-        wrong = (gaps <= 0) | (gaps >= _LONGEST_GAP)
+        wrong = (gaps <= 0) | (gaps >= LONGEST_GAP)
         valid = valid_of(column)
         if valid is not None:
             wrong |= ~valid

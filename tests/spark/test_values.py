@@ -1,0 +1,166 @@
+"""Values that are not what they seem: times without zone, intervals, numbers by chance, strings that compare in their own way."""
+
+from __future__ import annotations
+
+import os
+from datetime import datetime, timedelta
+from decimal import Decimal
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import functions as F
+
+import panestream as pst
+from panestream import agg
+from panestream.datastream import result as result_module
+from panestream.datastream.gaps import gap_input
+from panestream.errors import InvalidWindowError
+from panestream.spark.catalyst import reduce_rows, reducible
+from panestream.spark.session import session_settings
+from panestream.windowing.assigners import GapColumn
+from panestream.windowing.watermarks import WatermarkStrategy
+
+pytestmark = pytest.mark.spark
+
+NONE = WatermarkStrategy.no_watermarks()
+NEW_YORK = {"spark.sql.session.timeZone": "America/New_York"}
+"""Its clocks went from 02:00 to 03:00 on 2024-03-10, and from 02:00 back to 01:00 on 2024-11-03."""
+
+
+def streamed(spark, folder, schema):
+    """Parquet files as a stream, one in each micro-batch."""
+    return spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder))
+
+
+def write(folder, *tables):
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, table in enumerate(tables):
+        pq.write_table(table, folder / f"{number}.parquet")
+        os.utime(folder / f"{number}.parquet", (1_700_000_000 + number, 1_700_000_000 + number))
+    return folder
+
+
+# ------------------------------------------------------------------------------------------------ times without zone
+
+
+def at(month, day, hour, minute=0):
+    return datetime(2024, month, day, hour, minute)
+
+
+NIGHT = [at(3, 10, 1, 30), at(3, 10, 2, 30), at(3, 10, 1, 50), at(3, 10, 3, 30), at(11, 3, 1, 30), at(11, 3, 2, 30)]
+
+STAMPS = "one timestamp_ntz, all array<timestamp_ntz>"
+
+
+def hourly(df, delay="45 minutes"):
+    source = pst.stream(df).assign_timestamps("ts", WatermarkStrategy.for_bounded_out_of_orderness(delay))
+    return source.key_by("stamp").window(pst.TumblingEventTimeWindows.of("1 hour"))
+
+
+def hours(df):
+    """What a query gave: the window's start as UTC has it, and all else as it is."""
+    names = [name for name in df.columns if name not in ("window_start", "window_end", "batch_id")]
+    rows = df.select(F.unix_micros("window_start"), *names).collect()
+    return sorted((datetime(1970, 1, 1) + timedelta(microseconds=row[0]), *row[1:]) for row in rows)
+
+
+def test_times_without_zone_mean_utc_in_every_session(spark, tmp_path):
+    """As event time, key, value and in whole rows, on all operators; also at 02:30 of a night that has no such time."""
+    table = pa.table({"ts": NIGHT, "stamp": NIGHT})
+    folder, schema = write(tmp_path / "in", table.slice(0, 2), table.slice(2)), "ts timestamp_ntz, stamp timestamp_ntz"
+    expected = sorted((ts.replace(minute=0), ts, ts, [ts]) for ts in NIGHT)
+    some = [agg.max("stamp").alias("most"), agg.collect_list("stamp").alias("all")]
+    with session_settings(spark, NEW_YORK):
+        df = spark.read.schema(schema).parquet(str(folder))
+        assert hours(hourly(df).aggregate(some[0]).main) == [row[:3] for row in expected]  # by Spark's own aggregation
+        one_each = hourly(df).process(lambda key, context, rows: [(key, [row.stamp for row in rows])], STAMPS)
+        assert hours(one_each.main) == expected
+        # On a stream 02:30 leaves 01:50 in time, which comes after it.
+        result = hourly(streamed(spark, folder, schema)).side_output_late_data("late").aggregate(*some)
+        main, late = str(tmp_path / "main"), str(tmp_path / "late")
+        sinks = {"main": pst.ParquetSink(main), "late": pst.ParquetSink(late)}
+        result.start(checkpoint=str(tmp_path / "c"), **sinks).await_termination()
+        assert hours(spark.read.parquet(main)) == expected[:-2]
+        assert spark.read.parquet(late).count() == 0
+
+
+# ------------------------------------------------------------------------------------------------ gaps
+
+GAPS = {
+    "interval": (
+        None,
+        "interval day to second",
+        [timedelta(days=150), timedelta(microseconds=1), timedelta(0), timedelta(days=-1)],
+    ),
+    "int": ("seconds", "bigint", [3, 0, -1, 2**62, 2**63 - 1]),
+    "double": ("seconds", "double", [0.1, 1.9999999, 1e-7, -1.5, 1e300, 5e12, float("nan"), float("inf"), float("-inf")]),
+    "float": ("milliseconds", "float", [0.10000000149011612, 1234.56787109375, float("nan"), float("inf"), 3e38]),
+    "decimal": ("seconds", "decimal(10, 8)", [Decimal("0.00000199"), Decimal("1.5"), Decimal(-1)]),
+    "wide": ("milliseconds", "decimal(38, 18)", [Decimal("0.000999999999"), Decimal("1.999999999999999999"), Decimal(10**19)]),
+    "large": ("seconds", "decimal(38, 0)", [Decimal(7), Decimal(10**37)]),
+}
+
+
+@pytest.mark.parametrize("ansi", ["true", "false"])
+def test_a_gap_is_of_the_same_length_as_a_column_and_in_a_function(spark, ansi):
+    with session_settings(spark, {**NEW_YORK, "spark.sql.ansi.enabled": ansi}):
+        for name, (unit, kind, values) in GAPS.items():
+            gap = GapColumn("gap", unit)
+            df = spark.createDataFrame([(None,), *((value,) for value in values)], f"gap {kind}")
+            (column,) = gap_input(df, pst.EventTimeSessionWindows(gap)).values()
+            for value, micros in df.select("gap", column).collect():
+                try:
+                    expected = gap({"gap": value})
+                except InvalidWindowError:
+                    expected = None
+                assert (micros if micros is not None and 0 < micros < 2**62 else None) == expected, (name, value)
+
+
+def test_a_day_is_24_hours_on_every_operator(spark):
+    with session_settings(spark, NEW_YORK):
+        df = spark.sql("SELECT timestamp_ntz'2024-01-01' AS ts, interval '150' day AS gap")
+        source = pst.stream(df).assign_timestamps("ts", NONE)
+        windowed = source.window_all(pst.EventTimeSessionWindows.with_gap_column("gap"))
+        for result in (windowed.aggregate(agg.count()), windowed.apply(lambda key, window, rows: [1], "n int")):
+            (row,) = result.main.select((F.unix_micros("window_end") - F.unix_micros("window_start")).alias("length")).collect()
+            assert row.length == 150 * 86_400_000_000
+
+
+# ------------------------------------------------------------------------------------------------ numbers by chance
+
+
+def handed_over(monkeypatch, result):
+    """What the operators of a query get, and its plan."""
+    taken = []
+    monkeypatch.setattr(result_module, "operate", lambda projected, plan, columns: taken.append(projected) or projected)
+    assert result._operated is taken[0]
+    return taken[0], result.plan
+
+
+def test_what_users_write_is_evaluated_once(spark, monkeypatch):
+    """A key that is drawn for each row has one key group; an event time that is drawn is the one by which a row is judged."""
+    source = pst.stream(spark.range(4000).toDF("v")).side_output_invalid("bad")
+    source = source.assign_timestamps("if(rand() < 0.5, null, v)", NONE, unit="microseconds")
+    salted = source.key_by("cast(floor(rand() * 4) AS int) AS salt", "uuid() AS u", "v AS __panestream_time")
+    windowed = salted.window(pst.TumblingEventTimeWindows.of("1 hour")).key_groups(4)
+    projected, _ = handed_over(monkeypatch, windowed.aggregate(agg.count()))
+    group = F.pmod(F.xxhash64("key_0", "key_1", "key_2"), F.lit(4)).alias("expected")
+    rows = projected.select("*", group).collect()
+    assert [row.group for row in rows] == [row.expected for row in rows]
+    assert {row.key_0 for row in rows} == {0, 1, 2, 3}
+    assert [row.time is None for row in rows] == [row.row is not None for row in rows]
+    assert 1000 < sum(row.time is None for row in rows) < 3000
+
+
+def test_spark_reduces_rows_by_the_key_that_was_drawn(spark, monkeypatch):
+    source = pst.stream(spark.range(4000).toDF("v")).assign_timestamps("v + floor(rand() * 2) * 4000", NONE, unit="microseconds")
+    windowed = (
+        source.key_by("cast(floor(rand() * 4) AS int) AS salt").window(pst.SlidingEventTimeWindows(3000, 4000)).key_groups(4)
+    )
+    projected, plan = handed_over(monkeypatch, windowed.aggregate(agg.count(), agg.max("v")))
+    assert reducible(plan)
+    rows = reduce_rows(projected, plan).collect()
+    assert len({(row.group, row.key_0) for row in rows}) == 4
+    assert len(rows) == 8, "4 keys in 2 windows"
+    assert sum(row.rows for row in rows) == 3000, "the others lie between the windows"
