@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 
 class PanestreamError(Exception):
@@ -37,7 +37,15 @@ class AggregateOverflowError(PanestreamError, ArithmeticError):
 
 
 class PlanMismatchError(PanestreamError, RuntimeError):
-    """A checkpoint belongs to another plan than the one that was started on it."""
+    """A checkpoint belongs to another plan than the one that was started on it.
+
+    Attributes:
+        changed: what differs, by name, as (then, now); None: absent. Empty where the error came from a worker.
+    """
+
+    def __init__(self, message: str, changed: Mapping[str, tuple[str | None, str | None]] | None = None) -> None:
+        super().__init__(message)
+        self.changed = dict(changed or {})
 
 
 class StateFormatError(PanestreamError, RuntimeError):

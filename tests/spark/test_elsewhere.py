@@ -110,7 +110,7 @@ def test_spark_connect(tmp_path):
     taken = write_input(tmp_path / "in")
     found = run(tmp_path, "remote")
     assert "connect" in found["session"]
-    assert found["groups"] == 2
+    assert found["groups"] == 4
     check(tmp_path, found, taken)
     # Columns are called what they are called without Connect: a checkpoint does not belong to a client.
     assert found["called"] == [[text, text] for text, _ in found["called"]]
@@ -217,7 +217,7 @@ def test_a_cluster_of_two_workers_that_do_not_have_panestream(tmp_path):
     with cluster(tmp_path, python) as master:
         found = run(tmp_path, master, "ship", PYSPARK_PYTHON=str(python), SPARK_LOCAL_IP="127.0.0.1")
     assert found["executors"] == 2
-    assert found["groups"] == 2
+    assert found["groups"] == 4
     check(tmp_path, found, taken)
 
 

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 import panestream as pst
 from panestream import agg
-from panestream.errors import InvalidEventTimeError, InvalidPlanError, PlanMismatchError, SinkError
+from panestream.errors import InvalidEventTimeError, InvalidPlanError, PanestreamWarning, PlanMismatchError, SinkError
 from panestream.spark.types import arrow_schema
 
 pytestmark = pytest.mark.spark
@@ -105,8 +105,13 @@ def local(rows):
 def test_main_is_an_ordinary_dataframe_and_fires_in_the_same_batch(spark, tmp_path):
     folder = write_files(spark, tmp_path / "in", [[("ann", at(11), 5)], [("ann", at(21), 6), ("ann", at(2), 9)]])
     result = windowed(read_stream(spark, folder), delay="0 seconds")
-    assert result.main.columns == ["user", "window_start", "window_end", "n", "total"]
-    spark.conf.set("spark.sql.shuffle.partitions", str(result.plan.groups))
+    with pytest.warns(PanestreamWarning) as warned:
+        assert result.main.columns == ["user", "window_start", "window_end", "n", "total"]
+    (warning,) = warned
+    assert warning.filename == __file__
+    lines = str(warning.message).splitlines()[1:-1]
+    assert lines == ['  spark.conf.set("spark.sql.shuffle.partitions", "4")']
+    exec(lines[0].strip())
     try:
         query = (
             result.main.writeStream.format("memory")
@@ -163,6 +168,25 @@ def test_a_checkpoint_of_another_plan_is_refused_before_anything_runs(spark, tmp
     other = windowed(read_stream(spark, folder), pst.TumblingEventTimeWindows.of("20 seconds"))
     with pytest.raises(PlanMismatchError, match=r"10 seconds.*->.*20 seconds"):
         other.start(main=sink, checkpoint=checkpoint)
+
+
+def test_a_checkpoint_keeps_its_number_of_key_groups_whatever_the_machine_and_the_session_have(spark, tmp_path):
+    folder, checkpoint = write_files(spark, tmp_path / "in", BATCHES[:1]), str(tmp_path / "checkpoint")
+    windows = pst.stream(read_stream(spark, folder)).assign_timestamps(
+        "ts", pst.WatermarkStrategy.for_bounded_out_of_orderness("5 seconds")
+    )
+    windows = windows.key_by("user").window(pst.TumblingEventTimeWindows.of("10 seconds"))
+    count, sink = agg.count().alias("n"), pst.MemorySink()
+    assert windows.aggregate(count).plan.groups == 4 != spark.sparkContext.defaultParallelism
+    windows.key_groups(3).aggregate(count).start(main=sink, checkpoint=checkpoint).await_termination()
+    write_files(spark, tmp_path / "more", BATCHES[1:])
+    (tmp_path / "more" / "0007").rename(tmp_path / "in" / "9999")
+    again = windows.aggregate(count).start(main=sink, checkpoint=checkpoint)
+    again.await_termination()
+    assert again.plan.groups == 3
+    assert again.recent_progress[-1].rows == 20
+    with pytest.raises(PlanMismatchError, match=r"key groups: 3  ->  2\n.*\.key_groups\(3\)"):
+        windows.key_groups(2).aggregate(count).start(main=sink, checkpoint=checkpoint)
 
 
 def test_the_state_itself_refuses_another_plan(spark, tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -11,9 +12,9 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 
 from panestream.engine.operation import Operation
-from panestream.engine.plan import FIRING_COLUMNS, MAIN, OP_COLUMN, Top, WindowPlan
+from panestream.engine.plan import FIRING_COLUMNS, KEY_GROUPS, MAIN, OP_COLUMN, Top, WindowPlan
 from panestream.engine.planner import explain_plan
-from panestream.errors import InvalidPlanError, SinkError, did_you_mean
+from panestream.errors import InvalidPlanError, PanestreamWarning, PlanMismatchError, SinkError, did_you_mean
 from panestream.spark import query as spark_query
 from panestream.spark.catalyst import reducible
 from panestream.spark.columns import micros_of
@@ -21,7 +22,14 @@ from panestream.spark.dataflow import operate, project
 from panestream.spark.expressions import text_of
 from panestream.spark.failures import of_sink
 from panestream.spark.progress import BatchProgress, observed
-from panestream.spark.session import chosen_partitions, default_parallelism, session_settings, settings_for
+from panestream.spark.session import (
+    DEFAULT_GROUPS,
+    chosen_partitions,
+    default_parallelism,
+    session_settings,
+    settings_for,
+    slow_settings,
+)
 from panestream.spark.sinks import Sink
 from panestream.spark.types import arrow_schema
 
@@ -111,26 +119,44 @@ class WindowedResult:
         """The windows' results, an ordinary DataFrame: key columns, window_start, window_end, results.
 
         Streaming: append mode; a row comes in the micro-batch whose rows move the watermark past the window's end. Set
-        ``spark.sql.shuffle.partitions`` to the number of key groups, and the RocksDB state store (see :meth:`explain`);
-        :meth:`start` does both. Late rows and the watermark are in the query's progress, ``observedMetrics["panestream"]``.
+        ``spark.sql.shuffle.partitions`` to the number of key groups, and the RocksDB state store; :meth:`start` does both. Late
+        rows and the watermark are in the query's progress, ``observedMetrics["panestream"]``. A checkpoint is tied to its number
+        of key groups, which is not known here: where it was born with another one, the query fails and says ``.key_groups(n)``.
+
+        Warns (:class:`~panestream.errors.PanestreamWarning`) where the session's settings would make the stream slow, with the
+        lines to set.
         """
-        return self.output(MAIN)
+        return self._output(MAIN)
 
     def output(self, tag: str) -> DataFrame:
         """The rows of one output as a DataFrame of its own.
 
-        Several of them in several queries compute the operator several times: :meth:`start` serves all from one.
+        Several of them in several queries compute the operator several times: :meth:`start` serves all from one. See
+        :attr:`main` for the settings that a stream needs.
 
         Raises:
             InvalidPlanError: no such output; or ``top`` on a stream.
         """
+        return self._output(tag)
+
+    def _output(self, tag: str) -> DataFrame:
         plan = self.plan
         if tag not in plan.tags:
             raise InvalidPlanError(f"there is no output {tag!r}; {did_you_mean(tag, plan.tags)}")
         if tag == MAIN and plan.top is not None and self.is_streaming:
             raise InvalidPlanError("top on a stream ranks each window when it fires: use result.start(main=...), not .main")
-        operated = observed(self._operated) if self.is_streaming else self._operated
-        return spark_query.output(operated, plan, tag)
+        if not self.is_streaming:
+            return spark_query.output(self._operated, plan, tag)
+        lines = slow_settings(self._df.sparkSession, plan.groups)
+        if lines:
+            warnings.warn(
+                f"a stream of {plan.groups} key group{'s' if plan.groups > 1 else ''} built from .main or .output is slow, or "
+                "fails, with this session's settings (an empty shuffle partition costs as much as one with a key group). Before "
+                "it is started:\n  " + "\n  ".join(lines) + "\nresult.start(main=...) sets all that for its query alone",
+                PanestreamWarning,
+                stacklevel=3,
+            )
+        return spark_query.output(observed(self._operated), plan, tag)
 
     def start(
         self,
@@ -144,7 +170,8 @@ class WindowedResult:
         """Starts one streaming query that computes the operator once per micro-batch and serves every sink, each idempotent.
 
         Args:
-            checkpoint: a directory; belongs to this plan from then on.
+            checkpoint: a directory; belongs to this plan from then on. Its number of key groups is taken, unless the query has
+                one of its own (``.key_groups(n)``).
             trigger: Spark's, e.g. ``{"availableNow": True}`` (default) or ``{"processingTime": "10 seconds"}``.
             name: of the query, for Spark's UI.
             on_progress: called on the driver after each micro-batch with a :class:`BatchProgress`; an exception fails the query.
@@ -170,15 +197,15 @@ class WindowedResult:
             raise InvalidPlanError(_NEVER_ENDS)
         if not isinstance(checkpoint, str) or not checkpoint.strip():
             raise InvalidPlanError("start needs checkpoint='a directory': it holds the state of the windows")
-        return spark_query.start(
-            self._operated,
-            self.plan,
-            sinks,
-            checkpoint=checkpoint,
-            trigger=trigger,
-            name=name,
-            on_progress=on_progress,
-        )
+        how: dict[str, Any] = {"checkpoint": checkpoint, "trigger": trigger, "name": name, "on_progress": on_progress}
+        try:
+            return spark_query.start(self._operated, self.plan, sinks, **how)
+        except PlanMismatchError as error:
+            of_checkpoint = error.changed.get(KEY_GROUPS, (None, None))[0]
+            if of_checkpoint is None or self.windowed.groups is not None or not self.windowed.keyed.keys:
+                raise
+        # Nobody asked for another number: the checkpoint's is taken, whatever the session was set to since.
+        return replace(self, windowed=replace(self.windowed, groups=int(of_checkpoint))).start(**how, **sinks)
 
     def run(self, **sinks: Sink) -> None:
         """Batch: computes the operator once and writes every output to its sink.
@@ -233,7 +260,9 @@ class WindowedResult:
         groups = 1
         if keyed.keys:
             spark = self._df.sparkSession
-            groups = windowed.groups or chosen_partitions(spark) or default_parallelism(spark)
+            # What a checkpoint keeps must not depend on the machine; a batch keeps nothing.
+            groups = windowed.groups or chosen_partitions(spark) or 0
+            groups = groups or (DEFAULT_GROUPS if self.is_streaming else default_parallelism(spark))
         event_time = None if source.event_time is None else text_of(self._df, source.event_time, "the event time")
         if source.unit is not None:
             event_time = f"{event_time} in {source.unit}"

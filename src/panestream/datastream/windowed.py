@@ -130,7 +130,16 @@ class WindowedStream:
         return replace(self, side_outputs={**self.side_outputs, checked_tag(tag): self._results(schema)})
 
     def key_groups(self, number: int) -> WindowedStream:
-        """Sets the number of key groups: the parallelism of the state, fixed when the checkpoint is born. Default: the cores."""
+        """Sets the number of key groups: the parallelism of the state, fixed when a checkpoint is born.
+
+        A checkpoint that is there already has a number, and ``start`` takes it where this was not called. Else, on a stream: what
+        ``spark.sql.shuffle.partitions`` was set to, or 4, whatever machine it is; each key group costs some 40 ms of a core in
+        each micro-batch, and only as many tasks as there are key groups keep state and fire windows. A batch takes as many as
+        tasks run at a time.
+
+        Raises:
+            InvalidPlanError: ``number`` is not between 1 and 32768.
+        """
         if not isinstance(number, int) or not 1 <= number <= 32768:
             raise InvalidPlanError(f"the number of key groups must be between 1 and 32768, got {number!r}")
         return replace(self, groups=number)

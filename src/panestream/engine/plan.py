@@ -29,6 +29,10 @@ OP_COLUMN = pa.field("op", pa.string(), nullable=False)
 """What a row of a changelog is: a new one; the old or the new state of one that changed; one that is gone."""
 
 
+KEY_GROUPS = "key groups"
+"""What the identity of a plan calls the number of them."""
+
+
 @dataclass(frozen=True, slots=True)
 class Top:
     """Of each window, only the ``n`` rows with the largest ``by``; ties go to the smaller key."""
@@ -144,7 +148,7 @@ class WindowPlan:
             "key": ", ".join(f"{text} ({key.type})" for text, key in zip(self.keys, self.key_schema, strict=True)) or "none",
             "windows": stable_repr(self.assigner),
             "event time": str(self.event_time),
-            "key groups": str(self.groups),
+            KEY_GROUPS: str(self.groups),
             "operator": self.operation.name,
             **self.operation.identity(),
             **({"emitted": "values" if self.changelog else "numbers"} if self.with_firing or self.changelog else {}),
@@ -166,12 +170,12 @@ def check_identity(saved: Mapping[str, str], now: Mapping[str, str], where: str)
     Raises:
         PlanMismatchError: naming every difference, what may change, and what to do.
     """
-    changed = [name for name in sorted({*saved, *now}) if saved.get(name) != now.get(name)]
+    changed = {name: (saved.get(name), now.get(name)) for name in sorted({*saved, *now}) if saved.get(name) != now.get(name)}
     if not changed:
         return
-    lines = [f"  {name}: {saved.get(name, '(absent)')}  ->  {now.get(name, '(absent)')}" for name in changed]
-    raise PlanMismatchError(
-        f"{where} belongs to another plan. What changed (then -> now):\n"
-        + "\n".join(lines)
-        + "\nStart with the old plan, or on a new checkpoint. (The watermark strategy, output tags, top and sinks may change.)"
-    )
+    lines = [f"  {name}: {then or '(absent)'}  ->  {new or '(absent)'}" for name, (then, new) in changed.items()]
+    ways = ["Start with the old plan, or on a new checkpoint. (The watermark strategy, output tags, top and sinks may change.)"]
+    if KEY_GROUPS in changed and "none" not in (saved.get("key"), now.get("key")):
+        ways.insert(0, f"The number of key groups is fixed when a checkpoint is born: .key_groups({saved.get(KEY_GROUPS)}).")
+    text = f"{where} belongs to another plan. What changed (then -> now):\n" + "\n".join([*lines, *ways])
+    raise PlanMismatchError(text, changed)

@@ -31,6 +31,13 @@ STREAM_SETTINGS: Mapping[str, str] = {
 """What a stream of panestream's should run with; ``result.start()`` sets it for its query. Where the session was given a limit of
 Arrow by its user, both stay as they are."""
 
+DEFAULT_GROUPS = 4
+"""Key groups of a stream where nobody chose a number: the same on every machine, since a checkpoint keeps it for good. Each costs
+some 40 ms a micro-batch on one core, and is the work of one task at a time (decision 0076)."""
+
+LOCAL = "local[*, 4]"
+"""All cores, four attempts for each task."""
+
 UNSET_PARTITIONS = 200
 """Spark's default number of shuffle partitions: not anybody's choice."""
 
@@ -41,7 +48,9 @@ def build_session(app_name: str, settings: Mapping[str, str] | None = None, mast
     Args:
         app_name: shown in Spark's UI.
         settings: Spark settings.
-        master: e.g. ``"local[2]"``; None: what spark-defaults or ``spark.master`` in ``settings`` say, else ``local[*]``.
+        master: e.g. ``"local[2]"``; None: what spark-defaults or ``spark.master`` in ``settings`` say, else ``local[*, 4]``:
+            all cores, and a task that fails is tried again, four times in all, as on a cluster. (Spark's ``local[2]`` and
+            ``local[*]`` try once: a failure of one task fails the query. Write ``local[2, 4]``.)
 
     Raises:
         EnvironmentNotReadyError: Java is missing, or Spark is of a version that does not work.
@@ -53,7 +62,7 @@ def build_session(app_name: str, settings: Mapping[str, str] | None = None, mast
     if master is not None:
         builder = builder.master(master)
     elif "spark.master" not in (settings or {}) and "MASTER" not in os.environ:
-        builder = builder.master("local[*]")
+        builder = builder.master(LOCAL)
     for name, value in {**defaults, **(settings or {})}.items():
         builder = builder.config(name, value)
     try:
@@ -95,6 +104,16 @@ def chosen_partitions(spark: SparkSession) -> int | None:
     """The number of shuffle partitions if somebody chose one; None where it is Spark's default."""
     number = int(spark.conf.get(PARTITIONS, str(UNSET_PARTITIONS)) or UNSET_PARTITIONS)
     return None if number == UNSET_PARTITIONS else number
+
+
+def slow_settings(spark: SparkSession, groups: int) -> list[str]:
+    """Lines to set before a query of so many key groups is built from ``.main``; none where the session has what it needs."""
+    lines = []
+    if int(spark.conf.get(PARTITIONS, str(UNSET_PARTITIONS)) or UNSET_PARTITIONS) != groups:
+        lines.append(f'spark.conf.set("{PARTITIONS}", "{groups}")')
+    if spark.conf.get(STATE_STORE, "") != ROCKSDB:
+        lines.append(f'spark.conf.set("{STATE_STORE}", "{ROCKSDB}")')
+    return lines
 
 
 def settings_for(spark: SparkSession, groups: int) -> dict[str, str]:
