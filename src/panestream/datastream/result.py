@@ -205,7 +205,8 @@ class WindowedResult:
             if of_checkpoint is None or self.windowed.groups is not None or not self.windowed.keyed.keys:
                 raise
         # Nobody asked for another number: the checkpoint's is taken, whatever the session was set to since.
-        return replace(self, windowed=replace(self.windowed, groups=int(of_checkpoint))).start(**how, **sinks)
+        again = replace(self, windowed=replace(self.windowed, groups=int(of_checkpoint)))
+        return again.start(**{**how, **sinks})
 
     def run(self, **sinks: Sink) -> None:
         """Batch: computes the operator once and writes every output to its sink.
