@@ -49,7 +49,27 @@ class PlanMismatchError(PanestreamError, RuntimeError):
 
 
 class StateFormatError(PanestreamError, RuntimeError):
-    """A state or exchange payload was written in a format that this version cannot read."""
+    """What rests in state, or crossed the exchange, is in a format that this version cannot read: an older or a newer one."""
+
+
+class StateDamagedError(PanestreamError, RuntimeError):
+    """A value in state is not what was last written there: changed, cut, stale, misplaced, or gone.
+
+    The message names it, says what is the matter, and what to do. Nothing was computed from it; the micro-batch failed.
+
+    Attributes:
+        group: the number of the key group; None where only the message is known, as on the driver.
+        space, key: where in its state.
+    """
+
+    def __init__(self, text: str, group: int | None = None, space: str | None = None, key: int | None = None) -> None:
+        super().__init__(text)
+        self.group = group
+        self.space = space
+        self.key = key
+
+    def __reduce__(self) -> tuple[type[StateDamagedError], tuple[str, int | None, str | None, int | None]]:
+        return StateDamagedError, (str(self), self.group, self.space, self.key)
 
 
 class EnvironmentNotReadyError(PanestreamError, RuntimeError):

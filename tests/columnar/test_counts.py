@@ -57,7 +57,7 @@ def test_only_open_panes_are_kept():
         (one,) = kit.run(plan, [batch(*range(101))], state)
     held = plan.operation.operator(plan, state, 0)._store.pages
     assert held.read(np.ones(len(held.index), np.bool_))["rows"].to_pylist() == [2, 1]
-    assert one.metrics.state_calls == 4
+    assert one.metrics.state_calls == 6
 
 
 def test_the_rest_of_a_batch_is_not_emitted():

@@ -10,7 +10,7 @@ from panestream.engine.operators.keyed import pages as module
 from panestream.engine.operators.keyed.hashing import HASH_BITS, key_hashes
 from panestream.engine.operators.keyed.pages import KeyedPages, Page
 from panestream.engine.state import MemoryState
-from panestream.errors import StateFormatError
+from panestream.errors import StateDamagedError
 from panestream.windowing.time import MAX_TIMESTAMP
 
 HASHES = [580728928124687442, 2342650109165156681, 2517853352170231506]
@@ -103,7 +103,7 @@ def test_a_page_that_is_missing_is_an_error():
     pages = KeyedPages(MemoryState(), SCHEMA)
     put(pages, {1: 1})
     pages.state.values.clear()
-    with pytest.raises(StateFormatError, match="damaged"):
+    with pytest.raises(StateDamagedError, match="page 0 of the index is missing"):
         everything(pages)
 
 

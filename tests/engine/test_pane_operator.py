@@ -168,7 +168,7 @@ def assert_only_open_panes_are_kept(plan, state, definition):
     if definition.watermark != MIN_TIMESTAMP:
         live = grid.pane_of(one.start_of(one.first_ending_after(definition.watermark + 1)))
     stores = plan.operation.operator(plan, state, 0)._meta.stores
-    kept = {("meta", 0)} | {(store.space, block.key) for store in stores for block in store.index}
+    kept = {("meta", 0), ("meta", 1)} | {(store.space, block.key) for store in stores for block in store.index}
     assert set(state.values) == kept, "state and index disagree"
     assert all(block.high >= live for store in stores if store.space in ("panes", "settled 0") for block in store.index)
 
@@ -182,8 +182,8 @@ def test_a_batch_that_opens_and_closes_its_panes_writes_only_the_meta_record():
     state = MemoryState()
     output = run(plan, state, [("a", 1, 1), ("a", 11, 2), ("a", 20, 3)])
     assert set(fired(output)) == {("a", 0, 10), ("a", 10, 20)}
-    assert sorted(state.values) == [("meta", 0), ("panes", 0)]
-    assert output.metrics.state_calls == 3  # read meta, append the open pane, write meta
+    assert sorted(state.values) == [("meta", 0), ("meta", 1), ("panes", 0)]
+    assert output.metrics.state_calls == 5  # read meta and its witness, append the open pane, write both
 
 
 def test_nothing_due_reads_no_pane():
@@ -191,7 +191,7 @@ def test_nothing_due_reads_no_pane():
     state = MemoryState()
     for time in range(5):
         output = run(plan, state, [("a", time, 1)])
-    assert output.metrics.state_calls == 3
+    assert output.metrics.state_calls == 5
     assert output.metrics.bytes_read == len(state.values["meta", 0]) or output.metrics.bytes_read < 3000
 
 

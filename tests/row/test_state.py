@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import struct
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -18,7 +19,7 @@ from panestream.engine.operators.row.slots import KeyState, Page, Slot
 from panestream.engine.operators.row.state import MANY_SEGMENTS
 from panestream.engine.operators.row.timers import NEVER, TimerQueue, WindowTimers
 from panestream.engine.state import CountingState, MemoryState
-from panestream.errors import PlanMismatchError
+from panestream.errors import StateDamagedError, StateFormatError
 from panestream.windowing.assigners import (
     EventTimeSessionWindows,
     GlobalWindows,
@@ -275,11 +276,11 @@ def test_pages_are_read_for_processing_timers_only_when_they_are_due():
 
 def test_missing_state_is_noticed():
     plan = RowPlan(TumblingEventTimeWindows(10), Elements(AsList()), pages=1)
-    for space, message in (("pages", "page 0"), ("elements", "elements 0")):
+    for space in ("pages", "elements"):
         _, _, memory = batches(plan, (MANY, 3))
         for key in [key for key in memory.values if key[0] == space]:
             del memory.values[key]
-        with pytest.raises(PlanMismatchError, match=message):
+        with pytest.raises(StateDamagedError, match=f"value 0 of '{space}' is referred to, but missing"):
             RowOperator(plan, memory).process([], new_watermark=100)
 
 
@@ -425,3 +426,31 @@ def test_windows_that_a_lowered_lateness_leaves_behind_take_no_more_rows(assigne
     assert (output.fired, output.late) == ([], [("k", 4, 1)])
     strict.commit()
     assert list(state.values) == [("meta", 0)]
+
+
+def test_state_that_cannot_be_taken_apart_is_not_an_error_of_the_function_that_asked_for_it():
+    plan, memory = RowPlan(TumblingEventTimeWindows(10), Elements(AsList()), pages=1), MemoryState()
+    operator = RowOperator(plan, memory)
+    operator.process([("k", 1, 1)])
+    operator.commit()
+    memory.values["elements", 0] = struct.pack("<I", 4) + b"none"
+    with pytest.raises((StateDamagedError, StateFormatError)):
+        RowOperator(plan, memory).process([], new_watermark=100)
+    memory.values["elements", 0] = memory.values["pages", 0]
+    with pytest.raises(StateDamagedError, match="value 0 of 'elements' in the state cannot be taken apart"):
+        RowOperator(plan, memory).process([], new_watermark=100)
+
+
+def test_pickles_of_classes_that_have_moved_are_an_error_of_the_state(monkeypatch):
+    plan = RowPlan(TumblingEventTimeWindows(10), Elements(AsList()), pages=1, pickled_state=True)
+    memory = MemoryState()
+    operator = RowOperator(plan, memory)
+    operator.process([("k", 1, Moved())])
+    operator.commit()
+    monkeypatch.delitem(globals(), "Moved")
+    with pytest.raises(StateFormatError, match=r"pickled values that cannot be read any more \(AttributeError"):
+        RowOperator(plan, memory).process([], new_watermark=100)
+
+
+class Moved:
+    """A class of the user's own, which is not there any more when its pickle is read."""

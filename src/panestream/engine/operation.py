@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 import pyarrow as pa
 
 from panestream.engine.operators.base import GroupInput, GroupOutput
+from panestream.engine.seal import SealedState
 from panestream.engine.slicing import Int64s
 
 if TYPE_CHECKING:
@@ -101,13 +102,24 @@ class Operation(ABC):
     def part_schema(self, plan: WindowPlan, kind: str) -> pa.Schema:
         """The columns of the tables of one kind."""
 
-    @abstractmethod
     def operator(self, plan: WindowPlan, state: State, group: int) -> Operator:
         """The operator of key group number ``group``.
 
+        Args:
+            plan: the query.
+            state: the key group's store, which gets sealed values (:mod:`panestream.engine.seal`).
+            group: its number.
+
         Raises:
             PlanMismatchError: the state belongs to another plan.
+            StateDamagedError: its meta record is not what was last written.
+            StateFormatError: another version of panestream wrote it.
         """
+        return self.on_sealed(plan, SealedState(state, group, self.name), group)
+
+    @abstractmethod
+    def on_sealed(self, plan: WindowPlan, state: SealedState, group: int) -> Operator:
+        """The same on values that are sealed: what each operation defines."""
 
     @abstractmethod
     def identity(self) -> Mapping[str, str]:

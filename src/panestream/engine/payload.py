@@ -19,7 +19,8 @@ import pyarrow as pa
 
 from panestream.errors import StateFormatError
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+"""Of what rests in state and what crosses the exchange: raised with every change after which one cannot read the other."""
 _HEADER = b"panestream"
 _STEPS = (1_000_000, 1_000, 1)
 """Timestamps are mostly whole seconds or milliseconds: window bounds above all."""
@@ -62,16 +63,19 @@ def decode(payload: bytes, schema: pa.Schema | None = None) -> tuple[pa.Table, d
         schema: the columns that are expected, in order, with their full types; None takes what is there.
 
     Raises:
-        StateFormatError: the payload has another format version, or other columns than expected.
+        StateFormatError: it is no payload, has another format version, or other columns than expected.
     """
-    with pa.ipc.open_stream(payload) as reader:
-        table = reader.read_all()
-    header = json.loads((table.schema.metadata or {}).get(_HEADER, b"{}"))
-    if header.get("format") != FORMAT_VERSION:
+    try:
+        with pa.ipc.open_stream(payload) as reader:
+            table = reader.read_all()
+        header = json.loads((table.schema.metadata or {}).get(_HEADER, b"{}"))
+    except (pa.ArrowException, OSError, ValueError) as error:
         raise StateFormatError(
-            f"a payload has format {header.get('format')!r}, this version of panestream reads {FORMAT_VERSION}: "
-            "start with the version that wrote it, or on a new checkpoint"
-        )
+            f"bytes that should be a payload are none ({type(error).__name__}: {error}): they were changed on their way, or "
+            "something else wrote them"
+        ) from error
+    if header.get("format") != FORMAT_VERSION:
+        raise wrong_format("a payload", header.get("format"))
     packed: dict[str, list[int]] = header.pop("packed", {})
     saved = header.pop("schema", None)
     if schema is None and saved is not None:
@@ -91,6 +95,30 @@ def decode(payload: bytes, schema: pa.Schema | None = None) -> tuple[pa.Table, d
     if not columns:
         return table.replace_schema_metadata(None), header
     return pa.Table.from_arrays(columns, schema=pa.schema(fields)), header
+
+
+def format_of(value: bytes) -> int | None:
+    """The format in the header of a payload; None: it is no payload. Reads nothing else of it."""
+    try:
+        with pa.ipc.open_stream(value) as reader:
+            found = json.loads((reader.schema.metadata or {}).get(_HEADER, b"{}")).get("format")
+    except (pa.ArrowException, OSError, ValueError):
+        return None
+    return found if isinstance(found, int) else None
+
+
+def wrong_format(what: str, version: object) -> StateFormatError:
+    """The error about something with another format version.
+
+    Args:
+        what: has it.
+        version: the one it has.
+    """
+    newer = isinstance(version, int) and version > FORMAT_VERSION
+    return StateFormatError(
+        f"{what} has format {version!r}, this version of panestream reads {FORMAT_VERSION}: it was written by "
+        f"{'a newer' if newer else 'an older'} panestream; start with the version that wrote it, or on a new checkpoint"
+    )
 
 
 def one_chunk(column: pa.ChunkedArray) -> pa.Array:

@@ -13,6 +13,10 @@ from typing import Protocol
 class State(Protocol):
     """The state of one key group: named maps from integer to bytes. There is no listing: an operator keeps its own index."""
 
+    @property
+    def micro_batch(self) -> int | None:
+        """The number of the micro-batch at hand, as the store's owner counts them; None: it does not say."""
+
     def get(self, space: str, key: int) -> bytes | None:
         """The value, or None where there is none."""
 
@@ -28,6 +32,10 @@ class MemoryState:
     """State in a dict: for batch, for tests, and for the harness. ``dict(state.values)`` is a snapshot."""
 
     values: dict[tuple[str, int], bytes] = field(default_factory=dict)
+
+    @property
+    def micro_batch(self) -> int | None:
+        return None
 
     def get(self, space: str, key: int) -> bytes | None:
         return self.values.get((space, key))
@@ -49,6 +57,10 @@ class CountingState:
     removes: int = 0
     bytes_read: int = 0
     bytes_written: int = 0
+
+    @property
+    def micro_batch(self) -> int | None:
+        return self.inner.micro_batch
 
     def get(self, space: str, key: int) -> bytes | None:
         value = self.inner.get(space, key)

@@ -10,7 +10,7 @@ import pickle
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from pyspark import cloudpickle
+from pyspark import TaskContext, cloudpickle
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle, TimerValues
 from pyspark.sql.types import BinaryType, LongType, Row, StringType, StructField, StructType
 
@@ -28,6 +28,12 @@ class SparkState:
 
     def __init__(self, entries: MapState) -> None:
         self._entries = entries
+
+    @property
+    def micro_batch(self) -> int | None:
+        context = TaskContext.get()
+        number = None if context is None else context.getLocalProperty("streaming.sql.batchId")
+        return None if number is None else int(number)
 
     def get(self, space: str, key: int) -> bytes | None:
         value = self._entries.getValue((space, key))

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from panestream.engine.operators.row.operator import Output, RowOperator
 from panestream.engine.operators.row.plan import RowPlan
+from panestream.engine.seal import SealedState
 from panestream.engine.state import MemoryState
 from panestream.errors import PanestreamError
 from panestream.windowing.time import MAX_TIMESTAMP
@@ -62,7 +63,7 @@ class WindowTestHarness:
 
     def _open(self, state: MemoryState) -> None:
         self._state = state
-        self._operator = RowOperator(self.plan, state, self._key_group)
+        self._operator = RowOperator(self.plan, SealedState(state, self._key_group, "row operator"), self._key_group)
         self._collected = Output()
 
     def element(self, key: Any, ts: int, value: Any) -> None:

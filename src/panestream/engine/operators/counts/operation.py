@@ -12,7 +12,7 @@ from panestream.engine.operation import Chunk, Operation
 from panestream.engine.operators.counts.operator import INPUTS, CountOperator
 from panestream.engine.operators.counts.shape import CountShape
 from panestream.engine.plan import WindowPlan
-from panestream.engine.state import State
+from panestream.engine.seal import SealedState
 from panestream.windowing.aggregates import Aggregate
 
 _INSTANT = pa.timestamp("us")
@@ -59,7 +59,7 @@ class CountOperation(Operation):
         types = [*plan.key_schema.types, *([_INSTANT] if self.aggregation.needs_timestamps else []), *self.input_types]
         return pa.schema([(str(place), type_) for place, type_ in enumerate(types or [pa.null()])])
 
-    def operator(self, plan: WindowPlan, state: State, group: int) -> CountOperator:
+    def on_sealed(self, plan: WindowPlan, state: SealedState, group: int) -> CountOperator:
         return CountOperator(plan, self, state)
 
     def identity(self) -> Mapping[str, str]:

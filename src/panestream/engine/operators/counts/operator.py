@@ -20,7 +20,7 @@ from panestream.engine.operators.base import GroupInput, GroupOutput
 from panestream.engine.operators.keyed.hashing import key_hashes
 from panestream.engine.operators.keyed.store import KeyedStore, with_bounds
 from panestream.engine.plan import MAIN, WindowPlan
-from panestream.engine.state import State
+from panestream.engine.seal import SealedState
 from panestream.windowing.time import MAX_TIMESTAMP
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class CountOperator:
         PlanMismatchError: the state belongs to another plan.
     """
 
-    def __init__(self, plan: WindowPlan, work: CountOperation, state: State) -> None:
+    def __init__(self, plan: WindowPlan, work: CountOperation, state: SealedState) -> None:
         self._plan = plan
         self._work = work
         self._shape = work.shape

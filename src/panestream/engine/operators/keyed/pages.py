@@ -18,7 +18,7 @@ from panestream.engine import payload
 from panestream.engine.aggregation.columns import Ints, Mask
 from panestream.engine.aggregation.sorting import stable_order
 from panestream.engine.state import State
-from panestream.errors import StateFormatError
+from panestream.errors import StateDamagedError
 from panestream.windowing.time import MAX_TIMESTAMP
 
 _SPACE = "pages"
@@ -147,7 +147,7 @@ class KeyedPages:
     def _load(self, page: Page) -> pa.Table:
         value = self.state.get(_SPACE, page.key)
         if value is None:
-            raise StateFormatError(f"page {page.key} of the index is not in the state: the checkpoint is damaged")
+            raise StateDamagedError(f"page {page.key} of the index is missing from the state", None, _SPACE, page.key)
         return payload.decode(value, self.schema)[0]
 
     def _page_of(self, hashes: Ints) -> Ints:

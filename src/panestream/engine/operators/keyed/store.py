@@ -12,7 +12,7 @@ from panestream.engine import payload
 from panestream.engine.operators.base import GroupInput, GroupMetrics
 from panestream.engine.operators.keyed.pages import KeyedPages
 from panestream.engine.plan import WindowPlan, check_identity
-from panestream.engine.state import CountingState, State
+from panestream.engine.seal import SealedState
 from panestream.engine.watermarks import WatermarkTracker
 from panestream.windowing.time import MIN_TIMESTAMP
 
@@ -32,9 +32,9 @@ class KeyedStore:
         PlanMismatchError: the state belongs to another plan.
     """
 
-    def __init__(self, plan: WindowPlan, state: State, schema: pa.Schema) -> None:
+    def __init__(self, plan: WindowPlan, state: SealedState, schema: pa.Schema) -> None:
         self._plan = plan
-        self._state = CountingState(state)
+        self._state = state
         self.pages = KeyedPages(self._state, schema)
         self.tracker = WatermarkTracker(plan.watermark)
         self.clock, self.closed = 0, MIN_TIMESTAMP
@@ -66,8 +66,8 @@ class KeyedStore:
         stored = [page for page in self.pages.index if page.rows]
         metrics.blocks = len(stored)
         metrics.state_bytes = sum(page.size for page in stored)
-        metrics.state_calls = self._state.calls
-        metrics.bytes_read, metrics.bytes_written = self._state.bytes_read, self._state.bytes_written
+        metrics.state_calls = self._state.counted.calls
+        metrics.bytes_read, metrics.bytes_written = self._state.counted.bytes_read, self._state.counted.bytes_written
 
 
 def with_bounds(

@@ -11,8 +11,8 @@ from panestream.engine.operation import Chunk, Operation
 from panestream.engine.operators.panes.accumulating_operator import KEPT, AccumulatingOperator
 from panestream.engine.operators.panes.windowed_rows import OverRows
 from panestream.engine.plan import WindowPlan, stable_repr
+from panestream.engine.seal import SealedState
 from panestream.engine.slicing import PaneGrid
-from panestream.engine.state import State
 from panestream.windowing.evictors import Evictor
 
 
@@ -60,7 +60,7 @@ class AccumulatingOperation(Operation):
         columns += [pa.field("pane", pa.int64()), pa.field("time", pa.int64())]
         return pa.schema([*columns, *(pa.field(f"row {place}", field.type) for place, field in enumerate(self.rows))])
 
-    def operator(self, plan: WindowPlan, state: State, group: int) -> AccumulatingOperator:
+    def on_sealed(self, plan: WindowPlan, state: SealedState, group: int) -> AccumulatingOperator:
         return AccumulatingOperator(plan, self, state)
 
     def identity(self) -> Mapping[str, str]:

@@ -20,8 +20,8 @@ from panestream.engine.operators.panes.pairs import is_among, numbered
 from panestream.engine.operators.panes.windowed_rows import INSTANT, AllWindows, WindowedRows, grouped
 from panestream.engine.payload import one_chunk
 from panestream.engine.plan import MAIN, WindowPlan, check_identity
+from panestream.engine.seal import SealedState
 from panestream.engine.slicing import AlignedWindows, Int64s
-from panestream.engine.state import CountingState, State
 from panestream.engine.watermarks import WatermarkTracker
 from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 
@@ -49,13 +49,13 @@ class AccumulatingOperator:
         PlanMismatchError: the state belongs to another plan.
     """
 
-    def __init__(self, plan: WindowPlan, work: AccumulatingOperation, state: State) -> None:
+    def __init__(self, plan: WindowPlan, work: AccumulatingOperation, state: SealedState) -> None:
         self._plan = plan
         self._work = work
         self._grid = work.grid
         (self._windows,) = work.grid.windows
         self._width = len(work.keys)
-        self._state = CountingState(state)
+        self._state = state
         part = work.part_schema(plan, KEPT)
         self._schema = pa.schema([*part, pa.field(_ARRIVAL, pa.int64())])
         self._blocks = PaneBlocks(self._state, "rows", self._schema, by_pane, _MOST_MERGED, max(work.grid.longest, 1))
@@ -214,8 +214,8 @@ class AccumulatingOperator:
         metrics.max_event_time = max((known.max_timestamp for known in self._tracker.partitions.values()), default=None)
         metrics.blocks = len(self._blocks.index)
         metrics.state_bytes = sum(block.size for block in self._blocks.index)
-        metrics.state_calls = self._state.calls
-        metrics.bytes_read, metrics.bytes_written = self._state.bytes_read, self._state.bytes_written
+        metrics.state_calls = self._state.counted.calls
+        metrics.bytes_read, metrics.bytes_written = self._state.counted.bytes_read, self._state.counted.bytes_written
 
 
 def by_pane(tables: Sequence[pa.Table]) -> pa.Table:

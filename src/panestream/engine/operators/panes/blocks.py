@@ -18,6 +18,7 @@ import pyarrow as pa
 from panestream.engine import payload
 from panestream.engine.slicing import Int64s
 from panestream.engine.state import State
+from panestream.errors import StateDamagedError
 
 Merge = Callable[[Sequence[pa.Table]], pa.Table]
 """Makes one table, sorted by pane, of several in the order of arrival."""
@@ -138,7 +139,7 @@ class PaneBlocks:
         if block.key not in self._loaded:
             value = self.state.get(self.space, block.key)
             if value is None:
-                raise RuntimeError(f"block {block.key} of the index is not in the state: the checkpoint is damaged")
+                raise StateDamagedError(f"block {block.key} of the index is missing from the state", None, self.space, block.key)
             self._loaded[block.key] = payload.decode(value, self.schema)[0]
         return self._loaded[block.key]
 

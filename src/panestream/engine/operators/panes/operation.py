@@ -14,8 +14,8 @@ from panestream.engine.operators.panes.early import Interval
 from panestream.engine.operators.panes.operator import GAPS, PARTIALS, ROWS, PaneOperator
 from panestream.engine.operators.panes.rollups import FAN_OUT, resolutions
 from panestream.engine.plan import WindowPlan
+from panestream.engine.seal import SealedState
 from panestream.engine.slicing import PaneGrid
-from panestream.engine.state import State
 from panestream.windowing.aggregates import Aggregate
 from panestream.windowing.time import format_duration
 
@@ -125,7 +125,7 @@ class PaneOperation(Operation):
             return _GAPS_SCHEMA
         return pa.schema([*plan.row_schema, pa.field("__pane", pa.int64()), pa.field("__time", pa.int64())])
 
-    def operator(self, plan: WindowPlan, state: State, group: int) -> PaneOperator:
+    def on_sealed(self, plan: WindowPlan, state: SealedState, group: int) -> PaneOperator:
         return PaneOperator(plan, self, state)
 
     def identity(self) -> Mapping[str, str]:

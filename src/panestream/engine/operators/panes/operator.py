@@ -30,8 +30,8 @@ from panestream.engine.operators.panes.pairs import is_among, numbered
 from panestream.engine.operators.panes.purged import Purged
 from panestream.engine.operators.panes.rollups import Rollups
 from panestream.engine.plan import EARLY, LATE, MAIN, ON_TIME, WindowPlan, check_identity
+from panestream.engine.seal import SealedState
 from panestream.engine.slicing import Int64s
-from panestream.engine.state import CountingState, State
 from panestream.engine.top import largest_per_window
 from panestream.engine.watermarks import WatermarkTracker
 from panestream.windowing import aggregates as agg
@@ -57,12 +57,12 @@ class PaneOperator:
         PlanMismatchError: the state belongs to another plan.
     """
 
-    def __init__(self, plan: WindowPlan, work: PaneOperation, state: State) -> None:
+    def __init__(self, plan: WindowPlan, work: PaneOperation, state: SealedState) -> None:
         self._plan = plan
         self._work = work
         self._grid = work.grid
         self._aggregation = work.aggregation
-        self._state = CountingState(state)
+        self._state = state
         self._rollups = Rollups.of(self._state, work.aggregation, work.grid.longest, work.levels)
         self._purged = Purged.over(self._state, plan.key_schema, work.grid) if work.purges else None
         emitted: list[Emitted] = []
@@ -314,5 +314,5 @@ class PaneOperator:
         blocks = [block for store in self._meta.stores for block in store.index]
         metrics.blocks = len(blocks)
         metrics.state_bytes = sum(block.size for block in blocks)
-        metrics.state_calls = self._state.calls
-        metrics.bytes_read, metrics.bytes_written = self._state.bytes_read, self._state.bytes_written
+        metrics.state_calls = self._state.counted.calls
+        metrics.bytes_read, metrics.bytes_written = self._state.counted.bytes_read, self._state.counted.bytes_written

@@ -319,7 +319,13 @@ class Codec:
                 "the state holds pickled values, and reading a pickle runs what is in it: allow it with .allow_pickled_state() "
                 "if nobody else can write to the checkpoint, or start on a new one"
             )
-        unpickled: list[Any] = pickle.loads(array[0].as_py())  # noqa: S301 - the user allowed it
+        try:
+            unpickled: list[Any] = pickle.loads(array[0].as_py())  # noqa: S301 - the user allowed it
+        except Exception as error:
+            raise StateFormatError(
+                f"the state holds pickled values that cannot be read any more ({type(error).__name__}: {error}): give the query "
+                "their classes as they were, where they were, or start on a new checkpoint"
+            ) from error
         return unpickled
 
 

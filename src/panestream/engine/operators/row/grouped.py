@@ -21,7 +21,7 @@ from panestream.engine.operators.row.operator import Fired, Firing, Output, RowO
 from panestream.engine.operators.row.plan import RowPlan
 from panestream.engine.payload import one_chunk
 from panestream.engine.plan import FIRING_COLUMNS, MAIN, WindowPlan, check_identity
-from panestream.engine.state import CountingState, State
+from panestream.engine.seal import SealedState
 from panestream.engine.watermarks import WatermarkTracker
 from panestream.errors import InvalidPlanError, did_you_mean
 from panestream.windowing.assigners import GlobalWindows
@@ -59,12 +59,12 @@ class RowGroupOperator:
     """
 
     def __init__(
-        self, plan: WindowPlan, work: RowOperation, row_plan: RowPlan, row_type: RowType, state: State, group: int
+        self, plan: WindowPlan, work: RowOperation, row_plan: RowPlan, row_type: RowType, state: SealedState, group: int
     ) -> None:
         self._plan = plan
         self._work = work
         self._row_type = row_type
-        self._state = CountingState(state)
+        self._state = state
         self._operator = RowOperator(row_plan, self._state, group)
         meta = self._operator.store.meta
         if "identity" in meta:
@@ -184,8 +184,8 @@ class RowGroupOperator:
         metrics.watermark = None if watermark == MIN_TIMESTAMP else watermark
         metrics.max_event_time = max((known.max_timestamp for known in self._tracker.partitions.values()), default=None)
         metrics.late_rows = late
-        metrics.state_calls = self._state.calls
-        metrics.bytes_read, metrics.bytes_written = self._state.bytes_read, self._state.bytes_written
+        metrics.state_calls = self._state.counted.calls
+        metrics.bytes_read, metrics.bytes_written = self._state.counted.bytes_read, self._state.counted.bytes_written
 
 
 def _keys(column: pa.ChunkedArray) -> list[Any]:

@@ -13,7 +13,7 @@ from panestream.engine.operation import Chunk, Operation
 from panestream.engine.operators.row.grouped import INPUTS, RowGroupOperator
 from panestream.engine.operators.row.plan import RowPlan
 from panestream.engine.plan import WindowPlan, stable_repr
-from panestream.engine.state import State
+from panestream.engine.seal import SealedState
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class RowOperation(Operation):
             columns += plan.row_schema
         return pa.schema([pa.field(f"{position}", field.type) for position, field in enumerate(columns)])
 
-    def operator(self, plan: WindowPlan, state: State, group: int) -> RowGroupOperator:
+    def on_sealed(self, plan: WindowPlan, state: SealedState, group: int) -> RowGroupOperator:
         row_type = RowType(self.element_schema)
         row_plan = replace(
             self.row_plan, element_type=row_type.element, late_output=plan.late_tag, numbers_firings=plan.with_firing

@@ -17,6 +17,7 @@ elements  a running number  elements that came in one batch for one page: writte
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
@@ -31,7 +32,7 @@ from panestream.engine.operators.row.segments import Arrivals, SegmentCodec
 from panestream.engine.operators.row.slots import EMPTY, ElementList, KeyState, Page, Slot
 from panestream.engine.operators.row.timers import NEVER, TimerQueue
 from panestream.engine.state import State
-from panestream.errors import PlanMismatchError
+from panestream.errors import PanestreamError, StateDamagedError
 from panestream.windowing.time import MIN_TIMESTAMP
 
 META, PAGES, ELEMENTS = "meta", "pages", "elements"
@@ -148,10 +149,8 @@ class RowStore:
         return page
 
     def _read_page(self, page: Page) -> None:
-        data = self._state.get(PAGES, page.number)
-        if data is None:
-            raise PlanMismatchError(f"page {page.number} is in the index of the state but not in the state: it was damaged")
-        self._page_codec.decode(page, data, self.new_slot)
+        with self._reading(PAGES, page.number) as data:
+            self._page_codec.decode(page, data, self.new_slot)
         for slot in list(page.slots()):
             if not self._resume(slot):
                 page.dirty = True
@@ -164,11 +163,23 @@ class RowStore:
         segment, start, count = piece
         elements = page.loaded.get(segment)
         if elements is None:
-            data = self._state.get(ELEMENTS, segment)
-            if data is None:
-                raise PlanMismatchError(f"elements {segment} are referred to by page {page.number} but not in the state")
-            elements = page.loaded[segment] = self._segment_codec.decode(data)
+            with self._reading(ELEMENTS, segment) as data:
+                elements = page.loaded[segment] = self._segment_codec.decode(data)
         return elements[start : start + count]
+
+    @contextmanager
+    def _reading(self, space: str, key: int) -> Iterator[bytes]:
+        """A value to take apart. What goes wrong there must not pass for an error of the users' functions that asked for it."""
+        data = self._state.get(space, key)
+        if data is None:
+            raise StateDamagedError(f"value {key} of {space!r} is referred to, but missing from the state", None, space, key)
+        try:
+            yield data
+        except PanestreamError:
+            raise
+        except Exception as error:
+            what = f"value {key} of {space!r} in the state cannot be taken apart ({type(error).__name__}: {error})"
+            raise StateDamagedError(what, None, space, key) from error
 
     def _read_meta(self, data: bytes) -> None:
         reader = ColumnReader(data)
@@ -179,20 +190,19 @@ class RowStore:
     # ---------------------------------------------------------------- writing
 
     def commit(self, keep_bare: bool) -> None:
-        """Writes the pages that were touched, and the meta record where it changed.
+        """Writes the pages that were touched, and the meta record where it changed, or anything else was written.
 
         Args:
             keep_bare: keep windows of which nothing is left but that they exist (purged sessions).
         """
-        for number in sorted(self._pages):
-            page = self._pages[number]
-            if page.dirty:
-                self._forget(page, keep_bare)
-                for part in self._parts(page):
-                    self._write_page(part)
+        dirty = [page for _, page in sorted(self._pages.items()) if page.dirty]
+        for page in dirty:
+            self._forget(page, keep_bare)
+            for part in self._parts(page):
+                self._write_page(part)
         self.touched.clear()
         self._index.grow()
-        self._write_meta()
+        self._write_meta(anyway=bool(dirty))
 
     def release(self) -> None:
         """Lets go of everything in memory. The store must not be used any more.
@@ -310,10 +320,11 @@ class RowStore:
                 chunks.append((self._next_segment, start, len(moved)))
         contents.chunks, contents.tail = chunks, []
 
-    def _write_meta(self) -> None:
+    def _write_meta(self, *, anyway: bool) -> None:
+        """Writes the meta record. Sealed, it says when each page was written, so pages that look alike do not do without it."""
         writer = ColumnWriter()
         self._index.write(writer)
         data = writer.finish({"meta": self.meta, "pages": self._index.modulus, "next_segment": self._next_segment})
-        if data != self._written:
+        if anyway or data != self._written:
             self._state.put(META, 0, data)
             self._written = data

@@ -17,7 +17,7 @@ from panestream.engine.operators.sessions.exchange import ROWS, ROWS_SCHEMA, SES
 from panestream.engine.operators.sessions.local import local_sessions, own_ends
 from panestream.engine.operators.sessions.operator import SessionOperator
 from panestream.engine.plan import WindowPlan
-from panestream.engine.state import State
+from panestream.engine.seal import SealedState
 from panestream.errors import InvalidWindowError
 from panestream.windowing.aggregates import Aggregate
 from panestream.windowing.assigners.session import LONGEST_GAP, GapColumn
@@ -103,7 +103,7 @@ class SessionOperation(Operation):
     def part_schema(self, plan: WindowPlan, kind: str) -> pa.Schema:
         return session_schema(plan.key_schema, self.aggregation, local=True) if kind == SESSIONS else ROWS_SCHEMA
 
-    def operator(self, plan: WindowPlan, state: State, group: int) -> Operator:
+    def on_sealed(self, plan: WindowPlan, state: SealedState, group: int) -> Operator:
         return (ClockedSessionOperator if self.clocked else SessionOperator)(plan, self, state)
 
     def identity(self) -> Mapping[str, str]:

@@ -24,7 +24,7 @@ from panestream.engine.operators.sessions.exchange import SESSIONS, session_sche
 from panestream.engine.operators.sessions.firing import Fired, main_rows
 from panestream.engine.operators.sessions.merged import Merged
 from panestream.engine.plan import MAIN, WindowPlan
-from panestream.engine.state import State
+from panestream.engine.seal import SealedState
 from panestream.windowing.time import MAX_TIMESTAMP
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class SessionOperator:
         PlanMismatchError: the state belongs to another plan.
     """
 
-    def __init__(self, plan: WindowPlan, work: SessionOperation, state: State) -> None:
+    def __init__(self, plan: WindowPlan, work: SessionOperation, state: SealedState) -> None:
         self._plan = plan
         self._work = work
         self._schema = session_schema(plan.key_schema, work.aggregation, local=False)

@@ -1,0 +1,202 @@
+"""Seals: what each kind of damage is called, whose it is, and which formats are told apart."""
+
+from __future__ import annotations
+
+import pickle
+import struct
+from zlib import crc32
+
+import pyarrow as pa
+import pytest
+
+from panestream.engine import payload
+from panestream.engine.seal import SealedState
+from panestream.engine.state import MemoryState
+from panestream.errors import StateDamagedError, StateFormatError
+
+
+class Numbered(MemoryState):
+    """A store that numbers its micro-batches itself, as Spark does."""
+
+    number = 0
+
+    @property
+    def micro_batch(self):
+        return self.number
+
+
+def sealed(store: MemoryState, group: int = 3) -> SealedState:
+    return SealedState(store, group, "sessions")
+
+
+def written(batches: int = 2) -> tuple[Numbered, list[dict]]:
+    """A store after micro-batches 10, 12, 14 …, and what was in it after each."""
+    store, rested = Numbered(), []
+    for number in range(batches):
+        store.number = 10 + 2 * number
+        state = sealed(store)
+        state.get("meta", 0)
+        state.put("pages", 7, b"page %d" % number)
+        state.put("pages", 8, b"other %d" % number)
+        state.put("elements", number, b"elements %d" % number)
+        state.put("meta", 0, b"record %d" % number)
+        rested.append(dict(store.values))
+    store.number += 2
+    return store, rested
+
+
+def message(store: MemoryState, *reads: tuple[str, int]) -> str:
+    state = sealed(store)
+    with pytest.raises(StateDamagedError) as caught:
+        [state.get(space, key) for space, key in [("meta", 0), *reads]]
+    return str(caught.value)
+
+
+def test_what_was_written_is_read_and_what_was_not_is_none():
+    store, _ = written()
+    state = sealed(store)
+    assert state.get("meta", 0) == b"record 1"
+    assert (state.get("pages", 7), state.get("pages", 8), state.get("elements", 0)) == (b"page 1", b"other 1", b"elements 0")
+    assert sealed(MemoryState()).get("meta", 0) is None
+
+
+def test_an_operator_reads_what_it_has_just_written_and_goes_on():
+    store = MemoryState()
+    state = sealed(store)
+    for number in range(3):
+        state.put("pages", 1, b"%d" % number)
+        assert state.get("pages", 1) == b"%d" % number
+        state.put("meta", 0, b"x")
+    state.remove("pages", 1)
+    state.put("meta", 0, b"y")
+    assert sealed(store).get("meta", 0) == b"y"
+
+
+def test_equal_writes_give_equal_bytes():
+    store, other = MemoryState(), MemoryState()
+    for target, keys in ((store, (1, 2, 300)), (other, (300, 2, 1))):
+        state = sealed(target)
+        for key in keys:
+            state.put("pages", key, b"same")
+        state.put("meta", 0, b"record")
+    assert store.values == other.values
+
+
+def test_a_stale_page_is_named_with_both_micro_batches():
+    store, rested = written()
+    store.values["pages", 7] = rested[0]["pages", 7]
+    assert message(store, ("pages", 8), ("pages", 7)) == (
+        "the state of key group 3 (sessions) is damaged: value 7 of 'pages' is stale: it was written in micro-batch 10, where that "
+        "of micro-batch 12 is expected; stop the query, and put back a copy of its checkpoint from before the damage, or start on "
+        "a new checkpoint"
+    )
+
+
+def test_without_the_stores_numbers_micro_batches_are_counted():
+    store, rested = MemoryState(), []
+    for number in range(3):
+        state = sealed(store)
+        state.get("meta", 0)
+        state.put("pages", 7, b"%d" % number)
+        state.put("meta", 0, b"record")
+        rested.append(dict(store.values))
+    store.values["pages", 7] = rested[0]["pages", 7]
+    assert "written in micro-batch 0, where that of micro-batch 2 is expected" in message(store, ("pages", 7))
+
+
+@pytest.mark.parametrize(
+    ("place", "words"),
+    [
+        (("meta", 0), "the meta record is stale: it was written in micro-batch 10, where that of micro-batch 12"),
+        (("meta", 1), "value 1 of 'meta' is stale: it was written in micro-batch 10, where that of micro-batch 12"),
+    ],
+)
+def test_neither_the_record_nor_its_witness_can_be_older_alone(place, words):
+    store, rested = written()
+    store.values[place] = rested[0][place]
+    assert words in message(store)
+
+
+@pytest.mark.parametrize("place", [("meta", 0), ("meta", 1), ("pages", 8), ("elements", 1)])
+def test_what_is_missing_is_named(place):
+    store, _ = written()
+    del store.values[place]
+    assert "is missing; stop the query" in message(store, place)
+
+
+def test_what_is_to_be_removed_and_missing_is_named():
+    store, _ = written()
+    del store.values["elements", 1]
+    with pytest.raises(StateDamagedError, match="value 1 of 'elements' is missing"):
+        sealed(store).remove("elements", 1)
+
+
+def test_a_value_of_another_place_is_named_with_its_own():
+    store, _ = written()
+    store.values["pages", 7] = store.values["pages", 8]
+    assert "value 7 of 'pages' is another one: value 8 of 'pages' of key group 3" in message(store, ("pages", 7))
+    other = MemoryState()
+    sealed(other, group=4).put("elements", 1, b"elements 1")
+    store.values["elements", 1] = other.values["elements", 1]
+    assert "value 1 of 'elements' of key group 4" in message(store, ("elements", 1))
+
+
+@pytest.mark.parametrize("place", [("meta", 0), ("meta", 1), ("pages", 7), ("elements", 1)])
+def test_every_single_bit_counts(place):
+    store, _ = written()
+    whole = store.values[place]
+    for bit in range(8 * len(whole)):
+        damaged = bytearray(whole)
+        damaged[bit // 8] ^= 1 << bit % 8
+        store.values[place] = bytes(damaged)
+        assert "checksum" in message(store, place) or "nothing that panestream writes" in message(store, place)
+    for length in range(len(whole)):
+        store.values[place] = whole[:length]
+        message(store, place)
+
+
+def of_version(value: bytes, version: int) -> bytes:
+    """The value as another version of the format writes it, whatever follows the first bytes."""
+    head = value[:3] + bytes([version])
+    return head + struct.pack("<I", crc32(value[8:], crc32(head))) + value[8:]
+
+
+def test_a_newer_format_is_told_from_damage():
+    store, _ = written()
+    store.values["meta", 0] = of_version(store.values["meta", 0], payload.FORMAT_VERSION + 1)
+    with pytest.raises(StateFormatError, match=r"state of key group 3 .*format 3.*written by a newer panestream"):
+        sealed(store).get("meta", 0)
+    store.values["meta", 0] = of_version(store.values["meta", 0], 1)
+    with pytest.raises(StateFormatError, match="written by an older panestream"):
+        sealed(store).get("meta", 0)
+
+
+def test_the_first_format_had_no_seals():
+    table = pa.table({"n": [1]}).replace_schema_metadata({b"panestream": b'{"format":1,"identity":{}}'})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    store = MemoryState({("meta", 0): sink.getvalue().to_pybytes()})
+    with pytest.raises(StateFormatError, match="format 1, this version of panestream reads 2: it was written by an older"):
+        sealed(store).get("meta", 0)
+
+
+def test_the_error_knows_its_place_and_survives_a_journey():
+    store, _ = written()
+    del store.values["pages", 7]
+    state = sealed(store)
+    state.get("meta", 0)
+    with pytest.raises(StateDamagedError) as caught:
+        state.get("pages", 7)
+    back = pickle.loads(pickle.dumps(caught.value))
+    assert (back.group, back.space, back.key, str(back)) == (3, "pages", 7, str(caught.value))
+
+
+def test_counters_count_what_the_store_sees():
+    store, _ = written()
+    state = sealed(store)
+    state.get("meta", 0)
+    state.put("pages", 7, b"x")
+    state.put("meta", 0, b"y")
+    assert (state.counted.gets, state.counted.puts) == (2, 3)
+    assert state.counted.bytes_written == sum(len(store.values[place]) for place in (("pages", 7), ("meta", 0), ("meta", 1)))

@@ -1,0 +1,41 @@
+"""What rests in Spark's state store carries Spark's number of the micro-batch that wrote it."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+
+import pytest
+
+import panestream as pst
+from panestream import agg
+from panestream.engine.seal import SealedState
+from panestream.engine.state import MemoryState
+from panestream.spark.placement import group_values
+from panestream.testing import MicroBatches
+
+pytestmark = pytest.mark.spark
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
+
+
+def test_values_in_sparks_store_are_sealed_and_know_their_micro_batch(spark, tmp_path):
+    clicks = MicroBatches(spark, tmp_path / "clicks", "user string, ts timestamp")
+    for number in range(3):
+        clicks.add([(user, NOON + timedelta(seconds=number)) for user in ("ann", "bob", "cyd", "dan")])
+    strategy = pst.WatermarkStrategy.for_bounded_out_of_orderness("5 seconds")
+    stream = pst.stream(clicks.stream()).assign_timestamps("ts", strategy).key_by("user")
+    result = stream.window(pst.EventTimeSessionWindows.with_gap("1 minute")).aggregate(agg.count().alias("n"))
+    query = result.start(main=pst.ParquetSink(str(tmp_path / "main")), checkpoint=str(tmp_path / "c"), trigger={"availableNow": True})
+    query.await_termination()
+
+    rested = spark.read.format("statestore").option("stateVarName", "panestream").load(str(tmp_path / "c"))
+    groups: dict[int, MemoryState] = {}
+    for row in rested.collect():
+        state = groups.setdefault(group_values(query.plan.groups).index(row.key.group), MemoryState())
+        state.put(row.user_map_key.space, row.user_map_key.key, bytes(row.user_map_value.value))
+    assert set(groups) == set(range(query.plan.groups))
+    for number, values in groups.items():
+        state = SealedState(values, number, "sessions")
+        assert state.get("meta", 0) is not None
+        assert state.micro_batch == 3, "one more than the last, which was micro-batch 2"
+        assert all(state.get(space, key) for space, key in values.values if space == "pages")
