@@ -25,7 +25,9 @@ def test_values_in_sparks_store_are_sealed_and_know_their_micro_batch(spark, tmp
     strategy = pst.WatermarkStrategy.for_bounded_out_of_orderness("5 seconds")
     stream = pst.stream(clicks.stream()).assign_timestamps("ts", strategy).key_by("user")
     result = stream.window(pst.EventTimeSessionWindows.with_gap("1 minute")).aggregate(agg.count().alias("n"))
-    query = result.start(main=pst.ParquetSink(str(tmp_path / "main")), checkpoint=str(tmp_path / "c"), trigger={"availableNow": True})
+    query = result.start(
+        main=pst.ParquetSink(str(tmp_path / "main")), checkpoint=str(tmp_path / "c"), trigger={"availableNow": True}
+    )
     query.await_termination()
 
     rested = spark.read.format("statestore").option("stateVarName", "panestream").load(str(tmp_path / "c"))
