@@ -171,3 +171,23 @@ def test_the_error_can_be_pickled():
     error = failure_of(RowPlan(TumblingEventTimeWindows(10), Elements(Prices())), ("ann", 1, {}), watermark=9)
     again = pickle.loads(pickle.dumps(error))
     assert (str(again), again.key, again.window, again.elements) == (str(error), "ann", TimeWindow(0, 10), 1)
+
+
+@pytest.mark.parametrize("start", [0, -1, 1_767_225_600_000_000, 1_767_225_600_000_001, -62_135_596_800_000_000])
+def test_a_window_shown_as_instants_is_read_back(start):
+    window = TimeWindow(start, start + 300_000_000)
+    error = WindowFunctionError(
+        f"f raised KeyError: 'x' (at key 'ann', window {window!r}, which holds 2 elements)", "ann", window, 2
+    )
+    shown = error.with_instants()
+    assert "TimeWindow" not in str(shown)
+    assert " UTC, which holds 2 elements)" in str(shown)
+    read = WindowFunctionError.from_text(f"org.apache.spark.X\nWindowFunctionError: {shown}\nand so on")
+    assert (read.key, read.window, read.elements) == ("ann", window, 2)
+
+
+def test_a_window_beyond_the_calendar_is_shown_as_it_is():
+    error = WindowFunctionError(
+        "f raised (at key 1, window TimeWindow(start=0, end=4611686018427387904))", 1, TimeWindow(0, 2**62)
+    )
+    assert str(error.with_instants()) == str(error)

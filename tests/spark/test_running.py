@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import warnings
 from dataclasses import asdict
@@ -10,11 +11,14 @@ from datetime import datetime, timedelta, timezone
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.errors import AnalysisException, PythonException
+from pyspark.logger import PySparkLogger
+from pyspark.sql import functions as F
 
 import panestream as pst
 from panestream import agg
-from panestream.errors import CallbackError, PanestreamWarning, SinkError
-from panestream.windowing.failures import BAR
+from panestream.errors import CallbackError, InvalidPlanError, PanestreamWarning, SinkError
+from panestream.windowing.failures import BAR, WindowFunctionError
 
 pytestmark = pytest.mark.spark
 
@@ -114,3 +118,52 @@ def test_what_spark_refuses_in_a_sink_names_the_sink(spark, tmp_path):
     )
     with pytest.raises(SinkError, match=r"the sink of the output 'main' .* failed in micro-batch 0: .*UNRESOLVED_COLUMN.*nope"):
         query.await_termination()
+
+
+def test_an_error_of_a_batch_is_short_for_those_who_use_main(spark):
+    def users_function(key, window, rows):
+        raise KeyError("prize")
+
+    df = spark.createDataFrame([("ann", START, 1)], SCHEMA)
+    result = keyed(df).apply(users_function, "n bigint")
+    with pytest.raises(PythonException) as caught:
+        result.main.collect()
+    text = str(caught.value)
+    assert "(at key 'ann', window 2026-01-01 00:00:00 to 2026-01-01 00:00:10 UTC, which holds 1 element)" in text
+    assert text.rstrip().endswith(f"{BAR}KeyError: 'prize'")
+    assert text.count("Traceback") == 2  # the worker's and, behind bars, the user's
+    assert len(text.splitlines()) < 25
+    with pytest.raises(WindowFunctionError) as short:
+        result.run(main=pst.MemorySink())
+    assert str(short.value).splitlines()[0].startswith("the window function raised KeyError: 'prize' (at key 'ann'")
+    assert short.value.window == pst.TimeWindow(1_767_225_600_000_000, 1_767_225_610_000_000)
+    assert short.value.__suppress_context__
+    assert isinstance(short.value.spark_error, PythonException)
+
+
+def test_what_spark_says_of_a_wrong_name_is_not_printed_beside_the_error(spark):
+    records = []
+    handler = logging.Handler()
+    handler.emit = records.append
+    loggers = [PySparkLogger.getLogger(name) for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger")]
+    before = [list(logger.handlers) for logger in loggers]
+    for logger in loggers:
+        logger.handlers[:] = [handler]
+    try:
+        df = spark.createDataFrame([("ann", START, 1)], SCHEMA)
+        source = pst.stream(df).assign_timestamps("ts", pst.WatermarkStrategy.no_watermarks())
+        with pytest.raises(InvalidPlanError, match="did you mean 'user'") as caught:
+            source.key_by("usr")
+        assert isinstance(caught.value.spark_error, AnalysisException)
+        assert caught.value.__suppress_context__
+        with pytest.raises(InvalidPlanError):
+            source.key_by(F.col("usr"))
+        with pytest.raises(InvalidPlanError):
+            keyed(df).apply(print, "n bigint bigint")
+        assert records == []
+        with pytest.raises(AnalysisException):
+            df.select(F.col("usr"))
+        assert len(records) == 1  # what users provoke themselves is still told
+    finally:
+        for logger, handlers in zip(loggers, before, strict=True):
+            logger.handlers[:] = handlers

@@ -201,8 +201,11 @@ def _analysed(df: DataFrame) -> DataFrame:
 
 def _asked(loaded: LoadedJob, where: KeyPath, ask: Callable[[], T]) -> T:
     """What ``ask`` returns; what Spark says against it becomes an error about the key ``where``."""
+    from panestream.spark.asking import asking
+
     try:
-        return ask()
+        with asking():
+            return ask()
     except Exception as error:
         if not of_spark(error):
             raise

@@ -8,7 +8,9 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from panestream.errors import InvalidEventTimeError, InvalidPlanError, did_you_mean
+from panestream.spark.asking import asking
 from panestream.spark.expressions import refused, text_of
+from panestream.spark.failures import raise_as
 
 UNITS = {"seconds": 1_000_000, "milliseconds": 1_000, "microseconds": 1}
 """The units of numeric event times, in microseconds."""
@@ -34,11 +36,12 @@ def column_of(df: DataFrame, given: str | Column, what: str) -> Column:
         if given in df.columns:
             return df[quoted(given)]
     try:
-        column = F.expr(given) if isinstance(given, str) else given
-        # Beside a column of each row, so that aggregates are refused. (Connect only looks when it is asked for the schema.)
-        df.select(*(quoted(name) for name in df.columns[:1]), column).schema  # noqa: B018
+        with asking():
+            column = F.expr(given) if isinstance(given, str) else given
+            # Beside a column of each row, so that aggregates are refused. (Connect only looks when it is asked for the schema.)
+            df.select(*(quoted(name) for name in df.columns[:1]), column).schema  # noqa: B018
     except (AnalysisException, ParseException) as error:
-        raise refused(df, given, what, error) from error
+        raise_as(refused(df, given, what, error), error)
     return column
 
 

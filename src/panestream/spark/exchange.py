@@ -23,6 +23,7 @@ from panestream.engine.operators.base import GroupInput
 from panestream.engine.plan import WindowPlan
 from panestream.errors import InvalidEventTimeError
 from panestream.spark.placement import group_values
+from panestream.spark.reasons import in_few_words
 from panestream.windowing.watermarks import WatermarkGenerator, WatermarkOutput
 
 EXCHANGE_SCHEMA = "group int, origin int, sequence int, more int, body binary"
@@ -68,10 +69,11 @@ class Pack:
     columns: PackColumns
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        packing = _Packing(self.plan, self.columns, _partition_id())
-        for chunk in _chunks(batches):
-            yield from packing.chunk(chunk)
-        yield from packing.finish()
+        with in_few_words():
+            packing = _Packing(self.plan, self.columns, _partition_id())
+            for chunk in _chunks(batches):
+                yield from packing.chunk(chunk)
+            yield from packing.finish()
         settle()
 
 

@@ -14,6 +14,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from panestream.errors import InvalidPlanError, did_you_mean
+from panestream.spark.asking import asking
+from panestream.spark.failures import raise_as
 
 _ASKED = " IS NULL)"
 _FOREIGN = ("MISSING_ATTRIBUTES", "CANNOT_RESOLVE_DATAFRAME_COLUMN", "AMBIGUOUS_COLUMN_REFERENCE")
@@ -62,9 +64,10 @@ def text_of(df: DataFrame, given: str | Column, what: str) -> str:
         return given
     try:
         # Inside a function a Column shows all its parts. Outermost, casts are left out, and an alias stands for all the rest.
-        name = df.select(F.isnull(given)).schema[0].name
+        with asking():
+            name = df.select(F.isnull(given)).schema[0].name
     except AnalysisException as error:
-        raise refused(df, given, what, error) from error
+        raise_as(refused(df, given, what, error), error)
     return name[1 : -len(_ASKED)] if name.startswith("(") and name.endswith(_ASKED) else df.select(given).schema[0].name
 
 

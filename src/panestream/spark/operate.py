@@ -15,6 +15,7 @@ from panestream.engine.state import MemoryState, State
 from panestream.spark.catalyst import group_input
 from panestream.spark.exchange import Piece, gather
 from panestream.spark.placement import group_values
+from panestream.spark.reasons import in_few_words
 
 OPERATED_SCHEMA = "tag string, body binary"
 METRICS = "__metrics"
@@ -49,8 +50,9 @@ def process_batch(plan: WindowPlan) -> Callable[[pa.Table], pa.Table]:
     def process(group: pa.Table) -> pa.Table:
         columns = [group.column(name).to_pylist() for name in Piece._fields]
         number = group_values(plan.groups).index(group.column("group")[0].as_py())
-        batch = gather(plan, map(Piece, *columns), end_of_input=True)
-        emitted = list(bodies(plan.operation.operator(plan, MemoryState(), number).process(batch)))
+        with in_few_words():
+            batch = gather(plan, map(Piece, *columns), end_of_input=True)
+            emitted = list(bodies(plan.operation.operator(plan, MemoryState(), number).process(batch)))
         return pa.Table.from_pylist([{"tag": tag, "body": body} for tag, body in emitted], schema=_OPERATED)
 
     return process
@@ -60,8 +62,9 @@ def process_reduced(plan: WindowPlan) -> Callable[[pa.Table], pa.Table]:
     """The function for ``applyInArrow`` where Spark itself reduced the rows to partials (:mod:`panestream.spark.catalyst`)."""
 
     def process(group: pa.Table) -> pa.Table:
-        operator = plan.operation.operator(plan, MemoryState(), group.column("group")[0].as_py())
-        emitted = list(bodies(operator.process(group_input(plan, group))))
+        with in_few_words():
+            operator = plan.operation.operator(plan, MemoryState(), group.column("group")[0].as_py())
+            emitted = list(bodies(operator.process(group_input(plan, group))))
         return pa.Table.from_pylist([{"tag": tag, "body": body} for tag, body in emitted], schema=_OPERATED)
 
     return process

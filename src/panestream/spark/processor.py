@@ -71,13 +71,15 @@ class WindowProcessor(StatefulProcessor):
         from panestream.engine.garbage import settle
         from panestream.spark.exchange import Piece
         from panestream.spark.operate import bodies, operate_group
+        from panestream.spark.reasons import in_few_words
 
         if self._state is None or self._handle is None:
             raise RuntimeError("Spark called the processor before init")
         plan: WindowPlan = pickle.loads(self._pickled_plan)  # noqa: S301 (see __init__)
         now = timers.getCurrentProcessingTimeInMs() if self._uses_clock else None
         pieces = [Piece(row.origin, row.sequence, row.more, row.body) for row in arrived]
-        output = operate_group(plan, self._state, key[0], pieces, now)
+        with in_few_words():
+            output = operate_group(plan, self._state, key[0], pieces, now)
         if self._uses_clock:
             # An engine timer is due once the clock is past it.
             self._wake_up_at(None if output.wake_up is None else output.wake_up // plan.ticks + 1)

@@ -1,8 +1,12 @@
-"""What an error of Spark's says, in a line. Spark need not be there for it, so its classes are not asked for."""
+"""Errors in few words: those of Spark, and ours on their way out of a worker. Spark's classes are not asked for."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from panestream.errors import PanestreamError
 
 
 def of_spark(error: BaseException) -> bool:
@@ -26,3 +30,20 @@ def first_sentence(error: BaseException) -> str:
         return raised[-1]
     said = next((line for line in lines if line), type(error).__name__)
     return said.split(" SQLSTATE: ")[0].removesuffix(";").strip()
+
+
+@contextmanager
+def in_few_words() -> Iterator[None]:
+    """For what runs in Spark's workers: an error of panestream's leaves it as its text alone.
+
+    Spark quotes the whole traceback of a worker, causes included. Our text has the user's own lines; what led there inside of
+    panestream helps nobody.
+    """
+    from panestream.windowing.failures import WindowFunctionError
+
+    try:
+        yield
+    except WindowFunctionError as error:
+        raise error.with_instants().with_traceback(None) from None
+    except PanestreamError as error:
+        raise error.with_traceback(None) from None

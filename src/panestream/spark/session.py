@@ -18,6 +18,9 @@ ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvi
 ARROW_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 ARROW_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 
+TRACEBACK = "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled"
+"""Without PySpark's own frames, in the errors of Python functions."""
+
 STREAM_SETTINGS: Mapping[str, str] = {
     STATE_STORE: ROCKSDB,
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
@@ -58,7 +61,8 @@ def build_session(app_name: str, settings: Mapping[str, str] | None = None, mast
     # Without this Spark's workers take whatever python3 is on the PATH.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(app_name)
-    defaults = {**STREAM_SETTINGS, "spark.sql.session.timeZone": "UTC", "spark.ui.showConsoleProgress": "false"}
+    ours = {"spark.sql.session.timeZone": "UTC", "spark.ui.showConsoleProgress": "false", TRACEBACK: "true"}
+    defaults = {**STREAM_SETTINGS, **ours}
     if master is not None:
         builder = builder.master(master)
     elif "spark.master" not in (settings or {}) and "MASTER" not in os.environ:

@@ -8,6 +8,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 
 from panestream.errors import InvalidPlanError
+from panestream.spark.asking import asking
+from panestream.spark.failures import raise_as
 
 _ATOMIC: list[tuple[type[T.DataType], pa.DataType]] = [
     (T.BooleanType, pa.bool_()),
@@ -85,12 +87,12 @@ def schema_of(spark: SparkSession, schema: str | T.StructType) -> pa.Schema:
     if not isinstance(schema, str) or not schema.strip():
         raise InvalidPlanError(f"a schema is written like 'n bigint, label string', got {schema!r}")
     try:
-        found = spark.createDataFrame([], schema).schema
+        with asking():
+            found = spark.createDataFrame([], schema).schema
     except (ParseException, AnalysisException) as error:
         reason = str(error).strip().splitlines()[0]
-        raise InvalidPlanError(
-            f"the schema {schema!r} cannot be read; write it like 'n bigint, label string' ({reason})"
-        ) from error
+        ours = InvalidPlanError(f"the schema {schema!r} cannot be read; write it like 'n bigint, label string' ({reason})")
+        raise_as(ours, error)
     return arrow_schema(found)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import re
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from traceback import TracebackException
 from typing import Any
@@ -15,9 +16,12 @@ from panestream.windowing.windows import GlobalWindow, TimeWindow, Window
 BAR = "  | "
 """Every line of the user's traceback begins so."""
 _PACKAGE = str(Path(__file__).parent.parent) + os.sep
+_INSTANT = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d{6})?"
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _WHERE = re.compile(
     r"\(at key (?P<key>.*?)"
-    r"(?:, window (?:TimeWindow\(start=(?P<start>-?\d+), end=(?P<end>-?\d+)\)|(?P<all>GlobalWindow\(\)))"
+    r"(?:, window (?:TimeWindow\(start=(?P<start>-?\d+), end=(?P<end>-?\d+)\)|(?P<all>GlobalWindow\(\))"
+    rf"|(?P<since>{_INSTANT}) to (?P<until>{_INSTANT}) UTC)"
     r"(?:, which (?:holds (?:(?P<elements>\d+) elements?|one accumulator)|is empty))?)?\)$"
 )
 
@@ -48,6 +52,25 @@ class WindowFunctionError(PanestreamError, RuntimeError):
         self.key = key
         self.window = window
         self.elements = elements
+
+    def with_instants(self) -> WindowFunctionError:
+        """The same error with the window's bounds as instants in UTC, where times are microseconds since the epoch, as on Spark.
+
+        >>> error = WindowFunctionError("no (at key 7, window TimeWindow(start=0, end=60000000))", 7, TimeWindow(0, 60_000_000))
+        >>> str(error.with_instants())
+        'no (at key 7, window 1970-01-01 00:00:00 to 1970-01-01 00:01:00 UTC)'
+        """
+        window = self.window
+        if not isinstance(window, TimeWindow):
+            return self
+        try:
+            bounds = [_EPOCH + timedelta(microseconds=time) for time in (window.start, window.end)]
+        except OverflowError:  # before the year 1 or after 9999
+            return self
+        start, end = (bound.replace(tzinfo=None).isoformat(" ") for bound in bounds)
+        headline, *lines = str(self).split("\n")
+        shown = headline.replace(f"window {window!r}", f"window {start} to {end} UTC")
+        return WindowFunctionError("\n".join([shown, *lines]), self.key, window, self.elements)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return WindowFunctionError, (str(self), self.key, self.window, self.elements)
@@ -109,6 +132,8 @@ class WindowFunctionError(PanestreamError, RuntimeError):
         window: Window | None = GlobalWindow() if found["all"] else None
         if found["start"]:
             window = TimeWindow(int(found["start"]), int(found["end"]))
+        if found["since"]:
+            window = TimeWindow(_micros(found["since"]), _micros(found["until"]))
         elements = int(found["elements"]) if found["elements"] else None
         return cls("\n".join(quoted), _literal(found["key"]), window, elements)
 
@@ -121,6 +146,10 @@ def users_lines(cause: BaseException) -> list[str]:
         seen.stack[:] = [frame for frame in seen.stack if not frame.filename.startswith(_PACKAGE)]
         seen = seen.__cause__ or seen.__context__
     return "".join(summary.format()).splitlines()
+
+
+def _micros(instant: str) -> int:
+    return (datetime.fromisoformat(instant).replace(tzinfo=timezone.utc) - _EPOCH) // timedelta(microseconds=1)
 
 
 def _literal(text: str) -> Any:
