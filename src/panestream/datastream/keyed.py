@@ -13,6 +13,7 @@ from panestream.datastream.inputs import resolve_gap
 from panestream.datastream.names import RESERVED, checked_tag
 from panestream.datastream.windowed import WindowedStream
 from panestream.engine.planner import Windowing
+from panestream.engine.shown import Shown, listed, parts_of
 from panestream.errors import InvalidPlanError, did_you_mean
 from panestream.spark.columns import key_of, micros_of, type_of
 from panestream.spark.expressions import text_of
@@ -38,8 +39,8 @@ def stream(df: DataFrame) -> DataStream:
     return DataStream(df)
 
 
-@dataclass(frozen=True, eq=False)
-class DataStream:
+@dataclass(frozen=True, eq=False, repr=False)
+class DataStream(Shown):
     """Events without a key. Flink: ``DataStream``."""
 
     df: DataFrame
@@ -116,6 +117,13 @@ class DataStream:
                 )
         return KeyedStream(self, keys)
 
+    def _parts(self) -> Mapping[str, str]:
+        unit = "" if self.unit is None else f" in {self.unit}"
+        return {
+            "event time": "none" if self.event_time is None else f"{_shown(self.event_time)}{unit}, {self.watermark!r}",
+            "clock": "" if self.clock is None else _shown(self.clock),
+        }
+
     def window_all(self, assigner: WindowAssigner) -> WindowedStream:
         """Windows over all rows together. One key group, so one task fires them (pre-aggregation is parallel).
 
@@ -128,12 +136,15 @@ class DataStream:
         return KeyedStream(self, ()).count_window(size, slide)
 
 
-@dataclass(frozen=True, eq=False)
-class KeyedStream:
+@dataclass(frozen=True, eq=False, repr=False)
+class KeyedStream(Shown):
     """Events with a key. Flink: ``KeyedStream``."""
 
     source: DataStream
     keys: tuple[str | Column, ...]
+
+    def _parts(self) -> Mapping[str, str]:
+        return {"key": listed([_shown(key) for key in self.keys]) or "none", **parts_of(self.source)}
 
     @cached_property
     def key_texts(self) -> tuple[str, ...]:
@@ -208,3 +219,8 @@ class KeyedStream:
         assigner, trigger, evictor = count_window(size, slide)
         windowed = self.window(assigner).trigger(trigger)
         return windowed if evictor is None else windowed.evictor(evictor)
+
+
+def _shown(given: str | Column) -> str:
+    """What the user gave, without a question to Spark."""
+    return given if isinstance(given, str) else repr(given).removeprefix("Column<'").removesuffix("'>")

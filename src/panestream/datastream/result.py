@@ -5,15 +5,18 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 
+from panestream.datastream.starting import SPARKS_NAMES, spark_trigger
 from panestream.engine.operation import Operation
 from panestream.engine.plan import FIRING_COLUMNS, KEY_GROUPS, MAIN, OP_COLUMN, Top, WindowPlan
 from panestream.engine.planner import explain_plan
+from panestream.engine.shown import Explanation, Shown, listed, parts_of
 from panestream.errors import InvalidPlanError, PanestreamWarning, PlanMismatchError, SinkError, did_you_mean
 from panestream.spark import query as spark_query
 from panestream.spark.catalyst import reducible
@@ -32,6 +35,7 @@ from panestream.spark.session import (
 )
 from panestream.spark.sinks import Sink
 from panestream.spark.types import arrow_schema
+from panestream.windowing.signatures import ON_PROGRESS, check_function
 
 if TYPE_CHECKING:
     from panestream.datastream.windowed import WindowedStream
@@ -45,8 +49,8 @@ _NEVER_ENDS = (
 )
 
 
-@dataclass(frozen=True, eq=False)
-class WindowedResult:
+@dataclass(frozen=True, eq=False, repr=False)
+class WindowedResult(Shown):
     """The outputs of a windowed query: main, late rows, invalid rows, side outputs."""
 
     windowed: WindowedStream
@@ -162,7 +166,7 @@ class WindowedResult:
         self,
         *,
         checkpoint: str,
-        trigger: Mapping[str, Any] | None = None,
+        trigger: str | timedelta | Mapping[str, Any] | None = None,
         name: str | None = None,
         on_progress: Callable[[BatchProgress], Any] | None = None,
         **sinks: Sink,
@@ -172,7 +176,9 @@ class WindowedResult:
         Args:
             checkpoint: a directory; belongs to this plan from then on. Its number of key groups is taken, unless the query has
                 one of its own (``.key_groups(n)``).
-            trigger: Spark's, e.g. ``{"availableNow": True}`` (default) or ``{"processingTime": "10 seconds"}``.
+            trigger: when micro-batches run: ``"availableNow"`` (default: all that is there, then the query ends), ``"once"`` (the
+                same in one micro-batch), or how often, e.g. ``"10 seconds"``, without end. Spark's own arguments do as well:
+                ``{"processingTime": "10 seconds"}``.
             name: of the query, for Spark's UI.
             on_progress: called on the driver after each micro-batch with a :class:`BatchProgress`; an exception fails the query.
                 Not through Spark Connect: :attr:`RunningQuery.recent_progress` has the same there.
@@ -184,7 +190,7 @@ class WindowedResult:
         Connect the warning comes while ``await_termination`` waits, or at ``stop``.
 
         Raises:
-            InvalidPlanError: a batch DataFrame, an unknown output.
+            InvalidPlanError: a batch DataFrame, an unknown output, a trigger that Spark has not.
             PlanMismatchError: the checkpoint belongs to another plan.
             InvalidPlanError: ``availableNow`` with windows of processing time, which Spark would never end.
             SinkError: a sink's place belongs to another query.
@@ -192,12 +198,14 @@ class WindowedResult:
         if not self.is_streaming:
             raise InvalidPlanError("start is for streams; this DataFrame is a batch: use result.run(main=...) or result.main")
         self._check_sinks(sinks)
-        trigger = dict(trigger or {"availableNow": True})
-        if self.plan.wakes_up and trigger.get("availableNow"):
+        when = spark_trigger(trigger)
+        if on_progress is not None:
+            check_function(on_progress, ON_PROGRESS)
+        if self.plan.wakes_up and when.get("availableNow"):
             raise InvalidPlanError(_NEVER_ENDS)
         if not isinstance(checkpoint, str) or not checkpoint.strip():
             raise InvalidPlanError("start needs checkpoint='a directory': it holds the state of the windows")
-        how: dict[str, Any] = {"checkpoint": checkpoint, "trigger": trigger, "name": name, "on_progress": on_progress}
+        how: dict[str, Any] = {"checkpoint": checkpoint, "trigger": when, "name": name, "on_progress": on_progress}
         try:
             return spark_query.start(self._operated, self.plan, sinks, **how)
         except PlanMismatchError as error:
@@ -230,11 +238,20 @@ class WindowedResult:
             finally:
                 operated.unpersist()
 
-    def explain(self) -> str:
-        """How the query will run: operator, panes, state, exchange, and why."""
+    def explain(self) -> Explanation:
+        """How the query will run: operator, panes, state, exchange, and why.
+
+        Returns:
+            A string for ``print``, which a console or a notebook shows as it is read.
+        """
         chosen = chosen_partitions(self._df.sparkSession)
         reduced = not self.is_streaming and reducible(self.plan)
-        return explain_plan(self.plan, streaming=self.is_streaming, chosen=chosen, reduced_by_spark=reduced)
+        return Explanation(explain_plan(self.plan, streaming=self.is_streaming, chosen=chosen, reduced_by_spark=reduced))
+
+    def _parts(self) -> Mapping[str, str]:
+        results = [f"{one.name} {one.type}" for one in self.operation.result_schema]
+        own = {"top": f"{self.largest.n} by {self.largest.by}" if self.largest else "", "operator": self.operation.name}
+        return {"results": listed(results), **own, **parts_of(self.windowed)}
 
     @property
     def is_streaming(self) -> bool:
@@ -248,6 +265,8 @@ class WindowedResult:
         if not sinks:
             raise InvalidPlanError("name at least one sink, e.g. main=ParquetSink('out/main')")
         for tag, sink in sinks.items():
+            if tag not in self.plan.tags and tag in SPARKS_NAMES:
+                raise InvalidPlanError(f"{tag} is a trigger, not an output: write start(trigger={{{tag!r}: {sink!r}}}, …)")
             if tag not in self.plan.tags:
                 raise InvalidPlanError(f"there is no output {tag!r}; {did_you_mean(tag, self.plan.tags)}")
             if not isinstance(sink, Sink):

@@ -16,7 +16,9 @@ from panestream.datastream.names import RESERVED, checked_tag
 from panestream.datastream.result import WindowedResult
 from panestream.engine.operators.panes.windowed_rows import AllWindows, OverRows, TablePerWindow
 from panestream.engine.operators.row.plan import Aggregate, AnyWindowFunction, Elements, Reduce
+from panestream.engine.plan import stable_repr
 from panestream.engine.planner import Windowing, aggregating, calling, over_tables
+from panestream.engine.shown import Shown, parts_of
 from panestream.errors import InvalidPlanError, InvalidWindowError
 from panestream.spark.columns import type_of
 from panestream.spark.types import arrow_schema, schema_of, to_arrow
@@ -39,7 +41,7 @@ from panestream.windowing.signatures import (
     check_function,
     check_methods,
 )
-from panestream.windowing.time import Duration, to_micros
+from panestream.windowing.time import Duration, format_duration, to_micros
 from panestream.windowing.triggers import Trigger
 
 if TYPE_CHECKING:
@@ -49,8 +51,8 @@ Schema: TypeAlias = "str | StructType | pa.Schema"
 """The columns of what a function returns: DDL (``"n bigint, label string"``), Spark's type or Arrow's."""
 
 
-@dataclass(frozen=True, eq=False)
-class WindowedStream:
+@dataclass(frozen=True, eq=False, repr=False)
+class WindowedStream(Shown):
     """Events in windows. Flink: ``WindowedStream``."""
 
     keyed: KeyedStream
@@ -303,6 +305,19 @@ class WindowedStream:
             if found.names.count(name) > 1:
                 raise InvalidPlanError(f"the schema has more than one column {name!r}")
         return found
+
+    def _parts(self) -> Mapping[str, str]:
+        windowing = self.windowing
+        lateness = format_duration(windowing.allowed_lateness) if windowing.allowed_lateness else ""
+        outputs = [tag for tag in (self.late_tag, self.keyed.source.invalid_tag) if tag is not None]
+        return {
+            "windows": stable_repr(windowing.assigner),
+            "trigger": "" if windowing.trigger is None else stable_repr(windowing.trigger),
+            "evictor": "" if windowing.evictor is None else stable_repr(windowing.evictor),
+            "allowed lateness": lateness,
+            **parts_of(self.keyed),
+            "other outputs": ", ".join([*outputs, *self.side_outputs]),
+        }
 
     @property
     def _df(self) -> Any:

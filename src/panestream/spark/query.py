@@ -12,7 +12,8 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from panestream.engine.plan import MAIN, WindowPlan
+from panestream.engine.plan import MAIN, WindowPlan, stable_repr
+from panestream.engine.shown import Shown, listed
 from panestream.errors import InvalidPlanError, OperatorError, PanestreamError
 from panestream.spark.checkpoint import claim_checkpoint
 from panestream.spark.columns import quoted
@@ -90,8 +91,8 @@ def output(operated: DataFrame, plan: WindowPlan, tag: str) -> DataFrame:
     return ranked.where(F.col("rank") <= plan.top.n)
 
 
-@dataclass(frozen=True)
-class RunningQuery:
+@dataclass(frozen=True, repr=False)
+class RunningQuery(Shown):
     """A started query. Like Spark's ``StreamingQuery`` (which is :attr:`query`), with panestream's errors and counters."""
 
     query: StreamingQuery
@@ -100,6 +101,13 @@ class RunningQuery:
     """What a micro-batch ended in, where it runs in this process."""
     notices: LateRows | None = field(default=None, repr=False)
     """What looks at the progress that the server reports; None where the micro-batches themselves do."""
+
+    def _parts(self) -> Mapping[str, str]:
+        # Of the plan alone: what the query is called, and whether it runs, one would have to ask Spark.
+        plan = self.plan
+        outputs = listed([f"{one.name} {one.type}" for one in plan.operation.result_schema])
+        keys = listed(plan.key_names) or "none"
+        return {"results": outputs, "windows": stable_repr(plan.assigner), "key": keys, "outputs": ", ".join(plan.tags)}
 
     @property
     def is_active(self) -> bool:
