@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from pyspark.sql import Column, DataFrame
+from pyspark.sql import types as T
 
+from panestream.datastream.names import RESERVED
 from panestream.errors import InvalidPlanError
 from panestream.spark.columns import column_of
 from panestream.spark.expressions import instead_of, same, text_of
+from panestream.spark.names import Names, shown
+from panestream.spark.types import check_bytewise, collation_of
 from panestream.windowing import aggregates as recipes
 from panestream.windowing.aggregates.base import ColumnText
 from panestream.windowing.assigners import GapColumn, WindowAssigner
@@ -38,6 +42,55 @@ def resolve_inputs(df: DataFrame, aggregates: Sequence[recipes.Aggregate]) -> tu
     return [one.resolved(texts.__getitem__) for one in aggregates], found
 
 
+def check_results(df: DataFrame, aggregates: Sequence[recipes.Aggregate], keys: Sequence[str], added: Sequence[str]) -> None:
+    """Refuses results whose names are taken.
+
+    Args:
+        df: whose session says which names are one.
+        aggregates: the results.
+        keys: the names of the key columns.
+        added: other columns of the output.
+
+    Raises:
+        InvalidPlanError: names both.
+    """
+    naming, names = Names.of(df.sparkSession), [aggregate.name for aggregate in aggregates]
+    for aggregate in aggregates:
+        if naming.find(aggregate.name, (*RESERVED, *added)) is not None:
+            raise InvalidPlanError(f"a result cannot be named {aggregate.name!r}: choose another .alias(...)")
+        key = naming.find(aggregate.name, keys)
+        if key is not None:
+            raise InvalidPlanError(
+                f"the aggregate {shown(aggregate.name, key)} has the name of a key column; choose another with .alias(...)"
+            )
+        fields = naming.doubled(getattr(aggregate, "exprs", ()))
+        if fields is not None and isinstance(aggregate, recipes.ArgMin | recipes.ArgMax):
+            raise InvalidPlanError(f"{aggregate!r} has the fields {shown(*fields)}: write each once")
+    doubled = naming.doubled(names)
+    if doubled is not None:
+        raise InvalidPlanError(f"two aggregates are called {shown(*doubled)}; choose other names with .alias(...)")
+
+
+def check_collations(aggregates: Sequence[recipes.Aggregate], kinds: Mapping[str, T.DataType]) -> frozenset[str]:
+    """Refuses aggregates that compare strings which have a collation.
+
+    Args:
+        aggregates: the aggregates.
+        kinds: the types of their inputs.
+
+    Returns:
+        The results in which such strings are only passed on.
+
+    Raises:
+        InvalidPlanError: says what to write instead.
+    """
+    for aggregate in aggregates:
+        for text in aggregate.compared:
+            check_bytewise(kinds[text], f"{aggregate!r}:", text)
+    carrying = (one for one in aggregates if any(collation_of(kinds[text]) is not None for text in one.inputs))
+    return frozenset(one.name for one in carrying if not isinstance(one, recipes.Count))
+
+
 def no_aggregate(df: DataFrame, given: object) -> InvalidPlanError:
     """The error for what stands where an aggregate belongs: Spark's own aggregates are answered with ours."""
     wants = "aggregate wants aggregates such as agg.sum('price'), or one AggregateFunction"
@@ -55,8 +108,12 @@ def resolve_gap(df: DataFrame, assigner: WindowAssigner) -> tuple[WindowAssigner
         InvalidPlanError: it cannot be understood over these columns.
     """
     gap = getattr(assigner, "gap", None)
-    if not isinstance(gap, GapColumn) or not isinstance(gap.expr, ColumnText):
+    if not isinstance(gap, GapColumn):
         return assigner, None
+    if not isinstance(gap.expr, ColumnText):
+        # Functions find it in the rows by its own name, in whatever case it was written.
+        name = Names.of(df.sparkSession).find(gap.expr, df.columns)
+        return (assigner if name in (None, gap.expr) else replace(assigner, gap=replace(gap, expr=name))), None  # type: ignore[type-var]
     column = gap.expr.column
     text = text_of(df, column, "the session gap")
     return replace(assigner, gap=replace(gap, expr=text)), column  # type: ignore[type-var]

@@ -15,10 +15,11 @@ from panestream.datastream.windowed import WindowedStream
 from panestream.engine.planner import Windowing
 from panestream.engine.shown import Shown, listed, parts_of
 from panestream.errors import InvalidPlanError, did_you_mean
-from panestream.spark.columns import key_of, micros_of, type_of
+from panestream.spark.columns import key_of, micros_of, quoted, type_of
 from panestream.spark.expressions import text_of
+from panestream.spark.names import Names, shown
 from panestream.spark.session import check_version
-from panestream.spark.types import to_arrow
+from panestream.spark.types import check_bytewise, to_arrow
 from panestream.windowing.assigners import MergingWindowAssigner, SeveralWindows, WindowAssigner, count_window
 from panestream.windowing.assigners.several import label_of
 from panestream.windowing.signatures import check_methods
@@ -33,9 +34,9 @@ def stream(df: DataFrame) -> DataStream:
         EnvironmentNotReadyError: Spark is older than 4.1.
     """
     check_version(df.sparkSession)
-    doubled = sorted({name for name in df.columns if df.columns.count(name) > 1})
-    if doubled:
-        raise InvalidPlanError(f"the DataFrame has more than one column {doubled[0]!r}: rename or drop one")
+    doubled = Names.of(df.sparkSession).doubled(df.columns)
+    if doubled is not None:
+        raise InvalidPlanError(f"the DataFrame has more than one column {shown(*doubled)}: rename or drop one")
     return DataStream(df)
 
 
@@ -68,8 +69,11 @@ class DataStream(Shown):
             raise InvalidPlanError(f"assign_timestamps wants a WatermarkStrategy, got {strategy!r}")
         micros_of(self.df, column, unit)
         partition = strategy.partition_column
-        if partition is not None and partition not in self.df.columns:
-            raise InvalidPlanError(f"per_partition: there is no column {partition!r}; {did_you_mean(partition, self.df.columns)}")
+        if partition is not None:
+            if Names.of(self.df.sparkSession).find(partition, self.df.columns) is None:
+                hint = did_you_mean(partition, self.df.columns)
+                raise InvalidPlanError(f"per_partition: there is no column {partition!r}; {hint}")
+            check_bytewise(type_of(self.df, self.df[quoted(partition)]), "per_partition: the column", partition)
         return replace(self, event_time=column, unit=unit, watermark=strategy)
 
     def processing_time_from(self, column: str | Column, *, unit: str | None = None) -> DataStream:
@@ -107,11 +111,12 @@ class DataStream(Shown):
         """
         if not keys:
             raise InvalidPlanError("key_by wants at least one column; for windows over all rows use .window_all(assigner)")
-        names = [key_of(self.df, key)[0] for key in keys]
-        for position, name in enumerate(names):
-            if name in names[:position]:
-                raise InvalidPlanError(f"two keys are named {name!r}: give one another name with AS")
-            if name in RESERVED:
+        names, naming = [key_of(self.df, key)[0] for key in keys], Names.of(self.df.sparkSession)
+        doubled = naming.doubled(names)
+        if doubled is not None:
+            raise InvalidPlanError(f"two keys are named {shown(*doubled)}: give one another name with AS")
+        for name in names:
+            if naming.find(name, RESERVED) is not None:
                 raise InvalidPlanError(
                     f"a key cannot be named {name!r}, results have such a column: rename it, e.g. '{name} AS my_{name}'"
                 )
@@ -203,7 +208,7 @@ class KeyedStream(Shown):
         Raises:
             InvalidPlanError: no windows that go together; a key is called ``window``.
         """
-        if "window" in self.key_schema.names:
+        if Names.of(self.source.df.sparkSession).find("window", self.key_schema.names) is not None:
             raise InvalidPlanError("results have a column 'window' with the label: give the key another name with AS")
         return self.window(SeveralWindows.of(windows))
 

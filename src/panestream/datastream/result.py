@@ -24,6 +24,7 @@ from panestream.spark.columns import micros_of
 from panestream.spark.dataflow import operate, project
 from panestream.spark.expressions import text_of
 from panestream.spark.failures import of_sink
+from panestream.spark.names import Names
 from panestream.spark.progress import BatchProgress, observed
 from panestream.spark.session import (
     DEFAULT_GROUPS,
@@ -56,6 +57,7 @@ class WindowedResult(Shown):
     windowed: WindowedStream
     operation: Operation
     inputs: Mapping[str, Column] = field(default_factory=dict)
+    collated: frozenset[str] = frozenset()
     largest: Top | None = None
     firing: bool = False
     changes: bool = False
@@ -96,7 +98,7 @@ class WindowedResult(Shown):
             raise InvalidPlanError(f"{what} and top do not go together: a window's top is all there is of it")
         names = (*self.windowed.keyed.key_schema.names, *self.operation.result_schema.names)
         for column in columns:
-            if column.name in names:
+            if Names.of(self._df.sparkSession).find(column.name, names) is not None:
                 raise InvalidPlanError(f"{what} adds a column {column.name!r}, the results have one already: rename it")
 
     def top(self, n: int, by: str) -> WindowedResult:
@@ -109,14 +111,20 @@ class WindowedResult(Shown):
             raise InvalidPlanError("top goes neither with with_firing nor with changelog: a window's top is all there is of it")
         if not isinstance(n, int) or n < 1:
             raise InvalidPlanError(f"top wants a positive number of rows, got {n!r}")
-        if by not in names:
+        found = Names.of(self._df.sparkSession).find(str(by), names)
+        if found is None:
             raise InvalidPlanError(f"top: there is no result {by!r}; {did_you_mean(str(by), names)}")
+        if found in self.collated:
+            raise InvalidPlanError(
+                f"top: the strings of {by!r} compare by a collation, panestream compares them as bytes: take what makes equal "
+                "strings equal bytes, e.g. agg.first('lower(name COLLATE UTF8_BINARY)')"
+            )
         if self.is_streaming and not self.operation.fires_once:
             raise InvalidPlanError(
                 "top on a stream ranks each window when it fires: it needs windows that fire once, for all keys in the same "
                 "micro-batch (tumbling or sliding event-time windows, default trigger, declared aggregates)"
             )
-        return replace(self, largest=Top(n, by))
+        return replace(self, largest=Top(n, found))
 
     @property
     def main(self) -> DataFrame:

@@ -11,7 +11,7 @@ from pyspark.sql import Column
 from pyspark.sql.types import StructType
 
 from panestream.datastream.gaps import check_gap_of_rows, gap_input
-from panestream.datastream.inputs import no_aggregate, resolve_inputs
+from panestream.datastream.inputs import check_collations, check_results, no_aggregate, resolve_inputs
 from panestream.datastream.names import RESERVED, checked_tag
 from panestream.datastream.result import WindowedResult
 from panestream.engine.operators.panes.windowed_rows import AllWindows, OverRows, TablePerWindow
@@ -21,8 +21,10 @@ from panestream.engine.planner import Windowing, aggregating, calling, over_tabl
 from panestream.engine.shown import Shown, parts_of
 from panestream.errors import InvalidPlanError, InvalidWindowError
 from panestream.spark.columns import type_of
+from panestream.spark.names import Names, shown
 from panestream.spark.types import arrow_schema, schema_of, to_arrow
 from panestream.windowing import aggregates as recipes
+from panestream.windowing.assigners import SeveralWindows
 from panestream.windowing.evictors import Evictor, TimeEvictor
 from panestream.windowing.functions import (
     AggregateFunction,
@@ -181,16 +183,17 @@ class WindowedStream(Shown):
             if not isinstance(aggregate, recipes.Aggregate):
                 raise no_aggregate(self._df, aggregate)
         declared, inputs = resolve_inputs(self._df, [one for one in aggregates if isinstance(one, recipes.Aggregate)])
-        for aggregate in declared:
-            if aggregate.name in RESERVED:
-                raise InvalidPlanError(f"a result cannot be named {aggregate.name!r}: choose another .alias(...)")
+        label = ["window"] if isinstance(self.windowing.assigner, SeveralWindows) else []
+        check_results(self._df, declared, self.keyed.key_schema.names, label)
         inputs |= gap_input(self._df, self.windowing.assigner, self.gap)
-        types = {text: to_arrow(type_of(self._df, column), text) for text, column in inputs.items()}
+        kinds = {text: type_of(self._df, column) for text, column in inputs.items()}
+        collated = check_collations(declared, kinds)
+        types = {text: to_arrow(kind, text) for text, kind in kinds.items()}
         function, results = _process_function(then), None
         if function is not None:
             results = self._results(self._needed(schema, "then"))
         operation = aggregating(self.windowing, declared, types, self.keyed.key_schema, function, results)
-        return WindowedResult(self, operation, inputs)
+        return WindowedResult(self, operation, inputs, frozenset() if results is not None else collated)
 
     def reduce(
         self,
@@ -215,8 +218,9 @@ class WindowedStream(Shown):
             return self._calling(Reduce(function, after), schema, "reduce")
         check_gap_of_rows(self._df, self.windowing.assigner, self.gap)
         rows = arrow_schema(self._df.schema)
-        kept = [column for column in rows if column.name not in self.keyed.key_schema.names]
-        taken = [column.name for column in kept if column.name in RESERVED]
+        naming = Names.of(self._df.sparkSession)
+        kept = [column for column in rows if naming.find(column.name, self.keyed.key_schema.names) is None]
+        taken = [column.name for column in kept if naming.find(column.name, RESERVED) is not None]
         if taken:
             raise InvalidPlanError(f"the input has a column {taken[0]!r}, results have such a column too: rename it first")
         return WindowedResult(self, calling(self.windowing, Reduce(function), pa.schema(kept), rows, function))
@@ -297,13 +301,15 @@ class WindowedStream(Shown):
     def _results(self, schema: Schema) -> pa.Schema:
         """Columns that come after the key columns and the window."""
         found = schema if isinstance(schema, pa.Schema) else schema_of(self._df.sparkSession, schema)
+        naming = Names.of(self._df.sparkSession)
         for name in found.names:
-            if name in RESERVED or name in self.keyed.key_schema.names:
+            if naming.find(name, (*RESERVED, *self.keyed.key_schema.names)) is not None:
                 raise InvalidPlanError(
                     f"the schema has a column {name!r}: outputs have it anyway, leave it out and do not return it, or rename it"
                 )
-            if found.names.count(name) > 1:
-                raise InvalidPlanError(f"the schema has more than one column {name!r}")
+        doubled = naming.doubled(found.names)
+        if doubled is not None:
+            raise InvalidPlanError(f"the schema has more than one column {shown(*doubled)}")
         return found
 
     def _parts(self) -> Mapping[str, str]:

@@ -11,6 +11,8 @@ from panestream.errors import InvalidEventTimeError, InvalidPlanError, did_you_m
 from panestream.spark.asking import asking
 from panestream.spark.expressions import refused, text_of
 from panestream.spark.failures import raise_as
+from panestream.spark.names import Names
+from panestream.spark.types import check_bytewise
 
 UNITS = {"seconds": 1_000_000, "milliseconds": 1_000, "microseconds": 1}
 """The units of numeric event times, in microseconds."""
@@ -33,7 +35,7 @@ def column_of(df: DataFrame, given: str | Column, what: str) -> Column:
     if not isinstance(given, Column):
         if not isinstance(given, str) or not given.strip():
             raise InvalidPlanError(f"{what} must be the name of a column, a SQL expression or a Column, not {given!r}")
-        if given in df.columns:
+        if given in df.columns or Names.of(df.sparkSession).find(given, df.columns) is not None:
             return df[quoted(given)]
     try:
         with asking():
@@ -122,6 +124,7 @@ def key_of(df: DataFrame, given: str | Column) -> tuple[str, Column]:
         raise InvalidPlanError(
             f"the key {text!r} is a {field.dataType.simpleString()}: use its fields as several keys, or to_json({text}) AS name"
         )
+    check_bytewise(field.dataType, "the key", field.name)
     if isinstance(field.dataType, (T.FloatType, T.DoubleType)):
         # -0.0 and 0.0 are one key, as in SQL's GROUP BY; their hashes differ.
         column = (column + F.lit(0.0)).cast(field.dataType)

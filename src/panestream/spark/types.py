@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pyarrow as pa
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import SparkSession
@@ -20,6 +22,8 @@ _ATOMIC: list[tuple[type[T.DataType], pa.DataType]] = [
     (T.FloatType, pa.float32()),
     (T.DoubleType, pa.float64()),
     (T.StringType, pa.string()),
+    (T.VarcharType, pa.string()),
+    (T.CharType, pa.string()),
     (T.BinaryType, pa.binary()),
     (T.DateType, pa.date32()),
     (T.TimestampType, pa.timestamp("us", tz="UTC")),
@@ -27,6 +31,40 @@ _ATOMIC: list[tuple[type[T.DataType], pa.DataType]] = [
     (T.DayTimeIntervalType, pa.duration("us")),
     (T.NullType, pa.null()),
 ]
+
+
+_BYTEWISE = "UTF8_BINARY"
+_PADDED = re.compile(r"\b(?:var)?char\s*\(\s*\d+\s*\)", re.IGNORECASE)
+
+
+def collation_of(kind: T.DataType) -> str | None:
+    """The collation of the strings in a type, on whatever level; None where they compare as bytes, or there are none."""
+    if isinstance(kind, T.StringType):
+        name = str(getattr(kind, "collation", _BYTEWISE))
+        return None if name == _BYTEWISE else name
+    if isinstance(kind, T.ArrayType):
+        return collation_of(kind.elementType)
+    if isinstance(kind, T.MapType):
+        return collation_of(kind.keyType) or collation_of(kind.valueType)
+    if isinstance(kind, T.StructType):
+        return next(filter(None, (collation_of(field.dataType) for field in kind.fields)), None)
+    return None
+
+
+def check_bytewise(kind: T.DataType, what: str, name: str) -> None:
+    """Refuses strings that compare by a collation where they would be compared as bytes.
+
+    Raises:
+        InvalidPlanError: says what to write instead.
+    """
+    collation = collation_of(kind)
+    if collation is None:
+        return
+    plain = f"{name} COLLATE {_BYTEWISE}"
+    raise InvalidPlanError(
+        f"{what} {name!r} compares by the collation {collation}, panestream compares strings as bytes: write {plain!r}, or what "
+        f"makes equal strings equal bytes, e.g. {f'lower({plain})'!r}"
+    )
 
 
 def to_arrow(spark_type: T.DataType, where: str) -> pa.DataType:
@@ -83,17 +121,29 @@ def schema_of(spark: SparkSession, schema: str | T.StructType) -> pa.Schema:
         InvalidPlanError: it cannot be read, or Arrow has no such type.
     """
     if isinstance(schema, T.StructType):
-        return arrow_schema(schema)
+        return _declared(schema)
     if not isinstance(schema, str) or not schema.strip():
         raise InvalidPlanError(f"a schema is written like 'n bigint, label string', got {schema!r}")
     try:
         with asking():
-            found = spark.createDataFrame([], schema).schema
+            # Spark makes no DataFrame of char and varchar, which are strings outside of tables.
+            found = spark.createDataFrame([], _PADDED.sub("string", schema)).schema
     except (ParseException, AnalysisException) as error:
         reason = str(error).strip().splitlines()[0]
         ours = InvalidPlanError(f"the schema {schema!r} cannot be read; write it like 'n bigint, label string' ({reason})")
         raise_as(ours, error)
-    return arrow_schema(found)
+    return _declared(found)
+
+
+def _declared(schema: T.StructType) -> pa.Schema:
+    """The Arrow schema of columns that a user wrote down: what comes out are plain strings, so no others can be asked for."""
+    for field in schema.fields:
+        if collation_of(field.dataType) is not None:
+            raise InvalidPlanError(
+                f"the column {field.name!r} of the schema is a {field.dataType.simpleString()}, results are plain strings: "
+                "declare it as string, and collate the result's column"
+            )
+    return arrow_schema(schema)
 
 
 def spark_schema(schema: pa.Schema) -> T.StructType:

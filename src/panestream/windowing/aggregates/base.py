@@ -103,6 +103,11 @@ class Aggregate(ABC):  # noqa: B024 - what subclasses give are class attributes
                 changes[one.name] = tuple([text_of(part) if isinstance(part, ColumnText) else part for part in value])
         return replace(self, **changes) if changes else self
 
+    @property
+    def compared(self) -> tuple[str, ...]:
+        """Those of them whose values are compared with one another: it matters how strings compare."""
+        return ()
+
     def _default_name(self) -> str:
         return f"{self.function}({', '.join(self.inputs)})" if self.inputs else self.function
 

@@ -27,6 +27,15 @@ class _OfOne(Aggregate):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
+class _OfOneCompared(_OfOne):
+    """An aggregate of one expression that compares its values."""
+
+    @property
+    def compared(self) -> tuple[str, ...]:
+        return (self.expr,)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
 class Count(Aggregate):
     """See :func:`count`."""
 
@@ -66,7 +75,7 @@ class Mean(_OfOne):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Min(_OfOne):
+class Min(_OfOneCompared):
     """See :func:`min`."""
 
     function: ClassVar[str] = "min"
@@ -74,7 +83,7 @@ class Min(_OfOne):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Max(_OfOne):
+class Max(_OfOneCompared):
     """See :func:`max`."""
 
     function: ClassVar[str] = "max"
@@ -133,6 +142,10 @@ class _OfTwo(_OfOne):
     def inputs(self) -> tuple[str, ...]:
         return (self.expr, self.by)
 
+    @property
+    def compared(self) -> tuple[str, ...]:
+        return (self.by,)
+
 
 @dataclass(frozen=True, slots=True, repr=False)
 class MinBy(_OfTwo):
@@ -151,7 +164,7 @@ class MaxBy(_OfTwo):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class CountDistinct(_OfOne):
+class CountDistinct(_OfOneCompared):
     """See :func:`count_distinct`."""
 
     function: ClassVar[str] = "count_distinct"
@@ -186,6 +199,10 @@ class TopK(_OfOne):
     def inputs(self) -> tuple[str, ...]:
         return (self.expr,) if self.by is None else (self.expr, self.by)
 
+    @property
+    def compared(self) -> tuple[str, ...]:
+        return (self.expr if self.by is None else self.by,)
+
     def _default_name(self) -> str:
         by = "" if self.by is None else f", {self.by}"
         return f"top_k({self.expr}, {self.k}{by})"
@@ -214,6 +231,10 @@ class _OfRow(Aggregate):
     @property
     def inputs(self) -> tuple[str, ...]:
         return (*self.exprs, self.by)
+
+    @property
+    def compared(self) -> tuple[str, ...]:
+        return (self.by,)
 
     def _default_name(self) -> str:
         return f"{self.function}({', '.join((self.by, *self.exprs))})"
@@ -281,7 +302,7 @@ class Histogram(_OfOne):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class ApproxCountDistinct(_OfOne):
+class ApproxCountDistinct(_OfOneCompared):
     """See :func:`approx_count_distinct`."""
 
     relative_sd: float = 0.02

@@ -1,0 +1,53 @@
+"""When two names are one column: as the session sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """How names compare: by default ``k`` and ``K`` are one column, as in Spark's SQL.
+
+    Attributes:
+        case_sensitive: whether they are two: the session's ``spark.sql.caseSensitive``.
+
+    >>> Names().find("PRICE", ["user", "price"])
+    'price'
+    >>> Names(case_sensitive=True).find("PRICE", ["user", "price"]) is None
+    True
+    """
+
+    case_sensitive: bool = False
+
+    @classmethod
+    def of(cls, spark: SparkSession) -> Names:
+        """As this session has it."""
+        return cls(str(spark.conf.get("spark.sql.caseSensitive", "false")).lower() == "true")
+
+    def find(self, name: str, known: Iterable[str]) -> str | None:
+        """Which of the known names means the same column; None: none does."""
+        known = list(known)
+        if name in known or self.case_sensitive:
+            return name if name in known else None
+        return next((one for one in known if one.lower() == name.lower()), None)
+
+    def doubled(self, names: Sequence[str]) -> tuple[str, str] | None:
+        """The first two names that are one column; None: all differ."""
+        for position, name in enumerate(names):
+            other = self.find(name, names[:position])
+            if other is not None:
+                return other, name
+        return None
+
+
+def shown(one: str, other: str) -> str:
+    """Two names of one column, for an error.
+
+    >>> shown("k", "k"), shown("k", "K")
+    ("'k'", "'k' and 'K', which are one name here (spark.sql.caseSensitive)")
+    """
+    return repr(one) if one == other else f"{one!r} and {other!r}, which are one name here (spark.sql.caseSensitive)"
