@@ -265,6 +265,29 @@ def test_a_run_without_faults_is_right_from_any_restart(name):
     assert [step(run.plan, state, batch, 0) for batch in run.batches[5:]] == run.outputs[5:]
 
 
+@pytest.mark.parametrize("name", [name for name in PLANS if "clock" not in name])
+@pytest.mark.parametrize("back", [2, 4])
+def test_a_key_group_that_is_older_as_a_whole_is_found_beside_the_others(name, back):
+    """Also after micro-batches that bring nothing for a group: all groups write their state in all of them."""
+    plan, states, rested = PLANS[name](), [MemoryState(), MemoryState()], []
+    for number, batch in enumerate(stream(5)[:5]):
+        metrics = []
+        for group, state in enumerate(states):
+            given = kit.group_input(plan, batch if group == 0 or number < 2 else kit.MicroBatch([]))
+            metrics.append(plan.operation.operator(plan, state, group).process(given).metrics.to_json())
+        assert [(one["key_group"], one["state_of"]) for one in metrics] == [(0, number - 1), (1, number - 1)]
+        seal.check_that_groups_agree(metrics)
+        rested.append(dict(states[1].values))
+    states[1].values = rested[-1 - back] if back < 4 else {}
+    given = kit.group_input(plan, stream(5)[5])
+    metrics = [plan.operation.operator(plan, state, group).process(given).metrics.to_json() for group, state in enumerate(states)]
+    what = "is that of micro-batch 2" if back < 4 else "is gone"
+    with pytest.raises(
+        StateDamagedError, match=f"key group 1 is damaged: all of it {what}, where that of key group 0 is of micro"
+    ):
+        seal.check_that_groups_agree(metrics)
+
+
 @pytest.mark.parametrize("fault", [stale, swapped])
 def test_these_cases_would_be_wrong_without_the_checks(fault, monkeypatch):
     """Else there is nothing that the test above could find. (Of flipped bits Arrow can die, and the tests with it.)"""

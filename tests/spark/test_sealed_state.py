@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from datetime import datetime, timedelta, timezone
 
 import pytest
 
 import panestream as pst
 from panestream import agg
+from panestream.engine.operators.base import GroupMetrics
 from panestream.engine.seal import SealedState
 from panestream.engine.state import MemoryState
+from panestream.errors import StateDamagedError
+from panestream.spark.operate import METRICS, OPERATED_SCHEMA
 from panestream.spark.placement import group_values
+from panestream.spark.query import Distribute
 from panestream.testing import MicroBatches
 
 pytestmark = pytest.mark.spark
@@ -41,3 +46,16 @@ def test_values_in_sparks_store_are_sealed_and_know_their_micro_batch(spark, tmp
         assert state.get("meta", 0) is not None
         assert state.micro_batch == 3, "one more than the last, which was micro-batch 2"
         assert all(state.get(space, key) for space, key in values.values if space == "pages")
+
+
+def test_no_sink_gets_rows_of_key_groups_that_do_not_agree(spark, tmp_path):
+    clicks = MicroBatches(spark, tmp_path / "clicks", "user string, ts timestamp")
+    stream = pst.stream(clicks.stream()).assign_timestamps("ts", pst.WatermarkStrategy.no_watermarks()).key_by("user")
+    result = stream.window(pst.EventTimeSessionWindows.with_gap("1 minute")).aggregate(agg.count().alias("n"))
+    written: list[int] = []
+    metrics = [GroupMetrics(key_group=group, state_of=micro_batch) for group, micro_batch in ((0, 14), (1, 11))]
+    bodies = [(METRICS, bytearray(json.dumps(one.to_json()).encode())) for one in metrics]
+    sink = pst.ForeachBatchSink(lambda frame, batch_id: written.append(batch_id))
+    with pytest.raises(StateDamagedError, match="key group 1 is damaged: all of it is that of micro-batch 11"):
+        Distribute(result.plan, {"main": sink})(spark.createDataFrame(bodies, OPERATED_SCHEMA), 0)
+    assert not written

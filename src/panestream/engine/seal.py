@@ -11,8 +11,10 @@ others belong. What is *stale*, whole but not the last that was written, is foun
 all others
     hold values that are written once, under numbers that are never used again: there is no other version of them.
 
-So one value of a key group, or several, cannot be wrong in silence. What cannot be found: that *everything* of a key group is
-what it once was, or that its meta record and the witness both are and nothing that was removed or written anew since is read.
+So one value of a key group, or several, cannot be wrong in silence. That *everything* of a key group is what it once was, or is
+gone, no value tells; but all key groups write their state in the same micro-batches, so :func:`check_that_groups_agree` finds
+it in the metrics of all of them. (Not where the clock wakes groups one by one.) What cannot be found: that all key groups are
+what they once were.
 
 The checksum is CRC-32: against accidents, not against somebody who can write to the checkpoint and wants to do harm. (No bytes of
 the state are ever run: see :mod:`panestream.engine.operators.row.codec` about pickles.)
@@ -21,12 +23,14 @@ the state are ever run: see :mod:`panestream.engine.operators.row.codec` about p
 from __future__ import annotations
 
 import struct
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 from zlib import crc32
 
 import numpy as np
 
 from panestream.engine import payload
+from panestream.engine.operators.base import GroupMetrics
 from panestream.engine.state import CountingState, State
 from panestream.errors import StateDamagedError, StateFormatError
 
@@ -93,6 +97,7 @@ class SealedState:
         self._group = group
         self._operator = operator
         self._last = -1
+        self._began = -1
         self._pages: dict[int, Written] = {}
 
     @property
@@ -142,6 +147,12 @@ class SealedState:
         if space == PAGES:
             self._pages.pop(key, None)
 
+    def measure(self, metrics: GroupMetrics) -> None:
+        """Fills in what the store was asked for, and of which micro-batch the state was."""
+        metrics.key_group, metrics.state_of = self._group, self._began
+        metrics.state_calls = self.counted.calls
+        metrics.bytes_read, metrics.bytes_written = self.counted.bytes_read, self.counted.bytes_written
+
     def damaged(self, space: str, key: int, what: str) -> StateDamagedError:
         """The error about a value.
 
@@ -172,7 +183,7 @@ class SealedState:
             if record.written.micro_batch > seen.written.micro_batch:
                 raise self._stale(META, _WITNESS, seen.written, record.written)
             raise self._stale(META, _RECORD, record.written, seen.written)
-        self._last = record.written.micro_batch
+        self._last = self._began = record.written.micro_batch
         (pages,) = _NUMBER.unpack_from(record.body)
         if not pages:
             return record.body[_NUMBER.size :]
@@ -232,4 +243,26 @@ class SealedState:
         return payload.wrong_format(f"the state of key group {self._group} ({self._operator})", version)
 
 
-__all__ = ["SealedState"]
+def check_that_groups_agree(groups: Sequence[Mapping[str, Any]]) -> None:
+    """Compares of which micro-batch the states of the key groups were that took part in one.
+
+    Args:
+        groups: the metrics of each, as JSON has them.
+
+    Raises:
+        StateDamagedError: one is older than another: it was put back, or lost, as a whole.
+
+    >>> check_that_groups_agree([{"key_group": 0, "state_of": 14}, {"key_group": 1, "state_of": 14}])
+    """
+    newest = max(groups, key=lambda group: group["state_of"], default=None)
+    for group in groups:
+        if newest is not None and group["state_of"] < newest["state_of"]:
+            what = f"is that of micro-batch {group['state_of']}" if group["state_of"] >= 0 else "is gone"
+            raise StateDamagedError(
+                f"the state of key group {group['key_group']} is damaged: all of it {what}, where that of key group "
+                f"{newest['key_group']} is of micro-batch {newest['state_of']}; {_ADVICE}",
+                group=group["key_group"],
+            )
+
+
+__all__ = ["SealedState", "check_that_groups_agree"]

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from panestream.engine.plan import MAIN, WindowPlan, stable_repr
+from panestream.engine.seal import check_that_groups_agree
 from panestream.engine.shown import Shown, listed
 from panestream.errors import InvalidPlanError, OperatorError, PanestreamError
 from panestream.spark.checkpoint import claim_checkpoint
@@ -63,6 +64,9 @@ class Distribute:
             with of_operator(batch_id):
                 body = F.when(F.col("tag") == METRICS, F.col("body").cast("string")).alias("body")
                 counts = operated.select("tag", body).collect()
+                groups = metrics_of(row.body for row in counts if row.body is not None)
+                if not self.plan.wakes_up:
+                    check_that_groups_agree(groups)
             present = {row.tag for row in counts}
             for tag, sink in self.sinks.items():
                 if tag in present or batch_id == 0:
@@ -71,7 +75,7 @@ class Distribute:
         finally:
             operated.unpersist()
         seconds = time.perf_counter() - started
-        progress = BatchProgress.of(batch_id, seconds, metrics_of(row.body for row in counts if row.body is not None))
+        progress = BatchProgress.of(batch_id, seconds, groups)
         if self.on_progress is not None:
             with of_callback("on_progress", batch_id):
                 self.on_progress(progress)

@@ -45,7 +45,8 @@ class GroupMetrics:
     """What happened in one micro-batch of one key group; JSON-able. Event times are in engine units, None: unknown yet.
 
     ``input_rows``, ``invalid_rows``, ``watermark`` and ``max_event_time`` are the same in all groups; all else is of this group.
-    ``fired_windows`` are the windows' numbers, ``open_windows`` the first and last that still have open panes here.
+    ``key_group`` is its number, ``state_of`` the micro-batch that had written its state before (-1: none), the same in all groups
+    unless they are woken by the clock. ``fired_windows`` are the windows' numbers, ``open_windows`` the first and last that still have open panes here.
     """
 
     input_rows: int = 0
@@ -57,6 +58,8 @@ class GroupMetrics:
     fired_windows: list[int] = field(default_factory=list)
     open_windows: tuple[int, int] | None = None
     blocks: int = 0
+    key_group: int = 0
+    state_of: int = -1
     state_bytes: int = 0
     state_calls: int = 0
     bytes_read: int = 0

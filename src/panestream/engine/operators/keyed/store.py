@@ -66,8 +66,7 @@ class KeyedStore:
         stored = [page for page in self.pages.index if page.rows]
         metrics.blocks = len(stored)
         metrics.state_bytes = sum(page.size for page in stored)
-        metrics.state_calls = self._state.counted.calls
-        metrics.bytes_read, metrics.bytes_written = self._state.counted.bytes_read, self._state.counted.bytes_written
+        self._state.measure(metrics)
 
 
 def with_bounds(

@@ -214,8 +214,7 @@ class AccumulatingOperator:
         metrics.max_event_time = max((known.max_timestamp for known in self._tracker.partitions.values()), default=None)
         metrics.blocks = len(self._blocks.index)
         metrics.state_bytes = sum(block.size for block in self._blocks.index)
-        metrics.state_calls = self._state.counted.calls
-        metrics.bytes_read, metrics.bytes_written = self._state.counted.bytes_read, self._state.counted.bytes_written
+        self._state.measure(metrics)
 
 
 def by_pane(tables: Sequence[pa.Table]) -> pa.Table:

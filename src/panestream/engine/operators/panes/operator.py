@@ -314,5 +314,4 @@ class PaneOperator:
         blocks = [block for store in self._meta.stores for block in store.index]
         metrics.blocks = len(blocks)
         metrics.state_bytes = sum(block.size for block in blocks)
-        metrics.state_calls = self._state.counted.calls
-        metrics.bytes_read, metrics.bytes_written = self._state.counted.bytes_read, self._state.counted.bytes_written
+        self._state.measure(metrics)

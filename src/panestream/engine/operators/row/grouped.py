@@ -175,7 +175,9 @@ class RowGroupOperator:
             output.emit(self._plan.late_tag, pa.Table.from_arrays(rows.columns, schema=schema))
 
     def _commit(self) -> None:
-        self._operator.store.meta.update(identity=self._plan.identity(), watermarks=self._tracker.to_json())
+        # With its number it is written in every micro-batch, like that of all key groups.
+        number = self._state.micro_batch
+        self._operator.store.meta.update(identity=self._plan.identity(), watermarks=self._tracker.to_json(), micro_batch=number)
         self._operator.commit()
 
     def _measure(self, batch: GroupInput, metrics: GroupMetrics, late: int) -> None:
@@ -184,8 +186,7 @@ class RowGroupOperator:
         metrics.watermark = None if watermark == MIN_TIMESTAMP else watermark
         metrics.max_event_time = max((known.max_timestamp for known in self._tracker.partitions.values()), default=None)
         metrics.late_rows = late
-        metrics.state_calls = self._state.counted.calls
-        metrics.bytes_read, metrics.bytes_written = self._state.counted.bytes_read, self._state.counted.bytes_written
+        self._state.measure(metrics)
 
 
 def _keys(column: pa.ChunkedArray) -> list[Any]:
