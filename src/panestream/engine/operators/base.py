@@ -46,7 +46,8 @@ class GroupMetrics:
 
     ``input_rows``, ``invalid_rows``, ``watermark`` and ``max_event_time`` are the same in all groups; all else is of this group.
     ``key_group`` is its number, ``state_of`` the micro-batch that had written its state before (-1: none), the same in all groups
-    unless they are woken by the clock. ``fired_windows`` are the windows' numbers, ``open_windows`` the first and last that still have open panes here.
+    unless they are woken by the clock. ``fired_windows`` are the windows' numbers, ``open_windows`` the first and last that still
+    have open panes here.
     """
 
     input_rows: int = 0
