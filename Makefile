@@ -12,7 +12,7 @@ SPARK_ENV = JAVA_HOME="$$(scripts/ensure_java.sh)" && export JAVA_HOME PYSPARK_P
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-fast check format bench bench-functions bench-flink bench-slides bench-limits bench-nexmark parity clean
+.PHONY: help setup run test test-fast test-floor check format bench bench-functions bench-flink bench-slides bench-limits bench-nexmark parity job-keys clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -33,6 +33,20 @@ test: $(STAMP) ## all tests
 
 test-fast: $(STAMP) ## the tests that need neither Spark nor Java
 	@$(PY) -m pytest -m "not spark and not slow" -n auto $(ARGS)
+
+# Without pandas, and with the oldest Python, Spark and libraries that pyproject.toml allows; skipped, with the reason, where no such
+# environment can be made. All that needs no Spark and is quick, and a core of what needs it.
+FLOOR_TESTS := tests/engine tests/aggregation tests/columnar/test_panes_conformance.py \
+	tests/columnar/test_sessions_and_counts_conformance.py tests/row/test_conformance.py tests/row/test_codec.py \
+	tests/row/test_declared.py tests/jobs tests/report
+FLOOR_SPARK_TESTS := tests/architecture/test_readme.py tests/spark/test_stream.py tests/jobs/test_window_jobs_on_spark.py
+
+test-floor: ## the oldest versions allowed, without pandas: tests without Spark, and a core of those with it
+	@python=$$(scripts/make_floor.sh .venv-floor) || exit 1; [ -n "$$python" ] || exit 0; \
+	JAVA_HOME="$$(scripts/ensure_java.sh)" && export JAVA_HOME PYSPARK_PYTHON="$$python"; failed=0; \
+	"$$python" -m pytest -m "not spark and not slow" -n auto $(FLOOR_TESTS) $(ARGS) || failed=1; \
+	"$$python" -m pytest -m spark $(FLOOR_SPARK_TESTS) $(ARGS) || failed=1; \
+	exit $$failed
 
 check: $(STAMP) ## lint, formatting, types
 	@failed=0; \
@@ -62,11 +76,14 @@ bench-limits: $(STAMP) ## 100 to 1,000,000 keys, none to a third of the rows lat
 bench-nexmark: $(STAMP) ## Nexmark's five windowed queries, beside native Spark
 	@$(SPARK_ENV) && $(PY) -m benchmarks.nexmark.run $(ARGS)
 
+job-keys: $(STAMP) ## renew the tables of docs/job-files.md
+	@$(PY) scripts/make_job_keys.py
+
 parity: $(STAMP) ## renew the tables of docs/flink-parity.md
 	@$(PY) scripts/make_parity.py
 
 clean: ## remove .venv, caches and demo output
-	rm -rf $(VENV) demo-output build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-floor demo-output build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(STAMP): pyproject.toml scripts/make_venv.sh

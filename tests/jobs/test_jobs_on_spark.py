@@ -7,41 +7,16 @@ from datetime import datetime, timedelta, timezone
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 from panestream.errors import JobError
-from panestream.jobs import cli
 from panestream.jobs.clicks import BROKEN, EMPTY_TIME, GOOD, LATE, Shape, make_clicks
 from panestream.jobs.demo import read_output
 from panestream.jobs.model import Overrides, load_job
-from panestream.jobs.runner import SparkRunner, build, stream_path
+from panestream.jobs.runner import build, stream_path
 
 pytestmark = pytest.mark.spark
 
 ROWS, FILES, HOUR, SLIDE = 4_000, 10, 3600, 300
-
-
-@pytest.fixture
-def panestream(spark, monkeypatch):
-    """Runs a command on the session that all tests share."""
-
-    class SharedSession(SparkRunner):
-        def __init__(self, loaded):
-            self.loaded, self.spark = loaded, spark
-
-        def __exit__(self, *exception):
-            return None
-
-    monkeypatch.setattr(cli, "make_runner", SharedSession)
-    monkeypatch.setenv("COLUMNS", "300")
-
-    def invoke(*arguments):
-        result = CliRunner().invoke(cli.app, [str(argument) for argument in arguments])
-        if result.exception is not None and not isinstance(result.exception, SystemExit):
-            raise result.exception
-        return result
-
-    return invoke
 
 
 def seconds(instant):

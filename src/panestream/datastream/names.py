@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from panestream.engine.plan import MAIN
+from panestream.engine.plan import MAIN, RESERVED
 from panestream.errors import InvalidPlanError
 
-RESERVED = ("window_start", "window_end", "rank", "batch_id")
-"""Columns of results: no key and no result of the user's can be called so."""
+__all__ = ["RESERVED", "checked_tag"]
 
 _ARGUMENTS = ("self", "checkpoint", "trigger", "name", "on_progress")
 """What ``start`` takes besides the sinks, which are called by their tags."""

@@ -27,6 +27,8 @@ FIRING_COLUMNS = (
 INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE = OPS = ("insert", "update_before", "update_after", "delete")
 OP_COLUMN = pa.field("op", pa.string(), nullable=False)
 """What a row of a changelog is: a new one; the old or the new state of one that changed; one that is gone."""
+RESERVED = ("window_start", "window_end", "rank", "batch_id")
+"""Columns of results: no key and no result of the user's can be called so."""
 
 
 KEY_GROUPS = "key groups"

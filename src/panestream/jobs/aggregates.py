@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field
 from typing import Any
 
-from panestream.errors import InvalidPlanError
+from panestream.errors import InvalidPlanError, did_you_mean
 from panestream.jobs.schema import (
     Place,
+    Reader,
     Wrong,
     array,
     boolean,
@@ -18,47 +20,65 @@ from panestream.jobs.schema import (
     integer,
     kind,
     number,
-    reads,
-    section,
     shown,
     sql,
+    wanting,
 )
 from panestream.windowing import aggregates as agg
+
+_READERS: Mapping[str, Reader] = {
+    "str": sql,
+    "str | None": sql,
+    "bool": boolean,
+    "int": integer(1),
+    "float": number,
+    "Iterable[float]": array(number),
+    "Iterable[float | Decimal]": array(number),
+}
+"""What reads an argument of a type: an aggregate function with one of another type needs a line here."""
 
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """What an aggregate function wants in a key of its entry."""
+    """An argument of an aggregate function.
 
-    required: frozenset[str]
-    optional: frozenset[str] = frozenset()
+    Attributes:
+        name: the key in a job file.
+        reader: what reads its value.
+        required: whether it must be there.
+        default: what it is otherwise.
+        many: whether it is the rest of the positional arguments.
+    """
+
+    name: str
+    reader: Reader
+    required: bool
+    default: object = None
+    many: bool = False
 
 
-_COLUMN = Argument(frozenset({"column"}))
-FUNCTIONS: Mapping[str, Argument] = {
-    "count": Argument(frozenset(), frozenset({"column"})),
-    "sum": _COLUMN,
-    "min": _COLUMN,
-    "max": _COLUMN,
-    "mean": _COLUMN,
-    "weighted_mean": Argument(frozenset({"column", "weight"})),
-    "var": _COLUMN,
-    "stddev": _COLUMN,
-    "first": Argument(frozenset({"column"}), frozenset({"ignore_nulls"})),
-    "last": Argument(frozenset({"column"}), frozenset({"ignore_nulls"})),
-    "min_by": Argument(frozenset({"column", "by"})),
-    "max_by": Argument(frozenset({"column", "by"})),
-    "arg_min": Argument(frozenset({"columns", "by"})),
-    "arg_max": Argument(frozenset({"columns", "by"})),
-    "count_distinct": _COLUMN,
-    "approx_count_distinct": Argument(frozenset({"column"}), frozenset({"relative_sd"})),
-    "approx_quantile": Argument(frozenset({"column", "probability"})),
-    "approx_quantiles": Argument(frozenset({"column", "probabilities"})),
-    "histogram": Argument(frozenset({"column", "edges"})),
-    "collect_list": _COLUMN,
-    "top_k": Argument(frozenset({"column", "k"}), frozenset({"by"})),
+def _arguments(function: Callable[..., agg.Aggregate]) -> Mapping[str, Argument]:
+    """The keys of a function, in the order of its arguments. A job file calls what the library calls an expression a column."""
+    found = {}
+    for each in inspect.signature(function).parameters.values():
+        many = each.kind is inspect.Parameter.VAR_POSITIONAL
+        name = {"expr": "column", "exprs": "columns"}.get(each.name, each.name)
+        required = many or each.default is inspect.Parameter.empty
+        reader = _READERS[str(each.annotation)]
+        found[name] = Argument(name, array(reader) if many else reader, required, None if required else each.default, many)
+    return found
+
+
+FUNCTIONS: Mapping[str, Mapping[str, Argument]] = {
+    # `user` wants an object of Python's, which no file can hold.
+    name: _arguments(getattr(agg, name))
+    for name in agg.__all__
+    if name != "user" and inspect.isfunction(getattr(agg, name))
 }
-"""The aggregate functions of a job file and the keys each takes."""
+"""The aggregate functions of a job file, all that :mod:`panestream.agg` has, and the keys each takes."""
+
+KEYS = tuple(dict.fromkeys(key for arguments in FUNCTIONS.values() for key in arguments))
+"""All keys that some function takes."""
 
 _CALL = re.compile(r"\s*([A-Za-z_]\w*)\s*(?:\((.*)\))?\s*", re.DOTALL)
 
@@ -70,47 +90,12 @@ class AggregateSpec:
     Attributes:
         function: one of :data:`FUNCTIONS`.
         alias: the name of the output column; default: function and column.
-        column: a column or a SQL expression.
-        columns: for arg_min and arg_max: what to keep of the row.
-        by: for min_by, max_by, arg_min, arg_max and top_k: the column or expression that is compared.
-        weight: for weighted_mean: the column or expression of the weights.
-        k: for top_k: how many.
-        ignore_nulls: for first and last: whether a null counts as a value.
-        relative_sd: for approx_count_distinct: its standard error.
-        probability: for approx_quantile: which quantile.
-        probabilities: for approx_quantiles: which.
-        edges: for histogram: where bins begin.
+        arguments: what the function is given, by key.
     """
 
-    function: str = field(metadata=reads(choice(*FUNCTIONS)))
-    alias: str | None = field(default=None, metadata=reads(identifier))
-    column: str | None = field(default=None, metadata=reads(sql))
-    columns: tuple[str, ...] | None = field(default=None, metadata=reads(array(sql)))
-    by: str | None = field(default=None, metadata=reads(sql))
-    weight: str | None = field(default=None, metadata=reads(sql))
-    k: int | None = field(default=None, metadata=reads(integer(1)))
-    ignore_nulls: bool | None = field(default=None, metadata=reads(boolean))
-    relative_sd: float | None = field(default=None, metadata=reads(number))
-    probability: float | None = field(default=None, metadata=reads(number))
-    probabilities: tuple[float, ...] | None = field(default=None, metadata=reads(array(number)))
-    edges: tuple[float, ...] | None = field(default=None, metadata=reads(array(number)))
-
-    def check(self, place: Place) -> None:
-        """Each function has the arguments it takes, and no others."""
-        takes = FUNCTIONS[self.function]
-        before = len(place.problems)
-        for argument in _ARGUMENTS:
-            given = getattr(self, argument) is not None
-            if argument in takes.required and not given:
-                place.note(f"{argument!r} is missing: {self.function} needs it")
-            if given and argument not in takes.required | takes.optional:
-                users = ", ".join(each for each, may in FUNCTIONS.items() if argument in may.required | may.optional)
-                place.at(argument).note(f"{self.function} takes no {argument!r} (it is for {users})")
-        if len(place.problems) == before:
-            try:
-                self.recipe  # noqa: B018 - the library judges the values
-            except InvalidPlanError as wrong:
-                place.note(str(wrong))
+    function: str
+    alias: str | None = None
+    arguments: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def recipe(self) -> agg.Aggregate:
@@ -120,39 +105,78 @@ class AggregateSpec:
             InvalidPlanError: an argument is out of its range.
         """
         function: Callable[..., agg.Aggregate] = getattr(agg, self.function)
-        given = {each: getattr(self, each) for each in _ARGUMENTS if getattr(self, each) is not None}
-        if "columns" in given:
-            return function(given["by"], *given["columns"]).alias(self.name)
-        positional = [given.pop("column")] if "column" in given else []
-        return function(*positional, **given).alias(self.name)
+        positional: list[Any] = []
+        for each in FUNCTIONS[self.function].values():
+            given = self.arguments.get(each.name, each.default)
+            positional += given if each.many else [given]
+        return function(*positional).alias(self.name)
 
     @property
     def name(self) -> str:
         """The name of the output column."""
         if self.alias is not None:
             return self.alias
-        expressions = " ".join([self.column or "", *(self.columns or ())])
+        expressions = " ".join([self.arguments.get("column", ""), *self.arguments.get("columns", ())])
         return "_".join([self.function, *re.findall(r"[A-Za-z0-9_]+", expressions)])
 
 
-_ARGUMENTS = tuple(each.name for each in fields(AggregateSpec) if each.name not in ("function", "alias"))
+def _aggregate(value: object, place: Place) -> AggregateSpec:
+    """One aggregate: ``function``, ``alias``, and each argument that the function takes, and no others."""
+    if not isinstance(value, Mapping):
+        place.wrong(f"must be a table, not {kind(value)}: {shown(value)}")
+    before = len(place.problems)
+    if "function" not in value:
+        place.wrong(f"'function' is missing: one of {', '.join(sorted(FUNCTIONS))}")
+    function = choice(*FUNCTIONS)(value["function"], place.at("function"))
+    takes, given = FUNCTIONS[function], {}
+    for key, raw in value.items():
+        if key == "function":
+            continue
+        try:
+            given[str(key)] = _reader(function, str(key), place.at(str(key)))(raw, place.at(str(key)))
+        except Wrong:
+            continue
+    for each in takes.values():
+        if each.required and each.name not in value:
+            place.note(f"{each.name!r} is missing: {function} needs it")
+    if len(place.problems) > before:
+        raise Wrong
+    spec = AggregateSpec(function=function, alias=given.pop("alias", None), arguments=given)
+    try:
+        spec.recipe  # noqa: B018 - the library judges the values
+    except InvalidPlanError as wrong:
+        place.wrong(str(wrong))
+    return spec
 
 
+def _reader(function: str, key: str, place: Place) -> Reader:
+    """What reads the value of ``key``."""
+    takes = FUNCTIONS[function]
+    if key == "alias":
+        return identifier
+    if key not in KEYS:
+        place.wrong(f"unknown key; {did_you_mean(key, ['function', 'alias', *takes])}")
+    if key not in takes:
+        users = ", ".join(each for each, may in FUNCTIONS.items() if key in may)
+        place.wrong(f"{function} takes no {key!r} (it is for {users})")
+    return takes[key].reader
+
+
+@wanting('table: alias = "function(column)" or { function = …, … }; or [[aggregate]] with function and alias')
 def aggregates(value: object, place: Place) -> tuple[AggregateSpec, ...]:
     """An array of tables, or a table of alias = "function(column)" or alias = { function = …, … }."""
-    one = section(AggregateSpec)
     found, before = [], len(place.problems)
     if isinstance(value, list):
         for index, each in enumerate(value):
             try:
-                found.append(one(each, place.at(index)))
+                found.append(_aggregate(each, place.at(index)))
             except Wrong:
                 continue
     elif isinstance(value, Mapping):
         for alias, each in value.items():
             at = place.at(str(alias))
             try:
-                found.append(replace(one(_call(each, at), at), alias=identifier(alias, at)))
+                found.append(_named(_call(each, at), alias, at))
             except Wrong:
                 continue
     else:
@@ -168,6 +192,13 @@ def aggregates(value: object, place: Place) -> tuple[AggregateSpec, ...]:
     if len(place.problems) > before:
         raise Wrong
     return tuple(found)
+
+
+def _named(value: Mapping[str, Any], alias: object, place: Place) -> AggregateSpec:
+    """An aggregate whose alias is its key."""
+    if "alias" in value:
+        place.at("alias").note("is the key already: leave it out")
+    return _aggregate({**value, "alias": alias}, place)
 
 
 def _call(value: object, place: Place) -> Mapping[str, Any]:

@@ -209,6 +209,8 @@ def _stop_on_interrupt(stop: threading.Event) -> Generator[None]:
 def described(job: Job, *, outputs_only: bool = False) -> list[tuple[str, str]]:
     """Where a job reads from and writes to, as label and place."""
     lines = [] if outputs_only else [("job", f"{job.name} ({job.mode})"), ("source", job.source.path or job.source.format)]
+    if not outputs_only:
+        lines += _asked_for(job)
     lines += [(f"-> {tag}", str(sink)) for tag, sink in job.sinks.items()]
     if job.mode == "stream":
         lines.append(("checkpoint", str(job.checkpoint)))
@@ -247,6 +249,19 @@ def _of_closed_pipe(error: BaseException | None) -> bool:
     while error is not None and not isinstance(error, BrokenPipeError):
         error = error.__cause__ or error.__context__
     return error is not None
+
+
+def _asked_for(job: Job) -> list[tuple[str, str]]:
+    """What the job asks for and the plan of the library does not repeat."""
+    lines = [("key", ", ".join(job.key))] if job.key else []
+    if job.firing is not None:
+        lines.append(("fires by", repr(job.firing.recipe)))
+    if job.function is not None:
+        name, spec = job.function
+        lines.append((name, f"{spec.function} -> {spec.schema}"))
+    shapes = {"with_firing": job.with_firing, "changelog": job.changelog, "exact_firings": job.exact_firings}
+    rows = [name for name, wanted in shapes.items() if wanted]
+    return lines + ([("rows", ", ".join(rows))] if rows else [])
 
 
 @contextmanager

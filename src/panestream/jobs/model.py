@@ -10,15 +10,18 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from panestream.errors import JobError, PanestreamError, did_you_mean
+from panestream.engine.plan import FIRING_COLUMNS, OP_COLUMN, RESERVED
+from panestream.errors import JobError, did_you_mean
 from panestream.jobs.aggregates import AggregateSpec, aggregates
 from panestream.jobs.document import Document, load_document
+from panestream.jobs.functions import ArrowFunctionSpec, FunctionSpec
 from panestream.jobs.schema import (
     Place,
     Wrong,
     array,
     boolean,
     choice,
+    ddl,
     duration,
     flat,
     identifier,
@@ -33,27 +36,13 @@ from panestream.jobs.schema import (
     table_name,
     text,
 )
-from panestream.windowing.assigners import SlidingEventTimeWindows, TumblingEventTimeWindows, WindowAssigner
+from panestream.jobs.windows import ALIGNED, Firing, WindowSpec
 from panestream.windowing.time import to_micros
 from panestream.windowing.watermarks import WatermarkStrategy
 
+_OPTIONS = table(text, scalar)
 FILE_FORMATS = ("csv", "json", "parquet", "orc", "text")
 """Source formats that read files: they want a path and can be cut into micro-batches by ``files_per_batch``."""
-
-RESERVED = frozenset({"window_start", "window_end", "rank", "batch_id", "pane", "rows"})
-"""Output columns that panestream makes itself."""
-
-LATENESS_LATER = "allowed lateness comes with a later version; for now, send late rows to [sinks.late] or raise watermark.delay"
-
-
-def _schema(value: object, place: Place) -> str:
-    """A DDL string, or a table of column = type, as a DDL string."""
-    if isinstance(value, str):
-        return sql(value, place)
-    columns = table(text, text)(value, place)
-    if not columns:
-        place.wrong("has no columns")
-    return ", ".join(f"`{column.replace('`', '``')}` {ddl}" for column, ddl in columns.items())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,12 +62,12 @@ class Source:
 
     format: str = field(metadata=reads(identifier))
     path: str | None = field(default=None, metadata=reads(location))
-    schema: str | None = field(default=None, metadata=reads(_schema))
+    schema: str | None = field(default=None, metadata=reads(ddl))
     header: bool | None = field(default=None, metadata=reads(boolean))
     files_per_batch: int | None = field(default=None, metadata=reads(integer(1)))
     columns: Mapping[str, str] = field(default_factory=dict, metadata=reads(table(identifier, sql)))
     where: str | None = field(default=None, metadata=reads(sql))
-    options: Mapping[str, str] = field(default_factory=dict, metadata=reads(table(text, scalar)))
+    options: Mapping[str, str] = field(default_factory=dict, metadata=reads(_OPTIONS))
 
     @property
     def reads_files(self) -> bool:
@@ -185,48 +174,26 @@ class Watermark:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WindowSpec:
-    """``[window]``: which spans of event time are put together.
+class ProcessingTime:
+    """``[processing_time]``: takes the clock from a column (when each row was received, say) instead of from Spark.
 
     Attributes:
-        type: "tumbling" or "sliding".
-        size, slide, offset: durations; ``offset`` moves the windows against the epoch (UTC).
+        column: a column of timestamps, or of numbers since 1970-01-01 UTC, with ``unit``; or SQL.
+        unit: seconds, milliseconds or microseconds.
     """
 
-    type: str = field(metadata=reads(choice("tumbling", "sliding")))
-    size: str = field(metadata=reads(duration(zero=False)))
-    slide: str | None = field(default=None, metadata=reads(duration(zero=False)))
-    offset: str = field(default="0 seconds", metadata=reads(duration(negative=True)))
-
-    @staticmethod
-    def explain_unknown(name: str) -> str | None:
-        """A better answer for a key that is planned."""
-        return LATENESS_LATER if name == "allowed_lateness" else None
-
-    def check(self, place: Place) -> None:
-        """``slide`` goes with "sliding" and only with it; the offset fits."""
-        if self.type == "sliding" and self.slide is None:
-            place.note("'slide' is missing: every how long does a sliding window begin?")
-            return
-        if self.type == "tumbling" and self.slide is not None:
-            place.at("slide").note("a tumbling window has no slide; did you mean type = 'sliding'?")
-            return
-        try:
-            _ = self.assigner
-        except PanestreamError as error:
-            place.note(str(error))
-
-    @property
-    def assigner(self) -> WindowAssigner:
-        """What the library calls it."""
-        if self.type == "sliding":
-            return SlidingEventTimeWindows.of(self.size, self.slide or self.size, self.offset)
-        return TumblingEventTimeWindows.of(self.size, self.offset)
+    column: str = field(metadata=reads(text))
+    unit: str | None = field(default=None, metadata=reads(choice("seconds", "milliseconds", "microseconds")))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Top:
-    """``[top]``: of each window only the ``n`` rows with the largest ``by``, an output column of an aggregate."""
+    """``[top]``: of each window only some rows, with their ``rank``.
+
+    Attributes:
+        n: how many.
+        by: an output column; those with the largest.
+    """
 
     n: int = field(metadata=reads(integer(1)))
     by: str = field(metadata=reads(text))
@@ -237,33 +204,44 @@ class Sink:
     """``[sinks.main]`` and its sisters: where an output goes.
 
     Attributes:
-        format: parquet, json, csv or orc (with ``path``), table (with ``table``), or console.
+        format: "parquet", "json", "csv" or "orc" (with ``path``); "table", which appends, or "merge", which replaces the row of a
+            key and window (both with ``table``); or "console".
         path: a folder; seen from the folder of the job file.
-        table: ``table``, ``db.table`` or ``catalog.db.table``.
+        table: ``table``, ``db.table`` or ``catalog.db.table``. For "merge" one that knows MERGE: Delta, Iceberg, Hudi.
         table_format: the format of a table that is made anew, e.g. delta; default: Spark's.
+        keys: of "merge": the key columns of the results; default: the job's.
+        options: of files and of "table": passed on to Spark's writer.
     """
 
-    format: str = field(metadata=reads(choice("parquet", "json", "csv", "orc", "table", "console")))
+    format: str = field(metadata=reads(choice("parquet", "json", "csv", "orc", "table", "merge", "console")))
     path: str | None = field(default=None, metadata=reads(location))
     table: str | None = field(default=None, metadata=reads(table_name))
     table_format: str | None = field(default=None, metadata=reads(identifier))
+    keys: tuple[str, ...] | None = field(default=None, metadata=reads(array(text)))
+    options: Mapping[str, str] = field(default_factory=dict, metadata=reads(_OPTIONS))
 
     def check(self, place: Place) -> None:
         """Files want a path, tables a name."""
-        wants = {"table": "table", "console": None}.get(self.format, "path")
+        wants = {"table": "table", "merge": "table", "console": None}.get(self.format, "path")
         for argument in ("path", "table"):
             given = getattr(self, argument) is not None
             if argument == wants and not given:
                 place.note(f"{argument!r} is missing: format {self.format!r} needs it")
             if given and argument != wants:
                 place.at(argument).note(f"format {self.format!r} takes no {argument!r}")
-        if self.table_format is not None and self.format != "table":
-            place.at("table_format").note(f"is for format 'table', not for {self.format!r}")
+        if self.table_format is not None and self.table is None:
+            place.at("table_format").note(f"is for formats 'table' and 'merge', not for {self.format!r}")
+        if self.keys is not None and self.format != "merge":
+            place.at("keys").note(f"is for format 'merge', not for {self.format!r}")
+        if self.options and self.format in ("merge", "console"):
+            place.at("options").note(f"format {self.format!r} takes none")
 
     def __str__(self) -> str:
         if self.format == "console":
             return "console"
-        return f"{self.path} ({self.format})" if self.path else f"table {self.table}"
+        if self.path is not None:
+            return f"{self.path} ({self.format})"
+        return f"{'merged into ' if self.format == 'merge' else ''}table {self.table}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -281,6 +259,9 @@ class Sinks:
 
     def check(self, place: Place) -> None:
         """No two write to the same place."""
+        for tag, sink in self.items():
+            if sink.format == "merge" and tag != "main":
+                place.at(tag, "format").note("'merge' is by key and window, which only the rows of sinks.main have")
         seen: dict[tuple[str | None, str | None], str] = {}
         for tag, sink in self.items():
             target = (sink.path, sink.table)
@@ -291,23 +272,32 @@ class Sinks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trigger:
-    """``[trigger]``: when micro-batches run: all that is there and then end, or every so often without end."""
+    """``[trigger]``: when micro-batches run. (When windows fire is said in [firing].)
+
+    Attributes:
+        available_now: takes all that is there, in micro-batches of the source's size, then ends; the default.
+        once: takes all that is there in one micro-batch, then ends.
+        every: how often, without end.
+    """
 
     available_now: bool | None = field(default=None, metadata=reads(boolean))
+    once: bool | None = field(default=None, metadata=reads(boolean))
     every: str | None = field(default=None, metadata=reads(duration()))
 
     def check(self, place: Place) -> None:
-        """One or the other."""
+        """One of them."""
         if self.available_now and self.every is not None:
             place.at("every").note("'available_now' and 'every' exclude each other: keep one of them")
-        if self.available_now is False and self.every is None:
+        if self.once and (self.available_now or self.every is not None):
+            place.at("once").note("excludes 'available_now' and 'every': keep one of them")
+        if self.available_now is False and self.every is None and not self.once:
             place.at("available_now").note("without it, say how often: every = '10 seconds'")
 
     @property
     def spark(self) -> dict[str, Any]:
         """The keyword arguments of Spark's ``trigger``."""
         if self.every is None:
-            return {"availableNow": True}
+            return {"once": True} if self.once else {"availableNow": True}
         return {"processingTime": f"{to_micros(self.every) // 1000} milliseconds"}
 
 
@@ -318,20 +308,37 @@ class Job:
     Attributes:
         name: how the query is called in logs and in Spark's user interface; default: the name of the file.
         mode: "stream" or "batch".
-        checkpoint: the folder where a stream remembers how far it came.
-        key: the columns by which rows are put together; none: one window for all.
+        checkpoint: the folder where a stream remembers how far it came; default: beside the job file.
+        key: the columns by which rows are put together, or SQL with a name (``"lower(city) AS city"``); none: one window for all.
+        key_groups: the parallelism of the state, fixed when the checkpoint is born; default: the cores.
+        allowed_lateness: how long windows of event time take rows after their end, and fire again.
+        with_firing: adds ``firing``, ``firing_number`` and ``is_last`` to the results: which firing of its window a row is from.
+        changelog: makes the results changes, with the column ``op``: insert, update_before, update_after, delete.
+        exact_firings: every single firing, as Flink would emit it, instead of the last one of each micro-batch.
+        windows: several kinds of windows over the same rows, each as [windows.LABEL]; results have the label in ``window``.
         spark: settings of the Spark session; ``master`` among them.
     """
 
     source: Source = field(metadata=reads(section(Source)))
-    event_time: EventTime = field(metadata=reads(section(EventTime)))
-    watermark: Watermark = field(metadata=reads(section(Watermark)))
-    window: WindowSpec = field(metadata=reads(section(WindowSpec)))
-    aggregate: tuple[AggregateSpec, ...] = field(metadata=reads(aggregates))
-    sinks: Sinks = field(metadata=reads(section(Sinks)))
-    key: tuple[str, ...] = field(default=(), metadata=reads(array(text)))
+    event_time: EventTime | None = field(default=None, metadata=reads(section(EventTime)))
+    watermark: Watermark | None = field(default=None, metadata=reads(section(Watermark)))
+    processing_time: ProcessingTime | None = field(default=None, metadata=reads(section(ProcessingTime)))
+    window: WindowSpec | None = field(default=None, metadata=reads(section(WindowSpec)))
+    windows: Mapping[str, WindowSpec] = field(default_factory=dict, metadata=reads(table(text, section(WindowSpec))))
+    firing: Firing | None = field(default=None, metadata=reads(section(Firing)))
+    aggregate: tuple[AggregateSpec, ...] = field(default=(), metadata=reads(aggregates))
+    process: FunctionSpec | None = field(default=None, metadata=reads(section(FunctionSpec)))
+    apply: FunctionSpec | None = field(default=None, metadata=reads(section(FunctionSpec)))
+    apply_arrow: ArrowFunctionSpec | None = field(default=None, metadata=reads(section(ArrowFunctionSpec)))
     top: Top | None = field(default=None, metadata=reads(section(Top)))
+    sinks: Sinks = field(metadata=reads(section(Sinks)))
     trigger: Trigger = field(default_factory=Trigger, metadata=reads(section(Trigger)))
+    key: tuple[str, ...] = field(default=(), metadata=reads(array(text)))
+    key_groups: int | None = field(default=None, metadata=reads(integer(1)))
+    allowed_lateness: str | None = field(default=None, metadata=reads(duration()))
+    with_firing: bool = field(default=False, metadata=reads(boolean))
+    changelog: bool = field(default=False, metadata=reads(boolean))
+    exact_firings: bool = field(default=False, metadata=reads(boolean))
     mode: str = field(default="stream", metadata=reads(choice("stream", "batch")))
     name: str | None = field(default=None, metadata=reads(text))
     checkpoint: str | None = field(default=None, metadata=reads(location))
@@ -339,29 +346,126 @@ class Job:
 
     @staticmethod
     def explain_unknown(name: str) -> str | None:
-        """A better answer for a key that is planned, or that stands at the wrong level."""
-        if name == "allowed_lateness":
-            return LATENESS_LATER
+        """A better answer for a key that stands at the wrong level."""
         inside = [each for each, fields in _SECTION_KEYS.items() if name in fields]
         return f"unknown key here; it belongs into [{inside[0]}]" if len(inside) == 1 else None
 
+    @staticmethod
+    def needs(given: Mapping[str, Any]) -> set[str]:
+        """What must be there beside the rest: windows, what to do with them, and an event time where windows are of it."""
+        found = set()
+        if "window" not in given and "windows" not in given:
+            found.add("window")
+        if not any(name in given for name in FUNCTIONS_OF_ROWS):
+            found.add("aggregate")
+        if _of_event_time(given):
+            found |= {"event_time", "watermark"}
+        return found | ({"watermark"} if "event_time" in given else set())
+
+    @property
+    def every_window(self) -> list[tuple[tuple[str, ...], WindowSpec]]:
+        """The kinds of windows, and where each is said."""
+        one = [] if self.window is None else [(("window",), self.window)]
+        return one + [(("windows", label), spec) for label, spec in self.windows.items()]
+
+    @property
+    def function(self) -> tuple[str, FunctionSpec | ArrowFunctionSpec] | None:
+        """The user's own function, and the section it is from."""
+        for name in FUNCTIONS_OF_ROWS[1:]:
+            spec: FunctionSpec | ArrowFunctionSpec | None = getattr(self, name)
+            if spec is not None:
+                return name, spec
+        return None
+
+    @property
+    def made_columns(self) -> set[str]:
+        """The columns of the results that nobody may call his own."""
+        columns = {*RESERVED, *(("window",) if self.windows else ())}
+        if self.with_firing:
+            columns |= {column.name for column in FIRING_COLUMNS}
+        return columns | {OP_COLUMN.name} if self.changelog else columns
+
     def check(self, place: Place) -> None:
         """What only shows when the sections are seen together."""
-        outputs = [each.name for each in self.aggregate]
-        if self.top is not None and self.top.by not in outputs:
-            place.at("top", "by").note(f"there is no output column {self.top.by!r}; {did_you_mean(self.top.by, outputs)}")
-        for index, each in enumerate(self.key):
-            if each in self.key[:index]:
-                place.at("key", index).note(f"{each!r} is given twice")
-        for each in outputs:
-            if each in self.key or each in RESERVED:
-                place.at("aggregate").note(f"the output has a column {each!r} of its own; give the aggregate another 'alias'")
-        if self.event_time.invalid == "side_output" and self.sinks.invalid is None:
+        self._check_windows(place)
+        self._check_outputs(place)
+        self._check_clock(place)
+        given = [name for name in FUNCTIONS_OF_ROWS if getattr(self, name)]
+        if len(given) > 1:
+            place.at(given[1]).note(f"{given[0]!r} says already what becomes of the rows of a window: keep one of them")
+        if self.event_time is None:
+            for name in ("watermark", "allowed_lateness"):
+                if getattr(self, name) is not None:
+                    place.at(name).note("is about event time: it needs [event_time]")
+        elif self.event_time.invalid == "side_output" and self.sinks.invalid is None:
             place.at("event_time", "invalid").note("'side_output' needs a [sinks.invalid] to put the rows")
-        if self.event_time.invalid == "fail" and self.sinks.invalid is not None:
+        if self.sinks.invalid is not None and (self.event_time is None or self.event_time.invalid == "fail"):
             place.at("sinks", "invalid").note("would stay empty: set event_time.invalid = 'side_output'")
         if self.mode == "stream" and self.source.reads_files and self.source.schema is None:
             place.at("source").note("'schema' is missing: a stream of files must know its columns beforehand")
+
+    def _check_windows(self, place: Place) -> None:
+        if self.window is not None and self.windows:
+            place.at("windows", next(iter(self.windows))).note(
+                "[window] and [windows.LABEL] exclude each other: keep one of them"
+            )
+        for where, spec in self.every_window if self.windows else ():
+            if spec.type not in ALIGNED:
+                place.at(*where, "type").note(f"several windows share their panes: {', '.join(ALIGNED)}, not {spec.type}")
+            if spec.time != self.every_window[0][1].time:
+                place.at(*where, "time").note("several windows are all of event time, or all of processing time")
+        if self.window is None and not self.windows:
+            place.at("windows").note("is empty: give at least one [windows.LABEL]")
+        kind = None if self.window is None else self.window.type
+        if kind == "global" and self.firing is None:
+            place.at("window", "type").note("a global window never fires by itself: say when in [firing]")
+        if kind == "count" and self.firing is not None:
+            place.at("firing").note("a count window fires by its count; did you mean window.type = 'global'?")
+
+    def _check_outputs(self, place: Place) -> None:
+        outputs = [each.name for each in self.aggregate]
+        if self.top is not None and self.aggregate and self.top.by not in outputs:
+            place.at("top", "by").note(f"there is no output column {self.top.by!r}; {did_you_mean(self.top.by, outputs)}")
+        for name in ("with_firing", "changelog"):
+            if self.top is not None and getattr(self, name):
+                place.at(name).note("does not go with [top]: a window's top is all there is of it")
+        for index, each in enumerate(self.key):
+            if each in self.key[:index]:
+                place.at("key", index).note(f"{each!r} is given twice")
+            elif each in self.made_columns:
+                place.at("key", index).note(f"the results have a column {each!r} of their own: write '{each} AS my_{each}'")
+        for each in outputs:
+            if each in self.key or each in self.made_columns:
+                place.at("aggregate").note(f"the output has a column {each!r} of its own; give the aggregate another 'alias'")
+        if self.sinks.main.format == "merge" and self.sinks.main.keys is None:
+            for each in self.key:
+                if not each.isidentifier():
+                    place.at("sinks", "main").note(f"'keys' is missing: what is the column of the key {each!r} called?")
+
+    def _check_clock(self, place: Place) -> None:
+        by_clock = any(spec.time == "processing" for _, spec in self.every_window) or bool(self.firing and self.firing.uses_clock)
+        if self.processing_time is not None and not by_clock:
+            place.at("processing_time").note("nothing here is of processing time: set time = 'processing' in [window]")
+        waits = by_clock and self.processing_time is None and self.mode == "stream"
+        if waits and "availableNow" in self.trigger.spark:
+            place.at("trigger").note(
+                "windows that wait for the clock keep a query running: say how often, every = '1 second', and stop it yourself; "
+                "or once = true; or take the clock from a column, [processing_time]"
+            )
+
+
+FUNCTIONS_OF_ROWS = ("aggregate", "process", "apply", "apply_arrow")
+"""The sections that say what becomes of the rows of a window: a job has one of them."""
+
+
+def _of_event_time(given: Mapping[str, Any]) -> bool:
+    """Whether some window of an unchecked job is of event time, as far as one can see."""
+    every = [given.get("window")]
+    if isinstance(given.get("windows"), Mapping):
+        every = list(given["windows"].values())
+    tables = [spec for spec in every if isinstance(spec, Mapping)]
+    free = [spec for spec in tables if spec.get("type") in ("count", "global") or spec.get("time") == "processing"]
+    return len(free) < max(len(tables), 1)
 
 
 _SECTION_KEYS: Mapping[str, frozenset[str]] = {
@@ -371,6 +475,7 @@ _SECTION_KEYS: Mapping[str, frozenset[str]] = {
         ("event_time", EventTime),
         ("watermark", Watermark),
         ("window", WindowSpec),
+        ("firing", Firing),
         ("top", Top),
         ("trigger", Trigger),
     )

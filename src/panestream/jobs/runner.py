@@ -11,11 +11,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from panestream.errors import PanestreamError, did_you_mean
+from panestream.errors import InvalidWindowError, JobError, PanestreamError, did_you_mean
 from panestream.jobs.document import KeyPath
+from panestream.jobs.functions import ArrowFunctionSpec, Found, find
 from panestream.jobs.model import LoadedJob, Sink, Source
 from panestream.jobs.schema import is_local
 from panestream.spark.reasons import first_sentence, of_spark
+from panestream.spark.shipping import ship_module
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -86,6 +88,7 @@ class SparkRunner(AbstractContextManager["SparkRunner"]):
         from panestream.spark.session import build_session
 
         check_paths(loaded)
+        find_function(loaded)  # in vain rather before Spark is started than after
         job = loaded.job
         self.loaded = loaded
         settings = {name: value for name, value in job.spark.items() if name != "spark.master"}
@@ -116,13 +119,14 @@ class SparkRunner(AbstractContextManager["SparkRunner"]):
 
     def start(self, on_progress: Callable[[Progress], Any]) -> Query:
         job = self.loaded.job
-        sinks = {tag: sink_of(sink) for tag, sink in job.sinks.items()}
+        sinks = {tag: sink_of(sink, job.key) for tag, sink in job.sinks.items()}
         return self._result().start(
             checkpoint=str(job.checkpoint), trigger=job.trigger.spark, name=job.name, on_progress=on_progress, **sinks
         )
 
     def run_batch(self) -> None:
-        self._result().run(**{tag: sink_of(sink) for tag, sink in self.loaded.job.sinks.items()})
+        job = self.loaded.job
+        self._result().run(**{tag: sink_of(sink, job.key) for tag, sink in job.sinks.items()})
 
     def _result(self) -> pst.WindowedResult:
         return build(self.loaded, self.spark)
@@ -200,17 +204,23 @@ def _analysed(df: DataFrame) -> DataFrame:
 
 
 def _asked(loaded: LoadedJob, where: KeyPath, ask: Callable[[], T]) -> T:
-    """What ``ask`` returns; what Spark says against it becomes an error about the key ``where``."""
+    """What ``ask`` returns; what Spark or the library says against it becomes an error about the key ``where``."""
     from panestream.spark.asking import asking
 
     try:
         with asking():
             return ask()
+    except JobError:
+        raise
     except Exception as error:
-        if not of_spark(error):
+        ours = isinstance(error, PanestreamError)
+        if not ours and not of_spark(error):
             raise
+        window = loaded.job.window
+        if isinstance(error, InvalidWindowError) and window is not None and window.gap_column is not None:
+            where = ("window", "gap_column")  # its type is looked at where the inputs of aggregates are
         place = loaded.place(*where)
-        place.note(f"Spark refuses it: {first_sentence(error)}")
+        place.note(str(error) if ours else f"Spark refuses it: {first_sentence(error)}")
         place.finish()
         raise
 
@@ -229,42 +239,109 @@ def build(loaded: LoadedJob, spark: SparkSession) -> pst.WindowedResult:
     """The windowed query of a job, not yet started.
 
     Raises:
-        JobError: a key names a column that the source does not have.
-        PanestreamError: whatever else the query refuses.
+        JobError: a key names a column that the source does not have, or asks for what the library or Spark refuses; a function
+            cannot be imported. The error names the key.
     """
+    job = loaded.job
+    functions = find_function(loaded)
+    df = read_source(loaded, spark)
+    _check_columns(loaded, df.columns)
+    check_zone(loaded, spark)
+    windowed = _windowed(loaded, df)
+    if functions is not None and functions.home is not None:
+        ship_module(spark, functions.home)
+    result = _computed(loaded, windowed, functions)
+    if job.top is not None:
+        largest = job.top
+        result = _asked(loaded, ("top",), partial(result.top, largest.n, by=largest.by))
+    if job.with_firing:
+        result = _asked(loaded, ("with_firing",), result.with_firing)
+    return _asked(loaded, ("changelog",), result.changelog) if job.changelog else result
+
+
+def find_function(loaded: LoadedJob) -> Found | None:
+    """The user's own function, if the job has one.
+
+    Raises:
+        JobError: it cannot be imported.
+    """
+    function = loaded.job.function
+    if function is None:
+        return None
+    return find(function[1], loaded.document.path.resolve().parent, loaded.place(function[0], "function"))
+
+
+def _windowed(loaded: LoadedJob, df: DataFrame) -> pst.WindowedStream:
+    """The rows of the source in their windows."""
     import panestream as pst
 
     job = loaded.job
-    df = read_source(loaded, spark)
-    _check_columns(loaded, df.columns)
-    stream = pst.stream(df).assign_timestamps(job.event_time.expression, job.watermark.recipe, unit=job.event_time.unit)
-    if job.event_time.invalid == "side_output":
-        stream = stream.side_output_invalid("invalid")
-    assigner = job.window.assigner
-    windowed = stream.key_by(*job.key).window(assigner) if job.key else stream.window_all(assigner)
+    stream = pst.stream(df)
+    if job.event_time is not None and job.watermark is not None:
+        column, unit, strategy = job.event_time.expression, job.event_time.unit, job.watermark.recipe
+        timed = stream.assign_timestamps
+        stream = _asked(loaded, ("event_time",), lambda: timed(column, strategy, unit=unit))
+        if job.event_time.invalid == "side_output":
+            stream = stream.side_output_invalid("invalid")
+    if job.processing_time is not None:
+        clock, clocked = job.processing_time, stream.processing_time_from
+        stream = _asked(loaded, ("processing_time",), lambda: clocked(clock.column, unit=clock.unit))
+    keyed = _asked(loaded, ("key",), partial(stream.key_by, *job.key)) if job.key else pst.KeyedStream(stream, ())
+    if job.window is None:
+        labelled = {label: spec.assigner for label, spec in job.windows.items()}
+        windowed = _asked(loaded, ("windows",), lambda: keyed.windows(labelled))
+    elif job.window.type == "count":
+        windowed = keyed.count_window(*job.window.counts)
+    else:
+        windowed = _asked(loaded, ("window",), partial(keyed.window, job.window.assigner))
+    if job.firing is not None:
+        windowed = _asked(loaded, ("firing",), partial(windowed.trigger, job.firing.recipe))
+    if job.allowed_lateness is not None:
+        windowed = windowed.allowed_lateness(job.allowed_lateness)
     if job.sinks.late is not None:
         windowed = windowed.side_output_late_data("late")
-    result = windowed.aggregate(*(each.recipe for each in job.aggregate))
-    return result if job.top is None else result.top(job.top.n, by=job.top.by)
+    if job.key_groups is not None:
+        windowed = _asked(loaded, ("key_groups",), partial(windowed.key_groups, job.key_groups))
+    return windowed.exact_firings() if job.exact_firings else windowed
 
 
-def sink_of(sink: Sink) -> Any:
-    """``[sinks.x]`` as the library's sink."""
+def _computed(loaded: LoadedJob, windowed: pst.WindowedStream, found: Found | None) -> pst.WindowedResult:
+    """What becomes of the rows of a window."""
+    function = loaded.job.function
+    if function is None or found is None:
+        recipes = [each.recipe for each in loaded.job.aggregate]
+        return _asked(loaded, ("aggregate",), lambda: windowed.aggregate(*recipes))
+    name, spec = function
+    value, where = found.value, (name,)
+    if isinstance(spec, ArrowFunctionSpec):
+        return _asked(loaded, where, lambda: windowed.apply_arrow(value, spec.schema, all_windows=spec.all_windows))
+    return _asked(loaded, where, partial(windowed.process if name == "process" else windowed.apply, value, spec.schema))
+
+
+def sink_of(sink: Sink, key: Sequence[str] = ()) -> Any:
+    """``[sinks.x]`` as the library's sink; ``key`` are the job's, by which a table is merged that names no others."""
     import panestream as pst
 
     if sink.format == "console":
         return pst.ConsoleSink()
+    if sink.format == "merge":
+        return pst.MergeSink(str(sink.table), list(key if sink.keys is None else sink.keys), format=sink.table_format)
     if sink.table is not None:
-        return pst.TableSink(sink.table, format=sink.table_format)
-    return pst.FileSink(str(sink.path), format=sink.format)
+        return pst.TableSink(sink.table, format=sink.table_format, options=sink.options)
+    return pst.FileSink(str(sink.path), format=sink.format, options=sink.options)
 
 
 def _check_columns(loaded: LoadedJob, columns: Sequence[str]) -> None:
     """Column names that are not there are found here, where the line of the job file is known."""
     job, place = loaded.job, loaded.place()
-    wanted: list[tuple[KeyPath, str]] = [(("event_time", "column"), job.event_time.column)]
+    wanted: list[tuple[KeyPath, str]] = []
+    if job.event_time is not None:
+        wanted.append((("event_time", "column"), job.event_time.column))
+    if job.processing_time is not None:
+        wanted.append((("processing_time", "column"), job.processing_time.column))
+    wanted += [((*path, "gap_column"), spec.gap_column) for path, spec in job.every_window if spec.gap_column is not None]
     wanted += [(("key", index), each) for index, each in enumerate(job.key)]
-    if job.watermark.per_partition is not None:
+    if job.watermark is not None and job.watermark.per_partition is not None:
         wanted.append((("watermark", "per_partition"), job.watermark.per_partition))
     # Spark's names do not care about case.
     known = {column.lower() for column in columns}
@@ -273,3 +350,22 @@ def _check_columns(loaded: LoadedJob, columns: Sequence[str]) -> None:
         if column.isidentifier() and column.lower() not in known:
             place.at(*where).note(f"the source has no column {column!r}; {did_you_mean(column, columns)}")
     place.finish()
+
+
+def check_zone(loaded: LoadedJob, spark: SparkSession) -> None:
+    """Asks Spark for the zone of event times: one that it does not know would make every row invalid.
+
+    Raises:
+        JobError: it does not know it.
+    """
+    event_time = loaded.job.event_time
+    if event_time is None or event_time.timezone is None:
+        return
+    from pyspark.sql import functions as F
+
+    probe = F.try_to_timestamp(F.lit(f"2000-01-01 00:00 {event_time.timezone}"), F.lit("yyyy-MM-dd HH:mm VV"))
+    where = ("event_time", "timezone")
+    if _asked(loaded, where, spark.range(1).select(probe.isNull()).collect)[0][0]:
+        place = loaded.place(*where)
+        place.note(f"Spark knows no time zone {event_time.timezone!r}")
+        place.finish()

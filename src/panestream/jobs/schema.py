@@ -76,6 +76,7 @@ class Place:
 
 
 Reader = Callable[[object, Place], Any]
+R = TypeVar("R", bound=Reader)
 
 
 def path_text(where: KeyPath) -> str:
@@ -109,13 +110,33 @@ def reads(reader: Reader) -> dict[str, Reader]:
     return {"reader": reader}
 
 
+_WANTS: dict[Reader, str] = {}
+
+
+def wanting(words: str) -> Callable[[R], R]:
+    """Says in a few words what a reader reads, for the list of all keys (docs/job-files.md)."""
+
+    def note(reader: R) -> R:
+        _WANTS[reader] = words
+        return reader
+
+    return note
+
+
+def wants(reader: Reader) -> str:
+    """What :func:`wanting` said of a reader."""
+    return _WANTS[reader]
+
+
 def section(cls: type[T]) -> Callable[[object, Place], T]:
     """The reader of a table that becomes a ``cls``.
 
-    Unknown keys, missing keys and refused values are noted, all of them. Afterwards ``cls.check(place)``, if there is one, may
-    note what only shows when the values are seen together.
+    Unknown keys, missing keys and refused values are noted, all of them. Keys without a default must be there; so must those
+    that ``cls.needs(value)``, if there is one, finds necessary beside the others. Afterwards ``cls.check(place)``, if there is
+    one, may note what only shows when the values are seen together.
     """
 
+    @wanting("table")
     def read(value: object, place: Place) -> T:
         if not isinstance(value, Mapping):
             place.wrong(f"must be a table, not {kind(value)}: {shown(value)}")
@@ -129,8 +150,10 @@ def section(cls: type[T]) -> Callable[[object, Place], T]:
                 known[name] = fields[name].metadata["reader"](raw, place.at(name))
             except Wrong:
                 continue
+        needs = getattr(cls, "needs", None)
+        needed = needs(value) if needs else ()
         for name, each in fields.items():
-            required = each.default is each.default_factory is dataclasses.MISSING
+            required = each.default is each.default_factory is dataclasses.MISSING or name in needed
             if name not in value and required:
                 place.note(f"{name!r} is missing")
         if len(place.problems) > before:
@@ -151,6 +174,7 @@ def _unknown(cls: type, name: str, fields: Mapping[str, Any]) -> str:
     return (explain(name) if explain else None) or f"unknown key; {did_you_mean(name, fields)}"
 
 
+@wanting("string")
 def text(value: object, place: Place) -> str:
     """A string that is not blank and has no control characters."""
     if not isinstance(value, str):
@@ -162,6 +186,7 @@ def text(value: object, place: Place) -> str:
     return value
 
 
+@wanting("SQL")
 def sql(value: object, place: Place) -> str:
     """A SQL expression: text that may span lines."""
     if not isinstance(value, str):
@@ -170,6 +195,7 @@ def sql(value: object, place: Place) -> str:
     return value.strip()
 
 
+@wanting("name")
 def identifier(value: object, place: Place) -> str:
     """A column name or output name: letters, digits and underscores."""
     word = text(value, place)
@@ -178,6 +204,7 @@ def identifier(value: object, place: Place) -> str:
     return word
 
 
+@wanting("table, db.table or catalog.db.table")
 def table_name(value: object, place: Place) -> str:
     """``table``, ``db.table`` or ``catalog.db.table``."""
     word = text(value, place)
@@ -187,6 +214,7 @@ def table_name(value: object, place: Place) -> str:
     return word
 
 
+@wanting("path")
 def location(value: object, place: Place) -> str:
     """A path: with a scheme (``s3://``) as it stands, else absolute, seen from the folder of the job file."""
     word = text(value, place)
@@ -204,6 +232,7 @@ def is_local(path: str) -> bool:
     return not _SCHEME.match(path)
 
 
+@wanting("true or false")
 def boolean(value: object, place: Place) -> bool:
     """True or false, not a word for it."""
     if not isinstance(value, bool):
@@ -214,6 +243,7 @@ def boolean(value: object, place: Place) -> bool:
 def integer(least: int) -> Reader:
     """A whole number of at least ``least``."""
 
+    @wanting(f"integer, at least {least}")
     def read(value: object, place: Place) -> int:
         if isinstance(value, bool) or not isinstance(value, int):
             place.wrong(f"must be an integer, not {kind(value)}: {shown(value)}")
@@ -226,6 +256,7 @@ def integer(least: int) -> Reader:
     return read
 
 
+@wanting("number")
 def number(value: object, place: Place) -> float:
     """A number, whole or not."""
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -236,6 +267,7 @@ def number(value: object, place: Place) -> float:
 def choice(*allowed: str) -> Reader:
     """One of a few words."""
 
+    @wanting(", ".join(f'"{each}"' for each in allowed))
     def read(value: object, place: Place) -> str:
         word = text(value, place)
         if word not in allowed:
@@ -248,6 +280,7 @@ def choice(*allowed: str) -> Reader:
 def duration(*, negative: bool = False, zero: bool = True) -> Reader:
     """A duration such as ``"90 seconds"``; stays text, so that plans show what the user wrote."""
 
+    @wanting("duration" if zero else "duration, not 0")
     def read(value: object, place: Place) -> str:
         if not isinstance(value, str):
             place.wrong(f"must be a string such as '90 seconds', not {shown(value)}")
@@ -266,6 +299,7 @@ def duration(*, negative: bool = False, zero: bool = True) -> Reader:
 def array(reader: Reader) -> Reader:
     """An array; a single string counts as an array of one."""
 
+    @wanting(f"array of {wants(reader)}")
     def read(value: object, place: Place) -> tuple[Any, ...]:
         if isinstance(value, str):
             return (reader(value, place),)
@@ -287,6 +321,7 @@ def array(reader: Reader) -> Reader:
 def table(keys: Reader, values: Reader) -> Reader:
     """A table of the user's own keys, in the order of the file."""
 
+    @wanting(f"table: {wants(keys)} = {wants(values)}")
     def read(value: object, place: Place) -> dict[str, Any]:
         if not isinstance(value, Mapping):
             place.wrong(f"must be a table, not {kind(value)}: {shown(value)}")
@@ -303,6 +338,7 @@ def table(keys: Reader, values: Reader) -> Reader:
     return read
 
 
+@wanting("string, number or boolean")
 def scalar(value: object, place: Place) -> str:
     """A string, number or boolean, as the text that Spark takes for an option."""
     if isinstance(value, bool):
@@ -320,6 +356,7 @@ def scalar(value: object, place: Place) -> str:
 def flat(prefix: str) -> Reader:
     """A table of settings whose names have dots: ``a.b = 1`` (nested in TOML) and ``"a.b" = 1`` are the same."""
 
+    @wanting(f"table of settings that begin with {prefix}.")
     def read(value: object, place: Place) -> dict[str, str]:
         if not isinstance(value, Mapping):
             place.wrong(f"must be a table, not {kind(value)}: {shown(value)}")
@@ -344,3 +381,22 @@ def flat(prefix: str) -> Reader:
         return items
 
     return read
+
+
+@wanting('SQL types: "a BIGINT, b STRING", or a table of column = type')
+def ddl(value: object, place: Place) -> str:
+    """A DDL string, or a table of column = type, as a DDL string."""
+    if isinstance(value, str):
+        return sql(value, place)
+    columns = table(text, text)(value, place)
+    if not columns:
+        place.wrong("has no columns")
+    return ", ".join(f"`{column.replace('`', '``')}` {kind_of}" for column, kind_of in columns.items())
+
+
+@wanting("duration, or a number of rows")
+def extent(value: object, place: Place) -> str | int:
+    """How large a window is: a duration, or (of count windows) a number of rows."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return int(integer(1)(value, place))
+    return str(duration(zero=False)(value, place))

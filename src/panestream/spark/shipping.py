@@ -15,10 +15,22 @@ def ship(spark: SparkSession) -> None:
     The executors need Python with pyarrow, numpy and protobuf; panestream itself is pure Python and travels as a zip file. With
     ``spark-submit`` the same is ``--py-files panestream.zip``.
     """
-    package = Path(__file__).resolve().parents[1]
-    archive = Path(tempfile.mkdtemp(prefix="panestream-")) / "panestream.zip"
+    ship_module(spark, Path(__file__).resolve().parents[1])
+
+
+def ship_module(spark: SparkSession, home: Path) -> None:
+    """Sends a module to the executors, from which functions come that run there.
+
+    Args:
+        spark: the session.
+        home: the module's file, or the folder of a package, which travels as a zip file of its Python files.
+    """
+    if home.is_file():
+        spark.addArtifacts(str(home), pyfile=True)
+        return
+    archive = Path(tempfile.mkdtemp(prefix="panestream-")) / f"{home.name}.zip"
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as target:
-        for file in sorted(package.rglob("*")):
+        for file in sorted(home.rglob("*")):
             if file.suffix == ".py" or file.name == "py.typed":
-                target.write(file, file.relative_to(package.parent))
+                target.write(file, file.relative_to(home.parent))
     spark.addArtifacts(str(archive), pyfile=True)

@@ -1,0 +1,44 @@
+"""Prints the oldest versions that pyproject.toml allows, one requirement a line, for pip: what `make test-floor` installs.
+
+Of panestream itself and of its extras spark, cli and sketches; those that name no lower bound are left to pip. The tools of the
+tests come as they are in `dev`. pandas is not among them: nothing but Spark Connect and the benchmarks may need it.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+EXTRAS = ("spark", "cli", "sketches")
+TOOLS = ("pytest", "pytest-xdist", "hypothesis", "click")
+
+
+def lowest(requirement: str) -> str:
+    """``name>=1.2,<3; marker`` as ``name==1.2; marker``.
+
+    >>> lowest("pyspark>=4.1,<4.4"), lowest("tomli>=2; python_version < '3.11'"), lowest("numpy")
+    ('pyspark==4.1', "tomli==2; python_version < '3.11'", 'numpy')
+    """
+    wanted, _, marker = requirement.partition(";")
+    bound = re.fullmatch(r"\s*([\w-]+)\s*>=\s*([\w.]+).*", wanted)
+    floor = wanted.strip() if bound is None else f"{bound[1]}=={bound[2]}"
+    return f"{floor};{marker}" if marker else floor
+
+
+def requirements() -> list[str]:
+    """The requirements at their lowest, and the tools of the tests."""
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        from pip._vendor import tomli as tomllib  # there before anything is installed
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    wanted = [*project["dependencies"], *(each for extra in EXTRAS for each in extras[extra])]
+    tools = [each for each in extras["dev"] if re.match(r"[\w-]+", each)[0] in TOOLS]  # type: ignore[index]
+    return sorted({lowest(each) for each in wanted}) + tools
+
+
+if __name__ == "__main__":
+    print("\n".join(requirements()))

@@ -1,0 +1,90 @@
+"""Renews the tables of docs/job-files.md, all keys of a job file, from the model that checks them; the rest is written by hand.
+
+A test fails where the page is not as this script would leave it.
+
+    .venv/bin/python scripts/make_job_keys.py
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from panestream.jobs import functions, model, windows
+from panestream.jobs.aggregates import FUNCTIONS
+from panestream.jobs.schema import wants
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "job-files.md"
+
+_MARKED = re.compile(r"(<!-- made: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+SECTIONS: dict[str, type] = {
+    "job": model.Job,
+    "source": model.Source,
+    "event_time": model.EventTime,
+    "watermark": model.Watermark,
+    "processing_time": model.ProcessingTime,
+    "window": windows.WindowSpec,
+    "firing": windows.Firing,
+    "process": functions.FunctionSpec,
+    "apply_arrow": functions.ArrowFunctionSpec,
+    "top": model.Top,
+    "sinks": model.Sink,
+    "trigger": model.Trigger,
+}
+
+
+def keys(cls: type[Any]) -> list[str]:
+    """A line for each key of a section that holds a value; sections inside it have tables of their own."""
+    lines, said = ["| key | value | default | |", "|---|---|---|---|"], dict(_described(cls))
+    for each in dataclasses.fields(cls):
+        value = wants(each.metadata["reader"])
+        if value == "table" or (cls is model.Job and each.name in ("aggregate", "windows", "spark")):
+            continue
+        lines.append(f"| `{each.name}` | {value} | {_default(each)} | {said[each.name]} |")
+    return [line.replace("``", "`") for line in lines]
+
+
+def _described(cls: type) -> Iterator[tuple[str, str]]:
+    """What the docstring says of each attribute."""
+    attributes = inspect.getdoc(cls).partition("Attributes:\n")[2]  # type: ignore[union-attr]
+    for entry in re.split(r"\n(?=    \S)", attributes):
+        name, _, words = entry.strip().partition(": ")
+        yield name, " ".join(words.split()).replace("|", "\\|")
+
+
+def _default(each: dataclasses.Field[Any]) -> str:
+    if each.default is each.default_factory is dataclasses.MISSING:
+        return "must be there"
+    value = each.default
+    return "" if value in (None, (), dataclasses.MISSING) else str(value).lower() if isinstance(value, bool) else f"`{value}`"
+
+
+def aggregates() -> list[str]:
+    """A line for each aggregate function."""
+    lines = ["| function | must have | may have |", "|---|---|---|"]
+    for name, arguments in sorted(FUNCTIONS.items()):
+        cells = [
+            ", ".join(f"`{each.name}`" for each in arguments.values() if each.required is required) for required in (True, False)
+        ]
+        lines.append(f"| `{name}` | {' | '.join(cells)} |")
+    return lines
+
+
+def renewed(text: str) -> str:
+    """The page with its tables as they are now."""
+
+    def made(mark: re.Match[str]) -> str:
+        lines = aggregates() if mark[2] == "aggregates" else keys(SECTIONS[mark[2]])
+        return mark[1] + "\n".join(lines) + "\n" + mark[3]
+
+    return _MARKED.sub(made, text)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(renewed(PAGE.read_text("utf-8")), encoding="utf-8")
+    print(f"renewed {PAGE}")

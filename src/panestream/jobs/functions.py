@@ -1,0 +1,142 @@
+"""``[process]``, ``[apply]`` and ``[apply_arrow]`` of a job file: functions of the user's own, by module and name.
+
+A reference is a dotted module path and a name, nothing else; it is imported, never evaluated.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from panestream.errors import did_you_mean
+from panestream.jobs.schema import Place, Wrong, boolean, ddl, reads, shown, text, wanting
+
+_REFERENCE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
+
+
+@wanting('"package.module:name"')
+def reference(value: object, place: Place) -> str:
+    """``package.module:name``."""
+    word = text(value, place)
+    if not _REFERENCE.fullmatch(word):
+        place.wrong(f"must be a module and a name in it, 'package.module:name', not {shown(word)}")
+    return word
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionSpec:
+    """``[process]`` or ``[apply]``: a function of yours over the rows of each window that fires.
+
+    Attributes:
+        function: the module and the name in it, of a function or of a class (which is made without arguments). The module is a
+            file or package beside the job file (which is then sent to the executors), or else one that Python finds, on
+            PYTHONPATH or installed (and that executors must find too).
+        schema: the columns of what it returns, besides keys and window.
+    """
+
+    function: str = field(metadata=reads(reference))
+    schema: str = field(metadata=reads(ddl))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArrowFunctionSpec:
+    """``[apply_arrow]``: a function of yours over the rows of windows as Arrow tables.
+
+    Attributes:
+        function: as in [process].
+        schema: the columns of what it returns, besides keys and window.
+        all_windows: whether it is called once with the rows of all windows that fire, instead of once a window.
+    """
+
+    function: str = field(metadata=reads(reference))
+    schema: str = field(metadata=reads(ddl))
+    all_windows: bool = field(default=False, metadata=reads(boolean))
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A function that was looked up.
+
+    Attributes:
+        value: the function, or the object that was made of a class.
+        home: the module's file or package, where it lies beside the job file; None where Python finds it by itself.
+    """
+
+    value: Any
+    home: Path | None
+
+
+def find(spec: FunctionSpec | ArrowFunctionSpec, folder: Path, place: Place) -> Found:
+    """Imports the function of a section: from ``folder``, that of the job file, or from where Python finds it.
+
+    Raises:
+        JobError: there is no such module or name; or importing the module, or making an object of the class, fails.
+    """
+    module_name, name = spec.function.split(":")
+    try:
+        home = _home(module_name.split(".")[0], folder)
+        module = _imported(module_name, folder, home, place)
+        if not hasattr(module, name):
+            known = [each for each, value in vars(module).items() if callable(value) and not each.startswith("_")]
+            place.wrong(f"{module_name} has no {name!r}; {did_you_mean(name, known)}")
+        value = getattr(module, name)
+        if not callable(value) and not hasattr(value, "process") and not hasattr(value, "apply"):
+            place.wrong(f"{spec.function} is no function, but {shown(value)}")
+        return Found(_made(value, spec.function, place), home)
+    except Wrong:
+        place.finish()
+        raise
+
+
+def _home(top: str, folder: Path) -> Path | None:
+    """Where the module or package ``top`` lies beside the job file."""
+    if (folder / top / "__init__.py").is_file():
+        return folder / top
+    return folder / f"{top}.py" if (folder / f"{top}.py").is_file() else None
+
+
+def _imported(name: str, folder: Path, home: Path | None, place: Place) -> Any:
+    try:
+        with _first_on_path(folder if home is not None else None):
+            module = importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            place.wrong(f"importing {name} fails: {error}")
+        beside = sorted(path.stem for path in folder.glob("*.py"))
+        near = f"; {did_you_mean(error.name, beside)}" if beside else ""
+        place.wrong(f"there is no module {error.name!r} in {folder}, nor on PYTHONPATH{near}")
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever the user's module raises
+        place.wrong(f"importing {name} fails: {type(error).__name__}: {error}")
+    file = getattr(module, "__file__", None)
+    if home is not None and (file is None or not Path(file).resolve().is_relative_to(folder.resolve())):
+        place.wrong(f"{home.name} beside the job file has the name of a module that is loaded already, from {file}: rename it")
+    return module
+
+
+@contextmanager
+def _first_on_path(folder: Path | None) -> Generator[None]:
+    """Python looks into ``folder`` first."""
+    if folder is None:
+        yield
+        return
+    importlib.invalidate_caches()
+    sys.path.insert(0, str(folder.resolve()))
+    try:
+        yield
+    finally:
+        sys.path.remove(str(folder.resolve()))
+
+
+def _made(value: Any, what: str, place: Place) -> Any:
+    if not isinstance(value, type):
+        return value
+    try:
+        return value()
+    except Exception as error:  # noqa: BLE001 - whatever the user's class raises
+        place.wrong(f"{what}() fails, and a class must be made without arguments: {type(error).__name__}: {error}")

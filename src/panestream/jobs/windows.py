@@ -1,0 +1,229 @@
+"""``[window]``, ``[windows.LABEL]`` and ``[firing]`` of a job file: which rows are put together, and when the windows fire."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from panestream.errors import PanestreamError
+from panestream.jobs.schema import Place, boolean, choice, duration, extent, integer, reads, sql
+from panestream.windowing.assigners import (
+    CumulatingEventTimeWindows,
+    CumulatingProcessingTimeWindows,
+    EventTimeSessionWindows,
+    GlobalWindows,
+    ProcessingTimeSessionWindows,
+    SlidingEventTimeWindows,
+    SlidingProcessingTimeWindows,
+    TumblingEventTimeWindows,
+    TumblingProcessingTimeWindows,
+    WindowAssigner,
+    count_window,
+)
+from panestream.windowing.triggers import (
+    ContinuousEventTimeTrigger,
+    ContinuousProcessingTimeTrigger,
+    CountTrigger,
+    EndOfStreamTrigger,
+    EventTimeTrigger,
+    NeverTrigger,
+    ProcessingTimeoutTrigger,
+    ProcessingTimeTrigger,
+    PurgingTrigger,
+    Trigger,
+)
+
+_NEEDS: Mapping[str, tuple[str, ...]] = {
+    "tumbling": ("size",),
+    "sliding": ("size", "slide"),
+    "cumulating": ("size", "step"),
+    "session": (),
+    "count": ("size",),
+    "global": (),
+}
+"""The kinds of windows, and the keys that each must have."""
+
+_TAKES: Mapping[str, tuple[str, ...]] = {
+    "tumbling": ("size", "offset", "time"),
+    "sliding": ("size", "slide", "offset", "time"),
+    "cumulating": ("size", "step", "offset", "time"),
+    "session": ("gap", "gap_column", "gap_unit", "max_duration", "time"),
+    "count": ("size", "slide"),
+    "global": (),
+}
+"""The keys that each may have."""
+
+ALIGNED = ("tumbling", "sliding", "cumulating")
+"""Kinds of windows that lie on a grid of time, so that several of them share their panes."""
+
+_HINTS: Mapping[tuple[str, str], str] = {
+    ("sliding", "slide"): "'slide' is missing: every how long does a sliding window begin?",
+    ("cumulating", "step"): "'step' is missing: by how much does a cumulating window grow?",
+    ("tumbling", "slide"): "a tumbling window has no slide; did you mean type = 'sliding'?",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowSpec:
+    """``[window]``: which rows of a key are put together; or ``[windows.LABEL]``, several kinds over the same rows.
+
+    Attributes:
+        type: "tumbling"; "sliding"; "cumulating" (begin together every ``size``, end every ``step``); "session"; "count";
+            "global" (one window that never ends: it needs [firing]).
+        time: "event", or "processing" for the clock.
+        size: how long; of count windows how many rows; of cumulating windows the longest.
+        slide: how far the beginnings lie apart; of count windows: fires every so many rows.
+        step: of cumulating windows.
+        offset: moves the windows against the epoch (UTC).
+        gap: of sessions: how long nothing comes before one ends.
+        gap_column: instead of ``gap``: a column or SQL with the gap of each row, an interval or a number with ``gap_unit``.
+        gap_unit: of a ``gap_column`` that is a number.
+        max_duration: of sessions of event time: cuts them at every multiple of it.
+    """
+
+    type: str = field(metadata=reads(choice(*_NEEDS)))
+    time: str = field(default="event", metadata=reads(choice("event", "processing")))
+    size: str | int | None = field(default=None, metadata=reads(extent))
+    slide: str | int | None = field(default=None, metadata=reads(extent))
+    step: str | None = field(default=None, metadata=reads(duration(zero=False)))
+    offset: str | None = field(default=None, metadata=reads(duration(negative=True)))
+    gap: str | None = field(default=None, metadata=reads(duration(zero=False)))
+    gap_column: str | None = field(default=None, metadata=reads(sql))
+    gap_unit: str | None = field(default=None, metadata=reads(choice("seconds", "milliseconds", "microseconds")))
+    max_duration: str | None = field(default=None, metadata=reads(duration(zero=False)))
+
+    @staticmethod
+    def explain_unknown(name: str) -> str | None:
+        """A better answer for a key that is one of the whole job."""
+        if name in ("allowed_lateness", "with_firing", "changelog", "exact_firings", "key_groups"):
+            return f"is a key of the whole job: write {name} before the first [section]"
+        return "belongs into a section of its own, [firing]" if name in ("trigger", "every", "purge", "timeout") else None
+
+    @property
+    def uses_event_time(self) -> bool:
+        """Whether its rows need an event time."""
+        return self.type not in ("count", "global") and self.time == "event"
+
+    def check(self, place: Place) -> None:
+        """Each kind has the keys it takes, and no others; the numbers fit."""
+        before = len(place.problems)
+        for key in ("size", "slide", "step", "offset", "gap", "gap_column", "gap_unit", "max_duration"):
+            self._check_key(place, key)
+        if self.time == "processing" and "time" not in _TAKES[self.type]:
+            place.at("time").note(f"a {self.type} window knows no time")
+        if self.type == "session":
+            self._check_session(place)
+        if len(place.problems) > before:
+            return
+        try:
+            _ = self.assigner
+        except PanestreamError as error:
+            place.note(str(error))
+
+    def _check_key(self, place: Place, key: str) -> None:
+        value = getattr(self, key)
+        hint = _HINTS.get((self.type, key))
+        if value is None:
+            if key in _NEEDS[self.type]:
+                place.note(hint or f"{key!r} is missing: a {self.type} window needs it")
+            return
+        if key not in _TAKES[self.type]:
+            users = ", ".join(each for each, keys in _TAKES.items() if key in keys)
+            place.at(key).note(hint or f"a {self.type} window takes no {key!r} (it is for {users})")
+        elif self.type == "count" and not isinstance(value, int):
+            place.at(key).note(f"a count window counts rows: {key} = 100, not {value!r}")
+        elif self.type != "count" and isinstance(value, int):
+            place.at(key).note(f"must be a string such as '90 seconds', not {value}")
+
+    def _check_session(self, place: Place) -> None:
+        if self.gap is None and self.gap_column is None:
+            place.note("'gap' is missing: after how long without a row does a session end? (or 'gap_column')")
+        if self.gap is not None and self.gap_column is not None:
+            place.at("gap_column").note("'gap' and 'gap_column' exclude each other: keep one of them")
+        if self.gap_unit is not None and self.gap_column is None:
+            place.at("gap_unit").note("is for a gap in a column: it needs 'gap_column'")
+        if self.max_duration is not None and self.time == "processing":
+            place.at("max_duration").note("is for sessions of event time")
+
+    @property
+    def counts(self) -> tuple[int, int | None]:
+        """Size and slide of a count window."""
+        return int(self.size or 0), None if self.slide is None else int(self.slide)
+
+    @property
+    def assigner(self) -> WindowAssigner:
+        """What the library calls it."""
+        clock = self.time == "processing"
+        size, offset = str(self.size), self.offset or "0 seconds"
+        if self.type == "tumbling":
+            return (TumblingProcessingTimeWindows if clock else TumblingEventTimeWindows).of(size, offset)
+        if self.type == "sliding":
+            return (SlidingProcessingTimeWindows if clock else SlidingEventTimeWindows).of(size, str(self.slide), offset)
+        if self.type == "cumulating":
+            return (CumulatingProcessingTimeWindows if clock else CumulatingEventTimeWindows).of(size, str(self.step), offset)
+        if self.type == "count":
+            return count_window(*self.counts)[0]
+        return self._sessions() if self.type == "session" else GlobalWindows.create()
+
+    def _sessions(self) -> WindowAssigner:
+        if self.time == "processing":
+            clocked = ProcessingTimeSessionWindows
+            return clocked.with_gap(self.gap) if self.gap else clocked.with_gap_column(self.gap_column or "", self.gap_unit)
+        timed = EventTimeSessionWindows
+        sessions = timed.with_gap(self.gap) if self.gap else timed.with_gap_column(self.gap_column or "", self.gap_unit)
+        return sessions if self.max_duration is None else sessions.max_duration(self.max_duration)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Firing:
+    """``[firing]``: when windows fire, instead of at their end.
+
+    Attributes:
+        trigger: "event_time" (at the end, by the watermark), "processing_time" (at the end, by the clock), "continuous" (every so
+            often, and at the end), "count" (every so many rows), "end_of_stream", or "never".
+        time: of "continuous": "event", or "processing" for the clock.
+        every: of "continuous".
+        count: of "count".
+        timeout: fires too when the trigger has not for so long, by the clock.
+        purge: whether a window that fires is emptied.
+    """
+
+    trigger: str = field(metadata=reads(choice("event_time", "processing_time", "continuous", "count", "end_of_stream", "never")))
+    time: str | None = field(default=None, metadata=reads(choice("event", "processing")))
+    every: str | None = field(default=None, metadata=reads(duration(zero=False)))
+    count: int | None = field(default=None, metadata=reads(integer(1)))
+    timeout: str | None = field(default=None, metadata=reads(duration(zero=False)))
+    purge: bool = field(default=False, metadata=reads(boolean))
+
+    @property
+    def uses_clock(self) -> bool:
+        """Whether the clock makes windows fire."""
+        by_clock = self.trigger == "continuous" and self.time == "processing"
+        return by_clock or self.trigger == "processing_time" or self.timeout is not None
+
+    def check(self, place: Place) -> None:
+        """``every`` and ``time`` go with "continuous", ``count`` with "count"."""
+        for key, trigger, needed in (("every", "continuous", True), ("time", "continuous", False), ("count", "count", True)):
+            given = getattr(self, key) is not None
+            if given and self.trigger != trigger:
+                place.at(key).note(f"is for trigger {trigger!r}, not for {self.trigger!r}")
+            if needed and not given and self.trigger == trigger:
+                place.note(f"{key!r} is missing: trigger {trigger!r} needs it")
+
+    @property
+    def recipe(self) -> Trigger:
+        """What the library calls it."""
+        trigger = self._inner()
+        if self.timeout is not None:
+            trigger = ProcessingTimeoutTrigger.of(trigger, self.timeout)
+        return PurgingTrigger.of(trigger) if self.purge else trigger
+
+    def _inner(self) -> Trigger:
+        if self.trigger == "continuous":
+            kind = ContinuousProcessingTimeTrigger if self.time == "processing" else ContinuousEventTimeTrigger
+            return kind.of(str(self.every))
+        if self.trigger == "count":
+            return CountTrigger.of(self.count or 1)
+        if self.trigger in ("event_time", "processing_time"):
+            return EventTimeTrigger.create() if self.trigger == "event_time" else ProcessingTimeTrigger.create()
+        return EndOfStreamTrigger() if self.trigger == "end_of_stream" else NeverTrigger()

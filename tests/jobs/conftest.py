@@ -1,0 +1,32 @@
+"""What the tests of job files share."""
+
+from __future__ import annotations
+
+import pytest
+from typer.testing import CliRunner
+
+from panestream.jobs import cli
+from panestream.jobs.runner import SparkRunner
+
+
+@pytest.fixture
+def panestream(spark, monkeypatch):
+    """Runs a command on the session that all tests share."""
+
+    class SharedSession(SparkRunner):
+        def __init__(self, loaded):
+            self.loaded, self.spark = loaded, spark
+
+        def __exit__(self, *exception):
+            return None
+
+    monkeypatch.setattr(cli, "make_runner", SharedSession)
+    monkeypatch.setenv("COLUMNS", "300")
+
+    def invoke(*arguments):
+        result = CliRunner().invoke(cli.app, [str(argument) for argument in arguments])
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        return result
+
+    return invoke
