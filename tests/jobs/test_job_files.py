@@ -287,6 +287,10 @@ def test_the_command_line_changes_input_output_mode_and_checkpoint(job_of, tmp_p
         ),
         (added("event_time", "timezone = 'UTC'"), "job.toml:9: event_time.timezone: is for strings: it needs 'format'"),
         (
+            changed('unit = "seconds"', "format = 'HH'\ntimezone = 'Asia/Shangai'"),
+            "job.toml:11: event_time.timezone: there is no time zone 'Asia/Shangai'; did you mean 'Asia/Shanghai'?",
+        ),
+        (
             added("event_time", "invalid = 'drop'"),
             "job.toml:9: event_time.invalid: 'drop' is not known; known here: fail, side_output",
         ),

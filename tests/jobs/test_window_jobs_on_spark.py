@@ -139,7 +139,8 @@ def test_what_the_library_refuses_is_told_with_the_line(spark, tmp_path, old, ne
     assert f"{tmp_path}/job.toml:" in str(error.value)
 
 
-def test_a_time_zone_that_there_is_not_is_named(spark, tmp_path):
+def test_a_time_zone_that_spark_does_not_know_is_named_where_this_machine_knows_none(spark, tmp_path, monkeypatch):
+    monkeypatch.setattr("zoneinfo.available_timezones", set)
     text = JOB.format(before="", after='[window]\ntype = "tumbling"\nsize = "1 hour"\n[aggregate]\nn = "count"\n')
     text = text.replace('unit = "seconds"', 'format = "yyyy-MM-dd HH:mm:ss"\ntimezone = "Mars/Olympus"').replace(
         "second BIGINT", "second STRING"

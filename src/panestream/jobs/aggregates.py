@@ -27,8 +27,8 @@ from panestream.jobs.schema import (
 from panestream.windowing import aggregates as agg
 
 _READERS: Mapping[str, Reader] = {
-    "str": sql,
-    "str | None": sql,
+    "Expression": sql,
+    "Expression | None": sql,
     "bool": boolean,
     "int": integer(1),
     "float": number,

@@ -37,6 +37,7 @@ from panestream.jobs.schema import (
     text,
 )
 from panestream.jobs.windows import ALIGNED, Firing, WindowSpec
+from panestream.jobs.zones import unknown_zone
 from panestream.windowing.time import to_micros
 from panestream.windowing.watermarks import WatermarkStrategy
 
@@ -117,6 +118,8 @@ class EventTime:
                 place.at("timezone").note("is for strings: it needs 'format'")
             elif not re.fullmatch(r"[A-Za-z0-9_+:/-]+", self.timezone):
                 place.at("timezone").note(f"must be a zone such as 'Asia/Shanghai' or '+08:00', not {shown(self.timezone)}")
+            elif (unknown := unknown_zone(self.timezone)) is not None:
+                place.at("timezone").note(unknown)
 
     @property
     def expression(self) -> str:
