@@ -38,11 +38,12 @@ class Batch:
 
 @dataclass
 class StandIn:
-    """A runner whose query gives some micro-batches and then ends, goes on for ever, or fails."""
+    """A runner whose query gives some micro-batches and then ends, goes on for ever (and sends a signal), or fails."""
 
     batches: list = field(default_factory=list)
     error: Exception | None = None
     endless: bool = False
+    sent: int | None = None
     stopped: bool = False
     batch_ran: bool = False
     loaded: object = None
@@ -74,6 +75,9 @@ class StandIn:
         if self.error:
             raise self.error
         if self.endless and not self.stopped:
+            if self.sent is not None:
+                os.kill(os.getpid(), self.sent)
+                self.sent = None
             threading.Event().wait(0.01)
             return False
         return True
@@ -169,7 +173,7 @@ def test_a_fault_of_our_own_is_not_hidden(job, spark):
 def test_interrupting_stops_the_query_and_says_how_to_go_on(job, spark, monkeypatch, number):
     spark.endless = True
     monkeypatch.setattr("sys.argv", ["panestream", "run", "job.toml"])
-    threading.Timer(0.3, os.kill, (os.getpid(), number)).start()
+    spark.sent = number
     before = signal.getsignal(number)
     result = invoke("run", job)
     assert result.exit_code == 130, result.output
