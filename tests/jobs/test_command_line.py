@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import threading
+import warnings
 from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 from io import StringIO
@@ -14,10 +16,12 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from panestream.errors import PlanMismatchError, SinkError
+from panestream.errors import InvalidEventTimeError, PanestreamWarning, PlanMismatchError, SinkError
 from panestream.jobs import cli
 from panestream.jobs.live import Display, Totals, clock, status_line
+from panestream.jobs.words import WORDS
 
+PACKAGE = Path(cli.__file__).parents[1]
 JOB = (Path(__file__).parents[2] / "examples" / "hot_items.toml").read_text()
 
 
@@ -44,6 +48,7 @@ class StandIn:
     error: Exception | None = None
     endless: bool = False
     sent: int | None = None
+    warning: str | None = None
     stopped: bool = False
     batch_ran: bool = False
     loaded: object = None
@@ -64,6 +69,8 @@ class StandIn:
         return "operator   aligned panes\n[not markup]"
 
     def start(self, on_progress):
+        if self.warning:
+            warnings.warn(self.warning, PanestreamWarning, stacklevel=1)
         for batch in self.batches:
             on_progress(batch)
         return self
@@ -149,6 +156,31 @@ def test_panestreams_own_errors_while_it_runs_are_readable_too(job, spark):
     assert "error: the checkpoint belongs to another plan [slide]" in result.stderr
     assert "Traceback" not in result.output
     assert "Traceback" in invoke("run", job, "--traceback").stderr
+
+
+def test_rows_without_event_time_and_dropped_rows_are_told_in_the_words_of_job_files(job, spark):
+    plain = "2 of 9 rows have no usable event time. Filter such rows out, or route them to an output of their own "
+    spark.error = InvalidEventTimeError(plain + "with .side_output_invalid(tag)")
+    spark.warning = (
+        "micro-batch 3 dropped 2 late rows, behind the watermark: keep them with .side_output_late_data('late') and "
+        "start(late=...), or wait longer for them: more delay of the watermark, .allowed_lateness(...). (Said once for each "
+        "start; the counts of every micro-batch are in query.recent_progress.)"
+    )
+    result = invoke("run", job)
+    assert result.exit_code == 2
+    told = f"{job}:20: event_time: {plain}with event_time.invalid = 'side_output' and a [sinks.invalid]"
+    assert told in result.stderr
+    assert (
+        "warning: micro-batch 3 dropped 2 late rows, behind the watermark: keep them in a [sinks.late], or wait longer for them: "
+        "more watermark.delay, or allowed_lateness.\n" in result.stderr
+    )
+
+
+def test_what_is_said_in_other_words_is_said_by_the_library():
+    library = "".join(path.read_text("utf-8") for path in PACKAGE.rglob("*.py") if path.relative_to(PACKAGE).parts[0] != "jobs")
+    # Strings that go on in the next line of the code are one.
+    library = re.sub(r'"\n\s*f?"', "", library)
+    assert [words for words in WORDS if words not in library] == []
 
 
 def test_an_error_of_sparks_is_its_first_sentence_and_status_1(job, spark):

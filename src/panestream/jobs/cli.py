@@ -20,6 +20,7 @@ from panestream.errors import PanestreamError
 from panestream.jobs.live import Display, PipeConsole, discard_output, summary
 from panestream.jobs.model import Job, LoadedJob, Overrides, load_job
 from panestream.jobs.runner import Progress, Query, Runner, SparkRunner
+from panestream.jobs.words import told_of_job
 from panestream.spark.reasons import first_sentence, of_spark
 
 app = typer.Typer(
@@ -155,7 +156,7 @@ def execute(
     end_if_closed(console)
     with console.status(f"starting Spark for {job.name}"):
         runner_context = make_runner(loaded)
-    with runner_context as runner:
+    with runner_context as runner, told_of_job(loaded, _warn):
         if job.mode == "batch":
             display = Display(console)
             with console.status(f"running {job.name} as a batch"):
@@ -172,6 +173,10 @@ def execute(
         command = again or " ".join(["panestream", *sys.argv[1:]])
         console.print(Text(f"\nStopped. Go on from here with the same command:\n  {command}"), soft_wrap=True)
         raise typer.Exit(EXIT_INTERRUPTED)
+
+
+def _warn(text: str) -> None:
+    Console(stderr=True).print(Text("warning: ", style="bold yellow").append(text, style="default"), soft_wrap=True)
 
 
 def _wait(query: Query, stop: threading.Event, display: Display, closed: threading.Event) -> None:
