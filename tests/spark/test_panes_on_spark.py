@@ -14,7 +14,8 @@ from panestream import agg
 from panestream.errors import InvalidPlanError, SinkError
 from panestream.testing import MicroBatches
 
-pytestmark = pytest.mark.spark
+# Random rows may be late, and .main tells the columns only.
+pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::panestream.errors.PanestreamWarning")]
 
 START = datetime(2026, 1, 1, tzinfo=timezone.utc)
 SCHEMA = "user string, ts timestamp, price bigint"

@@ -15,7 +15,8 @@ from panestream.errors import InvalidPlanError
 from panestream.testing import MicroBatches
 from panestream.windowing.assigners import merge_touching
 
-pytestmark = pytest.mark.spark
+# Late rows are dropped on purpose.
+pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::panestream.errors.PanestreamWarning")]
 
 START = datetime(2026, 1, 1, tzinfo=timezone.utc)
 MICROS = int(START.timestamp()) * 1_000_000

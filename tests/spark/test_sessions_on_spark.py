@@ -12,7 +12,8 @@ from panestream import agg
 from panestream.errors import InvalidPlanError, InvalidWindowError
 from panestream.testing import MicroBatches
 
-pytestmark = pytest.mark.spark
+# .main of a stream tells the columns only.
+pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::panestream.errors.PanestreamWarning")]
 
 START = datetime(2026, 1, 1, tzinfo=timezone.utc)
 SCHEMA = "user string, ts timestamp, price bigint, wait int"

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _OURS = re.compile(r"panestream\.errors\.(\w+): (.*?)(?=\n\s*(?:at |File |SQLSTATE|\Z)|\n\n|\Z)", re.DOTALL)
 _NO_MEMORY = (
-    "Java ran out of memory. Give it more (spark.driver.memory on a local master, else spark.executor.memory), or hand it less "
+    "Java ran out of memory: give it more (spark.driver.memory on a local master, else spark.executor.memory), or hand it less "
     "at a time: fewer rows in a micro-batch (maxFilesPerTrigger, maxOffsetsPerTrigger), and where single rows are large, "
     "fewer of them on their way to Python (spark.sql.execution.arrow.maxRecordsPerBatch or maxBytesPerBatch)"
 )
@@ -102,6 +102,23 @@ def of_callback(name: str, batch_id: int) -> Iterator[None]:
     except BaseException as error:  # noqa: BLE001 (Java waits for an answer)
         ours = CallbackError(f"{name} failed{_where(batch_id)}, whose rows are written: {_why(error)}")
         raise_as(ours, error)
+
+
+def java_is_gone(error: BaseException) -> bool:
+    """Whether nobody answers any more where Java was."""
+    # Of py4j's errors those without an answer from Java; where only Connect's client is installed, there is no py4j to ask.
+    names = {cls.__name__ for cls in type(error).__mro__}
+    return isinstance(error, (ConnectionError, EOFError)) or bool(names & {"Py4JNetworkError"})
+
+
+def without_java(error: BaseException) -> OperatorError:
+    """The error of a query whose Java process ended: it does so by itself when a task finds no memory."""
+    ours = OperatorError(
+        f"Spark's Java process has ended while the query ran. Mostly {_NO_MEMORY}. Its own last words "
+        f"are on its error output ({type(error).__name__}: {error})"
+    )
+    ours.spark_error = error
+    return ours
 
 
 def raise_as(ours: PanestreamError, error: BaseException) -> NoReturn:

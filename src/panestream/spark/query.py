@@ -19,7 +19,7 @@ from panestream.errors import InvalidPlanError, OperatorError, PanestreamError
 from panestream.spark.checkpoint import claim_checkpoint
 from panestream.spark.columns import quoted
 from panestream.spark.dataflow import unpack
-from panestream.spark.failures import of_callback, of_operator, of_sink, own_error
+from panestream.spark.failures import java_is_gone, of_callback, of_operator, of_sink, own_error, without_java
 from panestream.spark.operate import METRICS
 from panestream.spark.progress import BatchProgress, LateRows, metrics_of, observed
 from panestream.spark.session import is_connect, session_settings, settings_for
@@ -136,15 +136,19 @@ class RunningQuery(Shown):
             WindowFunctionError: a function of the user's own raised; says where, with the user's traceback.
             SinkError: a sink failed, or a function that is one; says which, of which output, with the user's traceback.
             CallbackError: ``on_progress`` raised, be it :class:`SystemExit` or :class:`KeyboardInterrupt`.
-            OperatorError: the windows could not be computed for another reason, e.g. want of memory.
+            OperatorError: the windows could not be computed for another reason, e.g. want of memory; or Java itself has ended.
             PanestreamError: what panestream refused (e.g. a checkpoint of another plan).
             StreamingQueryException: any other failure (e.g. of the source), as Spark tells it.
         """
         try:
             return self._wait(timeout)
         except StreamingQueryException as error:
-            failed = error
-        raise self._named(failed)
+            failed = self._named(error)
+        except Exception as error:
+            if not java_is_gone(error):
+                raise
+            failed = without_java(error)
+        raise failed
 
     def stop(self) -> None:
         """Ends the query after the micro-batch at hand is given up; it goes on from there with the same checkpoint."""
