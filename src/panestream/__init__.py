@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from panestream import errors
     from panestream.datastream import DataStream, KeyedStream, WindowedResult, WindowedStream, stream
+    from panestream.spark.arrival import FILE_ORDER
     from panestream.spark.progress import BatchProgress
     from panestream.spark.query import RunningQuery
     from panestream.spark.session import build_session
@@ -68,6 +69,7 @@ if TYPE_CHECKING:
     from panestream.windowing.windows import GlobalWindow, TimeWindow
 
 __all__ = [
+    "FILE_ORDER",
     "AggregateFunction",
     "AggregatingStateDescriptor",
     "BatchProgress",
@@ -134,6 +136,7 @@ __all__ = [
 _MODULES = {"agg": "panestream.windowing.aggregates", "errors": "panestream.errors"}
 _HOMES = {
     "panestream.datastream": ("DataStream", "KeyedStream", "WindowedResult", "WindowedStream", "stream"),
+    "panestream.spark.arrival": ("FILE_ORDER",),
     "panestream.spark.progress": ("BatchProgress",),
     "panestream.spark.query": ("RunningQuery",),
     "panestream.spark.session": ("build_session",),

@@ -15,6 +15,7 @@ from panestream.datastream.windowed import WindowedStream
 from panestream.engine.planner import Windowing
 from panestream.engine.shown import Shown, listed, parts_of
 from panestream.errors import InvalidPlanError, did_you_mean
+from panestream.spark.arrival import order_of
 from panestream.spark.columns import key_of, micros_of, quoted, type_of
 from panestream.spark.expressions import text_of
 from panestream.spark.names import Names, shown
@@ -51,6 +52,7 @@ class DataStream(Shown):
     invalid_tag: str | None = None
     clock: str | Column | None = None
     clock_unit: str | None = None
+    order: tuple[str | Column, ...] = ()
 
     def assign_timestamps(self, column: str | Column, strategy: WatermarkStrategy, *, unit: str | None = None) -> DataStream:
         """Says where the event time is, and how the watermark follows from it. Flink: ``assignTimestampsAndWatermarks``.
@@ -92,6 +94,33 @@ class DataStream(Shown):
         """
         micros_of(self.df, column, unit)
         return replace(self, clock=column, clock_unit=unit)
+
+    def arrival_order(self, *columns: str | Column) -> DataStream:
+        """Says in which order rows arrive, for results that depend on it. Flink has no counterpart: its rows come as they come.
+
+        Count windows, count triggers, evictors and functions over rows depend on the order of arrival; where event times are
+        equal also aggregates such as ``first`` and ``collect_list`` (docs/arrival-order.md has the list). Spark keeps no order:
+        that of a batch follows its partitions, and so the sizes of files; that of a stream its micro-batches, and in each its
+        partitions.
+
+        With these columns a batch is taken in their order, and so is each micro-batch. Nulls come last; rows that are equal in
+        all columns stay as Spark has them. Then batch and stream agree, as long as no micro-batch has rows of a key that come
+        before others of that key in an earlier one.
+
+        Queries that do not depend on the order pay nothing. Of others a batch is shuffled and sorted by Spark; the rows of a
+        micro-batch cross the shuffle unreduced, with these columns, and are sorted in their key group. The order may be changed
+        on an existing checkpoint.
+
+        Args:
+            *columns: columns, SQL expressions or Columns: ``"partition", "offset"`` for Kafka, ``*pst.FILE_ORDER`` for files.
+
+        Raises:
+            InvalidPlanError: none given, no such column, or one whose values have no order.
+        """
+        if not columns:
+            raise InvalidPlanError('arrival_order wants at least one column, e.g. "partition", "offset" or *pst.FILE_ORDER')
+        order_of(self.df, columns)
+        return replace(self, order=columns)
 
     def side_output_invalid(self, tag: str) -> DataStream:
         """Sends rows without usable event time (null, or absurd) to the output ``tag``, whole. Without it they fail the query."""

@@ -19,6 +19,7 @@ from panestream.engine.planner import explain_plan
 from panestream.engine.shown import Explanation, Shown, listed, parts_of
 from panestream.errors import InvalidPlanError, PanestreamWarning, PlanMismatchError, SinkError, did_you_mean
 from panestream.spark import query as spark_query
+from panestream.spark.arrival import order_of
 from panestream.spark.catalyst import reducible
 from panestream.spark.columns import micros_of
 from panestream.spark.dataflow import operate, project
@@ -310,10 +311,17 @@ class WindowedResult(Shown):
             top=self.largest,
             with_firing=self.firing,
             changelog=self.changes,
+            arrival=self._order[1] if self._order[0] else None,
         )
         if plan.carries_rows or source.invalid_tag is not None:
             return replace(plan, row_schema=arrow_schema(self._df.schema))
         return plan
+
+    @cached_property
+    def _order(self) -> tuple[list[Column], pa.Schema]:
+        """The columns that say in which order rows arrive; none where nothing depends on it."""
+        texts = self.windowed.keyed.source.order
+        return order_of(self._df, texts if self.operation.follows_arrival else ())
 
     @cached_property
     def _operated(self) -> DataFrame:
@@ -321,7 +329,8 @@ class WindowedResult(Shown):
         time = None if keyed.source.event_time is None else micros_of(self._df, keyed.source.event_time, keyed.source.unit)
         values = [self.inputs[text] for text in self.operation.inputs]
         clock = None if keyed.source.clock is None else micros_of(self._df, keyed.source.clock, keyed.source.clock_unit)
+        order = self._order[0]
         # In a batch nothing is late: no whole rows need to cross the exchange for that.
         plan = self.plan if self.is_streaming else replace(self.plan, late_tag=None)
-        projected, places = project(self._df, plan, time, [column for _, column in keyed.key_columns], values, clock)
+        projected, places = project(self._df, plan, time, [column for _, column in keyed.key_columns], values, clock, order)
         return operate(projected, plan, places)

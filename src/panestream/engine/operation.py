@@ -70,6 +70,11 @@ class Operation(ABC):
         return False
 
     @property
+    def follows_arrival(self) -> bool:
+        """Whether results depend on the order in which rows arrive, altogether or where event times are equal."""
+        return True
+
+    @property
     def fires_once(self) -> bool:
         """Whether a window fires once, at the watermark, in the same micro-batch for all keys."""
         return False

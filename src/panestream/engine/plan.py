@@ -59,6 +59,8 @@ class WindowPlan:
         late_tag, invalid_tag: where late rows and rows without event time go; None: counted, or an error.
         side_outputs: the columns of what window functions send to side outputs, by tag.
         row_schema: the input's columns, where anything wants whole rows; else None.
+        arrival: the columns (or SQL) that say in which order rows arrive, as the user wrote them, and their types; None: as Spark
+            has them.
         clock: the column (or SQL) that stands in for processing time, as the user wrote it; None: Spark's batch time.
         ticks: how many engine units a millisecond of Spark's clock has (the engine is unit-free, Spark's windows count
             microseconds).
@@ -79,6 +81,7 @@ class WindowPlan:
     invalid_tag: str | None = None
     side_outputs: Mapping[str, pa.Schema] = field(default_factory=dict)
     row_schema: pa.Schema | None = field(default=None)
+    arrival: pa.Schema | None = field(default=None)
     clock: str | None = None
     ticks: int = 1000
     top: Top | None = None

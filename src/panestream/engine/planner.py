@@ -217,6 +217,7 @@ def explain_plan(plan: WindowPlan, *, streaming: bool, chosen: int | None, reduc
         "event time": _event_time(plan),
         "exchange": [
             *(["rows are reduced per (key, pane) by Spark's own aggregation"] if reduced_by_spark else exchange),
+            *_arrival(plan, streaming=streaming),
             groups,
         ],
         "state": [*own.get("state", []), *(_settings(plan, chosen) if streaming else [])],
@@ -252,6 +253,13 @@ def _event_time(plan: WindowPlan) -> list[str]:
     if plan.event_time is None:
         return ["none: the clock of the micro-batch stands in for it"]
     return [f"{plan.event_time}, {plan.watermark!r}", late + lateness, invalid]
+
+
+def _arrival(plan: WindowPlan, *, streaming: bool) -> list[str]:
+    if plan.arrival is None:
+        return ["results depend on the order of arrival, which is Spark's"] if plan.operation.follows_arrival else []
+    how = "rows cross unreduced, and are put in order in their key group" if streaming else "Spark puts the rows in order first"
+    return [f"in the order of {', '.join(plan.arrival.names)}: {how}"]
 
 
 def _settings(plan: WindowPlan, chosen: int | None) -> list[str]:

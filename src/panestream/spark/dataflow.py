@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from panestream.engine.plan import WindowPlan
+from panestream.spark.arrival import ordered
 from panestream.spark.catalyst import reduce_rows, reducible
 from panestream.spark.columns import quoted
 from panestream.spark.exchange import EXCHANGE_SCHEMA, LARGEST_TIME, Pack, PackColumns
@@ -24,6 +26,7 @@ def project(
     keys: Sequence[Column],
     values: Sequence[Column],
     clock: Column | None = None,
+    order: Sequence[Column] = (),
 ) -> tuple[DataFrame, PackColumns]:
     """The columns that ``pack`` takes: few and narrow, since the way from the JVM to Arrow is what limits the speed.
 
@@ -34,15 +37,18 @@ def project(
         keys: the key columns.
         values: the columns that the operation asked for.
         clock: processing time in microseconds; None: the time of the micro-batch.
+        order: the columns that say in which order rows arrive; none: as Spark has them. A batch is put in this order here, the
+            rows of a micro-batch when they are with their key group.
     """
     asked = {"clock": batch_time() if clock is None else clock}
     asked |= {} if time is None else {"time": time}
     asked |= {f"key_{position}": key for position, key in enumerate(keys)}
     asked |= {f"value_{position}": value for position, value in enumerate(values)}
+    asked |= {f"order_{position}": column for position, column in enumerate(order)}
     rows, of = _with_columns(df, asked)
     columns = [of("clock" if time is None else "time").alias("time")]
     columns += [of(name).alias(name) for name in asked if name.startswith(("key_", "value_"))]
-    places: dict[str, int] = {}
+    places: dict[str, Any] = {}
 
     def add(name: str, column: Column) -> None:
         places[name] = len(columns)
@@ -60,7 +66,12 @@ def project(
         add("row", row)
     if plan.operation.shows_clock or plan.watermark.idle_timeout is not None:
         add("clock", of("clock"))
-    projected = rows.select(*columns)
+    arrival = [f"order_{position}" for position in range(len(order))]
+    if order and df.isStreaming:
+        places["order"] = tuple(range(len(columns), len(columns) + len(order)))
+    projected = rows.select(*columns, *(of(name).alias(name) for name in arrival))
+    if order and not df.isStreaming:
+        projected = ordered(projected, plan.groups, arrival)
     value_types = [field.type for field in arrow_schema(projected.schema)][1 + len(keys) : 1 + len(keys) + len(values)]
     key_types = tuple(field.type for field in plan.key_schema)
     return projected, PackColumns(key_types, tuple(value_types), **places)

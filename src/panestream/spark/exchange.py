@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from panestream.engine import payload
+from panestream.engine.arrival import in_order, unordered
 from panestream.engine.elements import RowType
 from panestream.engine.garbage import settle
 from panestream.engine.operation import Chunk
@@ -38,7 +39,7 @@ CHUNK_BYTES = 256 << 20
 LARGEST_TIME = 2**62
 """Event times beyond this (about the years ±144,000 in microseconds) are invalid: arithmetic with them could overflow."""
 
-INVALID, REPORT = "__invalid", "__report"
+INVALID, REPORT, UNORDERED = "__invalid", "__report", "__unordered"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,7 @@ class PackColumns:
         partition: the column whose values have watermarks of their own, as strings; or None.
         row: the column with the whole row as a struct (null where it is not needed); or None.
         clock: the column with the processing time in microseconds; or None.
+        order: the columns by which the key group puts the rows in order; none: they come in order.
     """
 
     keys: tuple[pa.DataType, ...]
@@ -59,6 +61,7 @@ class PackColumns:
     partition: int | None = None
     row: int | None = None
     clock: int | None = None
+    order: tuple[int, ...] = ()
 
 
 @dataclass(slots=True)
@@ -209,6 +212,11 @@ class _Packing:
         keys, values = arrays[: len(self.columns.keys)], arrays[len(self.columns.keys) :]
         rows = self._whole_rows(table) if self.plan.carries_rows else None
         chunk = Chunk(_array(table, 0).to_numpy(), keys, values, rows)
+        if self.columns.order:
+            arrival = zip(self.columns.order, self.plan.arrival or (), strict=True)
+            order = [_array(table, place).cast(field.type) for place, field in arrival]
+            yield from self._rows(group, UNORDERED, unordered(chunk, order))
+            return
         for kind, packed in self.plan.operation.pack(self.plan, chunk):
             yield from self._rows(group, kind, packed)
 
@@ -267,6 +275,12 @@ def gather(plan: WindowPlan, pieces: Iterable[Piece], end_of_input: bool = False
     batch = GroupInput(end_of_input=end_of_input)
     seen: dict[str, int] = {}
     watermarks: dict[str, int] = {}
+    arrived: list[pa.Table] = []
+
+    def add(kind: str, table: pa.Table, origin: int) -> None:
+        batch.parts.setdefault(kind, []).append(as_schema(table, plan.operation.part_schema(plan, kind)))
+        batch.origins.setdefault(kind, []).append(origin)
+
     for origin, body in _whole(pieces):
         table, header = payload.decode(body)
         kind = header["kind"]
@@ -278,9 +292,12 @@ def gather(plan: WindowPlan, pieces: Iterable[Piece], end_of_input: bool = False
             batch.batch_time = max(batch.batch_time, header["clock"])
             _keep_largest(seen, header["seen"])
             _keep_largest(watermarks, header["watermarks"])
+        elif kind == UNORDERED:
+            arrived.append(table)
         else:
-            batch.parts.setdefault(kind, []).append(as_schema(table, plan.operation.part_schema(plan, kind)))
-            batch.origins.setdefault(kind, []).append(origin)
+            add(kind, table, origin)
+    for kind, table in in_order(plan, arrived):
+        add(kind, table, 0)
     batch.seen, batch.watermarks = seen, watermarks
     return batch
 

@@ -13,7 +13,7 @@ from panestream.engine.aggregation.columns import Ints, array_of, numbers, plain
 from panestream.engine.aggregation.grouping import Groups, Keys, encode_keys, group
 from panestream.engine.aggregation.lanes import Batch, Input, Lane
 from panestream.engine.aggregation.picks import PickLane
-from panestream.engine.aggregation.plan import check_key, draft, needs_rows, orders_by_time
+from panestream.engine.aggregation.plan import check_key, draft, follows_arrival, needs_rows, orders_by_time
 from panestream.engine.aggregation.ranges import Ranges, dense_ranges, sparse_ranges, windows_of
 from panestream.engine.aggregation.results import Result
 from panestream.engine.aggregation.sorting import stable_order
@@ -165,6 +165,11 @@ class Aggregation:
             windows.append(ranges.windows)
             tables.append(self._results(keys, ranges.codes, lanes, ranges.rows))
         return (windows[0], tables[0]) if len(tables) == 1 else (np.concatenate(windows), pa.concat_tables(tables))
+
+    @property
+    def follows_arrival(self) -> bool:
+        """Whether of rows with equal event times it matters which arrived first."""
+        return any(follows_arrival(lane) for lane in self.lanes)
 
     @property
     def keeps_order(self) -> bool:

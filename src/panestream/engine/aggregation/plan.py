@@ -86,6 +86,13 @@ def orders_by_time(lane: Lane) -> bool:
     return isinstance(lane, ItemsLane | TopLane | PickLane)
 
 
+def follows_arrival(lane: Lane) -> bool:
+    """Whether of rows with equal event times it matters which arrived first; of users' own aggregates nobody knows."""
+    if isinstance(lane, TopLane):
+        return lane.by is not None  # else equals are the same value
+    return isinstance(lane, ItemsLane | PickLane | UserLane)
+
+
 def needs_rows(lane: Lane) -> bool:
     """Whether a lane is combined over windows row by row, not as a matrix."""
     return isinstance(lane, ItemsLane | TopLane | DistinctLane | SketchLane | UserLane)

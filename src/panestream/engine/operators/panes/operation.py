@@ -54,6 +54,11 @@ class PaneOperation(Operation):
         return tuple(self.aggregation.inputs)[: len(self.aggregation.inputs) - (2 if self.interval else 0)]
 
     @property
+    def follows_arrival(self) -> bool:
+        # A continuous trigger starts with the row that opens a window: its hidden aggregates find that row.
+        return self.aggregation.follows_arrival
+
+    @property
     def fires_once(self) -> bool:
         return self.interval is None and not self.fires_again
 

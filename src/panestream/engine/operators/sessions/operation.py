@@ -56,6 +56,10 @@ class SessionOperation(Operation):
         return (*self.aggregation.inputs, *([self.gap.label] if isinstance(self.gap, GapColumn) else []))
 
     @property
+    def follows_arrival(self) -> bool:
+        return self.aggregation.follows_arrival
+
+    @property
     def why_no_firings(self) -> str | None:
         return None
 
