@@ -1,5 +1,8 @@
 """One watermark out of what source partitions report."""
 
+import pytest
+
+from panestream.engine.operators.base import GroupInput
 from panestream.engine.watermarks import WatermarkTracker
 from panestream.windowing.time import MIN_TIMESTAMP
 from panestream.windowing.watermarks import WatermarkStrategy
@@ -33,12 +36,85 @@ def test_a_new_slow_partition_does_not_turn_it_back():
     assert tracker.advance({"0": 120, "1": 5}, 0) == 99
 
 
+def idle_after(timeout="60 seconds"):
+    strategy = WatermarkStrategy(delay=0).per_partition("p").with_idleness(timeout)
+    tracker = WatermarkTracker(strategy)
+    tracker.advance({"0": 100, "1": 10}, 1000 * SECOND, run="first")
+    return tracker
+
+
 def test_an_idle_partition_does_not_count_until_its_next_row():
-    tracker = WatermarkTracker(WatermarkStrategy(delay=0).per_partition("p").with_idleness("10 seconds"))
+    tracker = idle_after("10 seconds")
+    for second in (1001, 1005, 1010):
+        assert tracker.advance({"0": second}, second * SECOND, run="first") == 9
+    assert tracker.advance({"0": 1011}, 1011 * SECOND, run="first") == 1010
+    assert tracker.advance({"0": 2000, "1": 1500}, 1012 * SECOND, run="first") == 1499
+
+
+def test_rows_end_the_silence():
+    tracker = idle_after("10 seconds")
+    for second in (1001, 1005, 1009):
+        tracker.advance({"0": second}, second * SECOND, run="first")
+    tracker.advance({"0": 1010, "1": 11}, 1010 * SECOND, run="first")
+    for second in (1011, 1015, 1019):
+        assert tracker.advance({"0": second}, second * SECOND, run="first") == 10
+
+
+@pytest.mark.parametrize("down", [30, 59, 61, 86_400])
+def test_the_time_that_the_query_was_down_is_not_silence(down):
+    tracker = idle_after()
+    for second in (1001, 1030, 1055):
+        assert tracker.advance({"0": second}, second * SECOND, run="first") == 9
+    tracker = WatermarkTracker.from_json(tracker.strategy, tracker.to_json())
+    begin = 1055 + down
+    for second in (begin, begin + 30, begin + 59):
+        assert tracker.advance({"0": second}, second * SECOND, run="second") == 9
+    assert tracker.advance({"0": begin + 60}, (begin + 60) * SECOND, run="second") == begin + 59
+
+
+def test_a_partition_that_was_idle_is_waited_for_again_after_a_restart():
+    tracker = idle_after("10 seconds")
+    for second in (1001, 1006, 1011):
+        tracker.advance({"0": second}, second * SECOND, run="first")
+    assert tracker.watermark == 1010
+    assert tracker.advance({"0": 9000}, 9000 * SECOND, run="second") == 1010
+    assert tracker.advance({"0": 9001, "1": 1500}, 9001 * SECOND, run="second") == 1499
+
+
+@pytest.mark.parametrize("run", ["first", ""])
+def test_one_slow_micro_batch_makes_nobody_idle(run):
+    tracker = idle_after()
+    tracker.run = run
+    for second in (2000, 2060):
+        assert tracker.advance({"0": second}, second * SECOND, run=run) == 9
+    tracker.advance({"0": 3000}, 3000 * SECOND, run=run)
+    assert tracker.watermark == 2999
+
+
+def test_a_group_that_only_the_clock_wakes_up_agrees_with_the_others():
+    tracker = idle_after("10 seconds")
+    tracker.advance({"0": 200}, 1001 * SECOND, run="first")
+    other = WatermarkTracker.from_json(tracker.strategy, tracker.to_json())
+    for second in range(1002, 1030):
+        assert other.take_in(GroupInput(batch_time=second * SECOND)) == 9
+    for one in (tracker, other):
+        one.take_in(GroupInput(seen={"0": 300}, batch_time=1030 * SECOND, run="first", input_rows=1))
+    assert tracker == other
+
+
+def test_idleness_given_to_an_old_checkpoint_begins_then():
+    tracker = WatermarkTracker(WatermarkStrategy(delay=0).per_partition("p"))
     tracker.advance({"0": 100, "1": 10}, 0)
-    assert tracker.advance({"0": 200}, 9 * SECOND) == 9
-    assert tracker.advance({"0": 300}, 10 * SECOND) == 299
-    assert tracker.advance({"0": 400, "1": 350}, 11 * SECOND) == 349
+    idle = WatermarkTracker.from_json(tracker.strategy.with_idleness("10 seconds"), tracker.to_json())
+    assert idle.advance({"0": 200}, 10**15) == 9
+    assert idle.advance({"0": 200}, 10**15 + SECOND) == 9
+
+
+def test_only_invalid_rows_are_silence_of_all():
+    tracker = idle_after("2 seconds")
+    for second in (1001, 1002, 1003):
+        tracker.take_in(GroupInput(batch_time=second * SECOND, run="first", input_rows=3, invalid_rows=3))
+    assert {known.silent for known in tracker.partitions.values()} == {2 * SECOND}
 
 
 def test_no_watermarks_at_all():

@@ -73,7 +73,7 @@ class Pack:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with in_few_words():
-            packing = _Packing(self.plan, self.columns, _partition_id())
+            packing = _Packing(self.plan, self.columns, _partition_id(), run_id())
             for chunk in _chunks(batches):
                 yield from packing.chunk(chunk)
             yield from packing.finish()
@@ -85,6 +85,20 @@ def _partition_id() -> int:
 
     context = TaskContext.get()
     return context.partitionId() if context is not None else 0
+
+
+def run_id() -> str:
+    """Which run of a streaming query this task works for, as Spark says; empty where it does not.
+
+    Spark makes the run's id the group of all jobs of a streaming query: so every way to start one tells it, Connect's too. In
+    ``foreachBatch`` through Connect the jobs are of another session, which does not know.
+    """
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    if context is None or context.getLocalProperty("sql.streaming.queryId") is None:
+        return ""
+    return context.getLocalProperty("spark.jobGroup.id") or ""
 
 
 def _chunks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
@@ -115,6 +129,7 @@ class _Packing:
     plan: WindowPlan
     columns: PackColumns
     origin: int
+    run: str = ""
     sequence: int = 0
     rows: int = 0
     invalid: int = 0
@@ -159,6 +174,7 @@ class _Packing:
                 "invalid": self.invalid,
                 "seen": self.seen,
                 "clock": self.clock,
+                "run": self.run,
                 "watermarks": watermarks,
             }
             for group in range(self.plan.groups):
@@ -290,6 +306,7 @@ def gather(plan: WindowPlan, pieces: Iterable[Piece], end_of_input: bool = False
             batch.input_rows += header["rows"]
             batch.invalid_rows += header["invalid"]
             batch.batch_time = max(batch.batch_time, header["clock"])
+            batch.run = max(batch.run, header["run"])
             _keep_largest(seen, header["seen"])
             _keep_largest(watermarks, header["watermarks"])
         elif kind == UNORDERED:

@@ -136,9 +136,26 @@ class WatermarkStrategy:
         return replace(self, partition_column=column)
 
     def with_idleness(self, timeout: Duration) -> WatermarkStrategy:
-        """A partition without rows for ``timeout`` of processing time (Spark's batch time) no longer counts.
+        """A partition that is silent for ``timeout`` no longer holds the watermark back; it counts again with its next row.
 
-        It counts again with its next row. Flink: ``withIdleness``.
+        Only what the source was asked for in vain is silence. It begins with the first micro-batch that has no rows of the
+        partition, and goes on by processing time (Spark's batch time) from one such micro-batch to the next, where
+
+        - the time between two micro-batches counts for at most half the timeout: slow micro-batches, in which a partition may
+          have had no chance to be read, make nobody idle before the third that has no rows of it;
+        - each run of the query begins anew: the time that it was down is not silence, and a backlog is read before its partition
+          is idle. A query whose runs are short (``availableNow``) may therefore never find a partition idle;
+        - while no partition has rows nothing is counted: Spark then runs no micro-batch, and time does not move.
+
+        What it cannot know: a source that is read in portions (``maxFilesPerTrigger``) may leave out a partition in many
+        micro-batches though it has rows. Give a timeout longer than that. Flink: ``withIdleness``, which counts while the source
+        has nothing to hand on.
+
+        Args:
+            timeout: at least a few times the interval between micro-batches.
+
+        Raises:
+            InvalidPlanError: it is not positive.
         """
         micros = to_micros(timeout, "idleness timeout")
         if micros <= 0:

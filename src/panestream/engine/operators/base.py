@@ -22,6 +22,7 @@ class GroupInput:
         input_rows: how many rows the micro-batch has, over all groups.
         invalid_rows: how many of them are invalid, over all groups.
         batch_time: processing time, 0 where the plan does not need it.
+        run: which run of the query it is, from start to stop; empty: unknown.
         end_of_input: no more will come: every window fires. (Batch.)
     """
 
@@ -33,6 +34,7 @@ class GroupInput:
     input_rows: int = 0
     invalid_rows: int = 0
     batch_time: int = 0
+    run: str = ""
     end_of_input: bool = False
 
     def of(self, kind: str) -> list[pa.Table]:
@@ -44,7 +46,8 @@ class GroupInput:
 class GroupMetrics:
     """What happened in one micro-batch of one key group; JSON-able. Event times are in engine units, None: unknown yet.
 
-    ``input_rows``, ``invalid_rows``, ``watermark`` and ``max_event_time`` are the same in all groups; all else is of this group.
+    ``input_rows``, ``invalid_rows``, ``watermark_before`` (the micro-batch), ``watermark`` (after it) and ``max_event_time`` are
+    the same in all groups; all else is of this group.
     ``key_group`` is its number, ``state_of`` the micro-batch that had written its state before (-1: none), the same in all groups
     unless they are woken by the clock. ``fired_windows`` are the windows' numbers, ``open_windows`` the first and last that still
     have open panes here.
@@ -52,6 +55,7 @@ class GroupMetrics:
 
     input_rows: int = 0
     invalid_rows: int = 0
+    watermark_before: int | None = None
     watermark: int | None = None
     max_event_time: int | None = None
     late_rows: int = 0

@@ -96,7 +96,7 @@ class CountOperator:
         output = GroupOutput()
         for table in batch.invalid:
             output.emit(self._plan.invalid_tag or "", table)
-        self._store.tracker.advance(batch.seen, batch.batch_time, batch.watermarks)
+        self._store.tracker.take_in(batch)
         arrived = batch.of(INPUTS)
         if arrived:
             columns = [plain(column) for column in pa.concat_tables(arrived).columns]

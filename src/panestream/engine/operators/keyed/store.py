@@ -59,10 +59,7 @@ class KeyedStore:
 
     def measure(self, batch: GroupInput, metrics: GroupMetrics) -> None:
         """Fills in the counters that all keyed operators have."""
-        metrics.input_rows, metrics.invalid_rows = batch.input_rows, batch.invalid_rows
-        watermark = self.tracker.watermark
-        metrics.watermark = None if watermark == MIN_TIMESTAMP else watermark
-        metrics.max_event_time = max((known.max_timestamp for known in self.tracker.partitions.values()), default=None)
+        self.tracker.measure(batch, metrics)
         stored = [page for page in self.pages.index if page.rows]
         metrics.blocks = len(stored)
         metrics.state_bytes = sum(page.size for page in stored)

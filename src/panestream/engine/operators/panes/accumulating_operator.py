@@ -23,7 +23,7 @@ from panestream.engine.plan import MAIN, WindowPlan, check_identity
 from panestream.engine.seal import SealedState
 from panestream.engine.slicing import AlignedWindows, Int64s
 from panestream.engine.watermarks import WatermarkTracker
-from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP
+from panestream.windowing.time import MAX_TIMESTAMP
 
 if TYPE_CHECKING:
     from panestream.engine.operators.panes.accumulating import AccumulatingOperation
@@ -76,7 +76,7 @@ class AccumulatingOperator:
             output.emit(self._plan.invalid_tag or "", table)
         before = self._tracker.watermark
         fresh = self._taken(batch.of(KEPT), before, output)
-        advanced = self._tracker.advance(batch.seen, batch.batch_time, batch.watermarks)
+        advanced = self._tracker.take_in(batch)
         after = MAX_TIMESTAMP if batch.end_of_input else advanced
         if self._ends.closing.lateness:
             self._fire_late(fresh, before, output)
@@ -208,10 +208,7 @@ class AccumulatingOperator:
         self._meta.save(header)
 
     def _measure(self, batch: GroupInput, metrics: GroupMetrics) -> None:
-        metrics.input_rows, metrics.invalid_rows = batch.input_rows, batch.invalid_rows
-        watermark = self._tracker.watermark
-        metrics.watermark = None if watermark == MIN_TIMESTAMP else watermark
-        metrics.max_event_time = max((known.max_timestamp for known in self._tracker.partitions.values()), default=None)
+        self._tracker.measure(batch, metrics)
         metrics.blocks = len(self._blocks.index)
         metrics.state_bytes = sum(block.size for block in self._blocks.index)
         self._state.measure(metrics)

@@ -86,7 +86,7 @@ class PaneOperator:
         for table in batch.invalid:
             output.emit(self._plan.invalid_tag or "", table)
         before = self._tracker.watermark
-        advanced = self._tracker.advance(batch.seen, batch.batch_time, batch.watermarks)
+        advanced = self._tracker.take_in(batch)
         if self._work.by_clock:
             after = self._by_clock(batch, output)
         else:
@@ -301,10 +301,7 @@ class PaneOperator:
         return min(ends, default=None)
 
     def _measure(self, batch: GroupInput, time: int, metrics: GroupMetrics) -> None:
-        metrics.input_rows, metrics.invalid_rows = batch.input_rows, batch.invalid_rows
-        watermark = self._tracker.watermark
-        metrics.watermark = None if watermark == MIN_TIMESTAMP else watermark
-        metrics.max_event_time = max((known.max_timestamp for known in self._tracker.partitions.values()), default=None)
+        self._tracker.measure(batch, metrics)
         one = self._grid.windows[0]
         low, high = self._spans(self._aggregation.partial_schema.empty_table())
         if len(low):

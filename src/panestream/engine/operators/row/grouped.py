@@ -25,7 +25,7 @@ from panestream.engine.seal import SealedState
 from panestream.engine.watermarks import WatermarkTracker
 from panestream.errors import InvalidPlanError, did_you_mean
 from panestream.windowing.assigners import GlobalWindows
-from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP
+from panestream.windowing.time import MAX_TIMESTAMP
 from panestream.windowing.windows import TimeWindow
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class RowGroupOperator:
         for table in batch.invalid:
             output.emit(self._plan.invalid_tag or "", table)
         arrived = [self._arrived(table) for table in batch.of(INPUTS)]
-        after = MAX_TIMESTAMP if batch.end_of_input else self._tracker.advance(batch.seen, batch.batch_time, batch.watermarks)
+        after = MAX_TIMESTAMP if batch.end_of_input else self._tracker.take_in(batch)
         clock = batch.batch_time or None
         emitted = self._operator.process(self._in_order(arrived, batch.origins.get(INPUTS, [])), after, clock)
         self._emit(emitted, output)
@@ -181,10 +181,7 @@ class RowGroupOperator:
         self._operator.commit()
 
     def _measure(self, batch: GroupInput, metrics: GroupMetrics, late: int) -> None:
-        metrics.input_rows, metrics.invalid_rows = batch.input_rows, batch.invalid_rows
-        watermark = self._tracker.watermark
-        metrics.watermark = None if watermark == MIN_TIMESTAMP else watermark
-        metrics.max_event_time = max((known.max_timestamp for known in self._tracker.partitions.values()), default=None)
+        self._tracker.measure(batch, metrics)
         metrics.late_rows = late
         self._state.measure(metrics)
 

@@ -20,7 +20,7 @@ class ClockedSessionOperator(SessionOperator):
 
     def _process(self, batch: GroupInput, output: GroupOutput) -> None:
         store = self._store
-        store.tracker.advance(batch.seen, batch.batch_time, batch.watermarks)
+        store.tracker.take_in(batch)
         now = store.clock = max(store.clock, batch.batch_time)
         gathered = self._gather(batch, MAX_TIMESTAMP if batch.end_of_input else now - 1)
         over = gathered.stored.ends <= now

@@ -81,7 +81,7 @@ class SessionOperator:
     def _process(self, batch: GroupInput, output: GroupOutput) -> None:
         tracker = self._store.tracker
         before = tracker.watermark
-        after = MAX_TIMESTAMP if batch.end_of_input else tracker.advance(batch.seen, batch.batch_time, batch.watermarks)
+        after = MAX_TIMESTAMP if batch.end_of_input else tracker.take_in(batch)
         gathered = self._gather(batch, after)
         closed = self._closing.at(before)
         # A lateness shorter than that of an earlier run leaves sessions behind that are closed by now.
