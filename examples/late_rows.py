@@ -72,8 +72,8 @@ def main() -> None:
         for batch in BIDS:
             bids.add(batch)
         query = highest_bids(bids.stream()).start(
-            main=pst.ForeachBatchSink(printed("highest bids")),
-            too_late=pst.ForeachBatchSink(printed("too late")),
+            main=pst.ForeachBatchSink(printed("highest bids"), idempotent=True),
+            too_late=pst.ForeachBatchSink(printed("too late"), idempotent=True),
             checkpoint=f"{folder}/checkpoint",
         )
         query.await_termination()

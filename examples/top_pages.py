@@ -63,7 +63,9 @@ def main() -> None:
         views = MicroBatches(spark, f"{folder}/views", VIEWS_SCHEMA)
         for batch in VIEWS:
             views.add(batch)
-        query = top_pages(views.stream()).start(main=pst.ForeachBatchSink(by_window), checkpoint=f"{folder}/checkpoint")
+        query = top_pages(views.stream()).start(
+            main=pst.ForeachBatchSink(by_window, idempotent=True), checkpoint=f"{folder}/checkpoint"
+        )
         query.await_termination()
 
 

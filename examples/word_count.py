@@ -72,7 +72,9 @@ def main() -> None:
         lines = MicroBatches(spark, f"{folder}/lines", LINES_SCHEMA)
         for batch in LINES:
             lines.add(batch)
-        query = counts(lines.stream()).start(main=pst.ForeachBatchSink(most_frequent), checkpoint=f"{folder}/checkpoint")
+        query = counts(lines.stream()).start(
+            main=pst.ForeachBatchSink(most_frequent, idempotent=True), checkpoint=f"{folder}/checkpoint"
+        )
         query.await_termination()
 
 

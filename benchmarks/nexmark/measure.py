@@ -147,7 +147,9 @@ def through_start(
     """Runs panestream's ``start``: for ``top``, and for windows of processing time, which somebody has to stop."""
     collected = Collected(query, bound)
     trigger = {"processingTime": "0 seconds"} if query.by_clock else {"availableNow": True}
-    running = query.build(events).start(main=ForeachBatchSink(collected), checkpoint=str(checkpoint), trigger=trigger)
+    running = query.build(events).start(
+        main=ForeachBatchSink(collected, idempotent=True), checkpoint=str(checkpoint), trigger=trigger
+    )
     if query.by_clock:
         limit = time.monotonic() + _CLOCK_LIMIT_S
         while collected.sums.get("what", 0) < rows and time.monotonic() < limit and not running.await_termination(1):

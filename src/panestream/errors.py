@@ -80,6 +80,10 @@ class SinkError(PanestreamError, RuntimeError):
     """A sink cannot be used: it holds another query's output, or lacks a setting."""
 
 
+class FencedError(SinkError):
+    """Another copy of the query was started later on the same checkpoint: this one has stopped, and publishes nothing more."""
+
+
 class OperatorError(PanestreamError, RuntimeError):
     """The windows of a micro-batch could not be computed, for a reason that is not panestream's own; the message has it."""
 

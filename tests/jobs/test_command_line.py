@@ -68,6 +68,9 @@ class StandIn:
             raise self.error
         return "operator   aligned panes\n[not markup]"
 
+    def guarantees(self):
+        return {"main": "at least once: told so"}
+
     def start(self, on_progress):
         if self.warning:
             warnings.warn(self.warning, PanestreamWarning, stacklevel=1)
@@ -116,7 +119,8 @@ def test_explain_prints_where_and_how(job, spark, tmp_path):
     result = invoke("explain", job, "--output", tmp_path / "o")
     assert result.exit_code == 0, result.output
     assert "job         hot items (stream)" in result.output
-    assert f"-> late     {tmp_path / 'o' / 'late'} (parquet)" in result.output
+    assert f"-> main     {tmp_path / 'o' / 'main'} (parquet), at least once: told so\n" in result.output
+    assert f"-> late     {tmp_path / 'o' / 'late'} (parquet)\n" in result.output
     assert "operator   aligned panes\n[not markup]" in result.output
 
 

@@ -96,7 +96,7 @@ def test_as_the_row_operator_with_a_restart(spark, tmp_path, seed):
         if part:
             result = result_of(query, files.stream())
             assert result.operation.name != "row operator"
-            result.start(main=pst.ForeachBatchSink(collect), checkpoint=f"{tmp_path}/c").await_termination()
+            result.start(main=pst.ForeachBatchSink(collect, idempotent=True), checkpoint=f"{tmp_path}/c").await_termination()
     places = [name for name in ("key", "window", "window_start", "window_end") if name in result.main.columns]
     for number, wanted in enumerate(expected):
         got = []

@@ -91,7 +91,7 @@ def test_a_function_that_raises_anything_ends_the_query_with_an_error_that_names
     def users_function(*_):
         raise raised
 
-    sink = pst.ForeachBatchSink(users_function) if where == "sink" else pst.MemorySink()
+    sink = pst.ForeachBatchSink(users_function, idempotent=True) if where == "sink" else pst.MemorySink()
     query = counted(stream_of(spark, tmp_path / "in", ON_TIME)).start(
         main=sink, checkpoint=str(tmp_path / "checkpoint"), on_progress=users_function if where == "on_progress" else None
     )
@@ -114,7 +114,7 @@ def test_what_spark_refuses_in_a_sink_names_the_sink(spark, tmp_path):
         df.select("nope").collect()
 
     query = counted(stream_of(spark, tmp_path / "in", ON_TIME)).start(
-        main=pst.ForeachBatchSink(users_function), checkpoint=str(tmp_path / "checkpoint")
+        main=pst.ForeachBatchSink(users_function, idempotent=True), checkpoint=str(tmp_path / "checkpoint")
     )
     with pytest.raises(SinkError, match=r"the sink of the output 'main' .* failed in micro-batch 0: .*UNRESOLVED_COLUMN.*nope"):
         query.await_termination()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shutil
 from collections import Counter
 from datetime import datetime, timedelta, timezone
 
@@ -193,9 +195,7 @@ def test_the_state_itself_refuses_another_plan(spark, tmp_path):
     folder = write_files(spark, tmp_path / "in", BATCHES[:1])
     checkpoint = tmp_path / "checkpoint"
     windowed(read_stream(spark, folder)).start(main=pst.MemorySink(), checkpoint=str(checkpoint)).await_termination()
-    for note in sorted((checkpoint / "panestream").iterdir()):
-        note.unlink()
-    (checkpoint / "panestream").rmdir()
+    shutil.rmtree(checkpoint / "panestream")
     write_files(spark, tmp_path / "more", BATCHES[1:2])
     (tmp_path / "more" / "0000").rename(tmp_path / "in" / "9999")
     other = windowed(read_stream(spark, folder), pst.TumblingEventTimeWindows.of("20 seconds"))
@@ -307,7 +307,12 @@ def test_tables_functions_and_the_console_as_sinks(spark, tmp_path, capsys):
         "late": pst.ForeachBatchSink(lambda df, batch: seen.update({batch: df.count()})),
     }
     result = windowed(read_stream(spark, folder), late="late")
-    result.start(checkpoint=str(tmp_path / "checkpoint"), **sinks).await_termination()
+    with pytest.warns(PanestreamWarning) as warned:
+        query = result.start(checkpoint=str(tmp_path / "checkpoint"), **sinks)
+    said = [str(each.message) for each in warned]
+    assert re.search(r"'main' \(table windows_of_users\) is written at least once: a parquet table", said[0])
+    assert re.search(r"'late' \(function <lambda>\) is written at least once: the function is called again", said[1])
+    query.await_termination()
     assert values(spark.table("windows_of_users").collect()) == [
         tuple(row) for row in local(expected(ROWS[:80], 10, 10, until=20))
     ]

@@ -36,6 +36,7 @@ from panestream.spark.session import (
     slow_settings,
 )
 from panestream.spark.sinks import Sink
+from panestream.spark.sinks.outputs import open_for_batch
 from panestream.spark.types import arrow_schema
 from panestream.windowing.signatures import ON_PROGRESS, check_function
 
@@ -180,7 +181,10 @@ class WindowedResult(Shown):
         on_progress: Callable[[BatchProgress], Any] | None = None,
         **sinks: Sink,
     ) -> spark_query.RunningQuery:
-        """Starts one streaming query that computes the operator once per micro-batch and serves every sink, each idempotent.
+        """Starts one streaming query that computes the operator once per micro-batch and serves every sink.
+
+        A micro-batch that is run again takes the place of what it wrote before, as far as the sinks can (:meth:`Sink.guarantee`);
+        one that is only at least once warns. Of two copies of a query on one checkpoint the one started later goes on.
 
         Args:
             checkpoint: a directory; belongs to this plan from then on. Its number of key groups is taken, unless the query has
@@ -202,7 +206,10 @@ class WindowedResult(Shown):
             InvalidPlanError: a batch DataFrame, an unknown output, a trigger that Spark has not.
             PlanMismatchError: the checkpoint belongs to another plan.
             InvalidPlanError: ``availableNow`` with windows of processing time, which Spark would never end.
-            SinkError: a sink's place belongs to another query.
+            SinkError: a sink's place belongs to another query or has lost what it held, or two outputs have one place.
+            StateDamagedError: a note in the checkpoint or in a sink's place cannot be read; names the file.
+            StateFormatError: a newer panestream wrote it.
+            FencedError: another copy of the query was started in the same moment.
         """
         if not self.is_streaming:
             raise InvalidPlanError("start is for streams; this DataFrame is a batch: use result.run(main=...) or result.main")
@@ -230,18 +237,18 @@ class WindowedResult(Shown):
 
         Raises:
             InvalidPlanError: a streaming DataFrame, an unknown output.
+            SinkError: a sink's place belongs to another query, or two outputs have one place.
             PanestreamError: what went wrong in the workers, as :meth:`RunningQuery.await_termination` raises it.
         """
         if self.is_streaming:
             raise InvalidPlanError("run is for batches; this DataFrame is a stream: use result.start(checkpoint=..., main=...)")
         self._check_sinks(sinks)
         spark = self._df.sparkSession
-        for sink in sinks.values():
-            sink.open(spark, "")
+        opened = open_for_batch(spark, self.plan, sinks)
         with session_settings(spark, settings_for(spark, self.plan.groups)):
             operated = self._operated.persist()
             try:
-                for tag, sink in sinks.items():
+                for tag, sink in opened.items():
                     with of_sink(tag, sink, None):
                         sink.write(spark_query.output(operated, self.plan, tag), None)
             finally:

@@ -6,7 +6,7 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from enum import Enum
 from pathlib import Path
@@ -98,8 +98,8 @@ def explain(
     with readable_errors(show_traceback), ended_with(console):
         loaded = load_job(job, Overrides(input=input, output=output, mode=mode.value if mode else None, checkpoint=checkpoint))
         with console.status("starting Spark"), make_runner(loaded) as runner:
-            plan = runner.explain()
-        for name, where in described(loaded.job):
+            plan, guarantees = runner.explain(), runner.guarantees()
+        for name, where in described(loaded.job, guarantees):
             console.print(Text(f"{name:<12}", style="dim").append(where, style="default"), soft_wrap=True)
         console.print()
         console.print(Text(plan), soft_wrap=True)
@@ -211,12 +211,13 @@ def _stop_on_interrupt(stop: threading.Event) -> Generator[None]:
             signal.signal(number, handler)
 
 
-def described(job: Job, *, outputs_only: bool = False) -> list[tuple[str, str]]:
-    """Where a job reads from and writes to, as label and place."""
+def described(job: Job, guarantees: Mapping[str, str] | None = None, *, outputs_only: bool = False) -> list[tuple[str, str]]:
+    """Where a job reads from and writes to, as label and place; ``guarantees``, by output, are told with a stream's."""
     lines = [] if outputs_only else [("job", f"{job.name} ({job.mode})"), ("source", job.source.path or job.source.format)]
     if not outputs_only:
         lines += _asked_for(job)
-    lines += [(f"-> {tag}", str(sink)) for tag, sink in job.sinks.items()]
+    told = {tag: f", {text}" for tag, text in (guarantees or {}).items() if job.mode == "stream"}
+    lines += [(f"-> {tag}", f"{sink}{told.get(tag, '')}") for tag, sink in job.sinks.items()]
     if job.mode == "stream":
         lines.append(("checkpoint", str(job.checkpoint)))
     return lines

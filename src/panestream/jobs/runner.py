@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
@@ -67,6 +67,9 @@ class Runner(Protocol):
     def explain(self) -> str:
         """The plan."""
 
+    def guarantees(self) -> Mapping[str, str]:
+        """How often a row arrives, by output: ``exactly once``, or ``at least once: `` and why."""
+
     def start(self, on_progress: Callable[[Progress], Any]) -> Query:
         """Starts a stream."""
 
@@ -116,6 +119,9 @@ class SparkRunner(AbstractContextManager["SparkRunner"]):
 
     def explain(self) -> str:
         return str(self._result().explain())
+
+    def guarantees(self) -> Mapping[str, str]:
+        return {tag: sink_of(sink, self.loaded.job.key).guarantee(self.spark) for tag, sink in self.loaded.job.sinks.items()}
 
     def start(self, on_progress: Callable[[Progress], Any]) -> Query:
         job = self.loaded.job

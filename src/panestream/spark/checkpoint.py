@@ -1,28 +1,184 @@
-"""What panestream keeps in a checkpoint beside Spark's own: whose it is."""
+"""What panestream keeps in a checkpoint beside Spark's own: whose it is, and which run of the query holds it.
+
+Each start adds an entry, ``panestream/runs/NUMBER-NAME``, and never changes another: a crash loses nothing. The entry with the
+largest number (of equals, with the largest name) holds the checkpoint; the runs of all others stop where they next look.
+Through Spark, so on any file system and from a client of Spark Connect; where this process sees the same files, it looks itself.
+"""
 
 from __future__ import annotations
 
+import re
+import shutil
 import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from panestream.engine.plan import WindowPlan, check_identity
-from panestream.spark.notes import read_note, write_note
+from panestream.errors import FencedError, SinkError
+from panestream.spark.notes import PARTS, list_files, read_notes, write_note
+from panestream.spark.places import escaped, file_place, local_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_NOTE = "panestream"
+_RUNS = "panestream/runs"
+_ENTRY = re.compile(r"(\d{10})-([0-9a-f]+)")
+_KEPT = 20
+_BROKEN = (
+    "the checkpoint's identity was in it. If there are other entries beside it, delete this one's folder, they say the same; "
+    "else restore the checkpoint from a copy, or start from a new checkpoint with new outputs"
+)
+
+Rank = tuple[int, str]
+"""A run's number and name: of two runs the larger one was started later."""
 
 
-def claim_checkpoint(spark: SparkSession, plan: WindowPlan, checkpoint: str) -> str:
-    """Reads or leaves panestream's note in the checkpoint: the query's identity, and the plan it belongs to.
+@dataclass(frozen=True)
+class Epoch:
+    """One run of a query: its entry in the checkpoint.
 
-    The state holds the plan too, and refuses another; here it is found before anything runs.
+    Attributes:
+        checkpoint: the folder, as the user named it.
+        number: one more than the largest when the run was started.
+        name: random; tells apart two runs that were started in the same moment.
     """
-    path = f"{checkpoint}/{_NOTE}"
-    note = read_note(spark, path)
-    if note is None:
-        note = {"query": str(uuid.uuid4()), "identity": plan.identity()}
-        write_note(spark, path, note)
-    check_identity(note["identity"], plan.identity(), f"the checkpoint {checkpoint}")
-    return str(note["query"])
+
+    checkpoint: str
+    number: int
+    name: str
+
+    @property
+    def rank(self) -> Rank:
+        return self.number, self.name
+
+    @property
+    def entry(self) -> str:
+        """The name of the entry's folder."""
+        return f"{self.number:010d}-{self.name}"
+
+    def check(self, spark: SparkSession) -> None:
+        """Raises where this run does not hold the checkpoint.
+
+        Raises:
+            FencedError: another copy of the query was started later.
+            SinkError: the entry is gone: the checkpoint was deleted, or an older copy of it was put in its place.
+        """
+        entries = self._entries(spark)
+        newest = max(entries, default=self.rank)
+        if newest > self.rank:
+            raise FencedError(
+                f"another copy of this query was started later on the checkpoint {self.checkpoint} (run {newest[0]}, this is "
+                f"run {self.number}): this copy stops, and publishes nothing more. Let only one copy run for one checkpoint; "
+                "if the other one was the mistake, stop it and start this one again"
+            )
+        if self.rank not in entries:
+            raise SinkError(
+                f"the checkpoint {self.checkpoint} was deleted or replaced while the query ran (the entry of run {self.number} "
+                "is gone): this run stops. Start the query again, it goes on from the checkpoint that is there"
+            )
+
+    def registered(self, spark: SparkSession, rank: Rank) -> bool:
+        """Whether a run is known to the checkpoint; one that is not belongs to a future that a restored copy has forgotten."""
+        return rank in self._entries(spark)
+
+    def forget_old(self) -> None:
+        """Deletes the entries of runs long past, where this process sees the files."""
+        runs = self._seen_here()
+        if runs is not None:
+            for path in runs.iterdir():
+                found = _ENTRY.fullmatch(path.name)
+                if found and int(found.group(1)) < self.number - _KEPT:
+                    shutil.rmtree(path, ignore_errors=True)
+
+    def _entries(self, spark: SparkSession) -> set[Rank]:
+        runs = self._seen_here()
+        if runs is None:
+            # Numbers follow one another: if there is a larger one, the next is there. Few paths are listed without a Spark job.
+            near = f"{{{self.number:010d},{self.number + 1:010d}}}-*"
+            return set(_ranks(list_files(spark, _entries_pattern(self.checkpoint, near))))
+        # A start that was broken off leaves a folder without a part: it never held the checkpoint.
+        return set(_ranks(path.as_posix() for path in runs.glob(f"*/{PARTS}")))
+
+    def _seen_here(self) -> Path | None:
+        """The folder of the entries, where this process sees the files that Spark sees: those with this run's random name."""
+        folder = local_folder(file_place(self.checkpoint))
+        runs = None if folder is None else folder / _RUNS
+        return runs if runs is not None and (runs / self.entry).is_dir() else None
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What a checkpoint says before a run is added to it.
+
+    Attributes:
+        epoch: of the run to come, not yet registered.
+        query: the query's identity.
+        queries: all identities that the checkpoint ever had: more than one where two copies were started at once the first time.
+        plan: the identity of the plan.
+        last: the last micro-batch that was committed; -1: none.
+        written: the places of outputs that had micro-batches committed to them.
+    """
+
+    epoch: Epoch
+    query: str
+    queries: frozenset[str]
+    plan: Mapping[str, str]
+    last: int
+    written: frozenset[str]
+
+
+def look_at(spark: SparkSession, plan: WindowPlan, checkpoint: str) -> Claim:
+    """Reads the entries of a checkpoint.
+
+    Raises:
+        PlanMismatchError: it belongs to another plan. (The state holds the plan too, and refuses another; here it is found
+            before anything runs.)
+        StateDamagedError: an entry cannot be read.
+        StateFormatError: a newer panestream wrote it.
+    """
+    notes = read_notes(spark, _entries_pattern(checkpoint), _BROKEN)
+    entries = {rank: note for path, note in notes.items() for rank in _ranks([path])}
+    number, query, last = 1, str(uuid.uuid4()), -1
+    if entries:
+        newest = max(entries)
+        check_identity(entries[newest]["identity"], plan.identity(), f"the checkpoint {checkpoint}")
+        number, query, last = newest[0] + 1, str(entries[newest]["query"]), _last_commit(spark, checkpoint)
+    queries = {query, *(str(note["query"]) for note in entries.values())}
+    # A run that committed nothing may not have come to write to its places.
+    written = {place for note in entries.values() if last > note["after"] for place in note["places"]}
+    epoch = Epoch(checkpoint, number, uuid.uuid4().hex)
+    return Claim(epoch, query, frozenset(queries), plan.identity(), last, frozenset(written))
+
+
+def register(spark: SparkSession, claim: Claim, places: Iterable[str]) -> None:
+    """Adds the run to the checkpoint: from now on it holds it.
+
+    Args:
+        spark: the session.
+        claim: what :func:`look_at` found.
+        places: of the run's outputs.
+
+    Raises:
+        FencedError: another copy was started in the same moment, and holds it.
+    """
+    note = {"query": claim.query, "identity": claim.plan, "after": claim.last, "places": sorted(places)}
+    write_note(spark, f"{claim.epoch.checkpoint}/{_RUNS}/{claim.epoch.entry}", note)
+    claim.epoch.check(spark)
+    claim.epoch.forget_old()
+
+
+def _entries_pattern(checkpoint: str, names: str = "*") -> str:
+    return f"{escaped(checkpoint)}/{_RUNS}/{names}/{PARTS}"
+
+
+def _ranks(paths: Iterable[str]) -> list[Rank]:
+    """The runs whose entries these files are."""
+    found = [_ENTRY.fullmatch(path.split("/")[-2]) for path in paths]
+    return [(int(each.group(1)), each.group(2)) for each in found if each]
+
+
+def _last_commit(spark: SparkSession, checkpoint: str) -> int:
+    names = [path.rsplit("/", 1)[-1] for path in list_files(spark, f"{escaped(checkpoint)}/commits")]
+    return max((int(name) for name in names if name.isdigit()), default=-1)

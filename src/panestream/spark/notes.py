@@ -1,41 +1,94 @@
-"""Small notes beside data, in a checkpoint and in a sink's folder, read and written by Spark: so on any file system."""
+"""Small notes beside data, in a checkpoint and in a sink's folder, read and written by Spark: so on any file system.
+
+A note is one line of JSON in a folder of its own, which Spark writes beside and moves into place. Nothing is read that is not
+there: for every path that is missing, Spark would log the stack of an exception.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 
+from panestream.errors import StateDamagedError, StateFormatError
+
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
+
+_FORMAT = "format"
+_VERSION = 1
+PARTS = "part-*"
+"""The files that Spark writes into a folder, as a pattern."""
 
 
-def read_note(spark: SparkSession, path: str) -> dict[str, Any] | None:
-    """A small JSON note that :func:`write_note` left; None where there is none. Through Spark, so on any file system."""
-    try:
-        lines = [row.value for row in spark.read.text(path).collect()]
-    except AnalysisException as error:
-        if "PATH_NOT_FOUND" in str(error):
-            return None
-        raise
-    return dict(json.loads(lines[0])) if lines else None
+def read_notes(spark: SparkSession, pattern: str, what_to_do: str) -> dict[str, dict[str, Any]]:
+    """The notes in all files that match ``pattern``, by the file's address; empty where there is none.
+
+    Args:
+        spark: the session.
+        pattern: of files, as Spark's readers take it.
+        what_to_do: where a note cannot be read: the end of the error's text.
+
+    Raises:
+        StateDamagedError: a note is empty or cut off; names the file.
+        StateFormatError: it is of a newer panestream.
+    """
+    addresses = list_files(spark, pattern)
+    if not addresses:
+        return {}
+    found = _reader(spark, pattern, "binaryFile").select("path", "content").collect()
+    # Of an empty file Spark's readers have no row.
+    contents = {_tail(row.path): bytes(row.content) for row in found}
+    paths = {address: unquote(address) for address in sorted(addresses)}
+    return {address: _decoded(contents.get(_tail(path), b""), path, what_to_do) for address, path in paths.items()}
 
 
 def write_note(spark: SparkSession, path: str, note: Mapping[str, Any]) -> None:
-    """Leaves a small JSON note in a directory of its own."""
-    text = json.dumps(note, sort_keys=True)
+    """Leaves a note in a folder of its own, in place of what was there."""
+    text = json.dumps({_FORMAT: _VERSION, **note}, sort_keys=True)
     spark.range(1).select(F.lit(text).alias("value")).coalesce(1).write.mode("overwrite").text(path)
 
 
-def holds_files(spark: SparkSession, path: str) -> bool:
-    """Whether there is any file below ``path``."""
+def list_files(spark: SparkSession, pattern: str, recursive: bool = False) -> list[str]:
+    """The addresses of all files that match (``%20`` for a blank), without a Spark job."""
     try:
-        files = spark.read.format("binaryFile").option("recursiveFileLookup", "true").load(path).select("path")
-        return files.first() is not None
+        return list(_reader(spark, pattern, "text", recursive).inputFiles())
     except AnalysisException as error:
-        if "PATH_NOT_FOUND" in str(error):
-            return False
-        raise
+        if not _is_missing(error):
+            raise
+        return []
+
+
+def _reader(spark: SparkSession, pattern: str, kind: str, recursive: bool = False) -> DataFrame:
+    # Of a single path Spark asks whether a file sink of its own wrote there, and logs a stack trace where nothing is.
+    reader = spark.read.format(kind).option("recursiveFileLookup", str(recursive).lower())
+    return reader.load([pattern, pattern])
+
+
+def _tail(path: str) -> str:
+    """Folder and file: the two readers spell the rest in two ways."""
+    return "/".join(path.split("/")[-2:])
+
+
+def _is_missing(error: AnalysisException) -> bool:
+    return "PATH_NOT_FOUND" in str(error)
+
+
+def _decoded(content: bytes, path: str, what_to_do: str) -> dict[str, Any]:
+    try:
+        note = json.loads(content)
+    except ValueError:
+        note = None
+    if not isinstance(note, dict):
+        what = "is cut off or no note of panestream's" if content.strip() else "is empty"
+        raise StateDamagedError(f"the note {path} {what}: {what_to_do}")
+    version = note.get(_FORMAT)
+    if not isinstance(version, int) or version > _VERSION:
+        raise StateFormatError(
+            f"the note {path} is of a newer panestream (format {version!r}, this one knows {_VERSION}): run that version"
+        )
+    return note

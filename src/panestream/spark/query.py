@@ -16,16 +16,17 @@ from panestream.engine.plan import MAIN, WindowPlan, stable_repr
 from panestream.engine.seal import check_that_groups_agree
 from panestream.engine.shown import Shown, listed
 from panestream.errors import InvalidPlanError, OperatorError, PanestreamError
-from panestream.spark.checkpoint import claim_checkpoint
 from panestream.spark.columns import quoted
 from panestream.spark.dataflow import unpack
-from panestream.spark.failures import java_is_gone, of_callback, of_operator, of_sink, own_error, without_java
+from panestream.spark.failures import java_is_gone, of_callback, of_operator, own_error, without_java
 from panestream.spark.operate import METRICS
 from panestream.spark.progress import BatchProgress, LateRows, metrics_of, observed
 from panestream.spark.session import is_connect, session_settings, settings_for
 from panestream.spark.sinks import Sink
+from panestream.spark.sinks.outputs import Outputs, open_outputs
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
 _LOOK_EVERY = 5.0
@@ -34,13 +35,10 @@ _LOOK_EVERY = 5.0
 
 @dataclass(slots=True)
 class Distribute:
-    """The function for ``foreachBatch``: computes the operator once, and writes each output that has rows.
-
-    A sink also gets the first micro-batch when it has no rows, so that its place exists and has the schema.
-    """
+    """The function for ``foreachBatch``: computes the operator once, and has its outputs delivered."""
 
     plan: WindowPlan
-    sinks: Mapping[str, Sink]
+    outputs: Outputs
     on_progress: Callable[[BatchProgress], Any] | None = None
     notices: LateRows | None = None
     failure: list[Exception] = field(default_factory=list)
@@ -59,6 +57,8 @@ class Distribute:
 
     def _distribute(self, operated: DataFrame, batch_id: int) -> None:
         started = time.perf_counter()
+        spark = operated.sparkSession
+        self.outputs.check(spark)
         operated.persist()
         try:
             with of_operator(batch_id):
@@ -68,10 +68,12 @@ class Distribute:
                 if not self.plan.wakes_up:
                     check_that_groups_agree(groups)
             present = {row.tag for row in counts}
-            for tag, sink in self.sinks.items():
-                if tag in present or batch_id == 0:
-                    with of_sink(tag, sink, batch_id):
-                        sink.write(output(operated, self.plan, tag), batch_id)
+            self.outputs.deliver(lambda tag: output(operated, self.plan, tag), present, batch_id)
+            # Not to be committed by a run that holds the checkpoint no more.
+            self.outputs.check(spark)
+        except Exception as error:
+            self.outputs.check_after(spark, error)
+            raise
         finally:
             operated.unpersist()
         seconds = time.perf_counter() - started
@@ -101,6 +103,8 @@ class RunningQuery(Shown):
 
     query: StreamingQuery
     plan: WindowPlan = field(repr=False)
+    spark: SparkSession = field(repr=False)
+    outputs: Outputs = field(repr=False)
     failure: list[Exception] = field(default_factory=list, repr=False)
     """What a micro-batch ended in, where it runs in this process."""
     notices: LateRows | None = field(default=None, repr=False)
@@ -134,6 +138,7 @@ class RunningQuery(Shown):
 
         Raises:
             WindowFunctionError: a function of the user's own raised; says where, with the user's traceback.
+            FencedError: another copy of the query was started later on the same checkpoint.
             SinkError: a sink failed, or a function that is one; says which, of which output, with the user's traceback.
             CallbackError: ``on_progress`` raised, be it :class:`SystemExit` or :class:`KeyboardInterrupt`.
             OperatorError: the windows could not be computed for another reason, e.g. want of memory; or Java itself has ended.
@@ -177,6 +182,9 @@ class RunningQuery(Shown):
         """The error to raise: panestream's own where there is one."""
         ours = self.failure[-1] if self.failure else own_error(str(error))
         if ours is None:
+            # Two copies trip over each other's files in Spark's own logs and state, too.
+            ours = self.outputs.fenced(self.spark)
+        if ours is None:
             return error
         if isinstance(ours, PanestreamError) and ours.spark_error is None:
             ours.spark_error = error
@@ -198,15 +206,13 @@ def start(
     remote = is_connect(spark)
     if on_progress is not None and remote:
         raise InvalidPlanError("on_progress cannot be called through Spark Connect: look at query.recent_progress")
-    query_id = claim_checkpoint(spark, plan, checkpoint)
-    for sink in sinks.values():
-        sink.open(spark, query_id)
+    outputs = open_outputs(spark, plan, sinks, checkpoint)
     # Through Spark Connect the micro-batches run on the server, out of reach: there the query itself looks.
     notices = LateRows(plan, kept=plan.late_tag in sinks)
-    distribute = Distribute(plan, sinks, on_progress, None if remote else notices)
+    distribute = Distribute(plan, outputs, on_progress, None if remote else notices)
     writer = observed(operated).writeStream.foreachBatch(distribute.__call__)
     writer = writer.outputMode("append").option("checkpointLocation", checkpoint).trigger(**trigger)
     if name is not None:
         writer = writer.queryName(name)
     with session_settings(spark, settings_for(spark, plan.groups)):
-        return RunningQuery(writer.start(), plan, distribute.failure, notices if remote else None)
+        return RunningQuery(writer.start(), plan, spark, outputs, distribute.failure, notices if remote else None)

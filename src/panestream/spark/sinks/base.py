@@ -3,29 +3,105 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from panestream.spark.checkpoint import Epoch, Rank
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+EXACTLY_ONCE = "exactly once"
+AT_LEAST_ONCE = "at least once"
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of a query, as a sink of it sees it.
+
+    Attributes:
+        query: the identity of the query, kept in its checkpoint; ``""`` for a batch.
+        output: which output the sink takes.
+        epoch: the run's entry in the checkpoint; None for a batch.
+        queries: all identities by which a place may know the query.
+        written: whether micro-batches of this query were committed to this very place before: then it must hold them.
+    """
+
+    query: str = ""
+    output: str = "main"
+    epoch: Epoch | None = None
+    queries: frozenset[str] = field(default=frozenset({""}))
+    written: bool = False
+
+    def check(self, spark: SparkSession) -> None:
+        """Raises where another copy of the query was started later; to be asked directly before anything is published.
+
+        Raises:
+            FencedError: this run may publish nothing more.
+        """
+        if self.epoch is not None:
+            self.epoch.check(spark)
+
+    def registered(self, spark: SparkSession, rank: Rank) -> bool:
+        """Whether the checkpoint knows that run."""
+        return self.epoch is not None and self.epoch.registered(spark, rank)
+
 
 class Sink(ABC):
-    """Takes the rows of one output, a DataFrame for each micro-batch that has any (and for the first one)."""
+    """Takes the rows of one output, a DataFrame for each micro-batch that has any, and for the first one of every run.
 
-    def open(self, spark: SparkSession, query: str) -> None:  # noqa: B027 (optional to override)
-        """Called on the driver before the query starts; refuses a place that holds something else.
+    The calls come in this order: :meth:`place`, :meth:`check_columns` and :meth:`open` when the query is started, where it is
+    started; then on the driver (through Spark Connect: on the server) once :meth:`begin`, and :meth:`write` for each micro-batch.
+    """
+
+    def place(self, spark: SparkSession) -> str | None:
+        """A text that is the same for two sinks that would write to one place; None: no place that two could share."""
+        return None
+
+    def check_columns(self, names: Sequence[str]) -> None:  # noqa: B027 (optional to override)
+        """Refuses rows of these columns.
+
+        Raises:
+            SinkError: names the column and what to do.
+        """
+
+    def open(self, spark: SparkSession, run: Run) -> Sink | None:
+        """Called before the query starts; refuses a place that holds something else.
 
         Args:
             spark: the session.
-            query: the identity of the query, kept in its checkpoint; ``""`` for a batch.
+            run: whose rows will come.
+
+        Returns:
+            What is then called for this run, if it is not this sink itself. Through Spark Connect it is pickled.
 
         Raises:
-            SinkError: the place is not this query's.
+            SinkError: the place is not this query's, or has lost what the query wrote.
+        """
+        return None
+
+    def begin(self, df: DataFrame, batch_id: int) -> None:  # noqa: B027 (optional to override)
+        """Called once in a run, before the first :meth:`write`: nothing of ``batch_id`` or beyond is committed.
+
+        What is there of later micro-batches is of a run that was broken off, or newer than a checkpoint that was restored. It
+        must go: those batches come again, perhaps with other rows. What is at ``batch_id`` itself is for ``write`` to replace.
+
+        Args:
+            df: the rows of the first micro-batch, perhaps none.
+            batch_id: its number.
         """
 
     @abstractmethod
     def write(self, df: DataFrame, batch_id: int | None) -> None:
-        """Writes the rows of one micro-batch; for the same ``batch_id`` always the same rows. None: a batch query, all rows."""
+        """Writes the rows of one micro-batch in place of what is there of it. None: a batch query, all rows."""
+
+    def guarantee(self, spark: SparkSession) -> str:
+        """How often a row arrives where a micro-batch is run again: ``"exactly once"``, ``"at least once"``, with the reason.
+
+        A sink of your own is believed to write a micro-batch in place of what it wrote of it before.
+        """
+        return EXACTLY_ONCE
 
     def describe(self) -> str:
         """What explain() and the summary call it."""

@@ -2,28 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+import uuid
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pyspark.sql import functions as F
+
 from panestream.errors import SinkError
-from panestream.spark.notes import holds_files, read_note, write_note
-from panestream.spark.sinks.base import Sink
+from panestream.spark.notes import PARTS, list_files, read_notes, write_note
+from panestream.spark.places import escaped, file_place, local_folder
+from panestream.spark.sinks.base import Run, Sink
+from panestream.spark.sinks.publication import Publisher, published, sweep
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _OWNER = "_panestream"
+_ATTEMPTS = "_attempts"
 BATCH_COLUMN = "batch_id"
 """The partition column of file sinks: the micro-batch that a row came with."""
+_WHOLE_RUN = -1
+_COMMIT_PROTOCOL = "spark.sql.sources.commitProtocolClass"
+_SPARKS_OWN = "org.apache.spark.sql.execution.datasources.SQLHadoopMapReduceCommitProtocol"
 
 
 @dataclass(frozen=True)
 class FileSink(Sink):
-    """Files below ``path``, a folder ``batch_id=N`` for each micro-batch, which a rerun replaces. Exactly once.
+    """Files below ``path``, a folder ``batch_id=N`` for each micro-batch. Exactly once; two copies of one query are fenced.
 
     Read it with ``spark.read.parquet(path)``; ``batch_id`` is a column then. A folder that belongs to another query (another
-    checkpoint) or holds other data is refused. A batch query replaces what is there only if a batch query wrote it.
+    checkpoint) or holds other data is refused, and so is one that has lost the note ``_panestream`` that says whose it is, once
+    micro-batches were committed to it. Folders of old micro-batches may be deleted at any time.
+
+    A micro-batch that is run again takes the place of what it wrote first, also where it has no rows now. The first one of a run
+    takes away what is there of later ones: a checkpoint that was restored goes on with its own. Of two copies of a query
+    the one that was started later goes on; the other publishes nothing more and ends with a :class:`FencedError`.
+
+    On a **local** file system (``file:``, NFS) each attempt is written to ``path/_attempts``, which readers (Spark's, Arrow's)
+    pass over, and published by one rename. Whoever reads meanwhile lists the old files of a micro-batch or the new ones, never
+    a part. Should they be deleted before he has read them, he gets an error: files that were replaced or withdrawn stay until the
+    next write. Only Linux can exchange two folders in one step, and NFS cannot: there the micro-batch that is written again is
+    absent for a moment.
+
+    **Elsewhere** (HDFS, object stores) Spark's own commit publishes: it stages the files, deletes the folder, moves them there.
+    In between a reader finds nothing of this micro-batch; where the store cannot move a folder in one step, he may find a part of
+    it. A copy that was fenced learns so before and after it writes, not in the same step: until then it may write the rows of
+    the same micro-batch once more. Where ``spark.sql.sources.commitProtocolClass`` is not Spark's own, it is asked to
+    overwrite the folder, and what a reader may see is for it to say. A local file system that only Spark's side sees (a
+    batch run through Spark Connect) counts as elsewhere.
+
+    A batch query replaces what is there in the same way (what it replaced is deleted at once), only if a batch query wrote it.
 
     Args:
         path: a directory of any file system that Spark can reach.
@@ -41,21 +72,52 @@ class FileSink(Sink):
         if self.format not in ("parquet", "json", "csv", "orc"):
             raise SinkError(f"a file sink writes parquet, json, csv or orc, not {self.format!r}; for tables use TableSink")
 
-    def open(self, spark: SparkSession, query: str) -> None:
-        owner = read_note(spark, f"{self.path}/{_OWNER}")
-        if owner is None:
-            if holds_files(spark, self.path):
-                raise SinkError(f"{self.path} already holds files that are not this query's: choose an empty directory")
-            write_note(spark, f"{self.path}/{_OWNER}", {"query": query})
-        elif owner.get("query") != query:
+    def place(self, spark: SparkSession) -> str:
+        return file_place(self.path)
+
+    def check_columns(self, names: Sequence[str]) -> None:
+        for name in names:
+            if name.lower() == BATCH_COLUMN:
+                raise SinkError(
+                    f"the rows for {self.path} have a column {name!r}: readers would find the number of the micro-batch in its "
+                    f"place, which the names of the sink's folders ({BATCH_COLUMN}=N) tell. Rename the column before pst.stream()"
+                )
+
+    def open(self, spark: SparkSession, run: Run) -> Sink:
+        pattern = f"{escaped(self.path)}/{_OWNER}/{PARTS}"
+        notes = read_notes(
+            spark, pattern, f"it says which query {self.path} belongs to. Restore it from a copy, or choose another directory"
+        )
+        if not notes:
+            self._check_free(spark, run)
+            write_note(spark, f"{self.path}/{_OWNER}", {"query": run.query})
+        for owner in notes.values():
+            if owner.get("query") not in run.queries:
+                raise SinkError(
+                    f"{self.path} holds the output of another {'query' if owner.get('query') else 'batch run'}: its batch ids "
+                    "would collide with this one's. Choose another directory, or start with the checkpoint that belongs to it"
+                )
+        addresses = list(notes) or list_files(spark, pattern)
+        # Spark knows what a path without a scheme means, and says it in the addresses.
+        note = local_folder(addresses[0]) if addresses else None
+        return _LocalFiles(self, run, note) if note is not None else _FilesElsewhere(self, run)
+
+    def _check_free(self, spark: SparkSession, run: Run) -> None:
+        if run.written:
             raise SinkError(
-                f"{self.path} holds the output of another {'query' if owner.get('query') else 'batch run'}: its batch ids would "
-                "collide with this one's. Choose another directory, or start with the checkpoint that belongs to it"
+                f"{self.path} is gone, or has lost its note {_OWNER}: micro-batches of this checkpoint were written there, "
+                "and they do not come again. Put the directory back; or if it was meant to go, choose another directory, in "
+                "which the output goes on; or start with a new checkpoint, which computes everything again"
             )
+        if list_files(spark, escaped(self.path), recursive=True):
+            raise SinkError(f"{self.path} already holds files that are not this query's: choose an empty directory")
 
     def write(self, df: DataFrame, batch_id: int | None) -> None:
-        target = f"{self.path}/{BATCH_COLUMN}={-1 if batch_id is None else batch_id}"
-        df.write.format(self.format).options(**dict(self.options)).mode("overwrite").save(target)
+        raise SinkError("a FileSink is written by a query: give it to result.start() or result.run()")
+
+    def save(self, df: DataFrame, path: str) -> None:
+        """Writes a folder of files by Spark, in place of what is there."""
+        df.write.format(self.format).options(**dict(self.options)).mode("overwrite").save(path)
 
     def describe(self) -> str:
         return f"{self.format} {self.path}"
@@ -64,3 +126,94 @@ class FileSink(Sink):
 def ParquetSink(path: str, **options: str) -> FileSink:
     """A :class:`FileSink` of Parquet files."""
     return FileSink(path, "parquet", options)
+
+
+@dataclass(frozen=True)
+class _FilesElsewhere(Sink):
+    """A FileSink of one run, on a file system that only Spark reaches."""
+
+    sink: FileSink
+    run: Run
+
+    def begin(self, df: DataFrame, batch_id: int) -> None:
+        # No rename and no delete without the JVM: a folder overwritten with an empty frame has no rows.
+        spark = df.sparkSession
+        later = {number for number in self._published(spark) if number > batch_id}
+        for number in sorted(later, reverse=True):
+            self._save(spark.createDataFrame([], df.schema), number)
+
+    def write(self, df: DataFrame, batch_id: int | None) -> None:
+        self._save(df, _WHOLE_RUN if batch_id is None else batch_id)
+
+    def describe(self) -> str:
+        return self.sink.describe()
+
+    def _save(self, df: DataFrame, number: int) -> None:
+        spark, sink = df.sparkSession, self.sink
+        self.run.check(spark)
+        if spark.conf.get(_COMMIT_PROTOCOL, _SPARKS_OWN) == _SPARKS_OWN and not df.isEmpty():
+            # Stages each attempt apart from any other, and replaces this one folder when the job is committed.
+            writer = df.withColumn(BATCH_COLUMN, F.lit(number)).write.partitionBy(BATCH_COLUMN).format(sink.format)
+            options = {**sink.options, "partitionOverwriteMode": "dynamic"}
+            writer.options(**options).mode("overwrite").save(sink.path)
+        else:
+            sink.save(df, f"{sink.path}/{BATCH_COLUMN}={number}")
+        self.run.check(spark)
+
+    def _published(self, spark: SparkSession) -> list[int]:
+        files = list_files(spark, f"{escaped(self.sink.path)}/{BATCH_COLUMN}=*")
+        found = [re.search(rf"/{BATCH_COLUMN}=(-?\d+)/[^/]*$", file) for file in files]
+        return [int(each.group(1)) for each in found if each]
+
+
+@dataclass(frozen=True)
+class _LocalFiles(Sink):
+    """A FileSink of one run, on a file system where a folder can be renamed.
+
+    Attributes:
+        sink: what the user named.
+        run: whose rows come.
+        note: the file that says whose the folder is: a process that does not see it is on another machine than Spark.
+    """
+
+    sink: FileSink
+    run: Run
+    note: Path
+
+    def begin(self, df: DataFrame, batch_id: int) -> None:
+        if not self.note.is_file():
+            return _FilesElsewhere(self.sink, self.run).begin(df, batch_id)
+        publisher = self._publisher(df.sparkSession)
+        publisher.check()
+        later = {number: path for number, path in published(self._folder, BATCH_COLUMN).items() if number > batch_id}
+        # The last first: whoever reads meanwhile finds the output as it once was.
+        for number in sorted(later, reverse=True):
+            publisher.withdraw(later[number])
+        return None
+
+    def write(self, df: DataFrame, batch_id: int | None) -> None:
+        if not self.note.is_file():
+            return _FilesElsewhere(self.sink, self.run).write(df, batch_id)
+        publisher = self._publisher(df.sparkSession)
+        sweep(publisher.attempts, None if batch_id is None else publisher.rank)
+        name = f"{publisher.rank[0]:010d}-{publisher.rank[1]}-{uuid.uuid4().hex}"
+        self.sink.save(df, f"{self.sink.path}/{_ATTEMPTS}/{name}")
+        number = _WHOLE_RUN if batch_id is None else batch_id
+        publisher.publish(publisher.attempts / name, self._folder / f"{BATCH_COLUMN}={number}")
+        if batch_id is None:
+            sweep(publisher.attempts)
+        return None
+
+    def describe(self) -> str:
+        return self.sink.describe()
+
+    @property
+    def _folder(self) -> Path:
+        return self.note.parent.parent
+
+    def _publisher(self, spark: SparkSession) -> Publisher:
+        epoch = self.run.epoch
+        rank = (0, uuid.uuid4().hex) if epoch is None else epoch.rank
+        return Publisher(
+            self._folder / _ATTEMPTS, rank, lambda: self.run.check(spark), lambda other: self.run.registered(spark, other)
+        )

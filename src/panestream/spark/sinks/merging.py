@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from panestream.engine.plan import DELETE, OP_COLUMN, UPDATE_BEFORE
 from panestream.errors import SinkError
 from panestream.spark.columns import quoted
-from panestream.spark.sinks.base import Sink
-from panestream.spark.sinks.tables import TableSink
+from panestream.spark.sinks.base import Run, Sink
+from panestream.spark.sinks.tables import TableSink, check_still_there, make_table, table_place
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -43,19 +43,30 @@ class MergeSink(Sink):
     name: str
     keys: Sequence[str]
     format: str | None = None
+    run: Run = field(default_factory=Run, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         TableSink(self.name)  # the same names are names of tables
         if isinstance(self.keys, str) or not all(isinstance(key, str) for key in self.keys):
             raise SinkError(f"a MergeSink wants the names of the key columns as a list, got {self.keys!r}")
 
+    def place(self, spark: SparkSession) -> str:
+        return table_place(spark, self.name)
+
+    def check_columns(self, names: Sequence[str]) -> None:
+        missing = [key for key in self.keys if key not in names]
+        if missing:
+            raise SinkError(f"the results have no key column {missing[0]!r}: they have {', '.join(names)}")
+
+    def open(self, spark: SparkSession, run: Run) -> Sink:
+        check_still_there(spark, self.name, run)
+        return replace(self, run=run)
+
     def write(self, df: DataFrame, batch_id: int | None) -> None:
         spark = df.sparkSession
-        missing = [key for key in self.keys if key not in df.columns]
-        if missing:
-            raise SinkError(f"the results have no key column {missing[0]!r}: they have {', '.join(df.columns)}")
+        self.run.check(spark)
         if not spark.catalog.tableExists(self.name):
-            self._create(df.drop(OP_COLUMN.name))
+            make_table(df.drop(OP_COLUMN.name), self.name, self.format)
         df.createOrReplaceTempView(_CHANGES)
         try:
             self._merge(spark, df.columns)
@@ -88,12 +99,6 @@ class MergeSink(Sink):
             f"VALUES ({', '.join(f's.{quoted(name)}' for name in stored)})",
         ]
         return "\n".join(lines)
-
-    def _create(self, df: DataFrame) -> None:
-        writer = df.limit(0).write.mode("ignore")
-        if self.format is not None:
-            writer = writer.format(self.format)
-        writer.saveAsTable(self.name)
 
     def _merge(self, spark: SparkSession, columns: Sequence[str]) -> None:
         try:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from panestream.errors import SinkError
 from panestream.spark.session import is_connect
-from panestream.spark.sinks.base import Sink
+from panestream.spark.sinks.base import AT_LEAST_ONCE, EXACTLY_ONCE, Run, Sink
 from panestream.windowing.signatures import FOREACH_BATCH, check_function
 
 if TYPE_CHECKING:
@@ -25,6 +25,9 @@ class ConsoleSink(Sink):
         print(f"--- {'all rows' if batch_id is None else f'micro-batch {batch_id}'}")  # noqa: T201 (what it is for)
         df.show(self.rows, truncate=False)
 
+    def guarantee(self, spark: SparkSession) -> str:
+        return "for looking: a micro-batch that is run again is printed again"
+
     def describe(self) -> str:
         return "console"
 
@@ -35,9 +38,16 @@ class MemorySink(Sink):
 
     batches: dict[int, list[Row]] = field(default_factory=dict)
 
-    def open(self, spark: SparkSession, query: str) -> None:
-        if query and is_connect(spark):
+    def place(self, spark: SparkSession) -> str:
+        return f"the MemorySink at {id(self.batches):#x}"
+
+    def open(self, spark: SparkSession, run: Run) -> None:
+        if run.query and is_connect(spark):
             raise SinkError("a MemorySink cannot be filled through Spark Connect, where sinks run on the server: use a FileSink")
+
+    def begin(self, df: DataFrame, batch_id: int) -> None:
+        for later in [number for number in self.batches if number > batch_id]:
+            del self.batches[later]
 
     def write(self, df: DataFrame, batch_id: int | None) -> None:
         self.batches[-1 if batch_id is None else batch_id] = df.collect()
@@ -53,19 +63,34 @@ class MemorySink(Sink):
 
 @dataclass(frozen=True)
 class ForeachBatchSink(Sink):
-    """Hands each micro-batch to ``function(df, batch_id)``, which must be idempotent on the batch id (-1 in batch).
+    """Hands each micro-batch to ``function(df, batch_id)``; -1 in batch.
+
+    A micro-batch that is run again is handed over again, and the first one of a run also where it has no rows. What comes of
+    it is up to the function: exactly once if it writes in place of what it wrote for this ``batch_id`` before (an overwritten
+    folder, a MERGE by key and window), at least once else. Another copy of the query is noticed before and after the call.
+
+    Args:
+        function: called on the driver; through Spark Connect on the server.
+        idempotent: that it does so, or that doing it again is harmless. Else the query warns when it starts.
 
     Raises:
         SinkError: the function does not take these two.
     """
 
     function: Callable[[DataFrame, int], Any]
+    idempotent: bool = False
 
     def __post_init__(self) -> None:
         check_function(self.function, FOREACH_BATCH, error=SinkError)
 
     def write(self, df: DataFrame, batch_id: int | None) -> None:
         self.function(df, -1 if batch_id is None else batch_id)
+
+    def guarantee(self, spark: SparkSession) -> str:
+        if self.idempotent:
+            return EXACTLY_ONCE
+        again = "the function is called again for a micro-batch that is run again; idempotent=True says that it allows for that"
+        return f"{AT_LEAST_ONCE}: {again}"
 
     def describe(self) -> str:
         return f"function {getattr(self.function, '__name__', '?')}"

@@ -4,51 +4,122 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from panestream.errors import SinkError
-from panestream.spark.sinks.base import Sink
+from panestream.spark.sinks.base import AT_LEAST_ONCE, EXACTLY_ONCE, Run, Sink
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _TABLE_NAME = re.compile(r"[A-Za-z_][\w$-]*(\.[A-Za-z_][\w$-]*){0,2}")
+_DEFAULT_FORMAT = "spark.sql.sources.default"
 
 
 @dataclass(frozen=True)
 class TableSink(Sink):
-    """Appends to a table.
+    """Appends to a table, which the first micro-batch makes where it does not exist.
 
-    Delta writes each micro-batch once: the transaction carries the query's identity and the batch's id (``txnAppId``,
-    ``txnVersion``). Other formats append, and a micro-batch that is run again appends again: at least once. For exactly once
-    there, use :class:`FileSink`, or :class:`ForeachBatchSink` with a MERGE.
+    Into a **Delta** table, exactly once: the transaction carries the query's identity and the batch's id (``txnAppId``,
+    ``txnVersion``), and Delta passes over one that it has seen. That holds for whatever *is* a Delta table, with or without
+    ``format="delta"``. It compares ids, not rows: with a checkpoint that was restored from a copy older than the table,
+    micro-batches that the table has are passed over also where they would bring other rows now.
+
+    Tables of **other formats** append, and a micro-batch that is run again appends again: at least once, which the query warns of
+    when it starts. For exactly once there, use :class:`FileSink`, :class:`MergeSink`, or a
+    :class:`ForeachBatchSink` that overwrites.
 
     Args:
         name: ``table``, ``schema.table`` or ``catalog.schema.table``.
-        format: e.g. ``delta``, ``iceberg``, ``parquet``; None: the catalog's default.
+        format: of a table that does not exist yet, e.g. ``delta``, ``iceberg``, ``parquet``; None: the catalog's default.
         options: of Spark's writer.
     """
 
     name: str
     format: str | None = None
     options: Mapping[str, str] = field(default_factory=dict)
-    query: str = ""
+    run: Run = field(default_factory=Run, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or _TABLE_NAME.fullmatch(self.name) is None:
             raise SinkError(f"{self.name!r} is no table name: write table, schema.table or catalog.schema.table")
 
-    def open(self, spark: SparkSession, query: str) -> None:
-        object.__setattr__(self, "query", query)
+    def place(self, spark: SparkSession) -> str:
+        return table_place(spark, self.name)
+
+    def open(self, spark: SparkSession, run: Run) -> Sink:
+        check_still_there(spark, self.name, run)
+        return replace(self, run=run)
 
     def write(self, df: DataFrame, batch_id: int | None) -> None:
+        spark = df.sparkSession
+        self.run.check(spark)
+        if not spark.catalog.tableExists(self.name):
+            # Empty, so that it can be asked what it is before the first rows come.
+            make_table(df, self.name, self.format)
         writer = df.write.mode("append").options(**dict(self.options))
         if self.format is not None:
             writer = writer.format(self.format)
-        if self.format == "delta" and batch_id is not None:
-            writer = writer.option("txnAppId", f"{self.query}/{self.name}").option("txnVersion", str(batch_id))
+        if batch_id is not None and provider_of(spark, self.name) == "delta":
+            writer = writer.option("txnAppId", f"{self.run.query}/{self.run.output}/{self.name}")
+            writer = writer.option("txnVersion", str(batch_id))
         writer.saveAsTable(self.name)
+
+    def guarantee(self, spark: SparkSession) -> str:
+        provider = provider_of(spark, self.name) or self.format or str(spark.conf.get(_DEFAULT_FORMAT, "parquet"))
+        if provider.lower() == "delta":
+            return EXACTLY_ONCE
+        return f"{AT_LEAST_ONCE}: a {provider} table is appended to again by a micro-batch that is run again"
 
     def describe(self) -> str:
         return f"table {self.name}"
+
+
+def table_place(spark: SparkSession, name: str) -> str:
+    """One text for all spellings of a table's name."""
+    parts = name.split(".")
+    if len(parts) == 1:
+        parts = [spark.catalog.currentDatabase(), *parts]
+    if len(parts) == 2:
+        parts = [spark.catalog.currentCatalog(), *parts]
+    return "table " + ".".join(parts).lower()
+
+
+def provider_of(spark: SparkSession, name: str) -> str | None:
+    """The format of a table in lower case, e.g. ``delta``; None where it does not exist or says nothing."""
+    if not spark.catalog.tableExists(name):
+        return None
+    rows = spark.sql(f"DESCRIBE TABLE EXTENDED {quoted_name(name)}").collect()
+    return next((row.data_type.lower() for row in reversed(rows) if row.col_name == "Provider"), None)
+
+
+def quoted_name(name: str) -> str:
+    """A checked table name for SQL.
+
+    >>> quoted_name("shop.click-counts")
+    '`shop`.`click-counts`'
+    """
+    return ".".join(f"`{part}`" for part in name.split("."))
+
+
+def make_table(df: DataFrame, name: str, kind: str | None) -> None:
+    """Makes an empty table for these rows, where there is none."""
+    writer = df.sparkSession.createDataFrame([], df.schema).write.mode("ignore")
+    if kind is not None:
+        writer = writer.format(kind)
+    writer.saveAsTable(name)
+
+
+def check_still_there(spark: SparkSession, name: str, run: Run) -> None:
+    """Refuses to go on where the table that the query wrote to has vanished.
+
+    Raises:
+        SinkError: says how to go on.
+    """
+    if run.written and not spark.catalog.tableExists(name):
+        raise SinkError(
+            f"the table {name} is gone: earlier micro-batches of this checkpoint were written there, and they do not come again. "
+            "Put it back; or if it was meant to go, make an empty one or choose another, in which the output goes on; or start "
+            "with a new checkpoint, which computes everything again"
+        )

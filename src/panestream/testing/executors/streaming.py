@@ -88,9 +88,9 @@ class _Run:
         (self.folder / "in").mkdir()
         plan = json_plan_of(scenario)
         result = self._result(plan)
-        sinks: dict[str, Any] = {"main": ForeachBatchSink(self._take_fired)}
+        sinks: dict[str, Any] = {"main": ForeachBatchSink(self._take_fired, idempotent=True)}
         if plan.late_output:
-            sinks[LATE_TAG] = ForeachBatchSink(self._take_late)
+            sinks[LATE_TAG] = ForeachBatchSink(self._take_late, idempotent=True)
         clock = 0
         try:
             for number, batch in enumerate(batches):

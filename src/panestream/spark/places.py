@@ -1,0 +1,92 @@
+"""Where outputs lie, compared as places: whether two of them are one, or one lies inside the other. Imports no Spark."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import unquote
+
+from panestream.errors import SinkError
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(.*)", re.DOTALL)
+_GLOB = re.compile(r"([*?\[\]{}\\])")
+
+
+def file_place(path: str) -> str:
+    """One text for all spellings of a folder's path: the scheme, slashes, ``..`` and links of a local file system.
+
+    >>> file_place("file:///data/out/") == file_place("/data//x/../out") == "file:/data/out"
+    True
+    >>> file_place("S3A://bucket/out/")
+    's3a://bucket/out'
+    """
+    found = _SCHEME.fullmatch(path.strip())
+    scheme, rest = (found.group(1).lower(), found.group(2)) if found else ("file", path.strip())
+    if scheme == "file":
+        rest = os.path.realpath(re.sub("^//[^/]*(?=/)", "", rest) if found else rest)
+        return "file:" + rest
+    authority, slash, inner = rest.removeprefix("//").partition("/")
+    return f"{scheme}://{authority.lower()}{posixpath.normpath('/' + inner.lstrip('/')) if slash else ''}".rstrip("/")
+
+
+def local_folder(uri: str) -> Path | None:
+    """The folder that Spark calls ``uri``; None where it is not on a local file system.
+
+    >>> local_folder("file:///data/a%20b/out").as_posix(), local_folder("hdfs://host/out")
+    ('/data/a b/out', None)
+    """
+    found = _SCHEME.fullmatch(uri)
+    if found is None or found.group(1).lower() != "file":
+        return None
+    return Path(unquote(re.sub("^//[^/]*(?=/)", "", found.group(2))))
+
+
+def escaped(path: str) -> str:
+    r"""The path for Spark's readers, which take ``[``, ``{``, ``*`` and ``?`` for patterns.
+
+    >>> print(escaped("out/[a]"))
+    out/\[a\]
+    """
+    return _GLOB.sub(r"\\\1", path)
+
+
+def check_apart(places: Mapping[str, str], checkpoint: str | None = None) -> None:
+    """Refuses two outputs with one place, and a folder inside another where readers of the outer one would find it.
+
+    Args:
+        places: by output, what :meth:`Sink.place` says; outputs without a place are left out.
+        checkpoint: the folder of the checkpoint.
+
+    Raises:
+        SinkError: names both and what to do.
+
+    >>> check_apart({"main": "file:/out", "late": "file:/out/_late"})
+    >>> check_apart({"main": "file:/out", "late": "file:/out/late"})  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    panestream.errors.SinkError: the outputs 'main' and 'late' lie one inside the other (file:/out, file:/out/late): whoever...
+    """
+    known = list(places.items())
+    for position, (tag, place) in enumerate(known):
+        for other, there in known[:position]:
+            if place == there:
+                raise SinkError(
+                    f"the outputs {other!r} and {tag!r} have one place, {place}: each would replace or hide the other's rows. "
+                    "Give each a place of its own"
+                )
+            _refuse_nested(f"the outputs {other!r} and {tag!r}", there, place)
+        if checkpoint is not None:
+            _refuse_nested(f"the output {tag!r} and the checkpoint", place, file_place(checkpoint))
+
+
+def _refuse_nested(who: str, one: str, other: str) -> None:
+    outer, inner = sorted((one, other), key=len)
+    below = inner.removeprefix(outer.rstrip("/") + "/")
+    if outer == inner or (below != inner and not below.startswith(("_", "."))):
+        raise SinkError(
+            f"{who} lie one inside the other ({one}, {other}): whoever reads the outer folder would find the inner one's files. "
+            "Put them side by side"
+        )

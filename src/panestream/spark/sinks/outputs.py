@@ -1,0 +1,133 @@
+"""All sinks of one query: checked together before it starts, opened, and called for each micro-batch."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from panestream.engine.plan import WindowPlan
+from panestream.errors import FencedError, PanestreamWarning
+from panestream.spark.checkpoint import Claim, Epoch, look_at, register
+from panestream.spark.failures import of_sink
+from panestream.spark.places import check_apart
+from panestream.spark.sinks.base import AT_LEAST_ONCE, Run, Sink
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass(slots=True)
+class Outputs:
+    """The opened sinks of one run, by output.
+
+    Attributes:
+        sinks: what :meth:`Sink.open` gave.
+        epoch: the run's entry in the checkpoint.
+        begun: whether the sinks know the first micro-batch.
+    """
+
+    sinks: Mapping[str, Sink]
+    epoch: Epoch
+    begun: bool = field(default=False)
+
+    def deliver(self, rows_of: Callable[[str], DataFrame], present: Collection[str], batch_id: int) -> None:
+        """Writes one micro-batch: outputs that have rows, and all of them in the first one of a run.
+
+        In the first one what an output holds of this and later micro-batches is of another time; and its place is made, with the
+        schema.
+
+        Args:
+            rows_of: gives the rows of an output.
+            present: the outputs that have rows.
+            batch_id: Spark's number.
+        """
+        for tag, sink in self.sinks.items():
+            if self.begun and tag not in present:
+                continue
+            with of_sink(tag, sink, batch_id):
+                if not self.begun:
+                    sink.begin(rows_of(tag), batch_id)
+                sink.write(rows_of(tag), batch_id)
+        self.begun = True
+
+    def check(self, spark: SparkSession) -> None:
+        """Raises where another copy of the query was started later.
+
+        Raises:
+            FencedError: it was.
+        """
+        self.epoch.check(spark)
+
+    def check_after(self, spark: SparkSession, error: Exception) -> None:
+        """The same after a failure, which is no wonder where another copy runs beside this one."""
+        fenced = None if isinstance(error, FencedError) else self.fenced(spark)
+        if fenced is not None:
+            raise fenced from error
+
+    def fenced(self, spark: SparkSession) -> FencedError | None:
+        """The error to raise, where another copy was started later."""
+        try:
+            self.epoch.check(spark)
+        except FencedError as error:
+            return error
+        except Exception:  # noqa: BLE001 (another failure is to be told: this one only looks)
+            return None
+        return None
+
+
+def open_outputs(spark: SparkSession, plan: WindowPlan, sinks: Mapping[str, Sink], checkpoint: str) -> Outputs:
+    """Opens the sinks of a stream, and makes its run the one that holds the checkpoint.
+
+    Raises:
+        SinkError: two outputs in one place; or a place that is not the query's, or that lost what it held.
+        PlanMismatchError: the checkpoint belongs to another plan.
+        StateDamagedError: a note in the checkpoint or in a place cannot be read.
+        StateFormatError: a newer panestream wrote it.
+        FencedError: another copy was started in the same moment.
+    """
+    places = checked_places(spark, plan, sinks, checkpoint)
+    claim = look_at(spark, plan, checkpoint)
+    opened = {tag: sink.open(spark, _run(claim, tag, places.get(tag))) or sink for tag, sink in sinks.items()}
+    _warn(spark, sinks)
+    register(spark, claim, places.values())
+    return Outputs(opened, claim.epoch)
+
+
+def open_for_batch(spark: SparkSession, plan: WindowPlan, sinks: Mapping[str, Sink]) -> dict[str, Sink]:
+    """Opens the sinks of a batch query.
+
+    Raises:
+        SinkError: two outputs in one place; or a place that is not a batch query's.
+    """
+    checked_places(spark, plan, sinks)
+    return {tag: sink.open(spark, Run(output=tag)) or sink for tag, sink in sinks.items()}
+
+
+def checked_places(
+    spark: SparkSession, plan: WindowPlan, sinks: Mapping[str, Sink], checkpoint: str | None = None
+) -> dict[str, str]:
+    """The places of the outputs that have one.
+
+    Raises:
+        SinkError: two outputs in one place, or columns that a sink cannot take.
+    """
+    for tag, sink in sinks.items():
+        sink.check_columns(plan.output_schema(tag).names)
+    found = {tag: sink.place(spark) for tag, sink in sinks.items()}
+    places = {tag: place for tag, place in found.items() if place is not None}
+    check_apart(places, checkpoint)
+    return places
+
+
+def _run(claim: Claim, tag: str, place: str | None) -> Run:
+    return Run(claim.query, tag, claim.epoch, claim.queries, place in claim.written)
+
+
+def _warn(spark: SparkSession, sinks: Mapping[str, Sink]) -> None:
+    for tag, sink in sinks.items():
+        guarantee = sink.guarantee(spark)
+        if guarantee.startswith(AT_LEAST_ONCE):
+            message = f"the output {tag!r} ({sink.describe()}) is written {guarantee}"
+            warnings.warn(message, PanestreamWarning, stacklevel=5)
