@@ -20,7 +20,7 @@ def test_a_java_that_is_gone_is_said_to_be_with_what_to_do(error):
             raise error
 
     with pytest.raises(OperatorError, match=r"Java process has ended .*spark\.driver\.memory.*maxRecordsPerBatch") as caught:
-        RunningQuery(Gone(), None).await_termination()
+        RunningQuery(Gone(), None, None, None).await_termination()
     assert caught.value.spark_error is error
 
 
@@ -30,7 +30,7 @@ def test_an_error_of_python_while_waiting_is_left_alone():
             raise KeyError("ours")
 
     with pytest.raises(KeyError):
-        RunningQuery(Interrupted(), None).await_termination()
+        RunningQuery(Interrupted(), None, None, None).await_termination()
 
 
 class NoMemoryError(Exception):
