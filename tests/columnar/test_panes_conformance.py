@@ -15,13 +15,12 @@ from panestream.engine.plan import WindowPlan
 from panestream.engine.planner import Windowing, aggregating, calling
 from panestream.testing.scenario_format import plan_of, read_scenarios
 from panestream.windowing.functions import applied
-from panestream.windowing.watermarks import WatermarkGenerator, WatermarkStrategy
-from tests.columnar.test_sessions_and_counts_conformance import AGGREGATES, FOLDER, KEYS, ROWS, plain, run
+from tests.columnar.test_sessions_and_counts_conformance import AGGREGATES, FOLDER, GIVEN, KEYS, ROWS, plain, run
 
 
 def plan_over(operation, row) -> WindowPlan:
     return WindowPlan(
-        ("key",), KEYS, row.assigner, operation, WatermarkStrategy.for_generator(WatermarkGenerator), "ts", 1,
+        ("key",), KEYS, row.assigner, operation, GIVEN, "ts", 1,
         allowed_lateness=row.allowed_lateness, late_tag=row.late_output, row_schema=ROWS,
     )  # fmt: skip
 

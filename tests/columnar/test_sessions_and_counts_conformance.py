@@ -33,6 +33,16 @@ KEYS = pa.schema([("key", pa.string())])
 ROWS = pa.schema([("key", pa.string()), ("ts", pa.int64()), ("value", pa.int64()), ("gap", pa.int64())])
 
 
+class Given(WatermarkGenerator):
+    """Never called: a scenario says itself what its watermarks are."""
+
+    def on_event(self, element, timestamp, output):
+        raise NotImplementedError
+
+
+GIVEN = WatermarkStrategy.for_generator(Given)
+
+
 class GapOfElement(GapColumn):
     """The scenario's own column, in its own units."""
 
@@ -58,7 +68,7 @@ def columnar_plan(scenario) -> WindowPlan | None:
     if isinstance(operation, RowOperation):
         return None
     return WindowPlan(
-        ("key",), KEYS, assigner, operation, WatermarkStrategy.for_generator(WatermarkGenerator), "ts", 1,
+        ("key",), KEYS, assigner, operation, GIVEN, "ts", 1,
         allowed_lateness=row.allowed_lateness, late_tag=row.late_output, row_schema=ROWS,
     )  # fmt: skip
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from panestream.engine.operators.row.plan import Aggregate, Elements, Reduce, RowPlan
+from panestream.engine.plan import stable_repr
 from panestream.errors import InvalidPlanError, InvalidWindowError, SinkError
 from panestream.spark.sinks import ForeachBatchSink
 from panestream.windowing import aggregates as agg
@@ -92,7 +93,7 @@ class CalledAsync:
         np.maximum,
         print,
     ],
-    ids=repr,
+    ids=stable_repr,  # no addresses: parallel workers must name a test alike
 )
 def test_what_takes_three_arguments_passes(function):
     check_function(function, APPLY)
@@ -122,7 +123,7 @@ def test_what_takes_three_arguments_passes(function):
         (None, "apply wants a WindowFunction, or a function of key, window and rows, got None"),
         ("rows", "got 'rows'"),
     ],
-    ids=repr,
+    ids=stable_repr,  # no addresses: parallel workers must name a test alike
 )
 def test_what_does_not_is_refused(function, says):
     with pytest.raises(InvalidPlanError) as error:
