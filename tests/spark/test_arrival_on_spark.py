@@ -129,7 +129,7 @@ def test_batch_and_stream_agree(spark, tmp_path, seed):
         expected = firings(result_of(batch).main)
         found: list[str] = []
         stream = spark.readStream.schema(SCHEMA).format(format_).option("maxFilesPerTrigger", most).load(str(tmp_path / "in"))
-        sink = pst.ForeachBatchSink(lambda rows, _: found.extend(firings(rows)))
+        sink = pst.ForeachBatchSink(lambda rows, _: found.extend(firings(rows)), idempotent=True)
         result_of(stream).start(main=sink, checkpoint=str(tmp_path / "checkpoint")).await_termination()
     finally:
         for name in SPLITS:

@@ -16,6 +16,7 @@ from panestream.errors import StateDamagedError
 from panestream.spark.operate import METRICS, OPERATED_SCHEMA
 from panestream.spark.placement import group_values
 from panestream.spark.query import Distribute
+from panestream.spark.sinks.outputs import open_outputs
 from panestream.testing import MicroBatches
 
 pytestmark = pytest.mark.spark
@@ -55,7 +56,8 @@ def test_no_sink_gets_rows_of_key_groups_that_do_not_agree(spark, tmp_path):
     written: list[int] = []
     metrics = [GroupMetrics(key_group=group, state_of=micro_batch) for group, micro_batch in ((0, 14), (1, 11))]
     bodies = [(METRICS, bytearray(json.dumps(one.to_json()).encode())) for one in metrics]
-    sink = pst.ForeachBatchSink(lambda frame, batch_id: written.append(batch_id))
+    sink = pst.ForeachBatchSink(lambda frame, batch_id: written.append(batch_id), idempotent=True)
+    outputs = open_outputs(spark, result.plan, {"main": sink}, str(tmp_path / "checkpoint"))
     with pytest.raises(StateDamagedError, match="key group 1 is damaged: all of it is that of micro-batch 11"):
-        Distribute(result.plan, {"main": sink})(spark.createDataFrame(bodies, OPERATED_SCHEMA), 0)
+        Distribute(result.plan, outputs)(spark.createDataFrame(bodies, OPERATED_SCHEMA), 0)
     assert not written
