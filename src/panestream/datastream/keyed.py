@@ -12,6 +12,7 @@ from pyspark.sql import Column, DataFrame
 from panestream.datastream.inputs import resolve_gap
 from panestream.datastream.names import RESERVED, checked_tag
 from panestream.datastream.windowed import WindowedStream
+from panestream.engine.plan import WAY_OUT
 from panestream.engine.planner import Windowing
 from panestream.engine.shown import Shown, listed, parts_of
 from panestream.errors import InvalidPlanError, did_you_mean
@@ -53,6 +54,7 @@ class DataStream(Shown):
     clock: str | Column | None = None
     clock_unit: str | None = None
     order: tuple[str | Column, ...] = ()
+    way_out: str = WAY_OUT
 
     def assign_timestamps(self, column: str | Column, strategy: WatermarkStrategy, *, unit: str | None = None) -> DataStream:
         """Says where the event time is, and how the watermark follows from it. Flink: ``assignTimestampsAndWatermarks``.
@@ -123,7 +125,10 @@ class DataStream(Shown):
         return replace(self, order=columns)
 
     def side_output_invalid(self, tag: str) -> DataStream:
-        """Sends rows without usable event time (null, or absurd) to the output ``tag``, whole. Without it they fail the query."""
+        """Sends rows without usable event time to the output ``tag``, whole. Without it they fail the query.
+
+        That is: null, not readable, beyond the year 140,000, or further ahead than ``WatermarkStrategy.max_ahead`` allows.
+        """
         return replace(self, invalid_tag=checked_tag(tag))
 
     def key_by(self, *keys: str | Column) -> KeyedStream:

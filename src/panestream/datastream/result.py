@@ -313,6 +313,7 @@ class WindowedResult(Shown):
             allowed_lateness=windowed.windowing.allowed_lateness,
             late_tag=windowed.late_tag,
             invalid_tag=source.invalid_tag,
+            way_out=source.way_out,
             side_outputs=windowed.side_outputs,
             clock=None if source.clock is None else text_of(self._df, source.clock, "the processing time"),
             top=self.largest,

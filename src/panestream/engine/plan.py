@@ -25,6 +25,8 @@ FIRING_COLUMNS = (
 )
 """Which firing a row comes from; its number for this key and window, from 0; whether no other can follow."""
 INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE = OPS = ("insert", "update_before", "update_after", "delete")
+WAY_OUT = "Filter such rows out, or route them to an output of their own with .side_output_invalid(tag)"
+"""What to do about rows without usable event time."""
 OP_COLUMN = pa.field("op", pa.string(), nullable=False)
 """What a row of a changelog is: a new one; the old or the new state of one that changed; one that is gone."""
 RESERVED = ("window_start", "window_end", "rank", "batch_id")
@@ -57,6 +59,7 @@ class WindowPlan:
         groups: the number of key groups.
         allowed_lateness: how long after its end a window still takes rows, in engine units.
         late_tag, invalid_tag: where late rows and rows without event time go; None: counted, or an error.
+        way_out: what to do about rows without event time, for the error.
         side_outputs: the columns of what window functions send to side outputs, by tag.
         row_schema: the input's columns, where anything wants whole rows; else None.
         arrival: the columns (or SQL) that say in which order rows arrive, as the user wrote them, and their types; None: as Spark
@@ -79,6 +82,7 @@ class WindowPlan:
     allowed_lateness: int = 0
     late_tag: str | None = None
     invalid_tag: str | None = None
+    way_out: str = WAY_OUT
     side_outputs: Mapping[str, pa.Schema] = field(default_factory=dict)
     row_schema: pa.Schema | None = field(default=None)
     arrival: pa.Schema | None = field(default=None)

@@ -147,12 +147,16 @@ class Watermark:
         delay: how far rows may be behind the newest event time.
         per_partition: a column whose values each keep a watermark of their own.
         idleness: after how long without rows a partition stops holding the others back.
+        max_ahead: rows further ahead than that are as rows without event time.
+        max_ahead_of: of what: "clock" (Spark's, for live data), or "rows" (the others, for data of the past).
     """
 
     strategy: str = field(default="bounded", metadata=reads(choice("bounded", "monotonous", "none")))
     delay: str | None = field(default=None, metadata=reads(duration()))
     per_partition: str | None = field(default=None, metadata=reads(text))
     idleness: str | None = field(default=None, metadata=reads(duration(zero=False)))
+    max_ahead: str | None = field(default=None, metadata=reads(duration()))
+    max_ahead_of: str | None = field(default=None, metadata=reads(choice("clock", "rows")))
 
     def check(self, place: Place) -> None:
         """``delay`` goes with "bounded" and only with it."""
@@ -162,18 +166,22 @@ class Watermark:
             place.at("delay").note(f"is for strategy 'bounded', not for {self.strategy!r}")
         if self.strategy == "none" and (self.per_partition or self.idleness):
             place.at("strategy").note("'none' makes no watermarks: 'per_partition' and 'idleness' have no meaning")
+        if self.max_ahead_of is not None and self.max_ahead is None:
+            place.at("max_ahead_of").note("says of what 'max_ahead' is: how far is missing, e.g. max_ahead = '1 hour'")
 
     @property
     def recipe(self) -> WatermarkStrategy:
         """What the library calls it."""
-        if self.strategy == "none":
-            return WatermarkStrategy.no_watermarks()
         recipe = WatermarkStrategy.for_monotonous_timestamps()
+        if self.strategy == "none":
+            recipe = WatermarkStrategy.no_watermarks()
         if self.strategy == "bounded":
             recipe = WatermarkStrategy.for_bounded_out_of_orderness(self.delay or "0 seconds")
         if self.per_partition is not None:
             recipe = recipe.per_partition(self.per_partition)
-        return recipe if self.idleness is None else recipe.with_idleness(self.idleness)
+        if self.idleness is not None:
+            recipe = recipe.with_idleness(self.idleness)
+        return recipe if self.max_ahead is None else recipe.max_ahead(self.max_ahead, of=self.max_ahead_of or "clock")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

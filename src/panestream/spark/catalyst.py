@@ -24,7 +24,7 @@ from panestream.engine.operators.panes.operator import PARTIALS
 from panestream.engine.payload import one_chunk
 from panestream.engine.plan import WindowPlan
 from panestream.engine.slicing import PaneGrid
-from panestream.spark.exchange import LARGEST_TIME
+from panestream.spark.event_time import complaint, usable
 
 _MOST_EDGES = 16
 """A pane is found by one comparison for each edge in a period."""
@@ -51,6 +51,7 @@ def reducible(plan: WindowPlan) -> bool:
         and not work.uses_clock
         and plan.event_time is not None
         and plan.invalid_tag is None
+        and plan.watermark.max_ahead_by is None
         and len(work.grid.edges) <= _MOST_EDGES
         and all(_sql_of(lane) is not None for lane in work.aggregation.lanes)
     )
@@ -65,12 +66,10 @@ def reduce_rows(projected: DataFrame, plan: WindowPlan) -> DataFrame:
     """
     work = plan.operation
     assert isinstance(work, PaneOperation)  # noqa: S101 - reducible() looked
-    usable = F.col("time").between(-LARGEST_TIME + 1, LARGEST_TIME - 1)
-    complaint = (
-        f"panestream.errors.InvalidEventTimeError: a row has no usable event time in {plan.event_time!r} (null, not readable as "
-        "a time, or beyond the year 140,000). Filter such rows out, or route them to an output with .side_output_invalid(tag)"
-    )
-    time = F.when(usable, F.col("time")).otherwise(F.raise_error(F.lit(complaint)).cast("bigint"))
+    before, after = complaint(plan, "panestream.errors.InvalidEventTimeError: a row has", "\0").split("\0")
+    value = F.coalesce(F.col("time").cast("string"), F.lit("null"))
+    error = F.raise_error(F.concat(F.lit(before), value, F.lit(after))).cast("bigint")
+    time = F.when(usable(F.col("time")), F.col("time")).otherwise(error)
     keys = [f"key_{position}" for position in range(len(plan.key_schema))]
     group = F.col("group") if plan.groups > 1 else F.lit(0).alias("group")
     values = [f"value_{position}" for position in range(len(work.inputs))]

@@ -12,11 +12,13 @@ from panestream.engine.plan import WindowPlan
 from panestream.spark.arrival import ordered
 from panestream.spark.catalyst import reduce_rows, reducible
 from panestream.spark.columns import quoted
-from panestream.spark.exchange import EXCHANGE_SCHEMA, LARGEST_TIME, Pack, PackColumns
+from panestream.spark.event_time import or_raise, usable
+from panestream.spark.exchange import EXCHANGE_SCHEMA, Pack, PackColumns
 from panestream.spark.operate import OPERATED_SCHEMA, Unpack, process_batch, process_reduced
 from panestream.spark.processor import WindowProcessor
 from panestream.spark.types import arrow_schema, spark_schema
 from panestream.spark.without_pandas import without_pandas
+from panestream.windowing.watermarks import WatermarkStrategy
 
 
 def project(
@@ -46,7 +48,7 @@ def project(
     asked |= {f"value_{position}": value for position, value in enumerate(values)}
     asked |= {f"order_{position}": column for position, column in enumerate(order)}
     rows, of = _with_columns(df, asked)
-    columns = [of("clock" if time is None else "time").alias("time")]
+    columns = [(of("clock") if time is None else or_raise(of("time"), df, plan)).alias("time")]
     columns += [of(name).alias(name) for name in asked if name.startswith(("key_", "value_"))]
     places: dict[str, Any] = {}
 
@@ -62,9 +64,9 @@ def project(
     if plan.row_schema is not None:
         row = F.struct(*(F.col(quoted(name)) for name in df.columns))
         if not plan.carries_rows and time is not None:
-            row = F.when(of("time").isNull() | ~of("time").between(-LARGEST_TIME + 1, LARGEST_TIME - 1), row)
+            row = F.when(_may_be_invalid(of("time"), of("clock"), plan.watermark), row)
         add("row", row)
-    if plan.operation.shows_clock or plan.watermark.idle_timeout is not None:
+    if plan.operation.shows_clock or plan.watermark.uses_clock:
         add("clock", of("clock"))
     arrival = [f"order_{position}" for position in range(len(order))]
     if order and df.isStreaming:
@@ -88,6 +90,15 @@ def _with_columns(df: DataFrame, asked: Mapping[str, Column]) -> tuple[DataFrame
         prefix += "_"
     rows = df.select("*", *(column.alias(prefix + name) for name, column in asked.items()))
     return rows, lambda name: F.col(quoted(prefix + name))
+
+
+def _may_be_invalid(time: Column, clock: Column, watermark: WatermarkStrategy) -> Column:
+    """Which rows may have to go to the output for invalid ones: of them the whole row is sent."""
+    if watermark.max_ahead_by is None:
+        return time.isNull() | ~usable(time)
+    if watermark.max_ahead_of == "rows":
+        return F.lit(True)
+    return time.isNull() | ~usable(time) | (time > clock + F.lit(watermark.max_ahead_by))
 
 
 def batch_time() -> Column:

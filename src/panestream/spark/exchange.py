@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from panestream.engine import payload
+from panestream.engine.ahead import ahead_of_clock, ahead_of_rows
 from panestream.engine.arrival import in_order, unordered
 from panestream.engine.elements import RowType
 from panestream.engine.garbage import settle
@@ -23,8 +24,10 @@ from panestream.engine.operation import Chunk
 from panestream.engine.operators.base import GroupInput
 from panestream.engine.plan import WindowPlan
 from panestream.errors import InvalidEventTimeError
+from panestream.spark.event_time import LARGEST_TIME, complaint, instant
 from panestream.spark.placement import group_values
 from panestream.spark.reasons import in_few_words
+from panestream.windowing.time import format_duration
 from panestream.windowing.watermarks import WatermarkGenerator, WatermarkOutput
 
 EXCHANGE_SCHEMA = "group int, origin int, sequence int, more int, body binary"
@@ -36,8 +39,6 @@ PIECE_BYTES = 1 << 18
 """Payloads travel in pieces: Spark hands so many rows at a time to Python, and they must fit the memory together."""
 CHUNK_ROWS = 1 << 20
 CHUNK_BYTES = 256 << 20
-LARGEST_TIME = 2**62
-"""Event times beyond this (about the years ±144,000 in microseconds) are invalid: arithmetic with them could overflow."""
 
 INVALID, REPORT, UNORDERED = "__invalid", "__report", "__unordered"
 
@@ -133,6 +134,7 @@ class _Packing:
     sequence: int = 0
     rows: int = 0
     invalid: int = 0
+    complaint: str = ""
     clock: int = 0
     seen: dict[str, int] = field(default_factory=dict)
     generators: dict[str, WatermarkGenerator] = field(default_factory=dict)
@@ -146,13 +148,11 @@ class _Packing:
         self.rows += table.num_rows
         if self.columns.clock is not None:
             self.clock = max(self.clock, pc.max(table.column(self.columns.clock)).as_py() or 0)
-        valid = _usable(_array(table, 0))
-        if valid is not None:
-            invalid = table.filter(pc.invert(valid))
-            self.invalid += invalid.num_rows
-            if self.plan.invalid_tag is not None and self.columns.row is not None:
-                yield from self._rows(self.origin % self.plan.groups, INVALID, self._whole_rows(invalid))
-            table = table.filter(valid).combine_chunks()
+        for judge in (self._unusable, self._ahead):
+            wrong = judge(table) if table.num_rows else None
+            if wrong is not None:
+                yield from self._invalid(table.filter(wrong))
+                table = table.filter(pc.invert(wrong)).combine_chunks()
         if table.num_rows:
             self._look_at_times(table)
             for group, part in self._by_group(table):
@@ -160,11 +160,7 @@ class _Packing:
 
     def finish(self) -> Iterator[pa.RecordBatch]:
         if self.invalid and self.plan.invalid_tag is None:
-            raise InvalidEventTimeError(
-                f"{self.invalid} of {self.rows} rows of a source partition have no usable event time in {self.plan.event_time!r} "
-                "(null, not readable as a time, or beyond the year 140,000). Filter them out, or route them to an output of "
-                "their own with .side_output_invalid(tag)"
-            )
+            raise InvalidEventTimeError(f"{self.invalid} of {self.rows} rows of a source partition {self.complaint}")
         if self.rows:
             for name, generator in self.generators.items():
                 generator.on_periodic_emit(self.emitted[name])
@@ -179,6 +175,45 @@ class _Packing:
             }
             for group in range(self.plan.groups):
                 yield from self._rows(group, REPORT, pa.table({}), report)
+
+    def _unusable(self, table: pa.Table) -> pa.Array | None:
+        """Which rows have no event time that can be used; None: all have one."""
+        times = _array(table, 0)
+        valid = _usable(times)
+        if valid is None:
+            return None
+        wrong = pc.invert(valid)
+        value = times.filter(wrong)[0].as_py()
+        told = "the first has null" if value is None else f"the first has {value} microseconds since the epoch"
+        self.complaint = self.complaint or complaint(self.plan, "have", told)
+        return wrong
+
+    def _ahead(self, table: pa.Table) -> pa.Array | None:
+        """Which rows are further ahead than the strategy allows; None: no row is."""
+        strategy = self.plan.watermark
+        if strategy.max_ahead_by is None or self.plan.event_time is None:
+            return None
+        times = _array(table, 0).to_numpy()
+        if strategy.max_ahead_of == "rows":
+            wrong, other = ahead_of_rows(times, strategy.max_ahead_by), ""
+        else:
+            if self.columns.clock is None:
+                raise RuntimeError("event times are to be compared with the clock, which was not sent")
+            clock = pc.fill_null(_array(table, self.columns.clock), LARGEST_TIME).to_numpy()
+            wrong, other = ahead_of_clock(times, clock, strategy.max_ahead_by), f" at {instant(int(clock.min()))}"
+        if not wrong.any():
+            return None
+        most, of = format_duration(strategy.max_ahead_by), "the clock" if strategy.max_ahead_of == "clock" else "the other rows"
+        self.complaint = self.complaint or (
+            f"have an event time in {self.plan.event_time!r} that is more than {most} ahead of {of}, the first "
+            f"{instant(int(times[wrong][0]))}{other}: .max_ahead of the watermark strategy refuses it. {self.plan.way_out}"
+        )
+        return pa.array(wrong)
+
+    def _invalid(self, rows: pa.Table) -> Iterator[pa.RecordBatch]:
+        self.invalid += rows.num_rows
+        if self.plan.invalid_tag is not None and self.columns.row is not None:
+            yield from self._rows(self.origin % self.plan.groups, INVALID, self._whole_rows(rows))
 
     def _look_at_times(self, table: pa.Table) -> None:
         if self.columns.partition is None:

@@ -38,7 +38,8 @@ def own_error(text: str) -> PanestreamError | None:
     kind = getattr(errors, found.group(1), None) if found else None
     if found is None or not (isinstance(kind, type) and issubclass(kind, PanestreamError)):
         return None
-    return kind(found.group(2).strip())
+    # Spark adds its own state to what SQL raised.
+    return kind(re.sub(r"\s*SQLSTATE: \w+\s*$", "", found.group(2)).strip())
 
 
 @contextmanager

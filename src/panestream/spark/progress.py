@@ -29,6 +29,7 @@ class BatchProgress:
         duration_ms: from the start of the operator to the last sink.
         rows_per_second: the two divided.
         watermark, max_event_time: microseconds since the epoch; None: unknown yet.
+        watermark_before: the watermark before this micro-batch.
         late_rows, invalid_rows, fired_rows, fired_windows: in this micro-batch.
         open_windows: windows that have rows and have not fired.
         state_bytes, state_calls: size of the panes kept, calls of the state store, over all key groups.
@@ -47,6 +48,7 @@ class BatchProgress:
     open_windows: int
     state_bytes: int
     state_calls: int
+    watermark_before: int | None = None
 
     @classmethod
     def of(cls, batch_id: int, seconds: float, groups: list[dict[str, Any]]) -> BatchProgress:
@@ -60,6 +62,9 @@ class BatchProgress:
             duration_ms=round(seconds * 1000),
             rows_per_second=rows / seconds if seconds > 0 else 0.0,
             watermark=max((group["watermark"] for group in groups if group["watermark"] is not None), default=None),
+            watermark_before=max(
+                (group["watermark_before"] for group in groups if group["watermark_before"] is not None), default=None
+            ),
             max_event_time=max(
                 (group["max_event_time"] for group in groups if group["max_event_time"] is not None), default=None
             ),
@@ -93,7 +98,7 @@ class BatchProgress:
         )
 
 
-_MAY_BE_UNKNOWN = ("watermark", "max_event_time")
+_MAY_BE_UNKNOWN = ("watermark", "watermark_before", "max_event_time")
 
 
 def _as_dict(row: Any) -> dict[str, Any] | None:
@@ -116,7 +121,8 @@ def observed(operated: DataFrame) -> DataFrame:
         return text(name).cast("bigint")
 
     sums = [F.sum(counter(name)).alias(name) for name in ("late_rows", "fired_rows", "state_bytes", "state_calls")]
-    same = [F.max(counter(name)).alias(name) for name in ("input_rows", "invalid_rows", "watermark", "max_event_time")]
+    names = ("input_rows", "invalid_rows", "watermark", "watermark_before", "max_event_time")
+    same = [F.max(counter(name)).alias(name) for name in names]
     # The key groups fire the same windows: their numbers are counted once.
     fired = F.array_distinct(F.flatten(F.collect_list(F.from_json(text("fired_windows"), "array<bigint>"))))
     open_windows = F.max(counter("open_windows[1]")) - F.min(counter("open_windows[0]")) + 1

@@ -19,8 +19,9 @@ from panestream.errors import InvalidPlanError, OperatorError, PanestreamError
 from panestream.spark.columns import quoted
 from panestream.spark.dataflow import unpack
 from panestream.spark.failures import java_is_gone, of_callback, of_operator, own_error, without_java
+from panestream.spark.notices import Notices
 from panestream.spark.operate import METRICS
-from panestream.spark.progress import BatchProgress, LateRows, metrics_of, observed
+from panestream.spark.progress import BatchProgress, metrics_of, observed
 from panestream.spark.session import is_connect, session_settings, settings_for
 from panestream.spark.sinks import Sink
 from panestream.spark.sinks.outputs import Outputs, open_outputs
@@ -40,7 +41,7 @@ class Distribute:
     plan: WindowPlan
     outputs: Outputs
     on_progress: Callable[[BatchProgress], Any] | None = None
-    notices: LateRows | None = None
+    notices: Notices | None = None
     failure: list[Exception] = field(default_factory=list)
 
     def __call__(self, operated: DataFrame, batch_id: int) -> None:
@@ -107,7 +108,7 @@ class RunningQuery(Shown):
     outputs: Outputs = field(repr=False)
     failure: list[Exception] = field(default_factory=list, repr=False)
     """What a micro-batch ended in, where it runs in this process."""
-    notices: LateRows | None = field(default=None, repr=False)
+    notices: Notices | None = field(default=None, repr=False)
     """What looks at the progress that the server reports; None where the micro-batches themselves do."""
 
     def _parts(self) -> Mapping[str, str]:
@@ -208,7 +209,7 @@ def start(
         raise InvalidPlanError("on_progress cannot be called through Spark Connect: look at query.recent_progress")
     outputs = open_outputs(spark, plan, sinks, checkpoint)
     # Through Spark Connect the micro-batches run on the server, out of reach: there the query itself looks.
-    notices = LateRows(plan, kept=plan.late_tag in sinks)
+    notices = Notices.of(plan, kept=plan.late_tag in sinks)
     distribute = Distribute(plan, outputs, on_progress, None if remote else notices)
     writer = observed(operated).writeStream.foreachBatch(distribute.__call__)
     writer = writer.outputMode("append").option("checkpointLocation", checkpoint).trigger(**trigger)

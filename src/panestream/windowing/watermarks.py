@@ -76,6 +76,8 @@ class WatermarkStrategy:
         partition_column: the column whose values each keep a watermark of their own; the smallest counts.
         idle_timeout: after how long without rows a partition no longer holds the watermark back, in engine units.
         generator: makes the user's own generators; None: there is none.
+        max_ahead_by: how far event times may be ahead, in engine units; None: as far as they like.
+        max_ahead_of: of what: ``clock`` or ``rows``.
 
     >>> WatermarkStrategy.for_bounded_out_of_orderness("5 seconds").per_partition("partition")
     WatermarkStrategy.for_bounded_out_of_orderness('5 seconds').per_partition('partition')
@@ -85,6 +87,8 @@ class WatermarkStrategy:
     partition_column: str | None = None
     idle_timeout: int | None = None
     generator: Callable[[], WatermarkGenerator] | None = None
+    max_ahead_by: int | None = None
+    max_ahead_of: str = "clock"
 
     @classmethod
     def for_generator(cls, generator: Callable[[], WatermarkGenerator]) -> WatermarkStrategy:
@@ -148,8 +152,7 @@ class WatermarkStrategy:
         - while no partition has rows nothing is counted: Spark then runs no micro-batch, and time does not move.
 
         What it cannot know: a source that is read in portions (``maxFilesPerTrigger``) may leave out a partition in many
-        micro-batches though it has rows. Give a timeout longer than that. Flink: ``withIdleness``, which counts while the source
-        has nothing to hand on.
+        micro-batches though it has rows. Give a timeout longer than that. Flink: ``withIdleness``.
 
         Args:
             timeout: at least a few times the interval between micro-batches.
@@ -161,6 +164,42 @@ class WatermarkStrategy:
         if micros <= 0:
             raise InvalidPlanError(f"the idleness timeout must be positive, got {timeout!r}")
         return replace(self, idle_timeout=micros)
+
+    def max_ahead(self, most: Duration, *, of: str = "clock") -> WatermarkStrategy:
+        """Makes rows invalid whose event time is more than ``most`` ahead.
+
+        They go to the output of ``side_output_invalid``, or fail the query with a message that shows one such time.
+
+        Without it a single row of the year 9999 takes the watermark there, for ever, and all that comes after it is late. (A
+        micro-batch that moves the watermark by more than a day then makes ``start()`` warn.) Flink has no counterpart.
+
+        Args:
+            most: how far ahead a row may be.
+            of: ``"clock"``: of processing time, which is Spark's time of the micro-batch (in a batch the time of the query), or
+                the row's own in the column of ``processing_time_from``. For live data.
+                ``"rows"``: of the other rows, for data of the past, which the clock says nothing about. Rows are looked at as
+                they are read: those of a task in a micro-batch, at most about a million at a time. In order of time, from
+                their median on, the first gap of more than ``most`` ends what is valid. So ``most`` must be longer than any
+                pause of the source; a row that is read alone is always valid; and how the input is cut decides which rows are
+                compared, so that a batch and a stream over the same rows may differ.
+
+        Raises:
+            InvalidPlanError: ``most`` is negative; or ``of`` is something else.
+
+        >>> WatermarkStrategy.for_bounded_out_of_orderness("5 seconds").max_ahead("1 hour")
+        WatermarkStrategy.for_bounded_out_of_orderness('5 seconds').max_ahead('1 hour')
+        """
+        micros = to_micros(most, "max_ahead")
+        if micros < 0:
+            raise InvalidPlanError(f"max_ahead must not be negative, got {most!r}")
+        if of not in ("clock", "rows"):
+            raise InvalidPlanError(f"max_ahead is of 'clock' or of 'rows', got of={of!r}")
+        return replace(self, max_ahead_by=micros, max_ahead_of=of)
+
+    @property
+    def uses_clock(self) -> bool:
+        """Whether processing time has to be known."""
+        return self.idle_timeout is not None or (self.max_ahead_by is not None and self.max_ahead_of == "clock")
 
     def __repr__(self) -> str:
         if self.generator is not None:
@@ -175,4 +214,7 @@ class WatermarkStrategy:
             text += f".per_partition({self.partition_column!r})"
         if self.idle_timeout is not None:
             text += f".with_idleness({format_duration(self.idle_timeout)!r})"
+        if self.max_ahead_by is not None:
+            of = "" if self.max_ahead_of == "clock" else f", of={self.max_ahead_of!r}"
+            text += f".max_ahead({format_duration(self.max_ahead_by)!r}{of})"
         return text
