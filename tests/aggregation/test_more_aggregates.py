@@ -123,10 +123,10 @@ def test_weights():
         (lambda: agg.approx_quantiles("x", []), r"from 0 to 1.*\[0.5, 0.99\]"),
         (lambda: agg.approx_quantiles("x", [0.5, math.nan]), "from 0 to 1"),
         (lambda: agg.approx_quantile("x", 0.5, k=9), "k must be an integer from 10 to 65535"),
-        (lambda: agg.weighted_mean("x", 3), "weight must be a string"),
+        (lambda: agg.weighted_mean("x", 3), "weight must be a column name, SQL text or a Column, not int"),
         (lambda: agg.user(Range, "x"), "an instance of it, not the class"),
         (lambda: agg.user(Range()), "gets no column"),
-        (lambda: agg.user(Range(), 5), "must be a string"),
+        (lambda: agg.user(Range(), 5), "must be a column name, SQL text or a Column, not int"),
         (lambda: agg.user(Untyped(), "x"), "Untyped.result_type must be an Arrow type"),
     ],
 )

@@ -133,7 +133,7 @@ def test_dynamic_gaps_are_durations_or_engine_units():
     windows = EventTimeSessionWindows.with_dynamic_gap(lambda element: element["gap"])
     assert windows.assign_windows({"gap": "2 seconds"}, 5, 0) == (TimeWindow(5, 2_000_005),)
     assert EventTimeSessionWindows(lambda element: element).assign_windows(7, 5, 0) == (TimeWindow(5, 12),)
-    with pytest.raises(InvalidWindowError, match="must be positive, got '0 seconds' for 0"):
+    with pytest.raises(InvalidWindowError, match=r"must be positive .*, got '0 seconds' for 0"):
         EventTimeSessionWindows(lambda element: element).assign_windows(0, 5, 0)
 
 
