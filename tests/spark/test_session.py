@@ -1,5 +1,9 @@
 """What a query is run with."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 from pyspark.sql import SparkSession
 
@@ -37,31 +41,58 @@ def test_with_a_limit_of_the_users_own_neither_is_touched(name):
     assert found.keys() | {ARROW_ROWS, ARROW_BYTES} == {*STREAM_SETTINGS, PARTITIONS}
 
 
-def master_of(monkeypatch, **arguments):
-    """The master that a session would be built with; None: none is set."""
-    asked = {}
+class Builder:
+    """Notes what a session would be built with, and what the environment says meanwhile."""
 
-    class Builder:
-        def __getattr__(self, name):
-            def call(*given):
-                asked[name] = given
-                return self
+    def __init__(self):
+        self.asked, self.environment = {}, None
 
-            return call
+    def __getattr__(self, name):
+        def call(*given):
+            self.asked[name] = given
+            return self
 
-        def getOrCreate(self):  # noqa: N802 - Spark's name
-            return type("Session", (), {"version": "4.3.0"})()
+        return call
 
-    monkeypatch.setattr(SparkSession, "builder", Builder())
-    monkeypatch.delenv("MASTER", raising=False)
+    def getOrCreate(self):  # noqa: N802 - Spark's name
+        self.environment = os.environ.get("MASTER")
+        return type("Session", (), {"version": "4.3.0"})()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment", "master", "last_resort"),
+    [
+        ({}, {}, None, "local[*, 4]"),
+        ({}, {"MASTER": "spark://here:7077"}, None, "spark://here:7077"),
+        ({}, {"SPARK_REMOTE": "sc://here"}, None, None),
+        ({"settings": {"spark.remote": "sc://here"}}, {}, None, None),
+        ({"master": "local[2]"}, {}, "local[2]", "local[*, 4]"),
+    ],
+)
+def test_a_local_session_tries_a_task_again(monkeypatch, arguments, environment, master, last_resort):
+    """A master on the builder would win over spark-submit and spark-defaults; ``MASTER`` is what Spark looks at after them."""
+    builder = Builder()
+    monkeypatch.setattr(SparkSession, "builder", builder)
+    for name in ("MASTER", "SPARK_REMOTE"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
     build_session("test", **arguments)
-    return asked.get("master", (None,))[0]
+    assert builder.asked.get("master", (None,))[0] == master
+    assert builder.environment == last_resort
+    assert os.environ.get("MASTER") == environment.get("MASTER")
 
 
-def test_a_local_session_tries_a_task_again(monkeypatch):
-    assert master_of(monkeypatch) == "local[*, 4]"
-    assert master_of(monkeypatch, master="local[2]") == "local[2]"
-    assert master_of(monkeypatch, settings={"spark.master": "local[1]"}) is None
+@pytest.mark.spark
+@pytest.mark.parametrize(("defaults", "master"), [("", "local[*, 4]"), ("spark.master local[1]\n", "local[1]")])
+def test_spark_defaults_say_the_master(tmp_path, defaults, master):
+    (tmp_path / "spark-defaults.conf").write_text(defaults)
+    program = "import panestream as pst; print(pst.build_session('t', {'spark.ui.enabled': 'false'}).conf.get('spark.master'))"
+    environment = {**os.environ, "SPARK_CONF_DIR": str(tmp_path)}
+    run = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=300, check=True
+    )
+    assert run.stdout.split("\n")[-2] == master
 
 
 @pytest.mark.spark

@@ -51,9 +51,9 @@ def build_session(app_name: str, settings: Mapping[str, str] | None = None, mast
     Args:
         app_name: shown in Spark's UI.
         settings: Spark settings.
-        master: e.g. ``"local[2]"``; None: what spark-defaults or ``spark.master`` in ``settings`` say, else ``local[*, 4]``:
-            all cores, and a task that fails is tried again, four times in all, as on a cluster. (Spark's ``local[2]`` and
-            ``local[*]`` try once: a failure of one task fails the query. Write ``local[2, 4]``.)
+        master: e.g. ``"local[2]"``; None: what ``settings``, spark-submit, spark-defaults or ``MASTER`` say, else
+            ``local[*, 4]``: all cores, and a task that fails is tried again, four times in all, as on a cluster. (Spark's
+            ``local[2]`` and ``local[*]`` try once: a failure of one task fails the query. Write ``local[2, 4]``.)
 
     Raises:
         EnvironmentNotReadyError: Java is missing, or Spark is of a version that does not work.
@@ -65,12 +65,11 @@ def build_session(app_name: str, settings: Mapping[str, str] | None = None, mast
     defaults = {**STREAM_SETTINGS, **ours}
     if master is not None:
         builder = builder.master(master)
-    elif "spark.master" not in (settings or {}) and "MASTER" not in os.environ:
-        builder = builder.master(LOCAL)
     for name, value in {**defaults, **(settings or {})}.items():
         builder = builder.config(name, value)
     try:
-        spark = builder.getOrCreate()
+        with _local_by_default(settings or {}):
+            spark = builder.getOrCreate()
     except Exception as error:
         if "JAVA" in str(error).upper():
             raise EnvironmentNotReadyError(
@@ -80,6 +79,22 @@ def build_session(app_name: str, settings: Mapping[str, str] | None = None, mast
         raise
     check_version(spark)
     return spark
+
+
+@contextmanager
+def _local_by_default(settings: Mapping[str, str]) -> Iterator[None]:
+    """While Spark starts, ``MASTER`` says :data:`LOCAL`: the last thing that Spark asks, after spark-submit and spark-defaults.
+
+    A master that is set on the builder would win over both. With Spark Connect there is none to say.
+    """
+    if "MASTER" in os.environ or "SPARK_REMOTE" in os.environ or "spark.remote" in settings:
+        yield
+        return
+    os.environ["MASTER"] = LOCAL
+    try:
+        yield
+    finally:
+        del os.environ["MASTER"]
 
 
 def check_version(spark: SparkSession) -> None:
