@@ -274,7 +274,9 @@ class _Packing:
     def _whole_rows(self, table: pa.Table) -> pa.Table:
         if self.columns.row is None:
             raise RuntimeError("whole rows are wanted that were not sent")
-        return as_schema(pa.Table.from_struct_array(_array(table, self.columns.row)), self.plan.row_schema)
+        rows = _array(table, self.columns.row)
+        # Not Table.from_struct_array: before pyarrow 23 it takes all rows where a slice begins with the first.
+        return as_schema(pa.Table.from_arrays(rows.flatten(), [field.name for field in rows.type]), self.plan.row_schema)
 
     def _rows(self, group: int, kind: str, table: pa.Table, header: dict[str, Any] | None = None) -> Iterator[pa.RecordBatch]:
         body = payload.encode(table, {"kind": kind, **(header or {})})
