@@ -195,7 +195,7 @@ def test_the_merge_is_sql_and_a_table_without_merge_is_refused(spark, tmp_path):
     with pytest.raises(SinkError, match="does not know MERGE"):
         sink.write(df, 0)
     with pytest.raises(SinkError, match="no key column 'item'"):
-        pst.MergeSink("merged_clicks", ["item"]).write(df, 0)
+        pst.MergeSink("merged_clicks", ["item"]).check_columns(df.columns)
 
 
 def test_what_panes_cannot_do_is_said(clicks):

@@ -430,7 +430,7 @@ def test_wrong_calls_say_what_to_do(spark, tmp_path):
     with pytest.raises(InvalidPlanError, match="schema="):
         windows.aggregate(Mean())
     with pytest.raises(InvalidPlanError, match="outputs have it anyway"):
-        windows.apply(len, "user string, n int")
+        windows.apply(lambda key, window, rows: [len(rows)], "user string, n int")
     with pytest.raises(InvalidPlanError, match="needs merge"):
         keyed(df).window(pst.EventTimeSessionWindows.with_gap("1 second")).aggregate(Mean(), schema="mean double")
     with pytest.raises(InvalidPlanError, match="assign_timestamps"):
