@@ -36,7 +36,7 @@ def df(spark):
 
 def test_reprs_are_one_short_line_and_ask_nothing(df):
     source, keyed, windowed, result = parts(df)
-    query = RunningQuery(Silent(), result.plan)
+    query = RunningQuery(Silent(), result.plan, Silent(), Silent())
     object.__setattr__(source, "df", Silent())
     found = {type(part).__name__: repr(part) for part in (*parts_of(source, keyed, windowed, result), query)}
     assert found["DataStream"] == "<DataStream: event time ts, WatermarkStrategy.for_bounded_out_of_orderness('5 seconds')>"
