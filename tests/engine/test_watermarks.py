@@ -122,6 +122,28 @@ def test_no_watermarks_at_all():
     assert tracker.advance({"": 100}, 0) == MIN_TIMESTAMP
 
 
+def bounded(column=None):
+    strategy = WatermarkStrategy(delay=0)
+    return strategy if column is None else strategy.per_partition(column)
+
+
+@pytest.mark.parametrize(("before", "after"), [("p", None), (None, "p"), ("p", "q")])
+def test_partitions_of_another_column_do_not_hold_it_for_ever(before, after):
+    tracker = WatermarkTracker(bounded(before))
+    tracker.advance({"" if before is None else "0": 100}, 0)
+    again = WatermarkTracker.from_json(bounded(after), tracker.to_json())
+    assert again.watermark == 99
+    name = "" if after is None else "1"
+    assert again.advance({name: 50}, 0) == 99
+    assert again.advance({name: 5000}, 0) == 4999
+
+
+def test_the_same_column_in_another_case_holds_it():
+    tracker = WatermarkTracker(bounded("part"))
+    tracker.advance({"0": 100, "1": 10}, 0)
+    assert WatermarkTracker.from_json(bounded("Part"), tracker.to_json()).advance({"0": 5000}, 0) == 9
+
+
 def test_it_survives_the_meta_record():
     strategy = WatermarkStrategy(delay=3).per_partition("p")
     tracker = WatermarkTracker(strategy)

@@ -121,11 +121,22 @@ class WatermarkTracker:
         return {
             "watermark": self.watermark,
             "partitions": {name: list(astuple(known)) for name, known in sorted(self.partitions.items())},
+            "by": _folded(self.strategy.partition_column),
             "run": self.run,
             "asked": self.asked,
         }
 
     @classmethod
     def from_json(cls, strategy: WatermarkStrategy, saved: Mapping[str, Any]) -> WatermarkTracker:
-        partitions = {name: SourcePartition(*values) for name, values in saved["partitions"].items()}
+        """What the meta record kept, under a strategy that may be another one by now.
+
+        What another column told apart is forgotten: such a partition has no rows any more, and would hold the watermark for ever.
+        """
+        same = saved["by"] == _folded(strategy.partition_column)
+        partitions = {name: SourcePartition(*values) for name, values in saved["partitions"].items() if same}
         return cls(strategy, saved["watermark"], partitions, saved["run"], saved["asked"], saved["watermark"])
+
+
+def _folded(column: str | None) -> str | None:
+    """A column's name in whatever case it was written."""
+    return None if column is None else column.casefold()

@@ -134,6 +134,9 @@ class WatermarkStrategy:
 
         A value that was never seen does not hold the watermark back; one that falls silent does, unless
         :meth:`with_idleness` is given.
+
+        May be given to, taken from or changed on an existing checkpoint: the watermark stays, and what was seen of the values of
+        another column is forgotten.
         """
         if not isinstance(column, str) or not column:
             raise InvalidPlanError(f"per_partition wants the name of a column, got {column!r}")
