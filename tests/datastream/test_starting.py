@@ -65,3 +65,8 @@ def test_what_is_not(written, says):
         spark_trigger(written)
     assert says in str(error.value)
     assert "'10 seconds'" in str(error.value) or "milliseconds" in says or "negative" in says
+
+
+def test_a_stream_of_something_else():
+    with pytest.raises(InvalidPlanError, match=r"wants a DataFrame .*, got 'clicks'"):
+        pst.stream("clicks")

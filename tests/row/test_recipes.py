@@ -12,6 +12,7 @@ from panestream.engine.state import MemoryState
 from panestream.errors import InvalidDurationError, InvalidPlanError, InvalidWindowError
 from panestream.windowing import assigners, evictors, triggers
 from panestream.windowing.assigners import (
+    CumulatingEventTimeWindows,
     EventTimeSessionWindows,
     GlobalWindows,
     ProcessingTimeSessionWindows,
@@ -241,3 +242,19 @@ def test_an_evictor_that_evicts_nothing():
 
 def test_the_end_of_time():
     assert GlobalWindow().max_timestamp() == MAX_TIMESTAMP
+
+
+@pytest.mark.parametrize(
+    ("make", "write"),
+    [
+        (lambda: TumblingEventTimeWindows("1 hour"), "TumblingEventTimeWindows.of('1 hour')"),
+        (lambda: TumblingProcessingTimeWindows(None), "TumblingProcessingTimeWindows.of('1 hour')"),
+        (lambda: SlidingEventTimeWindows(60, "5 minutes"), "SlidingEventTimeWindows.of('1 hour', '5 minutes')"),
+        (lambda: CumulatingEventTimeWindows(86_400.0, 60), "CumulatingEventTimeWindows.of('1 day', '5 minutes')"),
+        (lambda: EventTimeSessionWindows("30 minutes"), "EventTimeSessionWindows.with_gap('30 minutes')"),
+    ],
+)
+def test_a_constructor_given_a_duration_says_what_to_write(make, write):
+    with pytest.raises(InvalidWindowError) as error:
+        make()
+    assert str(error.value).endswith(f"write {write}")

@@ -73,6 +73,19 @@ def test_a_jump_of_the_watermark_is_warned_of(spark, tmp_path):
         )
 
 
+def test_a_first_watermark_far_ahead_of_the_clock_is_warned_of(spark, tmp_path):
+    source = MicroBatches(spark, tmp_path / "in", "user string, ts timestamp")
+    source.add([("a", at(1)), ("a", YEAR_9999)])
+    with pytest.warns(
+        PanestreamWarning, match=r"micro-batch 0 moved the watermark to 9999-12-31.* ahead of the clock.*max_ahead"
+    ):
+        run(
+            counted(source.stream(), pst.WatermarkStrategy.for_monotonous_timestamps()),
+            tmp_path / "checkpoint",
+            main=pst.MemorySink(),
+        )
+
+
 @pytest.mark.parametrize(
     ("time", "told"),
     [

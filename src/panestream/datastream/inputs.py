@@ -61,7 +61,7 @@ def check_results(df: DataFrame, aggregates: Sequence[recipes.Aggregate], keys: 
         key = naming.find(aggregate.name, keys)
         if key is not None:
             raise InvalidPlanError(
-                f"the aggregate {shown(aggregate.name, key)} has the name of a key column; choose another with .alias(...)"
+                f"an aggregate has the name of a key column, {shown(aggregate.name, key)}: choose another with .alias(...)"
             )
         fields = naming.doubled(getattr(aggregate, "exprs", ()))
         if fields is not None and isinstance(aggregate, recipes.ArgMin | recipes.ArgMax):

@@ -32,9 +32,11 @@ def stream(df: DataFrame) -> DataStream:
     """Begins a windowed query over a streaming or a batch DataFrame.
 
     Raises:
-        InvalidPlanError: two columns of the same name.
+        InvalidPlanError: it is no DataFrame, or has two columns of the same name.
         EnvironmentNotReadyError: Spark is older than 4.1.
     """
+    if not isinstance(df, DataFrame):
+        raise InvalidPlanError(f"stream wants a DataFrame such as spark.readStream.schema(...).parquet('clicks'), got {df!r}")
     check_version(df.sparkSession)
     doubled = Names.of(df.sparkSession).doubled(df.columns)
     if doubled is not None:

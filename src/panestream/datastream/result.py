@@ -220,7 +220,9 @@ class WindowedResult(Shown):
         if self.plan.wakes_up and when.get("availableNow"):
             raise InvalidPlanError(_NEVER_ENDS)
         if not isinstance(checkpoint, str) or not checkpoint.strip():
-            raise InvalidPlanError("start needs checkpoint='a directory': it holds the state of the windows")
+            raise InvalidPlanError(
+                f"start needs checkpoint='a directory', which holds the state of the windows; got {checkpoint!r}"
+            )
         how: dict[str, Any] = {"checkpoint": checkpoint, "trigger": when, "name": name, "on_progress": on_progress}
         try:
             return spark_query.start(self._operated, self.plan, sinks, **how)

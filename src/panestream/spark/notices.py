@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from panestream.engine.plan import WindowPlan
@@ -19,23 +21,27 @@ _MUCH = 24 * 3600 * 1_000_000
 class Jumps:
     """Warns of the first micro-batch of a run that takes the watermark more than a day ahead, where nothing forbids that.
 
-    It may be a backlog, or one row with a wrong time: then all that comes after it is late.
+    It may be a backlog, or one row with a wrong time: then all that comes after it is late. Ahead of the watermark before it;
+    where there was none, as in the first micro-batch of all, ahead of the driver's clock.
     """
 
     plan: WindowPlan
     warned: bool = False
+    clock: Callable[[], float] = time.time
 
     def look(self, progress: BatchProgress) -> None:
         """Call it with each micro-batch."""
         before, after = progress.watermark_before, progress.watermark
-        if self.warned or self.plan.watermark.max_ahead_by is not None or before is None or after is None:
+        if self.warned or self.plan.watermark.max_ahead_by is not None or after is None:
             return
-        if after - before <= _MUCH:
+        ahead = after - (int(self.clock()) * 1_000_000 if before is None else before)
+        if ahead <= _MUCH:
             return
         self.warned = True
-        moved = format_duration((after - before) // 1_000_000 * 1_000_000)
+        far = format_duration(ahead // 1_000_000 * 1_000_000)
+        moved = f"by {far}, to {instant(after)}" if before is not None else f"to {instant(after)}, {far} ahead of the clock"
         warnings.warn(
-            f"micro-batch {progress.batch_id} moved the watermark by {moved}, to {instant(after)}: if a row with a wrong event "
+            f"micro-batch {progress.batch_id} moved the watermark {moved}: if a row with a wrong event "
             "time did that, all that comes after it is late, for ever. WatermarkStrategy.max_ahead('1 hour') makes such rows "
             "invalid (of='rows' for data of the past). (Said once for each start.)",
             PanestreamWarning,

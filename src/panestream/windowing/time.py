@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 
-from panestream.errors import InvalidDurationError, did_you_mean
+from panestream.errors import InvalidDurationError, InvalidWindowError, did_you_mean
 
 Duration = timedelta | str
 """How users write a duration: ``timedelta(minutes=5)`` or ``"5 minutes"``, ``"1 hour 30 minutes"``, ``"-8 hours"``."""
@@ -77,6 +77,21 @@ def to_micros(duration: Duration, what: str = "duration") -> int:
     if not -(2**62) < total < 2**62:
         raise InvalidDurationError(f"{what} {duration!r} is too long")
     return total
+
+
+def check_micros(write: str, *lengths: object) -> None:
+    """Refuses what is no number of engine units, where a constructor was called instead of what reads durations.
+
+    Args:
+        write: what to write instead.
+        *lengths: what the constructor was given.
+
+    Raises:
+        InvalidWindowError: one of them is no integer.
+    """
+    for length in lengths:
+        if not isinstance(length, int) or isinstance(length, bool):
+            raise InvalidWindowError(f"the constructor takes whole microseconds, not {length!r}: write {write}")
 
 
 def _unit(word: str, duration: str, what: str) -> int:

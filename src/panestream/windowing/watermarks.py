@@ -174,7 +174,8 @@ class WatermarkStrategy:
         They go to the output of ``side_output_invalid``, or fail the query with a message that shows one such time.
 
         Without it a single row of the year 9999 takes the watermark there, for ever, and all that comes after it is late. (A
-        micro-batch that moves the watermark by more than a day then makes ``start()`` warn.) Flink has no counterpart.
+        micro-batch that moves the watermark by more than a day then makes ``start()`` warn; so does a first one that takes it
+        more than a day ahead of the clock.) Flink has no counterpart.
 
         Args:
             most: how far ahead a row may be.

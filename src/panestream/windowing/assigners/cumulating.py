@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from panestream.errors import InvalidWindowError
 from panestream.windowing.assigners.base import WindowAssigner
-from panestream.windowing.time import Duration, format_duration, to_micros
+from panestream.windowing.time import Duration, check_micros, format_duration, to_micros
 from panestream.windowing.windows import TimeWindow
 
 Self = TypeVar("Self", bound="_Cumulating")
@@ -20,6 +20,7 @@ class _Cumulating(WindowAssigner):
     offset: int = 0
 
     def __post_init__(self) -> None:
+        check_micros(f"{type(self).__name__}.of('1 day', '5 minutes')", self.size, self.step, self.offset)
         if self.size <= 0 or self.step <= 0 or self.size % self.step:
             raise InvalidWindowError(
                 f"the largest size of a cumulating window must be a multiple of its step, both positive: "

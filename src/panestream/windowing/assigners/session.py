@@ -100,7 +100,10 @@ class _Session(MergingWindowAssigner):
                 f"the gap of a session must be positive (and less than 140,000 years), got {format_duration(self.gap)!r}"
             )
         if not isinstance(self.gap, int) and not callable(self.gap):
-            raise InvalidWindowError(f"the gap of a session is a number of engine units or a function, not {self.gap!r}")
+            raise InvalidWindowError(
+                f"the constructor of sessions takes whole microseconds or a function, not {self.gap!r}: "
+                f"write {type(self).__name__}.with_gap('30 minutes')"
+            )
         if callable(self.gap) and not isinstance(self.gap, (_GapOf, GapColumn)):
             check_function(self.gap, GAP_IN_UNITS, error=InvalidWindowError)
 

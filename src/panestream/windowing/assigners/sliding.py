@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from panestream.errors import InvalidWindowError
 from panestream.windowing.assigners.base import WindowAssigner
-from panestream.windowing.time import Duration, format_duration, to_micros
+from panestream.windowing.time import Duration, check_micros, format_duration, to_micros
 from panestream.windowing.windows import TimeWindow
 
 Self = TypeVar("Self", bound="_Sliding")
@@ -20,6 +20,7 @@ class _Sliding(WindowAssigner):
     offset: int = 0
 
     def __post_init__(self) -> None:
+        check_micros(f"{type(self).__name__}.of('1 hour', '5 minutes')", self.size, self.slide, self.offset)
         if self.size <= 0 or self.slide <= 0:
             raise InvalidWindowError(
                 f"size and slide of a sliding window must be positive, got size {format_duration(self.size)!r}, "

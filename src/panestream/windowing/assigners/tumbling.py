@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from panestream.errors import InvalidWindowError
 from panestream.windowing.assigners.base import WindowAssigner
 from panestream.windowing.assigners.stagger import WindowStagger
-from panestream.windowing.time import Duration, format_duration, to_micros
+from panestream.windowing.time import Duration, check_micros, format_duration, to_micros
 from panestream.windowing.windows import TimeWindow
 
 Self = TypeVar("Self", bound="_Tumbling")
@@ -21,6 +21,7 @@ class _Tumbling(WindowAssigner):
     stagger: WindowStagger = WindowStagger.ALIGNED
 
     def __post_init__(self) -> None:
+        check_micros(f"{type(self).__name__}.of('1 hour')", self.size, self.offset)
         if self.size <= 0:
             raise InvalidWindowError(f"the size of a tumbling window must be positive, got {format_duration(self.size)!r}")
         if abs(self.offset) >= self.size:
