@@ -124,6 +124,21 @@ def test_output_that_vanished_is_missed(spark, tmp_path):
     assert (tmp_path / "moved" / "_panestream").is_dir()
 
 
+def test_a_first_start_that_was_broken_off_is_no_stranger_to_its_outputs(spark, tmp_path):
+    """``main`` knows the query's name already when ``late`` is refused; as after a kill in between."""
+    (tmp_path / "late").mkdir()
+    (tmp_path / "late" / "of_another.txt").write_text("here")
+    with pytest.raises(SinkError, match="late already holds files"):
+        run(spark, tmp_path, FILES[:1])
+    (tmp_path / "late" / "of_another.txt").unlink()
+    # Nothing was computed yet: the plan may be another, too.
+    changed = windowed(read_stream(spark, str(tmp_path / "in")), pst.TumblingEventTimeWindows.of("20 seconds"), late="late")
+    sinks = {tag: pst.ParquetSink(f"{tmp_path}/{tag}") for tag in ("main", "late")}
+    changed.start(checkpoint=f"{tmp_path}/checkpoint", **sinks).await_termination()
+    with pytest.raises(pst.errors.PlanMismatchError, match="belongs to another plan"):
+        run(spark, tmp_path, FILES[:2])
+
+
 def test_notes_that_cannot_be_read_are_named(spark, tmp_path):
     for name, text in (("empty", ""), ("cut", '{"format": 1, "que'), ("newer", '{"format": 7}')):
         (tmp_path / name).mkdir()
@@ -136,6 +151,19 @@ def test_notes_that_cannot_be_read_are_named(spark, tmp_path):
         kind = StateFormatError if name == "newer" else StateDamagedError
         with pytest.raises(kind, match=rf"{name}/part-0.txt {why}"):
             read_notes(spark, f"{tmp_path}/{name}/part-*", "do so")
+    write_note(spark, f"{tmp_path}/changed", {"query": "abcd"})
+    (part,) = (tmp_path / "changed").glob("part-*")
+    part.write_text(part.read_text().replace("abcd", "abcx"))
+    for why in (
+        r"a note of .*changed/part-\* cannot be read: do so .*FAILED_READ_FILE.*changed/part-0",
+        "part-.* was changed, .*: do so",
+    ):
+        with pytest.raises(StateDamagedError, match=why) as caught:
+            read_notes(spark, f"{tmp_path}/changed/part-*", "do so")
+        assert len(str(caught.value).splitlines()) == 1
+        # Hadoop's checksum of the file finds it first; copying often loses that.
+        for crc in part.parent.glob(".*.crc"):
+            crc.unlink()
     odd = f"{tmp_path}/a[b]{{c}}"
     assert list_files(spark, f"{tmp_path}/nothing/*") == []
     write_note(spark, odd, {"query": "x"})

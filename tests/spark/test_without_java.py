@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 from py4j.protocol import Py4JNetworkError
 
 from panestream.errors import OperatorError, SinkError
 from panestream.spark.failures import of_operator, of_sink
 from panestream.spark.query import RunningQuery
+from panestream.spark.reasons import in_few_words
 from panestream.spark.sinks import ConsoleSink
+from panestream.windowing.failures import BAR, WindowFunctionError
 
 
 @pytest.mark.parametrize(
@@ -33,11 +37,11 @@ def test_an_error_of_python_while_waiting_is_left_alone():
         RunningQuery(Interrupted(), None, None, None).await_termination()
 
 
-class NoMemoryError(Exception):
+class OfSparkError(Exception):
     """As py4j words it."""
 
 
-NoMemoryError.__module__ = "py4j.protocol"
+OfSparkError.__module__ = "py4j.protocol"
 
 
 @pytest.mark.parametrize("part", ["operator", "sink"])
@@ -49,5 +53,32 @@ def test_want_of_memory_becomes_advice(part):
         ) as caught,
         context,
     ):
-        raise NoMemoryError("An error occurred\n: java.lang.OutOfMemoryError: Java heap space\n\tat java.base/x")
+        raise OfSparkError("An error occurred\n: java.lang.OutOfMemoryError: Java heap space\n\tat java.base/x")
     assert "\tat" not in str(caught.value)
+
+
+def test_state_that_spark_cannot_load_becomes_advice_and_names_the_file():
+    said = "[CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error occurred during loading state. SQLSTATE: 58030"
+    cause = "Caused by: org.apache.hadoop.fs.ChecksumException: Checksum error: file:/c/state/0/1/4.changelog at 0"
+    with pytest.raises(OperatorError) as caught, of_operator(7):
+        raise OfSparkError(f"{said}\n\tat org.apache.x\nCaused by: java.io.IOException: x\n{cause}\n\tat java.base/x")
+    text = str(caught.value)
+    assert "in micro-batch 7: Spark cannot load the state" in text
+    assert "put back a copy of the whole checkpoint" in text
+    assert text.endswith("loading state.; ChecksumException: Checksum error: file:/c/state/0/1/4.changelog at 0)")
+
+
+@pytest.mark.parametrize("ending", [SystemExit(3), GeneratorExit("over")])
+def test_a_function_that_ends_its_worker_is_found_again_in_what_spark_says(ending):
+    def users_function():
+        if isinstance(ending, SystemExit):
+            sys.exit(3)
+        raise ending
+
+    with pytest.raises(WindowFunctionError) as caught, in_few_words():
+        users_function()
+    name = type(ending).__module__ + "." + type(ending).__name__
+    worded = f"Traceback (most recent call last):\npanestream.windowing.failures.WindowFunctionError: {caught.value}\n\tat java"
+    found = str(WindowFunctionError.from_text(worded))
+    assert found.startswith(f"a function in the windows raised {name.removeprefix('builtins.')}: {ending}\n{BAR}Traceback")
+    assert "in users_function" in found

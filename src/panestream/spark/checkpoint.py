@@ -11,7 +11,7 @@ import re
 import shutil
 import uuid
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -119,6 +119,7 @@ class Claim:
         plan: the identity of the plan.
         last: the last micro-batch that was committed; -1: none.
         written: the places of outputs that had micro-batches committed to them.
+        new: whether the checkpoint knew no query yet.
     """
 
     epoch: Epoch
@@ -127,14 +128,15 @@ class Claim:
     plan: Mapping[str, str]
     last: int
     written: frozenset[str]
+    new: bool = False
 
 
 def look_at(spark: SparkSession, plan: WindowPlan, checkpoint: str) -> Claim:
     """Reads the entries of a checkpoint.
 
     Raises:
-        PlanMismatchError: it belongs to another plan. (The state holds the plan too, and refuses another; here it is found
-            before anything runs.)
+        PlanMismatchError: it belongs to another plan, and micro-batches of that were planned. (The state holds the plan too, and
+            refuses another; here it is found before anything runs.)
         StateDamagedError: an entry cannot be read.
         StateFormatError: a newer panestream wrote it.
     """
@@ -143,13 +145,30 @@ def look_at(spark: SparkSession, plan: WindowPlan, checkpoint: str) -> Claim:
     number, query, last = 1, str(uuid.uuid4()), -1
     if entries:
         newest = max(entries)
-        check_identity(entries[newest]["identity"], plan.identity(), f"the checkpoint {checkpoint}")
-        number, query, last = newest[0] + 1, str(entries[newest]["query"]), _last_commit(spark, checkpoint)
+        if _last(spark, checkpoint, "offsets") >= 0:
+            check_identity(entries[newest]["identity"], plan.identity(), f"the checkpoint {checkpoint}")
+        number, query, last = newest[0] + 1, str(entries[newest]["query"]), _last(spark, checkpoint, "commits")
     queries = {query, *(str(note["query"]) for note in entries.values())}
     # A run that committed nothing may not have come to write to its places.
     written = {place for note in entries.values() if last > note["after"] for place in note["places"]}
     epoch = Epoch(checkpoint, number, uuid.uuid4().hex)
-    return Claim(epoch, query, frozenset(queries), plan.identity(), last, frozenset(written))
+    return Claim(epoch, query, frozenset(queries), plan.identity(), last, frozenset(written), not entries)
+
+
+def introduce(spark: SparkSession, plan: WindowPlan, checkpoint: str) -> Claim:
+    """What :func:`look_at` finds, of a checkpoint that knows the query: a new one is told its identity first, by an entry 0.
+
+    Sinks leave that identity in their places. A start that ends between there and here, refused by the next sink or killed,
+    would else be a stranger to its own outputs the next time.
+
+    Raises:
+        FencedError: another copy was started in the same moment, and holds the checkpoint.
+    """
+    claim = look_at(spark, plan, checkpoint)
+    if claim.new:
+        register(spark, replace(claim, epoch=replace(claim.epoch, number=0)), [])
+        claim = look_at(spark, plan, checkpoint)
+    return claim
 
 
 def register(spark: SparkSession, claim: Claim, places: Iterable[str]) -> None:
@@ -179,6 +198,7 @@ def _ranks(paths: Iterable[str]) -> list[Rank]:
     return [(int(each.group(1)), each.group(2)) for each in found if each]
 
 
-def _last_commit(spark: SparkSession, checkpoint: str) -> int:
-    names = [path.rsplit("/", 1)[-1] for path in list_files(spark, f"{escaped(checkpoint)}/commits")]
+def _last(spark: SparkSession, checkpoint: str, log: str) -> int:
+    """The last micro-batch in one of Spark's logs; -1: none."""
+    names = [path.rsplit("/", 1)[-1] for path in list_files(spark, f"{escaped(checkpoint)}/{log}")]
     return max((int(name) for name in names if name.isdigit()), default=-1)

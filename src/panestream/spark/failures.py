@@ -27,6 +27,11 @@ _NO_MEMORY = (
     "at a time: fewer rows in a micro-batch (maxFilesPerTrigger, maxOffsetsPerTrigger), and where single rows are large, "
     "fewer of them on their way to Python (spark.sql.execution.arrow.maxRecordsPerBatch or maxBytesPerBatch)"
 )
+_NO_STATE = (
+    "Spark cannot load the state of the query from its checkpoint. Where files below its folder state/ are damaged or gone, put "
+    "back a copy of the whole checkpoint from before the damage, or start on a new checkpoint"
+)
+_CAUSE = re.compile(r"^Caused by: (?:[\w$]+\.)*([\w$]+: .*)$", re.MULTILINE)
 
 
 def own_error(text: str) -> PanestreamError | None:
@@ -146,6 +151,9 @@ def _why(error: BaseException) -> str:
     if of_spark(error):
         said = words_of(error)
         no_memory = "OutOfMemoryError" in said or "Java heap space" in said
+        if "CANNOT_LOAD_STATE_STORE" in said:
+            # What Spark says of it may be no more than that; the cause mostly has the file's name.
+            return f"{_NO_STATE} ({'; '.join([first_sentence(error), *_CAUSE.findall(str(error))[-1:]])})"
         return f"{_NO_MEMORY} ({first_sentence(error)})" if no_memory else first_sentence(error)
     summary = "".join(TracebackException.from_exception(error, lookup_lines=False).format_exception_only()).strip()
     return "\n".join([summary.splitlines()[0], *(BAR + line for line in users_lines(error))])

@@ -10,16 +10,19 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
+from zlib import crc32
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 
 from panestream.errors import StateDamagedError, StateFormatError
+from panestream.spark.reasons import first_sentence, of_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _FORMAT = "format"
+_CHECKSUM = "crc32"
 _VERSION = 1
 PARTS = "part-*"
 """The files that Spark writes into a folder, as a pattern."""
@@ -34,13 +37,21 @@ def read_notes(spark: SparkSession, pattern: str, what_to_do: str) -> dict[str, 
         what_to_do: where a note cannot be read: the end of the error's text.
 
     Raises:
-        StateDamagedError: a note is empty or cut off; names the file.
+        StateDamagedError: a note is empty, cut off or changed, or cannot be read at all; names the file.
         StateFormatError: it is of a newer panestream.
     """
     addresses = list_files(spark, pattern)
     if not addresses:
         return {}
-    found = _reader(spark, pattern, "binaryFile").select("path", "content").collect()
+    try:
+        found = _reader(spark, pattern, "binaryFile").select("path", "content").collect()
+    except Exception as error:
+        if not of_spark(error):
+            raise
+        # Spark's error has the file's name, and a hundred lines of stack: e.g. where the file's own checksum (.crc) is another.
+        damaged = StateDamagedError(f"a note of {pattern} cannot be read: {what_to_do} ({first_sentence(error)})")
+        damaged.spark_error = error
+        raise damaged from None
     # Of an empty file Spark's readers have no row.
     contents = {_tail(row.path): bytes(row.content) for row in found}
     paths = {address: unquote(address) for address in sorted(addresses)}
@@ -49,7 +60,8 @@ def read_notes(spark: SparkSession, pattern: str, what_to_do: str) -> dict[str, 
 
 def write_note(spark: SparkSession, path: str, note: Mapping[str, Any]) -> None:
     """Leaves a note in a folder of its own, in place of what was there."""
-    text = json.dumps({_FORMAT: _VERSION, **note}, sort_keys=True)
+    told = {_FORMAT: _VERSION, **note}
+    text = _as_text({**told, _CHECKSUM: crc32(_as_text(told).encode())})
     spark.range(1).select(F.lit(text).alias("value")).coalesce(1).write.mode("overwrite").text(path)
 
 
@@ -78,6 +90,10 @@ def _is_missing(error: AnalysisException) -> bool:
     return "PATH_NOT_FOUND" in str(error)
 
 
+def _as_text(note: Mapping[str, Any]) -> str:
+    return json.dumps(note, sort_keys=True)
+
+
 def _decoded(content: bytes, path: str, what_to_do: str) -> dict[str, Any]:
     try:
         note = json.loads(content)
@@ -91,4 +107,8 @@ def _decoded(content: bytes, path: str, what_to_do: str) -> dict[str, Any]:
         raise StateFormatError(
             f"the note {path} is of a newer panestream (format {version!r}, this one knows {_VERSION}): run that version"
         )
+    # The first notes had no checksum.
+    checksum = note.pop(_CHECKSUM, None)
+    if checksum is not None and checksum != crc32(_as_text(note).encode()):
+        raise StateDamagedError(f"the note {path} was changed, its checksum is another: {what_to_do}")
     return note

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from traceback import format_exception_only
 
 from panestream.errors import PanestreamError
 
@@ -39,7 +40,7 @@ def in_few_words() -> Iterator[None]:
     Spark quotes the whole traceback of a worker, causes included. Our text has the user's own lines; what led there inside of
     panestream helps nobody.
     """
-    from panestream.windowing.failures import WindowFunctionError
+    from panestream.windowing.failures import BAR, WindowFunctionError, users_lines
 
     try:
         yield
@@ -47,3 +48,8 @@ def in_few_words() -> Iterator[None]:
         raise error.with_instants().with_traceback(None) from None
     except PanestreamError as error:
         raise error.with_traceback(None) from None
+    except (SystemExit, GeneratorExit) as error:
+        # Of what is no ordinary exception Spark's text has no line that could be found again.
+        raised = "".join(format_exception_only(error)).strip()
+        lines = [f"a function in the windows raised {raised}", *(BAR + line for line in users_lines(error))]
+        raise WindowFunctionError("\n".join(lines)) from None

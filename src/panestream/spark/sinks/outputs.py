@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from panestream.engine.plan import WindowPlan
 from panestream.errors import FencedError, PanestreamWarning
-from panestream.spark.checkpoint import Claim, Epoch, look_at, register
+from panestream.spark.checkpoint import Claim, Epoch, introduce, register
 from panestream.spark.failures import of_sink
 from panestream.spark.places import check_apart
 from panestream.spark.sinks.base import AT_LEAST_ONCE, Run, Sink
@@ -88,7 +88,7 @@ def open_outputs(spark: SparkSession, plan: WindowPlan, sinks: Mapping[str, Sink
         FencedError: another copy was started in the same moment.
     """
     places = checked_places(spark, plan, sinks, checkpoint)
-    claim = look_at(spark, plan, checkpoint)
+    claim = introduce(spark, plan, checkpoint)
     opened = {tag: sink.open(spark, _run(claim, tag, places.get(tag))) or sink for tag, sink in sinks.items()}
     _warn(spark, sinks)
     register(spark, claim, places.values())
