@@ -57,7 +57,7 @@ def test_want_of_memory_becomes_advice(part):
     assert "\tat" not in str(caught.value)
 
 
-def test_state_that_spark_cannot_load_becomes_advice_and_names_the_file():
+def test_state_that_spark_cannot_load_becomes_advice_with_its_cause():
     said = "[CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error occurred during loading state. SQLSTATE: 58030"
     cause = "Caused by: org.apache.hadoop.fs.ChecksumException: Checksum error: file:/c/state/0/1/4.changelog at 0"
     with pytest.raises(OperatorError) as caught, of_operator(7):

@@ -152,7 +152,7 @@ def _why(error: BaseException) -> str:
         said = words_of(error)
         no_memory = "OutOfMemoryError" in said or "Java heap space" in said
         if "CANNOT_LOAD_STATE_STORE" in said:
-            # What Spark says of it may be no more than that; the cause mostly has the file's name.
+            # What Spark says of it may be no more than that; the cause says what is wrong, and of some files the name.
             return f"{_NO_STATE} ({'; '.join([first_sentence(error), *_CAUSE.findall(str(error))[-1:]])})"
         return f"{_NO_MEMORY} ({first_sentence(error)})" if no_memory else first_sentence(error)
     summary = "".join(TracebackException.from_exception(error, lookup_lines=False).format_exception_only()).strip()
