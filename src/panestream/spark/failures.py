@@ -21,7 +21,8 @@ from panestream.windowing.failures import BAR, WindowFunctionError, users_lines
 if TYPE_CHECKING:
     from panestream.spark.sinks import Sink
 
-_OURS = re.compile(r"panestream\.errors\.(\w+): (.*?)(?=\n\s*(?:at |File |SQLSTATE|\Z)|\n\n|\Z)", re.DOTALL)
+_OURS = re.compile(r"(?<!concat\()panestream\.errors\.(\w+): (.*?)(?=\n\s*(?:at |File |SQLSTATE|\Z)|\n\n|\Z)", re.DOTALL)
+"""Not what a plan would raise (``raise_error(… concat(panestream.errors…``): Spark quotes the plan of a stream that failed."""
 _NO_MEMORY = (
     "Java ran out of memory: give it more (spark.driver.memory on a local master, else spark.executor.memory), or hand it less "
     "at a time: fewer rows in a micro-batch (maxFilesPerTrigger, maxOffsetsPerTrigger), and where single rows are large, "

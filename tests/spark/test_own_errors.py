@@ -1,0 +1,24 @@
+"""Errors of panestream's found in what Spark says of a failed query. Without Spark."""
+
+from panestream.errors import InvalidEventTimeError
+from panestream.spark.failures import own_error
+
+QUOTED = (
+    "=== Streaming Query ===\nIdentifier: [id = 1, runId = 2]\nLogical Plan:\n"
+    "~Project [CASE WHEN isnull(t#1) THEN t#2 ELSE cast(raise_error(USER_RAISED_EXCEPTION, map(errorMessage, "
+    "concat(panestream.errors.InvalidEventTimeError: a row has no usable event time in 't in seconds': , "
+    "substring(cast(t#1 as string), 1, 100), . Filter such rows out)), NullType) as bigint) END AS time#3]\n"
+)
+"""The plan of a query whose event time is no timestamp, as Spark quotes it below whatever made the stream fail."""
+
+
+def test_what_a_quoted_plan_would_raise_was_not_raised():
+    assert own_error(f"java.io.FileNotFoundException: offsets/3 does not exist\n{QUOTED}") is None
+
+
+def test_what_was_raised_is_found_beside_a_quoted_plan():
+    said = "panestream.errors.InvalidEventTimeError: a row has no usable event time in 't': 'x'. Filter such rows out"
+    for text in (f"[USER_RAISED_EXCEPTION] {said} SQLSTATE: P0001\n\n{QUOTED}", f"{QUOTED}\n[USER_RAISED_EXCEPTION] {said}"):
+        found = own_error(text)
+        assert isinstance(found, InvalidEventTimeError)
+        assert str(found) == said.partition(": ")[2]
