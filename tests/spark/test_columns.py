@@ -205,6 +205,23 @@ def test_the_same_in_other_places(df):
         windowed(df).aggregate(F.col("price"))
 
 
+@pytest.mark.parametrize(
+    ("written", "says"),
+    [
+        ("explode(array(1, 2))", "makes several rows of one: do that before"),
+        (lambda: F.explode(F.array(F.lit(1), F.lit(2))), "makes several rows of one: do that before"),
+        ("1 + sum(price) OVER (PARTITION BY user)", r"looks at other rows: .*process"),
+    ],
+)
+def test_what_is_no_value_of_each_row_is_refused(df, by_user, written, says):
+    """In a projection an explode multiplies the rows of all that stand beside it."""
+    written = written() if callable(written) else written
+    with pytest.raises(InvalidPlanError, match=f"the input of an aggregate is one value of each row, and .* {says}"):
+        by_user.aggregate(agg.count(), agg.sum(written))
+    with pytest.raises(InvalidPlanError, match=says):
+        pst.stream(df).key_by(written)
+
+
 def test_every_namesake_is_there():
     assert all(callable(getattr(agg, name)) for name in NAMESAKES.values())
     shared = {name for name in agg.__all__ if name.islower() and hasattr(F, name)} - {"Aggregate"}

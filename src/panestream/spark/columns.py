@@ -30,7 +30,8 @@ def column_of(df: DataFrame, given: str | Column, what: str) -> Column:
     """The column that the user means: a column's name, else a SQL expression; or a Column.
 
     Raises:
-        InvalidPlanError: none of these, or an aggregate over rows; says which names there are.
+        InvalidPlanError: none of these, or no value of each row (an aggregate, ``explode``, a window function); says which
+            names there are.
     """
     if not isinstance(given, Column):
         if not isinstance(given, str) or not given.strip():
@@ -42,6 +43,8 @@ def column_of(df: DataFrame, given: str | Column, what: str) -> Column:
             column = F.expr(given) if isinstance(given, str) else given
             # Beside a column of each row, so that aggregates are refused. (Connect only looks when it is asked for the schema.)
             df.select(*(quoted(name) for name in df.columns[:1]), column).schema  # noqa: B018
+            # As a condition, what makes several rows of one is refused too, and what looks at other rows.
+            df.where(column.isNull()).schema  # noqa: B018
     except (AnalysisException, ParseException) as error:
         raise_as(refused(df, given, what, error), error)
     return column

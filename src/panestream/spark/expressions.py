@@ -20,6 +20,13 @@ from panestream.spark.failures import raise_as
 _ASKED = " IS NULL)"
 _FOREIGN = ("MISSING_ATTRIBUTES", "CANNOT_RESOLVE_DATAFRAME_COLUMN", "AMBIGUOUS_COLUMN_REFERENCE")
 """What Spark's two clients call a Column of another DataFrame."""
+_NOT_OF_A_ROW = {
+    "UNSUPPORTED_GENERATOR.OUTSIDE_SELECT": "makes several rows of one: do that before pst.stream(df), "
+    "df.select('*', explode(...))",
+    "WINDOW_FUNCTION_NOT_ALLOWED_IN_CLAUSE": "looks at other rows: windows are what .window(...) makes; compute it before "
+    "pst.stream(df), or in .process(...)",
+}
+"""What Spark says of a condition that is not a value of each row, and what to do about it."""
 NAMESAKES = {
     "any_value": "first",
     "approx_count_distinct": "approx_count_distinct",
@@ -83,6 +90,9 @@ def refused(df: DataFrame, given: str | Column, what: str, error: AnalysisExcept
     if condition == "MISSING_GROUP_BY":
         text = text_of(df, given, what)
         return InvalidPlanError(f"{what} is a value of each row, and {text!r} is an aggregate of many: {instead_of(text)}")
+    if condition in _NOT_OF_A_ROW:
+        text = given if isinstance(given, str) else repr(given).removeprefix("Column<'").removesuffix("'>")
+        return InvalidPlanError(f"{what} is one value of each row, and {text!r} {_NOT_OF_A_ROW[condition]}")
     if not isinstance(given, Column):
         hint = did_you_mean(given, df.columns)
         return InvalidPlanError(f"{what} {given!r} is neither a column nor valid SQL over the columns; {hint} ({reason})")
