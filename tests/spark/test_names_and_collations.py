@@ -42,7 +42,7 @@ TWICE = {
     "a key and the window": (lambda df: keyed(df, "k AS Window_Start"), "a key cannot be named 'Window_Start'"),
     "a key and the label": (lambda df: several(df).windows({"a": HOUR}), "results have a column 'window'"),
     "results": (lambda df: keyed(df, "k").aggregate(agg.count().alias("n"), agg.max("v").alias("N")), "called 'n' and 'N'"),
-    "a key and a result": (lambda df: keyed(df, "k").aggregate(agg.count().alias("K")), "'K' and 'k'.*name of a key column"),
+    "a key and a result": (lambda df: keyed(df, "k").aggregate(agg.count().alias("K")), "name of a key column, 'K' and 'k'"),
     "a result and the window": (lambda df: keyed(df, "k").aggregate(agg.count().alias("RANK")), "cannot be named 'RANK'"),
     "fields of a struct": (lambda df: keyed(df, "k").aggregate(agg.arg_max("v", "gap", "Gap")), "the fields 'gap' and 'Gap'"),
     "a schema and a key": (lambda df: keyed(df, "k").apply(print_nothing, "K int"), "the schema has a column 'K'"),
