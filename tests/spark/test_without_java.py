@@ -82,3 +82,15 @@ def test_a_function_that_ends_its_worker_is_found_again_in_what_spark_says(endin
     found = str(WindowFunctionError.from_text(worded))
     assert found.startswith(f"a function in the windows raised {name.removeprefix('builtins.')}: {ending}\n{BAR}Traceback")
     assert "in users_function" in found
+
+
+def test_an_interruption_keeps_the_words_by_which_spark_knows_it():
+    """``query.stop()`` in another thread: else whoever waits for the query gets an error, though nothing failed."""
+    error = OfSparkError(
+        "An error occurred while calling o7.collectToPython.\n: java.lang.InterruptedException\n\tat java.base/x"
+    )
+    with pytest.raises(OfSparkError) as caught, of_operator(7):
+        raise error
+    assert caught.value is error
+    with pytest.raises(OfSparkError), of_sink("late", ConsoleSink(), 7):
+        raise error

@@ -33,6 +33,9 @@ _NO_STATE = (
     "back a copy of the whole checkpoint from before the damage, or start on a new checkpoint"
 )
 _CAUSE = re.compile(r"^Caused by: (?:[\w$]+\.)*([\w$]+: .*)$", re.MULTILINE)
+_INTERRUPTION = re.compile(
+    r"^: java\.(?:lang\.Interrupted|io\.InterruptedIO|nio\.channels\.ClosedByInterrupt)Exception", re.MULTILINE
+)
 
 
 def own_error(text: str) -> PanestreamError | None:
@@ -130,11 +133,16 @@ def without_java(error: BaseException) -> OperatorError:
 
 def raise_as(ours: PanestreamError, error: BaseException) -> NoReturn:
     """Raises ``ours`` for ``error``, which nobody needs to read below it: Spark's are long, and the user's lines are in ours."""
-    if ours is error:
+    # A query that is stopped is interrupted in Java; by that error's own text Spark knows that nothing has failed.
+    if ours is error or _is_interruption(error):
         raise error
     if of_spark(error):
         ours.spark_error = error
     raise ours from None
+
+
+def _is_interruption(error: BaseException) -> bool:
+    return of_spark(error) and _INTERRUPTION.search(str(error)) is not None
 
 
 def _own(error: BaseException) -> PanestreamError | None:
