@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from panestream.engine.operation import Chunk
-from panestream.engine.operators.base import GroupInput, GroupOutput
-from panestream.engine.plan import WindowPlan
-from panestream.engine.planner import Windowing, aggregating
-from panestream.engine.state import MemoryState
+from panestream.engine.plan import Chunk, WindowPlan
+from panestream.engine.planner import aggregating
+from panestream.engine.runtime.group_io import GroupInput, GroupOutput
+from panestream.engine.storage.state import MemoryState
+from panestream.engine.window_spec import WindowSpec
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import EventTimeSessionWindows, count_window
 from panestream.windowing.watermarks import WatermarkStrategy
@@ -42,21 +42,21 @@ class Case:
     """
 
     name: str
-    windowing: Windowing
+    windowing: WindowSpec
     rate: int
     late: float = 0.0
 
 
-def counted(size: int, slide: int | None = None) -> Windowing:
+def counted(size: int, slide: int | None = None) -> WindowSpec:
     """Count windows."""
-    return Windowing(*count_window(size, slide))
+    return WindowSpec(*count_window(size, slide))
 
 
 CASES = (
-    Case("session 30 s, 10,000 rows/s", Windowing(EventTimeSessionWindows(30 * SECOND)), 10_000),
-    Case("session 2 s, 10,000 rows/s (Flink's c)", Windowing(EventTimeSessionWindows(2 * SECOND)), 10_000),
-    Case("session 2 s, 5 % late", Windowing(EventTimeSessionWindows(2 * SECOND)), 10_000, 0.05),
-    Case("session 2 s, 30 % late", Windowing(EventTimeSessionWindows(2 * SECOND)), 10_000, 0.3),
+    Case("session 30 s, 10,000 rows/s", WindowSpec(EventTimeSessionWindows(30 * SECOND)), 10_000),
+    Case("session 2 s, 10,000 rows/s (Flink's c)", WindowSpec(EventTimeSessionWindows(2 * SECOND)), 10_000),
+    Case("session 2 s, 5 % late", WindowSpec(EventTimeSessionWindows(2 * SECOND)), 10_000, 0.05),
+    Case("session 2 s, 30 % late", WindowSpec(EventTimeSessionWindows(2 * SECOND)), 10_000, 0.3),
     Case("count 100 (Flink's e)", counted(100), 10_000),
     Case("count 100, slide 10", counted(100, 10), 10_000),
     Case("count 100, slide 7", counted(100, 7), 10_000),

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from panestream.engine.aggregation import Aggregation
+from panestream.engine.aggregates import Aggregation
 from panestream.windowing import aggregates as agg
 from panestream.windowing.aggregates import Aggregate
 

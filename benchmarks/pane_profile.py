@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from panestream.engine.operation import Chunk
-from panestream.engine.operators.base import GroupInput
-from panestream.engine.plan import WindowPlan
-from panestream.engine.planner import Windowing, aggregating
-from panestream.engine.state import MemoryState
+from panestream.engine.plan import Chunk, WindowPlan
+from panestream.engine.planner import aggregating
+from panestream.engine.runtime.group_io import GroupInput
+from panestream.engine.storage.state import MemoryState
+from panestream.engine.window_spec import WindowSpec
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import SlidingEventTimeWindows
 from panestream.windowing.watermarks import WatermarkStrategy
@@ -46,15 +46,15 @@ class Case:
     """
 
     name: str
-    windowing: Windowing
+    windowing: WindowSpec
     fill: int = HOUR
     aggregates: tuple[agg.Aggregate, ...] = SUMS
     late: float = 0.0
 
 
-def sliding(size: int, slide: int, **more: Any) -> Windowing:
+def sliding(size: int, slide: int, **more: Any) -> WindowSpec:
     """Sliding windows of seconds."""
-    return Windowing(SlidingEventTimeWindows(size * SECOND, slide * SECOND), **more)
+    return WindowSpec(SlidingEventTimeWindows(size * SECOND, slide * SECOND), **more)
 
 
 def cases() -> Iterator[Case]:
@@ -71,8 +71,8 @@ def cases() -> Iterator[Case]:
     except ImportError:
         return
     rolling = {f"{minutes} min": SlidingEventTimeWindows(minutes * 60 * SECOND, 10 * SECOND) for minutes in (60, 30, 5)}
-    yield Case("60 min / 10 s alone", Windowing(rolling["60 min"]))
-    yield Case("60, 30 and 5 min / 10 s together", Windowing(SeveralWindows.of(rolling)))
+    yield Case("60 min / 10 s alone", WindowSpec(rolling["60 min"]))
+    yield Case("60, 30 and 5 min / 10 s together", WindowSpec(SeveralWindows.of(rolling)))
 
 
 def plan_of(case: Case) -> WindowPlan:

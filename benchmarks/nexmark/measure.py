@@ -146,11 +146,11 @@ def through_start(
 ) -> tuple[list[Any], dict[str, int]]:
     """Runs panestream's ``start``: for ``top``, and for windows of processing time, which somebody has to stop."""
     collected = Collected(query, bound)
-    trigger = {"processingTime": "0 seconds"} if query.by_clock else {"availableNow": True}
+    trigger = {"processingTime": "0 seconds"} if query.by_processing_time else {"availableNow": True}
     running = query.build(events).start(
         main=ForeachBatchSink(collected, idempotent=True), checkpoint=str(checkpoint), trigger=trigger
     )
-    if query.by_clock:
+    if query.by_processing_time:
         limit = time.monotonic() + _CLOCK_LIMIT_S
         while collected.sums.get("what", 0) < rows and time.monotonic() < limit and not running.await_termination(1):
             pass
@@ -181,7 +181,7 @@ def measure(run: Run) -> Measured:
     times = [one["durationMs"]["triggerExecution"] / 1000 for one in full]
     steady = range(min(WARM_UP, len(full) - 1), spec.events // run.events_per_batch)
     right = None
-    if run.contestant != "source" and not query.by_clock:
+    if run.contestant != "source" and not query.by_processing_time:
         right = ANSWERS[run.query](spec).until(bound_ms(spec)).checks
     return Measured(
         run.contestant,
@@ -199,7 +199,7 @@ def _run(run: Run, query: Query, events: DataFrame, bound: int, checkpoint: Path
         return drain(events, query, None, checkpoint, checked=False)
     if run.contestant == "native":
         return drain(native.QUERIES[run.query](events), query, bound, checkpoint, checked=True)
-    if query.by_clock:
+    if query.by_processing_time:
         bids = run.spec["events"] // 50 * 46 + max(0, run.spec["events"] % 50 - 4)
         return through_start(query, events, None, checkpoint, bids)
     result = query.build(events)

@@ -32,7 +32,7 @@ class Query:
         build: the query itself.
         checked: two integer columns of each result row, by which answers are compared. The first names whom it is about.
         keep: which rows of the windows' results are the answer; None: all.
-        by_clock: windows of processing time: only counts in all can be compared, and a stream never ends by itself.
+        by_processing_time: windows of processing time: only counts in all can be compared, and a stream never ends by itself.
     """
 
     name: str
@@ -41,7 +41,7 @@ class Query:
     build: Callable[[DataFrame], pst.WindowedResult]
     checked: Callable[[], tuple[Column, Column]]
     keep: Callable[[], Column] | None = None
-    by_clock: bool = False
+    by_processing_time: bool = False
 
     def answer(self, rows: DataFrame) -> DataFrame:
         """The rows that count, as columns ``window_end, who, what``."""
@@ -121,7 +121,7 @@ QUERIES = {
         ),
         Query(
             "q12", "bids per user, by the clock", {"kind": "bid", "columns": "bidder"}, q12,
-            lambda: (F.col("bidder"), F.col("bids")), by_clock=True,
+            lambda: (F.col("bidder"), F.col("bids")), by_processing_time=True,
         ),
     )
 }  # fmt: skip

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from panestream.engine.aggregation import Aggregation, digests, grouping, lists, ranges, sketches
+from panestream.engine.aggregates import Aggregation, digests, lists, sketches
+from panestream.engine.kernels import grouping, ranges
 from panestream.windowing import aggregates as agg
 from tests.aggregation import naive
 from tests.aggregation.naive import Row

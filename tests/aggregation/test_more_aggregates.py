@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from panestream.engine.aggregation import Aggregation
+from panestream.engine.aggregates import Aggregation
 from panestream.errors import InvalidPlanError
 from panestream.windowing import aggregates as agg
 

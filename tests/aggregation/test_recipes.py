@@ -7,7 +7,7 @@ import pickle
 import pyarrow as pa
 import pytest
 
-from panestream.engine.aggregation import Aggregation
+from panestream.engine.aggregates import Aggregation
 from panestream.errors import InvalidPlanError
 from panestream.windowing import aggregates as agg
 

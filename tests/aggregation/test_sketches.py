@@ -13,9 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from panestream.engine import payload
-from panestream.engine.aggregation import Aggregation, hashing
-from panestream.engine.aggregation.sketches import HllLane
+from panestream.engine.aggregates import Aggregation
+from panestream.engine.aggregates.sketches import HllLane
+from panestream.engine.kernels import hashing
+from panestream.engine.storage import payload
 from panestream.errors import EnvironmentNotReadyError
 from panestream.windowing import aggregates as agg
 

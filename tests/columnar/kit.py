@@ -4,7 +4,7 @@ The interface, for the tests of every columnar operator:
 
 * :class:`Query`: windows, trigger, lateness and aggregates. ``query.row()`` and ``query.columnar()`` are its two plans.
 * :func:`random_aggregates`, :func:`random_stream`: made from a ``random.Random``; the same seed gives the same.
-* :func:`run`: a plan over micro-batches, a new operator on the state's bytes for each; an :class:`Emitted` per micro-batch.
+* :func:`run`: a plan over micro-batches, a new operator on the state's bytes for each; an :class:`FiringHistory` per micro-batch.
 * :func:`coalesced`: of the row operator's firings, the last one of each key, window and micro-batch.
 * :func:`compare`: runs both and raises ``AssertionError`` with the first difference, and all that is needed to see it again.
 * :func:`compare_batch`: the stream, when all windows are closed, against the same rows as one batch.
@@ -21,13 +21,13 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from panestream.engine.operation import Chunk
-from panestream.engine.operators.base import GroupInput, GroupMetrics
-from panestream.engine.operators.panes.operation import PaneOperation
-from panestream.engine.operators.row.operation import RowOperation
-from panestream.engine.plan import MAIN, WindowPlan
-from panestream.engine.planner import Windowing, aggregating
-from panestream.engine.state import MemoryState
+from panestream.engine.operators.panes.spec import PaneSpec
+from panestream.engine.operators.row.spec import RowSpec
+from panestream.engine.plan import MAIN, Chunk, WindowPlan
+from panestream.engine.planner import aggregating
+from panestream.engine.runtime.group_io import GroupInput, GroupMetrics
+from panestream.engine.storage.state import MemoryState
+from panestream.engine.window_spec import WindowSpec
 from panestream.windowing import aggregates as agg
 from panestream.windowing.watermarks import WatermarkStrategy
 
@@ -66,7 +66,7 @@ class Query:
         more: further fields of the plan.
     """
 
-    windowing: Windowing
+    windowing: WindowSpec
     aggregates: tuple[agg.Aggregate, ...]
     delay: int = 0
     late: bool = False
@@ -75,19 +75,19 @@ class Query:
     def columnar(self) -> WindowPlan:
         """The plan as the planner makes it; it must not be one of the row operator."""
         plan = self._plan(self.windowing)
-        assert not isinstance(plan.operation, RowOperation), f"the planner took the row operator: {plan.operation.reasons}"
+        assert not isinstance(plan.operation, RowSpec), f"the planner took the row operator: {plan.operation.reasons}"
         return plan
 
     def row(self) -> WindowPlan:
         """The plan of the row operator."""
         return self._plan(replace(self.windowing, exact_firings=True))
 
-    def _plan(self, windowing: Windowing) -> WindowPlan:
+    def _plan(self, windowing: WindowSpec) -> WindowPlan:
         operation = aggregating(windowing, self.aggregates, TYPES, KEYS)
         return plan_for(operation, windowing, self.delay, late=self.late, **self.more)
 
 
-def plan_for(operation, windowing: Windowing, delay: int = 0, *, late: bool = False, **more) -> WindowPlan:
+def plan_for(operation, windowing: WindowSpec, delay: int = 0, *, late: bool = False, **more) -> WindowPlan:
     """A plan over :data:`ROWS` with one key group."""
     return WindowPlan(
         keys=("key",),
@@ -105,7 +105,7 @@ def plan_for(operation, windowing: Windowing, delay: int = 0, *, late: bool = Fa
 
 
 @dataclass
-class Emitted:
+class FiringHistory:
     """What a micro-batch emitted: (place, values) in order; late rows; the counters; whether it asked to be woken up, and when."""
 
     fired: list[tuple[Place, tuple]]
@@ -199,9 +199,9 @@ def plans(plan: WindowPlan, batches: int, latenesses: Sequence[int] | None = Non
 def with_lateness(plan: WindowPlan, lateness: int) -> WindowPlan:
     """The plan with another allowed lateness."""
     operation = plan.operation
-    if isinstance(operation, RowOperation):
+    if isinstance(operation, RowSpec):
         operation = replace(operation, row_plan=replace(operation.row_plan, allowed_lateness=lateness))
-    elif isinstance(operation, PaneOperation):
+    elif isinstance(operation, PaneSpec):
         operation = replace(operation, fires_again=lateness > 0)
     return replace(plan, operation=operation, allowed_lateness=lateness)
 
@@ -211,14 +211,14 @@ def run(
     batches: Sequence[MicroBatch],
     state: MemoryState | None = None,
     latenesses: Sequence[int] | None = None,
-) -> list[Emitted]:
+) -> list[FiringHistory]:
     """The micro-batches one after another. Every operator is new: what it knows is what the state's bytes say."""
     state, emitted = MemoryState() if state is None else state, []
     for batch, plan in zip(batches, plans(plan, len(batches), latenesses), strict=True):  # noqa: B020
         output = plan.operation.operator(plan, state, 0).process(group_input(plan, batch))
         fired = [row for tag, table in output.tables if tag == MAIN for row in rows_of(plan, table)]
         late = [tuple(row.values()) for tag, table in output.tables if tag == LATE for row in table.to_pylist()]
-        emitted.append(Emitted(fired, late, output.metrics, output.wake_up))
+        emitted.append(FiringHistory(fired, late, output.metrics, output.wake_up))
     return emitted
 
 
@@ -274,7 +274,7 @@ def compare(
     query: Query,
     batches: Sequence[MicroBatch],
     what: object = "",
-    expected: list[Emitted] | None = None,
+    expected: list[FiringHistory] | None = None,
     *,
     count_late: bool = True,
     latenesses: Sequence[int] | None = None,

@@ -6,12 +6,13 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from panestream.engine.operators.panes.accumulating import AccumulatingOperation
-from panestream.engine.operators.panes.choice import why_not_rows
-from panestream.engine.operators.panes.windowed_rows import AllWindows, OverRows, TablePerWindow
-from panestream.engine.operators.row.plan import Elements
+from panestream.engine.operators.accumulating.rule import why_not_rows
+from panestream.engine.operators.accumulating.spec import AccumulatingSpec
+from panestream.engine.operators.accumulating.windowed_rows import AllWindows, OverRows, TablePerWindow
+from panestream.engine.operators.row.row_plan import Elements
 from panestream.engine.plan import WindowPlan
-from panestream.engine.planner import Windowing, calling, over_tables
+from panestream.engine.planner import calling, over_tables
+from panestream.engine.window_spec import WindowSpec
 from panestream.errors import InvalidPlanError
 from panestream.windowing.assigners import EventTimeSessionWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
 from panestream.windowing.evictors import CountEvictor, DeltaEvictor, TimeEvictor
@@ -47,7 +48,7 @@ def shapes():
     return {"arrow": TablePerWindow(as_table), "all": AllWindows(all_at_once)}
 
 
-def plans(windowing: Windowing, shape: str, late: bool, delay: int) -> tuple[WindowPlan, WindowPlan]:
+def plans(windowing: WindowSpec, shape: str, late: bool, delay: int) -> tuple[WindowPlan, WindowPlan]:
     """The plan of the row operator, and that of the panes."""
     function = Elements(applied(listed))
     row = calling(replace(windowing, exact_firings=True), function, RESULTS, kit.ROWS, listed, kit.KEYS)
@@ -56,12 +57,12 @@ def plans(windowing: Windowing, shape: str, late: bool, delay: int) -> tuple[Win
     else:
         over: OverRows = TablePerWindow(as_table) if shape == "arrow" else AllWindows(all_at_once)
         panes = over_tables(windowing, over, RESULTS, kit.ROWS, kit.KEYS)
-    assert isinstance(panes, AccumulatingOperation)
+    assert isinstance(panes, AccumulatingSpec)
     return kit.plan_for(row, windowing, delay, late=late), kit.plan_for(panes, windowing, delay, late=late)
 
 
 def case(rng: random.Random, seed: int) -> None:
-    assigner, span = random_assigner(rng, by_clock=False)
+    assigner, span = random_assigner(rng, by_processing_time=False)
     lateness = rng.choice([0, 0, 1, span])
     evictors = [
         None,
@@ -69,7 +70,7 @@ def case(rng: random.Random, seed: int) -> None:
         CountEvictor(rng.randint(1, 4), rng.random() < 0.2),
         TimeEvictor(rng.randint(1, span), rng.random() < 0.2),
     ]
-    windowing = Windowing(assigner, evictor=None if lateness else rng.choice(evictors), allowed_lateness=lateness)
+    windowing = WindowSpec(assigner, evictor=None if lateness else rng.choice(evictors), allowed_lateness=lateness)
     assert not why_not_rows(windowing)
     batches = kit.random_stream(rng, span)
     row, panes = plans(windowing, rng.choice(["rows", "arrow", "all"]), rng.random() < 0.5, rng.choice([0, 0, 3, span]))
@@ -86,15 +87,15 @@ def test_panes_of_rows_are_what_the_row_operator_does(chunk):
 
 def test_evictors_that_need_the_row_operator():
     windows = SlidingEventTimeWindows(100, 10)
-    assert "stays removed" in why_not_rows(Windowing(windows, evictor=CountEvictor(3), allowed_lateness=1))[0]
+    assert "stays removed" in why_not_rows(WindowSpec(windows, evictor=CountEvictor(3), allowed_lateness=1))[0]
     for evictor in (CountEvictor(0), TimeEvictor(0), DeltaEvictor(1, lambda old, new: 0.0)):
-        assert "single rows" in why_not_rows(Windowing(windows, evictor=evictor))[0]
+        assert "single rows" in why_not_rows(WindowSpec(windows, evictor=evictor))[0]
 
 
 def test_each_row_rests_once_however_many_windows_overlap():
     stored = []
     for slide in (100, 1):
-        _, plan = plans(Windowing(SlidingEventTimeWindows(100, slide)), "arrow", False, 0)
+        _, plan = plans(WindowSpec(SlidingEventTimeWindows(100, slide)), "arrow", False, 0)
         rows = [("a", time, time, None, time) for time in range(90)]
         stored.append(kit.run(plan, [kit.MicroBatch([rows])])[0].metrics.state_bytes)
     assert stored[1] < stored[0] * 1.2
@@ -104,7 +105,7 @@ def test_an_error_of_the_users_names_key_and_window():
     def broken(key, window, table):
         raise KeyError("prize")
 
-    windowing = Windowing(TumblingEventTimeWindows(10))
+    windowing = WindowSpec(TumblingEventTimeWindows(10))
     operation = over_tables(windowing, TablePerWindow(broken), RESULTS, kit.ROWS, kit.KEYS)
     rows = [("ann", 1, 1, None, 1), ("ann", 12, 1, None, 2)]
     with pytest.raises(WindowFunctionError, match=r"KeyError: 'prize' \(at key 'ann', window TimeWindow\(start=0, end=10\)"):
@@ -112,7 +113,7 @@ def test_an_error_of_the_users_names_key_and_window():
 
 
 def test_a_missing_column_is_named():
-    windowing = Windowing(TumblingEventTimeWindows(10))
+    windowing = WindowSpec(TumblingEventTimeWindows(10))
     operation = over_tables(windowing, TablePerWindow(lambda key, window, table: table), RESULTS, kit.ROWS, kit.KEYS)
     rows = [("ann", 1, 1, None, 1), ("ann", 12, 1, None, 2)]
     with pytest.raises(InvalidPlanError, match="no column"):
@@ -120,7 +121,7 @@ def test_a_missing_column_is_named():
 
 
 def test_sessions_hand_tables_to_the_function_too_but_not_all_at_once():
-    windowing = Windowing(EventTimeSessionWindows(5))
+    windowing = WindowSpec(EventTimeSessionWindows(5))
     operation = over_tables(windowing, TablePerWindow(as_table), RESULTS, kit.ROWS, kit.KEYS)
     rows = [("ann", 1, 1, None, 1), ("ann", 3, 2, None, 1), ("ann", 20, 1, None, 2)]
     (emitted,) = kit.run(kit.plan_for(operation, windowing), [kit.MicroBatch([rows])])

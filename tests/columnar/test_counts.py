@@ -6,11 +6,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from panestream.engine.operation import Chunk
+from panestream.engine.explain import explain_plan
 from panestream.engine.operators.counts.shape import CountShape
-from panestream.engine.operators.row.operation import RowOperation
-from panestream.engine.planner import Windowing, aggregating, explain_plan
-from panestream.engine.state import MemoryState
+from panestream.engine.operators.row.spec import RowSpec
+from panestream.engine.plan import Chunk
+from panestream.engine.planner import aggregating
+from panestream.engine.storage.state import MemoryState
+from panestream.engine.window_spec import WindowSpec
 from panestream.errors import PlanMismatchError
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import GlobalWindows, TumblingEventTimeWindows, count_window
@@ -22,7 +24,7 @@ LIST = (agg.collect_list("v").alias("all"),)
 
 
 def query(size, slide=None, aggregates=LIST):
-    return kit.Query(Windowing(*count_window(size, slide)), aggregates)
+    return kit.Query(WindowSpec(*count_window(size, slide)), aggregates)
 
 
 def batch(*values, end=False, key="a"):
@@ -44,7 +46,7 @@ def test_the_last_n_rows_at_every_few():
 
 
 def test_what_was_fired_without_a_purge_is_fired_again():
-    windowing = Windowing(GlobalWindows.create(), CountTrigger.of(2))
+    windowing = WindowSpec(GlobalWindows.create(), CountTrigger.of(2))
     plan = kit.Query(windowing, (agg.sum("v").alias("total"),)).columnar()
     emitted = kit.run(plan, [batch(1, 2, 3, 4, 5), batch(6), batch(7)])
     assert [fired(one) for one in emitted] == [[10], [21], []]
@@ -74,7 +76,7 @@ def test_state_of_another_plan_is_refused():
 
 def test_rows_of_one_key_that_are_only_counted():
     plan = kit.plan_for(
-        aggregating(Windowing(*count_window(2)), (agg.count().alias("n"),), {}, pa.schema([])), query(2).windowing
+        aggregating(WindowSpec(*count_window(2)), (agg.count().alias("n"),), {}, pa.schema([])), query(2).windowing
     )
     plan, given = replace(plan, keys=(), key_schema=pa.schema([])), kit.GroupInput(end_of_input=True)
     for kind, part in plan.operation.pack(plan, Chunk(np.arange(5), [], [])):
@@ -100,18 +102,21 @@ def test_windows_are_whole_numbers_of_panes(size, slide):
 @pytest.mark.parametrize(
     ("windowing", "reason"),
     [
-        (Windowing(*count_window(3), exact_firings=True), "exact firings were asked for"),
-        (Windowing(*count_window(2, 3)), "windows of fewer rows than lie between two firings"),
-        (Windowing(GlobalWindows.create()), "with a CountTrigger only"),
-        (Windowing(GlobalWindows.create(), CountTrigger.of(2), TimeEvictor(3)), "an evictor other than the one of count windows"),
-        (Windowing(GlobalWindows.create(), CountTrigger.of(2), CountEvictor.of(3, True)), "an evictor other than"),
-        (Windowing(GlobalWindows.create(), PurgingTrigger.of(CountTrigger.of(2)), CountEvictor.of(3)), "an evictor other than"),
-        (Windowing(TumblingEventTimeWindows(10), CountTrigger.of(2)), "CountTrigger.of(2)"),
+        (WindowSpec(*count_window(3), exact_firings=True), "exact firings were asked for"),
+        (WindowSpec(*count_window(2, 3)), "windows of fewer rows than lie between two firings"),
+        (WindowSpec(GlobalWindows.create()), "with a CountTrigger only"),
+        (
+            WindowSpec(GlobalWindows.create(), CountTrigger.of(2), TimeEvictor(3)),
+            "an evictor other than the one of count windows",
+        ),
+        (WindowSpec(GlobalWindows.create(), CountTrigger.of(2), CountEvictor.of(3, True)), "an evictor other than"),
+        (WindowSpec(GlobalWindows.create(), PurgingTrigger.of(CountTrigger.of(2)), CountEvictor.of(3)), "an evictor other than"),
+        (WindowSpec(TumblingEventTimeWindows(10), CountTrigger.of(2)), "CountTrigger.of(2)"),
     ],
 )
 def test_what_needs_the_row_operator(windowing, reason):
     operation = aggregating(windowing, (agg.count().alias("n"),), {}, kit.KEYS)
-    assert isinstance(operation, RowOperation)
+    assert isinstance(operation, RowSpec)
     assert any(reason in given for given in operation.reasons)
 
 

@@ -10,7 +10,7 @@ import random
 
 import pytest
 
-from panestream.engine.planner import Windowing
+from panestream.engine.window_spec import WindowSpec
 from panestream.windowing.assigners import GlobalWindows, count_window
 from panestream.windowing.triggers import CountTrigger
 from tests.columnar import kit
@@ -22,11 +22,11 @@ def random_query(rng: random.Random) -> kit.Query:
     size = rng.choice([1, 2, 3, 5, 7, 12])
     kind = rng.choice(["tumbling", "sliding", "sliding", "everything"])
     if kind == "everything":
-        windowing = Windowing(GlobalWindows.create(), CountTrigger.of(rng.choice([0, size])))
+        windowing = WindowSpec(GlobalWindows.create(), CountTrigger.of(rng.choice([0, size])))
     elif kind == "tumbling":
-        windowing = Windowing(*count_window(size))
+        windowing = WindowSpec(*count_window(size))
     else:
-        windowing = Windowing(*count_window(size, rng.randint(0, size)))
+        windowing = WindowSpec(*count_window(size, rng.randint(0, size)))
     return kit.Query(windowing, kit.random_aggregates(rng))
 
 

@@ -15,22 +15,22 @@ FOREVER = 2**63 - 1
 
 def numbered(rng: random.Random, seed: int) -> None:
     query, span = random_query(rng)
-    by_clock = not query.windowing.assigner.is_event_time
-    if by_clock and query.columnar().operation.purges:
+    by_processing_time = not query.windowing.assigner.is_event_time
+    if by_processing_time and query.columnar().operation.purges:
         return  # at the end of input a window may then fire twice
-    batches = kit.random_stream(rng, span, clock=by_clock)
+    batches = kit.random_stream(rng, span, clock=by_processing_time)
     expected = kit.run(query.row(), batches)
     found = kit.run(replace(query, more={"with_firing": True}).columnar(), batches)
-    lateness = 0 if by_clock else query.windowing.allowed_lateness
+    lateness = 0 if by_processing_time else query.windowing.allowed_lateness
     counts, before, clock = {}, -FOREVER, 0
     for number, (batch, theirs, ours) in enumerate(zip(batches, expected, found, strict=True)):
         clock = max(clock, batch.clock)
-        reached = clock - 1 if by_clock else theirs.metrics.watermark
+        reached = clock - 1 if by_processing_time else theirs.metrics.watermark
         after = FOREVER if batch.end else before if reached is None else reached
         told = {}
         for place, values in kit.coalesced(theirs.fired).items():
             last = place[-1] - 1
-            firing = LATE if last <= before and not by_clock else ON_TIME if last <= after else EARLY
+            firing = LATE if last <= before and not by_processing_time else ON_TIME if last <= after else EARLY
             told[place] = (*values, firing, counts.get(place, 0), last + lateness <= after)
             counts[place] = counts.get(place, 0) + 1
         wrong = kit.difference(told, kit.once(ours.fired))
@@ -75,10 +75,10 @@ def test_a_changelog_applied_to_a_table_gives_the_last_results(chunk):
 def on_both(rng: random.Random, seed: int) -> None:
     """The row operator says of the last firing of a window in a micro-batch what panes say of their only one."""
     query, span = random_query(rng)
-    by_clock = not query.windowing.assigner.is_event_time
-    if by_clock and query.columnar().operation.purges:
+    by_processing_time = not query.windowing.assigner.is_event_time
+    if by_processing_time and query.columnar().operation.purges:
         return
-    batches = kit.random_stream(rng, span, clock=by_clock)
+    batches = kit.random_stream(rng, span, clock=by_processing_time)
     query = replace(query, more={"with_firing": True})
     plain = kit.run(replace(query, more={}).row(), batches)
     numbers = {}
@@ -98,7 +98,7 @@ def on_both(rng: random.Random, seed: int) -> None:
             assert last_of[place][-3] in {word, *also}, where
         sure = {place for place, values in last_of.items() if values[-1]}
         assert sure <= {place for place, values in ours.fired if values[-1]}, where
-        if query.windowing.trigger is None and not query.windowing.allowed_lateness and not by_clock:
+        if query.windowing.trigger is None and not query.windowing.allowed_lateness and not by_processing_time:
             assert sure == set(last_of), where
 
 

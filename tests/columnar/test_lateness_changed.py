@@ -8,8 +8,8 @@ import random
 
 import pytest
 
-from panestream.engine.planner import Windowing
-from panestream.engine.state import MemoryState
+from panestream.engine.storage.state import MemoryState
+from panestream.engine.window_spec import WindowSpec
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import EventTimeSessionWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
 from panestream.windowing.triggers import PurgingTrigger
@@ -48,10 +48,10 @@ def sessions(rng: random.Random, seed: int) -> None:
 
 def rows(rng: random.Random, seed: int) -> None:
     """Functions over rows."""
-    assigner, span = test_panes_random.random_assigner(rng, by_clock=False)
+    assigner, span = test_panes_random.random_assigner(rng, by_processing_time=False)
     batches = kit.random_stream(rng, span, late=rng.choice([0.2, 0.5]))
     changed = latenesses(rng, span, len(batches))
-    row, columnar = test_accumulating.plans(Windowing(assigner), rng.choice(["rows", "arrow", "all"]), rng.random() < 0.5, 0)
+    row, columnar = test_accumulating.plans(WindowSpec(assigner), rng.choice(["rows", "arrow", "all"]), rng.random() < 0.5, 0)
     runs = [kit.run(plan, batches, latenesses=changed) for plan in (row, columnar)]
     for number, (theirs, ours) in enumerate(zip(*runs, strict=True)):
         wrong = kit.difference(kit.coalesced(theirs.fired), kit.once(ours.fired))
@@ -83,7 +83,7 @@ COUNTED = (agg.count().alias("n"), agg.sum("v").alias("total"))
     ids=lambda value: type(value).__name__,
 )
 def test_one_row_of_a_closed_window_makes_no_result_beside_the_whole_one(assigner, whole, later, columnar):
-    query = kit.Query(Windowing(assigner), COUNTED)
+    query = kit.Query(WindowSpec(assigner), COUNTED)
     plan, state = query.columnar() if columnar else query.row(), MemoryState()
     patient = kit.with_lateness(plan, 1000)
     first = kit.run(plan, [kit.MicroBatch([[row(1, 5), row(1, 6), row(25, 1)]])], state)[0]
@@ -101,7 +101,7 @@ def test_one_row_of_a_closed_window_makes_no_result_beside_the_whole_one(assigne
     "assigner", [TumblingEventTimeWindows(10), EventTimeSessionWindows(10)], ids=lambda value: type(value).__name__
 )
 def test_what_a_shorter_lateness_closed_stays_closed_under_a_longer_one(assigner, columnar):
-    query = kit.Query(Windowing(assigner, allowed_lateness=1000), COUNTED)
+    query = kit.Query(WindowSpec(assigner, allowed_lateness=1000), COUNTED)
     plan, state = query.columnar() if columnar else query.row(), MemoryState()
     lateness = [1000, 0, 1000]
     batches = [kit.MicroBatch([[row(1, 5), row(45, 1)]]), kit.MicroBatch([[row(46, 1)]]), kit.MicroBatch([[row(2, 9)]])]
@@ -111,7 +111,7 @@ def test_what_a_shorter_lateness_closed_stays_closed_under_a_longer_one(assigner
 
 def test_a_session_that_reaches_over_what_was_closed_takes_rows_that_touch_it():
     for plan in (lambda query: query.row(), lambda query: query.columnar()):
-        query = kit.Query(Windowing(EventTimeSessionWindows(10)), COUNTED)
+        query = kit.Query(WindowSpec(EventTimeSessionWindows(10)), COUNTED)
         batches = [kit.MicroBatch([[row(20, 1)]]), kit.MicroBatch([[row(11, 2)]]), kit.MicroBatch([[row(0, 4)]])]
         batches[0].chunks[0].append(("b", 25, 1, None, 0))
         taken, late = kit.run(plan(query), batches, latenesses=[0, 100, 100])[1:]
@@ -120,7 +120,7 @@ def test_a_session_that_reaches_over_what_was_closed_takes_rows_that_touch_it():
 
 @pytest.mark.parametrize("more", ["with_firing", "changelog"])
 def test_lateness_may_be_given_to_a_query_that_had_none_and_numbers_its_firings(more):
-    query = kit.Query(Windowing(TumblingEventTimeWindows(10)), COUNTED, more={more: True})
+    query = kit.Query(WindowSpec(TumblingEventTimeWindows(10)), COUNTED, more={more: True})
     batches = [[row(1, 5), row(15, 1)], [row(25, 1)], [row(16, 2)], [row(30, 2)], [row(17, 3)]]
     found = kit.run(query.columnar(), [kit.MicroBatch([rows]) for rows in batches], latenesses=[0, 100, 100, 0, 100])
     told = {"with_firing": (2, 3, "late", 1, False), "changelog": (2, 3, "update_after")}[more]

@@ -9,10 +9,12 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from panestream.engine.operators.panes.choice import why_not_panes, why_not_rows
-from panestream.engine.operators.row.plan import Elements
+from panestream.engine.operators.accumulating.rule import why_not_rows
+from panestream.engine.operators.panes.rule import why_not_panes
+from panestream.engine.operators.row.row_plan import Elements
 from panestream.engine.plan import WindowPlan
-from panestream.engine.planner import Windowing, aggregating, calling
+from panestream.engine.planner import aggregating, calling
+from panestream.engine.window_spec import WindowSpec
 from panestream.testing.scenario_format import plan_of, read_scenarios
 from panestream.windowing.functions import applied
 from tests.columnar.test_sessions_and_counts_conformance import AGGREGATES, FOLDER, GIVEN, KEYS, ROWS, plain, run
@@ -31,7 +33,7 @@ def plans_of(scenario) -> list[WindowPlan]:
     if function not in AGGREGATES:
         return []
     row = plan_of(scenario)
-    windowing = Windowing(row.assigner, row.trigger, row.evictor, row.allowed_lateness)
+    windowing = WindowSpec(row.assigner, row.trigger, row.evictor, row.allowed_lateness)
     found = []
     if not why_not_panes(windowing):
         types = dict(zip(ROWS.names, ROWS.types, strict=True))

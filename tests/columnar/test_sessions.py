@@ -8,11 +8,13 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from panestream.engine.operation import Chunk
-from panestream.engine.operators.keyed import pages
-from panestream.engine.operators.row.operation import RowOperation
-from panestream.engine.planner import Windowing, aggregating, explain_plan
-from panestream.engine.state import MemoryState
+from panestream.engine.explain import explain_plan
+from panestream.engine.operators.row.spec import RowSpec
+from panestream.engine.plan import Chunk
+from panestream.engine.planner import aggregating
+from panestream.engine.storage import keyed_pages as pages
+from panestream.engine.storage.state import MemoryState
+from panestream.engine.window_spec import WindowSpec
 from panestream.errors import InvalidWindowError, PlanMismatchError
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import (
@@ -31,7 +33,7 @@ COUNT = (agg.count().alias("n"),)
 
 def query(assigner=None, aggregates=COUNT, **more):
     lateness = more.pop("lateness", 0)
-    windowing = Windowing(assigner or EventTimeSessionWindows(10), allowed_lateness=lateness)
+    windowing = WindowSpec(assigner or EventTimeSessionWindows(10), allowed_lateness=lateness)
     return kit.Query(windowing, aggregates, **more)
 
 
@@ -230,21 +232,21 @@ def chosen(windowing):
 @pytest.mark.parametrize(
     ("windowing", "reason"),
     [
-        (Windowing(EventTimeSessionWindows(lambda row: 5)), "the gap is a function in Python"),
-        (Windowing(EventTimeSessionWindows(5), CountTrigger.of(3)), "the trigger CountTrigger.of(3) is not the default one"),
-        (Windowing(EventTimeSessionWindows(5), evictor=CountEvictor.of(3)), "an evictor needs all elements"),
-        (Windowing(EventTimeSessionWindows(5), exact_firings=True), "exact firings were asked for"),
-        (Windowing(type("Own", (EventTimeSessionWindows,), {})(5)), "Own is an assigner of the user's own"),
+        (WindowSpec(EventTimeSessionWindows(lambda row: 5)), "the gap is a function in Python"),
+        (WindowSpec(EventTimeSessionWindows(5), CountTrigger.of(3)), "the trigger CountTrigger.of(3) is not the default one"),
+        (WindowSpec(EventTimeSessionWindows(5), evictor=CountEvictor.of(3)), "an evictor needs all elements"),
+        (WindowSpec(EventTimeSessionWindows(5), exact_firings=True), "exact firings were asked for"),
+        (WindowSpec(type("Own", (EventTimeSessionWindows,), {})(5)), "Own is an assigner of the user's own"),
     ],
 )
 def test_what_needs_the_row_operator(windowing, reason):
     operation = chosen(windowing)
-    assert isinstance(operation, RowOperation)
+    assert isinstance(operation, RowSpec)
     assert any(reason in given for given in operation.reasons)
 
 
 def test_the_default_trigger_may_be_named():
-    assert chosen(Windowing(EventTimeSessionWindows(5), EventTimeTrigger.create())).name == "sessions"
+    assert chosen(WindowSpec(EventTimeSessionWindows(5), EventTimeTrigger.create())).name == "sessions"
 
 
 def test_explain_says_what_runs():
@@ -257,13 +259,13 @@ def test_explain_says_what_runs():
     ):
         assert words in shown
     gap = EventTimeSessionWindows.with_gap_column("wait", "seconds").max_duration("1 day")
-    operation = aggregating(Windowing(gap), COUNT, {}, kit.KEYS)
+    operation = aggregating(WindowSpec(gap), COUNT, {}, kit.KEYS)
     assert operation.inputs == ("session gap wait in seconds",)
     shown = "\n".join(operation.explain(query().columnar(), streaming=False)["sessions"])
     assert shown == "of event time, a gap for each row, wait; cut at every multiple of 1 day"
-    clocked = query(ProcessingTimeSessionWindows(10)).columnar().operation
-    assert clocked.uses_clock
-    assert "of the clock" in clocked.explain(query().columnar(), streaming=True)["sessions"][0]
+    by_processing_time = query(ProcessingTimeSessionWindows(10)).columnar().operation
+    assert by_processing_time.uses_processing_time
+    assert "of the clock" in by_processing_time.explain(query().columnar(), streaming=True)["sessions"][0]
 
 
 def test_sessions_over_all_rows_have_no_key():

@@ -10,12 +10,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from panestream.engine.operation import Chunk
-from panestream.engine.operators.base import GroupInput
-from panestream.engine.operators.row.operation import RowOperation
-from panestream.engine.plan import MAIN, WindowPlan
-from panestream.engine.planner import Windowing, aggregating
-from panestream.engine.state import MemoryState
+from panestream.engine.operators.row.spec import RowSpec
+from panestream.engine.plan import MAIN, Chunk, WindowPlan
+from panestream.engine.planner import aggregating
+from panestream.engine.runtime.group_io import GroupInput
+from panestream.engine.storage.state import MemoryState
+from panestream.engine.window_spec import WindowSpec
 from panestream.errors import InvalidWindowError
 from panestream.testing.scenario_format import plan_of, read_scenarios
 from panestream.windowing import aggregates as agg
@@ -60,12 +60,14 @@ def columnar_plan(scenario) -> WindowPlan | None:
     row = plan_of(scenario)
     assigner = row.assigner
     if kind == "dynamic_session":
-        by_clock = isinstance(assigner, ProcessingTimeSessionWindows)
-        assigner = (ProcessingTimeSessionWindows if by_clock else EventTimeSessionWindows)(GapOfElement("gap", "microseconds"))
-    windowing = Windowing(assigner, row.trigger, row.evictor, row.allowed_lateness)
+        by_processing_time = isinstance(assigner, ProcessingTimeSessionWindows)
+        assigner = (ProcessingTimeSessionWindows if by_processing_time else EventTimeSessionWindows)(
+            GapOfElement("gap", "microseconds")
+        )
+    windowing = WindowSpec(assigner, row.trigger, row.evictor, row.allowed_lateness)
     types = {"value": pa.int64(), "gap": pa.int64()}
     operation = aggregating(windowing, [AGGREGATES[function].alias("r")], types, KEYS)
-    if isinstance(operation, RowOperation):
+    if isinstance(operation, RowSpec):
         return None
     return WindowPlan(
         ("key",), KEYS, assigner, operation, GIVEN, "ts", 1,
@@ -80,7 +82,7 @@ def run(scenario, plan):
         batch = GroupInput()
         # On the clock the end of the input fires nothing in Flink; a batch of ours does, so there it is no end but a watermark.
         if step is None:
-            if plan.operation.uses_clock:
+            if plan.operation.uses_processing_time:
                 steps.append([])
                 late.append([])
                 continue

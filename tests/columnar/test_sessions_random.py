@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from panestream.engine.planner import Windowing
-from panestream.engine.state import MemoryState
+from panestream.engine.storage.state import MemoryState
+from panestream.engine.window_spec import WindowSpec
 from panestream.windowing.assigners import EventTimeSessionWindows, GapColumn, ProcessingTimeSessionWindows
 from tests.columnar import kit
 
@@ -37,7 +37,7 @@ def random_query(rng: random.Random, *, clock: bool = False) -> tuple[kit.Query,
     if not clock and rng.random() < 0.25:
         assigner = assigner.max_duration(f"{rng.choice([1, span // 2, span, 3 * span])} us")
     lateness = 0 if rng.random() < 0.4 else rng.choice([1, span // 2, span, 5 * span])
-    windowing = Windowing(assigner, allowed_lateness=lateness)
+    windowing = WindowSpec(assigner, allowed_lateness=lateness)
     delay = rng.choice([0, 0, span // 2, 2 * span])
     return kit.Query(windowing, kit.random_aggregates(rng), delay, late=rng.random() < 0.5), span
 
@@ -66,7 +66,7 @@ def with_alive(query, batches, latenesses=None):
         if query.windowing.assigner.is_event_time:
             fired = [one for place, one in enumerate(fired) if place >= seen["count"] or one[0] in seen["alive"]]
         late = [tuple(row.values()) for tag, table in output.tables if tag == kit.LATE for row in table.to_pylist()]
-        expected.append((kit.Emitted(fired, late, output.metrics, output.wake_up), seen["alive"]))
+        expected.append((kit.FiringHistory(fired, late, output.metrics, output.wake_up), seen["alive"]))
     return expected
 
 

@@ -129,7 +129,9 @@ def test_taxi_rides_by_their_start_are_late_or_counted(spark, event_data, tmp_pa
     )
     main, late, progress = pst.MemorySink(), pst.MemorySink(), []
     with pytest.warns(PanestreamWarning, match="micro-batch 12 moved the watermark by 1 day"):
-        result.start(main=main, late=late, checkpoint=str(tmp_path / "checkpoint"), on_progress=progress.append).await_termination()
+        result.start(
+            main=main, late=late, checkpoint=str(tmp_path / "checkpoint"), on_progress=progress.append
+        ).await_termination()
     # An independent count: a row is late if its window had ended before its micro-batch began.
     watermark, expected_late, newest = None, Counter(), None
     for batch in batches:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from panestream.datastream import WindowedStream
-from panestream.engine.planner import Windowing
+from panestream.engine.window_spec import WindowSpec
 from panestream.errors import InvalidPlanError
 from panestream.windowing.assigners import TumblingEventTimeWindows
 from panestream.windowing.evictors import Evictor
 from panestream.windowing.functions import AggregateFunction
 from panestream.windowing.triggers import Trigger
 
-WINDOWED = WindowedStream(None, Windowing(TumblingEventTimeWindows(10)))
+WINDOWED = WindowedStream(None, WindowSpec(TumblingEventTimeWindows(10)))
 
 
 def four(a, b, c, d):

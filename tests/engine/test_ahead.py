@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from panestream.engine.ahead import ahead_of_rows
+from panestream.engine.runtime.ahead import ahead_of_rows
 from panestream.errors import InvalidEventTimeError, InvalidPlanError
 from panestream.spark.exchange import Pack, PackColumns, Piece, gather
 from panestream.windowing.watermarks import WatermarkStrategy

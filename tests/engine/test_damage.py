@@ -17,13 +17,14 @@ from functools import cache
 import pyarrow as pa
 import pytest
 
-from panestream.engine import seal
-from panestream.engine.operators.keyed import pages as keyed_pages
 from panestream.engine.operators.row import index as row_index
-from panestream.engine.operators.row.plan import Elements
+from panestream.engine.operators.row.row_plan import Elements
 from panestream.engine.plan import WindowPlan
-from panestream.engine.planner import Windowing, calling
-from panestream.engine.state import MemoryState
+from panestream.engine.planner import calling
+from panestream.engine.storage import keyed_pages
+from panestream.engine.storage import sealed_state as seal
+from panestream.engine.storage.state import MemoryState
+from panestream.engine.window_spec import WindowSpec
 from panestream.errors import StateDamagedError
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import (
@@ -65,18 +66,18 @@ class Counting(ProcessWindowFunction):
         context.window_state().get_state(ValueStateDescriptor("firings")).clear()
 
 
-def declared(windowing: Windowing, *, row: bool = False, **more) -> WindowPlan:
+def declared(windowing: WindowSpec, *, row: bool = False, **more) -> WindowPlan:
     query = kit.Query(windowing, SUMS, 3, more=more)
     return query.row() if row else query.columnar()
 
 
-def function(windowing: Windowing, called=None) -> WindowPlan:
+def function(windowing: WindowSpec, called=None) -> WindowPlan:
     operation = calling(windowing, Elements(called or applied(listed)), RESULTS, kit.ROWS, listed, kit.KEYS)
     return kit.plan_for(operation, windowing, 3)
 
 
-def windows(assigner, trigger=None, evictor=None, *, exact: bool = False, lateness: int = 12) -> Windowing:
-    return Windowing(assigner, trigger, evictor, lateness, exact_firings=exact)
+def windows(assigner, trigger=None, evictor=None, *, exact: bool = False, lateness: int = 12) -> WindowSpec:
+    return WindowSpec(assigner, trigger, evictor, lateness, exact_firings=exact)
 
 
 SLIDING, TUMBLING, SESSIONS = SlidingEventTimeWindows(20, 5), TumblingEventTimeWindows(20), EventTimeSessionWindows(6)

@@ -7,7 +7,7 @@ import datetime as dt
 import pyarrow as pa
 import pytest
 
-from panestream.engine.elements import RowType, result_columns
+from panestream.engine.kernels.python_values import RowType, result_columns
 from panestream.errors import InvalidEventTimeError, InvalidPlanError
 
 SCHEMA = pa.schema(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 
-from panestream.engine import garbage
+from panestream.engine.runtime import gc_control as garbage
 
 
 def test_a_process_settles_once(monkeypatch):

@@ -6,10 +6,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from panestream.engine.operators.keyed import pages as module
-from panestream.engine.operators.keyed.hashing import HASH_BITS, key_hashes
-from panestream.engine.operators.keyed.pages import KeyedPages, Page
-from panestream.engine.state import MemoryState
+from panestream.engine.kernels.key_hashing import HASH_BITS, key_hashes
+from panestream.engine.storage import keyed_pages as module
+from panestream.engine.storage.keyed_pages import KeyedPages, Page
+from panestream.engine.storage.state import MemoryState
 from panestream.errors import StateDamagedError
 from panestream.windowing.time import MAX_TIMESTAMP
 

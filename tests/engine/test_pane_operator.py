@@ -13,12 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from panestream.engine.operation import Chunk
-from panestream.engine.operators.base import GroupInput
-from panestream.engine.operators.panes.choice import aggregating_panes
-from panestream.engine.plan import MAIN, Top, WindowPlan
-from panestream.engine.planner import Windowing
-from panestream.engine.state import MemoryState
+from panestream.engine.plan import MAIN, Chunk, Top, WindowPlan
+from panestream.engine.planner import aggregating
+from panestream.engine.runtime.group_io import GroupInput
+from panestream.engine.storage.state import MemoryState
+from panestream.engine.window_spec import WindowSpec
 from panestream.errors import PlanMismatchError
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import SlidingEventTimeWindows, TumblingEventTimeWindows
@@ -35,7 +34,7 @@ def plan_of(assigner, delay=0, late=None, aggregates=AGGREGATES, lateness=0, **m
         keys=("key",),
         key_schema=keys,
         assigner=assigner,
-        operation=aggregating_panes(Windowing(assigner, allowed_lateness=lateness), aggregates, {"v": pa.int64()}, keys),
+        operation=aggregating(WindowSpec(assigner, allowed_lateness=lateness), aggregates, {"v": pa.int64()}, keys),
         watermark=WatermarkStrategy(delay),
         event_time="ts",
         groups=1,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from panestream.engine import payload
+from panestream.engine.storage import payload
 from panestream.errors import StateFormatError
 
 int64s = st.one_of(

@@ -9,9 +9,9 @@ from zlib import crc32
 import pyarrow as pa
 import pytest
 
-from panestream.engine import payload
-from panestream.engine.seal import SealedState
-from panestream.engine.state import MemoryState
+from panestream.engine.storage import payload
+from panestream.engine.storage.sealed_state import SealedState
+from panestream.engine.storage.state import MemoryState
 from panestream.errors import StateDamagedError, StateFormatError
 
 

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from panestream.engine.slicing import CumulatingWindows, PaneGrid, SlidingWindows
+from panestream.engine.kernels.slicing import CumulatingWindows, PaneGrid, SlidingWindows
 
 NUMBERS = range(-300, 300)
 

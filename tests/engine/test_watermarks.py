@@ -2,8 +2,8 @@
 
 import pytest
 
-from panestream.engine.operators.base import GroupInput
-from panestream.engine.watermarks import WatermarkTracker
+from panestream.engine.runtime.group_io import GroupInput
+from panestream.engine.runtime.watermarks import WatermarkTracker
 from panestream.windowing.time import MIN_TIMESTAMP
 from panestream.windowing.watermarks import WatermarkStrategy
 

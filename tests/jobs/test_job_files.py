@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from panestream.errors import JobError
-from panestream.jobs.aggregates import FUNCTIONS, AggregateSpec
+from panestream.jobs.aggregates import FUNCTIONS, AggregateSection
 from panestream.jobs.document import load_document, toml_lines
 from panestream.jobs.model import Overrides, load_job
 from panestream.windowing.assigners import SlidingEventTimeWindows, TumblingEventTimeWindows
@@ -175,12 +175,12 @@ def test_every_function_of_the_library_is_one_of_job_files():
     given = {"column": "price", "columns": ["page"], "by": "ts", "k": 20, "weight": "w", "edges": [1.5], "probability": 0.5}
     given |= {"probabilities": [0.5, 0.9], "ignore_nulls": True, "relative_sd": 0.1}
     for function, takes in FUNCTIONS.items():
-        every = AggregateSpec(function=function, arguments={name: given[name] for name in takes})
+        every = AggregateSection(function=function, arguments={name: given[name] for name in takes})
         assert every.recipe.name == every.name
         # Every argument that the library knows arrives: the recipe without it is another one.
         for name, argument in takes.items():
             if not argument.required:
-                fewer = AggregateSpec(function=function, arguments={each: given[each] for each in takes if each != name})
+                fewer = AggregateSection(function=function, arguments={each: given[each] for each in takes if each != name})
                 assert replace(fewer.recipe, output_name=None) != replace(every.recipe, output_name=None), (function, name)
 
 

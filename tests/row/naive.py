@@ -42,8 +42,8 @@ class Naive:
         self.spec, self.latenesses = spec, latenesses or {}
         a = spec["assigner"]
         self.kind = a["type"]
-        self.by_clock = a.get("time") == "processing"
-        self.event_time = not self.by_clock and self.kind not in ("global", "count")
+        self.by_processing_time = a.get("time") == "processing"
+        self.event_time = not self.by_processing_time and self.kind not in ("global", "count")
         self.L = spec.get("allowed_lateness", 0)
         self.wm, self.now = MIN, 0
         self.shut = MIN  # what was closed under an earlier lateness
@@ -60,7 +60,7 @@ class Naive:
             if self.kind == "global":
                 self.trigger = {"type": "end" if a.get("end_of_stream") else "never"}
             else:
-                self.trigger = {"type": "processing_time" if self.by_clock else "event_time"}
+                self.trigger = {"type": "processing_time" if self.by_processing_time else "event_time"}
         self.out: list = []
         self.late: list = []
         self.dropped = 0
@@ -88,7 +88,7 @@ class Naive:
         return steps, lates, self.dropped
 
     def spans_of(self, e):
-        a, t = self.spec["assigner"], self.now if self.by_clock else e["ts"]
+        a, t = self.spec["assigner"], self.now if self.by_processing_time else e["ts"]
         if self.kind in ("global", "count"):
             return [(None, None)]
         if self.kind == "tumbling":

@@ -12,8 +12,8 @@ def scenario(seed: int) -> dict:
     rng = random.Random(seed)
     assigner, sizes, gaps = _assigner(rng)
     sessions = "session" in assigner["type"]
-    by_clock = assigner.get("time") == "processing"
-    trigger = None if assigner["type"] == "count" else _trigger(rng, sessions, by_clock, assigner["type"])
+    by_processing_time = assigner.get("time") == "processing"
+    trigger = None if assigner["type"] == "count" else _trigger(rng, sessions, by_processing_time, assigner["type"])
     ends = not ("continuous_event_time" in str(trigger) and assigner["type"] == "global")
     spec = {
         "name": f"random-{seed}",
@@ -24,7 +24,7 @@ def scenario(seed: int) -> dict:
         "late_output": rng.random() < 0.5,
         "function": {"type": rng.choice(["list", "list", "reduce_sum", "aggregate_avg", "count", "context"])},
         "end_of_input": ends,
-        "input": _input(rng, sizes, gaps, 0.25 if by_clock or "processing" in str(trigger) else 0.0),
+        "input": _input(rng, sizes, gaps, 0.25 if by_processing_time or "processing" in str(trigger) else 0.0),
     }
     if not ends:
         spec["input"] = [
@@ -59,7 +59,7 @@ def _assigner(rng):
     return {"type": kind, "size": rng.choice([0, 1, 2, 3, 5]), "slide": rng.choice([None, None, 1, 2, 3, 7])}, [10], None
 
 
-def _trigger(rng, sessions, by_clock, kind):
+def _trigger(rng, sessions, by_processing_time, kind):
     if rng.random() < 0.35:
         return None
     interval = rng.choice([1, 2, 3, 5, 7])
@@ -72,7 +72,7 @@ def _trigger(rng, sessions, by_clock, kind):
     ]
     if kind == "global":
         simple[1] = simple[0]  # the clock never comes to the end of a global window
-    if by_clock:
+    if by_processing_time:
         simple[0] = simple[1]
     if not sessions:
         simple += [{"type": "delta", "threshold": rng.choice([-3.0, 0.0, 2.0, 5.0])}, {"type": "never"}]

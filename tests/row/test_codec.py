@@ -21,13 +21,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import panestream
-from panestream.engine.elements import RowType
+from panestream.engine.kernels.python_values import RowType
 from panestream.engine.operators.row.codec import Codec
 from panestream.engine.operators.row.columns import ColumnReader, ColumnWriter, pickled_columns
 from panestream.engine.operators.row.keys import canonical_key, stable_hash
-from panestream.engine.operators.row.operator import RowOperator
-from panestream.engine.operators.row.plan import Aggregate, Elements, Reduce, RowPlan
-from panestream.engine.state import MemoryState
+from panestream.engine.operators.row.row_plan import Aggregate, Elements, Reduce, RowPlan
+from panestream.engine.operators.row.window_operator import RowOperator
+from panestream.engine.storage.state import MemoryState
 from panestream.errors import InvalidPlanError, StateFormatError
 from panestream.windowing.assigners import TumblingEventTimeWindows
 from panestream.windowing.functions import AggregateFunction, ProcessWindowFunction

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from panestream.engine.operators.row.operator import RowOperator
-from panestream.engine.operators.row.plan import Aggregate, Elements, Reduce, RowPlan
-from panestream.engine.state import MemoryState
+from panestream.engine.operators.row.row_plan import Aggregate, Elements, Reduce, RowPlan
+from panestream.engine.operators.row.window_operator import RowOperator
+from panestream.engine.storage.state import MemoryState
 from panestream.errors import InvalidPlanError, InvalidWindowError
 from panestream.testing import Fired, Late, WindowTestHarness
 from panestream.windowing.assigners import (

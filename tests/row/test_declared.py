@@ -11,13 +11,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from panestream.engine.aggregation import Aggregation
-from panestream.engine.elements import RowType, python_values
+from panestream.engine.aggregates import Aggregation
+from panestream.engine.kernels.python_values import RowType, python_values
 from panestream.engine.operators.row.columns import ColumnReader, ColumnWriter, pickled_columns
 from panestream.engine.operators.row.declared import DeclaredFunction
-from panestream.engine.operators.row.operator import RowOperator
-from panestream.engine.operators.row.plan import Aggregate, RowPlan
-from panestream.engine.state import MemoryState
+from panestream.engine.operators.row.row_plan import Aggregate, RowPlan
+from panestream.engine.operators.row.window_operator import RowOperator
+from panestream.engine.storage.state import MemoryState
 from panestream.errors import AggregateOverflowError
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import EventTimeSessionWindows, TumblingEventTimeWindows

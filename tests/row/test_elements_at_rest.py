@@ -8,9 +8,9 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from panestream.engine.elements import RowType
+from panestream.engine.kernels.python_values import RowType
 from panestream.engine.operators.row.codec import Codec
-from panestream.engine.operators.row.segments import SegmentCodec, stamped
+from panestream.engine.operators.row.element_chunks import SegmentCodec, stamped
 
 UTC = dt.timezone.utc
 NOON = dt.datetime(2026, 1, 2, 12, 0, 0, 7)

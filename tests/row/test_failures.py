@@ -9,8 +9,8 @@ import traceback
 import pyarrow as pa
 import pytest
 
-from panestream.engine.elements import RowType
-from panestream.engine.operators.row.plan import Aggregate, Elements, Reduce, RowPlan
+from panestream.engine.kernels.python_values import RowType
+from panestream.engine.operators.row.row_plan import Aggregate, Elements, Reduce, RowPlan
 from panestream.testing import WindowTestHarness
 from panestream.windowing.assigners import (
     EventTimeSessionWindows,

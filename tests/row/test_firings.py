@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from panestream.engine.operators.row.operator import RowOperator
-from panestream.engine.operators.row.plan import Elements, RowPlan
-from panestream.engine.state import MemoryState
+from panestream.engine.operators.row.row_plan import Elements, RowPlan
+from panestream.engine.operators.row.window_operator import RowOperator
+from panestream.engine.storage.state import MemoryState
 from panestream.windowing.assigners import (
     EventTimeSessionWindows,
     GlobalWindows,

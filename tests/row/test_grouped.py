@@ -10,12 +10,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from panestream.engine.operation import Chunk
-from panestream.engine.operators.base import GroupInput
-from panestream.engine.operators.row.plan import Elements, Reduce
-from panestream.engine.plan import WindowPlan
-from panestream.engine.planner import Windowing, calling
-from panestream.engine.state import MemoryState
+from panestream.engine.operators.row.row_plan import Elements, Reduce
+from panestream.engine.plan import Chunk, WindowPlan
+from panestream.engine.planner import calling
+from panestream.engine.runtime.group_io import GroupInput
+from panestream.engine.storage.state import MemoryState
+from panestream.engine.window_spec import WindowSpec
 from panestream.windowing.assigners import EventTimeSessionWindows, TumblingEventTimeWindows
 from panestream.windowing.functions import WindowFunction
 from panestream.windowing.watermarks import WatermarkStrategy
@@ -38,7 +38,7 @@ KEYS = {
 
 def plan_of(key_type):
     rows = pa.schema([("value", pa.int64())])
-    windowing = Windowing(TumblingEventTimeWindows(10))
+    windowing = WindowSpec(TumblingEventTimeWindows(10))
     function = Reduce(lambda a, b: a.replace(value=a.value + b.value))
     return WindowPlan(
         keys=("key",),
@@ -70,7 +70,7 @@ def test_keys_of_every_type_go_through_state_and_come_out_as_they_were(name):
 @pytest.mark.parametrize(("origins", "order"), [([0, 1], [1, 2, 4, 5, 3]), ([0, 0], [1, 5, 3, 2, 4]), ([], [1, 5, 3, 2, 4])])
 def test_source_partitions_come_to_the_same_event_time_together(origins, order):
     rows = pa.schema([("value", pa.int64())])
-    windowing = Windowing(EventTimeSessionWindows(5))
+    windowing = WindowSpec(EventTimeSessionWindows(5))
     plan = replace(plan_of(pa.int64()), assigner=windowing.assigner)
     plan = replace(plan, operation=calling(windowing, Elements(AsText()), pa.schema([("value", pa.string())]), rows, "values"))
     parts = []
@@ -90,7 +90,7 @@ class AsText(WindowFunction):
 
 def test_elements_that_came_in_several_parts_and_batches_rest_with_their_own_values():
     rows = pa.schema([("value", pa.int64()), ("name", pa.string())])
-    windowing = Windowing(TumblingEventTimeWindows(10))
+    windowing = WindowSpec(TumblingEventTimeWindows(10))
     plan = replace(plan_of(pa.int64()), row_schema=rows)
     plan = replace(plan, operation=calling(windowing, Elements(AsText()), pa.schema([("value", pa.string())]), rows, "values"))
     state, found = MemoryState(), []

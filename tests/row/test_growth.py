@@ -10,10 +10,10 @@ from panestream.engine.operators.row import index
 from panestream.engine.operators.row.columns import ColumnReader
 from panestream.engine.operators.row.index import Entry, PageIndex
 from panestream.engine.operators.row.keys import stable_hash
-from panestream.engine.operators.row.operator import RowOperator
-from panestream.engine.operators.row.plan import Elements, Reduce, RowPlan
+from panestream.engine.operators.row.row_plan import Elements, Reduce, RowPlan
 from panestream.engine.operators.row.timers import NEVER
-from panestream.engine.state import CountingState, MemoryState
+from panestream.engine.operators.row.window_operator import RowOperator
+from panestream.engine.storage.state import CountingState, MemoryState
 from panestream.windowing.assigners import EventTimeSessionWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
 from panestream.windowing.evictors import TimeEvictor
 from panestream.windowing.functions import ProcessWindowFunction

@@ -9,8 +9,8 @@ import os
 
 import pytest
 
-from panestream.engine.operators.row.operator import RowOperator
-from panestream.engine.state import MemoryState
+from panestream.engine.operators.row.window_operator import RowOperator
+from panestream.engine.storage.state import MemoryState
 from panestream.testing.executors import HarnessExecutor, Observed
 from panestream.testing.executors.harness import _as_json, _late_as_json
 from panestream.testing.scenario_format import plan_of, scenario_of

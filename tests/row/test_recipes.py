@@ -6,9 +6,9 @@ from datetime import timedelta
 
 import pytest
 
-from panestream.engine.operators.row.operator import RowOperator
-from panestream.engine.operators.row.plan import Reduce, RowPlan
-from panestream.engine.state import MemoryState
+from panestream.engine.operators.row.row_plan import Reduce, RowPlan
+from panestream.engine.operators.row.window_operator import RowOperator
+from panestream.engine.storage.state import MemoryState
 from panestream.errors import InvalidDurationError, InvalidPlanError, InvalidWindowError
 from panestream.windowing import assigners, evictors, triggers
 from panestream.windowing.assigners import (

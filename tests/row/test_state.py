@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from panestream.engine.elements import RowType
+from panestream.engine.kernels.python_values import RowType
 from panestream.engine.operators.row.columns import pickled_columns, split_parts
-from panestream.engine.operators.row.operator import RowOperator
-from panestream.engine.operators.row.plan import Aggregate, Elements, Reduce, RowPlan
-from panestream.engine.operators.row.slots import KeyState, Page, Slot
+from panestream.engine.operators.row.row_plan import Aggregate, Elements, Reduce, RowPlan
 from panestream.engine.operators.row.state import MANY_SEGMENTS
 from panestream.engine.operators.row.timers import NEVER, TimerQueue, WindowTimers
-from panestream.engine.state import CountingState, MemoryState
+from panestream.engine.operators.row.window_operator import RowOperator
+from panestream.engine.operators.row.window_states import KeyState, Page, WindowState
+from panestream.engine.storage.state import CountingState, MemoryState
 from panestream.errors import StateDamagedError, StateFormatError
 from panestream.windowing.assigners import (
     EventTimeSessionWindows,
@@ -400,7 +400,7 @@ def test_what_a_micro_batch_leaves_behind_is_no_garbage_for_the_collector():
     gc.disable()
     try:
         one_batch(100)
-        kinds = (KeyState, Slot, Page)
+        kinds = (KeyState, WindowState, Page)
         assert not [held for held in gc.get_objects() if type(held) in kinds]
     finally:
         gc.enable()

@@ -12,10 +12,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from panestream.engine.operation import Operation
-from panestream.engine.plan import MAIN, WindowPlan
-from panestream.engine.planner import Windowing
-from panestream.engine.state import MemoryState
+from panestream.engine.plan import MAIN, OperatorSpec, WindowPlan
+from panestream.engine.storage.state import MemoryState
+from panestream.engine.window_spec import WindowSpec
 from panestream.spark import exchange
 from panestream.spark.exchange import Pack, PackColumns, Piece, gather
 from panestream.windowing.watermarks import WatermarkStrategy
@@ -39,8 +38,8 @@ class Case:
         last: whether a window that fires again in a micro-batch is emitted once, so that only its last firing is the same.
     """
 
-    windowing: Windowing
-    operation: Operation
+    windowing: WindowSpec
+    operation: OperatorSpec
     last: bool = False
 
 

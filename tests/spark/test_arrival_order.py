@@ -14,9 +14,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from panestream.engine.operators.panes.windowed_rows import TablePerWindow
-from panestream.engine.operators.row.plan import Aggregate, Elements, Reduce
-from panestream.engine.planner import Windowing, aggregating, calling, over_tables
+from panestream.engine.operators.accumulating.windowed_rows import TablePerWindow
+from panestream.engine.operators.row.row_plan import Aggregate, Elements, Reduce
+from panestream.engine.planner import aggregating, calling, over_tables
+from panestream.engine.window_spec import WindowSpec
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import (
     EventTimeSessionWindows,
@@ -67,15 +68,15 @@ class Digits(AggregateFunction):
         return (a * 31 + b) % 1_000_003
 
 
-def declared(*aggregates, **windowing) -> Callable[[Windowing], Case]:
-    def of(windows: Windowing) -> Case:
+def declared(*aggregates, **windowing) -> Callable[[WindowSpec], Case]:
+    def of(windows: WindowSpec) -> Case:
         return Case(windows, aggregating(windows, aggregates, kit.TYPES, kit.KEYS), **windowing)
 
     return of
 
 
-def called(function) -> Callable[[Windowing], Case]:
-    def of(windows: Windowing) -> Case:
+def called(function) -> Callable[[WindowSpec], Case]:
+    def of(windows: WindowSpec) -> Case:
         results = kit.ROWS if isinstance(function, Reduce) else RESULTS
         if isinstance(function, Reduce):
             results = pa.schema([column for column in kit.ROWS if column.name != "key"])
@@ -92,19 +93,19 @@ def table_of(key, window, table):
     return pa.table({"r": pa.array([table["u"].to_pylist()], RESULTS.types[0])})
 
 
-def tables(windows: Windowing) -> Case:
+def tables(windows: WindowSpec) -> Case:
     return Case(windows, over_tables(windows, TablePerWindow(table_of), RESULTS, kit.ROWS, kit.KEYS))
 
 
-TUMBLING = Windowing(TumblingEventTimeWindows(SIZE))
-SLIDING = Windowing(SlidingEventTimeWindows(SIZE, 4))
-SESSIONS = Windowing(EventTimeSessionWindows.with_gap("3 microseconds"))
+TUMBLING = WindowSpec(TumblingEventTimeWindows(SIZE))
+SLIDING = WindowSpec(SlidingEventTimeWindows(SIZE, 4))
+SESSIONS = WindowSpec(EventTimeSessionWindows.with_gap("3 microseconds"))
 WINDOWS = {
     "tumbling": TUMBLING,
     "sliding": SLIDING,
     "sessions": SESSIONS,
-    "tumbling by the row operator": Windowing(TUMBLING.assigner, exact_firings=True),
-    "sessions by the row operator": Windowing(SESSIONS.assigner, exact_firings=True),
+    "tumbling by the row operator": WindowSpec(TUMBLING.assigner, exact_firings=True),
+    "sessions by the row operator": WindowSpec(SESSIONS.assigner, exact_firings=True),
 }
 
 FREE = {
@@ -124,18 +125,18 @@ EQUAL_TIMES = {
 MORE = {"avg", "approx_quantile", "approx_quantiles", "user"}
 """Aggregates that are called otherwise above, agree within their error, or are below."""
 ELEMENTS = called(Elements(applied(rows_of)))
-EVICTING = Windowing(TUMBLING.assigner, evictor=TimeEvictor.of("3 microseconds"))
+EVICTING = WindowSpec(TUMBLING.assigner, evictor=TimeEvictor.of("3 microseconds"))
 GLOBAL = GlobalWindows.create()
 ALWAYS: dict[str, Case] = {
-    "count windows": declared(agg.sum("u"))(Windowing(*count_window(2))),
-    "sliding count windows": declared(agg.sum("u"), agg.first("u"))(Windowing(*count_window(4, 2))),
-    "count trigger": declared(agg.sum("u"))(Windowing(TUMBLING.assigner, CountTrigger.of(2))),
-    "purging count trigger": declared(agg.sum("u"))(Windowing(TUMBLING.assigner, PurgingTrigger.of(CountTrigger.of(2)))),
-    "count trigger on the global window": declared(agg.sum("u"), last=True)(Windowing(GLOBAL, CountTrigger.of(2))),
-    "delta trigger": ELEMENTS(Windowing(GLOBAL, DeltaTrigger.of(2.0**38, lambda old, new: abs(new.u - old.u)))),
-    "count evictor": ELEMENTS(Windowing(TUMBLING.assigner, evictor=CountEvictor.of(2))),
+    "count windows": declared(agg.sum("u"))(WindowSpec(*count_window(2))),
+    "sliding count windows": declared(agg.sum("u"), agg.first("u"))(WindowSpec(*count_window(4, 2))),
+    "count trigger": declared(agg.sum("u"))(WindowSpec(TUMBLING.assigner, CountTrigger.of(2))),
+    "purging count trigger": declared(agg.sum("u"))(WindowSpec(TUMBLING.assigner, PurgingTrigger.of(CountTrigger.of(2)))),
+    "count trigger on the global window": declared(agg.sum("u"), last=True)(WindowSpec(GLOBAL, CountTrigger.of(2))),
+    "delta trigger": ELEMENTS(WindowSpec(GLOBAL, DeltaTrigger.of(2.0**38, lambda old, new: abs(new.u - old.u)))),
+    "count evictor": ELEMENTS(WindowSpec(TUMBLING.assigner, evictor=CountEvictor.of(2))),
     "time evictor": ELEMENTS(EVICTING),
-    "delta evictor": ELEMENTS(Windowing(TUMBLING.assigner, evictor=DeltaEvictor.of(2.0**38, lambda a, b: abs(a.u - b.u)))),
+    "delta evictor": ELEMENTS(WindowSpec(TUMBLING.assigner, evictor=DeltaEvictor.of(2.0**38, lambda a, b: abs(a.u - b.u)))),
     "apply": ELEMENTS(TUMBLING),
     "apply, sliding": ELEMENTS(SLIDING),
     "apply, sessions": ELEMENTS(SESSIONS),
@@ -214,7 +215,7 @@ CONTINUOUS = ContinuousEventTimeTrigger.of("3 microseconds")
 
 @pytest.mark.parametrize("exact", [False, True], ids=["panes", "row operator"])
 def test_early_firings_depend_on_when_micro_batches_end_but_not_the_last_one(exact):
-    windows = Windowing(TUMBLING.assigner, CONTINUOUS, exact_firings=exact)
+    windows = WindowSpec(TUMBLING.assigner, CONTINUOUS, exact_firings=exact)
     counted = declared(agg.count().alias("n"), agg.sum("v").alias("s"))(windows)
     check_they_agree(replace(counted, last=True), equal_times=True, ordered=False)
     listed = replace(declared(*aggregates(EQUAL_TIMES))(windows), last=True)
@@ -223,7 +224,7 @@ def test_early_firings_depend_on_when_micro_batches_end_but_not_the_last_one(exa
 
 
 def test_purged_windows_depend_on_when_micro_batches_end():
-    case = declared(agg.count())(Windowing(TUMBLING.assigner, PurgingTrigger.of(CONTINUOUS)))
+    case = declared(agg.count())(WindowSpec(TUMBLING.assigner, PurgingTrigger.of(CONTINUOUS)))
     case = replace(case, last=True)
     assert any(kit.difference(batch, stream) for _, stream, batch in pairs(case, 100, equal_times=False, ordered=True))
 

@@ -6,9 +6,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from panestream.engine.operators.panes.accumulating_operator import KEPT
+from panestream.engine.operators.accumulating.operator import KEPT
+from panestream.engine.operators.row.row_plan import Elements
 from panestream.engine.plan import WindowPlan
-from panestream.engine.planner import Elements, Windowing, calling
+from panestream.engine.planner import calling
+from panestream.engine.window_spec import WindowSpec
 from panestream.spark import exchange
 from panestream.spark.exchange import Pack, PackColumns, Piece, gather
 from panestream.windowing.assigners import TumblingEventTimeWindows
@@ -21,7 +23,7 @@ RESULTS = pa.schema([("n", pa.int64())])
 
 
 def plan(groups: int = 1) -> WindowPlan:
-    windowing = Windowing(TumblingEventTimeWindows(1_000_000))
+    windowing = WindowSpec(TumblingEventTimeWindows(1_000_000))
     counting = Elements(applied(lambda key, window, rows: [len(rows)]))
     operation = calling(windowing, counting, RESULTS, ROWS, "count", KEYS)
     return WindowPlan(("key",), KEYS, windowing.assigner, operation, WatermarkStrategy(0), "ts", groups, row_schema=ROWS)

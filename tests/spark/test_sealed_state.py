@@ -9,9 +9,9 @@ import pytest
 
 import panestream as pst
 from panestream import agg
-from panestream.engine.operators.base import GroupMetrics
-from panestream.engine.seal import SealedState
-from panestream.engine.state import MemoryState
+from panestream.engine.runtime.group_io import GroupMetrics
+from panestream.engine.storage.sealed_state import SealedState
+from panestream.engine.storage.state import MemoryState
 from panestream.errors import StateDamagedError
 from panestream.spark.operate import METRICS, OPERATED_SCHEMA
 from panestream.spark.placement import group_values

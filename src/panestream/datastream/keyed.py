@@ -13,8 +13,8 @@ from panestream.datastream.inputs import resolve_gap
 from panestream.datastream.names import RESERVED, checked_tag
 from panestream.datastream.windowed import WindowedStream
 from panestream.engine.plan import WAY_OUT
-from panestream.engine.planner import Windowing
 from panestream.engine.shown import Shown, listed, parts_of
+from panestream.engine.window_spec import WindowSpec
 from panestream.errors import InvalidPlanError, did_you_mean
 from panestream.spark.arrival import order_of
 from panestream.spark.columns import key_of, micros_of, quoted, type_of
@@ -230,7 +230,7 @@ class KeyedStream(Shown):
         if self.source.event_time is None and assigner.is_event_time:
             raise InvalidPlanError("event-time windows need .assign_timestamps(column, strategy) first")
         assigner, gap = resolve_gap(self.source.df, assigner)
-        return WindowedStream(self, Windowing(assigner), gap=gap)
+        return WindowedStream(self, WindowSpec(assigner), gap=gap)
 
     def windows(self, windows: Mapping[str, WindowAssigner]) -> WindowedStream:
         """Puts the events of each key into several kinds of windows, in one pass over the data and with one state.

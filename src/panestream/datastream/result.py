@@ -13,9 +13,9 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 
 from panestream.datastream.starting import SPARKS_NAMES, spark_trigger
-from panestream.engine.operation import Operation
-from panestream.engine.plan import FIRING_COLUMNS, KEY_GROUPS, MAIN, OP_COLUMN, Top, WindowPlan
-from panestream.engine.planner import explain_plan
+from panestream.engine.explain import explain_plan
+from panestream.engine.identity import KEY_GROUPS
+from panestream.engine.plan import FIRING_COLUMNS, MAIN, OP_COLUMN, OperatorSpec, Top, WindowPlan
 from panestream.engine.shown import Explanation, Shown, listed, parts_of
 from panestream.errors import InvalidPlanError, PanestreamWarning, PlanMismatchError, SinkError, did_you_mean
 from panestream.spark import query as spark_query
@@ -57,7 +57,7 @@ class WindowedResult(Shown):
     """The outputs of a windowed query: main, late rows, invalid rows, side outputs."""
 
     windowed: WindowedStream
-    operation: Operation
+    operation: OperatorSpec
     inputs: Mapping[str, Column] = field(default_factory=dict)
     collated: frozenset[str] = frozenset()
     largest: Top | None = None

@@ -14,11 +14,12 @@ from panestream.datastream.gaps import check_gap_of_rows, gap_input
 from panestream.datastream.inputs import check_collations, check_results, no_aggregate, resolve_inputs
 from panestream.datastream.names import RESERVED, checked_tag
 from panestream.datastream.result import WindowedResult
-from panestream.engine.operators.panes.windowed_rows import AllWindows, OverRows, TablePerWindow
-from panestream.engine.operators.row.plan import Aggregate, AnyWindowFunction, Elements, Reduce
-from panestream.engine.plan import stable_repr
-from panestream.engine.planner import Windowing, aggregating, calling, over_tables
+from panestream.engine.identity import stable_repr
+from panestream.engine.operators.accumulating.windowed_rows import AllWindows, OverRows, TablePerWindow
+from panestream.engine.operators.row.row_plan import Aggregate, AnyWindowFunction, Elements, Reduce
+from panestream.engine.planner import aggregating, calling, over_tables
 from panestream.engine.shown import Shown, parts_of
+from panestream.engine.window_spec import WindowSpec
 from panestream.errors import InvalidPlanError, InvalidWindowError
 from panestream.spark.columns import type_of
 from panestream.spark.names import Names, shown
@@ -58,7 +59,7 @@ class WindowedStream(Shown):
     """Events in windows. Flink: ``WindowedStream``."""
 
     keyed: KeyedStream
-    windowing: Windowing
+    windowing: WindowSpec
     late_tag: str | None = None
     side_outputs: Mapping[str, pa.Schema] = field(default_factory=dict)
     groups: int | None = None

@@ -1,16 +1,25 @@
-"""The frozen recipe of one windowed query: all that the exchange and an operator need, and nothing of Spark."""
+"""The frozen recipe of one windowed query: all that the exchange and an operator need, and nothing of Spark.
+
+A :class:`WindowPlan` holds what all queries have (keys, event time, key groups, outputs) and one :class:`OperatorSpec`, which
+knows the rest: how rows are packed for a kind of operator, what it runs, what comes out. The exchange, Spark and batch only ever
+see these two.
+"""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import pyarrow as pa
 
-from panestream.engine.operation import Operation
-from panestream.engine.payload import FORMAT_VERSION
-from panestream.errors import PlanMismatchError
+from panestream.engine.identity import KEY_GROUPS, stable_repr
+from panestream.engine.kernels.slicing import Int64s
+from panestream.engine.runtime.group_io import GroupInput, GroupOutput
+from panestream.engine.storage.payload import FORMAT_VERSION
+from panestream.engine.storage.sealed_state import SealedState
+from panestream.engine.storage.state import State
 from panestream.windowing.assigners import MergingWindowAssigner, SeveralWindows, WindowAssigner
 from panestream.windowing.watermarks import WatermarkStrategy
 
@@ -31,10 +40,6 @@ OP_COLUMN = pa.field("op", pa.string(), nullable=False)
 """What a row of a changelog is: a new one; the old or the new state of one that changed; one that is gone."""
 RESERVED = ("window_start", "window_end", "rank", "batch_id")
 """Columns of results: no key and no result of the user's can be called so."""
-
-
-KEY_GROUPS = "key groups"
-"""What the identity of a plan calls the number of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +80,7 @@ class WindowPlan:
     keys: tuple[str, ...]
     key_schema: pa.Schema
     assigner: WindowAssigner
-    operation: Operation
+    operation: OperatorSpec
     watermark: WatermarkStrategy
     event_time: str | None
     groups: int
@@ -95,7 +100,7 @@ class WindowPlan:
     @property
     def wakes_up(self) -> bool:
         """Whether Spark must call the operator when its time has come, without new data."""
-        return self.operation.uses_clock and self.clock is None
+        return self.operation.uses_processing_time and self.clock is None
 
     @property
     def tags(self) -> tuple[str, ...]:
@@ -164,27 +169,114 @@ class WindowPlan:
         }
 
 
-def stable_repr(recipe: object) -> str:
-    """A ``repr`` without addresses, which differ in every process.
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Rows of one key group, as many as are packed at once.
 
-    >>> stable_repr(len), stable_repr(lambda row: row.gap)
-    ('<built-in function len>', '<function <lambda>>')
+    Attributes:
+        times: their event times.
+        keys: the key columns, with the plan's types.
+        values: the columns that :attr:`OperatorSpec.inputs` names, in that order.
+        rows: the whole rows, where :attr:`WindowPlan.carries_rows`; else None.
     """
-    return re.sub(r" at 0x[0-9a-fA-F]+", "", repr(recipe))
+
+    times: Int64s
+    keys: list[pa.Array]
+    values: list[pa.Array]
+    rows: pa.Table | None = None
 
 
-def check_identity(saved: Mapping[str, str], now: Mapping[str, str], where: str) -> None:
-    """Refuses to go on with the state of another plan.
+class Operator(Protocol):
+    """One key group's operator for one micro-batch: made from the plan and the group's state, used once."""
 
-    Raises:
-        PlanMismatchError: naming every difference, what may change, and what to do.
-    """
-    changed = {name: (saved.get(name), now.get(name)) for name in sorted({*saved, *now}) if saved.get(name) != now.get(name)}
-    if not changed:
-        return
-    lines = [f"  {name}: {then or '(absent)'}  ->  {new or '(absent)'}" for name, (then, new) in changed.items()]
-    ways = ["Start with the old plan, or on a new checkpoint. (The watermark strategy, output tags, top and sinks may change.)"]
-    if KEY_GROUPS in changed and "none" not in (saved.get("key"), now.get("key")):
-        ways.insert(0, f"The number of key groups is fixed when a checkpoint is born: .key_groups({saved.get(KEY_GROUPS)}).")
-    text = f"{where} belongs to another plan. What changed (then -> now):\n" + "\n".join([*lines, *ways])
-    raise PlanMismatchError(text, changed)
+    def process(self, batch: GroupInput) -> GroupOutput:
+        """Takes in a micro-batch; returns what it emits. The state is then complete: there is no separate commit."""
+
+
+class OperatorSpec(ABC):
+    """How the windows of one plan run. Immutable; travels to the executors with the plan."""
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """What ``explain()`` calls it."""
+
+    @property
+    @abstractmethod
+    def result_schema(self) -> pa.Schema:
+        """The columns of the main output after the keys and the window."""
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The columns or SQL expressions whose values ``pack`` must be given."""
+        return ()
+
+    @property
+    def takes_rows(self) -> bool:
+        """Whether whole rows cross the exchange because the operator itself wants them (not only for a late output)."""
+        return False
+
+    @property
+    def follows_arrival(self) -> bool:
+        """Whether results depend on the order in which rows arrive, altogether or where event times are equal."""
+        return True
+
+    @property
+    def fires_once(self) -> bool:
+        """Whether a window fires once, at the watermark, in the same micro-batch for all keys."""
+        return False
+
+    @property
+    def why_no_firings(self) -> str | None:
+        """Why it cannot say which firing of its window a row comes from, nor what it changes; None: it can."""
+        return f"{self.name} do not number firings: the row operator does, .exact_firings() makes it run the query"
+
+    @property
+    def why_no_changes(self) -> str | None:
+        """Why its rows cannot be taken for changes of those before them; None: they can."""
+        return self.why_no_firings
+
+    @property
+    def uses_processing_time(self) -> bool:
+        """Whether processing time matters: then Spark wakes the operator up without new data."""
+        return False
+
+    @property
+    def shows_processing_time(self) -> bool:
+        """Whether users' code may ask for the processing time, whether or not the windows depend on it."""
+        return self.uses_processing_time
+
+    @abstractmethod
+    def pack(self, plan: WindowPlan, chunk: Chunk) -> Iterator[tuple[str, pa.Table]]:
+        """What crosses the exchange for some rows: tables by kind; they come back in ``GroupInput.parts``, in order."""
+
+    @abstractmethod
+    def part_schema(self, plan: WindowPlan, kind: str) -> pa.Schema:
+        """The columns of the tables of one kind."""
+
+    def operator(self, plan: WindowPlan, state: State, group: int) -> Operator:
+        """The operator of key group number ``group``.
+
+        Args:
+            plan: the query.
+            state: the key group's store, which gets sealed values (:mod:`panestream.engine.storage.sealed_state`).
+            group: its number.
+
+        Raises:
+            PlanMismatchError: the state belongs to another plan.
+            StateDamagedError: its meta record is not what was last written.
+            StateFormatError: another version of panestream wrote it.
+        """
+        return self.on_sealed(plan, SealedState(state, group, self.name), group)
+
+    @abstractmethod
+    def on_sealed(self, plan: WindowPlan, state: SealedState, group: int) -> Operator:
+        """The same on values that are sealed: what each operation defines."""
+
+    @abstractmethod
+    def identity(self) -> Mapping[str, str]:
+        """What a checkpoint is tied to, besides keys, windows, event time and key groups."""
+
+    @abstractmethod
+    def explain(self, plan: WindowPlan, *, streaming: bool) -> Mapping[str, list[str]]:
+        """Sections of ``explain()``: operator, and e.g. panes, aggregates, exchange, state."""

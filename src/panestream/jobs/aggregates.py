@@ -84,7 +84,7 @@ _CALL = re.compile(r"\s*([A-Za-z_]\w*)\s*(?:\((.*)\))?\s*", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AggregateSpec:
+class AggregateSection:
     """One ``[[aggregate]]``: a function over the rows of a window.
 
     Attributes:
@@ -120,7 +120,7 @@ class AggregateSpec:
         return "_".join([self.function, *re.findall(r"[A-Za-z0-9_]+", expressions)])
 
 
-def _aggregate(value: object, place: Place) -> AggregateSpec:
+def _aggregate(value: object, place: Place) -> AggregateSection:
     """One aggregate: ``function``, ``alias``, and each argument that the function takes, and no others."""
     if not isinstance(value, Mapping):
         place.wrong(f"must be a table, not {kind(value)}: {shown(value)}")
@@ -141,7 +141,7 @@ def _aggregate(value: object, place: Place) -> AggregateSpec:
             place.note(f"{each.name!r} is missing: {function} needs it")
     if len(place.problems) > before:
         raise Wrong
-    spec = AggregateSpec(function=function, alias=given.pop("alias", None), arguments=given)
+    spec = AggregateSection(function=function, alias=given.pop("alias", None), arguments=given)
     try:
         spec.recipe  # noqa: B018 - the library judges the values
     except InvalidPlanError as wrong:
@@ -163,7 +163,7 @@ def _reader(function: str, key: str, place: Place) -> Reader:
 
 
 @wanting('table: alias = "function(column)" or { function = …, … }; or [[aggregate]] with function and alias')
-def aggregates(value: object, place: Place) -> tuple[AggregateSpec, ...]:
+def aggregates(value: object, place: Place) -> tuple[AggregateSection, ...]:
     """An array of tables, or a table of alias = "function(column)" or alias = { function = …, … }."""
     found, before = [], len(place.problems)
     if isinstance(value, list):
@@ -194,7 +194,7 @@ def aggregates(value: object, place: Place) -> tuple[AggregateSpec, ...]:
     return tuple(found)
 
 
-def _named(value: Mapping[str, Any], alias: object, place: Place) -> AggregateSpec:
+def _named(value: Mapping[str, Any], alias: object, place: Place) -> AggregateSection:
     """An aggregate whose alias is its key."""
     if "alias" in value:
         place.at("alias").note("is the key already: leave it out")

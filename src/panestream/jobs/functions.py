@@ -30,7 +30,7 @@ def reference(value: object, place: Place) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FunctionSpec:
+class FunctionSection:
     """``[process]`` or ``[apply]``: a function of yours over the rows of each window that fires.
 
     Attributes:
@@ -45,7 +45,7 @@ class FunctionSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ArrowFunctionSpec:
+class ArrowFunctionSection:
     """``[apply_arrow]``: a function of yours over the rows of windows as Arrow tables.
 
     Attributes:
@@ -72,7 +72,7 @@ class Found:
     home: Path | None
 
 
-def find(spec: FunctionSpec | ArrowFunctionSpec, folder: Path, place: Place) -> Found:
+def find(spec: FunctionSection | ArrowFunctionSection, folder: Path, place: Place) -> Found:
     """Imports the function of a section: from ``folder``, that of the job file, or from where Python finds it.
 
     Raises:

@@ -12,9 +12,9 @@ from typing import Any
 
 from panestream.engine.plan import FIRING_COLUMNS, OP_COLUMN, RESERVED
 from panestream.errors import JobError, did_you_mean
-from panestream.jobs.aggregates import AggregateSpec, aggregates
+from panestream.jobs.aggregates import AggregateSection, aggregates
 from panestream.jobs.document import Document, load_document
-from panestream.jobs.functions import ArrowFunctionSpec, FunctionSpec
+from panestream.jobs.functions import ArrowFunctionSection, FunctionSection
 from panestream.jobs.schema import (
     Place,
     Wrong,
@@ -36,7 +36,7 @@ from panestream.jobs.schema import (
     table_name,
     text,
 )
-from panestream.jobs.windows import ALIGNED, Firing, WindowSpec
+from panestream.jobs.windows import ALIGNED, Firing, WindowSection
 from panestream.jobs.zones import unknown_zone
 from panestream.windowing.time import to_micros
 from panestream.windowing.watermarks import WatermarkStrategy
@@ -334,13 +334,13 @@ class Job:
     event_time: EventTime | None = field(default=None, metadata=reads(section(EventTime)))
     watermark: Watermark | None = field(default=None, metadata=reads(section(Watermark)))
     processing_time: ProcessingTime | None = field(default=None, metadata=reads(section(ProcessingTime)))
-    window: WindowSpec | None = field(default=None, metadata=reads(section(WindowSpec)))
-    windows: Mapping[str, WindowSpec] = field(default_factory=dict, metadata=reads(table(text, section(WindowSpec))))
+    window: WindowSection | None = field(default=None, metadata=reads(section(WindowSection)))
+    windows: Mapping[str, WindowSection] = field(default_factory=dict, metadata=reads(table(text, section(WindowSection))))
     firing: Firing | None = field(default=None, metadata=reads(section(Firing)))
-    aggregate: tuple[AggregateSpec, ...] = field(default=(), metadata=reads(aggregates))
-    process: FunctionSpec | None = field(default=None, metadata=reads(section(FunctionSpec)))
-    apply: FunctionSpec | None = field(default=None, metadata=reads(section(FunctionSpec)))
-    apply_arrow: ArrowFunctionSpec | None = field(default=None, metadata=reads(section(ArrowFunctionSpec)))
+    aggregate: tuple[AggregateSection, ...] = field(default=(), metadata=reads(aggregates))
+    process: FunctionSection | None = field(default=None, metadata=reads(section(FunctionSection)))
+    apply: FunctionSection | None = field(default=None, metadata=reads(section(FunctionSection)))
+    apply_arrow: ArrowFunctionSection | None = field(default=None, metadata=reads(section(ArrowFunctionSection)))
     top: Top | None = field(default=None, metadata=reads(section(Top)))
     sinks: Sinks = field(metadata=reads(section(Sinks)))
     trigger: Trigger = field(default_factory=Trigger, metadata=reads(section(Trigger)))
@@ -374,16 +374,16 @@ class Job:
         return found | ({"watermark"} if "event_time" in given else set())
 
     @property
-    def every_window(self) -> list[tuple[tuple[str, ...], WindowSpec]]:
+    def every_window(self) -> list[tuple[tuple[str, ...], WindowSection]]:
         """The kinds of windows, and where each is said."""
         one = [] if self.window is None else [(("window",), self.window)]
         return one + [(("windows", label), spec) for label, spec in self.windows.items()]
 
     @property
-    def function(self) -> tuple[str, FunctionSpec | ArrowFunctionSpec] | None:
+    def function(self) -> tuple[str, FunctionSection | ArrowFunctionSection] | None:
         """The user's own function, and the section it is from."""
         for name in FUNCTIONS_OF_ROWS[1:]:
-            spec: FunctionSpec | ArrowFunctionSpec | None = getattr(self, name)
+            spec: FunctionSection | ArrowFunctionSection | None = getattr(self, name)
             if spec is not None:
                 return name, spec
         return None
@@ -454,7 +454,9 @@ class Job:
                     place.at("sinks", "main").note(f"'keys' is missing: what is the column of the key {each!r} called?")
 
     def _check_clock(self, place: Place) -> None:
-        by_clock = any(spec.time == "processing" for _, spec in self.every_window) or bool(self.firing and self.firing.uses_clock)
+        by_clock = any(spec.time == "processing" for _, spec in self.every_window) or bool(
+            self.firing and self.firing.uses_processing_time
+        )
         if self.processing_time is not None and not by_clock:
             place.at("processing_time").note("nothing here is of processing time: set time = 'processing' in [window]")
         waits = by_clock and self.processing_time is None and self.mode == "stream"
@@ -485,7 +487,7 @@ _SECTION_KEYS: Mapping[str, frozenset[str]] = {
         ("source", Source),
         ("event_time", EventTime),
         ("watermark", Watermark),
-        ("window", WindowSpec),
+        ("window", WindowSection),
         ("firing", Firing),
         ("top", Top),
         ("trigger", Trigger),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from panestream.errors import InvalidWindowError, JobError, PanestreamError, did_you_mean
 from panestream.jobs.document import KeyPath
-from panestream.jobs.functions import ArrowFunctionSpec, Found, find
+from panestream.jobs.functions import ArrowFunctionSection, Found, find
 from panestream.jobs.model import LoadedJob, Sink, Source
 from panestream.jobs.schema import is_local
 from panestream.spark.reasons import first_sentence, of_spark
@@ -319,7 +319,7 @@ def _computed(loaded: LoadedJob, windowed: pst.WindowedStream, found: Found | No
         return _asked(loaded, ("aggregate",), lambda: windowed.aggregate(*recipes))
     name, spec = function
     value, where = found.value, (name,)
-    if isinstance(spec, ArrowFunctionSpec):
+    if isinstance(spec, ArrowFunctionSection):
         return _asked(loaded, where, lambda: windowed.apply_arrow(value, spec.schema, all_windows=spec.all_windows))
     return _asked(loaded, where, partial(windowed.process if name == "process" else windowed.apply, value, spec.schema))
 

@@ -64,7 +64,7 @@ _HINTS: Mapping[tuple[str, str], str] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WindowSpec:
+class WindowSection:
     """``[window]``: which rows of a key are put together; or ``[windows.LABEL]``, several kinds over the same rows.
 
     Attributes:
@@ -196,7 +196,7 @@ class Firing:
     purge: bool = field(default=False, metadata=reads(boolean))
 
     @property
-    def uses_clock(self) -> bool:
+    def uses_processing_time(self) -> bool:
         """Whether the clock makes windows fire."""
         by_clock = self.trigger == "continuous" and self.time == "processing"
         return by_clock or self.trigger == "processing_time" or self.timeout is not None

@@ -16,14 +16,14 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from panestream.engine.aggregation.exact_sums import SumLane
-from panestream.engine.aggregation.lanes import CountLane, ExtremeLane, Lane
-from panestream.engine.operators.base import GroupInput
-from panestream.engine.operators.panes.operation import PaneOperation
+from panestream.engine.aggregates.exact_sums import SumLane
+from panestream.engine.aggregates.partials import CountLane, ExtremeLane, Lane
+from panestream.engine.kernels.slicing import PaneGrid
 from panestream.engine.operators.panes.operator import PARTIALS
-from panestream.engine.payload import one_chunk
+from panestream.engine.operators.panes.spec import PaneSpec
 from panestream.engine.plan import WindowPlan
-from panestream.engine.slicing import PaneGrid
+from panestream.engine.runtime.group_io import GroupInput
+from panestream.engine.storage.payload import one_chunk
 from panestream.spark.event_time import complaint, usable
 
 _MOST_EDGES = 16
@@ -47,8 +47,8 @@ def reducible(plan: WindowPlan) -> bool:
     """Whether Spark itself can reduce the rows of a batch."""
     work = plan.operation
     return (
-        isinstance(work, PaneOperation)
-        and not work.uses_clock
+        isinstance(work, PaneSpec)
+        and not work.uses_processing_time
         and plan.event_time is not None
         and plan.invalid_tag is None
         and plan.watermark.max_ahead_by is None
@@ -65,7 +65,7 @@ def reduce_rows(projected: DataFrame, plan: WindowPlan) -> DataFrame:
         plan: the query, one that is :func:`reducible`.
     """
     work = plan.operation
-    assert isinstance(work, PaneOperation)  # noqa: S101 - reducible() looked
+    assert isinstance(work, PaneSpec)  # noqa: S101 - reducible() looked
     before, after = complaint(plan, "panestream.errors.InvalidEventTimeError: a row has", "\0").split("\0")
     value = F.coalesce(F.col("time").cast("string"), F.lit("null"))
     error = F.raise_error(F.concat(F.lit(before), value, F.lit(after))).cast("bigint")
@@ -107,7 +107,7 @@ def in_window(time: Column, grid: PaneGrid) -> Column:
 def group_input(plan: WindowPlan, group: pa.Table) -> GroupInput:
     """What an operator takes in for the reduced rows of one key group: all there is."""
     work = plan.operation
-    assert isinstance(work, PaneOperation)  # noqa: S101 - reducible() looked
+    assert isinstance(work, PaneSpec)  # noqa: S101 - reducible() looked
     aggregation = work.aggregation
     arrays = [one_chunk(group.column(f"key_{at}")).cast(key.type) for at, key in enumerate(aggregation.key_schema)]
     arrays += [one_chunk(group.column("pane")), one_chunk(group.column("rows"))]

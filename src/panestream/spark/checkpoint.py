@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from panestream.engine.plan import WindowPlan, check_identity
+from panestream.engine.identity import check_identity
+from panestream.engine.plan import WindowPlan
 from panestream.errors import FencedError, SinkError
 from panestream.spark.notes import PARTS, list_files, read_notes, write_note
 from panestream.spark.places import escaped, file_place, local_folder

@@ -66,7 +66,7 @@ def project(
         if not plan.carries_rows and time is not None:
             row = F.when(_may_be_invalid(of("time"), of("clock"), plan.watermark), row)
         add("row", row)
-    if plan.operation.shows_clock or plan.watermark.uses_clock:
+    if plan.operation.shows_processing_time or plan.watermark.uses_processing_time:
         add("clock", of("clock"))
     arrival = [f"order_{position}" for position in range(len(order))]
     if order and df.isStreaming:

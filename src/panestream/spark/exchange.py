@@ -15,14 +15,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from panestream.engine import payload
-from panestream.engine.ahead import ahead_of_clock, ahead_of_rows
-from panestream.engine.arrival import in_order, unordered
-from panestream.engine.elements import RowType
-from panestream.engine.garbage import settle
-from panestream.engine.operation import Chunk
-from panestream.engine.operators.base import GroupInput
-from panestream.engine.plan import WindowPlan
+from panestream.engine.kernels.python_values import RowType
+from panestream.engine.plan import Chunk, WindowPlan
+from panestream.engine.runtime.ahead import ahead_of_clock, ahead_of_rows
+from panestream.engine.runtime.arrival import in_order, unordered
+from panestream.engine.runtime.gc_control import settle
+from panestream.engine.runtime.group_io import GroupInput
+from panestream.engine.storage import payload
 from panestream.errors import InvalidEventTimeError
 from panestream.spark.event_time import LARGEST_TIME, complaint, instant
 from panestream.spark.placement import group_values

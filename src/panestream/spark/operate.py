@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Iterator
 
 import pyarrow as pa
 
-from panestream.engine import payload
-from panestream.engine.garbage import settle, without_collector
-from panestream.engine.operators.base import GroupOutput
 from panestream.engine.plan import WindowPlan
-from panestream.engine.state import MemoryState, State
+from panestream.engine.runtime.gc_control import settle, without_collector
+from panestream.engine.runtime.group_io import GroupOutput
+from panestream.engine.storage import payload
+from panestream.engine.storage.state import MemoryState, State
 from panestream.spark.catalyst import group_input
 from panestream.spark.exchange import Piece, gather
 from panestream.spark.placement import group_values

@@ -68,7 +68,7 @@ class WindowProcessor(StatefulProcessor):
         return self._process(key, [], timerValues)
 
     def _process(self, key: Any, arrived: list[Row], timers: TimerValues) -> Iterator[Row]:
-        from panestream.engine.garbage import settle
+        from panestream.engine.runtime.gc_control import settle
         from panestream.spark.exchange import Piece
         from panestream.spark.operate import bodies, operate_group
         from panestream.spark.reasons import in_few_words

@@ -12,9 +12,10 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from panestream.engine.plan import MAIN, WindowPlan, stable_repr
-from panestream.engine.seal import check_that_groups_agree
+from panestream.engine.identity import stable_repr
+from panestream.engine.plan import MAIN, WindowPlan
 from panestream.engine.shown import Shown, listed
+from panestream.engine.storage.sealed_state import check_that_groups_agree
 from panestream.errors import InvalidPlanError, OperatorError, PanestreamError
 from panestream.spark.columns import quoted
 from panestream.spark.dataflow import unpack

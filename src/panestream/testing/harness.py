@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from panestream.engine.operators.row.operator import Output, RowOperator
-from panestream.engine.operators.row.plan import RowPlan
-from panestream.engine.seal import SealedState
-from panestream.engine.state import MemoryState
+from panestream.engine.operators.row.row_plan import RowPlan
+from panestream.engine.operators.row.window_operator import Output, RowOperator
+from panestream.engine.storage.sealed_state import SealedState
+from panestream.engine.storage.state import MemoryState
 from panestream.errors import PanestreamError
 from panestream.windowing.time import MAX_TIMESTAMP
 from panestream.windowing.windows import Window
@@ -43,7 +43,7 @@ class WindowTestHarness:
     (``TumblingEventTimeWindows(10_000)``) is driven in milliseconds; recipes made from durations (``.of("10 seconds")``) count in
     microseconds.
 
-    >>> from panestream.engine.operators.row.plan import Reduce
+    >>> from panestream.engine.operators.row.row_plan import Reduce
     >>> from panestream.windowing.assigners import TumblingEventTimeWindows
     >>> harness = WindowTestHarness(RowPlan(TumblingEventTimeWindows(10), Reduce(lambda a, b: a + b)))
     >>> harness.element("k", 3, 1)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from panestream.engine.elements import arrow_column
+from panestream.engine.kernels.python_values import arrow_column
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

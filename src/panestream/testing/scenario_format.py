@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from panestream.engine.operators.row.plan import Aggregate, Elements, Reduce, RowPlan
+from panestream.engine.operators.row.row_plan import Aggregate, Elements, Reduce, RowPlan
 from panestream.errors import PanestreamError, did_you_mean
 from panestream.testing.flink_bugs import sane_answer
 from panestream.windowing.assigners import (

@@ -201,7 +201,7 @@ class WatermarkStrategy:
         return replace(self, max_ahead_by=micros, max_ahead_of=of)
 
     @property
-    def uses_clock(self) -> bool:
+    def uses_processing_time(self) -> bool:
         """Whether processing time has to be known."""
         return self.idle_timeout is not None or (self.max_ahead_by is not None and self.max_ahead_of == "clock")
 

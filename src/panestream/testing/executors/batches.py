@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from panestream.engine.operators.row.plan import Aggregate, AnyWindowFunction, Elements, Reduce, RowPlan
+from panestream.engine.operators.row.row_plan import Aggregate, AnyWindowFunction, Elements, Reduce, RowPlan
 from panestream.testing.scenario_format import Element, Scenario, Step, plan_of
 from panestream.windowing.functions import ProcessWindowFunction, WindowFunction
 from panestream.windowing.time import MAX_TIMESTAMP

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from panestream.engine.operators.row.plan import RowPlan
+from panestream.engine.operators.row.row_plan import RowPlan
 from panestream.errors import PanestreamError
 from panestream.testing.executors.base import Observed
 from panestream.testing.harness import WindowTestHarness

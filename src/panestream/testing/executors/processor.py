@@ -11,9 +11,10 @@ import pyarrow as pa
 from pyspark.sql.streaming.stateful_processor import TimerValues
 from pyspark.sql.types import Row
 
-from panestream.engine import payload
 from panestream.engine.plan import MAIN, WindowPlan
-from panestream.engine.planner import Windowing, calling
+from panestream.engine.planner import calling
+from panestream.engine.storage import payload
+from panestream.engine.window_spec import WindowSpec
 from panestream.errors import PanestreamError
 from panestream.spark.exchange import REPORT, Pack, PackColumns
 from panestream.spark.operate import METRICS
@@ -99,7 +100,7 @@ class ProcessorExecutor:
 
 def _plan_of(scenario: Scenario) -> WindowPlan:
     row_plan = json_plan_of(scenario)
-    windowing = Windowing(row_plan.assigner, row_plan.trigger, row_plan.evictor, row_plan.allowed_lateness)
+    windowing = WindowSpec(row_plan.assigner, row_plan.trigger, row_plan.evictor, row_plan.allowed_lateness)
     return WindowPlan(
         keys=("key",),
         key_schema=_KEYS,

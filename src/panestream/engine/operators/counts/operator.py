@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from panestream.engine.aggregation.columns import Ints, Mask, numbers, plain
-from panestream.engine.aggregation.grouping import Keys, encode_keys
-from panestream.engine.aggregation.sorting import stable_order
-from panestream.engine.operators.base import GroupInput, GroupOutput
-from panestream.engine.operators.keyed.hashing import key_hashes
-from panestream.engine.operators.keyed.store import KeyedStore, with_bounds
+from panestream.engine.kernels.columns import Ints, Mask, numbers, plain
+from panestream.engine.kernels.grouping import Keys, encode_keys
+from panestream.engine.kernels.key_hashing import key_hashes
+from panestream.engine.kernels.sorting import stable_order
 from panestream.engine.plan import MAIN, WindowPlan
-from panestream.engine.seal import SealedState
+from panestream.engine.runtime.group_io import GroupInput, GroupOutput
+from panestream.engine.runtime.keyed_store import KeyedStore, with_bounds
+from panestream.engine.storage.sealed_state import SealedState
 from panestream.windowing.time import MAX_TIMESTAMP
 
 if TYPE_CHECKING:
-    from panestream.engine.operators.counts.operation import CountOperation
+    from panestream.engine.operators.counts.spec import CountSpec
 
 INPUTS = "inputs"
 
@@ -82,7 +82,7 @@ class CountOperator:
         PlanMismatchError: the state belongs to another plan.
     """
 
-    def __init__(self, plan: WindowPlan, work: CountOperation, state: SealedState) -> None:
+    def __init__(self, plan: WindowPlan, work: CountSpec, state: SealedState) -> None:
         self._plan = plan
         self._work = work
         self._shape = work.shape

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from panestream.engine.aggregation.columns import Ints
+from panestream.engine.kernels.columns import Ints
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from panestream.engine.slicing import Int64s
+from panestream.engine.kernels.slicing import Int64s
 from panestream.windowing import aggregates as agg
 from panestream.windowing.time import MIN_TIMESTAMP
 

@@ -9,12 +9,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from panestream.engine.aggregation import Aggregation
-from panestream.engine.aggregation.sorting import stable_order
-from panestream.engine.operators.panes.blocks import pane_range
-from panestream.engine.operators.panes.pairs import is_among, numbered
+from panestream.engine.aggregates import Aggregation
+from panestream.engine.kernels.pairs import is_among, numbered
+from panestream.engine.kernels.slicing import Int64s, PaneGrid
+from panestream.engine.kernels.sorting import stable_order
 from panestream.engine.operators.panes.rollups import Rollups
-from panestream.engine.slicing import Int64s, PaneGrid
+from panestream.engine.storage.blocks import pane_range
 
 
 @dataclass(slots=True)

@@ -16,29 +16,30 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from panestream.engine.aggregation import Aggregation
-from panestream.engine.closing import Closing
-from panestream.engine.operators.base import GroupInput, GroupMetrics, GroupOutput
-from panestream.engine.operators.panes.blocks import pane_range
+from panestream.engine.aggregates import Aggregation
+from panestream.engine.identity import check_identity
+from panestream.engine.kernels.pairs import is_among, numbered
+from panestream.engine.kernels.slicing import Int64s
 from panestream.engine.operators.panes.early import ARRIVAL, TIME
-from panestream.engine.operators.panes.emitted import Emitted
-from panestream.engine.operators.panes.ends import NEVER, Ends, last_ended
 from panestream.engine.operators.panes.firing import Combiner, Fired
-from panestream.engine.operators.panes.meta import Meta
-from panestream.engine.operators.panes.output import MainRows
-from panestream.engine.operators.panes.pairs import is_among, numbered
-from panestream.engine.operators.panes.purged import Purged
+from panestream.engine.operators.panes.firing_history import FiringHistory
+from panestream.engine.operators.panes.lateness_policy import NEVER, LatenessPolicy, last_ended
+from panestream.engine.operators.panes.main_rows import MainRows
+from panestream.engine.operators.panes.purged_windows import PurgedWindows
 from panestream.engine.operators.panes.rollups import Rollups
-from panestream.engine.plan import EARLY, LATE, MAIN, ON_TIME, WindowPlan, check_identity
-from panestream.engine.seal import SealedState
-from panestream.engine.slicing import Int64s
-from panestream.engine.top import largest_per_window
-from panestream.engine.watermarks import WatermarkTracker
+from panestream.engine.plan import EARLY, LATE, MAIN, ON_TIME, WindowPlan
+from panestream.engine.runtime.closing import Closing
+from panestream.engine.runtime.group_io import GroupInput, GroupMetrics, GroupOutput
+from panestream.engine.runtime.top import largest_per_window
+from panestream.engine.runtime.watermarks import WatermarkTracker
+from panestream.engine.storage.block_index import Meta
+from panestream.engine.storage.blocks import pane_range
+from panestream.engine.storage.sealed_state import SealedState
 from panestream.windowing import aggregates as agg
 from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 
 if TYPE_CHECKING:
-    from panestream.engine.operators.panes.operation import PaneOperation
+    from panestream.engine.operators.panes.spec import PaneSpec
 
 PARTIALS, ROWS, GAPS = "partials", "rows", "gaps"
 """What crosses the exchange: partials, each table sorted by pane; whole rows with ``__pane`` and ``__time``, where late rows are
@@ -57,26 +58,27 @@ class PaneOperator:
         PlanMismatchError: the state belongs to another plan.
     """
 
-    def __init__(self, plan: WindowPlan, work: PaneOperation, state: SealedState) -> None:
+    def __init__(self, plan: WindowPlan, work: PaneSpec, state: SealedState) -> None:
         self._plan = plan
         self._work = work
         self._grid = work.grid
         self._aggregation = work.aggregation
         self._state = state
         self._rollups = Rollups.of(self._state, work.aggregation, work.grid.longest, work.levels)
-        self._purged = Purged.over(self._state, plan.key_schema, work.grid) if work.purges else None
-        emitted: list[Emitted] = []
+        self._purged = PurgedWindows.over(self._state, plan.key_schema, work.grid) if work.purges else None
+        emitted: list[FiringHistory] = []
         if plan.with_firing or plan.changelog:
             # Also where windows fire once: the lateness, and with it that, may change, the layout of the state may not.
             values = work.result_schema if plan.changelog else pa.schema([])
             emitted = [
-                Emitted.over(self._state, f"emitted {kind}", plan.key_schema, values) for kind in range(len(work.grid.windows))
+                FiringHistory.over(self._state, f"emitted {kind}", plan.key_schema, values)
+                for kind in range(len(work.grid.windows))
             ]
         self._main = MainRows(plan, work.grid, emitted)
         purged = [self._purged.blocks] if self._purged is not None else []
         self._meta = Meta(self._state, [*self._rollups.stores(), *purged, *(store.blocks for store in emitted)])
         self._tracker = WatermarkTracker(plan.watermark)
-        self._ends = Ends(work.grid, Closing(0 if work.by_clock else plan.allowed_lateness))
+        self._ends = LatenessPolicy(work.grid, Closing(0 if work.by_processing_time else plan.allowed_lateness))
         self._clock, self._arrived, self._recent, self._overdue = 0, 0, 0, False
         self._load()
 
@@ -87,7 +89,7 @@ class PaneOperator:
             output.emit(self._plan.invalid_tag or "", table)
         before = self._tracker.watermark
         advanced = self._tracker.take_in(batch)
-        if self._work.by_clock:
+        if self._work.by_processing_time:
             after = self._by_clock(batch, output)
         else:
             after = MAX_TIMESTAMP if batch.end_of_input else advanced
@@ -97,7 +99,7 @@ class PaneOperator:
             self._close(fresh, after, batch.end_of_input)
         if not batch.end_of_input:
             self._save()
-            output.wake_up = self._next_timer(after) if self._work.by_clock else None
+            output.wake_up = self._next_timer(after) if self._work.by_processing_time else None
         self._measure(batch, after, output.metrics)
         return output
 

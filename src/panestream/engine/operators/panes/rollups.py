@@ -18,11 +18,11 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from panestream.engine.aggregation import Aggregation
-from panestream.engine.operators.panes.blocks import PaneBlocks, pane_range
-from panestream.engine.operators.panes.ends import NEVER
-from panestream.engine.slicing import Int64s
-from panestream.engine.state import State
+from panestream.engine.aggregates import Aggregation
+from panestream.engine.kernels.slicing import Int64s
+from panestream.engine.operators.panes.lateness_policy import NEVER
+from panestream.engine.storage.blocks import PaneBlocks, pane_range
+from panestream.engine.storage.state import State
 
 FAN_OUT = 4
 _LONG = 24

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from panestream.engine.operators.row.instants import datetime_column, datetimes
+from panestream.engine.operators.row.datetime_codec import datetime_column, datetimes
 from panestream.engine.operators.row.keys import canonical_bytes
 from panestream.errors import InvalidPlanError, StateFormatError
 

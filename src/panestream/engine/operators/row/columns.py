@@ -9,8 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from panestream.engine import payload
 from panestream.engine.operators.row.codec import Codec, Kind, NotPlainError, narrowed, pickled_parts
+from panestream.engine.storage import payload
 from panestream.errors import InvalidPlanError
 
 _LENGTH = struct.Struct("<I")

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
-from panestream.engine.operators.row.plan import Aggregate, Reduce, RowPlan
-from panestream.engine.operators.row.slots import ElementList
+from panestream.engine.operators.row.row_plan import Aggregate, Reduce, RowPlan
+from panestream.engine.operators.row.window_states import ElementList
 from panestream.windowing.functions import AggregateFunction
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from panestream.engine.operators.row.slots import Slot
 from panestream.engine.operators.row.state import RowStore
+from panestream.engine.operators.row.window_states import WindowState
 from panestream.errors import InvalidPlanError
 from panestream.windowing.state import KeyedStateStore, ReducingStateDescriptor
 from panestream.windowing.windows import Window
@@ -28,12 +28,12 @@ class TriggerScope:
 
     __slots__ = ("_store", "_times", "merged", "slot")
 
-    slot: Slot
+    slot: WindowState
 
     def __init__(self, times: Times, store: RowStore) -> None:
         self._times = times
         self._store = store
-        self.merged: list[Slot] = []
+        self.merged: list[WindowState] = []
 
     def get_current_watermark(self) -> int:
         return self._times.watermark
@@ -70,7 +70,7 @@ class WindowScope:
 
     __slots__ = ("_merges", "_outputs", "_times", "slot")
 
-    slot: Slot
+    slot: WindowState
 
     def __init__(self, times: Times, merges: bool) -> None:
         self._times = times

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from panestream.engine.aggregation import Aggregation
-from panestream.engine.elements import arrow_column, python_values
+from panestream.engine.aggregates import Aggregation
+from panestream.engine.kernels.python_values import arrow_column, python_values
 from panestream.engine.operators.row.accumulators import (
     Accumulator,
     Bins,

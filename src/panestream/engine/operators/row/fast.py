@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from panestream.engine.operators.row.segments import stamped
-from panestream.engine.operators.row.slots import EMPTY, Bounds, KeyState, Slot
+from panestream.engine.operators.row.element_chunks import stamped
+from panestream.engine.operators.row.window_states import EMPTY, Bounds, KeyState, WindowState
 from panestream.windowing.assigners import (
     EventTimeSessionWindows,
     GlobalWindows,
@@ -22,7 +22,7 @@ from panestream.windowing.time import MAX_TIMESTAMP
 from panestream.windowing.triggers import CountTrigger, EventTimeTrigger, PurgingTrigger
 
 if TYPE_CHECKING:
-    from panestream.engine.operators.row.operator import RowOperator
+    from panestream.engine.operators.row.window_operator import RowOperator
 
 Rows = Iterable[tuple[Any, int, Any]]
 ASSIGNER = "the assigner"
@@ -85,7 +85,7 @@ def _tumbling(operator: RowOperator, assigner: TumblingEventTimeWindows, purges:
     stamps = operator.plan.evictor is not None
     size, offset = assigner.size, assigner.offset
     key: Any = None
-    slot: Slot | None = None
+    slot: WindowState | None = None
     try:
         for key, timestamp, element in rows:
             slot = None
@@ -121,7 +121,7 @@ def _sliding(operator: RowOperator, assigner: SlidingEventTimeWindows, purges: b
     stamps = operator.plan.evictor is not None
     size, slide, offset = assigner.size, assigner.slide, assigner.offset
     key: Any = None
-    slot: Slot | None = None
+    slot: WindowState | None = None
     try:
         for key, timestamp, element in rows:
             slot = None
@@ -164,7 +164,7 @@ def _sessions(  # noqa: C901, PLR0912 - an inner loop: each call that would tidy
     first, fold, keeps = operator.logic.first, operator.logic.fold, operator.plan.keeps_elements
     stamps, gap = operator.plan.evictor is not None, assigner.gap
     fixed = gap if isinstance(gap, int) else None
-    grown: dict[Slot, Bounds] = {}
+    grown: dict[WindowState, Bounds] = {}
     key: Any = None
     hit: Any = None
     try:
@@ -213,7 +213,7 @@ def _sessions(  # noqa: C901, PLR0912 - an inner loop: each call that would tidy
         operator.failed(ASSIGNER if hit is None else operator.logic.adding, key, hit, error)
 
 
-def _new_session(operator: RowOperator, owner: KeyState, start: int, end: int) -> Slot | None:
+def _new_session(operator: RowOperator, owner: KeyState, start: int, end: int) -> WindowState | None:
     """A session of one element that touches no other; None where it is closed already."""
     made = _open(operator, owner, start, end)
     if made is not None and (owner.latest is None or start > owner.latest.start):  # type: ignore[operator]  # sessions have bounds
@@ -221,7 +221,7 @@ def _new_session(operator: RowOperator, owner: KeyState, start: int, end: int) -
     return made
 
 
-def _file(operator: RowOperator, grown: dict[Slot, Bounds]) -> None:
+def _file(operator: RowOperator, grown: dict[WindowState, Bounds]) -> None:
     """Files sessions that grew under their new bounds, and moves their timers. Contents and queue entries stay.
 
     The bounds they are filed under are part of what they are now, so that nobody else can have been filed there meanwhile.
@@ -239,12 +239,12 @@ def _file(operator: RowOperator, grown: dict[Slot, Bounds]) -> None:
             _arm(operator, slot, operator.cleanup_time(slot.max_timestamp))
 
 
-def _touched(owner: KeyState, start: int, end: int) -> Slot | object | None:
+def _touched(owner: KeyState, start: int, end: int) -> WindowState | object | None:
     """The session that a span touches, if any; SEVERAL where it touches more than one. Finds out which is the latest, too."""
     latest = owner.latest
     if latest is None or not latest.alive:
         owner.latest = max(owner.slots.values(), key=_start, default=None)
-    hit: Slot | None = None
+    hit: WindowState | None = None
     for slot in owner.slots.values():
         if slot.start <= end and slot.end >= start:  # type: ignore[operator]  # sessions have bounds
             if hit is not None:
@@ -253,7 +253,7 @@ def _touched(owner: KeyState, start: int, end: int) -> Slot | object | None:
     return hit
 
 
-def _start(slot: Slot) -> Any:
+def _start(slot: WindowState) -> Any:
     return slot.start
 
 
@@ -263,7 +263,7 @@ def _counting(operator: RowOperator, count: int, purges: bool, rows: Rows) -> No
     first, fold, keeps = operator.logic.first, operator.logic.fold, operator.plan.keeps_elements
     stamps = operator.plan.evictor is not None
     key: Any = None
-    slot: Slot | None = None
+    slot: WindowState | None = None
     try:
         for key, timestamp, element in rows:
             slot = None
@@ -293,7 +293,7 @@ def _counting(operator: RowOperator, count: int, purges: bool, rows: Rows) -> No
         operator.failed(operator.logic.adding, key, slot, error)
 
 
-def _open(operator: RowOperator, owner: KeyState, start: int, end: int) -> Slot | None:
+def _open(operator: RowOperator, owner: KeyState, start: int, end: int) -> WindowState | None:
     """A window of event time with the timers that its first element registers; None where it is closed already."""
     if end - 1 <= operator.closed:
         return None
@@ -302,7 +302,7 @@ def _open(operator: RowOperator, owner: KeyState, start: int, end: int) -> Slot 
     return slot
 
 
-def _arm(operator: RowOperator, slot: Slot, cleanup: int) -> None:
+def _arm(operator: RowOperator, slot: WindowState, cleanup: int) -> None:
     """What the default trigger and the operator register at a window's first element, and need not at the next ones."""
     timers, last = slot.event_timers, slot.max_timestamp
     timers.cleanup = cleanup

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from panestream.engine.operators.row.slots import Bounds, Slot
+from panestream.engine.operators.row.window_states import Bounds, WindowState
 from panestream.errors import InvalidWindowError
 from panestream.windowing.assigners import MergingWindowAssigner
 from panestream.windowing.windows import TimeWindow
 
-Merge = Callable[[TimeWindow, list[Slot]], Slot]
+Merge = Callable[[TimeWindow, list[WindowState]], WindowState]
 """Called with the result and the windows that go into it, ordered by start; returns the window that takes their place."""
 
 
@@ -25,11 +25,11 @@ class MergingWindowSet:
 
     __slots__ = ("_assigner", "_slots")
 
-    def __init__(self, assigner: MergingWindowAssigner, slots: dict[Bounds, Slot]) -> None:
+    def __init__(self, assigner: MergingWindowAssigner, slots: dict[Bounds, WindowState]) -> None:
         self._assigner = assigner
         self._slots = slots
 
-    def add_window(self, window: TimeWindow, merge: Merge) -> Slot | TimeWindow:
+    def add_window(self, window: TimeWindow, merge: Merge) -> WindowState | TimeWindow:
         """Lets the assigner merge the live windows and one more.
 
         Args:
@@ -43,7 +43,7 @@ class MergingWindowSet:
         if not self._slots:
             return window
         live = {TimeWindow(*found): slot for found, slot in self._slots.items() if found is not None}
-        target: Slot | TimeWindow = window
+        target: WindowState | TimeWindow = window
         for result, members in self._merges(sorted({*live, window})):
             old = [live[member] for member in sorted(members) if member in live]
             if not old:
@@ -58,7 +58,7 @@ class MergingWindowSet:
             target = self._slots[bounds]  # one that was there, or that others merged into
         return target
 
-    def _replace(self, result: TimeWindow, old: list[Slot], merge: Merge) -> Slot:
+    def _replace(self, result: TimeWindow, old: list[WindowState], merge: Merge) -> WindowState:
         for slot in old:
             del self._slots[slot.bounds]
         if (result.start, result.end) in self._slots:

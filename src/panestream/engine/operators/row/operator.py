@@ -1,522 +1,196 @@
-"""The row operator: the complete window protocol, one element at a time. It is the specification of all others."""
+"""The row operator on columns: a micro-batch of a key group goes in as Arrow tables and comes out as such."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
-from operator import is_
-from typing import Any, NoReturn
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+from typing import TYPE_CHECKING, Any
 
-from panestream.engine.closing import Closing
-from panestream.engine.garbage import without_collector
-from panestream.engine.operators.row.contents import contents_logic
-from panestream.engine.operators.row.contexts import TriggerScope, WindowScope
-from panestream.engine.operators.row.fast import ASSIGNER, fast_rows, fast_timers
-from panestream.engine.operators.row.merging import MergingWindowSet
-from panestream.engine.operators.row.plan import Aggregate, Elements, Reduce, RowPlan
-from panestream.engine.operators.row.segments import stamped
-from panestream.engine.operators.row.slots import EMPTY, ElementList, KeyState, Slot
-from panestream.engine.operators.row.state import RowStore
-from panestream.engine.operators.row.timers import NEVER
-from panestream.engine.plan import EARLY, LATE, ON_TIME
-from panestream.engine.state import State
-from panestream.errors import InvalidPlanError, InvalidWindowError, PanestreamError
-from panestream.windowing.assigners import MergingWindowAssigner, WindowAssigner, WindowStagger
-from panestream.windowing.evictors import Elements as EvictorElements
-from panestream.windowing.functions import ProcessWindowFunction, WindowFunctionError
-from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP
-from panestream.windowing.triggers import EventTimeTrigger, PurgingTrigger, TriggerResult
-from panestream.windowing.windows import TimeWindow, Window
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 
-Fired = tuple[Any, Window, Any, int]
-"""Key, window, value, timestamp."""
-Firing = tuple[str, int, bool]
-"""Early, on time or late; its number for this key and window, from 0; whether no other can follow."""
-Row = tuple[Any, int, Any]
-"""Key, event time, element."""
+from panestream.engine.identity import check_identity
+from panestream.engine.kernels.python_values import RowType, arrow_column, python_values, result_columns
+from panestream.engine.operators.row.interleaving import interleaved
+from panestream.engine.operators.row.keys import hashable
+from panestream.engine.operators.row.row_plan import RowPlan
+from panestream.engine.operators.row.window_operator import Fired, Firing, Output, RowOperator
+from panestream.engine.plan import FIRING_COLUMNS, MAIN, WindowPlan
+from panestream.engine.runtime.gc_control import without_collector
+from panestream.engine.runtime.group_io import GroupInput, GroupMetrics, GroupOutput
+from panestream.engine.runtime.watermarks import WatermarkTracker
+from panestream.engine.storage.payload import one_chunk
+from panestream.engine.storage.sealed_state import SealedState
+from panestream.errors import InvalidPlanError, did_you_mean
+from panestream.windowing.assigners import GlobalWindows
+from panestream.windowing.time import MAX_TIMESTAMP
+from panestream.windowing.windows import TimeWindow
+
+if TYPE_CHECKING:
+    from panestream.engine.operators.row.spec import RowSpec
+
+INPUTS = "inputs"
 
 
 @dataclass(slots=True)
-class Output:
-    """What one call made the operator emit.
+class _Arrived:
+    """The rows of one table that came: as the operator takes them, their times, and where their whole rows are."""
 
-    Attributes:
-        fired: ``(key, window, value, timestamp)`` in the order of firing; the timestamp is the window's last instant.
-        firings: of each in ``fired`` which firing it comes from; empty where the plan does not number them.
-        late: ``(key, timestamp, element)`` of elements that no window took, where the plan has a late output.
-        side_outputs: by tag, what the window function sent there; like ``fired``.
-        late_dropped: how many late elements were only counted.
+    rows: list[tuple[Any, int, Any]]
+    times: npt.NDArray[np.int64]
+    whole: pa.Table
+
+
+class RowGroupOperator:
+    """One key group's row operator, for one micro-batch.
+
+    Args:
+        plan: the query.
+        work: its operation.
+        row_plan: what the row operator does.
+        row_type: of the elements.
+        state: the key group's state.
+        group: its number.
+
+    Raises:
+        PlanMismatchError: the state belongs to another plan.
     """
 
-    fired: list[Fired] = field(default_factory=list)
-    firings: list[Firing] = field(default_factory=list)
-    late: list[Row] = field(default_factory=list)
-    side_outputs: dict[str, list[Fired]] = field(default_factory=dict)
-    late_dropped: int = 0
-
-
-class RowOperator:
-    """Runs a plan on one key group. Flink: ``WindowOperator`` and ``EvictingWindowOperator``.
-
-    Elements are judged against the watermark as it stands; then it advances and windows fire. State is read when it is
-    needed, and written by :meth:`commit` only: until then the store is as it was.
-
-    Attributes:
-        watermark: how far event time has come; ``MIN_TIMESTAMP`` at first.
-        clock: how far processing time has come; 0 at first.
-        closed: windows of event time whose last instant is this or before are closed, whatever the lateness was when they were.
-        is_event_time: whether windows end, and elements are late, by event time.
-        late_dropped: how many late elements were only counted, ever.
-
-    >>> from panestream.engine.state import MemoryState
-    >>> from panestream.windowing.assigners import TumblingEventTimeWindows
-    >>> operator = RowOperator(RowPlan(TumblingEventTimeWindows(10), Reduce(lambda a, b: a + b)), MemoryState())
-    >>> operator.process([("k", 1, 5), ("k", 9, 6), ("k", 10, 7)], new_watermark=9).fired
-    [('k', TimeWindow(start=0, end=10), 11, 9)]
-    """
-
-    def __init__(self, plan: RowPlan, state: State, key_group: int = 0) -> None:
-        """Begins where the state left off.
-
-        Args:
-            plan: what to do.
-            state: of the key group. Only the meta record is read here.
-            key_group: the number of the group; only ``WindowStagger.RANDOM`` looks at it.
-
-        Raises:
-            PlanMismatchError: the state was born with another number of pages.
-        """
-        self.plan = plan
-        self._key_group = key_group
-        self.store = RowStore(plan, state, self._resume)
-        meta = self.store.meta
-        self.watermark: int = meta.setdefault("watermark", MIN_TIMESTAMP)
-        self.clock: int = meta.setdefault("clock", 0)
-        self.late_dropped: int = meta.setdefault("late_dropped", 0)
-        self._dropped_before = self.late_dropped
-        self._closing = Closing(plan.allowed_lateness, meta.setdefault("closed", MIN_TIMESTAMP))
-        self.closed: int = self._closing.at(self.watermark)
-        self._closed_before = self.closed
-        self._fired: list[Fired] = []
-        self._firings: list[Firing] = []
-        self._late: list[Row] = []
-        self._timer: int | None = None
-
-        self.is_event_time = plan.assigner.is_event_time
-        self._trigger = plan.firing_trigger
-        self.logic = contents_logic(plan)
-        self._scope = TriggerScope(self, self.store)
-        function = plan.function
-        self._function = function.function if isinstance(function, Elements) else function.then
-        self._function_clears = (
-            isinstance(self._function, ProcessWindowFunction) and type(self._function).clear is not ProcessWindowFunction.clear
-        )
-        self._window_scope = WindowScope(self, plan.merges)
-        self._emit = self._emit_evicted if plan.evictor else self._emit_elements if plan.keeps_elements else self._emit_result
-        self._assigner: WindowAssigner | None = None
-        self._fast: Callable[[Iterable[Row]], None] | None = None
-        self._fast_timers = None if plan.numbers_firings else fast_timers(self)
-        self._find_slot: Callable[[KeyState, Window], Slot | None] = self._find_plain
-        if isinstance(plan.assigner, MergingWindowAssigner):
-            self._find_slot = self._find_merging
-        if getattr(plan.assigner, "stagger", WindowStagger.ALIGNED) is WindowStagger.ALIGNED:
-            self._use(plan.assigner)
-        elif "stagger" in meta:
-            self._use(plan.assigner.staggered(meta["stagger"]))  # type: ignore[attr-defined]
-
-    # ---------------------------------------------------------------- what a batch brings
-
-    def process(self, rows: Iterable[Row], new_watermark: int | None = None, processing_time: int | None = None) -> Output:
-        """One micro-batch: the clock moves, rows are taken in, the watermark moves; each fires what is due.
-
-        Args:
-            rows: keys must be hashable, and equal where they mean the same.
-            new_watermark: None, or one that is not larger than the present one: it stays.
-            processing_time: the time of the batch; None, or one in the past: the clock stays.
-
-        Raises:
-            WindowFunctionError: a function of the user's own raised. The operator must not be used any more then.
-        """
-        with without_collector():
-            if processing_time is not None:
-                self.advance_processing_time(processing_time)
-            self.elements(rows)
-            if new_watermark is not None:
-                self.advance_watermark(new_watermark)
-        return self.drain()
-
-    def elements(self, rows: Iterable[Row]) -> None:
-        """Takes in rows, in order."""
-        if self._assigner is None:
-            rows = iter(rows)
-            for key, timestamp, element in rows:
-                self.element(key, timestamp, element)
-                break
-        if self._fast is not None:
-            self._fast(rows)
-            return
-        take = self.element
-        for key, timestamp, element in rows:
-            take(key, timestamp, element)
-
-    def element(self, key: Any, timestamp: int, element: Any) -> None:
-        """Takes in one row: the definition of what :meth:`elements` may do faster."""
-        assigner = self._assigner or self._stagger()
-        owner = self.store.touched.get(key) or self.store.touch(key)
-        stored = element if self.plan.evictor is None else stamped((element, timestamp))
-        scope, taken = self._scope, False
-        try:
-            windows = assigner.assign_windows(element, timestamp, self.clock)
-        except Exception as error:  # noqa: BLE001 - whatever users' code raises
-            self.failed(ASSIGNER, owner.key, None, error)
-        for window in windows:
-            slot = self._find_slot(owner, window)
-            if slot is None:
-                continue
-            taken = True
-            try:
-                slot.contents = self.logic.first(stored) if slot.contents is EMPTY else self.logic.fold(slot.contents, stored)
-            except Exception as error:  # noqa: BLE001
-                self.failed(self.logic.adding, owner.key, slot, error)
-            scope.slot = slot
-            try:
-                result = self._trigger.on_element(element, timestamp, slot.window, scope)
-            except Exception as error:  # noqa: BLE001
-                self.failed("on_element of the trigger", owner.key, slot, error)
-            if result is not TriggerResult.CONTINUE:
-                self._obey(slot, result)
-            self._register_cleanup(slot)
-        if not taken:
-            self.not_taken(key, timestamp, element)
-        if self.store.processing_queue.first() < self.clock:
-            self._run_processing_timers()
-
-    def advance_watermark(self, watermark: int) -> None:
-        """Event time has come to ``watermark``: fires and cleans up what is due, in the order of time."""
-        if watermark <= self.watermark:
-            return
-        self.watermark, self.closed = watermark, self._closing.at(watermark)
-        self.store.load_due(event=watermark)
-        if self._fast_timers is not None:
-            self._fast_timers(watermark)
+    def __init__(
+        self, plan: WindowPlan, work: RowSpec, row_plan: RowPlan, row_type: RowType, state: SealedState, group: int
+    ) -> None:
+        self._plan = plan
+        self._work = work
+        self._row_type = row_type
+        self._state = state
+        self._operator = RowOperator(row_plan, self._state, group)
+        meta = self._operator.store.meta
+        if "identity" in meta:
+            check_identity(meta["identity"], plan.identity(), "the checkpoint")
+            self._tracker = WatermarkTracker.from_json(plan.watermark, meta["watermarks"])
         else:
-            for time, timers, called in self.store.event_queue.due(watermark):
-                self._on_timer(timers.owner, time, called, event_time=True)
-        self._closed_before = self.closed
-        if self.store.processing_queue.first() < self.clock:
-            self._run_processing_timers()
+            self._tracker = WatermarkTracker(plan.watermark)
 
-    def advance_processing_time(self, clock: int) -> None:
-        """The clock has come to ``clock``: fires and cleans up what is due, in the order of time.
+    def process(self, batch: GroupInput) -> GroupOutput:
+        """Takes in a micro-batch; returns what it emits. The state is then complete: there is no separate commit."""
+        with without_collector():
+            output = self._process(batch)
+            self._operator.store.release()
+            return output
 
-        A timer is due when the clock is *past* it: a window ``[0, 10)`` fires when the clock reaches 10.
-        """
-        if clock > self.clock:
-            self.clock = clock
-            self._run_processing_timers()
-
-    def drain(self) -> Output:
-        """What was emitted since the last call."""
-        sent, dropped = self._window_scope.take_outputs(), self.late_dropped - self._dropped_before
-        output = Output(self._fired, self._firings, self._late, sent, dropped)
-        self._fired, self._firings, self._late, self._dropped_before = [], [], [], self.late_dropped
+    def _process(self, batch: GroupInput) -> GroupOutput:
+        output = GroupOutput()
+        for table in batch.invalid:
+            output.emit(self._plan.invalid_tag or "", table)
+        arrived = [self._arrived(table) for table in batch.of(INPUTS)]
+        after = MAX_TIMESTAMP if batch.end_of_input else self._tracker.take_in(batch)
+        clock = batch.batch_time or None
+        emitted = self._operator.process(self._in_order(arrived, batch.origins.get(INPUTS, [])), after, clock)
+        self._emit(emitted, output)
+        if (
+            batch.end_of_input
+            and self._plan.operation.uses_processing_time
+            and not isinstance(self._plan.assigner, GlobalWindows)
+        ):
+            # A batch has no clock to wait for: what is open at the end of the input fires then.
+            self._operator.advance_processing_time(MAX_TIMESTAMP)
+            self._emit(self._operator.drain(), output)
+        if emitted.late:
+            self._emit_late(arrived, [id(element) for _, _, element in emitted.late], output)
+        if not batch.end_of_input:
+            self._commit()
+        output.wake_up = self._operator.next_processing_time_timer()
+        if output.wake_up is not None and not self._plan.operation.uses_processing_time:
+            raise InvalidPlanError(
+                f"{self._operator.plan.firing_trigger!r} registered a processing-time timer: give it the property "
+                "uses_processing_time that returns True, so that Spark wakes the query up without new data"
+            )
+        self._measure(batch, output.metrics, emitted.late_dropped + len(emitted.late))
         return output
 
-    def commit(self) -> None:
-        """Writes what was touched since the last commit to the state."""
-        closed = self._closing.reach(self.watermark)
-        self.store.meta.update(watermark=self.watermark, clock=self.clock, late_dropped=self.late_dropped, closed=closed)
-        with without_collector():
-            self.store.commit(keep_bare=self.plan.merges)
+    def _emit(self, emitted: Output, output: GroupOutput) -> None:
+        output.metrics.fired_rows += len(emitted.fired)
+        self._emit_fired(MAIN, emitted.fired, self._work.results, output, emitted.firings)
+        for tag, fired in emitted.side_outputs.items():
+            self._emit_fired(tag, fired, partial(result_columns, schema=self._side_schema(tag)), output)
 
-    def next_processing_time_timer(self) -> int | None:
-        """At or before the next processing-time timer; None where there is none. It is due when the clock is past it."""
-        first = self.store.first_processing_timer()
-        return None if first == NEVER else first
+    def _arrived(self, table: pa.Table) -> _Arrived:
+        width, rows = len(self._plan.key_schema), table.num_rows
+        keys = [_keys(table.column(position)) for position in range(width)]
+        key: Sequence[Any] = keys[0] if width == 1 else list(zip(*keys, strict=True)) if keys else [()] * rows
+        values = len(self._row_type.schema)
+        columns = [one_chunk(table.column(width + 1 + position)) for position in range(values)]
+        elements = self._row_type.from_columns(list(map(python_values, columns)), rows)
+        self._operator.store.arrived(elements, columns)
+        times = table.column(width).to_numpy()
+        first_whole = width + 1 + (0 if self._plan.operation.takes_rows else values)
+        rows_of = list(zip(key, times.tolist(), elements, strict=True))
+        return _Arrived(rows_of, times, table.select(range(first_whole, table.num_columns)))
 
-    # ---------------------------------------------------------------- windows
+    def _in_order(self, arrived: list[_Arrived], origins: Sequence[int]) -> Iterable[tuple[Any, int, Any]]:
+        rows = chain.from_iterable(part.rows for part in arrived)
+        if len(set(origins)) < 2 or not self._operator.plan.merges:
+            return rows
+        return map(list(rows).__getitem__, interleaved([part.times for part in arrived], origins).tolist())
 
-    def _find_plain(self, owner: KeyState, window: Window) -> Slot | None:
-        """The window among those of its key, new where it must be; None where it is closed."""
-        bounds = (window.start, window.end) if isinstance(window, TimeWindow) else None
-        return owner.slots.get(bounds) or self.open_slot(owner, bounds)
-
-    def _find_merging(self, owner: KeyState, window: Window) -> Slot | None:
-        """The same for windows that merge."""
-        if not isinstance(window, TimeWindow) or not isinstance(self._assigner, MergingWindowAssigner):
-            raise InvalidWindowError(f"{self._assigner!r} must assign time windows: others cannot merge")
-        owner.latest = None  # what the session loop knows may not hold after this
-        found = MergingWindowSet(self._assigner, owner.slots).add_window(window, self._merge)
-        return found if isinstance(found, Slot) else self.open_slot(owner, (found.start, found.end))
-
-    def open_slot(self, owner: KeyState, bounds: tuple[int, int] | None) -> Slot | None:
-        """A new window, empty and without timers; None where it is closed already."""
-        start, end = bounds or (None, None)
-        if self.is_event_time and (MAX_TIMESTAMP if end is None else end - 1) <= self.closed:
-            return None
-        slot = self.store.new_slot(owner, start, end)
-        self.set_cleanup(slot)
-        owner.slots[bounds] = slot
-        return slot
-
-    def _merge(self, result: TimeWindow, old: list[Slot]) -> Slot:
-        """The window that takes the place of others: it has their contents, and what the trigger carries over."""
-        if self.is_event_time and result.max_timestamp() <= self.closed:
-            raise InvalidWindowError(f"{self._assigner!r} merged into {result}, which is closed at watermark {self.watermark}")
-        if not self.is_event_time and result.max_timestamp() < self.clock:
-            raise InvalidWindowError(f"{self._assigner!r} merged into {result}, which is over at {self.clock}")
-        owner, scope = old[0].owner, self._scope
-        merged = self.store.new_slot(owner, result.start, result.end)
-        self.set_cleanup(merged)
-        filled = [slot.contents for slot in old if slot.contents is not EMPTY]
-        try:
-            scope.slot, scope.merged = merged, old
-            self._trigger.on_merge(result, scope)
-            scope.merged = []
-            for slot in old:
-                scope.slot = slot
-                self._trigger.clear(slot.window, scope)
-                self._retire(slot)
-            for contents in filled:
-                merged.contents = contents if merged.contents is EMPTY else self.logic.merge(merged.contents, contents)
-        except Exception as error:  # noqa: BLE001
-            self.failed("merging windows", owner.key, merged, error)
-        return merged
-
-    def cleanup_time(self, max_timestamp: int) -> int:
-        """When a window goes, given its last instant."""
-        return min(max_timestamp + self.plan.allowed_lateness, MAX_TIMESTAMP) if self.is_event_time else max_timestamp
-
-    def set_cleanup(self, slot: Slot) -> None:
-        """Sees to it that the window goes when its time has come."""
-        time = self.cleanup_time(slot.max_timestamp)
-        if slot.end is None:
+    def _emit_fired(
+        self,
+        tag: str,
+        fired: Sequence[Fired],
+        columns_of: Callable[[Sequence[Any]], list[pa.Array]],
+        output: GroupOutput,
+        firings: Sequence[Firing] = (),
+    ) -> None:
+        if not fired:
             return
-        if self.is_event_time:
-            slot.event_timers.cleanup = time
-        else:
-            slot.clock_timers().cleanup = time
+        keys = [one[0] for one in fired]
+        columns: Iterator[Sequence[Any]] = iter([keys] if len(self._plan.key_schema) == 1 else zip(*keys, strict=True))
+        arrays = [arrow_column(next(columns), field) for field in self._plan.key_schema]
+        windows = [one[1] for one in fired]
+        for name in ("start", "end"):
+            bounds = [getattr(window, name) if isinstance(window, TimeWindow) else None for window in windows]
+            arrays.append(pa.array(bounds, pa.int64()).cast(pa.timestamp("us", tz="UTC")))
+        arrays += columns_of([one[2] for one in fired])
+        if firings:
+            arrays += [
+                pa.array(column, field.type) for column, field in zip(zip(*firings, strict=True), FIRING_COLUMNS, strict=True)
+            ]
+        output.emit(tag, pa.Table.from_arrays(arrays, schema=self._plan.output_schema(tag)))
 
-    def _resume(self, slot: Slot) -> bool:
-        """A window that was read gets its cleanup time; one that is closed already, since the lateness was lowered, goes."""
-        self.set_cleanup(slot)
-        if self.is_event_time and slot.end is not None and slot.max_timestamp <= self._closed_before:
-            self._clear(slot)
-            return False
-        return True
+    def _side_schema(self, tag: str) -> pa.Schema:
+        declared = self._plan.side_outputs
+        if tag not in declared:
+            hint = did_you_mean(tag, declared) if declared else "none is declared"
+            raise InvalidPlanError(
+                f"the window function sent to the output {tag!r}: declare it, .side_output({tag!r}, schema); {hint}"
+            )
+        return declared[tag]
 
-    def _register_cleanup(self, slot: Slot) -> None:
-        """The cleanup timer is one of the trigger's: it is called there, and may delete it; the next element sets it anew."""
-        if self.is_event_time:
-            timers, queue = slot.event_timers, self.store.event_queue
-        else:
-            timers, queue = slot.clock_timers(), self.store.processing_queue
-        if timers.cleanup in timers.times:
-            return
-        if timers.cleanup < MAX_TIMESTAMP:
-            queue.register(timers, timers.cleanup)
-        else:
-            queue.arm(timers)  # a window that goes with the end of time goes in silence, as Flink has no timer there
+    def _emit_late(self, arrived: list[_Arrived], late: list[int], output: GroupOutput) -> None:
+        """The whole rows of late elements, as they came."""
+        schema, wanted = self._plan.row_schema, set(late)
+        if self._plan.late_tag is None or schema is None:
+            raise RuntimeError("late rows came out that the plan did not ask for")
+        for part in arrived:
+            places = [place for place, row in enumerate(part.rows) if id(row[2]) in wanted]
+            rows = part.whole.take(pa.array(places, pa.int64()))
+            output.emit(self._plan.late_tag, pa.Table.from_arrays(rows.columns, schema=schema))
 
-    def _retire(self, slot: Slot) -> None:
-        """The window is gone, and its timers with it."""
-        slot.alive = False
-        slot.contents = EMPTY
-        for timers in (slot.event_timers, slot.processing_timers):
-            if timers is not None:
-                timers.times.clear()
-                timers.cleanup = NEVER
-                timers.owner = None  # no cycle: what is gone is freed at once
+    def _commit(self) -> None:
+        # With its number it is written in every micro-batch, like that of all key groups.
+        number = self._state.micro_batch
+        self._operator.store.meta.update(identity=self._plan.identity(), watermarks=self._tracker.to_json(), micro_batch=number)
+        self._operator.commit()
 
-    def not_taken(self, key: Any, timestamp: int, element: Any) -> None:
-        """No window took the element: it is late, or lies between windows."""
-        if not self.is_event_time or timestamp > self.closed:
-            return
-        if self.plan.late_output is None:
-            self.late_dropped += 1
-        else:
-            self._late.append((key, timestamp, element))
-
-    # ---------------------------------------------------------------- timers
-
-    def _run_processing_timers(self) -> None:
-        self.store.load_due(processing=self.clock - 1)
-        for time, timers, called in self.store.processing_queue.due(self.clock - 1):
-            self._on_timer(timers.owner, time, called, event_time=False)
-
-    def _on_timer(self, slot: Slot, time: int, called: bool, event_time: bool) -> None:
-        slot.owner.page.dirty = True
-        self._timer = time if event_time == self.is_event_time else None
-        if called:
-            self._scope.slot = slot
-            call = self._trigger.on_event_time if event_time else self._trigger.on_processing_time
-            try:
-                result = call(time, slot.window, self._scope)
-            except Exception as error:  # noqa: BLE001
-                self.failed(f"{call.__name__} of the trigger", slot.owner.key, slot, error)
-            if result is not TriggerResult.CONTINUE:
-                self._obey(slot, result)
-        if event_time == self.is_event_time and time == self.cleanup_time(slot.max_timestamp):
-            self._clear(slot)
-        self._timer = None
-
-    def _clear(self, slot: Slot) -> None:
-        """The end of a window: the trigger first, then the function, then all that is left."""
-        self._scope.slot = slot
-        try:
-            self._trigger.clear(slot.window, self._scope)
-        except Exception as error:  # noqa: BLE001
-            self.failed("clear of the trigger", slot.owner.key, slot, error)
-        self.close(slot)
-
-    def close(self, slot: Slot) -> None:
-        """The same without the trigger."""
-        if self._function_clears:
-            assert isinstance(self._function, ProcessWindowFunction)  # noqa: S101 - no others clear
-            self._window_scope.slot = slot
-            try:
-                self._function.clear(self._window_scope)
-            except Exception as error:  # noqa: BLE001
-                self.failed("clear of the window function", slot.owner.key, slot, error)
-        self._retire(slot)
-        del slot.owner.slots[slot.bounds]
-
-    # ---------------------------------------------------------------- firing
-
-    def _obey(self, slot: Slot, result: TriggerResult) -> None:
-        if not isinstance(result, TriggerResult):
-            raise InvalidPlanError(f"{self._trigger!r} returned {result!r}: its callbacks return a TriggerResult")
-        if result & 1:
-            self.fire(slot)
-        if result & 2:
-            slot.contents = EMPTY
-
-    def fire(self, slot: Slot) -> None:
-        """Runs the window's function, unless the window is empty."""
-        if slot.contents is EMPTY:
-            return
-        fired = len(self._fired)
-        try:
-            self._emit(slot)
-        except Exception as error:  # noqa: BLE001
-            self.failed("the window function", slot.owner.key, slot, error)
-        if self.plan.numbers_firings and len(self._fired) > fired:
-            firing = self._which_firing(slot), slot.firings, self._is_last_firing(slot)
-            self._firings += [firing] * (len(self._fired) - fired)
-            slot.firings += 1
-
-    def _which_firing(self, slot: Slot) -> str:
-        end = slot.max_timestamp
-        if slot.end is None:
-            return EARLY
-        if self._timer is None:
-            return LATE if (self.watermark if self.is_event_time else self.clock - 1) >= end else EARLY
-        return EARLY if self._timer < end else ON_TIME if self._timer == end else LATE
-
-    def _is_last_firing(self, slot: Slot) -> bool:
-        """Whether no other can follow, as far as it is known now: only of the plainest trigger what it will do."""
-        if self._timer is None or slot.end is None:
-            return False
-        cleanup = self.cleanup_time(slot.max_timestamp)
-        trigger = self._trigger.inner if isinstance(self._trigger, PurgingTrigger) else self._trigger
-        return self._timer >= cleanup or (type(trigger) is EventTimeTrigger and cleanup <= self.watermark)
-
-    def _emit_result(self, slot: Slot) -> None:
-        assert self.logic.result is not None  # noqa: S101 - only element lists have none
-        self._hand_over(slot, [self.logic.result(slot.contents)])
-
-    def _emit_elements(self, slot: Slot) -> None:
-        self._hand_over(slot, self.store.elements(slot.owner.page, slot.contents))
-
-    def _emit_evicted(self, slot: Slot) -> None:
-        """Evict, run the function over the rest, evict again; what is left are the contents."""
-        evictor = self.plan.evictor
-        assert evictor is not None  # noqa: S101 - this is the emitter of plans that have one
-        window, scope = slot.window, self._scope
-        scope.slot = slot
-        before: EvictorElements = self.store.elements(slot.owner.page, slot.contents)
-        kept = evictor.evict_before(before, len(before), window, scope)
-        values = [value for value, _ in kept]
-        of_elements = self.logic.of_elements
-        self._hand_over(slot, values if of_elements is None else [of_elements(values)])
-        scope.slot = slot
-        kept = evictor.evict_after(kept, len(kept), window, scope)
-        self._replace_elements(slot, before, kept)
-
-    @staticmethod
-    def _replace_elements(slot: Slot, before: EvictorElements, kept: EvictorElements) -> None:
-        dropped = len(before) - len(kept)
-        if not kept:
-            slot.contents = EMPTY
-        elif dropped >= 0 and all(map(is_, before[dropped:], kept)):
-            slot.contents.drop_first(dropped)  # the oldest went: nothing is written anew
-        else:
-            slot.contents = ElementList(list(kept))
-
-    def _hand_over(self, slot: Slot, inputs: Sequence[Any]) -> None:
-        key, window, function = slot.owner.key, slot.window, self._function
-        if function is None:
-            self._fired.append((key, window, inputs[0], slot.max_timestamp))
-            return
-        if isinstance(function, ProcessWindowFunction):
-            self._window_scope.slot = slot
-            results = function.process(key, self._window_scope, inputs)
-        else:
-            results = function.apply(key, window, inputs)
-        if results is not None:
-            if isinstance(results, (str, bytes, dict)):
-                # Going through these gives letters, numbers or names: surely not what was meant.
-                raise InvalidPlanError(f"{function!r} returned {results!r}: return a list of results, or yield them")
-            timestamp = slot.max_timestamp
-            self._fired.extend((key, window, value, timestamp) for value in results)
-
-    def failed(self, what: str, key: Any, slot: Slot | None, error: Exception) -> NoReturn:
-        """Raises what a function of the user's own raised, with the place where it was."""
-        if isinstance(error, PanestreamError):
-            raise error
-        window, contents = (None, EMPTY) if slot is None else (slot.window, slot.contents)
-        if self.plan.keeps_elements:
-            count = 0 if contents is EMPTY else len(contents)
-            held = f"holds {count} element{'' if count == 1 else 's'}"
-        else:
-            count, held = None, "is empty" if contents is EMPTY else "holds one accumulator"
-        raise WindowFunctionError.of(what, key, window, held, count, error) from error
-
-    # ---------------------------------------------------------------- beginnings
-
-    def _stagger(self) -> WindowAssigner:
-        """The windows of this group, shifted: decided at its first element, and kept in its state."""
-        assigner: Any = self.plan.assigner
-        shift = assigner.stagger.get_stagger_offset(self.clock, assigner.size, self._key_group)
-        self.store.meta["stagger"] = shift
-        return self._use(assigner.staggered(shift))
-
-    def _use(self, assigner: WindowAssigner) -> WindowAssigner:
-        self._assigner = assigner
-        self._fast = None if self.plan.numbers_firings else fast_rows(self, assigner)
-        return assigner
-
-    # ---------------------------------------------------------------- for tests and harnesses
-
-    def num_timers(self) -> int:
-        """How many timers there are, cleanup timers included. Reads all state."""
-        total = 0
-        for slot in self.store.all_slots():
-            total += len(slot.event_timers.times | ({slot.event_timers.cleanup} - {NEVER}))
-            clock = slot.processing_timers
-            total += 0 if clock is None else len(clock.times | ({clock.cleanup} - {NEVER}))
-        return total
-
-    def num_state_entries(self) -> int:
-        """How many things are kept of windows: contents, states of triggers and functions, places of sessions."""
-        return sum(
-            (slot.contents is not EMPTY) + len(slot.trigger_cells) + len(slot.window_cells or ()) + self.plan.merges
-            for slot in self.store.all_slots()
-        )
-
-    def num_key_state_entries(self) -> int:
-        """How many things process functions keep per key, which is for ever. Reads all state."""
-        return sum(len(owner.cells) for owner in self.store.all_keys())
+    def _measure(self, batch: GroupInput, metrics: GroupMetrics, late: int) -> None:
+        self._tracker.measure(batch, metrics)
+        metrics.late_rows = late
+        self._state.measure(metrics)
 
 
-__all__ = ["Aggregate", "Elements", "Fired", "Output", "Reduce", "Row", "RowOperator", "RowPlan"]
+def _keys(column: pa.ChunkedArray) -> list[Any]:
+    values = python_values(column)
+    return list(map(hashable, values)) if pa.types.is_nested(column.type) else values

@@ -9,7 +9,7 @@ from typing import Any
 from panestream.engine.operators.row.codec import Codec
 from panestream.engine.operators.row.columns import ColumnReader, ColumnWriter, join_parts, split_parts
 from panestream.engine.operators.row.keys import canonical_key
-from panestream.engine.operators.row.slots import EMPTY, ElementList, KeyState, Page, Slot
+from panestream.engine.operators.row.window_states import EMPTY, ElementList, KeyState, Page, WindowState
 
 Cells = dict[str, Any]
 
@@ -59,7 +59,7 @@ class PageCodec:
         _write_cells(writer, "window:", [slot.window_cells or {} for slot in slots])
         return writer.finish({"segments": sorted(page.segments.items())})
 
-    def _has_usual_timers(self, slot: Slot) -> bool:
+    def _has_usual_timers(self, slot: WindowState) -> bool:
         times, clock = slot.event_timers.times, slot.processing_timers
         if slot.end is None:
             return not times and (clock is None or not clock.times)
@@ -78,7 +78,7 @@ class PageCodec:
 
     # ---------------------------------------------------------------- reading
 
-    def decode(self, page: Page, data: bytes, new_slot: Callable[[KeyState, int | None, int | None], Slot]) -> None:
+    def decode(self, page: Page, data: bytes, new_slot: Callable[[KeyState, int | None, int | None], WindowState]) -> None:
         """Fills an empty page from its bytes.
 
         Args:
@@ -91,7 +91,7 @@ class PageCodec:
         page.segments = {int(segment): size for segment, size in reader.header["segments"]}
         known = page.keys
         starts, ends = reader.integers("start"), reader.integers("end")
-        found: list[Slot] = []
+        found: list[WindowState] = []
         for key, start, end in zip(reader.values("key"), starts, ends, strict=True):
             owner = known.get(key)
             if owner is None:
@@ -111,7 +111,7 @@ class PageCodec:
         if keys:
             self._read_keys(page, keys)
 
-    def _read_contents(self, reader: ColumnReader, slots: list[Slot]) -> None:
+    def _read_contents(self, reader: ColumnReader, slots: list[WindowState]) -> None:
         filled = reader.booleans("filled")
         contents: list[Any]
         if self._keeps_elements:
@@ -125,7 +125,7 @@ class PageCodec:
             if there:
                 slot.contents = value
 
-    def _read_timers(self, reader: ColumnReader, slots: list[Slot]) -> None:
+    def _read_timers(self, reader: ColumnReader, slots: list[WindowState]) -> None:
         usual = reader.booleans("usual timers")
         event, processing = reader.integer_lists("event_timers"), reader.integer_lists("processing_timers")
         for at, slot in enumerate(slots):

@@ -24,14 +24,14 @@ import pyarrow as pa
 
 from panestream.engine.operators.row.codec import Codec
 from panestream.engine.operators.row.columns import ColumnReader, ColumnWriter
+from panestream.engine.operators.row.element_chunks import Arrivals, SegmentCodec
 from panestream.engine.operators.row.index import Entry, PageIndex
 from panestream.engine.operators.row.keys import canonical_key, stable_hash
 from panestream.engine.operators.row.pages import PageCodec
-from panestream.engine.operators.row.plan import RowPlan
-from panestream.engine.operators.row.segments import Arrivals, SegmentCodec
-from panestream.engine.operators.row.slots import EMPTY, ElementList, KeyState, Page, Slot
+from panestream.engine.operators.row.row_plan import RowPlan
 from panestream.engine.operators.row.timers import NEVER, TimerQueue
-from panestream.engine.state import State
+from panestream.engine.operators.row.window_states import EMPTY, ElementList, KeyState, Page, WindowState
+from panestream.engine.storage.state import State
 from panestream.errors import PanestreamError, StateDamagedError
 from panestream.windowing.time import MIN_TIMESTAMP
 
@@ -50,7 +50,7 @@ class RowStore:
         meta: counters and times that the operator keeps (JSON values).
     """
 
-    def __init__(self, plan: RowPlan, state: State, resume: Callable[[Slot], bool]) -> None:
+    def __init__(self, plan: RowPlan, state: State, resume: Callable[[WindowState], bool]) -> None:
         """Reads the meta record, nothing else.
 
         Args:
@@ -93,10 +93,10 @@ class RowStore:
         self.touched[key] = found
         return found
 
-    def new_slot(self, owner: KeyState, start: int | None, end: int | None) -> Slot:
+    def new_slot(self, owner: KeyState, start: int | None, end: int | None) -> WindowState:
         """A window that is not among those of its key yet."""
         self._orders += 1
-        return Slot(owner, start, end, self._orders)
+        return WindowState(owner, start, end, self._orders)
 
     def elements(self, page: Page, contents: ElementList) -> list[Any]:
         """All elements of a list, in order, in a new list."""
@@ -123,7 +123,7 @@ class RowStore:
         unread = (entry.processing for number, entry in self._index.entries.items() if number not in self._pages)
         return min(self.processing_queue.first(), *unread, NEVER)
 
-    def all_slots(self) -> Iterator[Slot]:
+    def all_slots(self) -> Iterator[WindowState]:
         """Every window of every key: reads everything, for tests and harnesses."""
         for page in self._all_pages():
             yield from page.slots()

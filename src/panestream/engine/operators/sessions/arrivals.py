@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from panestream.engine.aggregation.columns import Ints, Mask, array_of, numbers, plain
-from panestream.engine.aggregation.grouping import encode_keys
-from panestream.engine.operators.base import GroupInput
+from panestream.engine.kernels.columns import Ints, Mask, array_of, numbers, plain
+from panestream.engine.kernels.grouping import encode_keys
 from panestream.engine.operators.sessions.exchange import ROWS, SESSIONS, Rows, partials_of, unpack_rows
 from panestream.engine.operators.sessions.lateness import late_rows
 from panestream.engine.operators.sessions.local import local_sessions
 from panestream.engine.plan import WindowPlan
+from panestream.engine.runtime.group_io import GroupInput
 
 if TYPE_CHECKING:
-    from panestream.engine.operators.sessions.operation import SessionOperation
+    from panestream.engine.operators.sessions.spec import SessionSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Spans:
     late: Ints | None = None
 
     @classmethod
-    def of(cls, table: pa.Table, codes: Ints, work: SessionOperation) -> Spans:
+    def of(cls, table: pa.Table, codes: Ints, work: SessionSpec) -> Spans:
         """A table of sessions; ``codes`` are those of its keys."""
         names = ("start", "end", *(name for name in ("fired", "late") if name in table.column_names))
         starts, ends, *emitted = (numbers(plain(table.column(name))) for name in names)
@@ -83,7 +83,7 @@ class Arrivals:
     packed: list[pa.Table]
 
     @classmethod
-    def of(cls, batch: GroupInput, codes: Ints, work: SessionOperation) -> Arrivals:
+    def of(cls, batch: GroupInput, codes: Ints, work: SessionSpec) -> Arrivals:
         """The local sessions of a micro-batch; ``codes`` are those of the keys of all its chunks, end to end."""
         chunks, firsts, begin = [], [], 0
         for table in batch.of(SESSIONS):
@@ -92,7 +92,7 @@ class Arrivals:
             begin += table.num_rows
         return cls(chunks, firsts, batch.of(ROWS))
 
-    def without_late(self, stored: Spans, closed: int, plan: WindowPlan, work: SessionOperation) -> tuple[list[Spans], Late]:
+    def without_late(self, stored: Spans, closed: int, plan: WindowPlan, work: SessionSpec) -> tuple[list[Spans], Late]:
         """The spans without the rows that no session takes, and these rows.
 
         Args:
@@ -124,7 +124,7 @@ class Arrivals:
         return [late[begin:end] for begin, end in pairwise(cuts.tolist())]
 
 
-def _less(spans: Spans, rows: Rows, late: Mask, work: SessionOperation) -> Spans:
+def _less(spans: Spans, rows: Rows, late: Mask, work: SessionSpec) -> Spans:
     """Spans without their late rows: one that loses some of its rows is built anew from the others."""
     if not late.any():
         return spans

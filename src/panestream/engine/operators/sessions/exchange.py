@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from panestream.engine import payload
-from panestream.engine.aggregation import Aggregation
-from panestream.engine.aggregation.columns import Ints, numbers, plain
+from panestream.engine.aggregates import Aggregation
+from panestream.engine.kernels.columns import Ints, numbers, plain
 from panestream.engine.operators.sessions.local import LocalSessions
+from panestream.engine.storage import payload
 
 SESSIONS, ROWS = "sessions", "rows"
 """Local sessions; the rows behind them."""

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from panestream.engine.aggregation import Aggregation
-from panestream.engine.aggregation.columns import Ints, Mask
-from panestream.engine.aggregation.sorting import stable_order
-from panestream.engine.operators.keyed.store import with_bounds
+from panestream.engine.aggregates import Aggregation
+from panestream.engine.kernels.columns import Ints, Mask
+from panestream.engine.kernels.sorting import stable_order
 from panestream.engine.operators.sessions.exchange import PANE
 from panestream.engine.operators.sessions.merged import Merged
 from panestream.engine.plan import (
@@ -24,6 +23,7 @@ from panestream.engine.plan import (
     UPDATE_BEFORE,
     WindowPlan,
 )
+from panestream.engine.runtime.keyed_store import with_bounds
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from panestream.engine.aggregation.columns import Ints, Mask
-from panestream.engine.aggregation.sorting import stable_order
+from panestream.engine.kernels.columns import Ints, Mask
+from panestream.engine.kernels.sorting import stable_order
 from panestream.engine.operators.sessions.spans import running_max
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from panestream.engine.aggregation import Aggregation
-from panestream.engine.aggregation.columns import Ints
+from panestream.engine.aggregates import Aggregation
+from panestream.engine.kernels.columns import Ints
 from panestream.engine.operators.sessions.spans import merge_touching
 
 

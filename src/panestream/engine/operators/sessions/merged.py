@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from panestream.engine.aggregation.columns import Ints, Mask
-from panestream.engine.aggregation.grouping import Keys
+from panestream.engine.kernels.columns import Ints, Mask
+from panestream.engine.kernels.grouping import Keys
 from panestream.engine.operators.sessions.arrivals import Spans
 from panestream.engine.operators.sessions.exchange import PANE
 from panestream.engine.operators.sessions.spans import Sessions, merge_touching
 
 if TYPE_CHECKING:
-    from panestream.engine.operators.sessions.operation import SessionOperation
+    from panestream.engine.operators.sessions.spec import SessionSpec
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Merged:
     partials: pa.Table
 
     @classmethod
-    def of(cls, keys: Keys, stored: Spans, fresh: Sequence[Spans], work: SessionOperation) -> Merged:
+    def of(cls, keys: Keys, stored: Spans, fresh: Sequence[Spans], work: SessionSpec) -> Merged:
         """Merges the sessions that are open and those that have come, in the order of arrival."""
         spans = [stored, *fresh]
         codes, starts, ends = (np.concatenate([getattr(one, name) for one in spans]) for name in ("codes", "starts", "ends"))

@@ -13,22 +13,22 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from panestream.engine.aggregation.columns import Ints, Mask, plain
-from panestream.engine.aggregation.grouping import Keys, encode_keys
-from panestream.engine.closing import Closing
-from panestream.engine.operators.base import GroupInput, GroupOutput
-from panestream.engine.operators.keyed.hashing import key_hashes
-from panestream.engine.operators.keyed.store import KeyedStore
+from panestream.engine.kernels.columns import Ints, Mask, plain
+from panestream.engine.kernels.grouping import Keys, encode_keys
+from panestream.engine.kernels.key_hashing import key_hashes
 from panestream.engine.operators.sessions.arrivals import Arrivals, Spans
 from panestream.engine.operators.sessions.exchange import SESSIONS, session_schema, session_table
 from panestream.engine.operators.sessions.firing import Fired, main_rows
 from panestream.engine.operators.sessions.merged import Merged
 from panestream.engine.plan import MAIN, WindowPlan
-from panestream.engine.seal import SealedState
+from panestream.engine.runtime.closing import Closing
+from panestream.engine.runtime.group_io import GroupInput, GroupOutput
+from panestream.engine.runtime.keyed_store import KeyedStore
+from panestream.engine.storage.sealed_state import SealedState
 from panestream.windowing.time import MAX_TIMESTAMP
 
 if TYPE_CHECKING:
-    from panestream.engine.operators.sessions.operation import SessionOperation
+    from panestream.engine.operators.sessions.spec import SessionSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class SessionOperator:
         PlanMismatchError: the state belongs to another plan.
     """
 
-    def __init__(self, plan: WindowPlan, work: SessionOperation, state: SealedState) -> None:
+    def __init__(self, plan: WindowPlan, work: SessionSpec, state: SealedState) -> None:
         self._plan = plan
         self._work = work
         self._schema = session_schema(plan.key_schema, work.aggregation, local=False)

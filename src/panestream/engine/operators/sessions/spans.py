@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from panestream.engine.aggregation.columns import Ints, Mask
-from panestream.engine.aggregation.sorting import stable_order
+from panestream.engine.kernels.columns import Ints, Mask
+from panestream.engine.kernels.sorting import stable_order
 
 
 @dataclass(frozen=True, slots=True)

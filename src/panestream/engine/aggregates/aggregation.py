@@ -1,0 +1,268 @@
+"""The three steps of every aggregating operator: rows → partials per (key, pane) → merged partials → windows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+
+from panestream.engine.aggregates.partials import Batch, Input, Lane
+from panestream.engine.aggregates.picks import PickLane
+from panestream.engine.aggregates.plan import check_key, draft, follows_arrival, needs_rows, orders_by_time
+from panestream.engine.aggregates.results import Result
+from panestream.engine.kernels.columns import Ints, array_of, numbers, plain
+from panestream.engine.kernels.grouping import Groups, Keys, encode_keys, group
+from panestream.engine.kernels.ranges import Ranges, dense_ranges, sparse_ranges, windows_of
+from panestream.engine.kernels.sorting import stable_order
+from panestream.errors import InvalidPlanError
+from panestream.windowing.aggregates import Aggregate
+
+_quiet = np.errstate(invalid="ignore", over="ignore")
+"""Infinity minus infinity is NaN, and too large is infinity: results of a sum, not warnings."""
+Layout = Literal["auto", "dense", "sparse"]
+_RESERVED = ("window_start", "window_end")
+_ROOMY = 4
+"""How many cells per filled one a matrix of windows by keys may have."""
+_FEW_KEYS = 16
+"""A matrix with fewer columns than this is slower than sorted rows: running sums down a column of it waste the cache lines."""
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregation:
+    """A list of declared aggregates over one set of keys, with everything that is needed to run it. Picklable.
+
+    Attributes:
+        inputs: the distinct SQL expressions it needs, in the order of the value columns.
+        needs_timestamps: whether an aggregate orders rows by event time.
+        output_schema: name and type of the results, in the order of the aggregates.
+        partial_schema: the key columns, ``pane`` (int64), ``rows`` (int64, the number of input rows) and the columns of the
+            lanes. A key column that is itself called ``pane`` or ``rows`` is here called ``key.pane`` or ``key.rows``.
+            key_schema: the key columns. lanes: the distinct partials. results: one per aggregate.
+    """
+
+    inputs: tuple[str, ...]
+    needs_timestamps: bool
+    output_schema: pa.Schema
+    partial_schema: pa.Schema
+    key_schema: pa.Schema
+    lanes: tuple[Lane, ...]
+    results: tuple[Result, ...]
+
+    @classmethod
+    def build(cls, aggregates: Sequence[Aggregate], input_types: Mapping[str, pa.DataType], key_schema: pa.Schema) -> Aggregation:
+        """Plans aggregates.
+
+        Args:
+            aggregates: what to compute; at least one.
+            input_types: the Arrow type of every expression they need.
+            key_schema: the key columns; none for one group of all rows.
+
+        Raises:
+            InvalidPlanError: two result columns share a name, or one has that of a key or of ``window_start`` or
+                ``window_end``; or an aggregate or a key cannot take its type.
+        """
+        if not aggregates:
+            raise InvalidPlanError("nothing to aggregate: give at least one, e.g. agg.count()")
+        for key in key_schema:
+            check_key(key.name, key.type)
+        plan = draft(aggregates, input_types)
+        _check_names([result.name for result in plan.results], key_schema.names)
+        lanes = tuple(plan.lanes)
+        fields = [pa.field(_key_name(key.name), key.type) for key in key_schema]
+        fields += [pa.field("pane", pa.int64(), nullable=False), pa.field("rows", pa.int64(), nullable=False)]
+        for number, lane in enumerate(lanes):
+            fields += [pa.field(f"#{number}.{name}", type_) for name, type_ in lane.columns]
+        output = pa.schema([pa.field(result.name, result.type) for result in plan.results])
+        timed = any(orders_by_time(lane) for lane in lanes)
+        return cls(tuple(plan.inputs), timed, output, pa.schema(fields), key_schema, lanes, tuple(plan.results))
+
+    @_quiet
+    def partials(self, keys: Sequence[pa.Array], panes: Ints, values: Sequence[pa.Array], timestamps: Ints | None) -> pa.Table:
+        """Reduces input rows to one row per (key, pane).
+
+        Args:
+            keys: the key columns.
+            panes: the pane of each row, any int64.
+            values: the columns of :attr:`inputs`, in that order.
+            timestamps: the event time of each row; needed if :attr:`needs_timestamps`.
+
+        Returns:
+            A table of :attr:`partial_schema`, ordered by pane, then by key in a fixed order.
+        """
+        panes = np.ascontiguousarray(panes, np.int64)
+        times = None if timestamps is None else np.ascontiguousarray(timestamps, np.int64)
+        if self.needs_timestamps and times is None:
+            raise ValueError("an aggregate orders rows by event time: partials() needs timestamps")
+        batch = Batch([Input(plain(value)) for value in values], times)
+        coded = encode_keys(keys, len(panes))
+        groups = group(coded, panes)
+        lanes = [lane.reduce(groups, batch) for lane in self.lanes]
+        return self._table(coded.take(groups.codes), groups.panes, groups.counts, lanes)
+
+    @_quiet
+    def merge(self, tables: Sequence[pa.Table]) -> pa.Table:
+        """Merges partials to one row per (key, pane).
+
+        Args:
+            tables: of :attr:`partial_schema`, in the order of arrival.
+
+        Returns:
+            A table of :attr:`partial_schema`, ordered by pane, then by key in a fixed order.
+        """
+        if not tables:
+            return self.partial_schema.empty_table()
+        partials = _Partials.of(self, pa.concat_tables(tables) if len(tables) > 1 else tables[0])
+        keys = partials.keys()
+        groups = group(keys, partials.panes)
+        partials = partials.merged(groups, self.lanes)
+        return self._table(keys.take(groups.codes), groups.panes, partials.rows, partials.lanes)
+
+    @_quiet
+    def windows(self, table: pa.Table, first_pane: Ints, end_pane: Ints, layout: Layout = "auto") -> tuple[Ints, pa.Table]:
+        """Combines the partials of panes to windows.
+
+        Args:
+            table: of :attr:`partial_schema`, in any order; several rows per (key, pane) count in the order of the table.
+            first_pane: the first pane of each window, non-decreasing.
+            end_pane: the pane after the last of each window, non-decreasing.
+            layout: forces one of the two layouts for overlapping windows; for tests.
+
+        Returns:
+            The window of each output row; and a table of the key columns and results with one row per (window, key) that has an
+            input row, ordered by window, then by key in a fixed order.
+
+        Raises:
+            AggregateOverflowError: a result does not fit its type.
+        """
+        first_pane, end_pane = np.ascontiguousarray(first_pane, np.int64), np.ascontiguousarray(end_pane, np.int64)
+        partials = _Partials.of(self, table)
+        if self.keeps_order and bool((partials.panes[1:] < partials.panes[:-1]).any()):
+            # Of equals the one of the earliest pane counts, then the first to arrive, however the partials were merged before.
+            partials = partials.take(stable_order(partials.panes))
+        opened, until = windows_of(partials.panes, first_pane, end_pane)
+        inside = opened < until
+        if not inside.all():
+            partials, opened, until = partials.take(np.flatnonzero(inside)), opened[inside], until[inside]
+        keys = partials.keys()
+        if bool((end_pane[:-1] <= first_pane[1:]).all()):
+            # No pane is in two windows: the window itself can be the pane.
+            groups = group(keys, opened)
+            merged = partials.merged(groups, self.lanes)
+            lanes = [lane.close(columns, merged.rows) for lane, columns in zip(self.lanes, merged.lanes, strict=True)]
+            return groups.panes, self._results(keys, groups.codes, lanes, merged.rows)
+        groups = group(keys, partials.panes)
+        if layout == "auto":
+            # More cells of windows by keys than rows in windows can fill: a matrix would be mostly empty.
+            roomy = len(first_pane) * keys.count > _ROOMY * int((until - opened).sum())
+            layout = "dense" if groups.is_matrix and keys.count >= _FEW_KEYS and not roomy else "sparse"
+        partials = partials.merged(groups, self.lanes)
+        windows, tables = [], []
+        for ranges in self._ranges(groups, keys, partials.rows, first_pane, end_pane, layout):
+            lanes = [lane.over(ranges, columns, partials.rows) for lane, columns in zip(self.lanes, partials.lanes, strict=True)]
+            windows.append(ranges.windows)
+            tables.append(self._results(keys, ranges.codes, lanes, ranges.rows))
+        return (windows[0], tables[0]) if len(tables) == 1 else (np.concatenate(windows), pa.concat_tables(tables))
+
+    @property
+    def follows_arrival(self) -> bool:
+        """Whether of rows with equal event times it matters which arrived first."""
+        return any(follows_arrival(lane) for lane in self.lanes)
+
+    @property
+    def keeps_order(self) -> bool:
+        """Whether it matters in which order rows came."""
+        return any(isinstance(lane, PickLane) or needs_rows(lane) for lane in self.lanes)
+
+    def _ranges(
+        self, groups: Groups, keys: Keys, rows: Ints, first_pane: Ints, end_pane: Ints, layout: Layout
+    ) -> Iterator[Ranges]:
+        if groups.size == 0 or any(needs_rows(lane) for lane in self.lanes):
+            layout = "sparse"
+        if layout == "dense":
+            return iter([dense_ranges(groups, rows, first_pane, end_pane, keys.count)])
+        return sparse_ranges(groups, rows, first_pane, end_pane)
+
+    def _table(self, keys: list[pa.Array], panes: Ints, rows: Ints, lanes: Sequence[Sequence[pa.Array]]) -> pa.Table:
+        columns = [_typed(key, field.type) for key, field in zip(keys, self.key_schema, strict=True)]
+        columns += [array_of(panes, pa.int64()), array_of(rows, pa.int64())]
+        columns += [column for lane in lanes for column in lane]
+        return pa.Table.from_arrays(columns, schema=self.partial_schema)
+
+    def _results(self, keys: Keys, codes: Ints, lanes: Sequence[Sequence[pa.Array]], rows: Ints) -> pa.Table:
+        columns = [_typed(key, field.type) for key, field in zip(keys.take(codes), self.key_schema, strict=True)]
+        columns += [result.finish([lanes[number] for number in result.lanes], rows) for result in self.results]
+        return pa.Table.from_arrays(columns, schema=pa.schema([*self.key_schema, *self.output_schema]))
+
+
+@dataclass(frozen=True, slots=True)
+class _Partials:
+    """The columns of a partial table, each contiguous."""
+
+    key_columns: list[pa.Array]
+    panes: Ints
+    rows: Ints
+    lanes: list[list[pa.Array]]
+
+    @classmethod
+    def of(cls, aggregation: Aggregation, table: pa.Table) -> _Partials:
+        columns = [plain(column) for column in table.columns]
+        width = len(aggregation.key_schema)
+        keys, panes, rows, rest = columns[:width], numbers(columns[width]), numbers(columns[width + 1]), columns[width + 2 :]
+        lanes = []
+        for lane in aggregation.lanes:
+            count = len(lane.columns)
+            lanes.append(rest[:count])
+            rest = rest[count:]
+        return cls(keys, panes, rows, lanes)
+
+    def keys(self) -> Keys:
+        return encode_keys(self.key_columns, len(self.panes))
+
+    def take(self, rows: Ints) -> _Partials:
+        indices = pa.array(rows)
+        keys = [column.take(indices) for column in self.key_columns]
+        lanes = [[column.take(indices) for column in lane] for lane in self.lanes]
+        return _Partials(keys, self.panes[rows], self.rows[rows], lanes)
+
+    def merged(self, groups: Groups, lanes: Sequence[Lane]) -> _Partials:
+        """One row per group, in the order of the groups. The key columns are left as they are: nobody asks for them any more."""
+        if groups.size < len(self.panes):
+            merged = [lane.merge(groups, columns, self.rows) for lane, columns in zip(lanes, self.lanes, strict=True)]
+            return _Partials(self.key_columns, groups.panes, groups.add(self.rows), merged)
+        if bool((groups.slots[1:] > groups.slots[:-1]).all()):
+            return self
+        ids = groups.ids
+        order = np.empty(len(ids), np.int64)
+        order[ids] = np.arange(len(ids))
+        indices = pa.array(order)
+        moved = [[column.take(indices) for column in lane] for lane in self.lanes]
+        return _Partials(self.key_columns, groups.panes, self.rows[order], moved)
+
+
+def _typed(column: pa.Array, type_: pa.DataType) -> pa.Array:
+    return column if column.type == type_ else column.cast(type_)
+
+
+def _key_name(name: str) -> str:
+    return f"key.{name}" if name in ("pane", "rows") or name.startswith("#") else name
+
+
+def _check_names(results: Sequence[str], keys: Sequence[str]) -> None:
+    seen: set[str] = set()
+    for name in keys:
+        if name in seen:
+            raise InvalidPlanError(f"two key columns are called {name!r}; give one another name")
+        if name in _RESERVED:
+            raise InvalidPlanError(f"a key column is called {name!r}, which is the name of a column that panestream adds")
+        seen.add(name)
+    for name in results:
+        if name in _RESERVED:
+            raise InvalidPlanError(f"the name {name!r} is taken by the window itself; choose another with .alias(...)")
+        if name in keys:
+            raise InvalidPlanError(f"the aggregate {name!r} has the name of a key column; choose another with .alias(...)")
+        if name in seen:
+            raise InvalidPlanError(f"two aggregates are called {name!r}; choose other names with .alias(...)")
+        seen.add(name)

@@ -1,0 +1,103 @@
+"""The lane of aggregates that users write: their functions, and the promise each of them has to keep."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from panestream.engine.aggregates.lists import sparse
+from panestream.engine.aggregates.partials import Batch, Lane
+from panestream.engine.kernels.columns import Ints, plain
+from panestream.engine.kernels.grouping import Groups
+from panestream.engine.kernels.ranges import Ranges, State
+from panestream.errors import InvalidPlanError
+from panestream.windowing.aggregates import ColumnAggregate
+
+
+@dataclass(frozen=True, slots=True)
+class UserLane(Lane):
+    """The partial of a :class:`~panestream.windowing.aggregates.ColumnAggregate`; over windows, its result.
+
+    Attributes:
+        written: the user's aggregate.
+        sources: the numbers of the expressions it gets.
+    """
+
+    written: ColumnAggregate
+    sources: tuple[int, ...]
+
+    @property
+    def columns(self) -> tuple[tuple[str, pa.DataType], ...]:
+        return (("partial", self.written.partial_type),)
+
+    def reduce(self, groups: Groups, batch: Batch) -> list[pa.Array]:
+        values = [batch.values[source].array for source in self.sources]
+        made = self.written.partial(values, groups.ids, groups.size)
+        return [self._checked(made, "partial", self.written.partial_type, groups.size)]
+
+    def merge(self, groups: Groups, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
+        return [self._merged(columns[0], groups.ids, groups.size)]
+
+    def over(self, ranges: Ranges, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
+        ranges = sparse(ranges)
+        partials = _Numbered(columns[0].take(pa.array(ranges.order)))
+
+        def combine(a: State, b: State) -> State:
+            known = np.flatnonzero(a[0] >= 0)
+            pairs = partials.take(np.concatenate([a[0][known], b[0][known]]))
+            combined = b[0].copy()
+            combined[known] = partials.add(self._merged(pairs, np.tile(np.arange(len(known)), 2), len(known)))
+            return (combined,)
+
+        # What is folded are the numbers of the partials: -1 stands for none.
+        (numbers,) = ranges.fold_in_order((np.arange(len(ranges.order)),), (-1,), combine)
+        return self._final(partials.take(numbers))
+
+    def close(self, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
+        return self._final(columns[0])
+
+    def _merged(self, partials: pa.Array, ids: Ints, size: int) -> pa.Array:
+        if size == 0:
+            return partials
+        return self._checked(self.written.merge(partials, ids, size), "merge", self.written.partial_type, size)
+
+    def _final(self, partials: pa.Array) -> list[pa.Array]:
+        return [self._checked(self.written.final(partials), "final", self.written.result_type, len(partials))]
+
+    def _checked(self, made: Any, method: str, type_: pa.DataType, length: int) -> pa.Array:
+        where = f"{self.written!r}.{method} returned"
+        if isinstance(made, np.ndarray):
+            made = pa.array(made)
+        if not isinstance(made, pa.Array | pa.ChunkedArray):
+            raise InvalidPlanError(f"{where} {type(made).__name__}: it must return an Arrow array of {type_}, or a numpy array")
+        made = plain(made)
+        if made.type != type_:
+            declared = "result_type" if method == "final" else "partial_type"
+            raise InvalidPlanError(f"{where} an array of {made.type}, but {declared} is {type_}: cast it to self.{declared}")
+        if len(made) != length:
+            raise InvalidPlanError(f"{where} {len(made)} rows, not {length}: one for each group, in their order")
+        return made
+
+
+class _Numbered:
+    """Partials that are added one batch after the other, and found again by their number."""
+
+    def __init__(self, first: pa.Array) -> None:
+        self._chunks = [first]
+        self._count = len(first)
+
+    def add(self, more: pa.Array) -> Ints:
+        """Adds partials; their numbers."""
+        self._chunks.append(more)
+        self._count += len(more)
+        return np.arange(self._count - len(more), self._count)
+
+    def take(self, numbers: Ints) -> pa.Array:
+        """The partials of some numbers."""
+        if len(self._chunks) > 1:
+            self._chunks = [pa.concat_arrays(self._chunks)]
+        return self._chunks[0].take(pa.array(numbers))

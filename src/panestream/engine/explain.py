@@ -1,0 +1,83 @@
+"""A plan in words: what runs it, and why."""
+
+from __future__ import annotations
+
+from panestream.engine.plan import WindowPlan
+from panestream.windowing.time import format_duration
+
+
+def explain_plan(plan: WindowPlan, *, streaming: bool, chosen: int | None, reduced_by_spark: bool = False) -> str:
+    """The plan in words.
+
+    Args:
+        plan: the query.
+        streaming: whether it runs on a stream.
+        chosen: the session's number of shuffle partitions, None where it is Spark's default.
+        reduced_by_spark: whether Spark itself reduces the rows before the operator sees them.
+    """
+    own = dict(plan.operation.explain(plan, streaming=streaming))
+    groups = f"{plan.groups} key group{'s' if plan.groups > 1 else ''}, one per state partition"
+    exchange = own.get("exchange", [])
+    sections = {
+        "windows": [_windows(plan)],
+        "operator": [plan.operation.name, *own.pop("operator", [])],
+        **{title: own.pop(title) for title in list(own) if title not in ("exchange", "state")},
+        "event time": _event_time(plan),
+        "exchange": [
+            *(["rows are reduced per (key, pane) by Spark's own aggregation"] if reduced_by_spark else exchange),
+            *_arrival(plan, streaming=streaming),
+            groups,
+        ],
+        "state": [*own.get("state", []), *(_settings(plan, chosen) if streaming else [])],
+        "outputs": [", ".join(plan.tags) + (f"; main: the top {plan.top.n} of each window by {plan.top.by}" if plan.top else "")],
+    }
+    width = max(len(title) for title in sections)
+    lines = [
+        f"{title if first else '':<{width}}  {line}"
+        for title, body in sections.items()
+        for first, line in zip([True] + [False] * len(body), body, strict=False)
+    ]
+    return "\n".join(lines)
+
+
+def _windows(plan: WindowPlan) -> str:
+    size, slide = getattr(plan.assigner, "size", None), getattr(plan.assigner, "slide", None)
+    if size is None or slide is None:
+        return repr(plan.assigner)
+    if slide > size:
+        return f"{plan.assigner!r}: rows between two windows belong to none"
+    overlap = -(-size // slide)
+    return f"{plan.assigner!r}: each row lies in {overlap} window{'s' if overlap > 1 else ''}"
+
+
+def _event_time(plan: WindowPlan) -> list[str]:
+    lateness = f"; windows take rows for {format_duration(plan.allowed_lateness)} more" if plan.allowed_lateness else ""
+    late = f"late rows go to the output {plan.late_tag!r}" if plan.late_tag else "late rows are counted and dropped"
+    invalid = (
+        f"rows without event time go to the output {plan.invalid_tag!r}"
+        if plan.invalid_tag
+        else "rows without event time fail the query"
+    )
+    if plan.event_time is None:
+        return ["none: the clock of the micro-batch stands in for it"]
+    return [f"{plan.event_time}, {plan.watermark!r}", late + lateness, invalid]
+
+
+def _arrival(plan: WindowPlan, *, streaming: bool) -> list[str]:
+    if plan.arrival is None:
+        return ["results depend on the order of arrival, which is Spark's"] if plan.operation.follows_arrival else []
+    how = "rows cross unreduced, and are put in order in their key group" if streaming else "Spark puts the rows in order first"
+    return [f"in the order of {', '.join(plan.arrival.names)}: {how}"]
+
+
+def _settings(plan: WindowPlan, chosen: int | None) -> list[str]:
+    if plan.groups in (1, chosen):
+        return []
+    line = (
+        f"result.start() sets spark.sql.shuffle.partitions={plan.groups} for its query; for .main set it yourself "
+        f"(now {chosen if chosen is not None else 'the default, 200'}), and the RocksDB state store"
+    )
+    return [line]
+
+
+__all__ = ["explain_plan"]

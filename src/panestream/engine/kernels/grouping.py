@@ -1,0 +1,301 @@
+"""Grouping: which rows belong to which (key, pane), and the sums and minima per group.
+
+Keys become small integers once per batch; key and pane together become one *slot*. Where the matrix of panes and keys is small
+against the rows, the slot is its cell, and nothing is sorted or hashed; else the slots are ranked. Groups are ordered by pane,
+then by the code of the key, which is the same in every rerun.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from panestream.engine.kernels.columns import Ints, Vector, array_of, normal_floats, numbers, plain
+from panestream.engine.kernels.ordering import is_orderable
+from panestream.engine.kernels.sorting import runs, stable_order
+
+LARGEST = np.int64(2**63 - 1)
+"""What a minimum starts from."""
+DENSE_FACTOR = 4
+"""A matrix of up to so many cells per row is worth its memory."""
+DENSE_CELLS = 1 << 16
+"""A matrix of up to so many cells always is."""
+_FEW = 16
+"""Distinct keys are sorted where there are at least so many rows for each."""
+_SAMPLE = 1 << 14
+"""How many rows show whether a column has few distinct values."""
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """The key columns of a batch as one code per row.
+
+    Attributes:
+        codes: per row, 0 .. count - 1, in an order that depends on the rows alone.
+        count: the number of distinct keys.
+        columns: the key columns of the distinct keys, by code.
+    """
+
+    codes: Vector
+    count: int
+    columns: tuple[pa.Array, ...]
+
+    def take(self, codes: Ints) -> list[pa.Array]:
+        """The key columns of some codes."""
+        if not self.columns:
+            return []
+        indices = pa.array(codes)
+        return [column.take(indices) for column in self.columns]
+
+
+def encode_keys(columns: Sequence[pa.Array], rows: int) -> Keys:
+    """Gives every distinct key a code. Null is a key like any other, as in SQL's GROUP BY; so is NaN.
+
+    Args:
+        columns: the key columns, each of ``rows`` rows; none at all means that all rows have the same key.
+        rows: the number of rows.
+    """
+    if not columns:
+        return Keys(np.zeros(rows, np.int32), min(rows, 1), ())
+    codes, distinct = _encode(columns[0])
+    count, held = len(distinct), (distinct,)
+    for column in columns[1:]:
+        more, values = _encode(column)
+        codes, pairs = _encode(array_of(codes.astype(np.int64) * len(values) + more, pa.int64()))
+        count = len(pairs)
+        left, right = np.divmod(numbers(pairs), max(len(values), 1))
+        held = (*(values_.take(pa.array(left)) for values_ in held), values.take(pa.array(right)))
+    return Keys(codes, count, held)
+
+
+def _encode(column: pa.Array) -> tuple[Vector, pa.Array]:
+    """Codes per row, and the value of each code."""
+    column = normal_floats(plain(column))
+    if pa.types.is_struct(column.type):
+        return _encode_struct(column)
+    encoded_integers = _encode_integers(column)
+    if encoded_integers is not None:
+        return encoded_integers
+    encoded = pc.dictionary_encode(column, null_encoding="encode")
+    indices, distinct = numbers(encoded.indices), encoded.dictionary
+    if len(distinct) * _FEW > len(indices) or not is_orderable(column.type):
+        return indices, distinct
+    # Few enough to sort: partials that were merged once are then in order already, and need no permutation later.
+    by_value = pc.sort_indices(distinct)
+    codes = np.empty(len(distinct), np.int32)
+    codes[by_value.to_numpy()] = np.arange(len(distinct), dtype=np.int32)
+    return codes[indices], distinct.take(by_value)
+
+
+def _encode_integers(column: pa.Array) -> tuple[Vector, pa.Array] | None:
+    """Codes of integers in the order of their values: merged once, partials are in order already. None for other columns."""
+    type_, rows, types = column.type, len(column), pa.types
+    if (
+        column.null_count
+        or rows == 0
+        or not (types.is_signed_integer(type_) or types.is_temporal(type_))
+        or types.is_interval(type_)
+    ):
+        return None
+    values = numbers(column)
+    least, most = int(values.min()), int(values.max())
+    if most - least < max(2 * rows, 1 << 12):
+        places = values.astype(np.int64) - least
+        seen = np.zeros(most - least + 1, np.bool_)
+        seen[places] = True
+        codes = np.cumsum(seen, dtype=np.int32) - np.int32(1)
+        return codes[places], array_of((np.flatnonzero(seen) + least).astype(values.dtype), type_)
+    sample = values[:: 1 + rows // _SAMPLE].copy()
+    if len(pc.unique(array_of(sample, type_))) * 4 < len(sample) * 3:
+        # Few distinct values: the hash table stays in the cache, and only they need to be sorted.
+        encoded = pc.dictionary_encode(column)
+        distinct = numbers(encoded.dictionary)
+        by_value = np.argsort(distinct)
+        codes = np.empty(len(distinct), np.int32)
+        codes[by_value] = np.arange(len(distinct), dtype=np.int32)
+        return codes[numbers(encoded.indices)], array_of(distinct[by_value], type_)
+    order = stable_order(values.astype(np.int64, copy=False))
+    ordered = values[order]
+    new = runs(ordered)
+    codes = np.empty(rows, np.int32)
+    codes[order] = np.cumsum(new, dtype=np.int32) - np.int32(1)
+    return codes, array_of(ordered[new], type_)
+
+
+def _encode_struct(column: pa.StructArray) -> tuple[Vector, pa.Array]:
+    # Arrow hashes no structs: group by its fields and by whether it is null, and point at the first row of each.
+    parts = [pc.is_valid(column), *column.flatten()]
+    keys = encode_keys(parts, len(column))
+    first = np.empty(keys.count, np.int64)
+    first[keys.codes[::-1]] = np.arange(len(column))[::-1]
+    return keys.codes, column.take(pa.array(first))
+
+
+@dataclass(slots=True)
+class Groups:
+    """Rows put into groups, and the kernels that reduce the rows of each.
+
+    Attributes:
+        slots: the slot of every row.
+        cells: the number of slots.
+        occupied: the slots that have rows, ascending; None: all of them.
+        counts: rows per group.
+        panes: the pane of each group, non-decreasing.
+        codes: the key code of each group.
+        is_matrix: whether the slots are the cells of a matrix of panes by keys, small against the rows.
+    """
+
+    slots: Ints
+    cells: int
+    occupied: Ints | None
+    counts: Ints
+    panes: Ints
+    codes: Ints
+    is_matrix: bool
+    _ids: Ints | None = field(default=None)
+
+    @property
+    def size(self) -> int:
+        """The number of groups."""
+        return len(self.counts)
+
+    @property
+    def ids(self) -> Ints:
+        """The group of every row: 0 .. size - 1."""
+        if self._ids is None:
+            if self.occupied is None:
+                self._ids = self.slots
+            else:
+                rank = np.zeros(self.cells, np.int64)
+                rank[self.occupied] = np.arange(self.size)
+                self._ids = rank[self.slots]
+        return self._ids
+
+    def count(self, rows: Ints | None) -> Ints:
+        """How many of the given rows (None: all) each group has."""
+        return self.counts if rows is None else self._groups_only(np.bincount(self.slots[rows], minlength=self.cells))
+
+    def add(self, values: Vector, rows: Ints | None = None) -> Vector:
+        """The sum of ``values`` per group, in their own type: exact for integers as long as the caller knows that they fit.
+
+        Args:
+            values: one per given row.
+            rows: which rows; None: all.
+        """
+        sums = np.zeros(self.cells, values.dtype)
+        np.add.at(sums, self._slots(rows), values)
+        return self._groups_only(sums)
+
+    def means(self, values: Vector, total: Ints, rows: Ints | None = None, weights: Vector | None = None) -> Vector:
+        """The mean of ``values`` per group: finite where they are, and exact where they are all equal.
+
+        Args:
+            values: floats, one per given row.
+            total: the weight of each group; where it is 0 the mean is 0.
+            rows: which rows; None: all.
+            weights: positive, one per given row; None: 1 each.
+        """
+        slots, total = self._slots(rows), np.maximum(total, 1)
+        base = np.zeros(self.cells, values.dtype)
+        base[slots] = values  # one value of each group: what is added are the distances from it
+        off = values - base[slots]
+        mean: Vector = self._groups_only(base) + self.add(off if weights is None else off * weights, rows) / total
+        large = ~np.isfinite(mean)
+        if large.any():
+            # Distances, or their sum, beyond all floats.
+            shares = (1 if weights is None else weights) / self.spread(total, rows)
+            mean[large] = self.add(values * shares, rows)[large]
+        return mean
+
+    def smallest(self, codes: Ints, rows: Ints | None = None) -> Ints:
+        """The smallest code per group; LARGEST where the group has none of the rows."""
+        least = np.full(self.cells, LARGEST)
+        np.minimum.at(least, self._slots(rows), codes)
+        return self._groups_only(least)
+
+    def pick(self, codes: Ints, last: bool, rows: Ints | None = None) -> Ints:
+        """The row with the smallest code in each group, -1 where there is none; of several the first, or the last.
+
+        Args:
+            codes: one per given row.
+            last: whether of several rows with the same code the last counts.
+            rows: which rows, ascending; None: all.
+        """
+        slots = self._slots(rows)
+        least = np.full(self.cells, LARGEST)
+        np.minimum.at(least, slots, codes)
+        winners = np.flatnonzero(codes == least[slots])
+        if not last:
+            winners = winners[::-1]  # of several assignments to a slot the last one stays
+        chosen = np.full(self.cells, -1)
+        chosen[slots[winners]] = winners if rows is None else rows[winners]
+        return self._groups_only(chosen)
+
+    def spread(self, per_group: Vector, rows: Ints | None = None) -> Vector:
+        """The value of its group for every given row."""
+        ids = self.ids
+        return per_group[ids if rows is None else ids[rows]]
+
+    def _slots(self, rows: Ints | None) -> Ints:
+        return self.slots if rows is None else self.slots[rows]
+
+    def _groups_only(self, per_slot: Vector) -> Vector:
+        return per_slot if self.occupied is None else per_slot[self.occupied]
+
+
+def group(keys: Keys, panes: Ints) -> Groups:
+    """Puts rows into groups by pane and key.
+
+    Args:
+        keys: the keys of the rows.
+        panes: the pane of every row, any int64.
+    """
+    rows = len(panes)
+    if rows == 0:
+        nothing = np.zeros(0, np.int64)
+        return Groups(nothing, 0, None, nothing, nothing, nothing, False)
+    least, most = int(panes.min()), int(panes.max())
+    span, width = most - least + 1, keys.count
+    if span * width <= max(DENSE_FACTOR * rows, DENSE_CELLS):
+        slots = (panes - least) * width
+        slots += keys.codes
+        return _dense(slots, span * width, width, least)
+    if span <= max(DENSE_FACTOR * rows, DENSE_CELLS):
+        distinct, order = least + np.arange(span), panes - least
+    else:
+        encoded = pc.dictionary_encode(array_of(panes, pa.int64()))
+        seen = numbers(encoded.dictionary)
+        by_value = np.argsort(seen)
+        rank = np.empty(len(seen), np.int64)
+        rank[by_value] = np.arange(len(seen))
+        distinct, order = seen[by_value], rank[numbers(encoded.indices)]
+    return _ranked(order * width + keys.codes, width, distinct)
+
+
+def _dense(slots: Ints, cells: int, width: int, least: int) -> Groups:
+    counts = np.bincount(slots, minlength=cells)
+    taken = counts != 0
+    if bool(taken.all()):
+        occupied, where = None, np.arange(cells)
+    else:
+        occupied = where = np.flatnonzero(taken)
+        counts = counts[occupied]
+    panes = where // width
+    return Groups(slots, cells, occupied, counts, panes + least, where - panes * width, True)
+
+
+def _ranked(slots: Ints, width: int, distinct_panes: Ints) -> Groups:
+    by_slot = stable_order(slots)
+    ordered = slots[by_slot]
+    new = runs(ordered)
+    starts = np.flatnonzero(new)
+    ids = np.empty(len(slots), np.int64)
+    ids[by_slot] = np.cumsum(new) - 1
+    where = ordered[starts]
+    pane = where // width
+    counts = np.diff(np.append(starts, len(slots)))
+    return Groups(ids, len(starts), None, counts, distinct_panes[pane], where - pane * width, False)

@@ -1,0 +1,97 @@
+"""Order codes: every orderable column as int64, so that one kernel for integers finds smallest and largest of all types.
+
+Fixed-width types have codes that mean the same in every batch (an order-preserving map, undone at the end). Strings, binary and
+long decimals get ranks within the column at hand: what is kept and sent is always the value itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from panestream.engine.kernels.columns import Ints, Mask, array_of, numbers, storage_dtype, take, valid_of, words
+
+_FLIP = np.int64(2**63 - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Codes:
+    """A column as order codes.
+
+    Attributes:
+        codes: int64 per row; null rows hold anything.
+        valid: which rows hold a value; None: all.
+        type: the Arrow type to go back to.
+        ranked: the distinct values in order, when the codes are ranks; None when they are computed.
+    """
+
+    codes: Ints
+    valid: Mask | None
+    type: pa.DataType
+    ranked: pa.Array | None
+
+    def decode(self, codes: Ints, valid: Mask | None) -> pa.Array:
+        """The values of some codes, null where not ``valid``."""
+        if self.ranked is not None:
+            return take(self.ranked, codes if valid is None else np.where(valid, codes, 0), valid)
+        if valid is not None:
+            codes = np.where(valid, codes, 0)
+        if pa.types.is_floating(self.type):
+            return array_of((codes ^ ((codes >> 63) & _FLIP)).view(np.float64), self.type, valid)
+        if pa.types.is_boolean(self.type):
+            return array_of(codes.astype(np.int8), pa.int8(), valid).cast(pa.bool_())
+        if pa.types.is_decimal(self.type):
+            return array_of(np.stack([codes, codes >> 63], axis=1), self.type, valid)
+        return array_of(codes.astype(storage_dtype(self.type), copy=False), self.type, valid)
+
+
+def is_orderable(type_: pa.DataType) -> bool:
+    """Whether :func:`order_codes` takes the type."""
+    return _is_fixed(type_) or pa.types.is_boolean(type_) or pa.types.is_decimal128(type_) or _is_text(type_)
+
+
+def order_codes(array: pa.Array) -> Codes:
+    """The order codes of a column: ``codes[i] < codes[j]`` exactly when value i is smaller than value j. NaN is the largest."""
+    type_, valid = array.type, valid_of(array)
+    if pa.types.is_floating(type_):
+        values = numbers(array).astype(np.float64)
+        values += 0.0  # one zero
+        values[np.isnan(values)] = np.nan  # one NaN: the positive one, above infinity
+        bits = values.view(np.int64)
+        return Codes(bits ^ ((bits >> 63) & _FLIP), valid, type_, None)
+    if pa.types.is_boolean(type_):
+        return Codes(numbers(array.cast(pa.int8())).astype(np.int64), valid, type_, None)
+    if pa.types.is_decimal(type_) and type_.precision <= 18:
+        return Codes(np.ascontiguousarray(words(array)[:, 0]), valid, type_, None)
+    if _is_fixed(type_):
+        return Codes(numbers(array).astype(np.int64, copy=False), valid, type_, None)
+    encoded = pc.dictionary_encode(array)
+    order = pc.sort_indices(encoded.dictionary).to_numpy().astype(np.int64)
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order))
+    if len(order) == 0:
+        return Codes(np.zeros(len(array), np.int64), valid, type_, encoded.dictionary)
+    indices = numbers(encoded.indices)
+    codes = rank[indices if valid is None else np.where(valid, indices, 0)]
+    return Codes(codes, valid, type_, encoded.dictionary.take(pa.array(order)))
+
+
+def _is_fixed(type_: pa.DataType) -> bool:
+    types = pa.types
+    return bool(
+        types.is_signed_integer(type_)
+        or types.is_float32(type_)
+        or types.is_float64(type_)
+        or (types.is_temporal(type_) and not types.is_interval(type_))
+    )
+
+
+def _is_text(type_: pa.DataType) -> bool:
+    types = pa.types
+    return bool(
+        types.is_string(type_) or types.is_large_string(type_) or types.is_binary(type_) or types.is_large_binary(type_)
+        or types.is_fixed_size_binary(type_)
+    )  # fmt: skip

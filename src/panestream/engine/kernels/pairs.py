@@ -1,0 +1,55 @@
+"""Pairs of a key and a window, found again among others, for whole columns at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from panestream.engine.kernels.grouping import encode_keys
+from panestream.engine.kernels.slicing import Int64s
+from panestream.engine.storage.payload import one_chunk
+
+
+def numbered(left: Sequence[pa.ChunkedArray], right: Sequence[pa.ChunkedArray], *windows: Int64s) -> tuple[Int64s, Int64s, int]:
+    """Numbers for the pairs of two tables, equal where the pairs are, below the third result.
+
+    Args:
+        left: the key columns of one table.
+        right: those of the other.
+        windows: the windows of the one and of the other; none: only the keys count.
+    """
+    count = len(left[0]) if left else len(windows[0]) if windows else 0
+    total = count + (len(right[0]) if right else len(windows[1]) if windows else 0)
+    both = [pa.concat_arrays([one_chunk(one), one_chunk(other)]) for one, other in zip(left, right, strict=True)]
+    keys = encode_keys(both, total)
+    codes, size = keys.codes.astype(np.int64), keys.count
+    if windows:
+        known, ranks = np.unique(np.concatenate(windows), return_inverse=True)
+        codes, size = codes * len(known) + ranks, size * len(known)
+    return codes[:count], codes[count:], size
+
+
+def is_among(pairs: Int64s, others: Int64s, size: int) -> npt.NDArray[np.bool_]:
+    """Which of ``pairs`` are among ``others``; both numbered below ``size``."""
+    if size > 8 * (len(pairs) + len(others)) + 1024:
+        return np.isin(pairs, others)
+    known = np.zeros(size, np.bool_)
+    known[others] = True
+    return known[pairs]
+
+
+def places_of(pairs: Int64s, others: Int64s) -> Int64s:
+    """Where each pair last stands among ``others``; -1 where it does not."""
+    if not len(others):
+        return np.full(len(pairs), -1, np.int64)
+    order = np.argsort(others, kind="stable")
+    ordered = others[order]
+    found = np.searchsorted(ordered, pairs, "right") - 1
+    known = (found >= 0) & (ordered[np.maximum(found, 0)] == pairs)
+    return np.where(known, order[np.maximum(found, 0)], -1)
+
+
+__all__ = ["is_among", "numbered", "places_of"]

@@ -1,0 +1,244 @@
+"""Rows as users' functions see them: one tuple per row, its values found by name, and Arrow tables made of such."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections import namedtuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import Any, ClassVar
+
+import pyarrow as pa
+
+from panestream.engine.storage.payload import one_chunk
+from panestream.errors import InvalidEventTimeError, InvalidPlanError, did_you_mean
+
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
+_FIRST, _LAST = -62_135_596_800_000_000, 253_402_300_799_999_999
+"""What Python's datetime can hold, in microseconds since the epoch."""
+
+
+class Element(tuple[Any, ...]):
+    """One row: a named tuple whose values are also found by name, like PySpark's ``Row``: ``row.price``, ``row["price"]``.
+
+    A column whose name is no identifier is reached by ``row["its name"]`` only.
+
+    >>> row_type = RowType(pa.schema([("user", pa.string()), ("unit price", pa.int64())]))
+    >>> row = row_type.make(("ann", 3))
+    >>> row.user, row["unit price"], row[1], row.asDict()
+    ('ann', 3, 3, {'user': 'ann', 'unit price': 3})
+    """
+
+    __slots__ = ()
+    columns: ClassVar[tuple[str, ...]] = ()
+    _row_type: ClassVar[RowType | None] = None
+
+    def __getitem__(self, at: Any) -> Any:
+        return tuple.__getitem__(self, self._position(at) if type(at) is str else at)
+
+    def __getattr__(self, name: str) -> Any:
+        # Only names that are no attribute come here.
+        raise AttributeError(f"the row has no column {name!r}; {did_you_mean(name, self.columns)}")
+
+    def asDict(self) -> dict[str, Any]:  # noqa: N802 - PySpark's name
+        """The values by column."""
+        return dict(zip(self.columns, self, strict=True))
+
+    def replace(self, **values: Any) -> Element:
+        """The row with some values changed, for reduce functions."""
+        changed = list(self)
+        for name, value in values.items():
+            changed[self._position(name)] = value
+        return tuple.__new__(type(self), changed)
+
+    def _position(self, name: str) -> int:
+        try:
+            return self.columns.index(name)
+        except ValueError:
+            raise KeyError(f"the row has no column {name!r}; {did_you_mean(name, self.columns)}") from None
+
+    def __repr__(self) -> str:
+        return f"Row({', '.join(f'{name}={value!r}' for name, value in zip(self.columns, self, strict=True))})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return tuple, (tuple(self),)
+
+
+class RowType:
+    """Turns Arrow tables of one schema into rows, and rows into Arrow columns.
+
+    Attributes:
+        schema: of the tables.
+        element: the class of the rows.
+
+    >>> row_type = RowType(pa.schema([("user", pa.string()), ("price", pa.int64())]))
+    >>> row_type.rows(pa.table({"user": ["ann", "bob"], "price": [3, None]}))
+    [Row(user='ann', price=3), Row(user='bob', price=None)]
+    """
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self.schema = schema
+        # The named tuple for its fast access by attribute.
+        fields = namedtuple("Row", schema.names, rename=True)  # type: ignore[misc] # noqa: PYI024
+        members = {"__slots__": (), "__doc__": None, "columns": tuple(schema.names), "_row_type": self}
+        self.element: type[Any] = type("Row", (Element, fields), members)
+        self.make: Callable[[Iterable[Any]], Any] = partial(tuple.__new__, self.element)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return RowType, (self.schema,)
+
+    @staticmethod
+    def of(element: type | None) -> RowType | None:
+        """The row type whose rows are instances of ``element``; None where there is none."""
+        found: RowType | None = getattr(element, "_row_type", None)
+        return found
+
+    def rows(self, table: pa.Table) -> list[Element]:
+        """The rows of a table."""
+        return self.from_columns([python_values(table.column(name)) for name in self.schema.names], table.num_rows)
+
+    def from_columns(self, columns: Sequence[Sequence[Any]], rows: int) -> list[Element]:
+        """Rows from columns of Python values."""
+        if not columns:
+            return [self.make(())] * rows
+        return list(map(self.make, zip(*columns, strict=True)))
+
+    def columns(self, elements: Sequence[Sequence[Any]]) -> list[pa.Array]:
+        """Rows as Arrow columns."""
+        values: Sequence[Sequence[Any]] = list(zip(*elements, strict=True)) if elements else [()] * len(self.schema)
+        return [arrow_column(column, field) for column, field in zip(values, self.schema, strict=True)]
+
+
+def python_values(column: pa.ChunkedArray | pa.Array) -> list[Any]:
+    """A column as Python values: numbers, strings, ``datetime`` (with UTC where the column has a zone), lists, dicts.
+
+    Raises:
+        InvalidEventTimeError: a timestamp that Python's ``datetime`` cannot hold.
+    """
+    array = one_chunk(column) if isinstance(column, pa.ChunkedArray) else column
+    kind = array.type
+    if pa.types.is_timestamp(kind):
+        return _datetimes(array, kind)
+    if array.null_count == 0 and (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        return array.to_numpy().tolist()  # type: ignore[no-any-return]
+    values: list[Any] = array.to_pylist()
+    return [_with_dicts(value, kind) for value in values] if _has_maps(kind) else values
+
+
+def _has_maps(kind: pa.DataType) -> bool:
+    """Whether there are maps in it: they become dicts, as in PySpark's rows."""
+    if pa.types.is_map(kind):
+        return True
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return _has_maps(kind.value_type)
+    return pa.types.is_struct(kind) and any(_has_maps(part.type) for part in kind)
+
+
+def _with_dicts(value: Any, kind: pa.DataType) -> Any:
+    """A value with dicts for maps, which are lists of pairs to Arrow (it makes dicts of them itself from version 20 on)."""
+    if value is None or not _has_maps(kind):
+        return value
+    if pa.types.is_map(kind):
+        made = {key: _with_dicts(item, kind.item_type) for key, item in value}
+        if len(made) < len(value):
+            raise KeyError(f"a map has a key twice, a dict cannot: {value!r}")
+        return made
+    if pa.types.is_struct(kind):
+        return {part.name: _with_dicts(value[part.name], part.type) for part in kind}
+    return [_with_dicts(item, kind.value_type) for item in value]
+
+
+def _datetimes(array: pa.Array, kind: pa.TimestampType) -> list[Any]:
+    # Arrow's own way looks up the time zone for every single value.
+    micros = array.cast(pa.timestamp("us", tz=kind.tz)).view(pa.int64())
+    numbers = micros.fill_null(0).to_numpy()
+    if len(numbers) and (numbers.min() < _FIRST or numbers.max() > _LAST):
+        raise InvalidEventTimeError(
+            "a timestamp lies outside the years 1 to 9999, which is all that Python's datetime holds: "
+            "leave such rows out, or hand the column over as a number, unix_micros(column)"
+        )
+    found: list[Any]
+    if kind.tz is None:
+        found = numbers.astype("datetime64[us]").astype(object).tolist()
+    else:
+        # Adding spans takes a tenth of the time of giving each datetime its zone.
+        found = [_EPOCH + span for span in numbers.astype("timedelta64[us]").tolist()]
+    if array.null_count:
+        valid: Iterator[bool] = iter(array.is_valid().to_numpy(zero_copy_only=False))
+        found = [value if there else None for value, there in zip(found, valid, strict=True)]
+    return found
+
+
+def arrow_column(values: Sequence[Any], field: pa.Field) -> pa.Array:
+    """Python values as one Arrow column.
+
+    Raises:
+        InvalidPlanError: a value does not fit the declared type; names the column, the type and the first such value.
+    """
+    try:
+        if pa.types.is_timestamp(field.type) and field.type.tz is not None and field.type.unit == "us":
+            return instants(values, field.type)
+        return pa.array(values, field.type)
+    except (pa.ArrowException, OverflowError, TypeError, ValueError, AttributeError) as error:
+        wrong = next((value for value in values if not _fits(value, field.type)), None)
+        raise InvalidPlanError(
+            f"the value {wrong!r} ({type(wrong).__name__}) does not fit the column {field.name!r} of type {field.type}: "
+            "change the schema, or return another value"
+        ) from error
+
+
+def instants(values: Sequence[Any], type_: pa.TimestampType) -> pa.Array:
+    """Datetimes that have a zone, or None, as a column of microseconds; others as Arrow takes them."""
+    try:
+        # Arrow's own way asks the zone of every single value.
+        spans = [None if value is None else value - _EPOCH for value in values]
+    except TypeError:
+        return pa.array(values, type_)
+    return pa.array(spans, pa.duration("us")).view(pa.int64()).view(type_)
+
+
+def _fits(value: Any, wanted: pa.DataType) -> bool:
+    try:
+        pa.array([value], wanted)
+    except (pa.ArrowException, OverflowError, TypeError, ValueError, AttributeError):
+        return False
+    return True
+
+
+def result_columns(results: Sequence[Any], schema: pa.Schema) -> list[pa.Array]:
+    """What users' functions returned as the columns of ``schema``.
+
+    A result is a tuple, list or row with a value for each column, a dict with the columns' names, or, where the schema has one
+    column, the value itself. None is a row of nulls.
+
+    Raises:
+        InvalidPlanError: a result has another shape, or a value does not fit.
+    """
+    width, names = len(schema), schema.names
+    shape: Callable[[Any], Any] = _single if width == 1 else lambda value: value
+    rows = [_as_tuple(shape(value), width, names) for value in results]
+    columns: Sequence[Sequence[Any]] = list(zip(*rows, strict=True)) if rows else [()] * width
+    return [arrow_column(column, field) for column, field in zip(columns, schema, strict=True)]
+
+
+def _single(value: Any) -> Any:
+    return value if isinstance(value, (tuple, dict)) else (value,)
+
+
+def _as_tuple(value: Any, width: int, names: list[str]) -> tuple[Any, ...]:
+    if value is None:
+        return (None,) * width
+    if isinstance(value, dict):
+        unknown = [str(name) for name in value if name not in names]
+        if unknown:
+            hint = did_you_mean(unknown[0], names)
+            raise InvalidPlanError(f"a result has the key {unknown[0]!r}, the schema has no such column; {hint}")
+        return tuple(value.get(name) for name in names)
+    if isinstance(value, (tuple, list)) and len(value) == width:
+        return tuple(value)
+    raise InvalidPlanError(
+        f"a result must have {width} value{'s' if width > 1 else ''} ({', '.join(names)}), as a tuple or dict; got {value!r}"
+    )
+
+
+__all__ = ["Element", "RowType", "arrow_column", "instants", "python_values", "result_columns"]

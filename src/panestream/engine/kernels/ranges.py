@@ -1,0 +1,311 @@
+"""Ranges: the panes of many overlapping windows, combined at a cost that does not grow with the panes per window.
+
+Partials, one row per (key, pane), are laid out along an axis on which every (key, window) is one range ``[start, end)``:
+
+* *sparse*: rows sorted by key and pane on one axis; a range for each (key, window) that has rows;
+* *dense*: a matrix of panes by keys; a range of panes for each window, the same for all keys.
+
+What can be subtracted exactly (integers) is a difference of two running sums. Everything else is folded over spans whose length
+doubles: a range is the combination of at most log2(length) of them. Neither visits a window's panes one by one.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from panestream.engine.kernels.columns import Ints, Vector
+from panestream.engine.kernels.grouping import Groups
+from panestream.engine.kernels.sorting import stable_order
+
+State = tuple[Vector, ...]
+Combine = Callable[[State, State], State]
+"""Combines the states of earlier and later panes, elementwise; associative."""
+
+SLAB_CELLS = 1 << 17
+"""Cells of a matrix worked on at a time: what fits a core's cache."""
+MOST_PAIRS = 1 << 22
+"""(key, window) pairs worked on at a time."""
+
+
+class Ranges(ABC):
+    """The (key, window) pairs that have rows, ordered by window, then key code, and the ways to combine their partials.
+
+    Attributes:
+        windows: the window of each pair.
+        codes: the key code of each pair.
+        rows: the number of input rows of each pair.
+    """
+
+    windows: Ints
+    codes: Ints
+    rows: Ints
+
+    @abstractmethod
+    def sums(self, values: Ints) -> Ints:
+        """The sum per pair of int64 ``values`` (one per partial row), modulo 2**64: right if the true sum fits."""
+
+    @abstractmethod
+    def fold(self, columns: State, identity: tuple[Any, ...], combine: Combine, idempotent: bool = False) -> State:
+        """Combines per pair what cannot be subtracted.
+
+        Args:
+            columns: the state of each partial row, one or more arrays whose first axis is the row.
+            identity: what changes nothing when combined, per column.
+            combine: the associative operation.
+            idempotent: whether a state may be combined with itself without change, which is cheaper.
+        """
+
+    @property
+    @abstractmethod
+    def longest(self) -> int:
+        """No pair combines more partial rows than this."""
+
+
+@dataclass(slots=True)
+class SparseRanges(Ranges):
+    """Ranges over partial rows in the order of key and pane.
+
+    Attributes:
+        order: the partial rows in the order of key and pane.
+        start: where in this order each pair begins.
+        end: where it ends.
+        first_window: per row in this order, the first window that the row is the first of its key in.
+        first_pair: per row in this order, the place of that window's pair among all pairs in the order of key and window.
+        until_window: per row in this order, the end of the windows that contain it.
+        from_window: per row in this order, the first of these.
+        by_window: the pairs in the order of key and window → in the order of window and key.
+        key_of_place: per row in this order, its key code.
+    """
+
+    windows: Ints
+    codes: Ints
+    rows: Ints
+    order: Ints
+    start: Ints
+    end: Ints
+    from_window: Ints
+    until_window: Ints
+    first_window: Ints
+    first_pair: Ints
+    by_window: Ints
+    key_of_place: Ints
+
+    @property
+    def longest(self) -> int:
+        return int((self.end - self.start).max(initial=0))
+
+    def sums(self, values: Ints) -> Ints:
+        return sum_ranges(values[self.order], self.start, self.end)
+
+    def fold(self, columns: State, identity: tuple[Any, ...], combine: Combine, idempotent: bool = False) -> State:
+        return self.fold_in_order(tuple(c[self.order] for c in columns), identity, combine, idempotent)
+
+    def fold_in_order(self, columns: State, identity: tuple[Any, ...], combine: Combine, idempotent: bool = False) -> State:
+        """:meth:`fold` for states that are in the order of key and pane already."""
+        return fold_ranges(columns, self.start, self.end, identity, combine, idempotent)
+
+
+@dataclass(slots=True)
+class DenseRanges(Ranges):
+    """Ranges over the rows of a matrix of panes by keys.
+
+    Attributes:
+        shape: panes, keys.
+        cells: the cell of each partial row; None: row i is cell i.
+        start: the first pane (row of the matrix) of each window; end: the pane after its last.
+        window_of: the window behind each (start, end).
+        present: the cells of the matrix of windows by keys that have rows; None: all.
+    """
+
+    windows: Ints
+    codes: Ints
+    rows: Ints
+    shape: tuple[int, int]
+    cells: Ints | None
+    start: Ints
+    end: Ints
+    present: Ints | None
+
+    @property
+    def longest(self) -> int:
+        return int((self.end - self.start).max(initial=0))
+
+    def sums(self, values: Ints) -> Ints:
+        return self._present_only(self.all_sums(values))
+
+    def fold(self, columns: State, identity: tuple[Any, ...], combine: Combine, idempotent: bool = False) -> State:
+        matrices = tuple(self._matrix(c, e) for c, e in zip(columns, identity, strict=True))
+        results = tuple(np.empty((len(self.start), self.shape[1]), c.dtype) for c in columns)
+        for slab in self._slabs():
+            part = tuple(np.ascontiguousarray(m[:, slab]) for m in matrices)
+            for result, folded in zip(
+                results, fold_ranges(part, self.start, self.end, identity, combine, idempotent), strict=True
+            ):
+                result[:, slab] = folded
+        return tuple(self._present_only(r) for r in results)
+
+    def all_sums(self, values: Ints) -> Ints:
+        """The sums of all windows and keys, with or without rows: shape (windows, keys)."""
+        matrix = self._matrix(values, 0)
+        sums = np.empty((len(self.start), self.shape[1]), np.int64)
+        for slab in self._slabs():
+            sums[:, slab] = sum_ranges(matrix[:, slab], self.start, self.end)
+        return sums
+
+    def _matrix(self, values: Vector, empty: float) -> Vector:
+        if self.cells is None:
+            return values.reshape(self.shape)
+        flat = np.full(self.shape[0] * self.shape[1], empty, values.dtype)
+        flat[self.cells] = values
+        return flat.reshape(self.shape)
+
+    def _slabs(self) -> list[slice]:
+        width = max(1, SLAB_CELLS // max(self.shape[0], 1))
+        return [slice(left, left + width) for left in range(0, self.shape[1], width)]
+
+    def _present_only(self, matrix: Vector) -> Vector:
+        flat = matrix.reshape(-1)
+        return flat if self.present is None else flat[self.present]
+
+
+def windows_of(panes: Ints, first_pane: Ints, end_pane: Ints) -> tuple[Ints, Ints]:
+    """The windows that contain each pane: from the first of them until the one after the last. None do where from >= until."""
+    if len(panes) == 0:
+        return panes, panes
+    least, most = int(panes.min()), int(panes.max())
+    if most - least > max(len(panes), 1 << 12):
+        return np.searchsorted(end_pane, panes, "right"), np.searchsorted(first_pane, panes, "right")
+    every, places = least + np.arange(most - least + 1), panes - least  # look each pane up once, not each row
+    return np.searchsorted(end_pane, every, "right")[places], np.searchsorted(first_pane, every, "right")[places]
+
+
+def sparse_ranges(groups: Groups, rows: Ints, first_pane: Ints, end_pane: Ints) -> Iterator[SparseRanges]:
+    """The pairs of partials whose row i is group i, some windows at a time so that memory stays bounded.
+
+    Every row opens, for its key, the windows that contain it and not the key's row before it, and closes those that contain it
+    and not the row after it. Written down in the order of key and pane, openings and closings are the same pairs in the same
+    order: where each range starts and ends needs no search.
+    """
+    order = stable_order(groups.codes)
+    codes = groups.codes[order]
+    from_window, until_window = (found[order] for found in windows_of(groups.panes, first_pane, end_pane))
+    first_window = _opened(codes, from_window, until_window)
+    count = len(first_pane)
+    opens = first_window < until_window
+    steps = np.bincount(first_window[opens], minlength=count + 1) - np.bincount(until_window[opens], minlength=count + 1)
+    pairs = np.cumsum(np.cumsum(steps))  # up to and with each window
+    limit = max(MOST_PAIRS, 4 * len(rows))
+    edges = [0, *np.searchsorted(pairs[:count], np.arange(limit, pairs[-1], limit)).tolist(), count]
+    for left, right in pairwise(edges):
+        if left == 0 and right == count:
+            yield _some_windows(order, codes, rows, from_window, until_window)
+        elif left < right:
+            yield _some_windows(order, codes, rows, from_window.clip(left, right), until_window.clip(left, right))
+
+
+def _some_windows(order: Ints, codes: Ints, rows: Ints, from_window: Ints, until_window: Ints) -> SparseRanges:
+    first_window, last_window = _opened(codes, from_window, until_window), until_window.copy()
+    np.minimum(until_window[:-1], from_window[1:], out=last_window[:-1], where=codes[1:] == codes[:-1])
+    opens = np.maximum(until_window - first_window, 0)
+    closes = np.maximum(last_window - from_window, 0)
+    places = np.arange(len(codes))
+    start, end = np.repeat(places, opens), np.repeat(places, closes) + 1
+    first_pair = np.cumsum(opens) - opens
+    windows = np.arange(len(start)) + np.repeat(first_window - first_pair, opens)
+    by_window = stable_order(windows)
+    start, end = start[by_window], end[by_window]
+    ranges = SparseRanges(
+        windows[by_window], codes[start], rows, order, start, end,
+        from_window, until_window, first_window, first_pair, by_window, codes,
+    )  # fmt: skip
+    ranges.rows = ranges.sums(rows)
+    return ranges
+
+
+def _opened(codes: Ints, from_window: Ints, until_window: Ints) -> Ints:
+    """Per row in the order of key and pane, the first window that contains it and not its key's row before."""
+    first_window = from_window.copy()
+    np.maximum(from_window[1:], until_window[:-1], out=first_window[1:], where=codes[1:] == codes[:-1])
+    return first_window
+
+
+def dense_ranges(groups: Groups, rows: Ints, first_pane: Ints, end_pane: Ints, keys: int) -> DenseRanges:
+    """The pairs of partials whose row i is group i, where the groups' slots are the cells of a matrix of panes by keys."""
+    least, span = int(groups.panes[0]), int(groups.panes[-1]) - int(groups.panes[0]) + 1
+    start = _clip(first_pane, least, span)
+    end = _clip(end_pane, least, span)
+    used = np.flatnonzero(start < end)
+    nothing = np.zeros(0, np.int64)
+    cells = groups.occupied
+    if not groups.is_matrix:
+        cells = (groups.panes - least) * keys + groups.codes
+    ranges = DenseRanges(nothing, nothing, nothing, (span, keys), cells, start[used], end[used], None)
+    counts = ranges.all_sums(rows).reshape(-1)
+    taken = counts != 0
+    if bool(taken.all()):
+        ranges.rows, ranges.windows = counts, np.repeat(used, keys)
+        ranges.codes = np.tile(np.arange(keys), len(used))
+        return ranges
+    ranges.present = where = np.flatnonzero(taken)
+    window = where // keys
+    ranges.rows, ranges.windows, ranges.codes = counts[where], used[window], where - window * keys
+    return ranges
+
+
+def sum_ranges(values: Vector, start: Ints, end: Ints) -> Vector:
+    """``values[start[i]:end[i]].sum(axis=0)`` for every i, by running sums; integers only."""
+    running = np.zeros((len(values) + 1, *values.shape[1:]), values.dtype)
+    np.cumsum(values, axis=0, out=running[1:])
+    sums: Vector = running.take(end, axis=0)
+    sums -= running.take(start, axis=0)
+    return sums
+
+
+def fold_ranges(columns: State, start: Ints, end: Ints, identity: tuple[Any, ...], combine: Combine, idempotent: bool) -> State:
+    """``combine`` over ``[start[i], end[i])`` of the first axis for every i, in order.
+
+    Args:
+        columns: the states along the axis; further axes are carried along.
+        start: where each range starts.
+        end: where it ends; a range may be empty.
+        identity: the state of an empty range.
+        combine: the associative operation.
+        idempotent: two overlapping spans make a range.
+    """
+    lengths = end - start
+    result = tuple(np.full((len(start), *c.shape[1:]), e, c.dtype) for c, e in zip(columns, identity, strict=True))
+    cursor, span, longest, level = start.copy(), 1, int(lengths.max(initial=0)), columns
+    while span <= longest:
+        if idempotent:
+            ours = np.flatnonzero((lengths >= span) & (lengths < 2 * span))
+            parts = _at(level, start[ours])
+            if span > 1:
+                parts = combine(parts, _at(level, end[ours] - span))
+        else:
+            ours = np.flatnonzero(lengths & span)
+            parts = _at(level, cursor[ours])
+            if span > 1:
+                parts = combine(_at(result, ours), parts)
+            cursor[ours] += span
+        for whole, part in zip(result, parts, strict=True):
+            whole[ours] = part
+        span *= 2
+        if span <= longest:
+            left = len(level[0]) - span // 2
+            level = combine(tuple(c[:left] for c in level), tuple(c[span // 2 :] for c in level))
+    return result
+
+
+def _at(columns: State, places: Ints) -> State:
+    return tuple(c.take(places, axis=0) for c in columns)
+
+
+def _clip(panes: Ints, least: int, span: int) -> Ints:
+    # clip before subtracting: window bounds may lie anywhere in int64
+    return np.clip(panes, least, least + span) - least

@@ -1,0 +1,52 @@
+"""Which functions over rows run as panes of whole rows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from panestream.engine.operators.accumulating.evicting import why_not_evicted
+from panestream.engine.operators.accumulating.spec import AccumulatingSpec
+from panestream.engine.operators.accumulating.windowed_rows import OverRows, PerWindow
+from panestream.engine.operators.panes.rule import interval_of, pane_grid, why_not_panes
+from panestream.engine.operators.row.row_plan import Elements
+from panestream.engine.rule import Asked, DeclaredAggregates, FunctionOfRows, FunctionOfTables, Supported, Unsupported
+from panestream.engine.window_spec import WindowSpec
+from panestream.windowing.assigners import SeveralWindows
+from panestream.windowing.functions import WindowFunction
+
+
+def accumulating_rule(window: WindowSpec, asked: Asked) -> Supported | Unsupported | None:
+    """Aligned windows of event time that fire at their end, over all rows of a window: a window function, or one over tables."""
+    if isinstance(asked, DeclaredAggregates):
+        return None
+    function = _over_rows(asked)
+    if function is None:
+        return None
+    reasons = why_not_rows(window)
+    if reasons or asked.keys is None:
+        return Unsupported(reasons)
+    grid = pane_grid(window.assigner)
+    return Supported(AccumulatingSpec(grid, function, asked.results, asked.rows, asked.keys, window.evictor))
+
+
+def why_not_rows(window: WindowSpec) -> list[str]:
+    """Why windows cannot run as panes of whole rows; empty where they can."""
+    if isinstance(window.assigner, SeveralWindows):
+        return ["several windows in one query need declared aggregates"]
+    reasons = why_not_panes(replace(window, evictor=None))
+    reasons += why_not_evicted(window.evictor, window.allowed_lateness)
+    if not reasons and not window.assigner.is_event_time:
+        reasons = ["panes of whole rows know event time only"]
+    if not reasons and interval_of(window) is not None:
+        reasons = [f"panes of whole rows fire at the end of the window, not as {window.trigger!r} says"]
+    return reasons
+
+
+def _over_rows(asked: FunctionOfRows | FunctionOfTables) -> OverRows | None:
+    function = asked.function
+    if isinstance(function, Elements):
+        return PerWindow(function.function) if isinstance(function.function, WindowFunction) else None
+    return function if isinstance(function, OverRows) else None
+
+
+__all__ = ["accumulating_rule", "why_not_rows"]

@@ -1,0 +1,80 @@
+"""Accumulating panes, as an operation: whole rows by pane, for any function over the rows of a window."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from panestream.engine.identity import stable_repr
+from panestream.engine.kernels.slicing import PaneGrid
+from panestream.engine.operators.accumulating.operator import KEPT, AccumulatingOperator
+from panestream.engine.operators.accumulating.windowed_rows import OverRows
+from panestream.engine.plan import Chunk, OperatorSpec, WindowPlan
+from panestream.engine.storage.sealed_state import SealedState
+from panestream.windowing.evictors import Evictor
+
+
+@dataclass(frozen=True, slots=True)
+class AccumulatingSpec(OperatorSpec):
+    """Tumbling, sliding and cumulating windows of event time, default trigger, a function over rows.
+
+    Attributes:
+        grid: the panes.
+        function: what runs.
+        result: the columns of its results, after keys and window.
+        rows: the columns of the input.
+        keys: the key columns.
+        evictor: decides which rows of a window the function sees; None: all.
+    """
+
+    grid: PaneGrid
+    function: OverRows
+    result: pa.Schema
+    rows: pa.Schema
+    keys: pa.Schema
+    evictor: Evictor | None = None
+
+    @property
+    def name(self) -> str:
+        return "accumulating panes"
+
+    @property
+    def result_schema(self) -> pa.Schema:
+        return self.result
+
+    @property
+    def takes_rows(self) -> bool:
+        return True
+
+    def pack(self, plan: WindowPlan, chunk: Chunk) -> Iterator[tuple[str, pa.Table]]:
+        if chunk.rows is None:
+            raise RuntimeError("accumulating panes need whole rows, the exchange brought none")
+        columns = [*chunk.keys, pa.array(self.grid.panes_of(chunk.times)), pa.array(chunk.times), *chunk.rows.columns]
+        yield KEPT, pa.Table.from_arrays(columns, names=self.part_schema(plan, KEPT).names)
+
+    def part_schema(self, plan: WindowPlan, kind: str) -> pa.Schema:
+        """Keys, pane, event time, and the row. The names are our own: the user's may be any."""
+        columns = [pa.field(f"key {place}", field.type) for place, field in enumerate(self.keys)]
+        columns += [pa.field("pane", pa.int64()), pa.field("time", pa.int64())]
+        return pa.schema([*columns, *(pa.field(f"row {place}", field.type) for place, field in enumerate(self.rows))])
+
+    def on_sealed(self, plan: WindowPlan, state: SealedState, group: int) -> AccumulatingOperator:
+        return AccumulatingOperator(plan, self, state)
+
+    def identity(self) -> Mapping[str, str]:
+        return {
+            "function": "all elements",
+            "rows": ", ".join(f"{field.name} {field.type}" for field in self.rows),
+            "results": ", ".join(f"{field.name} {field.type}" for field in self.result),
+        }
+
+    def explain(self, plan: WindowPlan, *, streaming: bool) -> Mapping[str, list[str]]:
+        kept = "each row once, however many windows it lies in: a block per micro-batch and key group, while panes stay open"
+        return {
+            "function": [stable_repr(self.function), self.function.described],
+            **({} if self.evictor is None else {"evictor": [repr(self.evictor)]}),
+            "exchange": ["rows cross the shuffle whole, in columns"],
+            "state": [kept if streaming else "none: a batch fires every window at the end of input"],
+        }

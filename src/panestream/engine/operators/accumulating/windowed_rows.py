@@ -1,0 +1,265 @@
+"""The rows of many windows that fire together, and the functions of users' own that see them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from panestream.engine.kernels.python_values import RowType, python_values, result_columns
+from panestream.engine.kernels.slicing import Int64s
+from panestream.engine.storage.payload import one_chunk
+from panestream.errors import InvalidPlanError, PanestreamError
+from panestream.windowing.functions import WindowFunction, WindowFunctionError
+from panestream.windowing.windows import TimeWindow
+
+INSTANT = pa.timestamp("us", tz="UTC")
+_IN_CACHE = 8_192
+"""So many rows of windows at a time are made Python objects."""
+
+
+@dataclass(slots=True)
+class WindowedRows:
+    """Rows by key and window: each row is there once, however many windows it lies in.
+
+    Attributes:
+        rows: the distinct rows.
+        order: the rows of all windows, one window after the other, each in the order of arrival; places in ``rows``.
+        begins: where in ``order`` each window begins; one more: its length.
+        keys: the key columns of each window.
+        starts, ends: its bounds.
+    """
+
+    rows: pa.Table
+    order: Int64s
+    begins: Int64s
+    keys: pa.Table
+    starts: Int64s
+    ends: Int64s
+
+    def bounds(self) -> Iterator[tuple[Any, TimeWindow]]:
+        """Key and window of each; the key of one column is its value, of several a tuple."""
+        columns = [python_values(column) for column in self.keys.columns]
+        keys = columns[0] if len(columns) == 1 else list(zip(*columns, strict=True)) if columns else [()] * len(self.starts)
+        return zip(keys, map(TimeWindow, self.starts.tolist(), self.ends.tolist()), strict=True)
+
+    def pieces(self) -> Iterator[tuple[int, int]]:
+        """Where in ``order`` each window begins and ends."""
+        return pairwise(self.begins.tolist())
+
+
+@dataclass(slots=True)
+class Results:
+    """What a function made of windows.
+
+    Attributes:
+        of: the window of each row, by its place.
+        rows: the columns of the results.
+    """
+
+    of: Int64s
+    rows: pa.Table
+
+
+class OverRows(ABC):
+    """A function over the rows of windows, in one of the shapes that users may write."""
+
+    @property
+    @abstractmethod
+    def described(self) -> str:
+        """What ``explain()`` says of how it is called."""
+
+    @abstractmethod
+    def results(self, windows: WindowedRows, schema: pa.Schema) -> Results:
+        """Runs it.
+
+        Args:
+            windows: what fires.
+            schema: the columns of its results, after keys and window.
+
+        Raises:
+            WindowFunctionError: it raised.
+            InvalidPlanError: what it returned does not fit.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class PerWindow(OverRows):
+    """A window function that is handed rows, one Python object each."""
+
+    function: WindowFunction
+
+    @property
+    def described(self) -> str:
+        return "a call for each key and window, with a list of rows"
+
+    def results(self, windows: WindowedRows, schema: pa.Schema) -> Results:
+        values, counts = [], []
+        for (key, window), inputs in zip(windows.bounds(), _elements(windows), strict=True):
+            try:
+                found = self.function.apply(key, window, inputs)
+                found = [] if found is None else list(found)
+            except Exception as error:
+                raise _named(error, key, window, len(inputs)) from error
+            values += found
+            counts.append(len(found))
+        of = np.repeat(np.arange(len(counts)), counts)
+        return Results(of, pa.Table.from_arrays(result_columns(values, schema), schema=schema))
+
+
+def _elements(windows: WindowedRows) -> Iterator[list[Any]]:
+    """The rows of each window as Python objects, one object for all windows that a row lies in."""
+    row_type = RowType(windows.rows.schema)
+    if len(windows.order) > windows.rows.num_rows:
+        elements, order = row_type.rows(windows.rows), windows.order.tolist()
+        for begin, end in windows.pieces():
+            yield [elements[place] for place in order[begin:end]]
+        return
+    # No row is in two of them: then a few at a time, which the processor's cache holds, take two thirds of the time.
+    whole = windows.begins
+    cuts = np.searchsorted(whole, np.arange(_IN_CACHE, whole[-1], _IN_CACHE))
+    for first, last in pairwise(np.unique([0, *cuts, len(whole) - 1]).tolist()):
+        start = whole[first]
+        elements = row_type.rows(windows.rows.take(pa.array(windows.order[start : whole[last]])))
+        for begin, end in pairwise((whole[first : last + 1] - start).tolist()):
+            yield elements[begin:end]
+
+
+@dataclass(frozen=True, slots=True)
+class TablePerWindow(OverRows):
+    """A function of key, window and an Arrow table (or a pandas frame) that returns such."""
+
+    function: Callable[[Any, TimeWindow, Any], Any]
+    kind: Literal["arrow", "pandas"] = "arrow"
+
+    @property
+    def described(self) -> str:
+        return f"a call for each key and window, with {'an Arrow table' if self.kind == 'arrow' else 'a pandas frame'}"
+
+    def results(self, windows: WindowedRows, schema: pa.Schema) -> Results:
+        sorted_rows = windows.rows.take(pa.array(windows.order)).combine_chunks()
+        tables, counts = [schema.empty_table()], []
+        for (key, window), (begin, end) in zip(windows.bounds(), windows.pieces(), strict=True):
+            given: Any = sorted_rows.slice(begin, end - begin)
+            try:
+                returned = self.function(key, window, given.to_pandas() if self.kind == "pandas" else given)
+            except Exception as error:
+                raise _named(error, key, window, end - begin) from error
+            table = fitted(returned, schema)
+            tables.append(table)
+            counts.append(table.num_rows)
+        return Results(np.repeat(np.arange(len(counts)), counts), pa.concat_tables(tables))
+
+
+def fitted(returned: Any, schema: pa.Schema) -> pa.Table:
+    """What a function returned as a table with the declared columns.
+
+    Raises:
+        InvalidPlanError: it is no table, a column is missing, or a value does not fit.
+    """
+    if returned is None:
+        return schema.empty_table()
+    if isinstance(returned, pa.RecordBatch):
+        returned = pa.Table.from_batches([returned])
+    try:
+        if not isinstance(returned, pa.Table):
+            returned = pa.Table.from_pandas(returned, preserve_index=False)
+        columns = [one_chunk(returned.column(field.name)).cast(field.type) for field in schema]
+    except KeyError as error:
+        raise InvalidPlanError(
+            f"the function returned no column {error.args[0]!r}; it must return {', '.join(schema.names)}"
+        ) from error
+    except (pa.ArrowException, AttributeError, TypeError) as error:
+        raise InvalidPlanError(f"what the function returned does not fit the schema ({error}); got {type(returned)}") from error
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _named(error: Exception, key: Any, window: TimeWindow, rows: int) -> Exception:
+    if isinstance(error, PanestreamError):
+        return error
+    held = f"holds {rows} element{'s' if rows != 1 else ''}"
+    return WindowFunctionError.of("the window function", key, window, held, rows, error)
+
+
+@dataclass(frozen=True, slots=True)
+class TableOfRows(WindowFunction):
+    """The same function for the row operator, which has rows: a table is made of those of each window."""
+
+    per_window: TablePerWindow
+    rows: pa.Schema
+    results: pa.Schema
+
+    def apply(self, key: Any, window: Any, inputs: Sequence[Any]) -> list[tuple[Any, ...]]:
+        given: Any = pa.Table.from_arrays(RowType(self.rows).columns(inputs), schema=self.rows)
+        returned = self.per_window.function(key, window, given.to_pandas() if self.per_window.kind == "pandas" else given)
+        return RowType(self.results).rows(fitted(returned, self.results))  # type: ignore[return-value]
+
+
+@dataclass(frozen=True, slots=True)
+class AllWindows(OverRows):
+    """A function of one Arrow table with all windows that fire: key columns, window_start, window_end, then the rows."""
+
+    function: Callable[[pa.Table], Any]
+
+    @property
+    def described(self) -> str:
+        return "one call for all windows that fire in a key group, with an Arrow table"
+
+    def results(self, windows: WindowedRows, schema: pa.Schema) -> Results:
+        raise NotImplementedError("its results have keys and windows of their own")
+
+    def table(self, windows: WindowedRows) -> pa.Table:
+        """What the function is given. A row column that is called as a key or a bound is left out."""
+        lengths = np.diff(windows.begins)
+        of = pa.array(np.repeat(np.arange(len(lengths)), lengths))
+        columns = dict(zip(windows.keys.column_names, windows.keys.take(of).columns, strict=True))
+        for name, bounds in (("window_start", windows.starts), ("window_end", windows.ends)):
+            columns[name] = pa.array(np.repeat(bounds, lengths)).cast(INSTANT)
+        rows = windows.rows.take(pa.array(windows.order))
+        columns |= {name: column for name, column in zip(rows.column_names, rows.columns, strict=True) if name not in columns}
+        return pa.table(columns)
+
+    def main(self, windows: WindowedRows, schema: pa.Schema) -> pa.Table:
+        """Runs it; the rows of the main output.
+
+        Raises:
+            WindowFunctionError: it raised.
+            InvalidPlanError: what it returned does not fit.
+        """
+        try:
+            returned = self.function(self.table(windows))
+        except Exception as error:
+            first = TimeWindow(int(windows.starts.min()), int(windows.ends.max()))
+            raise _named(error, "all keys", first, len(windows.order)) from error
+        return fitted(returned, schema)
+
+
+def grouped(
+    rows: pa.Table, which: Iterable[Int64s], order: Int64s, keys: pa.Table, bounds: tuple[Int64s, Int64s]
+) -> WindowedRows:
+    """Windows of rows in order.
+
+    Args:
+        rows: the distinct rows.
+        which: what must be equal within a key and window, one number for each place of ``order``.
+        order: places in ``rows``, sorted by ``which``.
+        keys: the key columns of ``rows``.
+        bounds: start and end of the window of each place of ``order``.
+    """
+    changes = np.zeros(len(order), np.bool_)
+    changes[:1] = True
+    for numbers in which:
+        changes[1:] |= numbers[1:] != numbers[:-1]
+    begins = np.flatnonzero(changes)
+    starts, ends = bounds
+    return WindowedRows(
+        rows, order, np.append(begins, len(order)), keys.take(pa.array(order[begins])), starts[begins], ends[begins]
+    )
+
+
+__all__ = ["AllWindows", "OverRows", "PerWindow", "Results", "TableOfRows", "TablePerWindow", "WindowedRows", "fitted", "grouped"]

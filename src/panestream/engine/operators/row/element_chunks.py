@@ -1,0 +1,133 @@
+"""Elements at rest: those that came in one batch for one page, written once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import count
+from typing import Any
+
+import pyarrow as pa
+
+from panestream.engine.kernels.python_values import RowType, python_values
+from panestream.engine.operators.row.codec import Codec
+from panestream.engine.operators.row.columns import ColumnReader, ColumnWriter, join_parts, split_parts
+from panestream.errors import InvalidPlanError
+from panestream.windowing.evictors import TimestampedValue
+
+stamped: Callable[[tuple[Any, int]], TimestampedValue] = partial(tuple.__new__, TimestampedValue)
+"""``TimestampedValue`` of a tuple; calling the class takes three times as long."""
+
+
+class Arrivals:
+    """The columns that the elements of this micro-batch were made of, so that they come to rest without being made anew.
+
+    An element is known by its identity: the lists are kept for as long as it is asked for.
+
+    >>> row_type = RowType(pa.schema([("price", pa.int64())]))
+    >>> arrivals, rows = Arrivals(), row_type.from_columns([[7, 8, 9]], 3)
+    >>> arrivals.add(rows, [pa.array([7, 8, 9])])
+    >>> arrivals.columns([rows[2], rows[0].replace(price=1)], row_type)[0].to_pylist()
+    [9, 1]
+    """
+
+    def __init__(self) -> None:
+        self._places: dict[int, int] = {}
+        self._elements: list[Sequence[Any]] = []
+        self._columns: list[Sequence[pa.Array]] = []
+
+    def add(self, elements: Sequence[Any], columns: Sequence[pa.Array]) -> None:
+        """More elements, and their columns."""
+        first = sum(map(len, self._elements))
+        self._places.update(zip(map(id, elements), range(first, first + len(elements)), strict=True))
+        self._elements.append(elements)
+        self._columns.append(columns)
+
+    def columns(self, elements: Sequence[Any], row_type: RowType) -> list[pa.Array]:
+        """The columns of some elements. Those that did not arrive in this micro-batch are made anew.
+
+        Raises:
+            InvalidPlanError: a value does not fit its column.
+        """
+        places = [self._places.get(identity, -1) for identity in map(id, elements)]
+        if not self._elements or max(places, default=-1) < 0:
+            return row_type.columns(elements)
+        if len(self._columns) > 1:
+            self._columns = [[pa.concat_arrays(parts) for parts in zip(*self._columns, strict=True)]]
+        columns = self._columns[0]
+        others = [element for element, place in zip(elements, places, strict=True) if place < 0]
+        if others:
+            columns = [pa.concat_arrays(parts) for parts in zip(columns, row_type.columns(others), strict=True)]
+            following = count(sum(map(len, self._elements)))
+            places = [next(following) if place < 0 else place for place in places]
+        chosen = pa.array(places, pa.int64())
+        return [column.take(chosen) for column in columns]
+
+
+class SegmentCodec:
+    """Turns lists of elements into bytes and back.
+
+    Rows of a type with a schema rest by that schema, whatever else by the types of its values.
+
+    Args:
+        element_type: the class of the elements, where it is known.
+        codec: for elements without a schema.
+        timed: whether elements come with their event times, for an evictor.
+
+    Attributes:
+        arrivals: what is known of the columns of elements that have just come.
+    """
+
+    def __init__(self, element_type: type | None, codec: Codec, timed: bool) -> None:
+        self._element_type = element_type
+        self._row_type = RowType.of(element_type)
+        self._codec = codec
+        self._timed = timed
+        self.arrivals = Arrivals()
+
+    def encode(self, elements: list[Any]) -> bytes:
+        """The bytes of some elements; one that is there several times, as overlapping windows hold it, is written once."""
+        references = b""
+        places = list(map(id, elements))
+        distinct = dict(zip(places, elements, strict=True))
+        if len(distinct) < len(elements):
+            numbers = {place: number for number, place in enumerate(distinct)}
+            writer = ColumnWriter()
+            writer.integers("at", [numbers[place] for place in places])
+            references, elements = writer.finish(), list(distinct.values())
+        writer = ColumnWriter(self._codec)
+        values: Sequence[Any] = elements
+        if self._timed:
+            values, times = zip(*elements, strict=True)
+            writer.integers("timestamp", times)
+        self._write(writer, values)
+        return join_parts([writer.finish(), references])
+
+    def _write(self, writer: ColumnWriter, values: Sequence[Any]) -> None:
+        if self._row_type is not None and set(map(type, values)) == {self._element_type}:
+            try:
+                columns = self.arrivals.columns(values, self._row_type)
+            except InvalidPlanError:
+                pass  # a row that an evictor of the user's own made up
+            else:
+                writer.of_rows(len(values))
+                for at, column in enumerate(columns):
+                    writer.array(f"column {at}", column)
+                return
+        writer.values("value", values)
+
+    def decode(self, data: bytes) -> list[Any]:
+        """The elements that :meth:`encode` was given, in order."""
+        written, references = split_parts(data)
+        reader = ColumnReader(written, self._codec)
+        elements: list[Any]
+        if self._row_type is not None and not reader.value_names("value"):
+            columns = [python_values(reader.array(f"column {at}")) for at in range(len(self._row_type.schema))]
+            elements = self._row_type.from_columns(columns, reader.rows)
+        else:
+            elements = reader.values("value")
+        if self._timed:
+            elements = list(map(stamped, zip(elements, reader.integers("timestamp"), strict=True)))
+        if references:
+            elements = [elements[at] for at in ColumnReader(references).integers("at")]
+        return elements

@@ -1,0 +1,88 @@
+"""The row operator runs any query of one kind of windows: what is left where no operator on columns does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from panestream.engine.aggregates import Aggregation
+from panestream.engine.identity import stable_repr
+from panestream.engine.operators.row.declared import TIME, DeclaredFunction
+from panestream.engine.operators.row.row_plan import Aggregate, Elements, Reduce, RowPlan
+from panestream.engine.operators.row.spec import RowSpec
+from panestream.engine.rule import DeclaredAggregates, FunctionOfRows
+from panestream.engine.window_spec import WindowSpec
+from panestream.windowing.assigners import GapColumn
+
+
+def row_spec(window: WindowSpec, asked: DeclaredAggregates | FunctionOfRows, reasons: Sequence[str]) -> RowSpec:
+    """The row operator of a query.
+
+    Args:
+        window: the windows.
+        asked: what is computed over them.
+        reasons: why no operator on columns runs it.
+
+    Raises:
+        InvalidPlanError: an aggregate does not take its type; parts that do not fit together.
+    """
+    if isinstance(asked, DeclaredAggregates):
+        return _declared(window, asked, reasons)
+    function = asked.function
+    return RowSpec(
+        row_plan(window, function),
+        asked.results,
+        asked.rows,
+        returned=asked.rows if isinstance(function, Reduce) and function.then is None else None,
+        by_processing_time=window.uses_processing_time,
+        reasons=tuple(reasons),
+        described=stable_repr(asked.described),
+        kind=_kind_of(function),
+    )
+
+
+def row_plan(window: WindowSpec, function: Reduce | Aggregate | Elements) -> RowPlan:
+    """Windows and a function for the row operator.
+
+    Raises:
+        InvalidPlanError: parts that do not fit together.
+    """
+    return RowPlan(
+        window.assigner,
+        function,
+        window.trigger,
+        window.evictor,
+        window.allowed_lateness,
+        pickled_state=window.pickled_state,
+    )
+
+
+def _declared(window: WindowSpec, asked: DeclaredAggregates, reasons: Sequence[str]) -> RowSpec:
+    aggregation = Aggregation.build(asked.aggregates, asked.types, asked.keys)
+    gap = getattr(window.assigner, "gap", None)
+    # The assigner finds the gap of each row in the element.
+    texts = (*aggregation.inputs, *([gap.label] if isinstance(gap, GapColumn) else []))
+    elements = [*(pa.field(text, asked.types[text]) for text in texts), pa.field(TIME, pa.int64())]
+    function = DeclaredFunction(tuple(asked.aggregates), asked.types)
+    written = ", ".join(repr(aggregate) for aggregate in asked.aggregates)
+    return RowSpec(
+        row_plan(window, Aggregate(function, asked.then)),
+        aggregation.output_schema if asked.results is None else asked.results,
+        pa.schema(elements),
+        texts,
+        by_processing_time=window.uses_processing_time,
+        reasons=tuple(reasons),
+        described=written,
+        kind=written,
+    )
+
+
+def _kind_of(function: Reduce | Aggregate | Elements) -> str:
+    """What of a function the state depends on: the accumulators of an aggregate function are its own."""
+    if isinstance(function, Aggregate):
+        return f"aggregate with {type(function.function).__qualname__}"
+    return "reduce" if isinstance(function, Reduce) else "all elements"
+
+
+__all__ = ["row_plan", "row_spec"]

@@ -1,0 +1,135 @@
+"""The row operator as an operation: rows cross the exchange as they are, in columns; one Python object each on the other side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from panestream.engine.identity import stable_repr
+from panestream.engine.kernels.python_values import RowType, result_columns
+from panestream.engine.operators.row.operator import INPUTS, RowGroupOperator
+from panestream.engine.operators.row.row_plan import RowPlan
+from panestream.engine.plan import Chunk, OperatorSpec, WindowPlan
+from panestream.engine.storage.sealed_state import SealedState
+
+
+@dataclass(frozen=True, slots=True)
+class RowSpec(OperatorSpec):
+    """Any assigner, trigger, evictor and function.
+
+    Attributes:
+        row_plan: what the row operator does. Elements are whole rows of the input, or ``input_texts`` and the event time.
+        result: the columns of what the function returns.
+        input_texts: the columns or SQL expressions that make up an element; None: the whole row of the input.
+        element_schema: the names and types of an element's values.
+        returned: the columns of what the function returns, where the result is not all of them (a reduced row has the keys too).
+        by_processing_time: whether anything looks at the clock.
+        reasons: why no columnar operator runs the query, for ``explain()``.
+        described: how ``explain()`` calls the function.
+        kind: what the checkpoint is tied to of it: its code may change, what it keeps may not.
+    """
+
+    row_plan: RowPlan
+    result: pa.Schema
+    element_schema: pa.Schema
+    input_texts: tuple[str, ...] | None = None
+    returned: pa.Schema | None = None
+    by_processing_time: bool = False
+    reasons: tuple[str, ...] = ()
+    described: str = ""
+    kind: str = ""
+
+    @property
+    def name(self) -> str:
+        return "row operator"
+
+    @property
+    def result_schema(self) -> pa.Schema:
+        return self.result
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        return self.input_texts or ()
+
+    @property
+    def takes_rows(self) -> bool:
+        return self.input_texts is None
+
+    @property
+    def why_no_firings(self) -> str | None:
+        return None
+
+    @property
+    def why_no_changes(self) -> str | None:
+        return (
+            "the row operator's functions may return any number of rows, none of which takes the place of another; it runs the "
+            f"query for: {'; '.join(self.reasons)}"
+        )
+
+    @property
+    def uses_processing_time(self) -> bool:
+        return self.by_processing_time
+
+    @property
+    def shows_processing_time(self) -> bool:
+        return True
+
+    def results(self, values: Sequence[Any]) -> list[pa.Array]:
+        """What the function returned as the columns of the result."""
+        if self.returned is None:
+            return result_columns(values, self.result)
+        columns = dict(zip(self.returned.names, result_columns(values, self.returned), strict=True))
+        return [columns[name] for name in self.result.names]
+
+    def pack(self, plan: WindowPlan, chunk: Chunk) -> Iterator[tuple[str, pa.Table]]:
+        whole = list(chunk.rows.columns) if chunk.rows is not None and plan.row_schema is not None else []
+        times = pa.array(chunk.times)
+        # An element that is not the row is made of the inputs and, last, its event time.
+        values = [] if self.takes_rows else [*chunk.values, times]
+        schema = self.part_schema(plan, INPUTS)
+        yield INPUTS, pa.Table.from_arrays([*chunk.keys, times, *values, *whole], names=schema.names)
+
+    def part_schema(self, plan: WindowPlan, kind: str) -> pa.Schema:
+        """Keys, event time, the element's values where it is not the row, and the whole row where anything wants it."""
+        columns = [*plan.key_schema, pa.field("__time", pa.int64())]
+        if not self.takes_rows:
+            columns += self.element_schema
+        if plan.row_schema is not None and (self.takes_rows or plan.late_tag is not None):
+            columns += plan.row_schema
+        return pa.schema([pa.field(f"{position}", field.type) for position, field in enumerate(columns)])
+
+    def on_sealed(self, plan: WindowPlan, state: SealedState, group: int) -> RowGroupOperator:
+        row_type = RowType(self.element_schema)
+        row_plan = replace(
+            self.row_plan, element_type=row_type.element, late_output=plan.late_tag, numbers_firings=plan.with_firing
+        )
+        return RowGroupOperator(plan, self, row_plan, row_type, state, group)
+
+    def identity(self) -> Mapping[str, str]:
+        return {
+            "function": self.kind,
+            "results": ", ".join(f"{field.name} {field.type}" for field in self.result),
+            "elements": ", ".join(f"{field.name} {field.type}" for field in self.element_schema),
+            "evicts": str(self.row_plan.evictor is not None),
+        }
+
+    def explain(self, plan: WindowPlan, *, streaming: bool) -> Mapping[str, list[str]]:
+        kept = "all elements of each window" if self.row_plan.keeps_elements else "one accumulator per key and window"
+        sections = {
+            "operator": [f"not columnar: {reason}" for reason in self.reasons],
+            "trigger": [stable_repr(self.row_plan.firing_trigger)],
+            "function": [self.described],
+            "exchange": ["rows cross the shuffle unreduced, in columns"],
+            "state": [
+                f"{kept}, in {self.row_plan.pages} pages per key group or more, as it grows; touched and due pages are read and "
+                f"written{'; what has no columns is pickled' if self.row_plan.pickled_state else ''}"
+                if streaming
+                else "in memory: a batch"
+            ],
+        }
+        if self.row_plan.evictor is not None:
+            sections["evictor"] = [stable_repr(self.row_plan.evictor)]
+        return sections

@@ -1,0 +1,182 @@
+"""What the row operator keeps of one window, of one key, and of the keys of one page, while it is in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from panestream.engine.operators.row.timers import NEVER, WindowTimers
+from panestream.windowing.time import MAX_TIMESTAMP
+from panestream.windowing.windows import GlobalWindow, TimeWindow, Window
+
+EMPTY: Any = type("Empty", (), {"__repr__": lambda _: "EMPTY"})()
+"""The contents of a window that has none. (None is a value like any other.)"""
+
+_GLOBAL = GlobalWindow()
+
+Bounds = tuple[int, int] | None
+"""How a window is found among the windows of its key: start and end; None for the global window."""
+
+
+class ElementList:
+    """The elements of one window: references to what rests in the store, and what came since.
+
+    Attributes:
+        chunks: in order: ``(segment, start, count)``, or a list of elements (after a merge).
+        tail: the newest elements; later ones are appended here.
+    """
+
+    __slots__ = ("chunks", "tail")
+
+    def __init__(self, tail: list[Any]) -> None:
+        self.chunks: list[tuple[int, int, int] | list[Any]] = []
+        self.tail = tail
+
+    def __len__(self) -> int:
+        return len(self.tail) + sum(len(chunk) if isinstance(chunk, list) else chunk[2] for chunk in self.chunks)
+
+    def join(self, other: ElementList) -> None:
+        """Appends the elements of another list, which is not used afterwards. Nothing is read, nothing copied."""
+        if self.tail:
+            self.chunks.append(self.tail)
+        self.chunks.extend(other.chunks)
+        self.tail = other.tail
+
+    def drop_first(self, count: int) -> None:
+        """Forgets the ``count`` oldest elements without reading them."""
+        while count and self.chunks:
+            chunk = self.chunks[0]
+            if isinstance(chunk, list):
+                self.chunks[0], gone = chunk[count:], min(count, len(chunk))
+                left = len(chunk) - gone
+            else:
+                segment, start, size = chunk
+                gone = min(count, size)
+                left = size - gone
+                self.chunks[0] = (segment, start + gone, left)
+            count -= gone
+            if not left:
+                del self.chunks[0]
+        if count:
+            self.tail = self.tail[count:]
+
+
+class WindowState:
+    """What is kept of one window of one key.
+
+    Attributes:
+        start, end: the window's bounds; a session's change while it grows. None for the global window.
+        max_timestamp, cleanup: its last instant, and when it goes (NEVER: it does not).
+        contents: an accumulator, an :class:`ElementList`, or EMPTY.
+        trigger_cells, window_cells: the states of the trigger, and of the window function, by name.
+        firings: how often it gave results, where the plan numbers firings.
+        event_timers, processing_timers: its timers; the second only where one was ever registered.
+        alive: False once the window is gone: what the queues still hold of it means nothing.
+    """
+
+    __slots__ = (
+        "_window",
+        "alive",
+        "contents",
+        "end",
+        "event_timers",
+        "firings",
+        "max_timestamp",
+        "order",
+        "owner",
+        "processing_timers",
+        "start",
+        "trigger_cells",
+        "window_cells",
+    )
+
+    def __init__(self, owner: KeyState, start: int | None, end: int | None, order: int) -> None:
+        self.owner = owner
+        self.start = start
+        self.end = end
+        self.max_timestamp = MAX_TIMESTAMP if end is None else end - 1
+        self.order = order
+        self.contents = EMPTY
+        self.trigger_cells: dict[str, Any] = {}
+        self.window_cells: dict[str, Any] | None = None
+        self.firings = 0
+        self.event_timers = WindowTimers(self, order)
+        self.processing_timers: WindowTimers | None = None
+        self.alive = True
+        self._window: Window | None = None
+
+    @property
+    def bounds(self) -> Bounds:
+        """How the window is found among those of its key."""
+        return None if self.start is None or self.end is None else (self.start, self.end)
+
+    @property
+    def window(self) -> Window:
+        """The window, as users see it."""
+        if self._window is None:
+            self._window = _GLOBAL if self.start is None or self.end is None else TimeWindow(self.start, self.end)
+        return self._window
+
+    def move(self, start: int, end: int) -> None:
+        """The window has other bounds now. Its timers are the caller's business."""
+        self.start, self.end, self.max_timestamp, self._window = start, end, end - 1, None
+
+    def clock_timers(self) -> WindowTimers:
+        """The processing-time timers."""
+        if self.processing_timers is None:
+            self.processing_timers = WindowTimers(self, self.order)
+        return self.processing_timers
+
+    def is_bare(self) -> bool:
+        """Whether nothing would be lost if the window were forgotten."""
+        timers = self.processing_timers
+        return (
+            self.contents is EMPTY
+            and not self.trigger_cells
+            and not self.window_cells
+            and not self.firings
+            and self.event_timers.following() == NEVER
+            and (timers is None or timers.following() == NEVER)
+        )
+
+
+class KeyState:
+    """What is kept of one key: its windows by bounds, in the order of their coming, and the per-key state of the function.
+
+    ``latest`` is the session with the largest start, where the session loop knows it: most elements belong there.
+    """
+
+    __slots__ = ("cells", "key", "latest", "page", "slots")
+
+    def __init__(self, key: Any, page: Page) -> None:
+        self.key = key
+        self.page = page
+        self.slots: dict[Bounds, WindowState] = {}
+        self.latest: WindowState | None = None
+        self.cells: dict[str, Any] = {}
+
+
+class Page:
+    """The keys that are read and written together.
+
+    Attributes:
+        modulus: of how many pages it was one when it was made: it holds the keys whose hash, modulo this, is ``number``.
+        segments: the size of every segment of elements that belongs to the page.
+        loaded: those that were read.
+        dirty: whether anything changed since the page was read or written.
+    """
+
+    __slots__ = ("dirty", "keys", "loaded", "modulus", "number", "segments")
+
+    def __init__(self, number: int, modulus: int) -> None:
+        self.number = number
+        self.modulus = modulus
+        self.keys: dict[Any, KeyState] = {}
+        self.segments: dict[int, int] = {}
+        self.loaded: dict[int, list[Any]] = {}
+        self.dirty = False
+
+    def slots(self) -> Iterator[WindowState]:
+        """All windows of all keys."""
+        for key in self.keys.values():
+            yield from key.slots.values()

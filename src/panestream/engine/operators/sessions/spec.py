@@ -1,0 +1,143 @@
+"""Sessions over declared aggregates, as an operation: local sessions before the shuffle, merged with the open ones after it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from panestream.engine.aggregates import Aggregation
+from panestream.engine.kernels.columns import Ints, numbers, valid_of
+from panestream.engine.kernels.grouping import encode_keys
+from panestream.engine.operators.sessions.exchange import ROWS, ROWS_SCHEMA, SESSIONS, pack_rows, session_schema, session_table
+from panestream.engine.operators.sessions.local import local_sessions, own_ends
+from panestream.engine.operators.sessions.operator import SessionOperator
+from panestream.engine.operators.sessions.processing_time import ProcessingTimeSessionOperator
+from panestream.engine.plan import Chunk, Operator, OperatorSpec, WindowPlan
+from panestream.engine.storage.sealed_state import SealedState
+from panestream.errors import InvalidWindowError
+from panestream.windowing.aggregates import Aggregate
+from panestream.windowing.assigners.session import LONGEST_GAP, GapColumn
+from panestream.windowing.time import format_duration
+
+
+@dataclass(frozen=True, slots=True)
+class SessionSpec(OperatorSpec):
+    """Sessions of event time or of the clock, default trigger, declared aggregates.
+
+    Attributes:
+        gap: in engine units, or the column that has the gap of each row.
+        longest: sessions are cut at the multiples of this; None: they are not.
+        aggregates: the recipes; ``aggregation``, which knows no keys, is what runs them.
+        input_types: the types of the aggregation's inputs, in order.
+        by_processing_time: whether the clock decides, not event time.
+    """
+
+    gap: int | GapColumn
+    longest: int | None
+    aggregates: tuple[Aggregate, ...]
+    aggregation: Aggregation
+    input_types: tuple[pa.DataType, ...]
+    by_processing_time: bool = False
+
+    @property
+    def name(self) -> str:
+        return "sessions"
+
+    @property
+    def result_schema(self) -> pa.Schema:
+        return self.aggregation.output_schema
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        return (*self.aggregation.inputs, *([self.gap.label] if isinstance(self.gap, GapColumn) else []))
+
+    @property
+    def follows_arrival(self) -> bool:
+        return self.aggregation.follows_arrival
+
+    @property
+    def why_no_firings(self) -> str | None:
+        return None
+
+    @property
+    def uses_processing_time(self) -> bool:
+        return self.by_processing_time
+
+    def pack(self, plan: WindowPlan, chunk: Chunk) -> Iterator[tuple[str, pa.Table]]:
+        rows = len(chunk.times)
+        keys = encode_keys(chunk.keys, rows)
+        codes = keys.codes.astype(np.int64)
+        values, gaps = chunk.values[: len(self.aggregation.inputs)], self._gaps(chunk)
+        # On the clock all rows of a micro-batch come at the same time, which only the key group knows: it is 0 until then.
+        times = np.zeros(rows, np.int64) if self.by_processing_time else chunk.times
+        ends = own_ends(times, gaps, self.longest)
+        local = local_sessions(self.aggregation, codes, times, ends, values, chunk.times, self.longest)
+        bounds = (local.starts, local.ends, local.firsts)
+        yield SESSIONS, session_table(self.part_schema(plan, SESSIONS), keys.take(local.codes), bounds, local.partials)
+        if not self.by_processing_time:
+            whole = chunk.rows if plan.late_tag is not None else None
+            yield ROWS, pack_rows(local, chunk.times, ends, values, whole)
+
+    def _gaps(self, chunk: Chunk) -> int | Ints:
+        """The gap, or the gap of each row.
+
+        Raises:
+            InvalidWindowError: a row has none, or one that is not positive.
+        """
+        if not isinstance(self.gap, GapColumn):
+            return self.gap
+        column = chunk.values[-1]
+        gaps: Ints = numbers(column).astype(np.int64, copy=False)
+        wrong = (gaps <= 0) | (gaps >= LONGEST_GAP)
+        valid = valid_of(column)
+        if valid is not None:
+            wrong |= ~valid
+        if wrong.any():
+            first = column[int(np.flatnonzero(wrong)[0])].as_py()
+            raise InvalidWindowError(
+                f"the session gap {self.gap.expr!r} must be positive (and less than 140,000 years): {int(wrong.sum())} of "
+                f"{len(gaps)} rows have none such, the first has {'null' if first is None else format_duration(first)!r}"
+            )
+        return gaps
+
+    def part_schema(self, plan: WindowPlan, kind: str) -> pa.Schema:
+        return session_schema(plan.key_schema, self.aggregation, local=True) if kind == SESSIONS else ROWS_SCHEMA
+
+    def on_sealed(self, plan: WindowPlan, state: SealedState, group: int) -> Operator:
+        return (ProcessingTimeSessionOperator if self.by_processing_time else SessionOperator)(plan, self, state)
+
+    def identity(self) -> Mapping[str, str]:
+        partial = list(self.aggregation.partial_schema)
+        return {
+            "aggregates": ", ".join(repr(aggregate) for aggregate in self.aggregates),
+            "partials": ", ".join(f"{field.name} {field.type}" for field in partial),
+        }
+
+    def explain(self, plan: WindowPlan, *, streaming: bool) -> Mapping[str, list[str]]:
+        rows = "whole rows, for the late output" if plan.late_tag else "rows"
+        return {
+            "sessions": [self._described()],
+            "aggregates": [f"{aggregate!r}; {aggregate.merge_rule}" for aggregate in self.aggregates],
+            "exchange": [
+                "local sessions are built before the shuffle: one row for each key and session of a chunk",
+                *(
+                    []
+                    if self.by_processing_time
+                    else [f"{rows} cross the shuffle beside them, packed up; opened where one may be late"]
+                ),
+            ],
+            "state": [
+                "open sessions, in pages by hash of the key: a micro-batch reads those of its keys and those that are due"
+                if streaming
+                else "none: a batch fires every session at the end of input"
+            ],
+        }
+
+    def _described(self) -> str:
+        time = "the clock" if self.by_processing_time else "event time"
+        gap = f"a gap for each row, {self.gap.expr}" if isinstance(self.gap, GapColumn) else f"gap {format_duration(self.gap)}"
+        cut = "" if self.longest is None else f"; cut at every multiple of {format_duration(self.longest)}"
+        return f"of {time}, {gap}{cut}"

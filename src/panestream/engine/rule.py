@@ -1,0 +1,109 @@
+"""What a planner rule is: it looks at the windows and the function of a query, and says whether its operator runs them.
+
+Each kind of operator has one, in its ``rule.py``; :mod:`panestream.engine.planner` asks them in turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import pyarrow as pa
+
+from panestream.engine.operators.accumulating.windowed_rows import OverRows
+from panestream.engine.operators.row.row_plan import Aggregate as AggregateWith
+from panestream.engine.operators.row.row_plan import AnyWindowFunction, Elements, Reduce
+from panestream.engine.plan import OperatorSpec
+from panestream.engine.window_spec import WindowSpec
+from panestream.windowing.aggregates import Aggregate
+
+PYTHON = "a function of the user's own in Python"
+"""Why no operator on columns of aggregates runs a query."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredAggregates:
+    """Aggregates over the rows of a window.
+
+    Attributes:
+        aggregates: the recipes.
+        types: of the expressions that they take.
+        keys: the key columns.
+        then: a function that is given the results of each firing window, or None.
+        results: the columns of what ``then`` returns.
+    """
+
+    aggregates: Sequence[Aggregate]
+    types: Mapping[str, pa.DataType]
+    keys: pa.Schema
+    then: AnyWindowFunction | None = None
+    results: pa.Schema | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionOfRows:
+    """A function of the user's own over whole rows.
+
+    Attributes:
+        function: what runs.
+        results: the columns of what it returns.
+        rows: the columns of the input.
+        described: how ``explain()`` calls it.
+        keys: the key columns; None: only the row operator will do.
+    """
+
+    function: Reduce | AggregateWith | Elements
+    results: pa.Schema
+    rows: pa.Schema
+    described: object
+    keys: pa.Schema | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionOfTables:
+    """A function of the user's own over Arrow tables or pandas frames.
+
+    Attributes:
+        function: what sees the rows.
+        results: the columns of what it returns, after keys and window.
+        rows: the columns of the input.
+        keys: the key columns.
+    """
+
+    function: OverRows
+    results: pa.Schema
+    rows: pa.Schema
+    keys: pa.Schema
+
+
+Asked: TypeAlias = DeclaredAggregates | FunctionOfRows | FunctionOfTables
+"""What is asked for over windows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Supported:
+    """The operator runs the query."""
+
+    operator: OperatorSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Unsupported:
+    """The windows and the function are of the operator's kind, and yet it cannot run them.
+
+    Attributes:
+        reasons: why not, for ``explain()``; at least one.
+    """
+
+    reasons: Sequence[str]
+
+
+Rule: TypeAlias = Callable[[WindowSpec, Asked], Supported | Unsupported | None]
+"""None: the windows or the function are of another operator's kind.
+
+Raises InvalidPlanError where no operator can run the query.
+"""
+
+
+__all__ = ["PYTHON", "Asked", "DeclaredAggregates", "FunctionOfRows", "FunctionOfTables", "Rule", "Supported", "Unsupported"]

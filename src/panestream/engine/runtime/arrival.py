@@ -1,0 +1,62 @@
+"""The order in which rows arrive, where the user says what it is.
+
+Rows of a micro-batch come from several source partitions, each in an order of its own. Where a plan names columns to order them
+by (:attr:`~panestream.engine.plan.WindowPlan.arrival`) and its operation minds the order, rows cross the exchange as they are,
+with these columns; the key group puts them in order, and only then are they packed. (A batch is put in order by Spark, before.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from panestream.engine.plan import Chunk, WindowPlan
+from panestream.engine.storage.payload import one_chunk
+
+
+def unordered(chunk: Chunk, order: Sequence[pa.Array]) -> pa.Table:
+    """Rows as they cross the exchange.
+
+    Args:
+        chunk: the rows.
+        order: the columns to order them by, in the plan's order.
+    """
+    arrays = [*map(_small, order), pa.array(chunk.times), *chunk.keys, *chunk.values]
+    if chunk.rows is not None:
+        arrays += [one_chunk(column) for column in chunk.rows.columns]
+    return pa.Table.from_arrays(arrays, names=[str(place) for place in range(len(arrays))])
+
+
+def in_order(plan: WindowPlan, arrived: Sequence[pa.Table]) -> Iterator[tuple[str, pa.Table]]:
+    """What the operation packs of rows, put in order.
+
+    Nulls come last. Rows that are equal in all columns keep the order in which they are given.
+
+    Args:
+        plan: a query that names an order.
+        arrived: what :func:`unordered` made, source partition by source partition.
+    """
+    if not arrived or plan.arrival is None:
+        return
+    width, keys = len(plan.arrival), len(plan.key_schema)
+    rows = pa.concat_tables([_plain(table, plan.arrival) for table in arrived])
+    places = pc.sort_indices(rows, sort_keys=[(name, "ascending") for name in rows.column_names[:width]])
+    columns = [one_chunk(column.take(places)) for column in rows.columns[width:]]
+    whole = None
+    if plan.row_schema is not None and plan.carries_rows:
+        first = len(columns) - len(plan.row_schema)
+        whole, columns = pa.Table.from_arrays(columns[first:], schema=plan.row_schema), columns[:first]
+    times, *others = columns
+    yield from plan.operation.pack(plan, Chunk(times.to_numpy(), others[:keys], others[keys:], whole))
+
+
+def _small(column: pa.Array) -> pa.Array:
+    """Names of files are long, and few."""
+    return pc.dictionary_encode(column) if pa.types.is_string(column.type) else column
+
+
+def _plain(table: pa.Table, arrival: pa.Schema) -> pa.Table:
+    columns = [column.cast(field.type) for column, field in zip(table.columns, arrival, strict=False)]
+    return pa.Table.from_arrays([*columns, *table.columns[len(arrival) :]], names=table.column_names)

@@ -1,0 +1,196 @@
+"""An append-only store of rows by pane, over a key group's state.
+
+Every micro-batch appends a *run* of its rows, sorted by pane, in *blocks* of bounded size. A block is never rewritten because
+of a row; it goes when its last pane is closed. When there are many small runs they are merged into larger ones (eight of a level
+make one of the next), so that a long window fed by many batches is read in a few calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from panestream.engine.kernels.slicing import Int64s
+from panestream.engine.storage import payload
+from panestream.engine.storage.state import State
+from panestream.errors import StateDamagedError
+
+Merge = Callable[[Sequence[pa.Table]], pa.Table]
+"""Makes one table, sorted by pane, of several in the order of arrival."""
+_FAN_IN = 8
+_BLOCK_ROWS = 1 << 16
+"""A block of several panes has no more rows: who wants a few panes should not have to read thousands."""
+_NO_LEVEL = 99
+"""The level of runs that are not merged any more."""
+
+
+class Block(NamedTuple):
+    """One entry of the index: where a block is, and what it holds.
+
+    Attributes:
+        key: its key in the state.
+        order: its run, numbered in the order of arrival (a merged run stands where its first part stood).
+        level: how often its rows were merged.
+        low, high: the first and the last pane in it.
+        rows: in it.
+        size: bytes.
+    """
+
+    key: int
+    order: int
+    level: int
+    low: int
+    high: int
+    rows: int
+    size: int
+
+
+@dataclass(slots=True)
+class PaneBlocks:
+    """The blocks of one kind of rows. The caller keeps :attr:`index` and :attr:`next_key` in its meta record.
+
+    Attributes:
+        state: of the key group.
+        space: where the blocks are in it.
+        schema: of the rows; ``pane`` is one of the columns.
+        merge: how runs become one.
+        most_rows: runs that have more rows together are left as they are; None: all are merged.
+        hole: no block spans so many panes without rows.
+    """
+
+    state: State
+    space: str
+    schema: pa.Schema
+    merge: Merge
+    most_rows: int | None = None
+    hole: int = 1 << 40
+    index: list[Block] = field(default_factory=list)
+    next_key: int = 0
+    _loaded: dict[int, pa.Table] = field(default_factory=dict)
+
+    def read(self, first_pane: int, end_pane: int) -> list[pa.Table]:
+        """The rows of the panes ``first_pane <= pane < end_pane``, a table for each block that has any, in arrival order."""
+        parts = []
+        for block in self.index:
+            if block.low < end_pane and block.high >= first_pane:
+                part = pane_range(self._load(block), first_pane, end_pane)
+                if part.num_rows:
+                    parts.append(part)
+        return parts
+
+    def read_spans(self, low: Int64s, end: Int64s) -> list[pa.Table]:
+        """The same for several spans of panes ``[low[i], end[i])``, ascending and disjoint."""
+        if not self.index or not len(low):
+            return []
+        last = np.searchsorted(low, np.asarray([block.high for block in self.index]), "right") - 1
+        wanted = (last >= 0) & (end[last] > np.asarray([block.low for block in self.index]))
+        parts = []
+        for place in np.flatnonzero(wanted).tolist():
+            table = self._load(self.index[place])
+            panes = table.column("pane").to_numpy()
+            span = np.searchsorted(low, panes, "right") - 1
+            inside = (span >= 0) & (panes < end[span])
+            parts.append(table if inside.all() else table.filter(pa.array(inside)))
+        return [part for part in parts if part.num_rows]
+
+    def append(self, table: pa.Table) -> None:
+        """Adds the rows of a micro-batch (sorted by pane)."""
+        if table.num_rows:
+            self._write(table, order=self.next_key, level=0)
+
+    def replace(self, table: pa.Table) -> None:
+        """Puts rows (sorted by pane) in the place of all that are there."""
+        self._remove(self.index)
+        self.append(table)
+
+    def drop_before(self, first_live_pane: int) -> None:
+        """Removes the blocks whose last pane is closed."""
+        self._remove([block for block in self.index if block.high < first_live_pane])
+
+    def compact(self, first_live_pane: int) -> None:
+        """Merges the runs of a level where there are too many of them; closed panes in them go."""
+        level = 0
+        while level <= max((block.level for block in self.index if block.level < _NO_LEVEL), default=-1):
+            parts = [block for block in self.index if block.level == level]
+            if len({block.order for block in parts}) >= _FAN_IN:
+                self._merge(parts, first_live_pane, level)
+            level += 1
+
+    def _merge(self, parts: list[Block], first_live_pane: int, level: int) -> None:
+        if self.most_rows is not None and sum(block.rows for block in parts) > self.most_rows:
+            left = {block.key for block in parts}
+            final = [block._replace(level=_NO_LEVEL) for block in parts]
+            self.index = sorted([*(b for b in self.index if b.key not in left), *final], key=_arrival)
+            return
+        tables = [pane_range(self._load(block), first_live_pane, None) for block in parts]
+        merged = self.merge(tables)
+        order = min(block.order for block in parts)
+        self._remove(parts)
+        if merged.num_rows:
+            self._write(merged, order, level + 1)
+
+    def _load(self, block: Block) -> pa.Table:
+        # A block that fires and is merged in the same micro-batch is read once.
+        if block.key not in self._loaded:
+            value = self.state.get(self.space, block.key)
+            if value is None:
+                raise StateDamagedError(f"block {block.key} of the index is missing from the state", None, self.space, block.key)
+            self._loaded[block.key] = payload.decode(value, self.schema)[0]
+        return self._loaded[block.key]
+
+    def _write(self, table: pa.Table, order: int, level: int) -> None:
+        panes = table.column("pane").to_numpy()
+        written = []
+        for start, end in _cuts(panes, self.hole):
+            part = table.slice(start, end - start)
+            value = payload.encode(part)
+            block = Block(self.next_key, order, level, int(panes[start]), int(panes[end - 1]), end - start, len(value))
+            self.state.put(self.space, block.key, value)
+            self._loaded[block.key] = part
+            self.next_key += 1
+            written.append(block)
+        self.index = sorted([*self.index, *written], key=_arrival)
+
+    def _remove(self, blocks: Iterable[Block]) -> None:
+        gone = {block.key for block in blocks}
+        for key in sorted(gone):
+            self.state.remove(self.space, key)
+            self._loaded.pop(key, None)
+        self.index = [block for block in self.index if block.key not in gone]
+
+
+def _arrival(block: Block) -> tuple[int, int]:
+    return block.order, block.low
+
+
+def _cuts(panes: Int64s, hole: int) -> list[tuple[int, int]]:
+    """Where to cut sorted rows into blocks: at holes, and between panes where there are too many rows."""
+    edges = [0, *(np.flatnonzero(np.diff(panes) > hole) + 1).tolist(), len(panes)]
+    cuts = []
+    for begin, end in pairwise(edges):
+        start = begin
+        while end - start > _BLOCK_ROWS:
+            # The last whole pane that still fits; a single larger one stays together.
+            pane = panes[start + _BLOCK_ROWS]
+            cut = int(np.searchsorted(panes, pane))
+            if cut <= start:
+                cut = int(np.searchsorted(panes, pane, "right"))
+            if cut >= end:
+                break
+            cuts.append((start, cut))
+            start = cut
+        cuts.append((start, end))
+    return cuts
+
+
+def pane_range(table: pa.Table, first_pane: int | None, end_pane: int | None) -> pa.Table:
+    """The rows of a table sorted by pane with ``first_pane <= pane < end_pane`` (None: no bound), without a copy."""
+    panes = table.column("pane").to_numpy()
+    start = 0 if first_pane is None else int(np.searchsorted(panes, first_pane))
+    end = len(panes) if end_pane is None else int(np.searchsorted(panes, end_pane))
+    return table.slice(start, max(end - start, 0))

@@ -1,0 +1,268 @@
+"""Seals on what rests in state: a value that is damaged, stale, misplaced or gone is found when it is read, and named.
+
+Every value is written with a header of a few bytes: the format, a checksum over everything (the header too), to which key group,
+space and key it belongs, and in which micro-batch it was written. That finds flipped and lost bytes, and values that lie where
+others belong. What is *stale*, whole but not the last that was written, is found otherwise, by space:
+
+``pages``
+    are written again and again under the same key. The meta record says of each when it was last written, and its checksum.
+``meta``
+    is one record. A second one beside it, its witness, holds its checksum: neither can go, or be older, without the other.
+all others
+    hold values that are written once, under numbers that are never used again: there is no other version of them.
+
+So one value of a key group, or several, cannot be wrong in silence. That *everything* of a key group is what it once was, or is
+gone, no value tells; but all key groups write their state in the same micro-batches, so :func:`check_that_groups_agree` finds
+it in the metrics of all of them. (Not where the clock wakes groups one by one.) What cannot be found: that all key groups are
+what they once were.
+
+The checksum is CRC-32: against accidents, not against somebody who can write to the checkpoint and wants to do harm. (No bytes of
+the state are ever run: see :mod:`panestream.engine.operators.row.codec` about pickles.)
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+from zlib import crc32
+
+import numpy as np
+
+from panestream.engine.runtime.group_io import GroupMetrics
+from panestream.engine.storage import payload
+from panestream.engine.storage.state import CountingState, State
+from panestream.errors import StateDamagedError, StateFormatError
+
+_MAGIC = b"PST"
+_HEAD = struct.Struct("<3sBI")
+"""Magic, format, checksum. These stay as they are in all formats to come: so a newer one can be told from a damaged value."""
+_PLACE = struct.Struct("<qiqB")
+"""Micro-batch, key group, key, length of the space's name, which follows."""
+_UNSEALED = b"\xff\xff\xff\xff"
+"""What Arrow's streams begin with."""
+_NUMBER = struct.Struct("<I")
+META, PAGES = "meta", "pages"
+_RECORD, _WITNESS = 0, 1
+_ADVICE = "stop the query, and put back a copy of its checkpoint from before the damage, or start on a new checkpoint"
+
+
+class Written(NamedTuple):
+    """When a value was last written, and its checksum then."""
+
+    micro_batch: int
+    checksum: int
+
+
+class Opened(NamedTuple):
+    """A value without its seal."""
+
+    body: bytes
+    written: Written
+
+
+class SealedState:
+    """The state of one key group with seals: what an operator writes is sealed, what it reads has been checked.
+
+    The store below sees sealed bytes, and two calls more for each micro-batch: those of the witness. An operator reads the record
+    ``("meta", 0)`` first, and writes it last where it has written anything.
+
+    Attributes:
+        counted: the store, with counters of what it sees.
+
+    >>> from panestream.engine.storage.state import MemoryState
+    >>> store = MemoryState()
+    >>> state = SealedState(store, 3, "sessions")
+    >>> state.put("pages", 0, b"some rows")
+    >>> state.put("meta", 0, b"the index")
+    >>> state = SealedState(store, 3, "sessions")
+    >>> state.get("meta", 0), state.get("pages", 0)
+    (b'the index', b'some rows')
+    >>> store.put("pages", 0, store.get("pages", 0).replace(b"some", b"same"))
+    >>> state.get("pages", 0)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    panestream.errors.StateDamagedError: the state of key group 3 (sessions) is damaged: value 0 of 'pages'...
+    """
+
+    def __init__(self, store: State, group: int, operator: str) -> None:
+        """Reads nothing yet.
+
+        Args:
+            store: where the values rest.
+            group: the number of the key group.
+            operator: whose state it is, for errors.
+        """
+        self.counted = CountingState(store)
+        self._group = group
+        self._operator = operator
+        self._last = -1
+        self._began = -1
+        self._pages: dict[int, Written] = {}
+
+    @property
+    def micro_batch(self) -> int:
+        """The number of the micro-batch at hand: the store's, or one more than that of the last that was written."""
+        number = self.counted.micro_batch
+        return self._last + 1 if number is None else number
+
+    def get(self, space: str, key: int) -> bytes | None:
+        """The value; None only for the record of a key group that is new.
+
+        Raises:
+            StateDamagedError: it is not what was last written there, or is missing.
+            StateFormatError: another version of panestream wrote it.
+        """
+        if (space, key) == (META, _RECORD):
+            return self._record()
+        found = self._opened(space, key, self.counted.get(space, key))
+        if space == PAGES:
+            expected = self._pages.get(key)
+            if expected is None:
+                raise self.damaged(space, key, "is not among those that the meta record knows")
+            if found.written.checksum != expected.checksum:
+                raise self._stale(space, key, found.written, expected)
+        return found.body
+
+    def put(self, space: str, key: int, value: bytes) -> None:
+        """Seals the value and sets it."""
+        record = (space, key) == (META, _RECORD)
+        written = self._put(space, key, self._index() + value if record else value)
+        if space == PAGES:
+            self._pages[key] = written
+        if record:
+            self._put(META, _WITNESS, _NUMBER.pack(written.checksum))
+            self._last = written.micro_batch
+
+    def remove(self, space: str, key: int) -> None:
+        """Removes the value.
+
+        Raises:
+            StateDamagedError: the store says that it is not there.
+        """
+        try:
+            self.counted.remove(space, key)
+        except KeyError:
+            raise self.damaged(space, key, "is missing") from None
+        if space == PAGES:
+            self._pages.pop(key, None)
+
+    def measure(self, metrics: GroupMetrics) -> None:
+        """Fills in what the store was asked for, and of which micro-batch the state was."""
+        metrics.key_group, metrics.state_of = self._group, self._began
+        metrics.state_calls = self.counted.calls
+        metrics.bytes_read, metrics.bytes_written = self.counted.bytes_read, self.counted.bytes_written
+
+    def damaged(self, space: str, key: int, what: str) -> StateDamagedError:
+        """The error about a value.
+
+        Args:
+            space: where it is.
+            key: its key there.
+            what: the matter with it, in words that follow its name.
+        """
+        name = "the meta record" if (space, key) == (META, _RECORD) else f"value {key} of {space!r}"
+        return StateDamagedError(
+            f"the state of key group {self._group} ({self._operator}) is damaged: {name} {what}; {_ADVICE}",
+            group=self._group,
+            space=space,
+            key=key,
+        )
+
+    # -- the record ----------------------------------------------------------------------------------------------------
+
+    def _record(self) -> bytes | None:
+        value, witness = self.counted.get(META, _RECORD), self.counted.get(META, _WITNESS)
+        if value is None and witness is None:
+            return None
+        # The record first: one of another format may have no witness.
+        record = self._opened(META, _RECORD, value)
+        seen = self._opened(META, _WITNESS, witness)
+        (checksum,) = _NUMBER.unpack(seen.body)
+        if checksum != record.written.checksum:
+            if record.written.micro_batch > seen.written.micro_batch:
+                raise self._stale(META, _WITNESS, seen.written, record.written)
+            raise self._stale(META, _RECORD, record.written, seen.written)
+        self._last = self._began = record.written.micro_batch
+        (pages,) = _NUMBER.unpack_from(record.body)
+        if not pages:
+            return record.body[_NUMBER.size :]
+        columns, at = [], _NUMBER.size
+        for kind in ("<i8", "<i8", "<u4"):
+            column = np.frombuffer(record.body, kind, pages, at)
+            columns.append(column.tolist())
+            at += column.nbytes
+        self._pages = {key: Written(*written) for key, *written in zip(*columns, strict=True)}
+        return record.body[at:]
+
+    def _index(self) -> bytes:
+        """What the record says of the pages: in order of their keys, so that a rerun gives the same bytes."""
+        if not self._pages:
+            return _NUMBER.pack(0)
+        pages = sorted(self._pages.items())
+        keys = np.array([key for key, _ in pages], "<i8")
+        batches = np.array([written.micro_batch for _, written in pages], "<i8")
+        checksums = np.array([written.checksum for _, written in pages], "<u4")
+        return b"".join((_NUMBER.pack(len(pages)), keys.tobytes(), batches.tobytes(), checksums.tobytes()))
+
+    # -- seals ---------------------------------------------------------------------------------------------------------
+
+    def _put(self, space: str, key: int, body: bytes) -> Written:
+        micro_batch, name = self.micro_batch, space.encode()
+        place = _PLACE.pack(micro_batch, self._group, key, len(name)) + name
+        checksum = crc32(body, crc32(place, crc32(_HEAD.pack(_MAGIC, payload.FORMAT_VERSION, 0)[:4])))
+        self.counted.put(space, key, b"".join((_HEAD.pack(_MAGIC, payload.FORMAT_VERSION, checksum), place, body)))
+        return Written(micro_batch, checksum)
+
+    def _opened(self, space: str, key: int, value: bytes | None) -> Opened:
+        if value is None:
+            raise self.damaged(space, key, "is missing")
+        if len(value) < _HEAD.size or not value.startswith(_MAGIC):
+            # The first format had payloads without seals.
+            older = payload.format_of(value) if value.startswith(_UNSEALED) else None
+            if older is not None:
+                raise self._of_format(older)
+            raise self.damaged(space, key, "is nothing that panestream writes")
+        _, version, checksum = _HEAD.unpack_from(value)
+        if crc32(memoryview(value)[_HEAD.size :], crc32(value[:4])) != checksum:
+            raise self.damaged(space, key, "has a wrong checksum: bytes of it were changed, or are missing")
+        if version != payload.FORMAT_VERSION:
+            raise self._of_format(version)
+        micro_batch, group, its_key, length = _PLACE.unpack_from(value, _HEAD.size)
+        end = _HEAD.size + _PLACE.size + length
+        its_space = value[_HEAD.size + _PLACE.size : end].decode()
+        if (group, its_space, its_key) != (self._group, space, key):
+            raise self.damaged(space, key, f"is another one: value {its_key} of {its_space!r} of key group {group}")
+        return Opened(value[end:], Written(micro_batch, checksum))
+
+    def _stale(self, space: str, key: int, found: Written, expected: Written) -> StateDamagedError:
+        when = f"it was written in micro-batch {found.micro_batch}, where that of micro-batch {expected.micro_batch} is expected"
+        return self.damaged(space, key, f"is stale: {when}")
+
+    def _of_format(self, version: int) -> StateFormatError:
+        return payload.wrong_format(f"the state of key group {self._group} ({self._operator})", version)
+
+
+def check_that_groups_agree(groups: Sequence[Mapping[str, Any]]) -> None:
+    """Compares of which micro-batch the states of the key groups were that took part in one.
+
+    Args:
+        groups: the metrics of each, as JSON has them.
+
+    Raises:
+        StateDamagedError: one is older than another: it was put back, or lost, as a whole.
+
+    >>> check_that_groups_agree([{"key_group": 0, "state_of": 14}, {"key_group": 1, "state_of": 14}])
+    """
+    newest = max(groups, key=lambda group: group["state_of"], default=None)
+    for group in groups:
+        if newest is not None and group["state_of"] < newest["state_of"]:
+            what = f"is that of micro-batch {group['state_of']}" if group["state_of"] >= 0 else "is gone"
+            raise StateDamagedError(
+                f"the state of key group {group['key_group']} is damaged: all of it {what}, where that of key group "
+                f"{newest['key_group']} is of micro-batch {newest['state_of']}; {_ADVICE}",
+                group=group["key_group"],
+            )
+
+
+__all__ = ["SealedState", "check_that_groups_agree"]

@@ -1,0 +1,41 @@
+"""What a user said of the windows, before anything is chosen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from panestream.windowing.assigners import GlobalWindows, WindowAssigner
+from panestream.windowing.evictors import Evictor
+from panestream.windowing.triggers import Trigger
+
+
+@dataclass(frozen=True, slots=True)
+class WindowSpec:
+    """What the user said of the windows, before anything is chosen.
+
+    Attributes:
+        assigner: the windows.
+        trigger: None: the assigner's default.
+        evictor: None: everything stays in.
+        allowed_lateness: in engine units.
+        exact_firings: whether every single firing is wanted, which only the row operator gives.
+        pickled_state: whether values that have no columns may rest in state as pickles.
+    """
+
+    assigner: WindowAssigner
+    trigger: Trigger | None = None
+    evictor: Evictor | None = None
+    allowed_lateness: int = 0
+    exact_firings: bool = False
+    pickled_state: bool = False
+
+    @property
+    def uses_processing_time(self) -> bool:
+        """Whether processing time matters."""
+        trigger = self.trigger or self.assigner.get_default_trigger()
+        # The global window is of no time at all.
+        by_processing_time = not self.assigner.is_event_time and not isinstance(self.assigner, GlobalWindows)
+        return by_processing_time or trigger.uses_processing_time
+
+
+__all__ = ["WindowSpec"]
