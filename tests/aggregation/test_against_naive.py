@@ -225,8 +225,8 @@ def test_windows_equal_the_naive_definition(layout, ranked, sketched, case):
         patch.setattr(sketches, "_CHUNK", 3)
         if sketched:
             # Sketches of few values are still exact; so the path through the library has the same judge.
-            patch.setattr(sketches.HllLane, "limit", 2)
-            patch.setattr(digests.QuantileLane, "limit", 2)
+            patch.setattr(sketches.PartialHll, "limit", 2)
+            patch.setattr(digests.PartialQuantiles, "limit", 2)
         if ranked:
             patch.setattr(grouping, "DENSE_CELLS", 0)
             patch.setattr(grouping, "DENSE_FACTOR", 0)

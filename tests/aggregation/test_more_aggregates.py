@@ -99,7 +99,7 @@ def test_a_row_keeps_something_and_each_thing_once():
 def test_a_row_shares_its_partial_with_max_by():
     types = {"x": pa.int64(), "y": pa.int64()}
     plan = Aggregation.build([agg.max_by("x", "y"), agg.arg_max("y", "x")], types, pa.schema([]))
-    assert len(plan.lanes) == 1
+    assert len(plan.partial_aggregates) == 1
 
 
 def test_weights():

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from panestream.engine.aggregates import Aggregation
-from panestream.engine.aggregates.sketches import HllLane
+from panestream.engine.aggregates.sketches import PartialHll
 from panestream.engine.kernels import hashing
 from panestream.engine.storage import payload
 from panestream.errors import EnvironmentNotReadyError
@@ -132,9 +132,9 @@ def test_a_sketch_in_state_is_one_that_datasketches_reads():
 
 @pytest.mark.parametrize(("relative_sd", "lg_k"), [(0.5, 7), (0.02, 12), (0.0163, 12), (0.01, 14), (0.0025, 18)])
 def test_a_standard_deviation_asks_for_registers(relative_sd, lg_k):
-    (lane,) = built(agg.approx_count_distinct("x", relative_sd)).lanes
-    assert isinstance(lane, HllLane)
-    assert lane.lg_k == lg_k
+    (partial,) = built(agg.approx_count_distinct("x", relative_sd)).partial_aggregates
+    assert isinstance(partial, PartialHll)
+    assert partial.lg_k == lg_k
     assert 1.04 / math.sqrt(2**lg_k) <= max(relative_sd, 0.092)
 
 

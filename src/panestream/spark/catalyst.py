@@ -16,8 +16,8 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from panestream.engine.aggregates.exact_sums import SumLane
-from panestream.engine.aggregates.partials import CountLane, ExtremeLane, Lane
+from panestream.engine.aggregates.exact_sums import PartialSum
+from panestream.engine.aggregates.partials import PartialAggregate, PartialCount, PartialExtreme
 from panestream.engine.kernels.slicing import PaneGrid
 from panestream.engine.operators.panes.operator import PARTIALS
 from panestream.engine.operators.panes.spec import PaneSpec
@@ -31,12 +31,12 @@ _MOST_EDGES = 16
 
 
 @dataclass(frozen=True, slots=True)
-class SqlLane:
-    """A lane in SQL.
+class SqlForm:
+    """A partial in SQL.
 
     Attributes:
         columns: aggregates over the value's column.
-        partials: makes the lane's own columns of their results.
+        partials: makes the partial's own columns of their results.
     """
 
     columns: Callable[[Column], Sequence[Column]]
@@ -53,12 +53,12 @@ def reducible(plan: WindowPlan) -> bool:
         and plan.invalid_tag is None
         and plan.watermark.max_ahead_by is None
         and len(work.grid.edges) <= _MOST_EDGES
-        and all(_sql_of(lane) is not None for lane in work.aggregation.lanes)
+        and all(_sql_of(partial) is not None for partial in work.aggregation.partial_aggregates)
     )
 
 
 def reduce_rows(projected: DataFrame, plan: WindowPlan) -> DataFrame:
-    """One row per (key, pane): group, key columns, pane, number of rows, and the columns of the lanes.
+    """One row per (key, pane): group, key columns, pane, number of rows, and the columns of the partials.
 
     Args:
         projected: what ``pack`` would take: time, keys, values, group.
@@ -78,11 +78,11 @@ def reduce_rows(projected: DataFrame, plan: WindowPlan) -> DataFrame:
     if work.grid.has_gaps:
         rows = rows.where(in_window(F.col("time"), work.grid))
     results = [F.count(F.lit(1)).alias("rows")]
-    for number, lane in enumerate(work.aggregation.lanes):
-        sql = _sql_of(lane)
+    for number, partial in enumerate(work.aggregation.partial_aggregates):
+        sql = _sql_of(partial)
         assert sql is not None  # noqa: S101 - reducible() looked
-        columns = sql.columns(F.col(values[lane.source]))
-        results += [column.alias(f"lane_{number}_{position}") for position, column in enumerate(columns)]
+        columns = sql.columns(F.col(values[partial.source]))
+        results += [column.alias(f"partial_{number}_{position}") for position, column in enumerate(columns)]
     return rows.groupBy("group", *keys, "pane").agg(*results)
 
 
@@ -111,8 +111,8 @@ def group_input(plan: WindowPlan, group: pa.Table) -> GroupInput:
     aggregation = work.aggregation
     arrays = [one_chunk(group.column(f"key_{at}")).cast(key.type) for at, key in enumerate(aggregation.key_schema)]
     arrays += [one_chunk(group.column("pane")), one_chunk(group.column("rows"))]
-    for number, lane in enumerate(aggregation.lanes):
-        arrays += _lane_columns(group, number, lane)
+    for number, partial in enumerate(aggregation.partial_aggregates):
+        arrays += _partial_columns(group, number, partial)
     schema = aggregation.partial_schema
     columns = [array.cast(field.type) for array, field in zip(arrays, schema, strict=True)]
     table = pa.Table.from_arrays(columns, schema=schema)
@@ -120,21 +120,21 @@ def group_input(plan: WindowPlan, group: pa.Table) -> GroupInput:
     return GroupInput(parts={PARTIALS: [aggregation.merge([table])]}, end_of_input=True)
 
 
-def _lane_columns(group: pa.Table, number: int, lane: Lane) -> list[pa.Array]:
-    sql = _sql_of(lane)
+def _partial_columns(group: pa.Table, number: int, partial: PartialAggregate) -> list[pa.Array]:
+    sql = _sql_of(partial)
     assert sql is not None  # noqa: S101 - reducible() looked
-    names = [name for name in group.column_names if name.startswith(f"lane_{number}_")]
+    names = [name for name in group.column_names if name.startswith(f"partial_{number}_")]
     return list(sql.partials([one_chunk(group.column(name)) for name in names]))
 
 
-def _sql_of(lane: Lane) -> SqlLane | None:
-    """A lane in SQL; None: it has no form there that gives the same bits."""
-    if isinstance(lane, CountLane):
-        return SqlLane(lambda value: [F.count(value)], list)
-    if isinstance(lane, SumLane):
-        return SqlLane(_halves, _whole)
-    if isinstance(lane, ExtremeLane) and (pa.types.is_integer(lane.type) or pa.types.is_temporal(lane.type)):
-        return SqlLane(lambda value: [F.max(value) if lane.largest else F.min(value)], list)
+def _sql_of(partial: PartialAggregate) -> SqlForm | None:
+    """A partial in SQL; None: it has no form there that gives the same bits."""
+    if isinstance(partial, PartialCount):
+        return SqlForm(lambda value: [F.count(value)], list)
+    if isinstance(partial, PartialSum):
+        return SqlForm(_halves, _whole)
+    if isinstance(partial, PartialExtreme) and (pa.types.is_integer(partial.type) or pa.types.is_temporal(partial.type)):
+        return SqlForm(lambda value: [F.max(value) if partial.largest else F.min(value)], list)
     return None
 
 
@@ -145,7 +145,7 @@ def _halves(value: Column) -> list[Column]:
 
 
 def _whole(halves: Sequence[pa.Array]) -> list[pa.Array]:
-    """The halves as ``high * 2**64 + low``, low signed: what :class:`SumLane` keeps."""
+    """The halves as ``high * 2**64 + low``, low signed: what :class:`PartialSum` keeps."""
     upper, lower = (half.fill_null(0).to_numpy().astype(np.int64) for half in halves)
     middle = upper + (lower >> 32)
     low = (middle << 32) | (lower & np.int64(0xFFFFFFFF))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Literal
 
 import numpy as np
 import pyarrow as pa
 
-from panestream.engine.aggregates.partials import Batch, Input, Lane
-from panestream.engine.aggregates.picks import PickLane
+from panestream.engine.aggregates.partials import Batch, Input, PartialAggregate
+from panestream.engine.aggregates.picks import PartialPick
 from panestream.engine.aggregates.plan import check_key, draft, follows_arrival, needs_rows, orders_by_time
 from panestream.engine.aggregates.results import Result
 from panestream.engine.kernels.columns import Ints, array_of, numbers, plain
@@ -39,8 +40,10 @@ class Aggregation:
         needs_timestamps: whether an aggregate orders rows by event time.
         output_schema: name and type of the results, in the order of the aggregates.
         partial_schema: the key columns, ``pane`` (int64), ``rows`` (int64, the number of input rows) and the columns of the
-            lanes. A key column that is itself called ``pane`` or ``rows`` is here called ``key.pane`` or ``key.rows``.
-            key_schema: the key columns. lanes: the distinct partials. results: one per aggregate.
+            partials. A key column that is itself called ``pane`` or ``rows`` is here called ``key.pane`` or ``key.rows``.
+        key_schema: the key columns.
+        partial_aggregates: what is kept per key and pane; aggregates that need the same share it.
+        results: one per aggregate.
     """
 
     inputs: tuple[str, ...]
@@ -48,7 +51,7 @@ class Aggregation:
     output_schema: pa.Schema
     partial_schema: pa.Schema
     key_schema: pa.Schema
-    lanes: tuple[Lane, ...]
+    partial_aggregates: tuple[PartialAggregate, ...]
     results: tuple[Result, ...]
 
     @classmethod
@@ -70,14 +73,14 @@ class Aggregation:
             check_key(key.name, key.type)
         plan = draft(aggregates, input_types)
         _check_names([result.name for result in plan.results], key_schema.names)
-        lanes = tuple(plan.lanes)
+        partials = tuple(plan.partials)
         fields = [pa.field(_key_name(key.name), key.type) for key in key_schema]
         fields += [pa.field("pane", pa.int64(), nullable=False), pa.field("rows", pa.int64(), nullable=False)]
-        for number, lane in enumerate(lanes):
-            fields += [pa.field(f"#{number}.{name}", type_) for name, type_ in lane.columns]
+        for number, partial in enumerate(partials):
+            fields += [pa.field(f"#{number}.{name}", type_) for name, type_ in partial.columns]
         output = pa.schema([pa.field(result.name, result.type) for result in plan.results])
-        timed = any(orders_by_time(lane) for lane in lanes)
-        return cls(tuple(plan.inputs), timed, output, pa.schema(fields), key_schema, lanes, tuple(plan.results))
+        timed = any(orders_by_time(partial) for partial in partials)
+        return cls(tuple(plan.inputs), timed, output, pa.schema(fields), key_schema, partials, tuple(plan.results))
 
     @_quiet
     def partials(self, keys: Sequence[pa.Array], panes: Ints, values: Sequence[pa.Array], timestamps: Ints | None) -> pa.Table:
@@ -99,8 +102,8 @@ class Aggregation:
         batch = Batch([Input(plain(value)) for value in values], times)
         coded = encode_keys(keys, len(panes))
         groups = group(coded, panes)
-        lanes = [lane.reduce(groups, batch) for lane in self.lanes]
-        return self._table(coded.take(groups.codes), groups.panes, groups.counts, lanes)
+        columns = [partial.reduce(groups, batch) for partial in self.partial_aggregates]
+        return self._table(coded.take(groups.codes), groups.panes, groups.counts, columns)
 
     @_quiet
     def merge(self, tables: Sequence[pa.Table]) -> pa.Table:
@@ -117,8 +120,8 @@ class Aggregation:
         partials = _Partials.of(self, pa.concat_tables(tables) if len(tables) > 1 else tables[0])
         keys = partials.keys()
         groups = group(keys, partials.panes)
-        partials = partials.merged(groups, self.lanes)
-        return self._table(keys.take(groups.codes), groups.panes, partials.rows, partials.lanes)
+        partials = partials.merged(groups, self.partial_aggregates)
+        return self._table(keys.take(groups.codes), groups.panes, partials.rows, partials.columns)
 
     @_quiet
     def windows(self, table: pa.Table, first_pane: Ints, end_pane: Ints, layout: Layout = "auto") -> tuple[Ints, pa.Table]:
@@ -150,73 +153,79 @@ class Aggregation:
         if bool((end_pane[:-1] <= first_pane[1:]).all()):
             # No pane is in two windows: the window itself can be the pane.
             groups = group(keys, opened)
-            merged = partials.merged(groups, self.lanes)
-            lanes = [lane.close(columns, merged.rows) for lane, columns in zip(self.lanes, merged.lanes, strict=True)]
-            return groups.panes, self._results(keys, groups.codes, lanes, merged.rows)
+            merged = partials.merged(groups, self.partial_aggregates)
+            finals = [
+                partial.finalize(columns, merged.rows)
+                for partial, columns in zip(self.partial_aggregates, merged.columns, strict=True)
+            ]
+            return groups.panes, self._results(keys, groups.codes, finals, merged.rows)
         groups = group(keys, partials.panes)
         if layout == "auto":
             # More cells of windows by keys than rows in windows can fill: a matrix would be mostly empty.
             roomy = len(first_pane) * keys.count > _ROOMY * int((until - opened).sum())
             layout = "dense" if groups.is_matrix and keys.count >= _FEW_KEYS and not roomy else "sparse"
-        partials = partials.merged(groups, self.lanes)
+        partials = partials.merged(groups, self.partial_aggregates)
         windows, tables = [], []
         for ranges in self._ranges(groups, keys, partials.rows, first_pane, end_pane, layout):
-            lanes = [lane.over(ranges, columns, partials.rows) for lane, columns in zip(self.lanes, partials.lanes, strict=True)]
+            finals = [
+                partial.combine(ranges, columns, partials.rows)
+                for partial, columns in zip(self.partial_aggregates, partials.columns, strict=True)
+            ]
             windows.append(ranges.windows)
-            tables.append(self._results(keys, ranges.codes, lanes, ranges.rows))
+            tables.append(self._results(keys, ranges.codes, finals, ranges.rows))
         return (windows[0], tables[0]) if len(tables) == 1 else (np.concatenate(windows), pa.concat_tables(tables))
 
     @property
     def follows_arrival(self) -> bool:
         """Whether of rows with equal event times it matters which arrived first."""
-        return any(follows_arrival(lane) for lane in self.lanes)
+        return any(follows_arrival(partial) for partial in self.partial_aggregates)
 
     @property
     def keeps_order(self) -> bool:
         """Whether it matters in which order rows came."""
-        return any(isinstance(lane, PickLane) or needs_rows(lane) for lane in self.lanes)
+        return any(isinstance(partial, PartialPick) or needs_rows(partial) for partial in self.partial_aggregates)
 
     def _ranges(
         self, groups: Groups, keys: Keys, rows: Ints, first_pane: Ints, end_pane: Ints, layout: Layout
     ) -> Iterator[Ranges]:
-        if groups.size == 0 or any(needs_rows(lane) for lane in self.lanes):
+        if groups.size == 0 or any(needs_rows(partial) for partial in self.partial_aggregates):
             layout = "sparse"
         if layout == "dense":
             return iter([dense_ranges(groups, rows, first_pane, end_pane, keys.count)])
         return sparse_ranges(groups, rows, first_pane, end_pane)
 
-    def _table(self, keys: list[pa.Array], panes: Ints, rows: Ints, lanes: Sequence[Sequence[pa.Array]]) -> pa.Table:
+    def _table(self, keys: list[pa.Array], panes: Ints, rows: Ints, partials: Sequence[Sequence[pa.Array]]) -> pa.Table:
         columns = [_typed(key, field.type) for key, field in zip(keys, self.key_schema, strict=True)]
         columns += [array_of(panes, pa.int64()), array_of(rows, pa.int64())]
-        columns += [column for lane in lanes for column in lane]
+        columns += chain.from_iterable(partials)
         return pa.Table.from_arrays(columns, schema=self.partial_schema)
 
-    def _results(self, keys: Keys, codes: Ints, lanes: Sequence[Sequence[pa.Array]], rows: Ints) -> pa.Table:
+    def _results(self, keys: Keys, codes: Ints, finals: Sequence[Sequence[pa.Array]], rows: Ints) -> pa.Table:
         columns = [_typed(key, field.type) for key, field in zip(keys.take(codes), self.key_schema, strict=True)]
-        columns += [result.finish([lanes[number] for number in result.lanes], rows) for result in self.results]
+        columns += [result.finish([finals[number] for number in result.partials], rows) for result in self.results]
         return pa.Table.from_arrays(columns, schema=pa.schema([*self.key_schema, *self.output_schema]))
 
 
 @dataclass(frozen=True, slots=True)
 class _Partials:
-    """The columns of a partial table, each contiguous."""
+    """The columns of a partial table, each contiguous; ``columns`` are those of each partial aggregate."""
 
     key_columns: list[pa.Array]
     panes: Ints
     rows: Ints
-    lanes: list[list[pa.Array]]
+    columns: list[list[pa.Array]]
 
     @classmethod
     def of(cls, aggregation: Aggregation, table: pa.Table) -> _Partials:
         columns = [plain(column) for column in table.columns]
         width = len(aggregation.key_schema)
         keys, panes, rows, rest = columns[:width], numbers(columns[width]), numbers(columns[width + 1]), columns[width + 2 :]
-        lanes = []
-        for lane in aggregation.lanes:
-            count = len(lane.columns)
-            lanes.append(rest[:count])
+        own = []
+        for partial in aggregation.partial_aggregates:
+            count = len(partial.columns)
+            own.append(rest[:count])
             rest = rest[count:]
-        return cls(keys, panes, rows, lanes)
+        return cls(keys, panes, rows, own)
 
     def keys(self) -> Keys:
         return encode_keys(self.key_columns, len(self.panes))
@@ -224,13 +233,13 @@ class _Partials:
     def take(self, rows: Ints) -> _Partials:
         indices = pa.array(rows)
         keys = [column.take(indices) for column in self.key_columns]
-        lanes = [[column.take(indices) for column in lane] for lane in self.lanes]
-        return _Partials(keys, self.panes[rows], self.rows[rows], lanes)
+        taken = [[column.take(indices) for column in own] for own in self.columns]
+        return _Partials(keys, self.panes[rows], self.rows[rows], taken)
 
-    def merged(self, groups: Groups, lanes: Sequence[Lane]) -> _Partials:
+    def merged(self, groups: Groups, kinds: Sequence[PartialAggregate]) -> _Partials:
         """One row per group, in the order of the groups. The key columns are left as they are: nobody asks for them any more."""
         if groups.size < len(self.panes):
-            merged = [lane.merge(groups, columns, self.rows) for lane, columns in zip(lanes, self.lanes, strict=True)]
+            merged = [partial.merge(groups, own, self.rows) for partial, own in zip(kinds, self.columns, strict=True)]
             return _Partials(self.key_columns, groups.panes, groups.add(self.rows), merged)
         if bool((groups.slots[1:] > groups.slots[:-1]).all()):
             return self
@@ -238,7 +247,7 @@ class _Partials:
         order = np.empty(len(ids), np.int64)
         order[ids] = np.arange(len(ids))
         indices = pa.array(order)
-        moved = [[column.take(indices) for column in lane] for lane in self.lanes]
+        moved = [[column.take(indices) for column in own] for own in self.columns]
         return _Partials(self.key_columns, groups.panes, self.rows[order], moved)
 
 

@@ -11,14 +11,14 @@ from math import ceil
 import numpy as np
 import pyarrow as pa
 
-from panestream.engine.aggregates.partials import Batch, Lane
+from panestream.engine.aggregates.partials import Batch, PartialAggregate
 from panestream.engine.kernels.columns import Ints, Vector, array_of, list_of, list_parts, numbers, words
 from panestream.engine.kernels.grouping import Groups
 from panestream.engine.kernels.ranges import Ranges
 
 
 @dataclass(frozen=True, slots=True)
-class BinsLane(Lane):
+class PartialHistogram(PartialAggregate):
     """How many values lie below the first edge, between each two, and from the last edge on: a list as long as there are bins.
 
     Attributes:
@@ -43,7 +43,7 @@ class BinsLane(Lane):
     def merge(self, groups: Groups, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
         return [self._lists(np.stack([groups.add(counts) for counts in self._bins(columns[0])], axis=1))]
 
-    def over(self, ranges: Ranges, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
+    def combine(self, ranges: Ranges, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
         return [self._lists(np.stack([ranges.sums(counts) for counts in self._bins(columns[0])], axis=1))]
 
     @property

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from panestream.engine.aggregates.lists import spans, sparse
 from panestream.engine.aggregates.partials import Batch
-from panestream.engine.aggregates.sketches import SketchLane, any_held, library
+from panestream.engine.aggregates.sketches import PartialSketch, any_held, library
 from panestream.engine.kernels.columns import (
     Floats,
     Ints,
@@ -36,7 +36,7 @@ _CENTROID = np.dtype([("mean", "<f8"), ("weight", "<i8")])
 
 
 @dataclass(frozen=True, slots=True)
-class QuantileLane(SketchLane):
+class PartialQuantiles(PartialSketch):
     """The finite values in the order of arrival, or a t-digest of them; and how many values are -infinity, infinity and NaN.
 
     A digest knows finite numbers only: the others are counted beside it, as they lie below or above them all.
@@ -80,13 +80,13 @@ class QuantileLane(SketchLane):
         packed = self.packed(groups.size, ids[order], numbers(items)[order], pa.float64(), columns[1], groups.ids)
         return [*packed, *(array_of(groups.add(numbers(counts)), pa.int64()) for counts in columns[2:])]
 
-    def over(self, ranges: Ranges, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
+    def combine(self, ranges: Ranges, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
         ranges = sparse(ranges)
         beyond = [ranges.sums(numbers(counts)) for counts in columns[2:]]
         lists, held = (take(column, ranges.order) for column in columns[:2])
         return [self._results(lists, held, beyond, ranges.start, ranges.end)]
 
-    def close(self, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
+    def finalize(self, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
         places = np.arange(len(rows))
         return [self._results(columns[0], columns[1], [numbers(counts) for counts in columns[2:]], places, places + 1)]
 

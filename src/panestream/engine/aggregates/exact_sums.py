@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from panestream.engine.aggregates.partials import Batch, Lane
+from panestream.engine.aggregates.partials import Batch, PartialAggregate
 from panestream.engine.kernels.columns import Ints, array_of, numbers, words
 from panestream.engine.kernels.grouping import Groups
 from panestream.engine.kernels.ranges import Ranges
@@ -26,7 +26,7 @@ Adder = Callable[[Ints], Ints]
 
 
 @dataclass(frozen=True, slots=True)
-class SumLane(Lane):
+class PartialSum(PartialAggregate):
     """The sum of integers, or of decimals of up to 18 digits (unscaled), as ``high * 2**64 + low`` with a signed ``low``.
 
     ``high`` is 0 exactly when the sum fits int64.
@@ -46,12 +46,12 @@ class SumLane(Lane):
     def merge(self, groups: Groups, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
         return _sums(numbers(columns[0]), numbers(columns[1]), groups.add, int(groups.counts.max(initial=0)))
 
-    def over(self, ranges: Ranges, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
+    def combine(self, ranges: Ranges, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
         return _sums(numbers(columns[0]), numbers(columns[1]), ranges.sums, ranges.longest)
 
 
 @dataclass(frozen=True, slots=True)
-class WideSumLane(Lane):
+class PartialWideSum(PartialAggregate):
     """The sum of decimals of more than 18 digits (unscaled), in 256 bits."""
 
     @property
@@ -67,7 +67,7 @@ class WideSumLane(Lane):
     def merge(self, groups: Groups, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
         return _wide_sums([words(columns[0])[:, i] for i in range(3)], groups.add)
 
-    def over(self, ranges: Ranges, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
+    def combine(self, ranges: Ranges, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
         return _wide_sums([words(columns[0])[:, i] for i in range(3)], ranges.sums)
 
 

@@ -1,4 +1,4 @@
-"""List lanes: partials that hold values themselves, as Arrow lists: all of them, the distinct ones, or the k largest."""
+"""Partials that hold values themselves, as Arrow lists: all of them, the distinct ones, or the k largest."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from panestream.engine.aggregates.partials import Batch, Lane
+from panestream.engine.aggregates.partials import Batch, PartialAggregate
 from panestream.engine.kernels.columns import (
     Ints,
     Vector,
@@ -32,7 +32,7 @@ _NETWORK = 32
 
 
 @dataclass(frozen=True, slots=True)
-class ItemsLane(Lane):
+class PartialList(PartialAggregate):
     """All values that are not null, with their event times, by event time and then arrival.
 
     Attributes:
@@ -63,7 +63,7 @@ class ItemsLane(Lane):
         indices = pa.array(order)
         return [list_of(values.take(indices), lengths), list_of(array_of(times[order], pa.int64()), lengths)]
 
-    def over(self, ranges: Ranges, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
+    def combine(self, ranges: Ranges, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
         ranges = sparse(ranges)
         in_order = pa.array(ranges.order)
         values, lengths = list_parts(columns[0].take(in_order))
@@ -80,7 +80,7 @@ class ItemsLane(Lane):
 
 
 @dataclass(frozen=True, slots=True)
-class DistinctLane(Lane):
+class PartialDistinct(PartialAggregate):
     """Each distinct value once, in the order of first arrival; over windows only their number.
 
     Attributes:
@@ -111,7 +111,7 @@ class DistinctLane(Lane):
         distinct = encoded.dictionary.take(pa.array(pairs - owner * width))
         return [list_of(distinct, np.bincount(owner, minlength=size))]
 
-    def over(self, ranges: Ranges, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
+    def combine(self, ranges: Ranges, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
         ranges = sparse(ranges)
         values, lengths = list_parts(columns[0].take(pa.array(ranges.order)))
         codes = numbers(pc.dictionary_encode(values).indices).astype(np.int64)
@@ -119,7 +119,7 @@ class DistinctLane(Lane):
 
 
 @dataclass(frozen=True, slots=True)
-class TopLane(Lane):
+class PartialTopK(PartialAggregate):
     """The k largest values, or the values with the k largest ``by``; of equals those of the earliest event time, then arrival.
 
     Attributes:
@@ -170,7 +170,7 @@ class TopLane(Lane):
         lists = [list_of(values.take(indices), lengths), list_of(array_of(times[items], pa.int64()), lengths)]
         return lists if self.by is None else [*lists, list_of(by.take(indices), lengths)]
 
-    def over(self, ranges: Ranges, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
+    def combine(self, ranges: Ranges, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
         ranges = sparse(ranges)
         # In the order of key and pane, so that of equal times the earlier pane's comes first, as in a merge.
         in_order = pa.array(ranges.order)
@@ -265,7 +265,7 @@ def _best_by_network(a: State, b: State) -> State:
 
 
 def sparse(ranges: Ranges) -> SparseRanges:
-    """Ranges as lanes want them that look at partial rows one after the other (``needs_rows`` says so)."""
+    """Ranges as partials want them that look at partial rows one after the other (``needs_rows`` says so)."""
     if not isinstance(ranges, SparseRanges):
-        raise TypeError("list lanes are combined over sparse ranges")
+        raise TypeError("partials of lists are combined over sparse ranges")
     return ranges

@@ -1,7 +1,7 @@
-"""Lanes: what the partial of a pane holds, column by column, and how it is made, merged and combined over windows.
+"""Partial aggregates: what is kept of a key and pane, column by column, and how it is made, merged and combined over windows.
 
-An aggregate is computed from one or more lanes; aggregates over the same expression share them (sum, mean and count of
-``price`` are two lanes). A lane never sees a window, a key or a row: only groups and ranges.
+An aggregate is computed from one or more partials; aggregates over the same expression share them (sum, mean and count of
+``price`` are two partials). A partial never sees a window, a key or a row: only groups and ranges.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from panestream.engine.kernels.ranges import Ranges, State
 
 
 class Input:
-    """One value column of a batch, with what several lanes ask of it, worked out once."""
+    """One value column of a batch, with what several partials ask of it, worked out once."""
 
     def __init__(self, array: pa.Array) -> None:
         self.array = array
@@ -54,7 +54,7 @@ class Batch:
 
     Attributes:
         values: the value columns, in the order of the plan's inputs.
-        times: the event time of every row, where a lane needs it.
+        times: the event time of every row, where a partial needs it.
     """
 
     values: Sequence[Input]
@@ -62,8 +62,8 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
-class Lane(ABC):
-    """One kind of partial over one expression: equal lanes are stored once.
+class PartialAggregate(ABC):
+    """One kind of partial over one expression: equal partials are stored once.
 
     Attributes:
         source: the number of the expression among the plan's inputs.
@@ -91,16 +91,16 @@ class Lane(ABC):
         """
 
     @abstractmethod
-    def over(self, ranges: Ranges, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
+    def combine(self, ranges: Ranges, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
         """Partial rows, one per key and pane → what the results need per (key, window): its first columns, or all."""
 
-    def close(self, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
-        """Partial rows, one per (key, window) already → the same as :meth:`over` gives."""
+    def finalize(self, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
+        """Partial rows, one per (key, window) already → the same as :meth:`combine` gives."""
         return list(columns)
 
 
 @dataclass(frozen=True, slots=True)
-class CountLane(Lane):
+class PartialCount(PartialAggregate):
     """How many rows of the pane have a value. Null stands for *all rows*: a column without nulls costs nothing to count."""
 
     @property
@@ -116,14 +116,14 @@ class CountLane(Lane):
             return [_all_rows(groups.size)]
         return [array_of(groups.add(counts_of(columns[0], rows)), pa.int64())]
 
-    def over(self, ranges: Ranges, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
+    def combine(self, ranges: Ranges, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
         if columns[0].null_count == len(rows):
             return [_all_rows(len(ranges.windows))]
         return [array_of(ranges.sums(counts_of(columns[0], rows)), pa.int64())]
 
 
 @dataclass(frozen=True, slots=True)
-class FloatSumLane(Lane):
+class PartialFloatSum(PartialAggregate):
     """The sum of floating point values; added, never subtracted: subtraction would leave rounding errors of rows long gone."""
 
     @property
@@ -137,13 +137,13 @@ class FloatSumLane(Lane):
     def merge(self, groups: Groups, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
         return [array_of(groups.add(numbers(columns[0])), pa.float64())]
 
-    def over(self, ranges: Ranges, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
+    def combine(self, ranges: Ranges, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
         (sums,) = ranges.fold((numbers(columns[0]),), (0.0,), _plus)
         return [array_of(sums, pa.float64())]
 
 
 @dataclass(frozen=True, slots=True)
-class WeightedLane(Lane):
+class PartialWeightedSums(PartialAggregate):
     """The sums of weight and of value times weight over the rows that have both; like all floats added, never subtracted.
 
     Attributes:
@@ -168,13 +168,13 @@ class WeightedLane(Lane):
     def merge(self, groups: Groups, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
         return [array_of(groups.add(numbers(column)), pa.float64()) for column in columns]
 
-    def over(self, ranges: Ranges, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
+    def combine(self, ranges: Ranges, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
         sums = ranges.fold(tuple(numbers(column) for column in columns), (0.0, 0.0), _plus)
         return [array_of(part, pa.float64()) for part in sums]
 
 
 @dataclass(frozen=True, slots=True)
-class ExtremeLane(Lane):
+class PartialExtreme(PartialAggregate):
     """The smallest or the largest value, null where there is none.
 
     Attributes:
@@ -201,7 +201,7 @@ class ExtremeLane(Lane):
         least = groups.smallest(codes if rows is None else codes[rows], rows)
         return [column.codes.decode(~least if self.largest else least, valid)]
 
-    def over(self, ranges: Ranges, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
+    def combine(self, ranges: Ranges, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
         column, valid = Input(columns[0]), None
         codes = self._oriented(column)
         mask = column.codes.valid
@@ -217,7 +217,7 @@ class ExtremeLane(Lane):
 
 
 @dataclass(frozen=True, slots=True)
-class MomentsLane(Lane):
+class PartialMoments(PartialAggregate):
     """Count, mean and sum of squared deviations from it: what variance is made of, without cancellation (Chan et al. 1979).
 
     Finite values have a variance, however large they are: 0 where all are equal, infinity where it is beyond all floats. With
@@ -254,7 +254,7 @@ class MomentsLane(Lane):
             array_of(spread, pa.float64()),
         ]
 
-    def over(self, ranges: Ranges, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
+    def combine(self, ranges: Ranges, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
         counts = counts_of(columns[0], rows)
         states = (counts.astype(np.float64), numbers(columns[1]), numbers(columns[2]))
         _, mean, m2 = ranges.fold(states, (0.0, 0.0, 0.0), _chan)
@@ -298,4 +298,14 @@ def _all_rows(count: int) -> pa.Array:
     return pa.nulls(count, pa.int64())
 
 
-__all__ = ["Batch", "CountLane", "ExtremeLane", "FloatSumLane", "Input", "Lane", "MomentsLane", "WeightedLane", "counts_of"]
+__all__ = [
+    "Batch",
+    "Input",
+    "PartialAggregate",
+    "PartialCount",
+    "PartialExtreme",
+    "PartialFloatSum",
+    "PartialMoments",
+    "PartialWeightedSums",
+    "counts_of",
+]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from panestream.engine.aggregates.partials import Batch, Lane, smaller
+from panestream.engine.aggregates.partials import Batch, PartialAggregate, smaller
 from panestream.engine.kernels.columns import Ints, Mask, array_of, numbers, take, valid_of
 from panestream.engine.kernels.grouping import LARGEST, Groups
 from panestream.engine.kernels.ordering import order_codes
@@ -17,7 +17,7 @@ from panestream.engine.kernels.sorting import stable_order
 
 
 @dataclass(frozen=True, slots=True)
-class PickLane(Lane):
+class PartialPick(PartialAggregate):
     """The values of the chosen row, and what it was chosen by (null: no row can be chosen).
 
     Of rows that are equal by a value the one with the earliest event time is chosen, so that it does not matter which panes were
@@ -81,7 +81,7 @@ class PickLane(Lane):
         rows = equals if rows is None else rows[equals]
         return groups.pick(numbers(times)[rows], False, rows)
 
-    def over(self, ranges: Ranges, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
+    def combine(self, ranges: Ranges, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
         codes, valid = self._oriented(columns[1 + len(self.more)])
         count = len(codes)
         # Rank the rows by (code, time, arrival): the best of a range is then its smallest rank, which leads back to the row.

@@ -1,4 +1,4 @@
-"""Results: the merged lanes of a window → the column the user asked for, with SQL's types, nulls and errors."""
+"""Results: the merged partials of a window → the column the user asked for, with SQL's types, nulls and errors."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ class Result(ABC):
         name: of the column.
         call: what the user wrote, for errors.
         type: of the column.
-        lanes: the numbers of the lanes it is computed from.
+        partials: the numbers of the partials it is computed from.
     """
 
     name: str
     call: str
     type: pa.DataType
-    lanes: tuple[int, ...]
+    partials: tuple[int, ...]
 
     @abstractmethod
-    def finish(self, lanes: Sequence[Sequence[pa.Array]], rows: Ints) -> pa.Array:
+    def finish(self, partials: Sequence[Sequence[pa.Array]], rows: Ints) -> pa.Array:
         """The column.
 
         Args:
-            lanes: the columns of each of its lanes, one row per key and window.
+            partials: the columns of each of its partials, one row per key and window.
             rows: the number of input rows of each.
 
         Raises:
@@ -53,7 +53,7 @@ class RowCount(Result):
 
     __slots__ = ()
 
-    def finish(self, lanes: Sequence[Sequence[pa.Array]], rows: Ints) -> pa.Array:
+    def finish(self, partials: Sequence[Sequence[pa.Array]], rows: Ints) -> pa.Array:
         return array_of(rows, pa.int64())
 
 
@@ -62,27 +62,27 @@ class ValueCount(Result):
 
     __slots__ = ()
 
-    def finish(self, lanes: Sequence[Sequence[pa.Array]], rows: Ints) -> pa.Array:
-        return array_of(counts_of(lanes[0][0], rows), pa.int64())
+    def finish(self, partials: Sequence[Sequence[pa.Array]], rows: Ints) -> pa.Array:
+        return array_of(counts_of(partials[0][0], rows), pa.int64())
 
 
 class Column(Result):
-    """A lane's first column as it is: min, max, first, last, min_by, max_by, lists, and where a lane does it all."""
+    """A partial's first column as it is: min, max, first, last, min_by, max_by, lists, and where a partial does it all."""
 
     __slots__ = ()
 
-    def finish(self, lanes: Sequence[Sequence[pa.Array]], rows: Ints) -> pa.Array:
-        return lanes[0][0]
+    def finish(self, partials: Sequence[Sequence[pa.Array]], rows: Ints) -> pa.Array:
+        return partials[0][0]
 
 
 class Struct(Result):
-    """arg_min, arg_max: the values of a row, null where there is none, which is where the lane's last column is null."""
+    """arg_min, arg_max: the values of a row, null where there is none, which is where the partial's last column is null."""
 
     __slots__ = ()
 
-    def finish(self, lanes: Sequence[Sequence[pa.Array]], rows: Ints) -> pa.Array:
+    def finish(self, partials: Sequence[Sequence[pa.Array]], rows: Ints) -> pa.Array:
         fields = list(self.type)
-        values, own = lanes[0][: len(fields)], lanes[0][-1]
+        values, own = partials[0][: len(fields)], partials[0][-1]
         arrays = [
             value if value.type == field.type else value.cast(field.type) for value, field in zip(values, fields, strict=True)
         ]
@@ -94,19 +94,19 @@ class WeightedMean(Result):
 
     __slots__ = ()
 
-    def finish(self, lanes: Sequence[Sequence[pa.Array]], rows: Ints) -> pa.Array:
-        weighted, weight = (numbers(column) for column in lanes[0])
+    def finish(self, partials: Sequence[Sequence[pa.Array]], rows: Ints) -> pa.Array:
+        weighted, weight = (numbers(column) for column in partials[0])
         some = weight != 0
         return array_of(weighted / np.where(some, weight, 1), pa.float64(), some)
 
 
 class DistinctCount(Result):
-    """count_distinct(expr): over windows the lane has counted already; a merge leaves the values."""
+    """count_distinct(expr): over windows the partial has counted already; a merge leaves the values."""
 
     __slots__ = ()
 
-    def finish(self, lanes: Sequence[Sequence[pa.Array]], rows: Ints) -> pa.Array:
-        column = lanes[0][0]
+    def finish(self, partials: Sequence[Sequence[pa.Array]], rows: Ints) -> pa.Array:
+        column = partials[0][0]
         return array_of(list_parts(column)[1], pa.int64()) if pa.types.is_list(column.type) else column
 
 
@@ -115,8 +115,8 @@ class FloatSum(Result):
 
     __slots__ = ()
 
-    def finish(self, lanes: Sequence[Sequence[pa.Array]], rows: Ints) -> pa.Array:
-        return array_of(numbers(lanes[0][0]), pa.float64(), _any(lanes[1][0], rows))
+    def finish(self, partials: Sequence[Sequence[pa.Array]], rows: Ints) -> pa.Array:
+        return array_of(numbers(partials[0][0]), pa.float64(), _any(partials[1][0], rows))
 
 
 class IntSum(Result):
@@ -124,12 +124,12 @@ class IntSum(Result):
 
     __slots__ = ()
 
-    def finish(self, lanes: Sequence[Sequence[pa.Array]], rows: Ints) -> pa.Array:
-        if numbers(lanes[0][1]).any():
+    def finish(self, partials: Sequence[Sequence[pa.Array]], rows: Ints) -> pa.Array:
+        if numbers(partials[0][1]).any():
             raise self._overflow(
                 "cast the expression to a wider type, e.g. to decimal(38, 0), or to double where rounding does no harm"
             )
-        return array_of(numbers(lanes[0][0]), pa.int64(), _any(lanes[1][0], rows))
+        return array_of(numbers(partials[0][0]), pa.int64(), _any(partials[1][0], rows))
 
 
 class DecimalSum(Result):
@@ -137,11 +137,11 @@ class DecimalSum(Result):
 
     __slots__ = ()
 
-    def finish(self, lanes: Sequence[Sequence[pa.Array]], rows: Ints) -> pa.Array:
-        low, high, fits = _two_words(lanes[0])
+    def finish(self, partials: Sequence[Sequence[pa.Array]], rows: Ints) -> pa.Array:
+        low, high, fits = _two_words(partials[0])
         if not (fits & _within(low, high, self.type.precision)).all():
             raise self._overflow("cast the expression to a decimal with fewer digits after the point, or to double")
-        return array_of(np.stack([low, high], axis=1), self.type, _any(lanes[1][0], rows))
+        return array_of(np.stack([low, high], axis=1), self.type, _any(partials[1][0], rows))
 
 
 class FloatMean(Result):
@@ -149,12 +149,12 @@ class FloatMean(Result):
 
     __slots__ = ()
 
-    def finish(self, lanes: Sequence[Sequence[pa.Array]], rows: Ints) -> pa.Array:
-        count = counts_of(lanes[1][0], rows)
-        total = numbers(lanes[0][0]).astype(np.float64)
-        if len(lanes[0]) == 2:  # of integers: their exact sum may need more than int64
-            total = total + numbers(lanes[0][1]) * 2.0**64
-        return array_of(total / np.maximum(count, 1), pa.float64(), _any(lanes[1][0], rows))
+    def finish(self, partials: Sequence[Sequence[pa.Array]], rows: Ints) -> pa.Array:
+        count = counts_of(partials[1][0], rows)
+        total = numbers(partials[0][0]).astype(np.float64)
+        if len(partials[0]) == 2:  # of integers: their exact sum may need more than int64
+            total = total + numbers(partials[0][1]) * 2.0**64
+        return array_of(total / np.maximum(count, 1), pa.float64(), _any(partials[1][0], rows))
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,14 +167,14 @@ class DecimalMean(Result):
 
     scale: int
 
-    def finish(self, lanes: Sequence[Sequence[pa.Array]], rows: Ints) -> pa.Array:
-        valid = _any(lanes[1][0], rows)
-        count = pa.array(np.maximum(counts_of(lanes[1][0], rows), 1))
-        if len(lanes[0]) == 2:
-            low, high, _ = _two_words(lanes[0])
+    def finish(self, partials: Sequence[Sequence[pa.Array]], rows: Ints) -> pa.Array:
+        valid = _any(partials[1][0], rows)
+        count = pa.array(np.maximum(counts_of(partials[1][0], rows), 1))
+        if len(partials[0]) == 2:
+            low, high, _ = _two_words(partials[0])
             whole = np.stack([low, high, high >> 63, high >> 63], axis=1)
         else:
-            whole = words(lanes[0][0])
+            whole = words(partials[0][0])
         total = array_of(whole, pa.decimal256(50, self.scale))
         # Arrow's quotient is cut off more than half a digit below the place it is rounded to: one rounding in all.
         mean = pc.round(pc.divide(total, count.cast(pa.decimal256(19, 0))), self.type.scale, round_mode="half_towards_infinity")
@@ -190,12 +190,12 @@ class Variance(Result):
 
     __slots__ = ()
 
-    def finish(self, lanes: Sequence[Sequence[pa.Array]], rows: Ints) -> pa.Array:
-        return array_of(self._variance(lanes, rows), pa.float64(), counts_of(lanes[0][0], rows) > 1)
+    def finish(self, partials: Sequence[Sequence[pa.Array]], rows: Ints) -> pa.Array:
+        return array_of(self._variance(partials, rows), pa.float64(), counts_of(partials[0][0], rows) > 1)
 
     @staticmethod
-    def _variance(lanes: Sequence[Sequence[pa.Array]], rows: Ints) -> Floats:
-        variance: Floats = numbers(lanes[0][2]) / np.maximum(counts_of(lanes[0][0], rows) - 1, 1)
+    def _variance(partials: Sequence[Sequence[pa.Array]], rows: Ints) -> Floats:
+        variance: Floats = numbers(partials[0][2]) / np.maximum(counts_of(partials[0][0], rows) - 1, 1)
         return variance
 
 
@@ -204,8 +204,8 @@ class Deviation(Variance):
 
     __slots__ = ()
 
-    def finish(self, lanes: Sequence[Sequence[pa.Array]], rows: Ints) -> pa.Array:
-        return array_of(np.sqrt(self._variance(lanes, rows)), pa.float64(), counts_of(lanes[0][0], rows) > 1)
+    def finish(self, partials: Sequence[Sequence[pa.Array]], rows: Ints) -> pa.Array:
+        return array_of(np.sqrt(self._variance(partials, rows)), pa.float64(), counts_of(partials[0][0], rows) > 1)
 
 
 def _any(counts: pa.Array, rows: Ints) -> Mask | None:
@@ -215,13 +215,13 @@ def _any(counts: pa.Array, rows: Ints) -> Mask | None:
     return counts_of(counts, rows) > 0
 
 
-def _two_words(lane: Sequence[pa.Array]) -> tuple[Ints, Ints, Mask]:
+def _two_words(partial: Sequence[pa.Array]) -> tuple[Ints, Ints, Mask]:
     """A sum as a 128-bit number, low and high word, and where 128 bits are enough."""
-    if lane[0].type == WIDE:
-        parts = words(lane[0])
+    if partial[0].type == WIDE:
+        parts = words(partial[0])
         return parts[:, 0], parts[:, 1], (parts[:, 2] == parts[:, 1] >> 63) & (parts[:, 3] == parts[:, 2])
-    low = numbers(lane[0])
-    high = numbers(lane[1]).astype(np.int64) - (low < 0)
+    low = numbers(partial[0])
+    high = numbers(partial[1]).astype(np.int64) - (low < 0)
     return low, high, np.ones(len(low), np.bool_)
 
 

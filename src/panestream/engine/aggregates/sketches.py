@@ -1,4 +1,4 @@
-"""Sketch lanes: a pane keeps few items as they are, in an Arrow list, and many as a sketch of Apache DataSketches.
+"""Sketches: a pane keeps few items as they are, in an Arrow list, and many as a sketch of Apache DataSketches.
 
 Lists are worked on as columns. A sketch is an object of the library, one at a time: but each of them stands for more items than
 the limit of a list, so that what Python spends on it is little beside what the library does.
@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from panestream.engine.aggregates.lists import distinct_over, sparse
-from panestream.engine.aggregates.partials import Batch, Lane
+from panestream.engine.aggregates.partials import Batch, PartialAggregate
 from panestream.engine.kernels.columns import (
     Ints,
     Mask,
@@ -60,7 +60,7 @@ def library() -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class SketchLane(Lane):
+class PartialSketch(PartialAggregate):
     """Items of each pane: a list of them, or, where there are more than :attr:`limit`, a sketch and an empty list."""
 
     @property
@@ -151,7 +151,7 @@ class SketchLane(Lane):
 
 
 @dataclass(frozen=True, slots=True)
-class HllLane(SketchLane):
+class PartialHll(PartialSketch):
     """The distinct coupons of :mod:`~panestream.engine.kernels.hashing`, or a HyperLogLog sketch of 2**lg_k registers.
 
     Both depend on the set of values alone. The library's estimate need not: it is better for values that were counted one by one
@@ -180,13 +180,13 @@ class HllLane(SketchLane):
         values, lengths = _coupons_of(columns[0])
         return self._distinct(groups.size, np.repeat(groups.ids, lengths), values, columns[1], groups.ids)
 
-    def over(self, ranges: Ranges, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
+    def combine(self, ranges: Ranges, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
         ranges = sparse(ranges)
         lists, held = (column.take(pa.array(ranges.order)) for column in columns)
         counts = distinct_over(ranges, *_coupons_of(lists))
         return [self._estimates(counts, lists, held, ranges.start, ranges.end)]
 
-    def close(self, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
+    def finalize(self, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
         places = np.arange(len(rows))
         return [self._estimates(list_parts(columns[0])[1], columns[0], columns[1], places, places + 1)]
 

@@ -1,4 +1,4 @@
-"""The lane of aggregates that users write: their functions, and the promise each of them has to keep."""
+"""The partial of aggregates that users write: their functions, and the promise each of them has to keep."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from panestream.engine.aggregates.lists import sparse
-from panestream.engine.aggregates.partials import Batch, Lane
+from panestream.engine.aggregates.partials import Batch, PartialAggregate
 from panestream.engine.kernels.columns import Ints, plain
 from panestream.engine.kernels.grouping import Groups
 from panestream.engine.kernels.ranges import Ranges, State
@@ -19,7 +19,7 @@ from panestream.windowing.aggregates import ColumnAggregate
 
 
 @dataclass(frozen=True, slots=True)
-class UserLane(Lane):
+class PartialUser(PartialAggregate):
     """The partial of a :class:`~panestream.windowing.aggregates.ColumnAggregate`; over windows, its result.
 
     Attributes:
@@ -42,7 +42,7 @@ class UserLane(Lane):
     def merge(self, groups: Groups, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
         return [self._merged(columns[0], groups.ids, groups.size)]
 
-    def over(self, ranges: Ranges, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
+    def combine(self, ranges: Ranges, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
         ranges = sparse(ranges)
         partials = _Numbered(columns[0].take(pa.array(ranges.order)))
 
@@ -57,7 +57,7 @@ class UserLane(Lane):
         (numbers,) = ranges.fold_in_order((np.arange(len(ranges.order)),), (-1,), combine)
         return self._final(partials.take(numbers))
 
-    def close(self, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
+    def finalize(self, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
         return self._final(columns[0])
 
     def _merged(self, partials: pa.Array, ids: Ints, size: int) -> pa.Array:
