@@ -65,8 +65,8 @@ CASES = (
 
 def plan_of(case: Case) -> WindowPlan:
     """The plan over ``key, value`` with one key group."""
-    operation = aggregating(case.windowing, AGGREGATES, {"value": pa.int64()}, KEYS)
-    return WindowPlan(("key",), KEYS, case.windowing.assigner, operation, WatermarkStrategy(SECOND), "ts", 1)
+    operator = aggregating(case.windowing, AGGREGATES, {"value": pa.int64()}, KEYS)
+    return WindowPlan(("key",), KEYS, case.windowing.assigner, operator, WatermarkStrategy(SECOND), "ts", 1)
 
 
 def chunk_of(case: Case, rows: int, keys: int, number: int) -> Chunk:
@@ -81,11 +81,11 @@ def chunk_of(case: Case, rows: int, keys: int, number: int) -> Chunk:
 
 
 def _packed(plan: WindowPlan, chunk: Chunk) -> list[tuple[str, pa.Table]]:
-    return list(plan.operation.pack(plan, chunk))
+    return list(plan.operator.pack(plan, chunk))
 
 
 def _processed(plan: WindowPlan, state: MemoryState, batch: GroupInput) -> GroupOutput:
-    return plan.operation.operator(plan, state, 0).process(batch)
+    return plan.operator.for_group(plan, state, 0).process(batch)
 
 
 def timed(call: Callable[[], Any]) -> tuple[float, Any]:
@@ -101,7 +101,7 @@ def measure(case: Case, rows: int, keys: int, batches: int) -> None:
     packed, processed, sizes, calls = [], [], [], []
     for number in range(batches + 1):
         chunk = chunk_of(case, rows, keys, number)
-        values = chunk.values[: len(plan.operation.inputs)]
+        values = chunk.values[: len(plan.operator.inputs)]
         given = Chunk(chunk.times, chunk.keys, values)
         pack_s, parts = timed(partial(_packed, plan, given))
         batch = GroupInput(input_rows=rows, seen={"": int(chunk.times.max())})

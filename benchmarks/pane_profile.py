@@ -77,10 +77,10 @@ def cases() -> Iterator[Case]:
 
 def plan_of(case: Case) -> WindowPlan:
     """The plan over ``key, value, price`` with one key group."""
-    operation = aggregating(case.windowing, case.aggregates, TYPES, KEYS)
+    operator = aggregating(case.windowing, case.aggregates, TYPES, KEYS)
     lateness = case.windowing.allowed_lateness
     strategy = WatermarkStrategy(SECOND)
-    return WindowPlan(("key",), KEYS, case.windowing.assigner, operation, strategy, "ts", 1, allowed_lateness=lateness)
+    return WindowPlan(("key",), KEYS, case.windowing.assigner, operator, strategy, "ts", 1, allowed_lateness=lateness)
 
 
 def chunk_of(case: Case, plan: WindowPlan, rows: int, keys: int, rate: int, number: int) -> Chunk:
@@ -91,7 +91,7 @@ def chunk_of(case: Case, plan: WindowPlan, rows: int, keys: int, rate: int, numb
         late = rng.random(rows) < case.late
         times[late] -= rng.integers(2, 600, int(late.sum())) * SECOND
     values = {"value": pa.array(rng.integers(0, 1000, rows)), "price": pa.array(rng.random(rows))}
-    return Chunk(times, [pa.array(rng.integers(0, keys, rows))], [values[name] for name in plan.operation.inputs])
+    return Chunk(times, [pa.array(rng.integers(0, keys, rows))], [values[name] for name in plan.operator.inputs])
 
 
 def timed(call: Callable[[], Any]) -> tuple[float, Any]:
@@ -109,11 +109,11 @@ def measure(case: Case, rows: int, keys: int, rate: int, batches: int) -> None:
     fired = 0
     for number in range(filling + batches):
         chunk = chunk_of(case, plan, rows, keys, rate, number)
-        pack_s, parts = timed(lambda chunk=chunk: list(plan.operation.pack(plan, chunk)))  # type: ignore[misc]
+        pack_s, parts = timed(lambda chunk=chunk: list(plan.operator.pack(plan, chunk)))  # type: ignore[misc]
         batch = GroupInput(input_rows=rows, seen={"": int(chunk.times.max())})
         for kind, table in parts:
             batch.parts.setdefault(kind, []).append(table)
-        operator_s, output = timed(lambda batch=batch: plan.operation.operator(plan, state, 0).process(batch))  # type: ignore[misc]
+        operator_s, output = timed(lambda batch=batch: plan.operator.for_group(plan, state, 0).process(batch))  # type: ignore[misc]
         if number >= filling:
             packed.append(pack_s)
             processed.append(operator_s)

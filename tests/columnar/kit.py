@@ -75,7 +75,7 @@ class Query:
     def columnar(self) -> WindowPlan:
         """The plan as the planner makes it; it must not be one of the row operator."""
         plan = self._plan(self.windowing)
-        assert not isinstance(plan.operation, RowSpec), f"the planner took the row operator: {plan.operation.reasons}"
+        assert not isinstance(plan.operator, RowSpec), f"the planner took the row operator: {plan.operator.reasons}"
         return plan
 
     def row(self) -> WindowPlan:
@@ -83,23 +83,23 @@ class Query:
         return self._plan(replace(self.windowing, exact_firings=True))
 
     def _plan(self, windowing: WindowSpec) -> WindowPlan:
-        operation = aggregating(windowing, self.aggregates, TYPES, KEYS)
-        return plan_for(operation, windowing, self.delay, late=self.late, **self.more)
+        operator = aggregating(windowing, self.aggregates, TYPES, KEYS)
+        return plan_for(operator, windowing, self.delay, late=self.late, **self.more)
 
 
-def plan_for(operation, windowing: WindowSpec, delay: int = 0, *, late: bool = False, **more) -> WindowPlan:
+def plan_for(operator, windowing: WindowSpec, delay: int = 0, *, late: bool = False, **more) -> WindowPlan:
     """A plan over :data:`ROWS` with one key group."""
     return WindowPlan(
         keys=("key",),
         key_schema=KEYS,
         assigner=windowing.assigner,
-        operation=operation,
+        operator=operator,
         watermark=WatermarkStrategy(delay),
         event_time="ts",
         groups=1,
         allowed_lateness=windowing.allowed_lateness,
         late_tag=LATE if late else None,
-        row_schema=ROWS if late or operation.takes_rows else None,
+        row_schema=ROWS if late or operator.takes_rows else None,
         **more,
     )
 
@@ -179,10 +179,10 @@ def group_input(plan: WindowPlan, batch: MicroBatch) -> GroupInput:
         if not rows:
             continue
         table = pa.Table.from_pylist([dict(zip(ROWS.names, row, strict=True)) for row in rows], schema=ROWS).combine_chunks()
-        inputs = [table[text].chunk(0) for text in plan.operation.inputs]
+        inputs = [table[text].chunk(0) for text in plan.operator.inputs]
         whole = table if plan.carries_rows else None
-        for kind, part in plan.operation.pack(plan, Chunk(table["ts"].to_numpy(), [table["key"].chunk(0)], inputs, whole)):
-            assert part.schema.names == plan.operation.part_schema(plan, kind).names
+        for kind, part in plan.operator.pack(plan, Chunk(table["ts"].to_numpy(), [table["key"].chunk(0)], inputs, whole)):
+            assert part.schema.names == plan.operator.part_schema(plan, kind).names
             given.parts.setdefault(kind, []).append(part)
     times = [row[1] for row in batch.rows]
     given.seen = {"": max(times)} if times else {}
@@ -198,12 +198,12 @@ def plans(plan: WindowPlan, batches: int, latenesses: Sequence[int] | None = Non
 
 def with_lateness(plan: WindowPlan, lateness: int) -> WindowPlan:
     """The plan with another allowed lateness."""
-    operation = plan.operation
-    if isinstance(operation, RowSpec):
-        operation = replace(operation, row_plan=replace(operation.row_plan, allowed_lateness=lateness))
-    elif isinstance(operation, PaneSpec):
-        operation = replace(operation, fires_again=lateness > 0)
-    return replace(plan, operation=operation, allowed_lateness=lateness)
+    operator = plan.operator
+    if isinstance(operator, RowSpec):
+        operator = replace(operator, row_plan=replace(operator.row_plan, allowed_lateness=lateness))
+    elif isinstance(operator, PaneSpec):
+        operator = replace(operator, fires_again=lateness > 0)
+    return replace(plan, operator=operator, allowed_lateness=lateness)
 
 
 def run(
@@ -215,7 +215,7 @@ def run(
     """The micro-batches one after another. Every operator is new: what it knows is what the state's bytes say."""
     state, emitted = MemoryState() if state is None else state, []
     for batch, plan in zip(batches, plans(plan, len(batches), latenesses), strict=True):  # noqa: B020
-        output = plan.operation.operator(plan, state, 0).process(group_input(plan, batch))
+        output = plan.operator.for_group(plan, state, 0).process(group_input(plan, batch))
         fired = [row for tag, table in output.tables if tag == MAIN for row in rows_of(plan, table)]
         late = [tuple(row.values()) for tag, table in output.tables if tag == LATE for row in table.to_pylist()]
         emitted.append(FiringHistory(fired, late, output.metrics, output.wake_up))

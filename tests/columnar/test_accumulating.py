@@ -106,25 +106,25 @@ def test_an_error_of_the_users_names_key_and_window():
         raise KeyError("prize")
 
     windowing = WindowSpec(TumblingEventTimeWindows(10))
-    operation = over_tables(windowing, TablePerWindow(broken), RESULTS, kit.ROWS, kit.KEYS)
+    operator = over_tables(windowing, TablePerWindow(broken), RESULTS, kit.ROWS, kit.KEYS)
     rows = [("ann", 1, 1, None, 1), ("ann", 12, 1, None, 2)]
     with pytest.raises(WindowFunctionError, match=r"KeyError: 'prize' \(at key 'ann', window TimeWindow\(start=0, end=10\)"):
-        kit.run(kit.plan_for(operation, windowing), [kit.MicroBatch([rows])])
+        kit.run(kit.plan_for(operator, windowing), [kit.MicroBatch([rows])])
 
 
 def test_a_missing_column_is_named():
     windowing = WindowSpec(TumblingEventTimeWindows(10))
-    operation = over_tables(windowing, TablePerWindow(lambda key, window, table: table), RESULTS, kit.ROWS, kit.KEYS)
+    operator = over_tables(windowing, TablePerWindow(lambda key, window, table: table), RESULTS, kit.ROWS, kit.KEYS)
     rows = [("ann", 1, 1, None, 1), ("ann", 12, 1, None, 2)]
     with pytest.raises(InvalidPlanError, match="no column"):
-        kit.run(kit.plan_for(operation, windowing), [kit.MicroBatch([rows])])
+        kit.run(kit.plan_for(operator, windowing), [kit.MicroBatch([rows])])
 
 
 def test_sessions_hand_tables_to_the_function_too_but_not_all_at_once():
     windowing = WindowSpec(EventTimeSessionWindows(5))
-    operation = over_tables(windowing, TablePerWindow(as_table), RESULTS, kit.ROWS, kit.KEYS)
+    operator = over_tables(windowing, TablePerWindow(as_table), RESULTS, kit.ROWS, kit.KEYS)
     rows = [("ann", 1, 1, None, 1), ("ann", 3, 2, None, 1), ("ann", 20, 1, None, 2)]
-    (emitted,) = kit.run(kit.plan_for(operation, windowing), [kit.MicroBatch([rows])])
+    (emitted,) = kit.run(kit.plan_for(operator, windowing), [kit.MicroBatch([rows])])
     assert emitted.fired == [(("ann", 1, 8), (2, [1, 2], 1))]
     with pytest.raises(InvalidPlanError, match="all_windows=True"):
         over_tables(windowing, AllWindows(all_at_once), RESULTS, kit.ROWS, kit.KEYS)

@@ -57,7 +57,7 @@ def test_only_open_panes_are_kept():
     plan = query(4, 2, (agg.count().alias("n"),)).columnar()
     for _ in range(5):
         (one,) = kit.run(plan, [batch(*range(101))], state)
-    held = plan.operation.operator(plan, state, 0)._store.pages
+    held = plan.operator.for_group(plan, state, 0)._store.pages
     assert held.read(np.ones(len(held.index), np.bool_))["rows"].to_pylist() == [2, 1]
     assert one.metrics.state_calls == 6
 
@@ -79,9 +79,9 @@ def test_rows_of_one_key_that_are_only_counted():
         aggregating(WindowSpec(*count_window(2)), (agg.count().alias("n"),), {}, pa.schema([])), query(2).windowing
     )
     plan, given = replace(plan, keys=(), key_schema=pa.schema([])), kit.GroupInput(end_of_input=True)
-    for kind, part in plan.operation.pack(plan, Chunk(np.arange(5), [], [])):
+    for kind, part in plan.operator.pack(plan, Chunk(np.arange(5), [], [])):
         given.parts.setdefault(kind, []).append(part)
-    output = plan.operation.operator(plan, MemoryState(), 0).process(given)
+    output = plan.operator.for_group(plan, MemoryState(), 0).process(given)
     assert output.tables[0][1]["n"].to_pylist() == [2, 2]
 
 
@@ -115,9 +115,9 @@ def test_windows_are_whole_numbers_of_panes(size, slide):
     ],
 )
 def test_what_needs_the_row_operator(windowing, reason):
-    operation = aggregating(windowing, (agg.count().alias("n"),), {}, kit.KEYS)
-    assert isinstance(operation, RowSpec)
-    assert any(reason in given for given in operation.reasons)
+    operator = aggregating(windowing, (agg.count().alias("n"),), {}, kit.KEYS)
+    assert isinstance(operator, RowSpec)
+    assert any(reason in given for given in operator.reasons)
 
 
 def test_explain_says_what_runs():

@@ -16,7 +16,7 @@ FOREVER = 2**63 - 1
 def numbered(rng: random.Random, seed: int) -> None:
     query, span = random_query(rng)
     by_processing_time = not query.windowing.assigner.is_event_time
-    if by_processing_time and query.columnar().operation.purges:
+    if by_processing_time and query.columnar().operator.purges:
         return  # at the end of input a window may then fire twice
     batches = kit.random_stream(rng, span, clock=by_processing_time)
     expected = kit.run(query.row(), batches)
@@ -40,7 +40,7 @@ def numbered(rng: random.Random, seed: int) -> None:
 
 def changed(rng: random.Random, seed: int) -> None:
     query, span = random_query(rng)
-    if query.columnar().operation.why_no_changes is not None:
+    if query.columnar().operator.why_no_changes is not None:
         return
     batches = kit.random_stream(rng, span, clock=not query.windowing.assigner.is_event_time)
     expected = kit.run(query.row(), batches)
@@ -76,7 +76,7 @@ def on_both(rng: random.Random, seed: int) -> None:
     """The row operator says of the last firing of a window in a micro-batch what panes say of their only one."""
     query, span = random_query(rng)
     by_processing_time = not query.windowing.assigner.is_event_time
-    if by_processing_time and query.columnar().operation.purges:
+    if by_processing_time and query.columnar().operator.purges:
         return
     batches = kit.random_stream(rng, span, clock=by_processing_time)
     query = replace(query, more={"with_firing": True})
@@ -94,7 +94,7 @@ def on_both(rng: random.Random, seed: int) -> None:
         last_of = kit.coalesced(theirs.fired)
         for place, (*_, word, _, _) in ours.fired:
             # A window that a trigger purged on the way to its end has nothing left to fire there; panes see the end only.
-            also = {EARLY} if query.columnar().operation.purges and word == ON_TIME else set()
+            also = {EARLY} if query.columnar().operator.purges and word == ON_TIME else set()
             assert last_of[place][-3] in {word, *also}, where
         sure = {place for place, values in last_of.items() if values[-1]}
         assert sure <= {place for place, values in ours.fired if values[-1]}, where

@@ -20,9 +20,9 @@ from panestream.windowing.functions import applied
 from tests.columnar.test_sessions_and_counts_conformance import AGGREGATES, FOLDER, GIVEN, KEYS, ROWS, plain, run
 
 
-def plan_over(operation, row) -> WindowPlan:
+def plan_over(operator, row) -> WindowPlan:
     return WindowPlan(
-        ("key",), KEYS, row.assigner, operation, GIVEN, "ts", 1,
+        ("key",), KEYS, row.assigner, operator, GIVEN, "ts", 1,
         allowed_lateness=row.allowed_lateness, late_tag=row.late_output, row_schema=ROWS,
     )  # fmt: skip
 
@@ -46,7 +46,7 @@ def plans_of(scenario) -> list[WindowPlan]:
 
 
 CASES = [
-    pytest.param(scenario, plan, id=f"{scenario.name}, {plan.operation.name}")
+    pytest.param(scenario, plan, id=f"{scenario.name}, {plan.operator.name}")
     for path in sorted(FOLDER.glob("*.json"))
     for scenario in read_scenarios(path)
     if not scenario.expected.error
@@ -68,5 +68,5 @@ def test_flinks_answers(scenario, plan):
 
 
 def test_how_many_there_are():
-    names = [case.values[1].operation.name for case in CASES]
+    names = [case.values[1].operator.name for case in CASES]
     assert (names.count("aligned panes"), names.count("accumulating panes")) == (100, 61)

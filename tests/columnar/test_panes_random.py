@@ -76,7 +76,7 @@ def case(rng: random.Random, seed: int) -> None:
     query, span = random_query(rng)
     batches = kit.random_stream(rng, span, clock=not query.windowing.assigner.is_event_time)
     kit.compare(query, batches, f"seed {seed}")
-    if seed % 4 == 0 and not query.columnar().operation.purges:
+    if seed % 4 == 0 and not query.columnar().operator.purges:
         kit.compare_batch(query, batches, f"seed {seed}")
 
 

@@ -240,9 +240,9 @@ def chosen(windowing):
     ],
 )
 def test_what_needs_the_row_operator(windowing, reason):
-    operation = chosen(windowing)
-    assert isinstance(operation, RowSpec)
-    assert any(reason in given for given in operation.reasons)
+    operator = chosen(windowing)
+    assert isinstance(operator, RowSpec)
+    assert any(reason in given for given in operator.reasons)
 
 
 def test_the_default_trigger_may_be_named():
@@ -259,11 +259,11 @@ def test_explain_says_what_runs():
     ):
         assert words in shown
     gap = EventTimeSessionWindows.with_gap_column("wait", "seconds").max_duration("1 day")
-    operation = aggregating(WindowSpec(gap), COUNT, {}, kit.KEYS)
-    assert operation.inputs == ("session gap wait in seconds",)
-    shown = "\n".join(operation.explain(query().columnar(), streaming=False)["sessions"])
+    operator = aggregating(WindowSpec(gap), COUNT, {}, kit.KEYS)
+    assert operator.inputs == ("session gap wait in seconds",)
+    shown = "\n".join(operator.explain(query().columnar(), streaming=False)["sessions"])
     assert shown == "of event time, a gap for each row, wait; cut at every multiple of 1 day"
-    by_processing_time = query(ProcessingTimeSessionWindows(10)).columnar().operation
+    by_processing_time = query(ProcessingTimeSessionWindows(10)).columnar().operator
     assert by_processing_time.uses_processing_time
     assert "of the clock" in by_processing_time.explain(query().columnar(), streaming=True)["sessions"][0]
 
@@ -273,8 +273,8 @@ def test_sessions_over_all_rows_have_no_key():
     plan = replace(plan, keys=(), key_schema=pa.schema([]))
     state = MemoryState()
     given = kit.GroupInput(seen={"": 5})
-    for kind, part in plan.operation.pack(plan, Chunk(pa.array([0, 5, 30]).to_numpy(), [], [])):
+    for kind, part in plan.operator.pack(plan, Chunk(pa.array([0, 5, 30]).to_numpy(), [], [])):
         given.parts.setdefault(kind, []).append(part)
-    plan.operation.operator(plan, state, 0).process(given)
-    output = plan.operation.operator(plan, state, 0).process(kit.GroupInput(end_of_input=True))
+    plan.operator.for_group(plan, state, 0).process(given)
+    output = plan.operator.for_group(plan, state, 0).process(kit.GroupInput(end_of_input=True))
     assert output.tables[0][1]["n"].to_pylist() == [2, 1]

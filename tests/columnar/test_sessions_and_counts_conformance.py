@@ -66,11 +66,11 @@ def columnar_plan(scenario) -> WindowPlan | None:
         )
     windowing = WindowSpec(assigner, row.trigger, row.evictor, row.allowed_lateness)
     types = {"value": pa.int64(), "gap": pa.int64()}
-    operation = aggregating(windowing, [AGGREGATES[function].alias("r")], types, KEYS)
-    if isinstance(operation, RowSpec):
+    operator = aggregating(windowing, [AGGREGATES[function].alias("r")], types, KEYS)
+    if isinstance(operator, RowSpec):
         return None
     return WindowPlan(
-        ("key",), KEYS, assigner, operation, GIVEN, "ts", 1,
+        ("key",), KEYS, assigner, operator, GIVEN, "ts", 1,
         allowed_lateness=row.allowed_lateness, late_tag=row.late_output, row_schema=ROWS,
     )  # fmt: skip
 
@@ -82,23 +82,23 @@ def run(scenario, plan):
         batch = GroupInput()
         # On the clock the end of the input fires nothing in Flink; a batch of ours does, so there it is no end but a watermark.
         if step is None:
-            if plan.operation.uses_processing_time:
+            if plan.operator.uses_processing_time:
                 steps.append([])
                 late.append([])
                 continue
             batch.end_of_input = True
         elif step.element is not None:
             table = pa.Table.from_pylist([step.element._asdict()], schema=ROWS)
-            inputs = [table[name].chunk(0) for name in plan.operation.inputs]
+            inputs = [table[name].chunk(0) for name in plan.operator.inputs]
             chunk = Chunk(table["ts"].to_numpy(), [table["key"].chunk(0)], inputs, table)
-            for kind, part in plan.operation.pack(plan, chunk):
+            for kind, part in plan.operator.pack(plan, chunk):
                 batch.parts.setdefault(kind, []).append(part)
         elif step.kind == "watermark":
             batch.seen, batch.watermarks = {"": step.time}, {"": step.time}
         else:
             clock = step.time
         batch.batch_time = clock
-        output = plan.operation.operator(plan, state, 0).process(batch)
+        output = plan.operator.for_group(plan, state, 0).process(batch)
         dropped += output.metrics.late_rows
         fired = [table for tag, table in output.tables if tag == MAIN]
         steps.append([row for table in fired for row in rows_of(table)])
@@ -143,5 +143,5 @@ def test_flinks_answers(scenario, plan):
 
 
 def test_how_many_there_are():
-    names = [plan.operation.name for _, plan in SCENARIOS]
+    names = [plan.operator.name for _, plan in SCENARIOS]
     assert (names.count("sessions"), names.count("counts")) == (69, 19)

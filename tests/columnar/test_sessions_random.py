@@ -51,7 +51,7 @@ def with_alive(query, batches, latenesses=None):
     """The same, and the sessions (key, start, end) that are alive once the rows of each micro-batch have come."""
     state, expected = MemoryState(), []
     for batch, plan in zip(batches, kit.plans(query.row(), len(batches), latenesses), strict=True):
-        operator = plan.operation.operator(plan, state, 0)
+        operator = plan.operator.for_group(plan, state, 0)
         rows = operator._operator
         advance, seen = rows.advance_watermark, {}
 

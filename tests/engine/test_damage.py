@@ -72,8 +72,8 @@ def declared(windowing: WindowSpec, *, row: bool = False, **more) -> WindowPlan:
 
 
 def function(windowing: WindowSpec, called=None) -> WindowPlan:
-    operation = calling(windowing, Elements(called or applied(listed)), RESULTS, kit.ROWS, listed, kit.KEYS)
-    return kit.plan_for(operation, windowing, 3)
+    operator = calling(windowing, Elements(called or applied(listed)), RESULTS, kit.ROWS, listed, kit.KEYS)
+    return kit.plan_for(operator, windowing, 3)
 
 
 def windows(assigner, trigger=None, evictor=None, *, exact: bool = False, lateness: int = 12) -> WindowSpec:
@@ -117,7 +117,7 @@ def stream(seed: int) -> list[kit.MicroBatch]:
 
 def step(plan: WindowPlan, state: MemoryState, batch: kit.MicroBatch, group: int):
     """All that comes out of one micro-batch, of a new operator on what rests."""
-    output = plan.operation.operator(plan, state, group).process(kit.group_input(plan, batch))
+    output = plan.operator.for_group(plan, state, group).process(kit.group_input(plan, batch))
     return [(tag, table.to_pylist()) for tag, table in output.tables], output.metrics.late_rows, output.wake_up
 
 
@@ -233,7 +233,7 @@ def outcome(rng: random.Random, seed: int) -> tuple[str, str]:
         except Exception as error:
             raise AssertionError(f"{what} at {place}: {type(error).__name__}: {error}") from error
         if damaged is not None:
-            assert f"key group 0 ({run.plan.operation.name}) is damaged" in str(damaged), what
+            assert f"key group 0 ({run.plan.operator.name}) is damaged" in str(damaged), what
             assert (damaged.space, damaged.key) in run.rested[at], f"{what}: {damaged}"
             return fault.__name__, "error"
         assert found == run.outputs[number], f"{what} at {place}: another answer in micro-batch {number}"
@@ -275,13 +275,13 @@ def test_a_key_group_that_is_older_as_a_whole_is_found_beside_the_others(name, b
         metrics = []
         for group, state in enumerate(states):
             given = kit.group_input(plan, batch if group == 0 or number < 2 else kit.MicroBatch([]))
-            metrics.append(plan.operation.operator(plan, state, group).process(given).metrics.to_json())
+            metrics.append(plan.operator.for_group(plan, state, group).process(given).metrics.to_json())
         assert [(one["key_group"], one["state_of"]) for one in metrics] == [(0, number - 1), (1, number - 1)]
         seal.check_that_groups_agree(metrics)
         rested.append(dict(states[1].values))
     states[1].values = rested[-1 - back] if back < 4 else {}
     given = kit.group_input(plan, stream(5)[5])
-    metrics = [plan.operation.operator(plan, state, group).process(given).metrics.to_json() for group, state in enumerate(states)]
+    metrics = [plan.operator.for_group(plan, state, group).process(given).metrics.to_json() for group, state in enumerate(states)]
     what = "is that of micro-batch 2" if back < 4 else "is gone"
     with pytest.raises(
         StateDamagedError, match=f"key group 1 is damaged: all of it {what}, where that of key group 0 is of micro"

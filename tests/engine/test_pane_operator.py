@@ -34,7 +34,7 @@ def plan_of(assigner, delay=0, late=None, aggregates=AGGREGATES, lateness=0, **m
         keys=("key",),
         key_schema=keys,
         assigner=assigner,
-        operation=aggregating(WindowSpec(assigner, allowed_lateness=lateness), aggregates, {"v": pa.int64()}, keys),
+        operator=aggregating(WindowSpec(assigner, allowed_lateness=lateness), aggregates, {"v": pa.int64()}, keys),
         watermark=WatermarkStrategy(delay),
         event_time="ts",
         groups=1,
@@ -53,7 +53,7 @@ def batch_of(plan, chunks):
             continue
         table = pa.Table.from_pylist([dict(zip(ROWS.names, row, strict=True)) for row in rows], schema=ROWS)
         chunk = Chunk(table["ts"].to_numpy(), [table["key"].chunk(0)], [table["v"].chunk(0)], table if plan.late_tag else None)
-        for kind, part in plan.operation.pack(plan, chunk):
+        for kind, part in plan.operator.pack(plan, chunk):
             batch.parts.setdefault(kind, []).append(part)
     times = [row[1] for rows in chunks for row in rows]
     batch.seen = {"": max(times)} if times else {}
@@ -132,7 +132,7 @@ def test_streams_are_what_the_definition_says(assigner, delay, with_late, stream
     definition, state = Definition(plan), MemoryState()
     for chunks in stream:
         expected, late = definition.process([row for rows in chunks for row in rows])
-        output = plan.operation.operator(plan, state, 0).process(batch_of(plan, chunks))
+        output = plan.operator.for_group(plan, state, 0).process(batch_of(plan, chunks))
         assert fired(output) == expected
         assert output.metrics.late_rows == len(late)
         assert output.metrics.fired_rows == len(expected)
@@ -155,25 +155,25 @@ def test_batch_fires_everything(assigner, stream):
     batch = batch_of(plan, chunks)
     batch.end_of_input = True
     state = MemoryState()
-    output = plan.operation.operator(plan, state, 0).process(batch)
+    output = plan.operator.for_group(plan, state, 0).process(batch)
     assert fired(output) == definition.end()
     assert not state.values
 
 
 def assert_only_open_panes_are_kept(plan, state, definition):
-    grid = plan.operation.grid
+    grid = plan.operator.grid
     (one,) = grid.windows
     live = -(2**62)
     if definition.watermark != MIN_TIMESTAMP:
         live = grid.pane_of(one.start_of(one.first_ending_after(definition.watermark + 1)))
-    stores = plan.operation.operator(plan, state, 0)._meta.stores
+    stores = plan.operator.for_group(plan, state, 0)._meta.stores
     kept = {("meta", 0), ("meta", 1)} | {(store.space, block.key) for store in stores for block in store.index}
     assert set(state.values) == kept, "state and index disagree"
     assert all(block.high >= live for store in stores if store.space in ("panes", "settled 0") for block in store.index)
 
 
 def run(plan, state, rows):
-    return plan.operation.operator(plan, state, 0).process(batch_of(plan, [rows]))
+    return plan.operator.for_group(plan, state, 0).process(batch_of(plan, [rows]))
 
 
 def test_a_batch_that_opens_and_closes_its_panes_writes_only_the_meta_record():
@@ -233,7 +233,7 @@ def test_state_of_another_plan_is_refused(changed, named):
     run(plan_of(TumblingEventTimeWindows(10)), state, [("a", 1, 1)])
     other = plan_of(**{"assigner": TumblingEventTimeWindows(10), **changed})
     with pytest.raises(PlanMismatchError, match=named):
-        other.operation.operator(other, state, 0)
+        other.operator.for_group(other, state, 0)
 
 
 def test_the_watermark_strategy_may_change():

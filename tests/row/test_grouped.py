@@ -44,7 +44,7 @@ def plan_of(key_type):
         keys=("key",),
         key_schema=pa.schema([("key", key_type)]),
         assigner=windowing.assigner,
-        operation=calling(windowing, function, pa.schema([("value", pa.int64())]), rows, "sum"),
+        operator=calling(windowing, function, pa.schema([("value", pa.int64())]), rows, "sum"),
         watermark=WatermarkStrategy.for_monotonous_timestamps(),
         event_time="at",
         groups=1,
@@ -59,8 +59,8 @@ def test_keys_of_every_type_go_through_state_and_come_out_as_they_were(name):
     for batch, seen in enumerate((3, 5, 100)):
         rows = pa.table({"value": pa.array([1, 10, 100], pa.int64())})
         chunk = Chunk(np.array([batch] * 3, np.int64), [pa.array(keys, key_type)], [], rows)
-        parts = {kind: [table] for kind, table in plan.operation.pack(plan, chunk)} if batch < 2 else {}
-        output = plan.operation.operator(plan, state, 0).process(GroupInput(parts, seen={"": seen}))
+        parts = {kind: [table] for kind, table in plan.operator.pack(plan, chunk)} if batch < 2 else {}
+        output = plan.operator.for_group(plan, state, 0).process(GroupInput(parts, seen={"": seen}))
         found += [row for _, table in output.tables for row in table.to_pylist()]
     assert sorted((row["value"], repr(row["key"])) for row in found) == [
         (total, repr(pa.array([key], key_type).to_pylist()[0])) for total, key in zip((2, 20, 200), keys, strict=True)
@@ -72,14 +72,14 @@ def test_source_partitions_come_to_the_same_event_time_together(origins, order):
     rows = pa.schema([("value", pa.int64())])
     windowing = WindowSpec(EventTimeSessionWindows(5))
     plan = replace(plan_of(pa.int64()), assigner=windowing.assigner)
-    plan = replace(plan, operation=calling(windowing, Elements(AsText()), pa.schema([("value", pa.string())]), rows, "values"))
+    plan = replace(plan, operator=calling(windowing, Elements(AsText()), pa.schema([("value", pa.string())]), rows, "values"))
     parts = []
     for numbers in ([1, 5, 3], [2, 4]):
         table = pa.table({"value": pa.array(numbers, pa.int64())})
         chunk = Chunk(np.array(numbers, np.int64), [pa.array([7] * len(numbers))], [], table)
-        parts += [table for _, table in plan.operation.pack(plan, chunk)]
+        parts += [table for _, table in plan.operator.pack(plan, chunk)]
     batch = GroupInput({"inputs": parts}, {"inputs": origins} if origins else {}, end_of_input=True)
-    ((_, fired),) = plan.operation.operator(plan, MemoryState(), 0).process(batch).tables
+    ((_, fired),) = plan.operator.for_group(plan, MemoryState(), 0).process(batch).tables
     assert fired.column("value").to_pylist() == [str(order)]
 
 
@@ -92,7 +92,7 @@ def test_elements_that_came_in_several_parts_and_batches_rest_with_their_own_val
     rows = pa.schema([("value", pa.int64()), ("name", pa.string())])
     windowing = WindowSpec(TumblingEventTimeWindows(10))
     plan = replace(plan_of(pa.int64()), row_schema=rows)
-    plan = replace(plan, operation=calling(windowing, Elements(AsText()), pa.schema([("value", pa.string())]), rows, "values"))
+    plan = replace(plan, operator=calling(windowing, Elements(AsText()), pa.schema([("value", pa.string())]), rows, "values"))
     state, found = MemoryState(), []
 
     def batch(parts, seen):
@@ -100,8 +100,8 @@ def test_elements_that_came_in_several_parts_and_batches_rest_with_their_own_val
         for times in parts:
             table = pa.table({"value": pa.array(times, pa.int64()), "name": pa.array([str(time) for time in times])})
             chunk = Chunk(np.array(times, np.int64), [pa.array([7] * len(times))], [], table)
-            tables += [packed for _, packed in plan.operation.pack(plan, chunk)]
-        output = plan.operation.operator(plan, state, 0).process(GroupInput({"inputs": tables}, seen={"": seen}))
+            tables += [packed for _, packed in plan.operator.pack(plan, chunk)]
+        output = plan.operator.for_group(plan, state, 0).process(GroupInput({"inputs": tables}, seen={"": seen}))
         found.extend(row["value"] for _, table in output.tables for row in table.to_pylist())
 
     batch([[0, 1, 2, 3, 4], [10, 5, 6, 7, 8, 9, 11]], 9)

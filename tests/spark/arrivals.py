@@ -34,12 +34,12 @@ class Case:
 
     Attributes:
         windowing: the windows.
-        operation: how they run.
+        operator: how they run.
         last: whether a window that fires again in a micro-batch is emitted once, so that only its last firing is the same.
     """
 
     windowing: WindowSpec
-    operation: OperatorSpec
+    operator: OperatorSpec
     last: bool = False
 
 
@@ -99,17 +99,17 @@ def _plan(case: Case, delay: int, *, ordered: bool) -> WindowPlan:
         keys=("key",),
         key_schema=kit.KEYS,
         assigner=case.windowing.assigner,
-        operation=case.operation,
+        operator=case.operator,
         watermark=WatermarkStrategy(delay),
         event_time="ts",
         groups=1,
-        row_schema=kit.ROWS if case.operation.takes_rows else None,
+        row_schema=kit.ROWS if case.operator.takes_rows else None,
         arrival=ARRIVAL if ordered else None,
     )
 
 
 def _values(plan: WindowPlan) -> tuple[pa.DataType, ...]:
-    return tuple(kit.TYPES[text] for text in plan.operation.inputs)
+    return tuple(kit.TYPES[text] for text in plan.operator.inputs)
 
 
 def _pieces(plan: WindowPlan, files: Sequence[File], rng: random.Random, *, ordered: bool) -> list[Piece]:
@@ -117,7 +117,7 @@ def _pieces(plan: WindowPlan, files: Sequence[File], rng: random.Random, *, orde
     partitions: list[list[File]] = [[] for _ in range(rng.randint(1, 3))]
     for file in rng.sample(files, len(files)):
         rng.choice(partitions).append(file)
-    first = 1 + 1 + len(plan.operation.inputs)
+    first = 1 + 1 + len(plan.operator.inputs)
     columns = PackColumns((pa.string(),), _values(plan), order=(first, first + 1) if ordered else ())
     pieces = []
     for origin, held in enumerate(partitions):
@@ -129,7 +129,7 @@ def _pieces(plan: WindowPlan, files: Sequence[File], rng: random.Random, *, orde
 def _packed(plan: WindowPlan, rows: File, origin: int, rng: random.Random, columns: PackColumns) -> Iterator[Piece]:
     table = pa.Table.from_pylist([dict(zip(kit.ROWS.names, row, strict=True)) for row, _ in rows], schema=kit.ROWS)
     given = {"time": table["ts"], "key": table["key"]}
-    given |= {f"value {text}": table[text] for text in plan.operation.inputs}
+    given |= {f"value {text}": table[text] for text in plan.operator.inputs}
     order = pa.Table.from_pylist([dict(zip(ARRIVAL.names, place, strict=True)) for _, place in rows], schema=ARRIVAL)
     given |= {name: order[name] for name in ARRIVAL.names if columns.order}
     if plan.row_schema is not None:
@@ -146,7 +146,7 @@ def _packed(plan: WindowPlan, rows: File, origin: int, rng: random.Random, colum
 
 
 def _fired(plan: WindowPlan, state: MemoryState, pieces: Sequence[Piece], *, end: bool) -> list[tuple[kit.Place, tuple]]:
-    output = plan.operation.operator(plan, state, 0).process(gather(plan, pieces, end_of_input=end))
+    output = plan.operator.for_group(plan, state, 0).process(gather(plan, pieces, end_of_input=end))
     assert not output.metrics.late_rows
     return [row for tag, table in output.tables if tag == MAIN for row in kit.rows_of(plan, table)]
 

@@ -120,7 +120,7 @@ def test_batch_and_stream_agree(spark, tmp_path, seed):
         strategy = pst.WatermarkStrategy.for_bounded_out_of_orderness("1 minute")
         keyed = pst.stream(df).assign_timestamps("ts", strategy).arrival_order(*order).key_by("key")
         result = QUERIES[kind](keyed)
-        return pst.WindowedResult(result.windowed.key_groups(groups), result.operation, result.inputs)
+        return pst.WindowedResult(result.windowed.key_groups(groups), result.operator, result.inputs)
 
     for name, value in SPLITS.items():
         spark.conf.set(name, value)

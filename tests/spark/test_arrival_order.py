@@ -173,7 +173,7 @@ def aggregates(chosen: Mapping[str, agg.Aggregate]) -> list[agg.Aggregate]:
 def test_these_do_not_depend_on_the_order(windows):
     case = declared(*aggregates(FREE))(windows)
     # The row operator does not ask what it runs.
-    assert case.operation.follows_arrival == windows.exact_firings
+    assert case.operator.follows_arrival == windows.exact_firings
     check_they_agree(case, equal_times=True, ordered=False)
 
 
@@ -200,12 +200,12 @@ def test_these_depend_on_it_only_where_event_times_are_equal(windows):
 @pytest.mark.parametrize("windows", WINDOWS.values(), ids=WINDOWS)
 @pytest.mark.parametrize("aggregate", EQUAL_TIMES.values(), ids=EQUAL_TIMES)
 def test_each_of_them_is_known_to_depend_on_it(aggregate, windows):
-    assert declared(aggregate)(windows).operation.follows_arrival
+    assert declared(aggregate)(windows).operator.follows_arrival
 
 
 @pytest.mark.parametrize("case", ALWAYS.values(), ids=ALWAYS)
 def test_these_depend_on_it_whatever_the_event_times(case):
-    assert case.operation.follows_arrival
+    assert case.operator.follows_arrival
     check_they_agree(case, equal_times=True, ordered=True)
     assert any(kit.difference(batch, stream) for _, stream, batch in pairs(case, 100, equal_times=False, ordered=False))
 
@@ -234,7 +234,7 @@ def test_a_row_a_gap_after_a_session_that_has_fired_begins_another(windows):
     case = declared(agg.count())(windows)
     first, second = ("a", 0, 1, None, 1), ("a", 3, 1, None, 2)
     other = ("b", 3, 1, None, 3)  # moves time to the end of a's first session, so that its second row is just in time
-    plan = kit.plan_for(case.operation, windows)
+    plan = kit.plan_for(case.operator, windows)
     stream = kit.run(plan, [kit.MicroBatch([[first, other]]), kit.MicroBatch([[second]]), kit.MicroBatch([], end=True)])
     (batch,) = kit.run(plan, [kit.MicroBatch([[first, other, second]], end=True)])
     of_a = [place for one in stream for place, _ in one.fired if place[0] == "a"]

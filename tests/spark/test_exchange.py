@@ -25,8 +25,8 @@ RESULTS = pa.schema([("n", pa.int64())])
 def plan(groups: int = 1) -> WindowPlan:
     windowing = WindowSpec(TumblingEventTimeWindows(1_000_000))
     counting = Elements(applied(lambda key, window, rows: [len(rows)]))
-    operation = calling(windowing, counting, RESULTS, ROWS, "count", KEYS)
-    return WindowPlan(("key",), KEYS, windowing.assigner, operation, WatermarkStrategy(0), "ts", groups, row_schema=ROWS)
+    operator = calling(windowing, counting, RESULTS, ROWS, "count", KEYS)
+    return WindowPlan(("key",), KEYS, windowing.assigner, operator, WatermarkStrategy(0), "ts", groups, row_schema=ROWS)
 
 
 def packed(rows: int) -> tuple[pa.Table, list[Piece]]:

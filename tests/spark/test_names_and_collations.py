@@ -84,7 +84,7 @@ def test_names_are_found_in_any_case(rows):
     windowed = keyed(rows, "K", strategy=WatermarkStrategy.no_watermarks().per_partition("V"))
     result = windowed.aggregate(agg.sum("UNIT PRICE").alias("total")).top(1, by="Total")
     assert [(row[0], row.total, row["rank"]) for row in result.main.collect()] == [("a", 2, 1)]
-    assert windowed.reduce(lambda a, b: a).operation.result_schema.names == ["v", "Unit Price", "gap", "ts"]
+    assert windowed.reduce(lambda a, b: a).operator.result_schema.names == ["v", "Unit Price", "gap", "ts"]
     sessions = pst.stream(rows).assign_timestamps("ts", WatermarkStrategy.no_watermarks()).key_by("k")
     windows = sessions.window(pst.EventTimeSessionWindows.with_gap_column("GAP"))
     assert windows.apply(print_nothing, "n int").plan.assigner == pst.EventTimeSessionWindows.with_gap_column("gap")

@@ -74,7 +74,7 @@ def test_windows_that_fire_again_as_the_row_operator(clicks, tmp_path, assigner,
     windowed = keyed(clicks.stream()).window(assigner).allowed_lateness("1 minute")
     windowed = windowed if trigger is None else windowed.trigger(trigger)
     columnar, row = windowed.aggregate(*AGGREGATES), windowed.exact_firings().aggregate(*AGGREGATES)
-    assert (columnar.operation.name, row.operation.name) == ("aligned panes", "row operator")
+    assert (columnar.operator.name, row.operator.name) == ("aligned panes", "row operator")
     found = streamed(columnar, tmp_path / "columnar")
     assert last_of_each(found) == last_of_each(streamed(row, tmp_path / "row"))
     assert len(found) == len(last_of_each(found)) > len({one[1:] for one in last_of_each(found)})
@@ -135,7 +135,7 @@ def test_processing_time_as_the_row_operator(clicks, tmp_path):
         windowed = windowed.trigger(pst.ContinuousProcessingTimeTrigger.of("20 seconds"))
         return (windowed.exact_firings() if exact else windowed).aggregate(*AGGREGATES[:2])
 
-    assert result(exact=False).operation.name == "aligned panes"
+    assert result(exact=False).operator.name == "aligned panes"
     found = last_of_each(streamed(result(exact=False), tmp_path / "columnar"))
     assert found == last_of_each(streamed(result(exact=True), tmp_path / "row"))
     assert found
@@ -180,7 +180,7 @@ def test_functions_over_rows_in_every_shape(clicks, tmp_path):
     expected = streamed(windowed.exact_firings().apply(over_rows, schema), tmp_path / "row")
     assert expected
     for name, result in shapes.items():
-        assert result.operation.name == "accumulating panes"
+        assert result.operator.name == "accumulating panes"
         found = streamed(result, tmp_path / name)
         assert sorted(map(str, found)) == sorted(map(str, expected)), name
 

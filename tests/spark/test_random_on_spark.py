@@ -95,7 +95,7 @@ def test_as_the_row_operator_with_a_restart(spark, tmp_path, seed):
             files.add([(row[0], EPOCH + timedelta(microseconds=row[1] - EPOCH_MICROS), *row[2:]) for row in batch.rows])
         if part:
             result = result_of(query, files.stream())
-            assert result.operation.name != "row operator"
+            assert result.operator.name != "row operator"
             result.start(main=pst.ForeachBatchSink(collect, idempotent=True), checkpoint=f"{tmp_path}/c").await_termination()
     places = [name for name in ("key", "window", "window_start", "window_end") if name in result.main.columns]
     for number, wanted in enumerate(expected):

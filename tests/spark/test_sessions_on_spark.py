@@ -70,8 +70,8 @@ def streamed(result, folder):
 def test_sessions_as_the_row_operator(spark, clicks, tmp_path, assigner):
     windowed = keyed(clicks.stream()).window(assigner).side_output_late_data("late")
     columnar, row = windowed.aggregate(*AGGREGATES), windowed.exact_firings().aggregate(*AGGREGATES)
-    assert columnar.operation.name == "sessions"
-    assert row.operation.name == "row operator"
+    assert columnar.operator.name == "sessions"
+    assert row.operator.name == "row operator"
     main, late = streamed(columnar, tmp_path / "columnar")
     assert (main, late) == tuple(streamed(row, tmp_path / "row"))
     assert late
@@ -101,7 +101,7 @@ def test_count_windows_as_the_row_operator(spark, clicks, tmp_path, slide):
         result = (windowed.exact_firings() if exact else windowed).aggregate(
             agg.count().alias("n"), agg.sum("price").alias("total")
         )
-        assert result.operation.name == ("row operator" if exact else "counts")
+        assert result.operator.name == ("row operator" if exact else "counts")
         folder = tmp_path / str(exact)
         result.start(main=pst.ParquetSink(f"{folder}/main"), checkpoint=f"{folder}/c").await_termination()
         frame = spark.read.schema(result.main.schema).parquet(f"{folder}/main")

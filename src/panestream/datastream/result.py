@@ -57,7 +57,7 @@ class WindowedResult(Shown):
     """The outputs of a windowed query: main, late rows, invalid rows, side outputs."""
 
     windowed: WindowedStream
-    operation: OperatorSpec
+    operator: OperatorSpec
     inputs: Mapping[str, Column] = field(default_factory=dict)
     collated: frozenset[str] = frozenset()
     largest: Top | None = None
@@ -77,7 +77,7 @@ class WindowedResult(Shown):
         Raises:
             InvalidPlanError: the operator cannot tell; a column has such a name; or with :meth:`top`.
         """
-        self._check_firings("with_firing", self.operation.why_no_firings, FIRING_COLUMNS)
+        self._check_firings("with_firing", self.operator.why_no_firings, FIRING_COLUMNS)
         return replace(self, firing=True)
 
     def changelog(self) -> WindowedResult:
@@ -90,7 +90,7 @@ class WindowedResult(Shown):
         Raises:
             InvalidPlanError: the operator cannot tell; a column has such a name; a purging trigger; or with :meth:`top`.
         """
-        self._check_firings("changelog", self.operation.why_no_changes, (OP_COLUMN,))
+        self._check_firings("changelog", self.operator.why_no_changes, (OP_COLUMN,))
         return replace(self, changes=True)
 
     def _check_firings(self, what: str, why_not: str | None, columns: Sequence[pa.Field]) -> None:
@@ -98,7 +98,7 @@ class WindowedResult(Shown):
             raise InvalidPlanError(f"{what}: {why_not}")
         if self.largest is not None:
             raise InvalidPlanError(f"{what} and top do not go together: a window's top is all there is of it")
-        names = (*self.windowed.keyed.key_schema.names, *self.operation.result_schema.names)
+        names = (*self.windowed.keyed.key_schema.names, *self.operator.result_schema.names)
         for column in columns:
             if Names.of(self._df.sparkSession).find(column.name, names) is not None:
                 raise InvalidPlanError(f"{what} adds a column {column.name!r}, the results have one already: rename it")
@@ -108,7 +108,7 @@ class WindowedResult(Shown):
 
         Ties go to the smaller key. On a stream use :meth:`start`, which ranks each window when it fires; :attr:`main` cannot.
         """
-        names = self.operation.result_schema.names
+        names = self.operator.result_schema.names
         if self.firing or self.changes:
             raise InvalidPlanError("top goes neither with with_firing nor with changelog: a window's top is all there is of it")
         if not isinstance(n, int) or n < 1:
@@ -121,7 +121,7 @@ class WindowedResult(Shown):
                 f"top: the strings of {by!r} compare by a collation, panestream compares them as bytes: take what makes equal "
                 "strings equal bytes, e.g. agg.first('lower(name COLLATE UTF8_BINARY)')"
             )
-        if self.is_streaming and not self.operation.fires_once:
+        if self.is_streaming and not self.operator.fires_once:
             raise InvalidPlanError(
                 "top on a stream ranks each window when it fires: it needs windows that fire once, for all keys in the same "
                 "micro-batch (tumbling or sliding event-time windows, default trigger, declared aggregates)"
@@ -267,8 +267,8 @@ class WindowedResult(Shown):
         return Explanation(explain_plan(self.plan, streaming=self.is_streaming, chosen=chosen, reduced_by_spark=reduced))
 
     def _parts(self) -> Mapping[str, str]:
-        results = [f"{one.name} {one.type}" for one in self.operation.result_schema]
-        own = {"top": f"{self.largest.n} by {self.largest.by}" if self.largest else "", "operator": self.operation.name}
+        results = [f"{one.name} {one.type}" for one in self.operator.result_schema]
+        own = {"top": f"{self.largest.n} by {self.largest.by}" if self.largest else "", "operator": self.operator.name}
         return {"results": listed(results), **own, **parts_of(self.windowed)}
 
     @property
@@ -308,7 +308,7 @@ class WindowedResult(Shown):
             keys=keyed.key_texts,
             key_schema=keyed.key_schema,
             assigner=windowed.windowing.assigner,
-            operation=self.operation,
+            operator=self.operator,
             watermark=source.watermark,
             event_time=event_time,
             groups=groups,
@@ -331,13 +331,13 @@ class WindowedResult(Shown):
     def _order(self) -> tuple[list[Column], pa.Schema]:
         """The columns that say in which order rows arrive; none where nothing depends on it."""
         texts = self.windowed.keyed.source.order
-        return order_of(self._df, texts if self.operation.follows_arrival else ())
+        return order_of(self._df, texts if self.operator.follows_arrival else ())
 
     @cached_property
     def _operated(self) -> DataFrame:
         keyed = self.windowed.keyed
         time = None if keyed.source.event_time is None else micros_of(self._df, keyed.source.event_time, keyed.source.unit)
-        values = [self.inputs[text] for text in self.operation.inputs]
+        values = [self.inputs[text] for text in self.operator.inputs]
         clock = None if keyed.source.clock is None else micros_of(self._df, keyed.source.clock, keyed.source.clock_unit)
         order = self._order[0]
         # In a batch nothing is late: no whole rows need to cross the exchange for that.

@@ -193,8 +193,8 @@ class WindowedStream(Shown):
         function, results = _process_function(then), None
         if function is not None:
             results = self._results(self._needed(schema, "then"))
-        operation = aggregating(self.windowing, declared, types, self.keyed.key_schema, function, results)
-        return WindowedResult(self, operation, inputs, frozenset() if results is not None else collated)
+        operator = aggregating(self.windowing, declared, types, self.keyed.key_schema, function, results)
+        return WindowedResult(self, operator, inputs, frozenset() if results is not None else collated)
 
     def reduce(
         self,

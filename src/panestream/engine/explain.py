@@ -15,12 +15,12 @@ def explain_plan(plan: WindowPlan, *, streaming: bool, chosen: int | None, reduc
         chosen: the session's number of shuffle partitions, None where it is Spark's default.
         reduced_by_spark: whether Spark itself reduces the rows before the operator sees them.
     """
-    own = dict(plan.operation.explain(plan, streaming=streaming))
+    own = dict(plan.operator.explain(plan, streaming=streaming))
     groups = f"{plan.groups} key group{'s' if plan.groups > 1 else ''}, one per state partition"
     exchange = own.get("exchange", [])
     sections = {
         "windows": [_windows(plan)],
-        "operator": [plan.operation.name, *own.pop("operator", [])],
+        "operator": [plan.operator.name, *own.pop("operator", [])],
         **{title: own.pop(title) for title in list(own) if title not in ("exchange", "state")},
         "event time": _event_time(plan),
         "exchange": [
@@ -65,7 +65,7 @@ def _event_time(plan: WindowPlan) -> list[str]:
 
 def _arrival(plan: WindowPlan, *, streaming: bool) -> list[str]:
     if plan.arrival is None:
-        return ["results depend on the order of arrival, which is Spark's"] if plan.operation.follows_arrival else []
+        return ["results depend on the order of arrival, which is Spark's"] if plan.operator.follows_arrival else []
     how = "rows cross unreduced, and are put in order in their key group" if streaming else "Spark puts the rows in order first"
     return [f"in the order of {', '.join(plan.arrival.names)}: {how}"]
 

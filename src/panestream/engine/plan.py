@@ -58,7 +58,7 @@ class WindowPlan:
         keys: the key columns as users wrote them (names or SQL).
         key_schema: their names in the results and their types.
         assigner: the windows.
-        operation: how they run.
+        operator: how they run.
         watermark: the strategy.
         event_time: the event time as the user wrote it, for errors; None: there is none, the clock stands in for it.
         groups: the number of key groups.
@@ -80,7 +80,7 @@ class WindowPlan:
     keys: tuple[str, ...]
     key_schema: pa.Schema
     assigner: WindowAssigner
-    operation: OperatorSpec
+    operator: OperatorSpec
     watermark: WatermarkStrategy
     event_time: str | None
     groups: int
@@ -100,7 +100,7 @@ class WindowPlan:
     @property
     def wakes_up(self) -> bool:
         """Whether Spark must call the operator when its time has come, without new data."""
-        return self.operation.uses_processing_time and self.clock is None
+        return self.operator.uses_processing_time and self.clock is None
 
     @property
     def tags(self) -> tuple[str, ...]:
@@ -110,12 +110,12 @@ class WindowPlan:
     @property
     def carries_rows(self) -> bool:
         """Whether every row crosses the exchange whole."""
-        return self.late_tag is not None or self.operation.takes_rows or self.watermark.generator is not None
+        return self.late_tag is not None or self.operator.takes_rows or self.watermark.generator is not None
 
     @property
     def main_schema(self) -> pa.Schema:
         """The columns of the main output: keys, the window, results, and what was asked for of the firing."""
-        columns = list(self.with_bounds(self.operation.result_schema))
+        columns = list(self.with_bounds(self.operator.result_schema))
         if self.with_firing:
             columns += FIRING_COLUMNS
         if self.changelog:
@@ -125,7 +125,7 @@ class WindowPlan:
     @property
     def keeps_emitted(self) -> bool:
         """Whether the operator must remember what it emitted for windows that may fire again."""
-        return (self.with_firing or self.changelog) and not self.operation.fires_once
+        return (self.with_firing or self.changelog) and not self.operator.fires_once
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -163,8 +163,8 @@ class WindowPlan:
             "windows": stable_repr(self.assigner),
             "event time": str(self.event_time),
             KEY_GROUPS: str(self.groups),
-            "operator": self.operation.name,
-            **self.operation.identity(),
+            "operator": self.operator.name,
+            **self.operator.identity(),
             **({"emitted": "values" if self.changelog else "numbers"} if self.with_firing or self.changelog else {}),
         }
 
@@ -254,7 +254,7 @@ class OperatorSpec(ABC):
     def part_schema(self, plan: WindowPlan, kind: str) -> pa.Schema:
         """The columns of the tables of one kind."""
 
-    def operator(self, plan: WindowPlan, state: State, group: int) -> Operator:
+    def for_group(self, plan: WindowPlan, state: State, group: int) -> Operator:
         """The operator of key group number ``group``.
 
         Args:
@@ -271,7 +271,7 @@ class OperatorSpec(ABC):
 
     @abstractmethod
     def on_sealed(self, plan: WindowPlan, state: SealedState, group: int) -> Operator:
-        """The same on values that are sealed: what each operation defines."""
+        """The same on values that are sealed: what each operator defines."""
 
     @abstractmethod
     def identity(self) -> Mapping[str, str]:

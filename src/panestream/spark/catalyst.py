@@ -45,15 +45,15 @@ class SqlForm:
 
 def reducible(plan: WindowPlan) -> bool:
     """Whether Spark itself can reduce the rows of a batch."""
-    work = plan.operation
+    spec = plan.operator
     return (
-        isinstance(work, PaneSpec)
-        and not work.uses_processing_time
+        isinstance(spec, PaneSpec)
+        and not spec.uses_processing_time
         and plan.event_time is not None
         and plan.invalid_tag is None
         and plan.watermark.max_ahead_by is None
-        and len(work.grid.edges) <= _MOST_EDGES
-        and all(_sql_of(partial) is not None for partial in work.aggregation.partial_aggregates)
+        and len(spec.grid.edges) <= _MOST_EDGES
+        and all(_sql_of(partial) is not None for partial in spec.aggregation.partial_aggregates)
     )
 
 
@@ -64,21 +64,21 @@ def reduce_rows(projected: DataFrame, plan: WindowPlan) -> DataFrame:
         projected: what ``pack`` would take: time, keys, values, group.
         plan: the query, one that is :func:`reducible`.
     """
-    work = plan.operation
-    assert isinstance(work, PaneSpec)  # noqa: S101 - reducible() looked
+    spec = plan.operator
+    assert isinstance(spec, PaneSpec)  # noqa: S101 - reducible() looked
     before, after = complaint(plan, "panestream.errors.InvalidEventTimeError: a row has", "\0").split("\0")
     value = F.coalesce(F.col("time").cast("string"), F.lit("null"))
     error = F.raise_error(F.concat(F.lit(before), value, F.lit(after))).cast("bigint")
     time = F.when(usable(F.col("time")), F.col("time")).otherwise(error)
     keys = [f"key_{position}" for position in range(len(plan.key_schema))]
     group = F.col("group") if plan.groups > 1 else F.lit(0).alias("group")
-    values = [f"value_{position}" for position in range(len(work.inputs))]
+    values = [f"value_{position}" for position in range(len(spec.inputs))]
     rows = projected.select(group, *keys, *values, time.alias("time"))
-    rows = rows.select("*", pane_of(F.col("time"), work.grid).alias("pane"))
-    if work.grid.has_gaps:
-        rows = rows.where(in_window(F.col("time"), work.grid))
+    rows = rows.select("*", pane_of(F.col("time"), spec.grid).alias("pane"))
+    if spec.grid.has_gaps:
+        rows = rows.where(in_window(F.col("time"), spec.grid))
     results = [F.count(F.lit(1)).alias("rows")]
-    for number, partial in enumerate(work.aggregation.partial_aggregates):
+    for number, partial in enumerate(spec.aggregation.partial_aggregates):
         sql = _sql_of(partial)
         assert sql is not None  # noqa: S101 - reducible() looked
         columns = sql.columns(F.col(values[partial.source]))
@@ -106,9 +106,9 @@ def in_window(time: Column, grid: PaneGrid) -> Column:
 
 def group_input(plan: WindowPlan, group: pa.Table) -> GroupInput:
     """What an operator takes in for the reduced rows of one key group: all there is."""
-    work = plan.operation
-    assert isinstance(work, PaneSpec)  # noqa: S101 - reducible() looked
-    aggregation = work.aggregation
+    spec = plan.operator
+    assert isinstance(spec, PaneSpec)  # noqa: S101 - reducible() looked
+    aggregation = spec.aggregation
     arrays = [one_chunk(group.column(f"key_{at}")).cast(key.type) for at, key in enumerate(aggregation.key_schema)]
     arrays += [one_chunk(group.column("pane")), one_chunk(group.column("rows"))]
     for number, partial in enumerate(aggregation.partial_aggregates):

@@ -37,7 +37,7 @@ def project(
         plan: the query.
         time: the event time in microseconds; None: the clock stands in for it.
         keys: the key columns.
-        values: the columns that the operation asked for.
+        values: the columns that the operator asked for.
         clock: processing time in microseconds; None: the time of the micro-batch.
         order: the columns that say in which order rows arrive; none: as Spark has them. A batch is put in this order here, the
             rows of a micro-batch when they are with their key group.
@@ -66,7 +66,7 @@ def project(
         if not plan.carries_rows and time is not None:
             row = F.when(_may_be_invalid(of("time"), of("clock"), plan.watermark), row)
         add("row", row)
-    if plan.operation.shows_processing_time or plan.watermark.uses_processing_time:
+    if plan.operator.shows_processing_time or plan.watermark.uses_processing_time:
         add("clock", of("clock"))
     arrival = [f"order_{position}" for position in range(len(order))]
     if order and df.isStreaming:

@@ -1,7 +1,7 @@
 """``pack``: rows to a few large binary rows per key group, before the shuffle.
 
-Stateless, runs in ``mapInArrow``. What leaves for a key group and chunk is the operation's business (partials per key and pane,
-or rows); it is one Arrow payload for each of the operation's kinds.
+Stateless, runs in ``mapInArrow``. What leaves for a key group and chunk is the operator's business (partials per key and pane,
+or rows); it is one Arrow payload for each of the operator's kinds.
 Every key group also gets a *report* of the event times seen, so that all agree on the watermark.
 """
 
@@ -267,7 +267,7 @@ class _Packing:
             order = [_array(table, place).cast(field.type) for place, field in arrival]
             yield from self._rows(group, UNORDERED, unordered(chunk, order))
             return
-        for kind, packed in self.plan.operation.pack(self.plan, chunk):
+        for kind, packed in self.plan.operator.pack(self.plan, chunk):
             yield from self._rows(group, kind, packed)
 
     def _whole_rows(self, table: pa.Table) -> pa.Table:
@@ -330,7 +330,7 @@ def gather(plan: WindowPlan, pieces: Iterable[Piece], end_of_input: bool = False
     arrived: list[pa.Table] = []
 
     def add(kind: str, table: pa.Table, origin: int) -> None:
-        batch.parts.setdefault(kind, []).append(as_schema(table, plan.operation.part_schema(plan, kind)))
+        batch.parts.setdefault(kind, []).append(as_schema(table, plan.operator.part_schema(plan, kind)))
         batch.origins.setdefault(kind, []).append(origin)
 
     for origin, body in _whole(pieces):

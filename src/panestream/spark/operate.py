@@ -40,7 +40,7 @@ def operate_group(plan: WindowPlan, state: State, value: int, pieces: Iterable[P
         batch.batch_time = now_ms * plan.ticks
     # The operator is gone before the collector is back: else it would search through all that the operator holds.
     with without_collector():
-        return plan.operation.operator(plan, state, group_values(plan.groups).index(value)).process(batch)
+        return plan.operator.for_group(plan, state, group_values(plan.groups).index(value)).process(batch)
 
 
 def process_batch(plan: WindowPlan) -> Callable[[pa.Table], pa.Table]:
@@ -52,7 +52,7 @@ def process_batch(plan: WindowPlan) -> Callable[[pa.Table], pa.Table]:
         number = group_values(plan.groups).index(group.column("group")[0].as_py())
         with in_few_words():
             batch = gather(plan, map(Piece, *columns), end_of_input=True)
-            emitted = list(bodies(plan.operation.operator(plan, MemoryState(), number).process(batch)))
+            emitted = list(bodies(plan.operator.for_group(plan, MemoryState(), number).process(batch)))
         return pa.Table.from_pylist([{"tag": tag, "body": body} for tag, body in emitted], schema=_OPERATED)
 
     return process
@@ -63,7 +63,7 @@ def process_reduced(plan: WindowPlan) -> Callable[[pa.Table], pa.Table]:
 
     def process(group: pa.Table) -> pa.Table:
         with in_few_words():
-            operator = plan.operation.operator(plan, MemoryState(), group.column("group")[0].as_py())
+            operator = plan.operator.for_group(plan, MemoryState(), group.column("group")[0].as_py())
             emitted = list(bodies(operator.process(group_input(plan, group))))
         return pa.Table.from_pylist([{"tag": tag, "body": body} for tag, body in emitted], schema=_OPERATED)
 

@@ -115,7 +115,7 @@ class RunningQuery(Shown):
     def _parts(self) -> Mapping[str, str]:
         # Of the plan alone: what the query is called, and whether it runs, one would have to ask Spark.
         plan = self.plan
-        outputs = listed([f"{one.name} {one.type}" for one in plan.operation.result_schema])
+        outputs = listed([f"{one.name} {one.type}" for one in plan.operator.result_schema])
         keys = listed(plan.key_names) or "none"
         return {"results": outputs, "windows": stable_repr(plan.assigner), "key": keys, "outputs": ", ".join(plan.tags)}
 

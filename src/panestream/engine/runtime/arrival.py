@@ -1,7 +1,7 @@
 """The order in which rows arrive, where the user says what it is.
 
 Rows of a micro-batch come from several source partitions, each in an order of its own. Where a plan names columns to order them
-by (:attr:`~panestream.engine.plan.WindowPlan.arrival`) and its operation minds the order, rows cross the exchange as they are,
+by (:attr:`~panestream.engine.plan.WindowPlan.arrival`) and its operator minds the order, rows cross the exchange as they are,
 with these columns; the key group puts them in order, and only then are they packed. (A batch is put in order by Spark, before.)
 """
 
@@ -30,7 +30,7 @@ def unordered(chunk: Chunk, order: Sequence[pa.Array]) -> pa.Table:
 
 
 def in_order(plan: WindowPlan, arrived: Sequence[pa.Table]) -> Iterator[tuple[str, pa.Table]]:
-    """What the operation packs of rows, put in order.
+    """What the operator packs of rows, put in order.
 
     Nulls come last. Rows that are equal in all columns keep the order in which they are given.
 
@@ -49,7 +49,7 @@ def in_order(plan: WindowPlan, arrived: Sequence[pa.Table]) -> Iterator[tuple[st
         first = len(columns) - len(plan.row_schema)
         whole, columns = pa.Table.from_arrays(columns[first:], schema=plan.row_schema), columns[:first]
     times, *others = columns
-    yield from plan.operation.pack(plan, Chunk(times.to_numpy(), others[:keys], others[keys:], whole))
+    yield from plan.operator.pack(plan, Chunk(times.to_numpy(), others[:keys], others[keys:], whole))
 
 
 def _small(column: pa.Array) -> pa.Array:

@@ -14,7 +14,7 @@ class GroupInput:
     """What a micro-batch has for one key group, everything in arrival order.
 
     Attributes:
-        parts: what the operation packed, by kind.
+        parts: what the operator packed, by kind.
         origins: the source partition of each part, by kind; empty: all are of one.
         invalid: whole rows without usable event time.
         seen: the largest event time of each source partition that had rows (the same for all groups).

@@ -105,7 +105,7 @@ def _plan_of(scenario: Scenario) -> WindowPlan:
         keys=("key",),
         key_schema=_KEYS,
         assigner=row_plan.assigner,
-        operation=calling(windowing, row_plan.function, _RESULT, _ROWS, row_plan.function),
+        operator=calling(windowing, row_plan.function, _RESULT, _ROWS, row_plan.function),
         watermark=WatermarkStrategy.for_generator(StepWatermarks),
         event_time="ts",
         groups=1,

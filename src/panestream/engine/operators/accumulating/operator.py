@@ -43,26 +43,26 @@ class AccumulatingOperator:
 
     Args:
         plan: the query.
-        work: its operation.
+        spec: its operator, as planned.
         state: the key group's state.
 
     Raises:
         PlanMismatchError: the state belongs to another plan.
     """
 
-    def __init__(self, plan: WindowPlan, work: AccumulatingSpec, state: SealedState) -> None:
+    def __init__(self, plan: WindowPlan, spec: AccumulatingSpec, state: SealedState) -> None:
         self._plan = plan
-        self._work = work
-        self._grid = work.grid
-        (self._windows,) = work.grid.windows
-        self._width = len(work.keys)
+        self._spec = spec
+        self._grid = spec.grid
+        (self._windows,) = spec.grid.windows
+        self._width = len(spec.keys)
         self._state = state
-        part = work.part_schema(plan, KEPT)
+        part = spec.part_schema(plan, KEPT)
         self._schema = pa.schema([*part, pa.field(_ARRIVAL, pa.int64())])
-        self._blocks = PaneBlocks(self._state, "rows", self._schema, by_pane, _MOST_MERGED, max(work.grid.longest, 1))
+        self._blocks = PaneBlocks(self._state, "rows", self._schema, by_pane, _MOST_MERGED, max(spec.grid.longest, 1))
         self._meta = Meta(self._state, [self._blocks])
         self._tracker = WatermarkTracker(plan.watermark)
-        self._ends = LatenessPolicy(work.grid, Closing(plan.allowed_lateness))
+        self._ends = LatenessPolicy(spec.grid, Closing(plan.allowed_lateness))
         self._arrived = 0
         header = self._meta.load()
         if header is not None:
@@ -109,7 +109,7 @@ class AccumulatingOperator:
     def _rows(self, table: pa.Table) -> pa.Table:
         """The rows as they came."""
         first = self._width + 2
-        return pa.Table.from_arrays(table.columns[first : first + len(self._work.rows)], schema=self._work.rows)
+        return pa.Table.from_arrays(table.columns[first : first + len(self._spec.rows)], schema=self._spec.rows)
 
     # -- firing --------------------------------------------------------------------------------------------------------
 
@@ -166,12 +166,12 @@ class AccumulatingOperator:
         codes = encode_keys([one_chunk(column) for column in table.columns[: self._width]], table.num_rows).codes.astype(np.int64)
         order = stable_order(which, codes[places], table.column(_ARRIVAL).to_numpy()[places])
         which, places = which[order], places[order]
-        if self._work.evictor is not None:
+        if self._spec.evictor is not None:
             times = table.column("time").to_numpy()[places]
-            seen = kept(self._work.evictor, which, codes[places], times)
+            seen = kept(self._spec.evictor, which, codes[places], times)
             which, places = which[seen], places[seen]
         bounds = (self._windows.start_of(windows[which]), self._windows.end_of(windows[which]))
-        keys = table.select(range(self._width)).rename_columns(self._work.keys.names)
+        keys = table.select(range(self._width)).rename_columns(self._spec.keys.names)
         return grouped(self._rows(table), (which, codes[places]), places, keys, bounds)
 
     def _touched(
@@ -184,10 +184,10 @@ class AccumulatingOperator:
         return is_among(*numbered(ours, theirs, which, there))
 
     def _results(self, rows: WindowedRows) -> pa.Table:
-        schema, function = self._plan.main_schema, self._work.function
+        schema, function = self._plan.main_schema, self._spec.function
         if isinstance(function, AllWindows):
             return function.main(rows, schema)
-        found = function.results(rows, self._work.result)
+        found = function.results(rows, self._spec.result)
         keys = rows.keys.take(pa.array(found.of))
         bounds = [pa.array(edge[found.of]).cast(INSTANT) for edge in (rows.starts, rows.ends)]
         return pa.Table.from_arrays([*keys.columns, *bounds, *found.rows.columns], schema=schema)

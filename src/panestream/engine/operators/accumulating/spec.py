@@ -1,4 +1,4 @@
-"""Accumulating panes, as an operation: whole rows by pane, for any function over the rows of a window."""
+"""Accumulating panes: whole rows by pane, for any function over the rows of a window."""
 
 from __future__ import annotations
 

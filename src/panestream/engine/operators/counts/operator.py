@@ -75,20 +75,20 @@ class CountOperator:
 
     Args:
         plan: the query.
-        work: its operation.
+        spec: its operator, as planned.
         state: the key group's state.
 
     Raises:
         PlanMismatchError: the state belongs to another plan.
     """
 
-    def __init__(self, plan: WindowPlan, work: CountSpec, state: SealedState) -> None:
+    def __init__(self, plan: WindowPlan, spec: CountSpec, state: SealedState) -> None:
         self._plan = plan
-        self._work = work
-        self._shape = work.shape
+        self._spec = spec
+        self._shape = spec.shape
         fields = [pa.field(f"key {place}", field.type) for place, field in enumerate(plan.key_schema)]
         self._width = len(fields)
-        self._schema = pa.schema([*fields, *work.aggregation.partial_schema])
+        self._schema = pa.schema([*fields, *spec.aggregation.partial_schema])
         self._store = KeyedStore(plan, state, self._schema)
 
     def process(self, batch: GroupInput) -> GroupOutput:
@@ -131,7 +131,7 @@ class CountOperator:
             inputs: event times where they are needed, and values, of the rows that came.
             new: their keys.
         """
-        work, count, rows = self._work, keys.count, len(new)
+        spec, count, rows = self._spec, keys.count, len(new)
         panes = numbers(plain(stored.column("pane")))
         held = numbers(plain(stored.column("rows")))
         since = np.zeros(count, np.int64)
@@ -148,12 +148,12 @@ class CountOperator:
         begin = np.zeros(count + 1, np.int64)
         np.cumsum(np.maximum(high - low + 1, 0), out=begin[1:])
         axis = Axis(low, begin)
-        timed = work.aggregation.needs_timestamps
+        timed = spec.aggregation.needs_timestamps
         times = numbers(inputs[0].view(pa.int64())) if timed else None
-        values = inputs[1:] if timed else inputs[: len(work.input_types)]
-        arrived = work.aggregation.partials([], axis.places(new, came), values, times)
+        values = inputs[1:] if timed else inputs[: len(spec.input_types)]
+        arrived = spec.aggregation.partials([], axis.places(new, came), values, times)
         kept = stored.select(range(self._width, stored.num_columns))
-        merged = work.aggregation.merge([numbered(kept, axis.places(old, panes)), arrived])
+        merged = spec.aggregation.merge([numbered(kept, axis.places(old, panes)), arrived])
         return Contents(keys, axis, since, fresh, merged)
 
     def _fire(self, contents: Contents, fired: Ints, output: GroupOutput) -> None:
@@ -177,7 +177,7 @@ class CountOperator:
         begins = axis.begin[codes]
         if shape.panes_per_window is not None:
             begins = np.maximum(begins, ends - shape.panes_per_window)
-        found, results = self._work.aggregation.windows(contents.partials, begins, ends)
+        found, results = self._spec.aggregation.windows(contents.partials, begins, ends)
         output.metrics.fired_rows = len(found)
         output.emit(MAIN, with_bounds(self._plan, contents.keys.take(codes[found]), None, None, results))
 
@@ -200,7 +200,7 @@ class CountOperator:
         if shape.size is None:
             # What was fired once is one pane from then on.
             places = codes * 2 + np.maximum(panes, -1) + 1
-            partials = self._work.aggregation.merge([numbered(partials, places)])
+            partials = self._spec.aggregation.merge([numbered(partials, places)])
             places = numbers(plain(partials.column("pane")))
             return places // 2, places % 2 - 1, partials
         kept = panes >= shape.first_kept

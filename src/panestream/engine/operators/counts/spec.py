@@ -1,4 +1,4 @@
-"""Count windows over declared aggregates, as an operation: values cross the exchange in the order of arrival."""
+"""Count windows over declared aggregates: values cross the exchange in the order of arrival."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ class MainRows:
         changed = np.flatnonzero(places >= 0)
         was = old.take(pa.array(places[changed]))
         rows: Columns = {name: column.take(pa.array(changed)) for name, column in columns.items()}
-        for place, name in enumerate(self.plan.operation.result_schema.names):
+        for place, name in enumerate(self.plan.operator.result_schema.names):
             rows[name] = was.column(f"value {place}")
         firings, numbers = was.column("firing").to_numpy(), was.column("number").to_numpy()
         rows |= _firing_columns(firings, numbers, np.zeros(len(changed), np.bool_))
@@ -85,7 +85,7 @@ class MainRows:
 
     def _remember(self, store: FiringHistory, fired: Fired, numbers: Int64s, firing: int, last: np.ndarray) -> None:
         kept = fired.rows if not last.any() else fired.rows.filter(pa.array(~last))
-        names = self.plan.operation.result_schema.names if self.plan.changelog else []
+        names = self.plan.operator.result_schema.names if self.plan.changelog else []
         width = len(self.plan.key_schema)
         values = [kept.column(name) for name in names]
         store.keep(kept.columns[:width], fired.windows[~last], numbers[~last], firing, values)

@@ -51,34 +51,34 @@ class PaneOperator:
 
     Args:
         plan: the query.
-        work: its operation.
+        spec: its operator, as planned.
         state: the key group's state.
 
     Raises:
         PlanMismatchError: the state belongs to another plan.
     """
 
-    def __init__(self, plan: WindowPlan, work: PaneSpec, state: SealedState) -> None:
+    def __init__(self, plan: WindowPlan, spec: PaneSpec, state: SealedState) -> None:
         self._plan = plan
-        self._work = work
-        self._grid = work.grid
-        self._aggregation = work.aggregation
+        self._spec = spec
+        self._grid = spec.grid
+        self._aggregation = spec.aggregation
         self._state = state
-        self._rollups = Rollups.of(self._state, work.aggregation, work.grid.longest, work.levels)
-        self._purged = PurgedWindows.over(self._state, plan.key_schema, work.grid) if work.purges else None
+        self._rollups = Rollups.of(self._state, spec.aggregation, spec.grid.longest, spec.levels)
+        self._purged = PurgedWindows.over(self._state, plan.key_schema, spec.grid) if spec.purges else None
         emitted: list[FiringHistory] = []
         if plan.with_firing or plan.changelog:
             # Also where windows fire once: the lateness, and with it that, may change, the layout of the state may not.
-            values = work.result_schema if plan.changelog else pa.schema([])
+            values = spec.result_schema if plan.changelog else pa.schema([])
             emitted = [
                 FiringHistory.over(self._state, f"emitted {kind}", plan.key_schema, values)
-                for kind in range(len(work.grid.windows))
+                for kind in range(len(spec.grid.windows))
             ]
-        self._main = MainRows(plan, work.grid, emitted)
+        self._main = MainRows(plan, spec.grid, emitted)
         purged = [self._purged.blocks] if self._purged is not None else []
         self._meta = Meta(self._state, [*self._rollups.stores(), *purged, *(store.blocks for store in emitted)])
         self._tracker = WatermarkTracker(plan.watermark)
-        self._ends = LatenessPolicy(work.grid, Closing(0 if work.by_processing_time else plan.allowed_lateness))
+        self._ends = LatenessPolicy(spec.grid, Closing(0 if spec.by_processing_time else plan.allowed_lateness))
         self._clock, self._arrived, self._recent, self._overdue = 0, 0, 0, False
         self._load()
 
@@ -89,7 +89,7 @@ class PaneOperator:
             output.emit(self._plan.invalid_tag or "", table)
         before = self._tracker.watermark
         advanced = self._tracker.take_in(batch)
-        if self._work.by_processing_time:
+        if self._spec.by_processing_time:
             after = self._by_clock(batch, output)
         else:
             after = MAX_TIMESTAMP if batch.end_of_input else advanced
@@ -99,7 +99,7 @@ class PaneOperator:
             self._close(fresh, after, batch.end_of_input)
         if not batch.end_of_input:
             self._save()
-            output.wake_up = self._next_timer(after) if self._work.by_processing_time else None
+            output.wake_up = self._next_timer(after) if self._spec.by_processing_time else None
         self._measure(batch, after, output.metrics)
         return output
 
@@ -110,7 +110,7 @@ class PaneOperator:
         fresh = self._merged([self._at_clock(table) for table in batch.of(PARTIALS)])
         if batch.end_of_input:
             # A batch has no clock to wait for: what is open at the end of the input fires then.
-            if self._work.purges:
+            if self._spec.purges:
                 self._fire(nothing, before, now, output)
                 before = now
             self._fire(fresh, before, MAX_TIMESTAMP, output)
@@ -124,7 +124,7 @@ class PaneOperator:
         pane = self._grid.pane_of(self._clock)
         if self._grid.has_gaps and bool(self._grid.in_gap(np.asarray([pane]))[0]):
             return table.slice(0, 0)
-        values = dict.fromkeys(self._work.hidden_columns, self._clock) | {"pane": pane}
+        values = dict.fromkeys(self._spec.hidden_columns, self._clock) | {"pane": pane}
         for name, value in values.items():
             place = table.schema.get_field_index(name)
             table = table.set_column(place, table.schema.field(place), pa.array(np.full(table.num_rows, value)))
@@ -160,11 +160,11 @@ class PaneOperator:
 
     def _in_order_of_arrival(self, table: pa.Table) -> pa.Table:
         """Partials whose rows are numbered through the whole stream, where the trigger wants to know."""
-        for name in self._work.hidden_columns[1:]:
+        for name in self._spec.hidden_columns[1:]:
             place = table.schema.get_field_index(name)
             numbers = table.column(name).to_numpy() + self._arrived
             table = table.set_column(place, table.schema.field(place), pa.array(numbers))
-        if self._work.hidden_columns:
+        if self._spec.hidden_columns:
             self._arrived += pc.sum(table.column("rows")).as_py() or 0
         return table
 
@@ -172,7 +172,7 @@ class PaneOperator:
 
     def _fire(self, fresh: pa.Table, before: int, after: int, output: GroupOutput) -> pa.Table:
         """Emits what fires while time goes from ``before`` to ``after``; returns what is left of the fresh rows."""
-        combiner = Combiner(self._grid, self._aggregation, self._rollups, fresh, self._work.keeps_order)
+        combiner = Combiner(self._grid, self._aggregation, self._rollups, fresh, self._spec.keeps_order)
         closed = self._ends.closed(after)
         if self._ends.closing.lateness:
             self._emit(self._late_firings(combiner, before), LATE, closed, output)
@@ -183,7 +183,7 @@ class PaneOperator:
         due = [one.over(low, high, *bounds) for one, bounds in zip(self._grid.windows, ended, strict=True)]
         fired = combiner.combine(due)
         self._emit(fired, ON_TIME, closed, output)
-        if self._work.interval is not None and after != MAX_TIMESTAMP:
+        if self._spec.interval is not None and after != MAX_TIMESTAMP:
             fresh = self._fire_early(combiner, [until for _, until in ended], before, after, output)
         return fresh
 
@@ -214,7 +214,7 @@ class PaneOperator:
 
     def _fire_early(self, combiner: Combiner, ended: list[int], before: int, after: int, output: GroupOutput) -> pa.Table:
         """Emits the open windows whose continuous trigger is due; returns the fresh rows that are not purged."""
-        interval, fresh = self._work.interval, combiner.fresh
+        interval, fresh = self._spec.interval, combiner.fresh
         assert interval is not None  # noqa: S101 - the caller asked
         if interval.passed(before, after) or self._overdue:
             low, high = self._spans(fresh)
@@ -236,9 +236,9 @@ class PaneOperator:
 
     def _note_overdue(self, fresh: pa.Table, time: int) -> None:
         """Whether a row opened a window whose continuous trigger was due already: it fires when time next moves."""
-        if self._work.interval is not None and fresh.num_rows and time != MIN_TIMESTAMP:
-            opened = fresh.column(self._work.hidden_columns[0]).to_numpy()
-            self._overdue = self._overdue or self._work.interval.overdue(opened, time)
+        if self._spec.interval is not None and fresh.num_rows and time != MIN_TIMESTAMP:
+            opened = fresh.column(self._spec.hidden_columns[0]).to_numpy()
+            self._overdue = self._overdue or self._spec.interval.overdue(opened, time)
 
     def _emit(self, fired: list[Fired], firing: str, closed: int, output: GroupOutput) -> None:
         for one in fired:
@@ -298,8 +298,8 @@ class PaneOperator:
             open_ones = first[first <= one.last_starting_by(high)]
             if len(open_ones):
                 ends.append(int(one.end_of(open_ones).min()) - 1)
-        if ends and self._work.interval is not None:
-            ends.append(self._work.interval.next_after(time))
+        if ends and self._spec.interval is not None:
+            ends.append(self._spec.interval.next_after(time))
         return min(ends, default=None)
 
     def _measure(self, batch: GroupInput, time: int, metrics: GroupMetrics) -> None:

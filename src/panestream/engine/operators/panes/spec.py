@@ -1,4 +1,4 @@
-"""Aligned panes over declared aggregates, as an operation: pre-aggregated per (key, pane) before the shuffle."""
+"""Aligned panes over declared aggregates: pre-aggregated per (key, pane) before the shuffle."""
 
 from __future__ import annotations
 

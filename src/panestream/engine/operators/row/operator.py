@@ -49,7 +49,7 @@ class RowGroupOperator:
 
     Args:
         plan: the query.
-        work: its operation.
+        spec: its operator, as planned.
         row_plan: what the row operator does.
         row_type: of the elements.
         state: the key group's state.
@@ -60,10 +60,10 @@ class RowGroupOperator:
     """
 
     def __init__(
-        self, plan: WindowPlan, work: RowSpec, row_plan: RowPlan, row_type: RowType, state: SealedState, group: int
+        self, plan: WindowPlan, spec: RowSpec, row_plan: RowPlan, row_type: RowType, state: SealedState, group: int
     ) -> None:
         self._plan = plan
-        self._work = work
+        self._spec = spec
         self._row_type = row_type
         self._state = state
         self._operator = RowOperator(row_plan, self._state, group)
@@ -90,11 +90,7 @@ class RowGroupOperator:
         clock = batch.batch_time or None
         emitted = self._operator.process(self._in_order(arrived, batch.origins.get(INPUTS, [])), after, clock)
         self._emit(emitted, output)
-        if (
-            batch.end_of_input
-            and self._plan.operation.uses_processing_time
-            and not isinstance(self._plan.assigner, GlobalWindows)
-        ):
+        if batch.end_of_input and self._plan.operator.uses_processing_time and not isinstance(self._plan.assigner, GlobalWindows):
             # A batch has no clock to wait for: what is open at the end of the input fires then.
             self._operator.advance_processing_time(MAX_TIMESTAMP)
             self._emit(self._operator.drain(), output)
@@ -103,7 +99,7 @@ class RowGroupOperator:
         if not batch.end_of_input:
             self._commit()
         output.wake_up = self._operator.next_processing_time_timer()
-        if output.wake_up is not None and not self._plan.operation.uses_processing_time:
+        if output.wake_up is not None and not self._plan.operator.uses_processing_time:
             raise InvalidPlanError(
                 f"{self._operator.plan.firing_trigger!r} registered a processing-time timer: give it the property "
                 "uses_processing_time that returns True, so that Spark wakes the query up without new data"
@@ -113,7 +109,7 @@ class RowGroupOperator:
 
     def _emit(self, emitted: Output, output: GroupOutput) -> None:
         output.metrics.fired_rows += len(emitted.fired)
-        self._emit_fired(MAIN, emitted.fired, self._work.results, output, emitted.firings)
+        self._emit_fired(MAIN, emitted.fired, self._spec.results, output, emitted.firings)
         for tag, fired in emitted.side_outputs.items():
             self._emit_fired(tag, fired, partial(result_columns, schema=self._side_schema(tag)), output)
 
@@ -126,7 +122,7 @@ class RowGroupOperator:
         elements = self._row_type.from_columns(list(map(python_values, columns)), rows)
         self._operator.store.arrived(elements, columns)
         times = table.column(width).to_numpy()
-        first_whole = width + 1 + (0 if self._plan.operation.takes_rows else values)
+        first_whole = width + 1 + (0 if self._plan.operator.takes_rows else values)
         rows_of = list(zip(key, times.tolist(), elements, strict=True))
         return _Arrived(rows_of, times, table.select(range(first_whole, table.num_columns)))
 

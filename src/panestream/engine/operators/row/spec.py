@@ -1,4 +1,4 @@
-"""The row operator as an operation: rows cross the exchange as they are, in columns; one Python object each on the other side."""
+"""The row operator: rows cross the exchange as they are, in columns; one Python object each on the other side."""
 
 from __future__ import annotations
 

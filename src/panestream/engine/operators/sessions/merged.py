@@ -37,13 +37,13 @@ class Merged:
     partials: pa.Table
 
     @classmethod
-    def of(cls, keys: Keys, stored: Spans, fresh: Sequence[Spans], work: SessionSpec) -> Merged:
+    def of(cls, keys: Keys, stored: Spans, fresh: Sequence[Spans], spec: SessionSpec) -> Merged:
         """Merges the sessions that are open and those that have come, in the order of arrival."""
         spans = [stored, *fresh]
         codes, starts, ends = (np.concatenate([getattr(one, name) for one in spans]) for name in ("codes", "starts", "ends"))
-        sessions = merge_touching(codes, starts, ends, work.longest)
+        sessions = merge_touching(codes, starts, ends, spec.longest)
         partials = pa.concat_tables([one.partials for one in spans]).set_column(0, PANE, pa.array(sessions.ids))
-        return cls(keys, sessions, stored, work.aggregation.merge([partials]))
+        return cls(keys, sessions, stored, spec.aggregation.merge([partials]))
 
     @property
     def stored_ids(self) -> Ints:

@@ -53,17 +53,17 @@ class SessionOperator:
 
     Args:
         plan: the query.
-        work: its operation.
+        spec: its operator, as planned.
         state: the key group's state.
 
     Raises:
         PlanMismatchError: the state belongs to another plan.
     """
 
-    def __init__(self, plan: WindowPlan, work: SessionSpec, state: SealedState) -> None:
+    def __init__(self, plan: WindowPlan, spec: SessionSpec, state: SealedState) -> None:
         self._plan = plan
-        self._work = work
-        self._schema = session_schema(plan.key_schema, work.aggregation, local=False)
+        self._spec = spec
+        self._schema = session_schema(plan.key_schema, spec.aggregation, local=False)
         self._store = KeyedStore(plan, state, self._schema)
         self._closing = Closing(plan.allowed_lateness, self._store.closed)
 
@@ -87,11 +87,11 @@ class SessionOperator:
         # A lateness shorter than that of an earlier run leaves sessions behind that are closed by now.
         alive = gathered.stored.ends - 1 > closed
         stored = gathered.stored.filter(alive)
-        fresh, late = gathered.arrivals.without_late(stored, closed, self._plan, self._work)
+        fresh, late = gathered.arrivals.without_late(stored, closed, self._plan, self._spec)
         output.metrics.late_rows = late.count
         for table in late.rows:
             output.emit(self._plan.late_tag or "", table)
-        merged = Merged.of(gathered.keys, stored, fresh, self._work)
+        merged = Merged.of(gathered.keys, stored, fresh, self._spec)
         last = merged.sessions.ends - 1
         fired = Fired.of(merged, (last <= after) & (merged.touched | (last > before)), before, self._closing.at(after))
         self._emit(merged, fired, output)
@@ -109,12 +109,12 @@ class SessionOperator:
         columns = self._keys_of(pa.concat_tables([table.select(range(len(self._plan.key_schema))) for table in tables]))
         keys = encode_keys(columns, sum(table.num_rows for table in tables))
         codes, known = keys.codes.astype(np.int64), tables[0].num_rows
-        stored = Spans.of(tables[0], codes[:known], self._work)
-        return Gathered(wanted, keys, stored, Arrivals.of(batch, codes[known:], self._work))
+        stored = Spans.of(tables[0], codes[:known], self._spec)
+        return Gathered(wanted, keys, stored, Arrivals.of(batch, codes[known:], self._spec))
 
     def _emit(self, merged: Merged, fired: Fired, output: GroupOutput) -> None:
         output.metrics.fired_rows += len(fired.places)
-        output.emit(MAIN, main_rows(self._plan, self._work.aggregation, merged, fired))
+        output.emit(MAIN, main_rows(self._plan, self._spec.aggregation, merged, fired))
 
     # -- state ---------------------------------------------------------------------------------------------------------
 

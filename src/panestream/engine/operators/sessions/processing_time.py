@@ -24,9 +24,9 @@ class ProcessingTimeSessionOperator(SessionOperator):
         now = store.clock = max(store.clock, batch.batch_time)
         gathered = self._gather(batch, MAX_TIMESTAMP if batch.end_of_input else now - 1)
         over = gathered.stored.ends <= now
-        self._emit_all(Merged.of(gathered.keys, gathered.stored.filter(over), [], self._work), output)
+        self._emit_all(Merged.of(gathered.keys, gathered.stored.filter(over), [], self._spec), output)
         fresh = [chunk.after(now) for chunk in gathered.arrivals.chunks]
-        merged = Merged.of(gathered.keys, gathered.stored.filter(~over), fresh, self._work)
+        merged = Merged.of(gathered.keys, gathered.stored.filter(~over), fresh, self._spec)
         if batch.end_of_input:
             # A batch has no clock to wait for: what is open at the end of the input fires then.
             self._emit_all(merged, output)

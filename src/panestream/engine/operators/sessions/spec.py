@@ -1,4 +1,4 @@
-"""Sessions over declared aggregates, as an operation: local sessions before the shuffle, merged with the open ones after it."""
+"""Sessions over declared aggregates: local sessions before the shuffle, merged with the open ones after it."""
 
 from __future__ import annotations
 
