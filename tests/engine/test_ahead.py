@@ -7,9 +7,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from panestream.engine.runtime.ahead import ahead_of_rows
+from panestream.engine.exchange.ahead import ahead_of_rows
+from panestream.engine.exchange.gathering import gather
+from panestream.engine.exchange.packing import PackColumns, pack
 from panestream.errors import InvalidEventTimeError, InvalidPlanError
-from panestream.spark.exchange import Pack, PackColumns, Piece, gather
 from panestream.windowing.watermarks import WatermarkStrategy
 from tests.spark.test_exchange import ROWS, plan
 
@@ -43,13 +44,11 @@ def packed(strategy, times, clock=None, tag="invalid"):
     recipe = replace(plan(), watermark=strategy, invalid_tag=tag)
     row = pa.table([pa.array(range(len(times))), pa.array(range(len(times)))], schema=ROWS)
     columns = {"time": pa.array(times, pa.int64()), "key": row["key"], "row": row.to_struct_array()}
-    places = {"row": 2}
+    positions = {"row": 2}
     if clock is not None:
-        columns["clock"], places["clock"] = pa.array([clock] * len(times), pa.int64()), 3
-    pieces = []
-    for batch in Pack(recipe, PackColumns((pa.int64(),), (), **places))(pa.table(columns).to_batches()):
-        pieces += [Piece(0, one["sequence"], one["more"], one["body"]) for one in batch.to_pylist()]
-    return gather(recipe, pieces)
+        columns["clock"], positions["processing_time"] = pa.array([clock] * len(times), pa.int64()), 3
+    parts = pack(recipe, PackColumns((pa.int64(),), (), **positions), pa.table(columns).to_batches())
+    return gather(recipe, [part for _, part in parts])
 
 
 BOUNDED = WatermarkStrategy.for_bounded_out_of_orderness("5 seconds")
@@ -87,7 +86,7 @@ def test_the_words_of_the_way_out_are_the_plans():
     recipe = replace(plan(), way_out="Say event_time.invalid = 'side_output'")
     table = pa.table({"time": pa.array([None], pa.int64()), "key": pa.array([1])})
     with pytest.raises(InvalidEventTimeError, match=r"event_time.invalid = 'side_output'$"):
-        list(Pack(recipe, PackColumns((pa.int64(),), ()))(table.to_batches()))
+        list(pack(recipe, PackColumns((pa.int64(),), ()), table.to_batches()))
 
 
 def test_what_max_ahead_takes():

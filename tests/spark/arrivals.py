@@ -12,11 +12,13 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from panestream.engine.exchange import packing
+from panestream.engine.exchange.gathering import gather
+from panestream.engine.exchange.packing import PackColumns, pack
+from panestream.engine.exchange.payload_parts import PayloadPart
 from panestream.engine.plan import MAIN, OperatorSpec, WindowPlan
 from panestream.engine.storage.state import MemoryState
 from panestream.engine.window_spec import WindowSpec
-from panestream.spark import exchange
-from panestream.spark.exchange import Pack, PackColumns, Piece, gather
 from panestream.windowing.watermarks import WatermarkStrategy
 from tests.columnar import kit
 
@@ -79,8 +81,8 @@ def streamed(case: Case, files: Sequence[File], rng: random.Random, *, ordered: 
     plan = _plan(case, kit.furthest_back(rows) + 1, ordered=ordered)
     state, fired = MemoryState(), []
     for batch in [*batches, []]:
-        pieces = _pieces(plan, batch, rng, ordered=ordered)
-        fired += _fired(plan, state, pieces, end=not batch)
+        parts = _parts(plan, batch, rng, ordered=ordered)
+        fired += _fired(plan, state, parts, end=not batch)
     return _by_place(fired, last=case.last)
 
 
@@ -88,10 +90,10 @@ def batched(case: Case, files: Sequence[File], rng: random.Random, *, ordered: b
     """What a batch of all files emits; see :func:`streamed`. ``ordered``: Spark has put it in order, in one partition."""
     plan = _plan(case, 0, ordered=ordered)
     if ordered:
-        pieces = list(_packed(plan, [row for file in files for row in file], 0, rng, PackColumns((pa.string(),), _values(plan))))
+        parts = list(_packed(plan, [row for file in files for row in file], 0, rng, PackColumns((pa.string(),), _values(plan))))
     else:
-        pieces = _pieces(plan, files, rng, ordered=False)
-    return _by_place(_fired(plan, MemoryState(), pieces, end=True), last=case.last)
+        parts = _parts(plan, files, rng, ordered=False)
+    return _by_place(_fired(plan, MemoryState(), parts, end=True), last=case.last)
 
 
 def _plan(case: Case, delay: int, *, ordered: bool) -> WindowPlan:
@@ -112,21 +114,21 @@ def _values(plan: WindowPlan) -> tuple[pa.DataType, ...]:
     return tuple(kit.TYPES[text] for text in plan.operator.inputs)
 
 
-def _pieces(plan: WindowPlan, files: Sequence[File], rng: random.Random, *, ordered: bool) -> list[Piece]:
+def _parts(plan: WindowPlan, files: Sequence[File], rng: random.Random, *, ordered: bool) -> list[PayloadPart]:
     """What leaves some source partitions, each with some of the files, in any order: Spark puts them together by size."""
     partitions: list[list[File]] = [[] for _ in range(rng.randint(1, 3))]
     for file in rng.sample(files, len(files)):
         rng.choice(partitions).append(file)
     first = 1 + 1 + len(plan.operator.inputs)
     columns = PackColumns((pa.string(),), _values(plan), order=(first, first + 1) if ordered else ())
-    pieces = []
+    parts = []
     for origin, held in enumerate(partitions):
-        pieces += _packed(plan, [row for file in held for row in file], origin, rng, columns)
-    rng.shuffle(pieces)
-    return pieces
+        parts += _packed(plan, [row for file in held for row in file], origin, rng, columns)
+    rng.shuffle(parts)
+    return parts
 
 
-def _packed(plan: WindowPlan, rows: File, origin: int, rng: random.Random, columns: PackColumns) -> Iterator[Piece]:
+def _packed(plan: WindowPlan, rows: File, origin: int, rng: random.Random, columns: PackColumns) -> Iterator[PayloadPart]:
     table = pa.Table.from_pylist([dict(zip(kit.ROWS.names, row, strict=True)) for row, _ in rows], schema=kit.ROWS)
     given = {"time": table["ts"], "key": table["key"]}
     given |= {f"value {text}": table[text] for text in plan.operator.inputs}
@@ -135,18 +137,17 @@ def _packed(plan: WindowPlan, rows: File, origin: int, rng: random.Random, colum
     if plan.row_schema is not None:
         columns = PackColumns(columns.keys, columns.values, row=len(given), order=columns.order)
         given["row"] = table.to_struct_array()
-    before = exchange.CHUNK_ROWS
-    exchange.CHUNK_ROWS = rng.choice([2, 5, before])
+    before = packing.CHUNK_ROWS
+    packing.CHUNK_ROWS = rng.choice([2, 5, before])
     try:
-        for batch in Pack(plan, columns)(pa.table(given).to_batches(max_chunksize=rng.randint(1, 6))):
-            for one in batch.to_pylist():
-                yield Piece(origin, one["sequence"], one["more"], one["body"])
+        batches = pa.table(given).to_batches(max_chunksize=rng.randint(1, 6))
+        yield from [part for _, part in pack(plan, columns, batches, origin)]
     finally:
-        exchange.CHUNK_ROWS = before
+        packing.CHUNK_ROWS = before
 
 
-def _fired(plan: WindowPlan, state: MemoryState, pieces: Sequence[Piece], *, end: bool) -> list[tuple[kit.Place, tuple]]:
-    output = plan.operator.for_group(plan, state, 0).process(gather(plan, pieces, end_of_input=end))
+def _fired(plan: WindowPlan, state: MemoryState, parts: Sequence[PayloadPart], *, end: bool) -> list[tuple[kit.Place, tuple]]:
+    output = plan.operator.for_group(plan, state, 0).process(gather(plan, parts, end_of_input=end))
     assert not output.metrics.late_rows
     return [row for tag, table in output.tables if tag == MAIN for row in kit.rows_of(plan, table)]
 

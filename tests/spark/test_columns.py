@@ -87,7 +87,7 @@ def test_a_plain_column_is_its_name(df):
 
 def test_clocks_and_gaps(df):
     source = pst.stream(df).assign_timestamps(F.col("second"), ON_TIME, unit="seconds").processing_time_from(df.ts)
-    assert (source.key_by("user").window(HOUR).aggregate(agg.count()).plan.clock) == "ts"
+    assert (source.key_by("user").window(HOUR).aggregate(agg.count()).plan.processing_time) == "ts"
     with pytest.raises(InvalidEventTimeError, match="'price' is a number"):
         pst.stream(df).assign_timestamps(F.col("price"), ON_TIME)
 

@@ -1,4 +1,4 @@
-"""Payloads cross the shuffle in pieces, and come together again. Without Spark: ``pack`` and ``gather`` are plain functions."""
+"""Payloads cross the shuffle in parts, and come together again. Without Spark: ``pack`` and ``gather`` are plain functions."""
 
 import random
 
@@ -6,13 +6,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from panestream.engine.exchange import payload_parts
+from panestream.engine.exchange.gathering import gather
+from panestream.engine.exchange.packing import PackColumns, pack
+from panestream.engine.exchange.payload_parts import PayloadPart
 from panestream.engine.operators.accumulating.operator import KEPT
 from panestream.engine.operators.row.row_plan import Elements
 from panestream.engine.plan import WindowPlan
 from panestream.engine.planner import calling
 from panestream.engine.window_spec import WindowSpec
-from panestream.spark import exchange
-from panestream.spark.exchange import Pack, PackColumns, Piece, gather
 from panestream.windowing.assigners import TumblingEventTimeWindows
 from panestream.windowing.functions import applied
 from panestream.windowing.watermarks import WatermarkStrategy
@@ -29,28 +31,28 @@ def plan(groups: int = 1) -> WindowPlan:
     return WindowPlan(("key",), KEYS, windowing.assigner, operator, WatermarkStrategy(0), "ts", groups, row_schema=ROWS)
 
 
-def packed(rows: int) -> tuple[pa.Table, list[Piece]]:
-    """Rows, and the pieces that they leave as from two source partitions, in any order."""
+def packed(rows: int) -> tuple[pa.Table, list[PayloadPart]]:
+    """Rows, and the parts that they leave as from two source partitions, in any order."""
     rng = np.random.default_rng(5)
     row = pa.table([pa.array(rng.integers(0, 2**50, rows)), pa.array(rng.integers(0, 2**50, rows))], schema=ROWS)
     half = rows // 2
-    pieces = []
-    for origin, part in enumerate((row.slice(0, half), row.slice(half))):
-        columns = [pa.array(range(part.num_rows)), part["key"], part.to_struct_array()]
+    parts = []
+    for origin, held in enumerate((row.slice(0, half), row.slice(half))):
+        columns = [pa.array(range(held.num_rows)), held["key"], held.to_struct_array()]
         table = pa.table(dict(zip(("time", "key", "row"), columns, strict=True)))
-        for batch in Pack(plan(), PackColumns((pa.int64(),), (), row=2))(table.to_batches()):
-            pieces += [Piece(origin, one["sequence"], one["more"], one["body"]) for one in batch.to_pylist()]
-    random.Random(1).shuffle(pieces)
-    return row, pieces
+        sent = pack(plan(), PackColumns((pa.int64(),), (), row=2), table.to_batches(), origin)
+        parts += [part for _, part in sent]
+    random.Random(1).shuffle(parts)
+    return row, parts
 
 
-@pytest.mark.parametrize("piece_bytes", [100, 1_000, 1 << 18])
-def test_the_rows_come_back_in_order(monkeypatch, piece_bytes):
-    monkeypatch.setattr(exchange, "PIECE_BYTES", piece_bytes)
-    rows, pieces = packed(1_000)
-    assert max(len(piece.body) for piece in pieces) <= piece_bytes
-    assert (len(pieces) > 10) == (piece_bytes <= 1_000)
-    batch = gather(plan(), pieces)
+@pytest.mark.parametrize("part_bytes", [100, 1_000, 1 << 18])
+def test_the_rows_come_back_in_order(monkeypatch, part_bytes):
+    monkeypatch.setattr(payload_parts, "PART_BYTES", part_bytes)
+    rows, parts = packed(1_000)
+    assert max(len(part.body) for part in parts) <= part_bytes
+    assert (len(parts) > 10) == (part_bytes <= 1_000)
+    batch = gather(plan(), parts)
     assert batch.input_rows == 1_000
     kept = pa.concat_tables(batch.of(KEPT))
     assert kept["row 0"].to_pylist() == rows["key"].to_pylist()
@@ -61,19 +63,17 @@ def test_each_key_group_gets_its_own_rows():
     """The first group's rows are a slice from the first row on: before pyarrow 23 such a slice of structs became all rows."""
     rows = pa.table([pa.array(range(9)), pa.array(range(9, 18))], schema=ROWS)
     columns = {"time": pa.array(range(9)), "key": rows["key"], "row": rows.to_struct_array(), "group": pa.array([2, 0, 1] * 3)}
-    pack = Pack(plan(3), PackColumns((pa.int64(),), (), row=2, group=3))
-    pieces = {}
-    for batch in pack(pa.table(columns).to_batches()):
-        for one in batch.to_pylist():
-            pieces.setdefault(one["group"], []).append(Piece(0, one["sequence"], one["more"], one["body"]))
-    found = [pa.concat_tables(gather(plan(3), own).of(KEPT)) for own in pieces.values()]  # in the order of the groups
-    assert [table["row 0"].to_pylist() for table in found] == [[1, 4, 7], [2, 5, 8], [0, 3, 6]]
-    assert [table["row 1"].to_pylist() for table in found] == [[10, 13, 16], [11, 14, 17], [9, 12, 15]]
+    parts = {}
+    for group, part in pack(plan(3), PackColumns((pa.int64(),), (), row=2, group=3), pa.table(columns).to_batches()):
+        parts.setdefault(group, []).append(part)
+    kept = [pa.concat_tables(gather(plan(3), parts[group]).of(KEPT)) for group in range(3)]
+    assert [table["row 0"].to_pylist() for table in kept] == [[1, 4, 7], [2, 5, 8], [0, 3, 6]]
+    assert [table["row 1"].to_pylist() for table in kept] == [[10, 13, 16], [11, 14, 17], [9, 12, 15]]
 
 
-def test_a_lost_piece_is_not_passed_over(monkeypatch):
-    monkeypatch.setattr(exchange, "PIECE_BYTES", 200)
-    _, pieces = packed(1_000)
-    last = max(pieces, key=lambda piece: piece[:2])
-    with pytest.raises(RuntimeError, match="lacks its last piece"):
-        gather(plan(), [piece for piece in pieces if piece is not last])
+def test_a_lost_part_is_not_passed_over(monkeypatch):
+    monkeypatch.setattr(payload_parts, "PART_BYTES", 200)
+    _, parts = packed(1_000)
+    last = max(parts, key=lambda part: part[:2])
+    with pytest.raises(RuntimeError, match="lacks its last part"):
+        gather(plan(), [part for part in parts if part is not last])

@@ -9,13 +9,14 @@ import pytest
 
 import panestream as pst
 from panestream import agg
+from panestream.engine.exchange.group_run import METRICS
 from panestream.engine.runtime.group_io import GroupMetrics
 from panestream.engine.storage.sealed_state import SealedState
 from panestream.engine.storage.state import MemoryState
 from panestream.errors import StateDamagedError
-from panestream.spark.operate import METRICS, OPERATED_SCHEMA
+from panestream.spark.operate import OPERATED_SCHEMA
 from panestream.spark.placement import group_values
-from panestream.spark.query import Distribute
+from panestream.spark.query import SinkWriter
 from panestream.spark.sinks.outputs import open_outputs
 from panestream.testing import MicroBatches
 
@@ -59,5 +60,5 @@ def test_no_sink_gets_rows_of_key_groups_that_do_not_agree(spark, tmp_path):
     sink = pst.ForeachBatchSink(lambda frame, batch_id: written.append(batch_id), idempotent=True)
     outputs = open_outputs(spark, result.plan, {"main": sink}, str(tmp_path / "checkpoint"))
     with pytest.raises(StateDamagedError, match="key group 1 is damaged: all of it is that of micro-batch 11"):
-        Distribute(result.plan, outputs)(spark.createDataFrame(bodies, OPERATED_SCHEMA), 0)
+        SinkWriter(result.plan, outputs)(spark.createDataFrame(bodies, OPERATED_SCHEMA), 0)
     assert not written

@@ -1,4 +1,4 @@
-"""Outputs under reruns, restored checkpoints, second copies of a query, and notes that are gone or broken."""
+"""Outputs under reruns, restored checkpoints, second copies of a query, and markers that are gone or broken."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 import panestream as pst
 from panestream.errors import FencedError, SinkError, StateDamagedError, StateFormatError
 from panestream.spark.checkpoint import look_at, register
-from panestream.spark.notes import list_files, read_notes, write_note
+from panestream.spark.markers import list_files, read_markers, write_marker
 from panestream.spark.places import escaped
 from tests.spark.test_stream import at, read_batch, read_stream, windowed, write_files
 
@@ -139,7 +139,7 @@ def test_a_first_start_that_was_broken_off_is_no_stranger_to_its_outputs(spark, 
         run(spark, tmp_path, FILES[:2])
 
 
-def test_notes_that_cannot_be_read_are_named(spark, tmp_path):
+def test_markers_that_cannot_be_read_are_named(spark, tmp_path):
     for name, text in (("empty", ""), ("cut", '{"format": 1, "que'), ("newer", '{"format": 7}')):
         (tmp_path / name).mkdir()
         (tmp_path / name / "part-0.txt").write_text(text)
@@ -150,36 +150,36 @@ def test_notes_that_cannot_be_read_are_named(spark, tmp_path):
     ):
         kind = StateFormatError if name == "newer" else StateDamagedError
         with pytest.raises(kind, match=rf"{name}/part-0.txt {why}"):
-            read_notes(spark, f"{tmp_path}/{name}/part-*", "do so")
-    write_note(spark, f"{tmp_path}/changed", {"query": "abcd"})
+            read_markers(spark, f"{tmp_path}/{name}/part-*", "do so")
+    write_marker(spark, f"{tmp_path}/changed", {"query": "abcd"})
     (part,) = (tmp_path / "changed").glob("part-*")
     part.write_text(part.read_text().replace("abcd", "abcx"))
     for why in (
-        r"a note of .*changed/part-\* cannot be read: do so .*FAILED_READ_FILE.*changed/part-0",
+        r"a marker of .*changed/part-\* cannot be read: do so .*FAILED_READ_FILE.*changed/part-0",
         "part-.* was changed, .*: do so",
     ):
         with pytest.raises(StateDamagedError, match=why) as caught:
-            read_notes(spark, f"{tmp_path}/changed/part-*", "do so")
+            read_markers(spark, f"{tmp_path}/changed/part-*", "do so")
         assert len(str(caught.value).splitlines()) == 1
         # Hadoop's checksum of the file finds it first; copying often loses that.
         for crc in part.parent.glob(".*.crc"):
             crc.unlink()
     odd = f"{tmp_path}/a[b]{{c}}"
     assert list_files(spark, f"{tmp_path}/nothing/*") == []
-    write_note(spark, odd, {"query": "x"})
-    assert [note["query"] for note in read_notes(spark, f"{escaped(odd)}/part-*", "do so").values()] == ["x"]
+    write_marker(spark, odd, {"query": "x"})
+    assert [marker["query"] for marker in read_markers(spark, f"{escaped(odd)}/part-*", "do so").values()] == ["x"]
 
 
-def test_a_broken_note_stops_the_start(spark, tmp_path):
+def test_a_broken_marker_stops_the_start(spark, tmp_path):
     source = write_files(spark, tmp_path / "in", FILES[:1])
     result = windowed(read_stream(spark, source))
     checkpoint = str(tmp_path / "checkpoint")
     register(spark, look_at(spark, result.plan, checkpoint), [])
-    (note,) = (tmp_path / "checkpoint" / "panestream" / "runs").glob("*/part-*")
-    whole = note.read_text()
-    for crc in note.parent.glob(".*.crc"):
+    (marker,) = (tmp_path / "checkpoint" / "panestream" / "runs").glob("*/part-*")
+    whole = marker.read_text()
+    for crc in marker.parent.glob(".*.crc"):
         crc.unlink()
-    note.write_text(whole[:20])
+    marker.write_text(whole[:20])
     with pytest.raises(StateDamagedError, match=r"runs/0000000001-.*/part-.* is cut off.*restore the checkpoint"):
         result.start(main=pst.ParquetSink(f"{tmp_path}/main"), checkpoint=checkpoint)
 

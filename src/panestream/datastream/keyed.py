@@ -53,8 +53,8 @@ class DataStream(Shown):
     unit: str | None = None
     watermark: WatermarkStrategy = field(default_factory=WatermarkStrategy.no_watermarks)
     invalid_tag: str | None = None
-    clock: str | Column | None = None
-    clock_unit: str | None = None
+    processing_time: str | Column | None = None
+    processing_time_unit: str | None = None
     order: tuple[str | Column, ...] = ()
     way_out: str = WAY_OUT
 
@@ -97,7 +97,7 @@ class DataStream(Shown):
             InvalidPlanError: no such column.
         """
         micros_of(self.df, column, unit)
-        return replace(self, clock=column, clock_unit=unit)
+        return replace(self, processing_time=column, processing_time_unit=unit)
 
     def arrival_order(self, *columns: str | Column) -> DataStream:
         """Says in which order rows arrive, for results that depend on it. Flink has no counterpart: its rows come as they come.
@@ -162,7 +162,7 @@ class DataStream(Shown):
         unit = "" if self.unit is None else f" in {self.unit}"
         return {
             "event time": "none" if self.event_time is None else f"{_shown(self.event_time)}{unit}, {self.watermark!r}",
-            "clock": "" if self.clock is None else _shown(self.clock),
+            "clock": "" if self.processing_time is None else _shown(self.processing_time),
         }
 
     def window_all(self, assigner: WindowAssigner) -> WindowedStream:

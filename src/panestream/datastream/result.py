@@ -15,7 +15,7 @@ from pyspark.sql import Column, DataFrame
 from panestream.datastream.starting import SPARKS_NAMES, spark_trigger
 from panestream.engine.explain import explain_plan
 from panestream.engine.identity import KEY_GROUPS
-from panestream.engine.plan import FIRING_COLUMNS, MAIN, OP_COLUMN, OperatorSpec, Top, WindowPlan
+from panestream.engine.plan import FIRING_COLUMNS, MAIN, OP_COLUMN, OperatorSpec, Top, WindowPlan, carries_rows
 from panestream.engine.shown import Explanation, Shown, listed, parts_of
 from panestream.errors import InvalidPlanError, PanestreamWarning, PlanMismatchError, SinkError, did_you_mean
 from panestream.spark import query as spark_query
@@ -207,7 +207,7 @@ class WindowedResult(Shown):
             PlanMismatchError: the checkpoint belongs to another plan.
             InvalidPlanError: ``availableNow`` with windows of processing time, which Spark would never end.
             SinkError: a sink's place belongs to another query or has lost what it held, or two outputs have one place.
-            StateDamagedError: a note in the checkpoint or in a sink's place cannot be read; names the file.
+            StateDamagedError: a marker in the checkpoint or in a sink's place cannot be read; names the file.
             StateFormatError: a newer panestream wrote it.
             FencedError: another copy of the query was started in the same moment.
         """
@@ -304,7 +304,11 @@ class WindowedResult(Shown):
         event_time = None if source.event_time is None else text_of(self._df, source.event_time, "the event time")
         if source.unit is not None:
             event_time = f"{event_time} in {source.unit}"
-        plan = WindowPlan(
+        processing_time = source.processing_time
+        if processing_time is not None:
+            processing_time = text_of(self._df, processing_time, "the processing time")
+        whole_rows = source.invalid_tag is not None or carries_rows(self.operator, source.watermark, windowed.late_tag)
+        return WindowPlan(
             keys=keyed.key_texts,
             key_schema=keyed.key_schema,
             assigner=windowed.windowing.assigner,
@@ -317,15 +321,13 @@ class WindowedResult(Shown):
             invalid_tag=source.invalid_tag,
             way_out=source.way_out,
             side_outputs=windowed.side_outputs,
-            clock=None if source.clock is None else text_of(self._df, source.clock, "the processing time"),
+            processing_time=processing_time,
             top=self.largest,
             with_firing=self.firing,
             changelog=self.changes,
             arrival=self._order[1] if self._order[0] else None,
+            row_schema=arrow_schema(self._df.schema) if whole_rows else None,
         )
-        if plan.carries_rows or source.invalid_tag is not None:
-            return replace(plan, row_schema=arrow_schema(self._df.schema))
-        return plan
 
     @cached_property
     def _order(self) -> tuple[list[Column], pa.Schema]:
@@ -338,9 +340,11 @@ class WindowedResult(Shown):
         keyed = self.windowed.keyed
         time = None if keyed.source.event_time is None else micros_of(self._df, keyed.source.event_time, keyed.source.unit)
         values = [self.inputs[text] for text in self.operator.inputs]
-        clock = None if keyed.source.clock is None else micros_of(self._df, keyed.source.clock, keyed.source.clock_unit)
+        given, unit = keyed.source.processing_time, keyed.source.processing_time_unit
+        processing_time = None if given is None else micros_of(self._df, given, unit)
         order = self._order[0]
         # In a batch nothing is late: no whole rows need to cross the exchange for that.
         plan = self.plan if self.is_streaming else replace(self.plan, late_tag=None)
-        projected, places = project(self._df, plan, time, [column for _, column in keyed.key_columns], values, clock, order)
-        return operate(projected, plan, places)
+        keys = [column for _, column in keyed.key_columns]
+        projected, columns = project(self._df, plan, time, keys, values, processing_time, order)
+        return operate(projected, plan, columns)

@@ -69,7 +69,7 @@ class WindowPlan:
         row_schema: the input's columns, where anything wants whole rows; else None.
         arrival: the columns (or SQL) that say in which order rows arrive, as the user wrote them, and their types; None: as Spark
             has them.
-        clock: the column (or SQL) that stands in for processing time, as the user wrote it; None: Spark's batch time.
+        processing_time: the column (or SQL) that stands in for processing time, as the user wrote it; None: Spark's batch time.
         ticks: how many engine units a millisecond of Spark's clock has (the engine is unit-free, Spark's windows count
             microseconds).
         top: keep only the largest rows of each window, or None.
@@ -91,7 +91,7 @@ class WindowPlan:
     side_outputs: Mapping[str, pa.Schema] = field(default_factory=dict)
     row_schema: pa.Schema | None = field(default=None)
     arrival: pa.Schema | None = field(default=None)
-    clock: str | None = None
+    processing_time: str | None = None
     ticks: int = 1000
     top: Top | None = None
     with_firing: bool = False
@@ -100,7 +100,7 @@ class WindowPlan:
     @property
     def wakes_up(self) -> bool:
         """Whether Spark must call the operator when its time has come, without new data."""
-        return self.operator.uses_processing_time and self.clock is None
+        return self.operator.uses_processing_time and self.processing_time is None
 
     @property
     def tags(self) -> tuple[str, ...]:
@@ -110,7 +110,7 @@ class WindowPlan:
     @property
     def carries_rows(self) -> bool:
         """Whether every row crosses the exchange whole."""
-        return self.late_tag is not None or self.operator.takes_rows or self.watermark.generator is not None
+        return carries_rows(self.operator, self.watermark, self.late_tag)
 
     @property
     def main_schema(self) -> pa.Schema:
@@ -167,6 +167,11 @@ class WindowPlan:
             **self.operator.identity(),
             **({"emitted": "values" if self.changelog else "numbers"} if self.with_firing or self.changelog else {}),
         }
+
+
+def carries_rows(operator: OperatorSpec, watermark: WatermarkStrategy, late_tag: str | None) -> bool:
+    """Whether every row of such a plan crosses the exchange whole."""
+    return late_tag is not None or operator.takes_rows or watermark.generator is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,1 +1,1 @@
-"""The only room that imports pyspark: exchange, processor, streaming, batch, sinks."""
+"""What talks to Spark: columns and types, the way of rows through its operators, the running query, checkpoints and sinks."""

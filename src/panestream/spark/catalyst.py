@@ -24,7 +24,7 @@ from panestream.engine.operators.panes.spec import PaneSpec
 from panestream.engine.plan import WindowPlan
 from panestream.engine.runtime.group_io import GroupInput
 from panestream.engine.storage.payload import one_chunk
-from panestream.spark.event_time import complaint, usable
+from panestream.spark.event_time import raise_unusable, usable
 
 _MOST_EDGES = 16
 """A pane is found by one comparison for each edge in a period."""
@@ -66,10 +66,8 @@ def reduce_rows(projected: DataFrame, plan: WindowPlan) -> DataFrame:
     """
     spec = plan.operator
     assert isinstance(spec, PaneSpec)  # noqa: S101 - reducible() looked
-    before, after = complaint(plan, "panestream.errors.InvalidEventTimeError: a row has", "\0").split("\0")
-    value = F.coalesce(F.col("time").cast("string"), F.lit("null"))
-    error = F.raise_error(F.concat(F.lit(before), value, F.lit(after))).cast("bigint")
-    time = F.when(usable(F.col("time")), F.col("time")).otherwise(error)
+    told = F.coalesce(F.col("time").cast("string"), F.lit("null"))
+    time = F.when(usable(F.col("time")), F.col("time")).otherwise(raise_unusable(plan, told))
     keys = [f"key_{position}" for position in range(len(plan.key_schema))]
     group = F.col("group") if plan.groups > 1 else F.lit(0).alias("group")
     values = [f"value_{position}" for position in range(len(spec.inputs))]

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from panestream.engine.identity import check_identity
 from panestream.engine.plan import WindowPlan
 from panestream.errors import FencedError, SinkError
-from panestream.spark.notes import PARTS, list_files, read_notes, write_note
+from panestream.spark.markers import PARTS, list_files, read_markers, write_marker
 from panestream.spark.places import escaped, file_place, local_folder
 
 if TYPE_CHECKING:
@@ -141,17 +141,17 @@ def look_at(spark: SparkSession, plan: WindowPlan, checkpoint: str) -> Claim:
         StateDamagedError: an entry cannot be read.
         StateFormatError: a newer panestream wrote it.
     """
-    notes = read_notes(spark, _entries_pattern(checkpoint), _BROKEN)
-    entries = {rank: note for path, note in notes.items() for rank in _ranks([path])}
+    markers = read_markers(spark, _entries_pattern(checkpoint), _BROKEN)
+    entries = {rank: marker for path, marker in markers.items() for rank in _ranks([path])}
     number, query, last = 1, str(uuid.uuid4()), -1
     if entries:
         newest = max(entries)
         if _last(spark, checkpoint, "offsets") >= 0:
             check_identity(entries[newest]["identity"], plan.identity(), f"the checkpoint {checkpoint}")
         number, query, last = newest[0] + 1, str(entries[newest]["query"]), _last(spark, checkpoint, "commits")
-    queries = {query, *(str(note["query"]) for note in entries.values())}
+    queries = {query, *(str(marker["query"]) for marker in entries.values())}
     # A run that committed nothing may not have come to write to its places.
-    written = {place for note in entries.values() if last > note["after"] for place in note["places"]}
+    written = {place for marker in entries.values() if last > marker["after"] for place in marker["places"]}
     epoch = Epoch(checkpoint, number, uuid.uuid4().hex)
     return Claim(epoch, query, frozenset(queries), plan.identity(), last, frozenset(written), not entries)
 
@@ -183,8 +183,8 @@ def register(spark: SparkSession, claim: Claim, places: Iterable[str]) -> None:
     Raises:
         FencedError: another copy was started in the same moment, and holds it.
     """
-    note = {"query": claim.query, "identity": claim.plan, "after": claim.last, "places": sorted(places)}
-    write_note(spark, f"{claim.epoch.checkpoint}/{_RUNS}/{claim.epoch.entry}", note)
+    marker = {"query": claim.query, "identity": claim.plan, "after": claim.last, "places": sorted(places)}
+    write_marker(spark, f"{claim.epoch.checkpoint}/{_RUNS}/{claim.epoch.entry}", marker)
     claim.epoch.check(spark)
     claim.epoch.forget_old()
 

@@ -8,12 +8,13 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from panestream.engine.exchange.packing import PackColumns
 from panestream.engine.plan import WindowPlan
 from panestream.spark.arrival import ordered
 from panestream.spark.catalyst import reduce_rows, reducible
 from panestream.spark.columns import quoted
 from panestream.spark.event_time import or_raise, usable
-from panestream.spark.exchange import EXCHANGE_SCHEMA, Pack, PackColumns
+from panestream.spark.exchange import EXCHANGE_SCHEMA, Pack
 from panestream.spark.operate import OPERATED_SCHEMA, Unpack, process_batch, process_reduced
 from panestream.spark.processor import WindowProcessor
 from panestream.spark.types import arrow_schema, spark_schema
@@ -27,7 +28,7 @@ def project(
     time: Column | None,
     keys: Sequence[Column],
     values: Sequence[Column],
-    clock: Column | None = None,
+    processing_time: Column | None = None,
     order: Sequence[Column] = (),
 ) -> tuple[DataFrame, PackColumns]:
     """The columns that ``pack`` takes: few and narrow, since the way from the JVM to Arrow is what limits the speed.
@@ -38,22 +39,22 @@ def project(
         time: the event time in microseconds; None: the clock stands in for it.
         keys: the key columns.
         values: the columns that the operator asked for.
-        clock: processing time in microseconds; None: the time of the micro-batch.
+        processing_time: in microseconds; None: the time of the micro-batch.
         order: the columns that say in which order rows arrive; none: as Spark has them. A batch is put in this order here, the
             rows of a micro-batch when they are with their key group.
     """
-    asked = {"clock": batch_time() if clock is None else clock}
+    asked = {"processing_time": batch_time() if processing_time is None else processing_time}
     asked |= {} if time is None else {"time": time}
     asked |= {f"key_{position}": key for position, key in enumerate(keys)}
     asked |= {f"value_{position}": value for position, value in enumerate(values)}
     asked |= {f"order_{position}": column for position, column in enumerate(order)}
     rows, of = _with_columns(df, asked)
-    columns = [(of("clock") if time is None else or_raise(of("time"), df, plan)).alias("time")]
+    columns = [(of("processing_time") if time is None else or_raise(of("time"), df, plan)).alias("time")]
     columns += [of(name).alias(name) for name in asked if name.startswith(("key_", "value_"))]
-    places: dict[str, Any] = {}
+    positions: dict[str, Any] = {}
 
     def add(name: str, column: Column) -> None:
-        places[name] = len(columns)
+        positions[name] = len(columns)
         columns.append(column.alias(name))
 
     if plan.groups > 1:
@@ -64,19 +65,19 @@ def project(
     if plan.row_schema is not None:
         row = F.struct(*(F.col(quoted(name)) for name in df.columns))
         if not plan.carries_rows and time is not None:
-            row = F.when(_may_be_invalid(of("time"), of("clock"), plan.watermark), row)
+            row = F.when(_may_be_invalid(of("time"), of("processing_time"), plan.watermark), row)
         add("row", row)
     if plan.operator.shows_processing_time or plan.watermark.uses_processing_time:
-        add("clock", of("clock"))
+        add("processing_time", of("processing_time"))
     arrival = [f"order_{position}" for position in range(len(order))]
     if order and df.isStreaming:
-        places["order"] = tuple(range(len(columns), len(columns) + len(order)))
+        positions["order"] = tuple(range(len(columns), len(columns) + len(order)))
     projected = rows.select(*columns, *(of(name).alias(name) for name in arrival))
     if order and not df.isStreaming:
         projected = ordered(projected, plan.groups, arrival)
     value_types = [field.type for field in arrow_schema(projected.schema)][1 + len(keys) : 1 + len(keys) + len(values)]
     key_types = tuple(field.type for field in plan.key_schema)
-    return projected, PackColumns(key_types, tuple(value_types), **places)
+    return projected, PackColumns(key_types, tuple(value_types), **positions)
 
 
 def _with_columns(df: DataFrame, asked: Mapping[str, Column]) -> tuple[DataFrame, Callable[[str], Column]]:
@@ -92,13 +93,13 @@ def _with_columns(df: DataFrame, asked: Mapping[str, Column]) -> tuple[DataFrame
     return rows, lambda name: F.col(quoted(prefix + name))
 
 
-def _may_be_invalid(time: Column, clock: Column, watermark: WatermarkStrategy) -> Column:
+def _may_be_invalid(time: Column, processing_time: Column, watermark: WatermarkStrategy) -> Column:
     """Which rows may have to go to the output for invalid ones: of them the whole row is sent."""
     if watermark.max_ahead_by is None:
         return time.isNull() | ~usable(time)
     if watermark.max_ahead_of == "rows":
         return F.lit(True)
-    return time.isNull() | ~usable(time) | (time > clock + F.lit(watermark.max_ahead_by))
+    return time.isNull() | ~usable(time) | (time > processing_time + F.lit(watermark.max_ahead_by))
 
 
 def batch_time() -> Column:

@@ -7,9 +7,9 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from panestream.engine.exchange.event_times import instant
 from panestream.engine.plan import WindowPlan
 from panestream.errors import PanestreamWarning
-from panestream.spark.event_time import instant
 from panestream.spark.progress import BatchProgress, LateRows
 from panestream.windowing.time import format_duration
 

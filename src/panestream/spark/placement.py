@@ -6,6 +6,9 @@ leave others empty. So each group is known to Spark by the smallest integer that
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import cache
+
 _MASK = 0xFFFFFFFF
 
 
@@ -25,11 +28,22 @@ def _rotated(value: int, by: int) -> int:
     return (value << by | value >> 32 - by) & _MASK
 
 
+@cache
 def group_values(groups: int) -> tuple[int, ...]:
     """For each key group the integer that Spark puts on the partition with the group's number, of ``groups`` partitions."""
-    found: dict[int, int] = {}
+    smallest: dict[int, int] = {}
     value = 0
-    while len(found) < groups:
-        found.setdefault(spark_hash_of_int(value) % groups, value)
+    while len(smallest) < groups:
+        smallest.setdefault(spark_hash_of_int(value) % groups, value)
         value += 1
-    return tuple(found[group] for group in range(groups))
+    return tuple(smallest[group] for group in range(groups))
+
+
+def group_number(groups: int, value: int) -> int:
+    """The number of the key group that Spark knows by ``value``, of ``groups``."""
+    return _numbers(groups)[value]
+
+
+@cache
+def _numbers(groups: int) -> Mapping[int, int]:
+    return {value: number for number, value in enumerate(group_values(groups))}

@@ -53,7 +53,8 @@ class WindowProcessor(StatefulProcessor):
         # Travels inside what Spark pickles and ships itself, and is opened only by the workers of the same query. Spark's own
         # pickler, since users' functions may stand in a notebook.
         self._pickled_plan = cloudpickle.dumps(plan)  # type: ignore[no-untyped-call]
-        self._uses_clock = plan.wakes_up
+        self._wakes_up = plan.wakes_up
+        self._plan: WindowPlan | None = None
         self._state: SparkState | None = None
         self._handle: StatefulProcessorHandle | None = None
 
@@ -68,19 +69,20 @@ class WindowProcessor(StatefulProcessor):
         return self._process(key, [], timerValues)
 
     def _process(self, key: Any, arrived: list[Row], timers: TimerValues) -> Iterator[Row]:
+        from panestream.engine.exchange.group_run import bodies, run_micro_batch
+        from panestream.engine.exchange.payload_parts import PayloadPart
         from panestream.engine.runtime.gc_control import settle
-        from panestream.spark.exchange import Piece
-        from panestream.spark.operate import bodies, operate_group
+        from panestream.spark.placement import group_number
         from panestream.spark.reasons import in_few_words
 
         if self._state is None or self._handle is None:
             raise RuntimeError("Spark called the processor before init")
-        plan: WindowPlan = pickle.loads(self._pickled_plan)  # noqa: S301 (see __init__)
-        now = timers.getCurrentProcessingTimeInMs() if self._uses_clock else None
-        pieces = [Piece(row.origin, row.sequence, row.more, row.body) for row in arrived]
+        plan = self._plan = self._plan or pickle.loads(self._pickled_plan)  # noqa: S301 (see __init__)
+        now = timers.getCurrentProcessingTimeInMs() * plan.ticks if self._wakes_up else None
+        parts = [PayloadPart(row.origin, row.sequence, row.parts_left, row.body) for row in arrived]
         with in_few_words():
-            output = operate_group(plan, self._state, key[0], pieces, now)
-        if self._uses_clock:
+            output = run_micro_batch(plan, self._state, group_number(plan.groups, key[0]), parts, now)
+        if self._wakes_up:
             # An engine timer is due once the clock is past it.
             self._wake_up_at(None if output.wake_up is None else output.wake_up // plan.ticks + 1)
         for tag, body in bodies(output):

@@ -11,9 +11,9 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from panestream.engine.exchange.group_run import METRICS
 from panestream.engine.plan import WindowPlan
 from panestream.errors import PanestreamWarning
-from panestream.spark.operate import METRICS
 
 OBSERVED = "panestream"
 """The name of the counters in the progress that Spark reports."""

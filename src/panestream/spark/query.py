@@ -12,6 +12,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
+from panestream.engine.exchange.group_run import METRICS
 from panestream.engine.identity import stable_repr
 from panestream.engine.plan import MAIN, WindowPlan
 from panestream.engine.shown import Shown, listed
@@ -21,7 +22,6 @@ from panestream.spark.columns import quoted
 from panestream.spark.dataflow import unpack
 from panestream.spark.failures import java_is_gone, of_callback, of_operator, own_error, without_java
 from panestream.spark.notices import Notices
-from panestream.spark.operate import METRICS
 from panestream.spark.progress import BatchProgress, metrics_of, observed
 from panestream.spark.session import is_connect, session_settings, settings_for
 from panestream.spark.sinks import Sink
@@ -36,7 +36,7 @@ _LOOK_EVERY = 5.0
 
 
 @dataclass(slots=True)
-class Distribute:
+class SinkWriter:
     """The function for ``foreachBatch``: computes the operator once, and has its outputs delivered."""
 
     plan: WindowPlan
@@ -49,7 +49,7 @@ class Distribute:
         # Java waits for the answer, and py4j answers for ordinary exceptions only. Where this runs in the user's own process,
         # who waits for the query finds the error here.
         try:
-            self._distribute(operated, batch_id)
+            self._write(operated, batch_id)
         except Exception as error:
             self.failure.append(error)
             raise
@@ -57,7 +57,7 @@ class Distribute:
             self.failure.append(OperatorError(f"micro-batch {batch_id} was broken off: {type(error).__name__}: {error}"))
             raise self.failure[-1] from None
 
-    def _distribute(self, operated: DataFrame, batch_id: int) -> None:
+    def _write(self, operated: DataFrame, batch_id: int) -> None:
         started = time.perf_counter()
         spark = operated.sparkSession
         self.outputs.check(spark)
@@ -211,10 +211,10 @@ def start(
     outputs = open_outputs(spark, plan, sinks, checkpoint)
     # Through Spark Connect the micro-batches run on the server, out of reach: there the query itself looks.
     notices = Notices.of(plan, kept=plan.late_tag in sinks)
-    distribute = Distribute(plan, outputs, on_progress, None if remote else notices)
-    writer = observed(operated).writeStream.foreachBatch(distribute.__call__)
+    sink_writer = SinkWriter(plan, outputs, on_progress, None if remote else notices)
+    writer = observed(operated).writeStream.foreachBatch(sink_writer.__call__)
     writer = writer.outputMode("append").option("checkpointLocation", checkpoint).trigger(**trigger)
     if name is not None:
         writer = writer.queryName(name)
     with session_settings(spark, settings_for(spark, plan.groups)):
-        return RunningQuery(writer.start(), plan, spark, outputs, distribute.failure, notices if remote else None)
+        return RunningQuery(writer.start(), plan, spark, outputs, sink_writer.failure, notices if remote else None)

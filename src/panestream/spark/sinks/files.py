@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from panestream.errors import SinkError
-from panestream.spark.notes import PARTS, list_files, read_notes, write_note
+from panestream.spark.markers import PARTS, list_files, read_markers, write_marker
 from panestream.spark.places import escaped, file_place, local_folder
 from panestream.spark.sinks.base import Run, Sink
 from panestream.spark.sinks.publication import Publisher, published, sweep
@@ -34,7 +34,7 @@ class FileSink(Sink):
     """Files below ``path``, a folder ``batch_id=N`` for each micro-batch. Exactly once; two copies of one query are fenced.
 
     Read it with ``spark.read.parquet(path)``; ``batch_id`` is a column then. A folder that belongs to another query (another
-    checkpoint) or holds other data is refused, and so is one that has lost the note ``_panestream`` that says whose it is, once
+    checkpoint) or holds other data is refused, and so is one that has lost the marker ``_panestream`` that says whose it is, once
     micro-batches were committed to it. Folders of old micro-batches may be deleted at any time.
 
     A micro-batch that is run again takes the place of what it wrote first, also where it has no rows now. The first one of a run
@@ -85,27 +85,27 @@ class FileSink(Sink):
 
     def open(self, spark: SparkSession, run: Run) -> Sink:
         pattern = f"{escaped(self.path)}/{_OWNER}/{PARTS}"
-        notes = read_notes(
+        markers = read_markers(
             spark, pattern, f"it says which query {self.path} belongs to. Restore it from a copy, or choose another directory"
         )
-        if not notes:
+        if not markers:
             self._check_free(spark, run)
-            write_note(spark, f"{self.path}/{_OWNER}", {"query": run.query})
-        for owner in notes.values():
+            write_marker(spark, f"{self.path}/{_OWNER}", {"query": run.query})
+        for owner in markers.values():
             if owner.get("query") not in run.queries:
                 raise SinkError(
                     f"{self.path} holds the output of another {'query' if owner.get('query') else 'batch run'}: its batch ids "
                     "would collide with this one's. Choose another directory, or start with the checkpoint that belongs to it"
                 )
-        addresses = list(notes) or list_files(spark, pattern)
+        addresses = list(markers) or list_files(spark, pattern)
         # Spark knows what a path without a scheme means, and says it in the addresses.
-        note = local_folder(addresses[0]) if addresses else None
-        return _LocalFiles(self, run, note) if note is not None else _FilesElsewhere(self, run)
+        marker = local_folder(addresses[0]) if addresses else None
+        return _LocalFiles(self, run, marker) if marker is not None else _FilesElsewhere(self, run)
 
     def _check_free(self, spark: SparkSession, run: Run) -> None:
         if run.written:
             raise SinkError(
-                f"{self.path} is gone, or has lost its note {_OWNER}: micro-batches of this checkpoint were written there, "
+                f"{self.path} is gone, or has lost its marker {_OWNER}: micro-batches of this checkpoint were written there, "
                 "and they do not come again. Put the directory back; or if it was meant to go, choose another directory, in "
                 "which the output goes on; or start with a new checkpoint, which computes everything again"
             )
@@ -173,15 +173,15 @@ class _LocalFiles(Sink):
     Attributes:
         sink: what the user named.
         run: whose rows come.
-        note: the file that says whose the folder is: a process that does not see it is on another machine than Spark.
+        marker: the file that says whose the folder is: a process that does not see it is on another machine than Spark.
     """
 
     sink: FileSink
     run: Run
-    note: Path
+    marker: Path
 
     def begin(self, df: DataFrame, batch_id: int) -> None:
-        if not self.note.is_file():
+        if not self.marker.is_file():
             return _FilesElsewhere(self.sink, self.run).begin(df, batch_id)
         publisher = self._publisher(df.sparkSession)
         publisher.check()
@@ -192,7 +192,7 @@ class _LocalFiles(Sink):
         return None
 
     def write(self, df: DataFrame, batch_id: int | None) -> None:
-        if not self.note.is_file():
+        if not self.marker.is_file():
             return _FilesElsewhere(self.sink, self.run).write(df, batch_id)
         publisher = self._publisher(df.sparkSession)
         sweep(publisher.attempts, None if batch_id is None else publisher.rank)
@@ -209,7 +209,7 @@ class _LocalFiles(Sink):
 
     @property
     def _folder(self) -> Path:
-        return self.note.parent.parent
+        return self.marker.parent.parent
 
     def _publisher(self, spark: SparkSession) -> Publisher:
         epoch = self.run.epoch

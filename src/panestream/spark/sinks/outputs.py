@@ -83,7 +83,7 @@ def open_outputs(spark: SparkSession, plan: WindowPlan, sinks: Mapping[str, Sink
     Raises:
         SinkError: two outputs in one place; or a place that is not the query's, or that lost what it held.
         PlanMismatchError: the checkpoint belongs to another plan.
-        StateDamagedError: a note in the checkpoint or in a place cannot be read.
+        StateDamagedError: a marker in the checkpoint or in a place cannot be read.
         StateFormatError: a newer panestream wrote it.
         FencedError: another copy was started in the same moment.
     """

@@ -11,13 +11,15 @@ import pyarrow as pa
 from pyspark.sql.streaming.stateful_processor import TimerValues
 from pyspark.sql.types import Row
 
+from panestream.engine.exchange.group_run import METRICS
+from panestream.engine.exchange.packing import PackColumns
+from panestream.engine.exchange.payload_parts import REPORT
 from panestream.engine.plan import MAIN, WindowPlan
 from panestream.engine.planner import calling
 from panestream.engine.storage import payload
 from panestream.engine.window_spec import WindowSpec
 from panestream.errors import PanestreamError
-from panestream.spark.exchange import REPORT, Pack, PackColumns
-from panestream.spark.operate import METRICS
+from panestream.spark.exchange import Pack
 from panestream.spark.placement import group_values
 from panestream.spark.processor import WindowProcessor
 from panestream.testing.executors.base import Observed
@@ -160,15 +162,15 @@ class _Run:
             whole = pa.Table.from_pylist(rows, schema=_ROWS)
             arrays = [whole["ts"], whole["key"], whole.to_struct_array(), pa.array([self.clock] * len(rows), pa.int64())]
             table = pa.Table.from_arrays(
-                [pa.chunked_array([_array(one)]) for one in arrays], names=["time", "key", "row", "clock"]
+                [pa.chunked_array([_array(one)]) for one in arrays], names=["time", "key", "row", "processing_time"]
             )
-            pack = Pack(self.plan, PackColumns((pa.string(),), (), row=2, clock=3))
+            pack = Pack(self.plan, PackColumns((pa.string(),), (), row=2, processing_time=3))
             packed += [row for out in pack(table.to_batches()) for row in out.to_pylist()]
         if batch.watermark is not None:
-            report = {"rows": 0, "invalid": 0, "seen": {"": -(2**62)}, "clock": self.clock, "run": ""}
+            report = {"rows": 0, "invalid": 0, "seen": {"": -(2**62)}, "processing_time": self.clock, "run": ""}
             report["watermarks"] = {"": batch.watermark}
             body = payload.encode(pa.table({}), {"kind": REPORT, **report})
-            packed.append({"group": group_values(1)[0], "origin": 1, "sequence": 0, "more": 0, "body": body})
+            packed.append({"group": group_values(1)[0], "origin": 1, "sequence": 0, "parts_left": 0, "body": body})
         # Spark brings the rows of a group in any order.
         return [Row(**row) for row in reversed(packed)]
 

@@ -26,7 +26,7 @@ def unordered(chunk: Chunk, order: Sequence[pa.Array]) -> pa.Table:
     arrays = [*map(_small, order), pa.array(chunk.times), *chunk.keys, *chunk.values]
     if chunk.rows is not None:
         arrays += [one_chunk(column) for column in chunk.rows.columns]
-    return pa.Table.from_arrays(arrays, names=[str(place) for place in range(len(arrays))])
+    return pa.Table.from_arrays(arrays, names=[str(position) for position in range(len(arrays))])
 
 
 def in_order(plan: WindowPlan, arrived: Sequence[pa.Table]) -> Iterator[tuple[str, pa.Table]]:
@@ -42,8 +42,8 @@ def in_order(plan: WindowPlan, arrived: Sequence[pa.Table]) -> Iterator[tuple[st
         return
     width, keys = len(plan.arrival), len(plan.key_schema)
     rows = pa.concat_tables([_plain(table, plan.arrival) for table in arrived])
-    places = pc.sort_indices(rows, sort_keys=[(name, "ascending") for name in rows.column_names[:width]])
-    columns = [one_chunk(column.take(places)) for column in rows.columns[width:]]
+    order = pc.sort_indices(rows, sort_keys=[(name, "ascending") for name in rows.column_names[:width]])
+    columns = [one_chunk(column.take(order)) for column in rows.columns[width:]]
     whole = None
     if plan.row_schema is not None and plan.carries_rows:
         first = len(columns) - len(plan.row_schema)

@@ -1,6 +1,6 @@
-"""Small notes beside data, in a checkpoint and in a sink's folder, read and written by Spark: so on any file system.
+"""Markers: small records beside data, in a checkpoint and in a sink's folder, read and written by Spark: so on any file system.
 
-A note is one line of JSON in a folder of its own, which Spark writes beside and moves into place. Nothing is read that is not
+A marker is one line of JSON in a folder of its own, which Spark writes beside and moves into place. Nothing is read that is not
 there: for every path that is missing, Spark would log the stack of an exception.
 """
 
@@ -28,39 +28,39 @@ PARTS = "part-*"
 """The files that Spark writes into a folder, as a pattern."""
 
 
-def read_notes(spark: SparkSession, pattern: str, what_to_do: str) -> dict[str, dict[str, Any]]:
-    """The notes in all files that match ``pattern``, by the file's address; empty where there is none.
+def read_markers(spark: SparkSession, pattern: str, what_to_do: str) -> dict[str, dict[str, Any]]:
+    """The markers in all files that match ``pattern``, by the file's address; empty where there is none.
 
     Args:
         spark: the session.
         pattern: of files, as Spark's readers take it.
-        what_to_do: where a note cannot be read: the end of the error's text.
+        what_to_do: where a marker cannot be read: the end of the error's text.
 
     Raises:
-        StateDamagedError: a note is empty, cut off or changed, or cannot be read at all; names the file.
+        StateDamagedError: a marker is empty, cut off or changed, or cannot be read at all; names the file.
         StateFormatError: it is of a newer panestream.
     """
     addresses = list_files(spark, pattern)
     if not addresses:
         return {}
     try:
-        found = _reader(spark, pattern, "binaryFile").select("path", "content").collect()
+        files = _reader(spark, pattern, "binaryFile").select("path", "content").collect()
     except Exception as error:
         if not of_spark(error):
             raise
         # Spark's error has the file's name, and a hundred lines of stack: e.g. where the file's own checksum (.crc) is another.
-        damaged = StateDamagedError(f"a note of {pattern} cannot be read: {what_to_do} ({first_sentence(error)})")
+        damaged = StateDamagedError(f"a marker of {pattern} cannot be read: {what_to_do} ({first_sentence(error)})")
         damaged.spark_error = error
         raise damaged from None
     # Of an empty file Spark's readers have no row.
-    contents = {_tail(row.path): bytes(row.content) for row in found}
+    contents = {_tail(row.path): bytes(row.content) for row in files}
     paths = {address: unquote(address) for address in sorted(addresses)}
     return {address: _decoded(contents.get(_tail(path), b""), path, what_to_do) for address, path in paths.items()}
 
 
-def write_note(spark: SparkSession, path: str, note: Mapping[str, Any]) -> None:
-    """Leaves a note in a folder of its own, in place of what was there."""
-    told = {_FORMAT: _VERSION, **note}
+def write_marker(spark: SparkSession, path: str, marker: Mapping[str, Any]) -> None:
+    """Leaves a marker in a folder of its own, in place of what was there."""
+    told = {_FORMAT: _VERSION, **marker}
     text = _as_text({**told, _CHECKSUM: crc32(_as_text(told).encode())})
     spark.range(1).select(F.lit(text).alias("value")).coalesce(1).write.mode("overwrite").text(path)
 
@@ -90,25 +90,23 @@ def _is_missing(error: AnalysisException) -> bool:
     return "PATH_NOT_FOUND" in str(error)
 
 
-def _as_text(note: Mapping[str, Any]) -> str:
-    return json.dumps(note, sort_keys=True)
+def _as_text(marker: Mapping[str, Any]) -> str:
+    return json.dumps(marker, sort_keys=True)
 
 
 def _decoded(content: bytes, path: str, what_to_do: str) -> dict[str, Any]:
     try:
-        note = json.loads(content)
+        marker = json.loads(content)
     except ValueError:
-        note = None
-    if not isinstance(note, dict):
-        what = "is cut off or no note of panestream's" if content.strip() else "is empty"
-        raise StateDamagedError(f"the note {path} {what}: {what_to_do}")
-    version = note.get(_FORMAT)
+        marker = None
+    if not isinstance(marker, dict):
+        what = "is cut off or no marker of panestream's" if content.strip() else "is empty"
+        raise StateDamagedError(f"the marker {path} {what}: {what_to_do}")
+    version = marker.get(_FORMAT)
     if not isinstance(version, int) or version > _VERSION:
         raise StateFormatError(
-            f"the note {path} is of a newer panestream (format {version!r}, this one knows {_VERSION}): run that version"
+            f"the marker {path} is of a newer panestream (format {version!r}, this one knows {_VERSION}): run that version"
         )
-    # The first notes had no checksum.
-    checksum = note.pop(_CHECKSUM, None)
-    if checksum is not None and checksum != crc32(_as_text(note).encode()):
-        raise StateDamagedError(f"the note {path} was changed, its checksum is another: {what_to_do}")
-    return note
+    if marker.pop(_CHECKSUM, None) != crc32(_as_text(marker).encode()):
+        raise StateDamagedError(f"the marker {path} was changed, its checksum is another: {what_to_do}")
+    return marker

@@ -1,0 +1,224 @@
+"""``pack``: rows to a few large binary rows per key group, before the shuffle.
+
+Stateless. What leaves for a key group and chunk is the operator's business (partials per key and pane, or rows); it is one Arrow
+payload for each of the operator's kinds. Every key group also gets a *report* of the event times seen, so that all agree on the
+watermark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from panestream.engine.exchange.ahead import ahead_of_clock, ahead_of_rows
+from panestream.engine.exchange.arrival_order import unordered
+from panestream.engine.exchange.event_times import LARGEST_TIME, complaint, instant, usable_times
+from panestream.engine.exchange.payload_parts import INVALID, REPORT, UNORDERED, PayloadPart, as_schema, cut
+from panestream.engine.exchange.times_seen import TimesSeen
+from panestream.engine.plan import Chunk, WindowPlan
+from panestream.engine.storage import payload
+from panestream.errors import InvalidEventTimeError
+from panestream.windowing.time import format_duration
+
+CHUNK_ROWS = 1 << 20
+CHUNK_BYTES = 256 << 20
+
+PartFor: TypeAlias = tuple[int, PayloadPart]
+"""The number of the key group that a part is for, and the part."""
+
+
+@dataclass(frozen=True, slots=True)
+class PackColumns:
+    """Where ``pack`` finds what in its input: the event time is column 0, then keys, then values, then what the plan needs.
+
+    Attributes:
+        keys, values: the types of these columns, as the plan wants them.
+        group: the column with the key group's number; None: one group.
+        partition: the column whose values have watermarks of their own, as strings; or None.
+        row: the column with the whole row as a struct (null where it is not needed); or None.
+        processing_time: the column with the processing time in microseconds; or None.
+        order: the columns by which the key group puts the rows in order; none: they come in order.
+    """
+
+    keys: tuple[pa.DataType, ...]
+    values: tuple[pa.DataType, ...]
+    group: int | None = None
+    partition: int | None = None
+    row: int | None = None
+    processing_time: int | None = None
+    order: tuple[int, ...] = ()
+
+
+def pack(
+    plan: WindowPlan, columns: PackColumns, batches: Iterable[pa.RecordBatch], origin: int = 0, run: str = ""
+) -> Iterator[PartFor]:
+    """What one source partition sends to the key groups.
+
+    Args:
+        plan: the query.
+        columns: where the batches have what.
+        batches: the rows.
+        origin: the number of the source partition.
+        run: which run of the query it is; empty: unknown.
+
+    Raises:
+        InvalidEventTimeError: rows have no usable event time, and the plan has no output for them.
+    """
+    packing = _Packing(plan, columns, origin, run, TimesSeen(plan.watermark.generator))
+    for chunk in _chunks(batches):
+        yield from packing.chunk(chunk)
+    yield from packing.finish()
+
+
+def _chunks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Gathers Spark's small batches: aggregation wants many rows at once."""
+    gathered: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        gathered.append(batch)
+        rows += batch.num_rows
+        size += batch.nbytes
+        if rows >= CHUNK_ROWS or size >= CHUNK_BYTES:
+            yield pa.Table.from_batches(gathered).combine_chunks()
+            gathered, rows, size = [], 0, 0
+    if gathered:
+        yield pa.Table.from_batches(gathered).combine_chunks()
+
+
+def _array(table: pa.Table, position: int) -> pa.Array:
+    return payload.one_chunk(table.column(position))
+
+
+@dataclass(slots=True)
+class _Packing:
+    """The work on one source partition."""
+
+    plan: WindowPlan
+    columns: PackColumns
+    origin: int
+    run: str
+    times: TimesSeen
+    sequence: int = 0
+    rows: int = 0
+    invalid: int = 0
+    complaint: str = ""
+    processing_time: int = 0
+
+    def chunk(self, table: pa.Table) -> Iterator[PartFor]:
+        self.rows += table.num_rows
+        if self.columns.processing_time is not None:
+            self.processing_time = max(self.processing_time, pc.max(table.column(self.columns.processing_time)).as_py() or 0)
+        for judge in (self._unusable, self._ahead):
+            wrong = judge(table) if table.num_rows else None
+            if wrong is not None:
+                yield from self._invalid(table.filter(wrong))
+                table = table.filter(pc.invert(wrong)).combine_chunks()
+        if table.num_rows:
+            valid, partition = table, self.columns.partition
+            partitions = None if partition is None else valid.column(partition)
+            self.times.add(valid.column(0), partitions, lambda: self._whole_rows(valid))
+            for group, part in self._by_group(valid):
+                yield from self._pack_group(group, part)
+
+    def finish(self) -> Iterator[PartFor]:
+        if self.invalid and self.plan.invalid_tag is None:
+            raise InvalidEventTimeError(f"{self.invalid} of {self.rows} rows of a source partition {self.complaint}")
+        if self.rows:
+            report = {
+                "rows": self.rows,
+                "invalid": self.invalid,
+                "seen": self.times.largest,
+                "processing_time": self.processing_time,
+                "run": self.run,
+                "watermarks": self.times.watermarks(),
+            }
+            for group in range(self.plan.groups):
+                yield from self._send(group, REPORT, pa.table({}), report)
+
+    def _unusable(self, table: pa.Table) -> pa.Array | None:
+        """Which rows have no event time that can be used; None: all have one."""
+        times = _array(table, 0)
+        valid = usable_times(times)
+        if valid is None:
+            return None
+        wrong = pc.invert(valid)
+        value = times.filter(wrong)[0].as_py()
+        told = "the first has null" if value is None else f"the first has {value} microseconds since the epoch"
+        self.complaint = self.complaint or complaint(self.plan, "have", told)
+        return wrong
+
+    def _ahead(self, table: pa.Table) -> pa.Array | None:
+        """Which rows are further ahead than the strategy allows; None: no row is."""
+        strategy = self.plan.watermark
+        if strategy.max_ahead_by is None or self.plan.event_time is None:
+            return None
+        times = _array(table, 0).to_numpy()
+        if strategy.max_ahead_of == "rows":
+            wrong, other = ahead_of_rows(times, strategy.max_ahead_by), ""
+        else:
+            if self.columns.processing_time is None:
+                raise RuntimeError("event times are to be compared with the clock, which was not sent")
+            clock = pc.fill_null(_array(table, self.columns.processing_time), LARGEST_TIME).to_numpy()
+            wrong, other = ahead_of_clock(times, clock, strategy.max_ahead_by), f" at {instant(int(clock.min()))}"
+        if not wrong.any():
+            return None
+        most, of = format_duration(strategy.max_ahead_by), "the clock" if strategy.max_ahead_of == "clock" else "the other rows"
+        self.complaint = self.complaint or (
+            f"have an event time in {self.plan.event_time!r} that is more than {most} ahead of {of}, the first "
+            f"{instant(int(times[wrong][0]))}{other}: .max_ahead of the watermark strategy refuses it. {self.plan.way_out}"
+        )
+        return pa.array(wrong)
+
+    def _invalid(self, rows: pa.Table) -> Iterator[PartFor]:
+        self.invalid += rows.num_rows
+        if self.plan.invalid_tag is not None and self.columns.row is not None:
+            yield from self._send(self.origin % self.plan.groups, INVALID, self._whole_rows(rows))
+
+    def _by_group(self, table: pa.Table) -> Iterator[tuple[int, pa.Table]]:
+        if self.columns.group is None or self.plan.groups == 1:
+            yield 0, table
+            return
+        groups = _array(table, self.columns.group).to_numpy()
+        # numpy sorts 16-bit integers by radix: far cheaper than a mask and a copy for every group.
+        order = np.argsort(groups.astype(np.uint16), kind="stable")
+        ordered = table.take(pa.array(order)).combine_chunks()
+        ends = np.cumsum(np.bincount(groups, minlength=self.plan.groups))
+        for group in range(self.plan.groups):
+            start = int(ends[group - 1]) if group else 0
+            if ends[group] > start:
+                yield group, ordered.slice(start, int(ends[group]) - start)
+
+    def _pack_group(self, group: int, table: pa.Table) -> Iterator[PartFor]:
+        # Spark labels timestamps with the session's time zone and may send large strings: the plan's types are what counts.
+        types = (*self.columns.keys, *self.columns.values)
+        arrays = [_array(table, 1 + position).cast(wanted) for position, wanted in enumerate(types)]
+        keys, values = arrays[: len(self.columns.keys)], arrays[len(self.columns.keys) :]
+        rows = self._whole_rows(table) if self.plan.carries_rows else None
+        chunk = Chunk(_array(table, 0).to_numpy(), keys, values, rows)
+        if self.columns.order:
+            arrival = zip(self.columns.order, self.plan.arrival or (), strict=True)
+            order = [_array(table, position).cast(column.type) for position, column in arrival]
+            yield from self._send(group, UNORDERED, unordered(chunk, order))
+            return
+        for kind, packed in self.plan.operator.pack(self.plan, chunk):
+            yield from self._send(group, kind, packed)
+
+    def _whole_rows(self, table: pa.Table) -> pa.Table:
+        if self.columns.row is None:
+            raise RuntimeError("whole rows are wanted that were not sent")
+        rows = _array(table, self.columns.row)
+        # Not Table.from_struct_array: before pyarrow 23 it takes all rows where a slice begins with the first.
+        return as_schema(pa.Table.from_arrays(rows.flatten(), [column.name for column in rows.type]), self.plan.row_schema)
+
+    def _send(self, group: int, kind: str, table: pa.Table, header: dict[str, Any] | None = None) -> Iterator[PartFor]:
+        body = payload.encode(table, {"kind": kind, **(header or {})})
+        for part in cut(body, self.origin, self.sequence):
+            self.sequence = part.sequence
+            yield group, part
