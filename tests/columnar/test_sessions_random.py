@@ -57,7 +57,7 @@ def with_alive(query, batches, latenesses=None):
 
         def look_first(watermark, rows=rows, advance=advance, seen=seen):
             seen["count"] = len(rows._fired)
-            seen["alive"] = {(owner.key, *bounds) for owner in rows.store.touched.values() for bounds in owner.slots}
+            seen["alive"] = {(owner.key, *bounds) for owner in rows.store.used_keys.values() for bounds in owner.window_states}
             advance(watermark)
 
         rows.advance_watermark = look_first

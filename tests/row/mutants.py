@@ -20,15 +20,15 @@ sys.path.insert(0, str(ROOT))
 
 from tests.row.planted import (  # noqa: E402 - it is run as a program
     CODEC,
+    DATETIME_CODEC,
     DECLARED,
+    ELEMENT_CHUNKS,
     INDEX,
-    INSTANTS,
     INTERLEAVING,
     KEYS,
     MUTANTS,
     PAGES,
-    SEGMENTS,
-    SLOTS,
+    WINDOW_STATES,
 )
 
 PATIENCE = 400
@@ -50,13 +50,13 @@ TESTS = (
 )
 FIRST = {
     CODEC: "codec",
-    INSTANTS: "codec",
+    DATETIME_CODEC: "codec",
     KEYS: "codec",
     DECLARED: "declared",
     INDEX: "growth",
-    SEGMENTS: "grouped",
+    ELEMENT_CHUNKS: "grouped",
     INTERLEAVING: "grouped",
-    SLOTS: "firings",
+    WINDOW_STATES: "firings",
     PAGES: "firings",
 }
 """Which tests are likeliest to notice a fault in a file; else it is those of the contract."""

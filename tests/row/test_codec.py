@@ -377,8 +377,8 @@ def test_the_refusal_says_whose_value_it_was(place):
     operator = RowOperator(plan, MemoryState())
     operator.process([("k", 1, object() if "object" in place else 5)])
     if "per-" in place:  # the trigger would be refused first
-        for slot in operator.store.all_slots():
-            slot.trigger_cells.clear()
+        for window_state in operator.store.all_window_states():
+            window_state.trigger_values.clear()
     with pytest.raises(InvalidPlanError) as found:
         operator.commit()
     assert str(found.value).startswith(place.format(point=f"{__name__}.Point"))

@@ -742,3 +742,15 @@ def test_processing_time_windows_lose_what_is_open_at_the_end_of_input(function)
     harness.processing_time(10)
     assert values(harness) == [(W1, 7)]
     assert harness.next_processing_time_timer() is None
+
+
+class Loud(PurgingTrigger):
+    """A purging trigger of a user's own."""
+
+
+def test_a_subclass_of_the_purging_trigger_purges(function):
+    harness = harness_of(TumblingEventTimeWindows(10), function, Loud(EventTimeTrigger()), allowed_lateness=10)
+    harness.element("k", 1, 1)
+    harness.watermark(9)
+    harness.element("k", 2, 2)
+    assert [value for _, value in values(harness)] == [1, 2], "the inner loops are for panestream's own triggers"

@@ -10,7 +10,7 @@ import pytest
 
 from panestream.engine.kernels.python_values import RowType
 from panestream.engine.operators.row.codec import Codec
-from panestream.engine.operators.row.element_chunks import SegmentCodec, stamped
+from panestream.engine.operators.row.element_chunks import ElementChunkCodec, stamped
 
 UTC = dt.timezone.utc
 NOON = dt.datetime(2026, 1, 2, 12, 0, 0, 7)
@@ -42,7 +42,7 @@ COLUMNS = {
 
 def codec_of(schema):
     row_type = RowType(schema)
-    return row_type, SegmentCodec(row_type.element, Codec(row_type.element), timed=False)
+    return row_type, ElementChunkCodec(row_type.element, Codec(row_type.element), timed=False)
 
 
 @pytest.mark.parametrize("name", COLUMNS)
@@ -56,7 +56,7 @@ def test_every_type_of_spark_comes_back_as_it_was(name):
         found = codec.decode(codec.encode(some))
         assert repr(found) == repr(some)
         assert {type(one) for one in found} == {row_type.element}
-    timed = SegmentCodec(row_type.element, Codec(row_type.element), timed=True)
+    timed = ElementChunkCodec(row_type.element, Codec(row_type.element), timed=True)
     with_times = [stamped((row, -at)) for at, row in enumerate(rows)]
     assert repr(timed.decode(timed.encode(with_times))) == repr(with_times)
 

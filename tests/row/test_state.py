@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from panestream.engine.kernels.python_values import RowType
 from panestream.engine.operators.row.columns import pickled_columns, split_parts
 from panestream.engine.operators.row.row_plan import Aggregate, Elements, Reduce, RowPlan
-from panestream.engine.operators.row.state import MANY_SEGMENTS
+from panestream.engine.operators.row.state import MANY_CHUNKS
 from panestream.engine.operators.row.timers import NEVER, TimerQueue, WindowTimers
 from panestream.engine.operators.row.window_operator import RowOperator
-from panestream.engine.operators.row.window_states import KeyState, Page, WindowState
+from panestream.engine.operators.row.window_states import KeyPage, KeyState, WindowState
 from panestream.engine.storage.state import CountingState, MemoryState
 from panestream.errors import StateDamagedError, StateFormatError
 from panestream.windowing.assigners import (
@@ -150,7 +150,7 @@ def test_many_small_segments_are_put_together():
         operator = RowOperator(plan, memory)
         operator.process([("a", 5, n), ("b", 5, -n)])
         operator.commit()
-        assert sum(space == "elements" for space, _ in memory.values) <= MANY_SEGMENTS + 1
+        assert sum(space == "elements" for space, _ in memory.values) <= MANY_CHUNKS + 1
     fired = RowOperator(plan, memory).process([], new_watermark=999).fired
     assert [value for _, _, value, _ in fired] == [list(range(200)), [-n for n in range(200)]]
 
@@ -354,7 +354,7 @@ def test_the_queue_against_a_list(script):
 
 
 def test_handles():
-    store = KeyedStateStore(cells := {})
+    store = KeyedStateStore(values := {})
     value, listed = store.get_state(ValueStateDescriptor("v")), store.get_list_state(ListStateDescriptor("l"))
     mapped, summed = store.get_map_state(MapStateDescriptor("m")), store.get_reducing_state(ReducingStateDescriptor("r", max))
     averaged = store.get_aggregating_state(AggregatingStateDescriptor("a", Average()))
@@ -383,7 +383,7 @@ def test_handles():
     summed.clear()
     averaged.clear()
     assert mapped.is_empty()
-    assert cells == {}
+    assert values == {}
 
 
 def test_what_a_micro_batch_leaves_behind_is_no_garbage_for_the_collector():
@@ -400,7 +400,7 @@ def test_what_a_micro_batch_leaves_behind_is_no_garbage_for_the_collector():
     gc.disable()
     try:
         one_batch(100)
-        kinds = (KeyState, WindowState, Page)
+        kinds = (KeyState, WindowState, KeyPage)
         assert not [held for held in gc.get_objects() if type(held) in kinds]
     finally:
         gc.enable()

@@ -119,7 +119,7 @@ class WindowTestHarness:
     @property
     def current_time(self) -> int:
         """The clock; 0 at first."""
-        return self._operator.clock
+        return self._operator.processing_time
 
     def num_timers(self) -> int:
         """How many timers there are, cleanup timers of windows included."""

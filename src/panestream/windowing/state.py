@@ -15,7 +15,7 @@ from panestream.windowing.signatures import REDUCING_STATE, check_function, chec
 if TYPE_CHECKING:
     from panestream.windowing.functions import AggregateFunction
 
-Cells = dict[str, Any]
+StateValues = dict[str, Any]
 """Where handles keep their values: one entry per descriptor name. The engine owns it and persists it."""
 
 
@@ -25,9 +25,9 @@ class ValueStateDescriptor:
 
     name: str
 
-    def bind(self, cells: Cells) -> ValueState:
-        """The handle on the value of this name among ``cells``."""
-        return ValueState(cells, self.name)
+    def bind(self, values: StateValues) -> ValueState:
+        """The handle on the value of this name among ``values``."""
+        return ValueState(values, self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +45,9 @@ class ReducingStateDescriptor:
     def __post_init__(self) -> None:
         check_function(self.reduce_function, REDUCING_STATE)
 
-    def bind(self, cells: Cells) -> ReducingState:
-        """The handle on the value of this name among ``cells``."""
-        return ReducingState(cells, self.name, self.reduce_function)
+    def bind(self, values: StateValues) -> ReducingState:
+        """The handle on the value of this name among ``values``."""
+        return ReducingState(values, self.name, self.reduce_function)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +56,9 @@ class ListStateDescriptor:
 
     name: str
 
-    def bind(self, cells: Cells) -> ListState:
-        """The handle on the list of this name among ``cells``."""
-        return ListState(cells, self.name)
+    def bind(self, values: StateValues) -> ListState:
+        """The handle on the list of this name among ``values``."""
+        return ListState(values, self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +67,9 @@ class MapStateDescriptor:
 
     name: str
 
-    def bind(self, cells: Cells) -> MapState:
-        """The handle on the map of this name among ``cells``."""
-        return MapState(cells, self.name)
+    def bind(self, values: StateValues) -> MapState:
+        """The handle on the map of this name among ``values``."""
+        return MapState(values, self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,24 +85,24 @@ class AggregatingStateDescriptor:
         if isinstance(self.aggregate_function, AggregateFunction):
             check_methods(self.aggregate_function, AggregateFunction)
 
-    def bind(self, cells: Cells) -> AggregatingState:
-        """The handle on the accumulator of this name among ``cells``."""
-        return AggregatingState(cells, self.name, self.aggregate_function)
+    def bind(self, values: StateValues) -> AggregatingState:
+        """The handle on the accumulator of this name among ``values``."""
+        return AggregatingState(values, self.name, self.aggregate_function)
 
 
-class _Cell:
-    __slots__ = ("_cells", "_name")
+class _State:
+    __slots__ = ("_name", "_values")
 
-    def __init__(self, cells: Cells, name: str) -> None:
-        self._cells = cells
+    def __init__(self, values: StateValues, name: str) -> None:
+        self._values = values
         self._name = name
 
     def clear(self) -> None:
         """Forgets what is there; nothing happens where there is nothing."""
-        self._cells.pop(self._name, None)
+        self._values.pop(self._name, None)
 
 
-class ValueState(_Cell):
+class ValueState(_State):
     """One value.
 
     >>> state = ValueStateDescriptor("last").bind({})
@@ -117,17 +117,17 @@ class ValueState(_Cell):
 
     def value(self) -> Any:
         """The value, or None where there is none."""
-        return self._cells.get(self._name)
+        return self._values.get(self._name)
 
     def update(self, value: Any) -> None:
         """Sets the value; None clears it."""
         if value is None:
             self.clear()
         else:
-            self._cells[self._name] = value
+            self._values[self._name] = value
 
 
-class ReducingState(_Cell):
+class ReducingState(_State):
     """One value that grows.
 
     >>> state = ReducingStateDescriptor("largest", max).bind({})
@@ -139,32 +139,32 @@ class ReducingState(_Cell):
 
     __slots__ = ("_reduce",)
 
-    def __init__(self, cells: Cells, name: str, reduce_function: Callable[[Any, Any], Any]) -> None:
-        super().__init__(cells, name)
+    def __init__(self, values: StateValues, name: str, reduce_function: Callable[[Any, Any], Any]) -> None:
+        super().__init__(values, name)
         self._reduce = reduce_function
 
     def get(self) -> Any:
         """The value so far, or None where nothing was added."""
-        return self._cells.get(self._name)
+        return self._values.get(self._name)
 
     def add(self, value: Any) -> None:
         """Adds one value."""
-        known = self._cells.get(self._name)
-        self._cells[self._name] = value if known is None else self._reduce(known, value)
+        known = self._values.get(self._name)
+        self._values[self._name] = value if known is None else self._reduce(known, value)
 
 
-class ListState(_Cell):
+class ListState(_State):
     """A list, in the order of adding."""
 
     __slots__ = ()
 
     def get(self) -> list[Any]:
         """A copy of the list; empty where nothing was added."""
-        return list(self._cells.get(self._name, ()))
+        return list(self._values.get(self._name, ()))
 
     def add(self, value: Any) -> None:
         """Appends one value."""
-        self._cells.setdefault(self._name, []).append(value)
+        self._values.setdefault(self._name, []).append(value)
 
     def add_all(self, values: Iterable[Any]) -> None:
         """Appends values."""
@@ -174,61 +174,61 @@ class ListState(_Cell):
         """Replaces the list; an empty one clears it."""
         replaced = list(values)
         if replaced:
-            self._cells[self._name] = replaced
+            self._values[self._name] = replaced
         else:
             self.clear()
 
 
-class MapState(_Cell):
+class MapState(_State):
     """A map, in the order of insertion."""
 
     __slots__ = ()
 
     def get(self, key: Any, default: Any = None) -> Any:
         """The value of ``key``, or ``default``."""
-        return self._cells.get(self._name, {}).get(key, default)
+        return self._values.get(self._name, {}).get(key, default)
 
     def put(self, key: Any, value: Any) -> None:
         """Sets the value of ``key``."""
-        self._cells.setdefault(self._name, {})[key] = value
+        self._values.setdefault(self._name, {})[key] = value
 
     def contains(self, key: Any) -> bool:
         """Whether ``key`` has a value."""
-        return key in self._cells.get(self._name, {})
+        return key in self._values.get(self._name, {})
 
     def remove(self, key: Any) -> None:
         """Forgets ``key``; nothing happens where it has no value."""
-        values = self._cells.get(self._name, {})
-        values.pop(key, None)
-        if not values:
+        entries = self._values.get(self._name, {})
+        entries.pop(key, None)
+        if not entries:
             self.clear()
 
     def items(self) -> Iterator[tuple[Any, Any]]:
         """The entries, in the order in which their keys came."""
-        return iter(list(self._cells.get(self._name, {}).items()))
+        return iter(list(self._values.get(self._name, {}).items()))
 
     def is_empty(self) -> bool:
         """Whether there are no entries."""
-        return not self._cells.get(self._name)
+        return not self._values.get(self._name)
 
 
-class AggregatingState(_Cell):
+class AggregatingState(_State):
     """An accumulator of an :class:`~panestream.windowing.functions.AggregateFunction`."""
 
     __slots__ = ("_function",)
 
-    def __init__(self, cells: Cells, name: str, function: AggregateFunction) -> None:
-        super().__init__(cells, name)
+    def __init__(self, values: StateValues, name: str, function: AggregateFunction) -> None:
+        super().__init__(values, name)
         self._function = function
 
     def get(self) -> Any:
         """The result so far, or None where nothing was added."""
-        return self._function.get_result(self._cells[self._name]) if self._name in self._cells else None
+        return self._function.get_result(self._values[self._name]) if self._name in self._values else None
 
     def add(self, value: Any) -> None:
         """Adds one value."""
-        known = self._cells[self._name] if self._name in self._cells else self._function.create_accumulator()
-        self._cells[self._name] = self._function.add(value, known)
+        known = self._values[self._name] if self._name in self._values else self._function.create_accumulator()
+        self._values[self._name] = self._function.add(value, known)
 
 
 class KeyedStateStore:
@@ -240,27 +240,27 @@ class KeyedStateStore:
     3
     """
 
-    __slots__ = ("_cells",)
+    __slots__ = ("_values",)
 
-    def __init__(self, cells: Cells) -> None:
-        self._cells = cells
+    def __init__(self, values: StateValues) -> None:
+        self._values = values
 
     def get_state(self, descriptor: ValueStateDescriptor) -> ValueState:
         """One value."""
-        return descriptor.bind(self._cells)
+        return descriptor.bind(self._values)
 
     def get_reducing_state(self, descriptor: ReducingStateDescriptor) -> ReducingState:
         """One value that grows by a reduce function."""
-        return descriptor.bind(self._cells)
+        return descriptor.bind(self._values)
 
     def get_list_state(self, descriptor: ListStateDescriptor) -> ListState:
         """A list."""
-        return descriptor.bind(self._cells)
+        return descriptor.bind(self._values)
 
     def get_map_state(self, descriptor: MapStateDescriptor) -> MapState:
         """A map."""
-        return descriptor.bind(self._cells)
+        return descriptor.bind(self._values)
 
     def get_aggregating_state(self, descriptor: AggregatingStateDescriptor) -> AggregatingState:
         """An accumulator."""
-        return descriptor.bind(self._cells)
+        return descriptor.bind(self._values)

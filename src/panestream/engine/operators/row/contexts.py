@@ -15,20 +15,20 @@ class Times(Protocol):
     """Whoever knows how far time has come."""
 
     watermark: int
-    clock: int
+    processing_time: int
 
 
 class TriggerScope:
-    """The context of triggers and evictors. One object serves all windows; ``slot`` says which one it is about.
+    """The context of triggers and evictors. One object serves all windows; ``current`` says which one it is about.
 
     Attributes:
-        slot: the window.
+        current: the window.
         merged: while windows merge: those that went into it.
     """
 
-    __slots__ = ("_store", "_times", "merged", "slot")
+    __slots__ = ("_store", "_times", "current", "merged")
 
-    slot: WindowState
+    current: WindowState
 
     def __init__(self, times: Times, store: RowStore) -> None:
         self._times = times
@@ -39,38 +39,38 @@ class TriggerScope:
         return self._times.watermark
 
     def get_current_processing_time(self) -> int:
-        return self._times.clock
+        return self._times.processing_time
 
     def register_event_time_timer(self, time: int) -> None:
-        self._store.event_queue.register(self.slot.event_timers, time)
+        self._store.event_queue.register(self.current.event_timers, time)
 
     def register_processing_time_timer(self, time: int) -> None:
-        self._store.processing_queue.register(self.slot.clock_timers(), time)
+        self._store.processing_queue.register(self.current.get_or_create_processing_timers(), time)
 
     def delete_event_time_timer(self, time: int) -> None:
-        self.slot.event_timers.times.discard(time)
+        self.current.event_timers.times.discard(time)
 
     def delete_processing_time_timer(self, time: int) -> None:
-        if self.slot.processing_timers is not None:
-            self.slot.processing_timers.times.discard(time)
+        if self.current.processing_timers is not None:
+            self.current.processing_timers.times.discard(time)
 
     def get_partitioned_state(self, descriptor: Any) -> Any:
-        return descriptor.bind(self.slot.trigger_cells)
+        return descriptor.bind(self.current.trigger_values)
 
     def merge_partitioned_state(self, descriptor: ReducingStateDescriptor) -> None:
-        state = descriptor.bind(self.slot.trigger_cells)
-        for slot in self.merged:
-            value = slot.trigger_cells.get(descriptor.name)
+        state = descriptor.bind(self.current.trigger_values)
+        for window_state in self.merged:
+            value = window_state.trigger_values.get(descriptor.name)
             if value is not None:
                 state.add(value)
 
 
 class WindowScope:
-    """The context of process functions. One object serves all windows; ``slot`` says which one it is about."""
+    """The context of process functions. One object serves all windows; ``current`` says which one it is about."""
 
-    __slots__ = ("_merges", "_outputs", "_times", "slot")
+    __slots__ = ("_merges", "_outputs", "_times", "current")
 
-    slot: WindowState
+    current: WindowState
 
     def __init__(self, times: Times, merges: bool) -> None:
         self._times = times
@@ -78,29 +78,29 @@ class WindowScope:
         self._outputs: dict[str, list[tuple[Any, Window, Any, int]]] = {}
 
     def window(self) -> Window:
-        return self.slot.window
+        return self.current.window
 
     def current_watermark(self) -> int:
         return self._times.watermark
 
     def current_processing_time(self) -> int:
-        return self._times.clock
+        return self._times.processing_time
 
     def window_state(self) -> KeyedStateStore:
         if self._merges:
             raise InvalidPlanError(
                 "windows that merge have no per-window state: keep it per key (global_state()), or in the accumulator"
             )
-        if self.slot.window_cells is None:
-            self.slot.window_cells = {}
-        return KeyedStateStore(self.slot.window_cells)
+        if self.current.window_values is None:
+            self.current.window_values = {}
+        return KeyedStateStore(self.current.window_values)
 
     def global_state(self) -> KeyedStateStore:
-        return KeyedStateStore(self.slot.owner.cells)
+        return KeyedStateStore(self.current.owner.global_values)
 
     def output(self, tag: str, value: Any) -> None:
-        slot = self.slot
-        self._outputs.setdefault(tag, []).append((slot.owner.key, slot.window, value, slot.max_timestamp))
+        window_state = self.current
+        self._outputs.setdefault(tag, []).append((window_state.owner.key, window_state.window, value, window_state.max_timestamp))
 
     def take_outputs(self) -> dict[str, list[tuple[Any, Window, Any, int]]]:
         """What was sent to side outputs since the last call."""

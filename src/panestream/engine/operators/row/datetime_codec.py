@@ -27,12 +27,12 @@ def datetime_column(values: Sequence[Any]) -> tuple[pa.Array, list[Any]] | None:
             return (pa.array(values, _NAIVE), ["datetime"]) if first is None else (instants(values, _UTC), ["utc"])
     # By repr: zones of different names may be equal.
     zones = {repr(value.tzinfo): value.tzinfo for value in present}
-    places = {text: place for place, text in enumerate(zones)}
+    numbers_of = {text: number for number, text in enumerate(zones)}
     names = [_name_of(zone) for zone in zones.values()]
     if not all(names):
         return None
     times = pa.array([None if value is None else value.replace(tzinfo=None) for value in values], _NAIVE)
-    numbers = pa.array([0 if value is None else places[repr(value.tzinfo)] for value in values], pa.int16())
+    numbers = pa.array([0 if value is None else numbers_of[repr(value.tzinfo)] for value in values], pa.int16())
     folds = pa.array([value is not None and bool(value.fold) for value in values], pa.bool_())
     return pa.StructArray.from_arrays([times, numbers, folds], ["time", "zone", "fold"]), ["zoned", [], names]
 

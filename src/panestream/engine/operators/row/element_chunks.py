@@ -32,14 +32,14 @@ class Arrivals:
     """
 
     def __init__(self) -> None:
-        self._places: dict[int, int] = {}
+        self._row_of: dict[int, int] = {}
         self._elements: list[Sequence[Any]] = []
         self._columns: list[Sequence[pa.Array]] = []
 
     def add(self, elements: Sequence[Any], columns: Sequence[pa.Array]) -> None:
         """More elements, and their columns."""
         first = sum(map(len, self._elements))
-        self._places.update(zip(map(id, elements), range(first, first + len(elements)), strict=True))
+        self._row_of.update(zip(map(id, elements), range(first, first + len(elements)), strict=True))
         self._elements.append(elements)
         self._columns.append(columns)
 
@@ -49,22 +49,22 @@ class Arrivals:
         Raises:
             InvalidPlanError: a value does not fit its column.
         """
-        places = [self._places.get(identity, -1) for identity in map(id, elements)]
-        if not self._elements or max(places, default=-1) < 0:
+        rows = [self._row_of.get(identity, -1) for identity in map(id, elements)]
+        if not self._elements or max(rows, default=-1) < 0:
             return row_type.columns(elements)
         if len(self._columns) > 1:
             self._columns = [[pa.concat_arrays(parts) for parts in zip(*self._columns, strict=True)]]
         columns = self._columns[0]
-        others = [element for element, place in zip(elements, places, strict=True) if place < 0]
+        others = [element for element, row in zip(elements, rows, strict=True) if row < 0]
         if others:
             columns = [pa.concat_arrays(parts) for parts in zip(columns, row_type.columns(others), strict=True)]
             following = count(sum(map(len, self._elements)))
-            places = [next(following) if place < 0 else place for place in places]
-        chosen = pa.array(places, pa.int64())
+            rows = [next(following) if row < 0 else row for row in rows]
+        chosen = pa.array(rows, pa.int64())
         return [column.take(chosen) for column in columns]
 
 
-class SegmentCodec:
+class ElementChunkCodec:
     """Turns lists of elements into bytes and back.
 
     Rows of a type with a schema rest by that schema, whatever else by the types of its values.
@@ -88,12 +88,12 @@ class SegmentCodec:
     def encode(self, elements: list[Any]) -> bytes:
         """The bytes of some elements; one that is there several times, as overlapping windows hold it, is written once."""
         references = b""
-        places = list(map(id, elements))
-        distinct = dict(zip(places, elements, strict=True))
+        identities = list(map(id, elements))
+        distinct = dict(zip(identities, elements, strict=True))
         if len(distinct) < len(elements):
-            numbers = {place: number for number, place in enumerate(distinct)}
+            numbers = {identity: number for number, identity in enumerate(distinct)}
             writer = ColumnWriter()
-            writer.integers("at", [numbers[place] for place in places])
+            writer.integers("at", [numbers[identity] for identity in identities])
             references, elements = writer.finish(), list(distinct.values())
         writer = ColumnWriter(self._codec)
         values: Sequence[Any] = elements

@@ -23,11 +23,11 @@ class MergingWindowSet:
     merge and the gap is dynamic.)
     """
 
-    __slots__ = ("_assigner", "_slots")
+    __slots__ = ("_assigner", "_window_states")
 
-    def __init__(self, assigner: MergingWindowAssigner, slots: dict[Bounds, WindowState]) -> None:
+    def __init__(self, assigner: MergingWindowAssigner, window_states: dict[Bounds, WindowState]) -> None:
         self._assigner = assigner
-        self._slots = slots
+        self._window_states = window_states
 
     def add_window(self, window: TimeWindow, merge: Merge) -> WindowState | TimeWindow:
         """Lets the assigner merge the live windows and one more.
@@ -40,9 +40,9 @@ class MergingWindowSet:
             The live window that now covers ``window``; or ``window`` itself where it stays alone (it is not added).
         """
         bounds = (window.start, window.end)
-        if not self._slots:
+        if not self._window_states:
             return window
-        live = {TimeWindow(*found): slot for found, slot in self._slots.items() if found is not None}
+        live = {TimeWindow(*bounds): window_state for bounds, window_state in self._window_states.items() if bounds is not None}
         target: WindowState | TimeWindow = window
         for result, members in self._merges(sorted({*live, window})):
             old = [live[member] for member in sorted(members) if member in live]
@@ -54,27 +54,27 @@ class MergingWindowSet:
             merged = old[0] if unchanged else self._replace(result, old, merge)
             if window in members:
                 target = merged
-        if isinstance(target, TimeWindow) and bounds in self._slots:
-            target = self._slots[bounds]  # one that was there, or that others merged into
+        if isinstance(target, TimeWindow) and bounds in self._window_states:
+            target = self._window_states[bounds]  # one that was there, or that others merged into
         return target
 
     def _replace(self, result: TimeWindow, old: list[WindowState], merge: Merge) -> WindowState:
-        for slot in old:
-            del self._slots[slot.bounds]
-        if (result.start, result.end) in self._slots:
+        for window_state in old:
+            del self._window_states[window_state.bounds]
+        if (result.start, result.end) in self._window_states:
             raise InvalidWindowError(f"{self._assigner!r} merged windows into {result}, which is another live window")
         merged = merge(result, old)
-        self._slots[merged.bounds] = merged
+        self._window_states[merged.bounds] = merged
         return merged
 
     def _merges(self, windows: list[TimeWindow]) -> Iterable[tuple[TimeWindow, set[TimeWindow]]]:
         seen: set[TimeWindow] = set()
         known = set(windows)
-        for result, members in self._assigner.merge_windows(windows):
-            found = set(members)
-            if not found <= known:
-                raise InvalidWindowError(f"{self._assigner!r} merged {sorted(found - known)}, which it was not given")
-            if seen & found:
-                raise InvalidWindowError(f"{self._assigner!r} merged {sorted(seen & found)} twice")
-            seen |= found
-            yield result, found
+        for result, listed in self._assigner.merge_windows(windows):
+            members = set(listed)
+            if not members <= known:
+                raise InvalidWindowError(f"{self._assigner!r} merged {sorted(members - known)}, which it was not given")
+            if seen & members:
+                raise InvalidWindowError(f"{self._assigner!r} merged {sorted(seen & members)} twice")
+            seen |= members
+            yield result, members

@@ -17,7 +17,7 @@ from panestream.engine.kernels.python_values import RowType, arrow_column, pytho
 from panestream.engine.operators.row.interleaving import interleaved
 from panestream.engine.operators.row.keys import hashable
 from panestream.engine.operators.row.row_plan import RowPlan
-from panestream.engine.operators.row.window_operator import Fired, Firing, Output, RowOperator
+from panestream.engine.operators.row.window_operator import FiredResult, Firing, Output, RowOperator
 from panestream.engine.plan import FIRING_COLUMNS, MAIN, WindowPlan
 from panestream.engine.runtime.gc_control import without_collector
 from panestream.engine.runtime.group_io import GroupInput, GroupMetrics, GroupOutput
@@ -135,7 +135,7 @@ class RowGroupOperator:
     def _emit_fired(
         self,
         tag: str,
-        fired: Sequence[Fired],
+        fired: Sequence[FiredResult],
         columns_of: Callable[[Sequence[Any]], list[pa.Array]],
         output: GroupOutput,
         firings: Sequence[Firing] = (),

@@ -9,9 +9,8 @@ from typing import Any
 from panestream.engine.operators.row.codec import Codec
 from panestream.engine.operators.row.columns import ColumnReader, ColumnWriter, join_parts, split_parts
 from panestream.engine.operators.row.keys import canonical_key
-from panestream.engine.operators.row.window_states import EMPTY, ElementList, KeyState, Page, WindowState
-
-Cells = dict[str, Any]
+from panestream.engine.operators.row.window_states import EMPTY, ElementList, KeyPage, KeyState, WindowState
+from panestream.windowing.state import StateValues
 
 
 class PageCodec:
@@ -30,88 +29,97 @@ class PageCodec:
 
     # ---------------------------------------------------------------- writing
 
-    def encode(self, page: Page) -> bytes:
+    def encode(self, page: KeyPage) -> bytes:
         """The bytes of a page whose elements are all at rest."""
         return join_parts([self._windows(page), self._keys(page)])
 
-    def _windows(self, page: Page) -> bytes:
-        slots = list(page.slots())
+    def _windows(self, page: KeyPage) -> bytes:
+        window_states = list(page.window_states())
         writer = ColumnWriter(self._codec)
-        writer.values("key", [slot.owner.key for slot in slots])
-        writer.integers("start", [slot.start for slot in slots])
-        writer.integers("end", [slot.end for slot in slots])
-        writer.booleans("filled", [slot.contents is not EMPTY for slot in slots])
+        writer.values("key", [window_state.owner.key for window_state in window_states])
+        writer.integers("start", [window_state.start for window_state in window_states])
+        writer.integers("end", [window_state.end for window_state in window_states])
+        writer.booleans("filled", [window_state.contents is not EMPTY for window_state in window_states])
         if self._keeps_elements:
-            writer.integer_lists("elements", [_flat(slot.contents) for slot in slots])
+            writer.integer_lists("elements", [_flat(window_state.contents) for window_state in window_states])
         else:
-            writer.values("contents", [None if slot.contents is EMPTY else slot.contents for slot in slots])
-        usual = list(map(self._has_usual_timers, slots))
+            writer.values(
+                "contents", [None if window_state.contents is EMPTY else window_state.contents for window_state in window_states]
+            )
+        usual = list(map(self._has_usual_timers, window_states))
         writer.booleans("usual timers", usual)
         if not all(usual):
-            others = [None if known else slot for slot, known in zip(slots, usual, strict=True)]
-            writer.integer_lists("event_timers", [sorted(slot.event_timers.times) if slot else [] for slot in others])
+            others = [None if known else window_state for window_state, known in zip(window_states, usual, strict=True)]
+            writer.integer_lists(
+                "event_timers", [sorted(window_state.event_timers.times) if window_state else [] for window_state in others]
+            )
             writer.integer_lists(
                 "processing_timers",
-                [sorted(slot.processing_timers.times) if slot and slot.processing_timers else [] for slot in others],
+                [
+                    sorted(window_state.processing_timers.times) if window_state and window_state.processing_timers else []
+                    for window_state in others
+                ],
             )
-        writer.counts("firings", [slot.firings for slot in slots])
-        _write_cells(writer, "trigger:", [slot.trigger_cells for slot in slots])
-        _write_cells(writer, "window:", [slot.window_cells or {} for slot in slots])
-        return writer.finish({"segments": sorted(page.segments.items())})
+        writer.counts("firings", [window_state.firings for window_state in window_states])
+        _write_state_values(writer, "trigger:", [window_state.trigger_values for window_state in window_states])
+        _write_state_values(writer, "window:", [window_state.window_values or {} for window_state in window_states])
+        return writer.finish({"segments": sorted(page.chunks.items())})
 
-    def _has_usual_timers(self, slot: WindowState) -> bool:
-        times, clock = slot.event_timers.times, slot.processing_timers
-        if slot.end is None:
-            return not times and (clock is None or not clock.times)
+    def _has_usual_timers(self, window_state: WindowState) -> bool:
+        times, processing, last = window_state.event_timers.times, window_state.processing_timers, window_state.max_timestamp
+        if window_state.end is None:
+            return not times and (processing is None or not processing.times)
         if not self._event_time:
-            return not times and clock is not None and len(clock.times) == 1 and slot.max_timestamp in clock.times
-        return len(times) == 1 and slot.max_timestamp in times and (clock is None or not clock.times)
+            return not times and processing is not None and len(processing.times) == 1 and last in processing.times
+        return len(times) == 1 and last in times and (processing is None or not processing.times)
 
-    def _keys(self, page: Page) -> bytes:
-        owners = [owner for owner in page.keys.values() if owner.cells]
+    def _keys(self, page: KeyPage) -> bytes:
+        owners = [owner for owner in page.keys.values() if owner.global_values]
         if not owners:
             return b""
         writer = ColumnWriter(self._codec)
         writer.values("key", [owner.key for owner in owners])
-        _write_cells(writer, "global:", [owner.cells for owner in owners])
+        _write_state_values(writer, "global:", [owner.global_values for owner in owners])
         return writer.finish()
 
     # ---------------------------------------------------------------- reading
 
-    def decode(self, page: Page, data: bytes, new_slot: Callable[[KeyState, int | None, int | None], WindowState]) -> None:
+    def decode(
+        self, page: KeyPage, data: bytes, new_window_state: Callable[[KeyState, int | None, int | None], WindowState]
+    ) -> None:
         """Fills an empty page from its bytes.
 
         Args:
             page: the page.
             data: what :meth:`encode` made.
-            new_slot: makes a window of a key, given its bounds.
+            new_window_state: makes a window of a key, given its bounds.
         """
         windows, keys = split_parts(data)
         reader = ColumnReader(windows, self._codec)
-        page.segments = {int(segment): size for segment, size in reader.header["segments"]}
+        page.chunks = {int(chunk): size for chunk, size in reader.header["segments"]}
         known = page.keys
         starts, ends = reader.integers("start"), reader.integers("end")
-        found: list[WindowState] = []
+        window_states: list[WindowState] = []
         for key, start, end in zip(reader.values("key"), starts, ends, strict=True):
             owner = known.get(key)
             if owner is None:
-                one = canonical_key(key)  # a NaN that was read is not the one that is looked for
-                owner = known.get(one) or known.setdefault(one, KeyState(one, page))
-            slot = new_slot(owner, start, end)
-            owner.slots[None if end is None else (start, end)] = slot
-            found.append(slot)
-        self._read_contents(reader, found)
-        self._read_timers(reader, found)
-        for slot, firings in zip(found, reader.counts("firings"), strict=True):
-            slot.firings = firings
-        for slot, cells in zip(found, _read_cells(reader, "trigger:"), strict=False):
-            slot.trigger_cells = cells
-        for slot, cells in zip(found, _read_cells(reader, "window:"), strict=False):
-            slot.window_cells = cells or None
+                canonical = canonical_key(key)  # a NaN that was read is not the one that is looked for
+                owner = known.get(canonical) or known.setdefault(canonical, KeyState(canonical, page))
+            window_state = new_window_state(owner, start, end)
+            owner.window_states[None if end is None else (start, end)] = window_state
+            window_states.append(window_state)
+        self._read_contents(reader, window_states)
+        self._read_timers(reader, window_states)
+        for window_state, firings in zip(window_states, reader.counts("firings"), strict=True):
+            window_state.firings = firings
+        for window_state, values in zip(window_states, _read_state_values(reader, "trigger:"), strict=False):
+            window_state.trigger_values = values
+        for window_state, values in zip(window_states, _read_state_values(reader, "window:"), strict=False):
+            window_state.window_values = values or None
         if keys:
             self._read_keys(page, keys)
 
-    def _read_contents(self, reader: ColumnReader, slots: list[WindowState]) -> None:
+    def _read_contents(self, reader: ColumnReader, window_states: list[WindowState]) -> None:
         filled = reader.booleans("filled")
         contents: list[Any]
         if self._keeps_elements:
@@ -121,37 +129,37 @@ class PageCodec:
             ]
         else:
             contents = reader.values("contents")
-        for slot, value, there in zip(slots, contents, filled, strict=True):
+        for window_state, value, there in zip(window_states, contents, filled, strict=True):
             if there:
-                slot.contents = value
+                window_state.contents = value
 
-    def _read_timers(self, reader: ColumnReader, slots: list[WindowState]) -> None:
+    def _read_timers(self, reader: ColumnReader, window_states: list[WindowState]) -> None:
         usual = reader.booleans("usual timers")
         event, processing = reader.integer_lists("event_timers"), reader.integer_lists("processing_timers")
-        for at, slot in enumerate(slots):
+        for at, window_state in enumerate(window_states):
             if not usual[at]:
-                slot.event_timers.times.update(event[at])
+                window_state.event_timers.times.update(event[at])
                 if processing[at]:
-                    slot.clock_timers().times.update(processing[at])
-            elif slot.end is not None:
-                timers = slot.event_timers if self._event_time else slot.clock_timers()
-                timers.times.add(slot.max_timestamp)
+                    window_state.get_or_create_processing_timers().times.update(processing[at])
+            elif window_state.end is not None:
+                timers = window_state.event_timers if self._event_time else window_state.get_or_create_processing_timers()
+                timers.times.add(window_state.max_timestamp)
 
-    def _read_keys(self, page: Page, data: bytes) -> None:
+    def _read_keys(self, page: KeyPage, data: bytes) -> None:
         reader = ColumnReader(data, self._codec)
-        for found, cells in zip(reader.values("key"), _read_cells(reader, "global:"), strict=True):
-            key = canonical_key(found)
+        for written, values in zip(reader.values("key"), _read_state_values(reader, "global:"), strict=True):
+            key = canonical_key(written)
             owner = page.keys.get(key) or page.keys.setdefault(key, KeyState(key, page))
-            owner.cells = cells
+            owner.global_values = values
 
 
-def _write_cells(writer: ColumnWriter, prefix: str, cells: list[Cells]) -> None:
-    for name in sorted(set(chain.from_iterable(cells))):
-        writer.values(prefix + name, [found.get(name) for found in cells])
+def _write_state_values(writer: ColumnWriter, prefix: str, rows: list[StateValues]) -> None:
+    for name in sorted(set(chain.from_iterable(rows))):
+        writer.values(prefix + name, [values.get(name) for values in rows])
 
 
-def _read_cells(reader: ColumnReader, prefix: str) -> list[Cells]:
-    """The cells of each row; nothing at all where no row has any."""
+def _read_state_values(reader: ColumnReader, prefix: str) -> list[StateValues]:
+    """The state values of each row; nothing at all where no row has any."""
     names = reader.value_names(prefix)
     if not names:
         return []
@@ -163,11 +171,11 @@ def _read_cells(reader: ColumnReader, prefix: str) -> list[Cells]:
 def _flat(contents: Any) -> list[int]:
     if contents is EMPTY:
         return []
-    chunks = contents.chunks
-    return list(chunks[0]) if len(chunks) == 1 else [number for chunk in chunks for number in chunk]
+    parts = contents.parts
+    return list(parts[0]) if len(parts) == 1 else [number for part in parts for number in part]
 
 
 def _list_of(numbers: list[int]) -> ElementList:
-    found = ElementList([])
-    found.chunks = [(numbers[at], numbers[at + 1], numbers[at + 2]) for at in range(0, len(numbers), 3)]
-    return found
+    elements = ElementList([])
+    elements.parts = [(numbers[at], numbers[at + 1], numbers[at + 2]) for at in range(0, len(numbers), 3)]
+    return elements

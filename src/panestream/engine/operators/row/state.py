@@ -24,28 +24,28 @@ import pyarrow as pa
 
 from panestream.engine.operators.row.codec import Codec
 from panestream.engine.operators.row.columns import ColumnReader, ColumnWriter
-from panestream.engine.operators.row.element_chunks import Arrivals, SegmentCodec
+from panestream.engine.operators.row.element_chunks import Arrivals, ElementChunkCodec
 from panestream.engine.operators.row.index import Entry, PageIndex
 from panestream.engine.operators.row.keys import canonical_key, stable_hash
 from panestream.engine.operators.row.pages import PageCodec
 from panestream.engine.operators.row.row_plan import RowPlan
 from panestream.engine.operators.row.timers import NEVER, TimerQueue
-from panestream.engine.operators.row.window_states import EMPTY, ElementList, KeyState, Page, WindowState
+from panestream.engine.operators.row.window_states import EMPTY, ChunkSlice, ElementList, KeyPage, KeyState, WindowState
 from panestream.engine.storage.state import State
 from panestream.errors import PanestreamError, StateDamagedError
 from panestream.windowing.time import MIN_TIMESTAMP
 
 META, PAGES, ELEMENTS = "meta", "pages", "elements"
-MANY_SEGMENTS = 32
-"""With more pieces than this in one page, the smaller ones are put together."""
+MANY_CHUNKS = 32
+"""With more chunks than this in one page, the smaller ones are put together."""
 
 
 class RowStore:
-    """Keys, windows and timers of one key group: reads pages when they are needed, writes those that were touched.
+    """Keys, windows and timers of one key group: reads pages when they are needed, writes those that were used.
 
     Attributes:
-        touched: the keys that were used since the last commit. The hot path looks here first, and calls :meth:`touch` when it
-            finds nothing.
+        used_keys: the keys that were used since the last commit. The hot path looks here first, and calls :meth:`get_or_create`
+            when it finds nothing.
         event_queue, processing_queue: the timers of all pages that were read.
         meta: counters and times that the operator keeps (JSON values).
     """
@@ -64,13 +64,13 @@ class RowStore:
         self._keeps_elements = plan.keeps_elements
         codec = Codec(plan.element_type, plan.pickled_state)
         self._page_codec = PageCodec(codec, plan.keeps_elements, plan.assigner.is_event_time)
-        self._segment_codec = SegmentCodec(plan.element_type, codec, plan.evictor is not None)
-        self._pages: dict[int, Page] = {}
+        self._chunk_codec = ElementChunkCodec(plan.element_type, codec, plan.evictor is not None)
+        self._pages: dict[int, KeyPage] = {}
         self._index = PageIndex(plan.pages)
-        self._next_segment = 0
+        self._next_chunk = 0
         self._orders = 0
         self._written: bytes | None = state.get(META, 0)
-        self.touched: dict[Any, KeyState] = {}
+        self.used_keys: dict[Any, KeyState] = {}
         self.event_queue = TimerQueue()
         self.processing_queue = TimerQueue()
         self.meta: dict[str, Any] = {}
@@ -79,39 +79,39 @@ class RowStore:
 
     # ---------------------------------------------------------------- keys and windows
 
-    def touch(self, key: Any) -> KeyState:
+    def get_or_create(self, key: Any) -> KeyState:
         """The state of a key, which will be written at the next commit; made where there is none."""
         key = canonical_key(key)
-        found = self.touched.get(key)
-        if found is not None:
-            return found
+        owner = self.used_keys.get(key)
+        if owner is not None:
+            return owner
         page = self._page(*self._index.claim(stable_hash(key, self._pickled)))
         page.dirty = True
-        found = page.keys.get(key)
-        if found is None:
-            found = page.keys[key] = KeyState(key, page)
-        self.touched[key] = found
-        return found
+        owner = page.keys.get(key)
+        if owner is None:
+            owner = page.keys[key] = KeyState(key, page)
+        self.used_keys[key] = owner
+        return owner
 
-    def new_slot(self, owner: KeyState, start: int | None, end: int | None) -> WindowState:
+    def new_window_state(self, owner: KeyState, start: int | None, end: int | None) -> WindowState:
         """A window that is not among those of its key yet."""
         self._orders += 1
         return WindowState(owner, start, end, self._orders)
 
-    def elements(self, page: Page, contents: ElementList) -> list[Any]:
+    def elements(self, page: KeyPage, contents: ElementList) -> list[Any]:
         """All elements of a list, in order, in a new list."""
-        if not contents.chunks:
+        if not contents.parts:
             return contents.tail.copy()
-        found: list[Any] = []
-        for chunk in contents.chunks:
-            found.extend(chunk if isinstance(chunk, list) else self._piece(page, chunk))
-        found.extend(contents.tail)
-        return found
+        elements: list[Any] = []
+        for part in contents.parts:
+            elements.extend(part if isinstance(part, list) else self._elements_of(page, part))
+        elements.extend(contents.tail)
+        return elements
 
     def arrived(self, elements: Sequence[Any], columns: Sequence[pa.Array]) -> None:
         """Elements have come that were made of these columns: those that have to rest are written from them."""
         if self._keeps_elements:
-            self._segment_codec.arrivals.add(elements, columns)
+            self._chunk_codec.arrivals.add(elements, columns)
 
     def load_due(self, event: int = MIN_TIMESTAMP - 1, processing: int = MIN_TIMESTAMP - 1) -> None:
         """Reads the pages that have a timer up to and including these times."""
@@ -123,48 +123,48 @@ class RowStore:
         unread = (entry.processing for number, entry in self._index.entries.items() if number not in self._pages)
         return min(self.processing_queue.first(), *unread, NEVER)
 
-    def all_slots(self) -> Iterator[WindowState]:
+    def all_window_states(self) -> Iterator[WindowState]:
         """Every window of every key: reads everything, for tests and harnesses."""
         for page in self._all_pages():
-            yield from page.slots()
+            yield from page.window_states()
 
     def all_keys(self) -> Iterator[KeyState]:
         """Every key: reads everything, for tests and harnesses."""
         for page in self._all_pages():
             yield from page.keys.values()
 
-    def _all_pages(self) -> list[Page]:
+    def _all_pages(self) -> list[KeyPage]:
         for number, entry in self._index.entries.items():
             self._page(number, entry.modulus)
         return [self._pages[number] for number in sorted(self._pages)]
 
     # ---------------------------------------------------------------- reading
 
-    def _page(self, number: int, modulus: int) -> Page:
+    def _page(self, number: int, modulus: int) -> KeyPage:
         page = self._pages.get(number)
         if page is None:
-            page = self._pages[number] = Page(number, modulus)
+            page = self._pages[number] = KeyPage(number, modulus)
             if number in self._index.entries:
                 self._read_page(page)
         return page
 
-    def _read_page(self, page: Page) -> None:
+    def _read_page(self, page: KeyPage) -> None:
         with self._reading(PAGES, page.number) as data:
-            self._page_codec.decode(page, data, self.new_slot)
-        for slot in list(page.slots()):
-            if not self._resume(slot):
+            self._page_codec.decode(page, data, self.new_window_state)
+        for window_state in list(page.window_states()):
+            if not self._resume(window_state):
                 page.dirty = True
                 continue
-            self.event_queue.load(slot.event_timers)
-            if slot.processing_timers is not None:
-                self.processing_queue.load(slot.processing_timers)
+            self.event_queue.load(window_state.event_timers)
+            if window_state.processing_timers is not None:
+                self.processing_queue.load(window_state.processing_timers)
 
-    def _piece(self, page: Page, piece: tuple[int, int, int]) -> list[Any]:
-        segment, start, count = piece
-        elements = page.loaded.get(segment)
+    def _elements_of(self, page: KeyPage, part: ChunkSlice) -> list[Any]:
+        chunk, start, count = part
+        elements = page.loaded.get(chunk)
         if elements is None:
-            with self._reading(ELEMENTS, segment) as data:
-                elements = page.loaded[segment] = self._segment_codec.decode(data)
+            with self._reading(ELEMENTS, chunk) as data:
+                elements = page.loaded[chunk] = self._chunk_codec.decode(data)
         return elements[start : start + count]
 
     @contextmanager
@@ -184,13 +184,13 @@ class RowStore:
     def _read_meta(self, data: bytes) -> None:
         reader = ColumnReader(data)
         self.meta = reader.header["meta"]
-        self._next_segment = reader.header["next_segment"]
+        self._next_chunk = reader.header["next_segment"]
         self._index.read(reader, reader.header["pages"])
 
     # ---------------------------------------------------------------- writing
 
     def commit(self, keep_bare: bool) -> None:
-        """Writes the pages that were touched, and the meta record where it changed, or anything else was written.
+        """Writes the pages that were used, and the meta record where it changed, or anything else was written.
 
         Args:
             keep_bare: keep windows of which nothing is left but that they exist (purged sessions).
@@ -198,9 +198,9 @@ class RowStore:
         dirty = [page for _, page in sorted(self._pages.items()) if page.dirty]
         for page in dirty:
             self._forget(page, keep_bare)
-            for part in self._parts(page):
-                self._write_page(part)
-        self.touched.clear()
+            for split in self._split(page):
+                self._write_page(split)
+        self.used_keys.clear()
         self._index.grow()
         self._write_meta(anyway=bool(dirty))
 
@@ -212,50 +212,54 @@ class RowStore:
         """
         for page in self._pages.values():
             for owner in page.keys.values():
-                for slot in owner.slots.values():
-                    slot.event_timers.owner = None
-                    if slot.processing_timers is not None:
-                        slot.processing_timers.owner = None
-                owner.slots.clear()
+                for window_state in owner.window_states.values():
+                    window_state.event_timers.owner = None
+                    if window_state.processing_timers is not None:
+                        window_state.processing_timers.owner = None
+                owner.window_states.clear()
                 owner.latest = None
             page.keys.clear()
         self._pages.clear()
-        self.touched.clear()
+        self.used_keys.clear()
         self.event_queue, self.processing_queue = TimerQueue(), TimerQueue()
-        self._segment_codec.arrivals = Arrivals()
+        self._chunk_codec.arrivals = Arrivals()
 
     @staticmethod
-    def _forget(page: Page, keep_bare: bool) -> None:
+    def _forget(page: KeyPage, keep_bare: bool) -> None:
         """Drops the keys of which nothing is left."""
         for key, owner in list(page.keys.items()):
             if not keep_bare:
-                for bounds in [bounds for bounds, slot in owner.slots.items() if slot.contents is EMPTY and slot.is_bare()]:
-                    owner.slots.pop(bounds).alive = False
-            if not owner.slots and not owner.cells:
+                for bounds in [
+                    bounds
+                    for bounds, window_state in owner.window_states.items()
+                    if window_state.contents is EMPTY and window_state.is_bare()
+                ]:
+                    owner.window_states.pop(bounds).alive = False
+            if not owner.window_states and not owner.global_values:
                 owner.latest = None  # no cycle
                 del page.keys[key]
 
-    def _parts(self, page: Page) -> list[Page]:
+    def _split(self, page: KeyPage) -> list[KeyPage]:
         """The page; or, where there are more pages now than when it was made, those that take its place."""
         if page.modulus == self._index.modulus:
             return [page]
-        for segment in sorted(page.segments):
-            self._piece(page, (segment, 0, 0))
-        parts = {page.number: Page(page.number, self._index.modulus)}
+        for chunk in sorted(page.chunks):
+            self._elements_of(page, (chunk, 0, 0))
+        pages = {page.number: KeyPage(page.number, self._index.modulus)}
         for key, owner in page.keys.items():
             number = stable_hash(key, self._pickled) % self._index.modulus
-            part = parts.get(number) or parts.setdefault(number, Page(number, self._index.modulus))
-            part.keys[key] = owner
-            owner.page = part
-            for slot in owner.slots.values() if self._keeps_elements else ():
-                if slot.contents is not EMPTY:
-                    slot.contents = ElementList(self.elements(page, slot.contents))
-        for segment in sorted(page.segments):
-            self._state.remove(ELEMENTS, segment)
-        self._pages.update(parts)
-        return [parts[number] for number in sorted(parts)]
+            new = pages.get(number) or pages.setdefault(number, KeyPage(number, self._index.modulus))
+            new.keys[key] = owner
+            owner.page = new
+            for window_state in owner.window_states.values() if self._keeps_elements else ():
+                if window_state.contents is not EMPTY:
+                    window_state.contents = ElementList(self.elements(page, window_state.contents))
+        for chunk in sorted(page.chunks):
+            self._state.remove(ELEMENTS, chunk)
+        self._pages.update(pages)
+        return [pages[number] for number in sorted(pages)]
 
-    def _write_page(self, page: Page) -> None:
+    def _write_page(self, page: KeyPage) -> None:
         page.dirty = False
         if self._keeps_elements:
             self._write_elements(page)
@@ -266,65 +270,69 @@ class RowStore:
             return
         data = self._page_codec.encode(page)
         self._state.put(PAGES, page.number, data)
-        event = min((slot.event_timers.following() for slot in page.slots()), default=NEVER)
-        clocks = (slot.processing_timers.following() for slot in page.slots() if slot.processing_timers is not None)
+        event = min((window_state.event_timers.following() for window_state in page.window_states()), default=NEVER)
+        clocks = (
+            window_state.processing_timers.following()
+            for window_state in page.window_states()
+            if window_state.processing_timers is not None
+        )
         self._index.put(page.number, Entry(page.modulus, event, min(clocks, default=NEVER), len(data), len(page.keys)))
 
-    def _write_elements(self, page: Page) -> None:
-        """Puts new elements into one segment, drops the segments that nothing refers to, and rewrites small ones."""
-        lists = [slot.contents for slot in page.slots() if slot.contents is not EMPTY]
+    def _write_elements(self, page: KeyPage) -> None:
+        """Puts new elements into one chunk, drops the chunks that nothing refers to, and rewrites small ones."""
+        lists = [window_state.contents for window_state in page.window_states() if window_state.contents is not EMPTY]
         live: dict[int, int] = {}
         for contents in lists:
-            for chunk in contents.chunks:
-                if not isinstance(chunk, list):
-                    live[chunk[0]] = live.get(chunk[0], 0) + chunk[2]
+            for part in contents.parts:
+                if not isinstance(part, list):
+                    live[part[0]] = live.get(part[0], 0) + part[2]
         rewritten = self._worth_rewriting(page, live)
         fresh: list[Any] = []
         for contents in lists:
-            self._settle(page, contents, rewritten, fresh)
-        kept = {segment: size for segment, size in page.segments.items() if segment in live and segment not in rewritten}
-        for segment in sorted(set(page.segments) - set(kept)):
-            self._state.remove(ELEMENTS, segment)
-            page.loaded.pop(segment, None)
+            self._put_at_rest(page, contents, rewritten, fresh)
+        kept = {chunk: size for chunk, size in page.chunks.items() if chunk in live and chunk not in rewritten}
+        for chunk in sorted(set(page.chunks) - set(kept)):
+            self._state.remove(ELEMENTS, chunk)
+            page.loaded.pop(chunk, None)
         if fresh:
-            kept[self._next_segment] = len(fresh)
-            self._state.put(ELEMENTS, self._next_segment, self._segment_codec.encode(fresh))
-            page.loaded[self._next_segment] = fresh
-            self._next_segment += 1
-        page.segments = kept
+            kept[self._next_chunk] = len(fresh)
+            self._state.put(ELEMENTS, self._next_chunk, self._chunk_codec.encode(fresh))
+            page.loaded[self._next_chunk] = fresh
+            self._next_chunk += 1
+        page.chunks = kept
 
     @staticmethod
-    def _worth_rewriting(page: Page, live: dict[int, int]) -> set[int]:
-        mostly_dead = {segment for segment, count in live.items() if count * 4 < page.segments[segment]}
-        if len(live) <= MANY_SEGMENTS:
+    def _worth_rewriting(page: KeyPage, live: dict[int, int]) -> set[int]:
+        mostly_dead = {chunk for chunk, count in live.items() if count * 4 < page.chunks[chunk]}
+        if len(live) <= MANY_CHUNKS:
             return mostly_dead
         # The largest stay: an element is rewritten a logarithmic number of times, however long its window lives.
-        return mostly_dead | set(sorted(live, key=lambda segment: (live[segment], segment))[: MANY_SEGMENTS * 3 // 4])
+        return mostly_dead | set(sorted(live, key=lambda chunk: (live[chunk], chunk))[: MANY_CHUNKS * 3 // 4])
 
-    def _settle(self, page: Page, contents: ElementList, rewritten: set[int], fresh: list[Any]) -> None:
+    def _put_at_rest(self, page: KeyPage, contents: ElementList, rewritten: set[int], fresh: list[Any]) -> None:
         """Makes references of everything in a list that is not at rest yet, or must move."""
-        chunks: list[tuple[int, int, int] | list[Any]] = []
-        for chunk in [*contents.chunks, contents.tail]:
-            if not isinstance(chunk, list) and chunk[0] not in rewritten:
-                chunks.append(chunk)
+        parts: list[ChunkSlice | list[Any]] = []
+        for part in [*contents.parts, contents.tail]:
+            if not isinstance(part, list) and part[0] not in rewritten:
+                parts.append(part)
                 continue
-            moved = chunk if isinstance(chunk, list) else self._piece(page, chunk)
+            moved = part if isinstance(part, list) else self._elements_of(page, part)
             if not moved:
                 continue
             start = len(fresh)
             fresh.extend(moved)
-            last = chunks[-1] if chunks else None
-            if isinstance(last, tuple) and last[0] == self._next_segment and last[1] + last[2] == start:
-                chunks[-1] = (last[0], last[1], last[2] + len(moved))
+            last = parts[-1] if parts else None
+            if isinstance(last, tuple) and last[0] == self._next_chunk and last[1] + last[2] == start:
+                parts[-1] = (last[0], last[1], last[2] + len(moved))
             else:
-                chunks.append((self._next_segment, start, len(moved)))
-        contents.chunks, contents.tail = chunks, []
+                parts.append((self._next_chunk, start, len(moved)))
+        contents.parts, contents.tail = parts, []
 
     def _write_meta(self, *, anyway: bool) -> None:
         """Writes the meta record. Sealed, it says when each page was written, so pages that look alike do not do without it."""
         writer = ColumnWriter()
         self._index.write(writer)
-        data = writer.finish({"meta": self.meta, "pages": self._index.modulus, "next_segment": self._next_segment})
+        data = writer.finish({"meta": self.meta, "pages": self._index.modulus, "next_segment": self._next_chunk})
         if anyway or data != self._written:
             self._state.put(META, 0, data)
             self._written = data

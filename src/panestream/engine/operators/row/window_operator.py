@@ -10,7 +10,8 @@ from typing import Any, NoReturn
 from panestream.engine.operators.row.contents import contents_logic
 from panestream.engine.operators.row.contexts import TriggerScope, WindowScope
 from panestream.engine.operators.row.element_chunks import stamped
-from panestream.engine.operators.row.fast import ASSIGNER, fast_rows, fast_timers
+from panestream.engine.operators.row.fast import fast_rows, fast_timers, unwrapped
+from panestream.engine.operators.row.loops import ASSIGNER
 from panestream.engine.operators.row.merging import MergingWindowSet
 from panestream.engine.operators.row.row_plan import Aggregate, Elements, Reduce, RowPlan
 from panestream.engine.operators.row.state import RowStore
@@ -25,10 +26,10 @@ from panestream.windowing.assigners import MergingWindowAssigner, WindowAssigner
 from panestream.windowing.evictors import Elements as EvictorElements
 from panestream.windowing.functions import ProcessWindowFunction, WindowFunctionError
 from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP
-from panestream.windowing.triggers import EventTimeTrigger, PurgingTrigger, TriggerResult
+from panestream.windowing.triggers import EventTimeTrigger, TriggerResult
 from panestream.windowing.windows import TimeWindow, Window
 
-Fired = tuple[Any, Window, Any, int]
+FiredResult = tuple[Any, Window, Any, int]
 """Key, window, value, timestamp."""
 Firing = tuple[str, int, bool]
 """Early, on time or late; its number for this key and window, from 0; whether no other can follow."""
@@ -48,10 +49,10 @@ class Output:
         late_dropped: how many late elements were only counted.
     """
 
-    fired: list[Fired] = field(default_factory=list)
+    fired: list[FiredResult] = field(default_factory=list)
     firings: list[Firing] = field(default_factory=list)
     late: list[Row] = field(default_factory=list)
-    side_outputs: dict[str, list[Fired]] = field(default_factory=dict)
+    side_outputs: dict[str, list[FiredResult]] = field(default_factory=dict)
     late_dropped: int = 0
 
 
@@ -63,7 +64,7 @@ class RowOperator:
 
     Attributes:
         watermark: how far event time has come; ``MIN_TIMESTAMP`` at first.
-        clock: how far processing time has come; 0 at first.
+        processing_time: how far processing time has come; 0 at first.
         closed: windows of event time whose last instant is this or before are closed, whatever the lateness was when they were.
         is_event_time: whether windows end, and elements are late, by event time.
         late_dropped: how many late elements were only counted, ever.
@@ -91,13 +92,13 @@ class RowOperator:
         self.store = RowStore(plan, state, self._resume)
         meta = self.store.meta
         self.watermark: int = meta.setdefault("watermark", MIN_TIMESTAMP)
-        self.clock: int = meta.setdefault("clock", 0)
+        self.processing_time: int = meta.setdefault("clock", 0)
         self.late_dropped: int = meta.setdefault("late_dropped", 0)
         self._dropped_before = self.late_dropped
         self._closing = Closing(plan.allowed_lateness, meta.setdefault("closed", MIN_TIMESTAMP))
         self.closed: int = self._closing.at(self.watermark)
         self._closed_before = self.closed
-        self._fired: list[Fired] = []
+        self._fired: list[FiredResult] = []
         self._firings: list[Firing] = []
         self._late: list[Row] = []
         self._timer: int | None = None
@@ -116,9 +117,9 @@ class RowOperator:
         self._assigner: WindowAssigner | None = None
         self._fast: Callable[[Iterable[Row]], None] | None = None
         self._fast_timers = None if plan.numbers_firings else fast_timers(self)
-        self._find_slot: Callable[[KeyState, Window], WindowState | None] = self._find_plain
+        self._find_window_state: Callable[[KeyState, Window], WindowState | None] = self._find_plain
         if isinstance(plan.assigner, MergingWindowAssigner):
-            self._find_slot = self._find_merging
+            self._find_window_state = self._find_merging
         if getattr(plan.assigner, "stagger", WindowStagger.ALIGNED) is WindowStagger.ALIGNED:
             self._use(plan.assigner)
         elif "stagger" in meta:
@@ -162,33 +163,35 @@ class RowOperator:
     def element(self, key: Any, timestamp: int, element: Any) -> None:
         """Takes in one row: the definition of what :meth:`elements` may do faster."""
         assigner = self._assigner or self._stagger()
-        owner = self.store.touched.get(key) or self.store.touch(key)
+        owner = self.store.used_keys.get(key) or self.store.get_or_create(key)
         stored = element if self.plan.evictor is None else stamped((element, timestamp))
         scope, taken = self._scope, False
         try:
-            windows = assigner.assign_windows(element, timestamp, self.clock)
+            windows = assigner.assign_windows(element, timestamp, self.processing_time)
         except Exception as error:  # noqa: BLE001 - whatever users' code raises
             self.failed(ASSIGNER, owner.key, None, error)
         for window in windows:
-            slot = self._find_slot(owner, window)
-            if slot is None:
+            window_state = self._find_window_state(owner, window)
+            if window_state is None:
                 continue
             taken = True
             try:
-                slot.contents = self.logic.first(stored) if slot.contents is EMPTY else self.logic.fold(slot.contents, stored)
+                window_state.contents = (
+                    self.logic.first(stored) if window_state.contents is EMPTY else self.logic.fold(window_state.contents, stored)
+                )
             except Exception as error:  # noqa: BLE001
-                self.failed(self.logic.adding, owner.key, slot, error)
-            scope.slot = slot
+                self.failed(self.logic.adding, owner.key, window_state, error)
+            scope.current = window_state
             try:
-                result = self._trigger.on_element(element, timestamp, slot.window, scope)
+                result = self._trigger.on_element(element, timestamp, window_state.window, scope)
             except Exception as error:  # noqa: BLE001
-                self.failed("on_element of the trigger", owner.key, slot, error)
+                self.failed("on_element of the trigger", owner.key, window_state, error)
             if result is not TriggerResult.CONTINUE:
-                self._obey(slot, result)
-            self._register_cleanup(slot)
+                self._obey(window_state, result)
+            self._register_cleanup(window_state)
         if not taken:
             self.not_taken(key, timestamp, element)
-        if self.store.processing_queue.first() < self.clock:
+        if self.store.processing_queue.first() < self.processing_time:
             self._run_processing_timers()
 
     def advance_watermark(self, watermark: int) -> None:
@@ -203,16 +206,16 @@ class RowOperator:
             for time, timers, called in self.store.event_queue.due(watermark):
                 self._on_timer(timers.owner, time, called, event_time=True)
         self._closed_before = self.closed
-        if self.store.processing_queue.first() < self.clock:
+        if self.store.processing_queue.first() < self.processing_time:
             self._run_processing_timers()
 
-    def advance_processing_time(self, clock: int) -> None:
-        """The clock has come to ``clock``: fires and cleans up what is due, in the order of time.
+    def advance_processing_time(self, time: int) -> None:
+        """The clock has come to ``time``: fires and cleans up what is due, in the order of time.
 
         A timer is due when the clock is *past* it: a window ``[0, 10)`` fires when the clock reaches 10.
         """
-        if clock > self.clock:
-            self.clock = clock
+        if time > self.processing_time:
+            self.processing_time = time
             self._run_processing_timers()
 
     def drain(self) -> Output:
@@ -225,7 +228,9 @@ class RowOperator:
     def commit(self) -> None:
         """Writes what was touched since the last commit to the state."""
         closed = self._closing.reach(self.watermark)
-        self.store.meta.update(watermark=self.watermark, clock=self.clock, late_dropped=self.late_dropped, closed=closed)
+        self.store.meta.update(
+            watermark=self.watermark, clock=self.processing_time, late_dropped=self.late_dropped, closed=closed
+        )
         with without_collector():
             self.store.commit(keep_bare=self.plan.merges)
 
@@ -239,44 +244,44 @@ class RowOperator:
     def _find_plain(self, owner: KeyState, window: Window) -> WindowState | None:
         """The window among those of its key, new where it must be; None where it is closed."""
         bounds = (window.start, window.end) if isinstance(window, TimeWindow) else None
-        return owner.slots.get(bounds) or self.open_slot(owner, bounds)
+        return owner.window_states.get(bounds) or self.open_window_state(owner, bounds)
 
     def _find_merging(self, owner: KeyState, window: Window) -> WindowState | None:
         """The same for windows that merge."""
         if not isinstance(window, TimeWindow) or not isinstance(self._assigner, MergingWindowAssigner):
             raise InvalidWindowError(f"{self._assigner!r} must assign time windows: others cannot merge")
         owner.latest = None  # what the session loop knows may not hold after this
-        found = MergingWindowSet(self._assigner, owner.slots).add_window(window, self._merge)
-        return found if isinstance(found, WindowState) else self.open_slot(owner, (found.start, found.end))
+        known = MergingWindowSet(self._assigner, owner.window_states).add_window(window, self._merge)
+        return known if isinstance(known, WindowState) else self.open_window_state(owner, (known.start, known.end))
 
-    def open_slot(self, owner: KeyState, bounds: tuple[int, int] | None) -> WindowState | None:
+    def open_window_state(self, owner: KeyState, bounds: tuple[int, int] | None) -> WindowState | None:
         """A new window, empty and without timers; None where it is closed already."""
         start, end = bounds or (None, None)
         if self.is_event_time and (MAX_TIMESTAMP if end is None else end - 1) <= self.closed:
             return None
-        slot = self.store.new_slot(owner, start, end)
-        self.set_cleanup(slot)
-        owner.slots[bounds] = slot
-        return slot
+        window_state = self.store.new_window_state(owner, start, end)
+        self.set_cleanup(window_state)
+        owner.window_states[bounds] = window_state
+        return window_state
 
     def _merge(self, result: TimeWindow, old: list[WindowState]) -> WindowState:
         """The window that takes the place of others: it has their contents, and what the trigger carries over."""
         if self.is_event_time and result.max_timestamp() <= self.closed:
             raise InvalidWindowError(f"{self._assigner!r} merged into {result}, which is closed at watermark {self.watermark}")
-        if not self.is_event_time and result.max_timestamp() < self.clock:
-            raise InvalidWindowError(f"{self._assigner!r} merged into {result}, which is over at {self.clock}")
+        if not self.is_event_time and result.max_timestamp() < self.processing_time:
+            raise InvalidWindowError(f"{self._assigner!r} merged into {result}, which is over at {self.processing_time}")
         owner, scope = old[0].owner, self._scope
-        merged = self.store.new_slot(owner, result.start, result.end)
+        merged = self.store.new_window_state(owner, result.start, result.end)
         self.set_cleanup(merged)
-        filled = [slot.contents for slot in old if slot.contents is not EMPTY]
+        filled = [window_state.contents for window_state in old if window_state.contents is not EMPTY]
         try:
-            scope.slot, scope.merged = merged, old
+            scope.current, scope.merged = merged, old
             self._trigger.on_merge(result, scope)
             scope.merged = []
-            for slot in old:
-                scope.slot = slot
-                self._trigger.clear(slot.window, scope)
-                self._retire(slot)
+            for window_state in old:
+                scope.current = window_state
+                self._trigger.clear(window_state.window, scope)
+                self._retire(window_state)
             for contents in filled:
                 merged.contents = contents if merged.contents is EMPTY else self.logic.merge(merged.contents, contents)
         except Exception as error:  # noqa: BLE001
@@ -287,30 +292,30 @@ class RowOperator:
         """When a window goes, given its last instant."""
         return min(max_timestamp + self.plan.allowed_lateness, MAX_TIMESTAMP) if self.is_event_time else max_timestamp
 
-    def set_cleanup(self, slot: WindowState) -> None:
+    def set_cleanup(self, window_state: WindowState) -> None:
         """Sees to it that the window goes when its time has come."""
-        time = self.cleanup_time(slot.max_timestamp)
-        if slot.end is None:
+        time = self.cleanup_time(window_state.max_timestamp)
+        if window_state.end is None:
             return
         if self.is_event_time:
-            slot.event_timers.cleanup = time
+            window_state.event_timers.cleanup = time
         else:
-            slot.clock_timers().cleanup = time
+            window_state.get_or_create_processing_timers().cleanup = time
 
-    def _resume(self, slot: WindowState) -> bool:
+    def _resume(self, window_state: WindowState) -> bool:
         """A window that was read gets its cleanup time; one that is closed already, since the lateness was lowered, goes."""
-        self.set_cleanup(slot)
-        if self.is_event_time and slot.end is not None and slot.max_timestamp <= self._closed_before:
-            self._clear(slot)
+        self.set_cleanup(window_state)
+        if self.is_event_time and window_state.end is not None and window_state.max_timestamp <= self._closed_before:
+            self._clear(window_state)
             return False
         return True
 
-    def _register_cleanup(self, slot: WindowState) -> None:
+    def _register_cleanup(self, window_state: WindowState) -> None:
         """The cleanup timer is one of the trigger's: it is called there, and may delete it; the next element sets it anew."""
         if self.is_event_time:
-            timers, queue = slot.event_timers, self.store.event_queue
+            timers, queue = window_state.event_timers, self.store.event_queue
         else:
-            timers, queue = slot.clock_timers(), self.store.processing_queue
+            timers, queue = window_state.get_or_create_processing_timers(), self.store.processing_queue
         if timers.cleanup in timers.times:
             return
         if timers.cleanup < MAX_TIMESTAMP:
@@ -318,11 +323,11 @@ class RowOperator:
         else:
             queue.arm(timers)  # a window that goes with the end of time goes in silence, as Flink has no timer there
 
-    def _retire(self, slot: WindowState) -> None:
+    def _retire(self, window_state: WindowState) -> None:
         """The window is gone, and its timers with it."""
-        slot.alive = False
-        slot.contents = EMPTY
-        for timers in (slot.event_timers, slot.processing_timers):
+        window_state.alive = False
+        window_state.contents = EMPTY
+        for timers in (window_state.event_timers, window_state.processing_timers):
             if timers is not None:
                 timers.times.clear()
                 timers.cleanup = NEVER
@@ -340,126 +345,126 @@ class RowOperator:
     # ---------------------------------------------------------------- timers
 
     def _run_processing_timers(self) -> None:
-        self.store.load_due(processing=self.clock - 1)
-        for time, timers, called in self.store.processing_queue.due(self.clock - 1):
+        self.store.load_due(processing=self.processing_time - 1)
+        for time, timers, called in self.store.processing_queue.due(self.processing_time - 1):
             self._on_timer(timers.owner, time, called, event_time=False)
 
-    def _on_timer(self, slot: WindowState, time: int, called: bool, event_time: bool) -> None:
-        slot.owner.page.dirty = True
+    def _on_timer(self, window_state: WindowState, time: int, called: bool, event_time: bool) -> None:
+        window_state.owner.page.dirty = True
         self._timer = time if event_time == self.is_event_time else None
         if called:
-            self._scope.slot = slot
+            self._scope.current = window_state
             call = self._trigger.on_event_time if event_time else self._trigger.on_processing_time
             try:
-                result = call(time, slot.window, self._scope)
+                result = call(time, window_state.window, self._scope)
             except Exception as error:  # noqa: BLE001
-                self.failed(f"{call.__name__} of the trigger", slot.owner.key, slot, error)
+                self.failed(f"{call.__name__} of the trigger", window_state.owner.key, window_state, error)
             if result is not TriggerResult.CONTINUE:
-                self._obey(slot, result)
-        if event_time == self.is_event_time and time == self.cleanup_time(slot.max_timestamp):
-            self._clear(slot)
+                self._obey(window_state, result)
+        if event_time == self.is_event_time and time == self.cleanup_time(window_state.max_timestamp):
+            self._clear(window_state)
         self._timer = None
 
-    def _clear(self, slot: WindowState) -> None:
+    def _clear(self, window_state: WindowState) -> None:
         """The end of a window: the trigger first, then the function, then all that is left."""
-        self._scope.slot = slot
+        self._scope.current = window_state
         try:
-            self._trigger.clear(slot.window, self._scope)
+            self._trigger.clear(window_state.window, self._scope)
         except Exception as error:  # noqa: BLE001
-            self.failed("clear of the trigger", slot.owner.key, slot, error)
-        self.close(slot)
+            self.failed("clear of the trigger", window_state.owner.key, window_state, error)
+        self.close(window_state)
 
-    def close(self, slot: WindowState) -> None:
+    def close(self, window_state: WindowState) -> None:
         """The same without the trigger."""
         if self._function_clears:
             assert isinstance(self._function, ProcessWindowFunction)  # noqa: S101 - no others clear
-            self._window_scope.slot = slot
+            self._window_scope.current = window_state
             try:
                 self._function.clear(self._window_scope)
             except Exception as error:  # noqa: BLE001
-                self.failed("clear of the window function", slot.owner.key, slot, error)
-        self._retire(slot)
-        del slot.owner.slots[slot.bounds]
+                self.failed("clear of the window function", window_state.owner.key, window_state, error)
+        self._retire(window_state)
+        del window_state.owner.window_states[window_state.bounds]
 
     # ---------------------------------------------------------------- firing
 
-    def _obey(self, slot: WindowState, result: TriggerResult) -> None:
+    def _obey(self, window_state: WindowState, result: TriggerResult) -> None:
         if not isinstance(result, TriggerResult):
             raise InvalidPlanError(f"{self._trigger!r} returned {result!r}: its callbacks return a TriggerResult")
         if result & 1:
-            self.fire(slot)
+            self.fire(window_state)
         if result & 2:
-            slot.contents = EMPTY
+            window_state.contents = EMPTY
 
-    def fire(self, slot: WindowState) -> None:
+    def fire(self, window_state: WindowState) -> None:
         """Runs the window's function, unless the window is empty."""
-        if slot.contents is EMPTY:
+        if window_state.contents is EMPTY:
             return
         fired = len(self._fired)
         try:
-            self._emit(slot)
+            self._emit(window_state)
         except Exception as error:  # noqa: BLE001
-            self.failed("the window function", slot.owner.key, slot, error)
+            self.failed("the window function", window_state.owner.key, window_state, error)
         if self.plan.numbers_firings and len(self._fired) > fired:
-            firing = self._which_firing(slot), slot.firings, self._is_last_firing(slot)
+            firing = self._which_firing(window_state), window_state.firings, self._is_last_firing(window_state)
             self._firings += [firing] * (len(self._fired) - fired)
-            slot.firings += 1
+            window_state.firings += 1
 
-    def _which_firing(self, slot: WindowState) -> str:
-        end = slot.max_timestamp
-        if slot.end is None:
+    def _which_firing(self, window_state: WindowState) -> str:
+        end = window_state.max_timestamp
+        if window_state.end is None:
             return EARLY
         if self._timer is None:
-            return LATE if (self.watermark if self.is_event_time else self.clock - 1) >= end else EARLY
+            return LATE if (self.watermark if self.is_event_time else self.processing_time - 1) >= end else EARLY
         return EARLY if self._timer < end else ON_TIME if self._timer == end else LATE
 
-    def _is_last_firing(self, slot: WindowState) -> bool:
+    def _is_last_firing(self, window_state: WindowState) -> bool:
         """Whether no other can follow, as far as it is known now: only of the plainest trigger what it will do."""
-        if self._timer is None or slot.end is None:
+        if self._timer is None or window_state.end is None:
             return False
-        cleanup = self.cleanup_time(slot.max_timestamp)
-        trigger = self._trigger.inner if isinstance(self._trigger, PurgingTrigger) else self._trigger
+        cleanup = self.cleanup_time(window_state.max_timestamp)
+        trigger, _ = unwrapped(self._trigger)
         return self._timer >= cleanup or (type(trigger) is EventTimeTrigger and cleanup <= self.watermark)
 
-    def _emit_result(self, slot: WindowState) -> None:
+    def _emit_result(self, window_state: WindowState) -> None:
         assert self.logic.result is not None  # noqa: S101 - only element lists have none
-        self._hand_over(slot, [self.logic.result(slot.contents)])
+        self._hand_over(window_state, [self.logic.result(window_state.contents)])
 
-    def _emit_elements(self, slot: WindowState) -> None:
-        self._hand_over(slot, self.store.elements(slot.owner.page, slot.contents))
+    def _emit_elements(self, window_state: WindowState) -> None:
+        self._hand_over(window_state, self.store.elements(window_state.owner.page, window_state.contents))
 
-    def _emit_evicted(self, slot: WindowState) -> None:
+    def _emit_evicted(self, window_state: WindowState) -> None:
         """Evict, run the function over the rest, evict again; what is left are the contents."""
         evictor = self.plan.evictor
         assert evictor is not None  # noqa: S101 - this is the emitter of plans that have one
-        window, scope = slot.window, self._scope
-        scope.slot = slot
-        before: EvictorElements = self.store.elements(slot.owner.page, slot.contents)
+        window, scope = window_state.window, self._scope
+        scope.current = window_state
+        before: EvictorElements = self.store.elements(window_state.owner.page, window_state.contents)
         kept = evictor.evict_before(before, len(before), window, scope)
         values = [value for value, _ in kept]
         of_elements = self.logic.of_elements
-        self._hand_over(slot, values if of_elements is None else [of_elements(values)])
-        scope.slot = slot
+        self._hand_over(window_state, values if of_elements is None else [of_elements(values)])
+        scope.current = window_state
         kept = evictor.evict_after(kept, len(kept), window, scope)
-        self._replace_elements(slot, before, kept)
+        self._replace_elements(window_state, before, kept)
 
     @staticmethod
-    def _replace_elements(slot: WindowState, before: EvictorElements, kept: EvictorElements) -> None:
+    def _replace_elements(window_state: WindowState, before: EvictorElements, kept: EvictorElements) -> None:
         dropped = len(before) - len(kept)
         if not kept:
-            slot.contents = EMPTY
+            window_state.contents = EMPTY
         elif dropped >= 0 and all(map(is_, before[dropped:], kept)):
-            slot.contents.drop_first(dropped)  # the oldest went: nothing is written anew
+            window_state.contents.drop_first(dropped)  # the oldest went: nothing is written anew
         else:
-            slot.contents = ElementList(list(kept))
+            window_state.contents = ElementList(list(kept))
 
-    def _hand_over(self, slot: WindowState, inputs: Sequence[Any]) -> None:
-        key, window, function = slot.owner.key, slot.window, self._function
+    def _hand_over(self, window_state: WindowState, inputs: Sequence[Any]) -> None:
+        key, window, function = window_state.owner.key, window_state.window, self._function
         if function is None:
-            self._fired.append((key, window, inputs[0], slot.max_timestamp))
+            self._fired.append((key, window, inputs[0], window_state.max_timestamp))
             return
         if isinstance(function, ProcessWindowFunction):
-            self._window_scope.slot = slot
+            self._window_scope.current = window_state
             results = function.process(key, self._window_scope, inputs)
         else:
             results = function.apply(key, window, inputs)
@@ -467,14 +472,14 @@ class RowOperator:
             if isinstance(results, (str, bytes, dict)):
                 # Going through these gives letters, numbers or names: surely not what was meant.
                 raise InvalidPlanError(f"{function!r} returned {results!r}: return a list of results, or yield them")
-            timestamp = slot.max_timestamp
+            timestamp = window_state.max_timestamp
             self._fired.extend((key, window, value, timestamp) for value in results)
 
-    def failed(self, what: str, key: Any, slot: WindowState | None, error: Exception) -> NoReturn:
+    def failed(self, what: str, key: Any, window_state: WindowState | None, error: Exception) -> NoReturn:
         """Raises what a function of the user's own raised, with the place where it was."""
         if isinstance(error, PanestreamError):
             raise error
-        window, contents = (None, EMPTY) if slot is None else (slot.window, slot.contents)
+        window, contents = (None, EMPTY) if window_state is None else (window_state.window, window_state.contents)
         if self.plan.keeps_elements:
             count = 0 if contents is EMPTY else len(contents)
             held = f"holds {count} element{'' if count == 1 else 's'}"
@@ -487,7 +492,7 @@ class RowOperator:
     def _stagger(self) -> WindowAssigner:
         """The windows of this group, shifted: decided at its first element, and kept in its state."""
         assigner: Any = self.plan.assigner
-        shift = assigner.stagger.get_stagger_offset(self.clock, assigner.size, self._key_group)
+        shift = assigner.stagger.get_stagger_offset(self.processing_time, assigner.size, self._key_group)
         self.store.meta["stagger"] = shift
         return self._use(assigner.staggered(shift))
 
@@ -501,22 +506,25 @@ class RowOperator:
     def num_timers(self) -> int:
         """How many timers there are, cleanup timers included. Reads all state."""
         total = 0
-        for slot in self.store.all_slots():
-            total += len(slot.event_timers.times | ({slot.event_timers.cleanup} - {NEVER}))
-            clock = slot.processing_timers
-            total += 0 if clock is None else len(clock.times | ({clock.cleanup} - {NEVER}))
+        for window_state in self.store.all_window_states():
+            total += len(window_state.event_timers.times | ({window_state.event_timers.cleanup} - {NEVER}))
+            processing = window_state.processing_timers
+            total += 0 if processing is None else len(processing.times | ({processing.cleanup} - {NEVER}))
         return total
 
     def num_state_entries(self) -> int:
         """How many things are kept of windows: contents, states of triggers and functions, places of sessions."""
         return sum(
-            (slot.contents is not EMPTY) + len(slot.trigger_cells) + len(slot.window_cells or ()) + self.plan.merges
-            for slot in self.store.all_slots()
+            (window_state.contents is not EMPTY)
+            + len(window_state.trigger_values)
+            + len(window_state.window_values or ())
+            + self.plan.merges
+            for window_state in self.store.all_window_states()
         )
 
     def num_key_state_entries(self) -> int:
         """How many things process functions keep per key, which is for ever. Reads all state."""
-        return sum(len(owner.cells) for owner in self.store.all_keys())
+        return sum(len(owner.global_values) for owner in self.store.all_keys())
 
 
-__all__ = ["Aggregate", "Elements", "Fired", "Output", "Reduce", "Row", "RowOperator", "RowPlan"]
+__all__ = ["Aggregate", "Elements", "FiredResult", "Output", "Reduce", "Row", "RowOperator", "RowPlan"]

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from panestream.engine.operators.row.timers import NEVER, WindowTimers
+from panestream.windowing.state import StateValues
 from panestream.windowing.time import MAX_TIMESTAMP
 from panestream.windowing.windows import GlobalWindow, TimeWindow, Window
 
@@ -17,46 +18,49 @@ _GLOBAL = GlobalWindow()
 Bounds = tuple[int, int] | None
 """How a window is found among the windows of its key: start and end; None for the global window."""
 
+ChunkSlice = tuple[int, int, int]
+"""Some elements of a chunk that rests in the store: the number of the chunk, the first of them, and how many."""
+
 
 class ElementList:
     """The elements of one window: references to what rests in the store, and what came since.
 
     Attributes:
-        chunks: in order: ``(segment, start, count)``, or a list of elements (after a merge).
+        parts: in order: a :data:`ChunkSlice`, or a list of elements (after a merge).
         tail: the newest elements; later ones are appended here.
     """
 
-    __slots__ = ("chunks", "tail")
+    __slots__ = ("parts", "tail")
 
     def __init__(self, tail: list[Any]) -> None:
-        self.chunks: list[tuple[int, int, int] | list[Any]] = []
+        self.parts: list[ChunkSlice | list[Any]] = []
         self.tail = tail
 
     def __len__(self) -> int:
-        return len(self.tail) + sum(len(chunk) if isinstance(chunk, list) else chunk[2] for chunk in self.chunks)
+        return len(self.tail) + sum(len(part) if isinstance(part, list) else part[2] for part in self.parts)
 
     def join(self, other: ElementList) -> None:
         """Appends the elements of another list, which is not used afterwards. Nothing is read, nothing copied."""
         if self.tail:
-            self.chunks.append(self.tail)
-        self.chunks.extend(other.chunks)
+            self.parts.append(self.tail)
+        self.parts.extend(other.parts)
         self.tail = other.tail
 
     def drop_first(self, count: int) -> None:
         """Forgets the ``count`` oldest elements without reading them."""
-        while count and self.chunks:
-            chunk = self.chunks[0]
-            if isinstance(chunk, list):
-                self.chunks[0], gone = chunk[count:], min(count, len(chunk))
-                left = len(chunk) - gone
+        while count and self.parts:
+            part = self.parts[0]
+            if isinstance(part, list):
+                self.parts[0], gone = part[count:], min(count, len(part))
+                left = len(part) - gone
             else:
-                segment, start, size = chunk
+                chunk, start, size = part
                 gone = min(count, size)
                 left = size - gone
-                self.chunks[0] = (segment, start + gone, left)
+                self.parts[0] = (chunk, start + gone, left)
             count -= gone
             if not left:
-                del self.chunks[0]
+                del self.parts[0]
         if count:
             self.tail = self.tail[count:]
 
@@ -68,7 +72,7 @@ class WindowState:
         start, end: the window's bounds; a session's change while it grows. None for the global window.
         max_timestamp, cleanup: its last instant, and when it goes (NEVER: it does not).
         contents: an accumulator, an :class:`ElementList`, or EMPTY.
-        trigger_cells, window_cells: the states of the trigger, and of the window function, by name.
+        trigger_values, window_values: the states of the trigger, and of the window function, by name.
         firings: how often it gave results, where the plan numbers firings.
         event_timers, processing_timers: its timers; the second only where one was ever registered.
         alive: False once the window is gone: what the queues still hold of it means nothing.
@@ -86,8 +90,8 @@ class WindowState:
         "owner",
         "processing_timers",
         "start",
-        "trigger_cells",
-        "window_cells",
+        "trigger_values",
+        "window_values",
     )
 
     def __init__(self, owner: KeyState, start: int | None, end: int | None, order: int) -> None:
@@ -97,8 +101,8 @@ class WindowState:
         self.max_timestamp = MAX_TIMESTAMP if end is None else end - 1
         self.order = order
         self.contents = EMPTY
-        self.trigger_cells: dict[str, Any] = {}
-        self.window_cells: dict[str, Any] | None = None
+        self.trigger_values: StateValues = {}
+        self.window_values: StateValues | None = None
         self.firings = 0
         self.event_timers = WindowTimers(self, order)
         self.processing_timers: WindowTimers | None = None
@@ -121,7 +125,7 @@ class WindowState:
         """The window has other bounds now. Its timers are the caller's business."""
         self.start, self.end, self.max_timestamp, self._window = start, end, end - 1, None
 
-    def clock_timers(self) -> WindowTimers:
+    def get_or_create_processing_timers(self) -> WindowTimers:
         """The processing-time timers."""
         if self.processing_timers is None:
             self.processing_timers = WindowTimers(self, self.order)
@@ -132,8 +136,8 @@ class WindowState:
         timers = self.processing_timers
         return (
             self.contents is EMPTY
-            and not self.trigger_cells
-            and not self.window_cells
+            and not self.trigger_values
+            and not self.window_values
             and not self.firings
             and self.event_timers.following() == NEVER
             and (timers is None or timers.following() == NEVER)
@@ -146,37 +150,37 @@ class KeyState:
     ``latest`` is the session with the largest start, where the session loop knows it: most elements belong there.
     """
 
-    __slots__ = ("cells", "key", "latest", "page", "slots")
+    __slots__ = ("global_values", "key", "latest", "page", "window_states")
 
-    def __init__(self, key: Any, page: Page) -> None:
+    def __init__(self, key: Any, page: KeyPage) -> None:
         self.key = key
         self.page = page
-        self.slots: dict[Bounds, WindowState] = {}
+        self.window_states: dict[Bounds, WindowState] = {}
         self.latest: WindowState | None = None
-        self.cells: dict[str, Any] = {}
+        self.global_values: StateValues = {}
 
 
-class Page:
+class KeyPage:
     """The keys that are read and written together.
 
     Attributes:
         modulus: of how many pages it was one when it was made: it holds the keys whose hash, modulo this, is ``number``.
-        segments: the size of every segment of elements that belongs to the page.
-        loaded: those that were read.
+        chunks: the size of every chunk of elements that belongs to the page, by its number.
+        loaded: the elements of those that were read.
         dirty: whether anything changed since the page was read or written.
     """
 
-    __slots__ = ("dirty", "keys", "loaded", "modulus", "number", "segments")
+    __slots__ = ("chunks", "dirty", "keys", "loaded", "modulus", "number")
 
     def __init__(self, number: int, modulus: int) -> None:
         self.number = number
         self.modulus = modulus
         self.keys: dict[Any, KeyState] = {}
-        self.segments: dict[int, int] = {}
+        self.chunks: dict[int, int] = {}
         self.loaded: dict[int, list[Any]] = {}
         self.dirty = False
 
-    def slots(self) -> Iterator[WindowState]:
+    def window_states(self) -> Iterator[WindowState]:
         """All windows of all keys."""
         for key in self.keys.values():
-            yield from key.slots.values()
+            yield from key.window_states.values()
