@@ -37,7 +37,8 @@ test-fast: $(STAMP) ## the tests that need neither Spark nor Java
 # Without pandas, and with the oldest Python, Spark and libraries that pyproject.toml allows; skipped, with the reason, where no such
 # environment can be made. What other versions of numpy, Arrow and the command line's libraries would break; on Spark the README's example,
 # and job files with sessions, counts, several windows and a function: minutes, so that .ci/run can afford it.
-FLOOR_TESTS := tests/aggregation tests/row/test_codec.py tests/row/test_declared.py tests/jobs/test_command_line.py tests/report \
+FLOOR_TESTS := tests/engine/aggregates tests/windowing/aggregates tests/engine/operators/row/test_codec.py \
+	tests/engine/operators/row/test_declared.py tests/jobs/test_command_line.py tests/report \
 	tests/spark/test_exchange.py
 FLOOR_SPARK_TESTS := tests/architecture/test_readme.py tests/jobs/test_window_jobs_on_spark.py
 

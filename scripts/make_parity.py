@@ -24,7 +24,7 @@ from panestream.testing.scenarios import differences
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "panestream"
 PAGE = ROOT / "docs" / "flink-parity.md"
-CONFORMANCE = ROOT / "tests" / "conformance"
+CONFORMANCE = ROOT / "tests" / "conformance" / "scenarios"
 
 _COUNTERPART = re.compile(r"(?<!\()Flink: (?!none)(.+?)(?:\.(?=\s|$)|$)", re.DOTALL)
 _MARKED = re.compile(r"(<!-- made: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)

@@ -1,0 +1,256 @@
+"""Which results depend on the order in which rows arrive: the table in docs/arrival-order.md, kind by kind. Without Spark.
+
+``PANESTREAM_CASES=2000 pytest tests/comparison/test_arrival_order.py`` draws more; ``PANESTREAM_SEED`` others.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from panestream.engine.operators.accumulating.windowed_rows import TablePerWindow
+from panestream.engine.operators.row.row_plan import Aggregate, Elements, Reduce
+from panestream.engine.planner import aggregating, calling, over_tables
+from panestream.engine.window_spec import WindowSpec
+from panestream.windowing import aggregates as agg
+from panestream.windowing.assigners import (
+    EventTimeSessionWindows,
+    GlobalWindows,
+    SlidingEventTimeWindows,
+    TumblingEventTimeWindows,
+    count_window,
+)
+from panestream.windowing.evictors import CountEvictor, DeltaEvictor, TimeEvictor
+from panestream.windowing.functions import AggregateFunction, applied, processed
+from panestream.windowing.triggers import ContinuousEventTimeTrigger, CountTrigger, DeltaTrigger, PurgingTrigger
+from tests.comparison import harness
+from tests.comparison.arrivals import SIZE, Case, batched, random_files, streamed
+
+Found = dict[harness.Place, list[tuple]]
+RESULTS = pa.schema([("r", pa.list_(pa.int64()))])
+
+
+class Listed(agg.ColumnAggregate):
+    """A user's own aggregate that minds the order: the values as they came."""
+
+    partial_type = result_type = pa.list_(pa.int64())
+
+    def partial(self, values, group, groups):
+        return self.merge(pa.array([[value] for value in values[0].to_pylist()], self.partial_type), group, groups)
+
+    def merge(self, partial, group, groups):
+        lists = [[] for _ in range(groups)]
+        for place, held in zip(group, partial.to_pylist(), strict=True):
+            lists[place] += held
+        return pa.array(lists, self.partial_type)
+
+    def final(self, partial):
+        return partial
+
+
+class Digits(AggregateFunction):
+    def create_accumulator(self):
+        return 0
+
+    def add(self, value, accumulator):
+        return (accumulator * 31 + value.u) % 1_000_003
+
+    def get_result(self, accumulator):
+        return ([accumulator],)
+
+    def merge(self, a, b):
+        return (a * 31 + b) % 1_000_003
+
+
+def declared(*aggregates, **windowing) -> Callable[[WindowSpec], Case]:
+    def of(windows: WindowSpec) -> Case:
+        return Case(windows, aggregating(windows, aggregates, harness.TYPES, harness.KEYS), **windowing)
+
+    return of
+
+
+def called(function) -> Callable[[WindowSpec], Case]:
+    def of(windows: WindowSpec) -> Case:
+        results = harness.ROWS if isinstance(function, Reduce) else RESULTS
+        if isinstance(function, Reduce):
+            results = pa.schema([column for column in harness.ROWS if column.name != "key"])
+        return Case(windows, calling(windows, function, results, harness.ROWS, function, harness.KEYS))
+
+    return of
+
+
+def rows_of(key, _window, rows):
+    return [([row.u for row in rows],)]
+
+
+def table_of(key, window, table):
+    return pa.table({"r": pa.array([table["u"].to_pylist()], RESULTS.types[0])})
+
+
+def tables(windows: WindowSpec) -> Case:
+    return Case(windows, over_tables(windows, TablePerWindow(table_of), RESULTS, harness.ROWS, harness.KEYS))
+
+
+TUMBLING = WindowSpec(TumblingEventTimeWindows(SIZE))
+SLIDING = WindowSpec(SlidingEventTimeWindows(SIZE, 4))
+SESSIONS = WindowSpec(EventTimeSessionWindows.with_gap("3 microseconds"))
+WINDOWS = {
+    "tumbling": TUMBLING,
+    "sliding": SLIDING,
+    "sessions": SESSIONS,
+    "tumbling by the row operator": WindowSpec(TUMBLING.assigner, exact_firings=True),
+    "sessions by the row operator": WindowSpec(SESSIONS.assigner, exact_firings=True),
+}
+
+FREE = {
+    "count": agg.count(), "count(v)": agg.count("v"), "sum of integers": agg.sum("v"), "min": agg.min("v"), "max": agg.max("x"),
+    "count_distinct": agg.count_distinct("v"), "top_k": agg.top_k("v", 2), "histogram": agg.histogram("v", [0, 2, 4]),
+    "approx_count_distinct": agg.approx_count_distinct("v"),
+    # These up to rounding.
+    "sum of floats": agg.sum("x"), "mean": agg.mean("x"), "var": agg.var("x"), "stddev": agg.stddev("x"),
+    "weighted_mean": agg.weighted_mean("x", "v"),
+}  # fmt: skip
+EQUAL_TIMES = {
+    "first": agg.first("u"), "last": agg.last("u"), "first not null": agg.first("v", ignore_nulls=True),
+    "last not null": agg.last("v", ignore_nulls=True), "min_by": agg.min_by("u", "v"), "max_by": agg.max_by("u", "v"),
+    "arg_min": agg.arg_min("v", "u", "x"), "arg_max": agg.arg_max("v", "u", "x"), "collect_list": agg.collect_list("u"),
+    "top_k by": agg.top_k("u", 2, by="v"),
+}  # fmt: skip
+MORE = {"avg", "approx_quantile", "approx_quantiles", "user"}
+"""Aggregates that are called otherwise above, agree within their error, or are below."""
+ELEMENTS = called(Elements(applied(rows_of)))
+EVICTING = WindowSpec(TUMBLING.assigner, evictor=TimeEvictor.of("3 microseconds"))
+GLOBAL = GlobalWindows.create()
+ALWAYS: dict[str, Case] = {
+    "count windows": declared(agg.sum("u"))(WindowSpec(*count_window(2))),
+    "sliding count windows": declared(agg.sum("u"), agg.first("u"))(WindowSpec(*count_window(4, 2))),
+    "count trigger": declared(agg.sum("u"))(WindowSpec(TUMBLING.assigner, CountTrigger.of(2))),
+    "purging count trigger": declared(agg.sum("u"))(WindowSpec(TUMBLING.assigner, PurgingTrigger.of(CountTrigger.of(2)))),
+    "count trigger on the global window": declared(agg.sum("u"), last=True)(WindowSpec(GLOBAL, CountTrigger.of(2))),
+    "delta trigger": ELEMENTS(WindowSpec(GLOBAL, DeltaTrigger.of(2.0**38, lambda old, new: abs(new.u - old.u)))),
+    "count evictor": ELEMENTS(WindowSpec(TUMBLING.assigner, evictor=CountEvictor.of(2))),
+    "time evictor": ELEMENTS(EVICTING),
+    "delta evictor": ELEMENTS(WindowSpec(TUMBLING.assigner, evictor=DeltaEvictor.of(2.0**38, lambda a, b: abs(a.u - b.u)))),
+    "apply": ELEMENTS(TUMBLING),
+    "apply, sliding": ELEMENTS(SLIDING),
+    "apply, sessions": ELEMENTS(SESSIONS),
+    "process, sessions": called(Elements(processed(rows_of)))(SESSIONS),
+    "process": called(Elements(processed(rows_of)))(TUMBLING),
+    "apply_arrow": tables(TUMBLING),
+    "apply_arrow, sessions": tables(SESSIONS),
+    "reduce": called(Reduce(lambda a, b: a.replace(u=(a.u * 31 + b.u) % 1_000_003)))(TUMBLING),
+    "aggregate function": called(Aggregate(Digits()))(TUMBLING),
+    "user": declared(agg.user(Listed(), "u"))(TUMBLING),
+}
+
+
+def pairs(case: Case, most: int, *, equal_times: bool, ordered: bool) -> Iterator[tuple[str, Found, Found]]:
+    """For some seeds what a stream and a batch of the same rows emit, and what shows it again."""
+    for seed in range(harness.first_seed(), harness.first_seed() + most):
+        files = random_files(random.Random(seed), equal_times=equal_times)
+        stream = streamed(case, files, random.Random(seed), ordered=ordered)
+        batch = batched(case, files, random.Random(-seed - 1), ordered=ordered)
+        yield f"seed {seed}: {case}\n{files}", stream, batch
+
+
+def check_they_agree(case: Case, *, equal_times: bool, ordered: bool) -> None:
+    for what, stream, batch in pairs(case, harness.cases(12), equal_times=equal_times, ordered=ordered):
+        wrong = harness.difference(batch, stream)
+        assert wrong is None, f"batch against stream: {wrong}\n{what}"
+
+
+def aggregates(chosen: Mapping[str, agg.Aggregate]) -> list[agg.Aggregate]:
+    return [aggregate.alias(name) for name, aggregate in chosen.items()]
+
+
+@pytest.mark.parametrize("windows", WINDOWS.values(), ids=WINDOWS)
+def test_these_do_not_depend_on_the_order(windows):
+    case = declared(*aggregates(FREE))(windows)
+    # The row operator does not ask what it runs.
+    assert case.operator.follows_arrival == windows.exact_firings
+    check_they_agree(case, equal_times=True, ordered=False)
+
+
+def test_a_time_evictor_does_not_depend_on_it_itself():
+    check_they_agree(declared(*aggregates(FREE))(EVICTING), equal_times=True, ordered=False)
+    check_they_agree(declared(*aggregates(EQUAL_TIMES))(EVICTING), equal_times=False, ordered=False)
+
+
+@pytest.mark.parametrize("windows", WINDOWS.values(), ids=WINDOWS)
+def test_these_depend_on_it_only_where_event_times_are_equal(windows):
+    case = declared(*aggregates(EQUAL_TIMES))(windows)
+    check_they_agree(case, equal_times=False, ordered=False)
+    check_they_agree(case, equal_times=True, ordered=True)
+    alike = set(EQUAL_TIMES)
+    for _, stream, batch in pairs(case, 200, equal_times=True, ordered=False):
+        for place in {*stream, *batch}:
+            columns = zip(EQUAL_TIMES, stream[place][0], batch[place][0], strict=True)
+            alike -= {name for name, one, other in columns if one != other}
+        if not alike:
+            return
+    raise AssertionError(f"these never differed: {alike}")
+
+
+@pytest.mark.parametrize("windows", WINDOWS.values(), ids=WINDOWS)
+@pytest.mark.parametrize("aggregate", EQUAL_TIMES.values(), ids=EQUAL_TIMES)
+def test_each_of_them_is_known_to_depend_on_it(aggregate, windows):
+    assert declared(aggregate)(windows).operator.follows_arrival
+
+
+@pytest.mark.parametrize("case", ALWAYS.values(), ids=ALWAYS)
+def test_these_depend_on_it_whatever_the_event_times(case):
+    assert case.operator.follows_arrival
+    check_they_agree(case, equal_times=True, ordered=True)
+    assert any(harness.difference(batch, stream) for _, stream, batch in pairs(case, 100, equal_times=False, ordered=False))
+
+
+CONTINUOUS = ContinuousEventTimeTrigger.of("3 microseconds")
+
+
+@pytest.mark.parametrize("exact", [False, True], ids=["panes", "row operator"])
+def test_early_firings_depend_on_when_micro_batches_end_but_not_the_last_one(exact):
+    windows = WindowSpec(TUMBLING.assigner, CONTINUOUS, exact_firings=exact)
+    counted = declared(agg.count().alias("n"), agg.sum("v").alias("s"))(windows)
+    check_they_agree(replace(counted, last=True), equal_times=True, ordered=False)
+    listed = replace(declared(*aggregates(EQUAL_TIMES))(windows), last=True)
+    check_they_agree(listed, equal_times=True, ordered=True)
+    assert any(harness.difference(batch, stream) for _, stream, batch in pairs(counted, 100, equal_times=False, ordered=True))
+
+
+def test_purged_windows_depend_on_when_micro_batches_end():
+    case = declared(agg.count())(WindowSpec(TUMBLING.assigner, PurgingTrigger.of(CONTINUOUS)))
+    case = replace(case, last=True)
+    assert any(harness.difference(batch, stream) for _, stream, batch in pairs(case, 100, equal_times=False, ordered=True))
+
+
+@pytest.mark.parametrize("windows", [SESSIONS, WINDOWS["sessions by the row operator"]], ids=["sessions", "row operator"])
+def test_a_row_a_gap_after_a_session_that_has_fired_begins_another(windows):
+    case = declared(agg.count())(windows)
+    first, second = ("a", 0, 1, None, 1), ("a", 3, 1, None, 2)
+    other = ("b", 3, 1, None, 3)  # moves time to the end of a's first session, so that its second row is just in time
+    plan = harness.plan_for(case.operator, windows)
+    stream = harness.run(
+        plan, [harness.MicroBatch([[first, other]]), harness.MicroBatch([[second]]), harness.MicroBatch([], end=True)]
+    )
+    (batch,) = harness.run(plan, [harness.MicroBatch([[first, other, second]], end=True)])
+    of_a = [place for one in stream for place, _ in one.fired if place[0] == "a"]
+    assert of_a == [("a", 0, 3), ("a", 3, 6)]
+    assert not any(one.metrics.late_rows for one in stream)
+    assert [place for place, _ in batch.fired if place[0] == "a"] == [("a", 0, 6)]
+
+
+def test_the_page_knows_every_kind():
+    functions = {name for name in agg.__all__ if name.islower()}
+    tried = {aggregate.function for aggregate in (*FREE.values(), *EQUAL_TIMES.values())}
+    assert functions - tried == MORE
+    page = (Path(__file__).resolve().parents[2] / "docs" / "arrival-order.md").read_text("utf-8")
+    named = set(re.findall(r"`([a-z_]+)`", page))
+    assert functions <= named
+    missing = [name for name in ALWAYS if name.split(",")[0].removeprefix("purging ").removeprefix("sliding ") not in page]
+    assert not missing

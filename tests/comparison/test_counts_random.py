@@ -1,0 +1,69 @@
+"""Count windows against the row operator, on random queries and streams.
+
+``PANESTREAM_CASES=20000 pytest tests/comparison/test_counts_random.py`` runs more; ``PANESTREAM_SEED`` others.
+
+Firings of count windows carry their own content and are never merged: per key and micro-batch the sequences must be the same.
+Only where everything that ever came is fired again and again does the last firing of a micro-batch stand for the others.
+"""
+
+import random
+
+import pytest
+
+from panestream.engine.window_spec import WindowSpec
+from panestream.windowing.assigners import GlobalWindows, count_window
+from panestream.windowing.triggers import CountTrigger
+from tests.comparison import harness
+
+CHUNKS = 8
+
+
+def random_query(rng: random.Random) -> harness.Query:
+    size = rng.choice([1, 2, 3, 5, 7, 12])
+    kind = rng.choice(["tumbling", "sliding", "sliding", "everything"])
+    if kind == "everything":
+        windowing = WindowSpec(GlobalWindows.create(), CountTrigger.of(rng.choice([0, size])))
+    elif kind == "tumbling":
+        windowing = WindowSpec(*count_window(size))
+    else:
+        windowing = WindowSpec(*count_window(size, rng.randint(0, size)))
+    return harness.Query(windowing, harness.random_aggregates(rng))
+
+
+def by_key(emitted, *, last: bool) -> dict:
+    found: dict = {}
+    for place, values in emitted.fired:
+        found[place] = [*([] if last else found.get(place, [])), values]
+    return found
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_as_the_row_operator(chunk):
+    def case(rng, seed):
+        query, batches = random_query(rng), harness.random_stream(rng, 10)
+        last = query.windowing.evictor is None and isinstance(query.windowing.trigger, CountTrigger)
+        expected, found = harness.run(query.row(), batches), harness.run(query.columnar(), batches)
+        for number, (theirs, ours) in enumerate(zip(expected, found, strict=True)):
+            if last:
+                harness.once(ours.fired)
+            wrong = harness.difference(by_key(theirs, last=last), by_key(ours, last=last))
+            assert wrong is None, f"{seed}: micro-batch {number}: {wrong}\n{query}\n{batches[: number + 1]}"
+
+    harness.run_cases(400, chunk, CHUNKS, case)
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_the_cut_into_micro_batches_does_not_matter(chunk):
+    def case(rng, seed):
+        query, batches = random_query(rng), harness.random_stream(rng, 10)
+        if query.windowing.evictor is None and isinstance(query.windowing.trigger, CountTrigger):
+            return
+        stream: dict = {}
+        for emitted in harness.run(query.columnar(), batches):
+            for place, values in by_key(emitted, last=False).items():
+                stream[place] = [*stream.get(place, []), *values]
+        whole = harness.MicroBatch([chunk for batch in batches for chunk in batch.chunks], end=True)
+        (batch,) = harness.run(query.columnar(), [whole])
+        assert harness.difference(by_key(batch, last=False), stream) is None, seed
+
+    harness.run_cases(200, chunk, CHUNKS, case)

@@ -1,0 +1,83 @@
+"""Scenarios with the outputs of real Flink, on real Spark: chosen so that every part of the vocabulary runs there.
+
+All of them run with ``python -m panestream.testing.scenarios --executor spark FILE.json...``; that takes half an hour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from panestream.testing.executors.batches import micro_batches
+from panestream.testing.executors.streaming import StreamingExecutor
+from panestream.testing.scenario_format import Scenario, read_scenarios
+from panestream.testing.scenarios import differences
+
+# Flink's scenarios drop late rows.
+pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::panestream.errors.PanestreamWarning")]
+
+FILES = sorted((Path(__file__).parent / "scenarios").glob("*.json"))
+AT_LEAST = 40
+EXECUTOR = StreamingExecutor()
+
+
+def words(scenario: Scenario) -> set[Any]:
+    """What of the vocabulary a scenario uses."""
+    spec, assigner = scenario.spec, scenario.spec["assigner"]
+    slides = assigner["type"] == "count" and "slide" in assigner
+    shape = (bool(assigner.get("offset")), bool(assigner.get("end_of_stream")), slides)
+    found: set[Any] = {
+        ("assigner", assigner["type"], assigner.get("time", "event"), shape),
+        ("function", spec["function"]["type"]),
+    }
+    found.update(("trigger", *path) for path in trigger_words(spec.get("trigger")))
+    if spec.get("evictor"):
+        found.add(("evictor", spec["evictor"]["type"], spec["evictor"].get("after", False)))
+    if spec.get("allowed_lateness"):
+        found.add(("lateness", assigner["type"]))
+    if spec.get("late_output"):
+        found.add(("late output", assigner["type"]))
+    return found | ({("error",)} if scenario.expected.error else set())
+
+
+def trigger_words(trigger: Mapping[str, Any] | None, outer: str = "") -> Iterator[tuple[str, str]]:
+    if trigger is not None:
+        yield trigger["type"], outer
+        yield from trigger_words(trigger.get("inner"), trigger["type"])
+
+
+ALL = [scenario for file in FILES for scenario in read_scenarios(file)]
+COST = {scenario.name: len(micro_batches(scenario, EXECUTOR.longest)) + 2 for scenario in ALL}
+
+
+def chosen() -> list[Scenario]:
+    """A set of scenarios that uses every word, cheap ones first; and then the next cheapest of more than one micro-batch."""
+    wanted = set().union(*map(words, ALL))
+    left, picked = sorted(ALL, key=lambda scenario: (COST[scenario.name], scenario.name)), []
+    while wanted:
+        best = max(left, key=lambda scenario: len(words(scenario) & wanted) / COST[scenario.name])
+        wanted -= words(best)
+        left.remove(best)
+        picked.append(best)
+    return picked + [scenario for scenario in left if COST[scenario.name] > 3][: max(AT_LEAST - len(picked), 0)]
+
+
+CHOSEN = chosen()
+
+
+def test_enough_are_chosen() -> None:
+    assert len(CHOSEN) >= AT_LEAST
+    assert set().union(*map(words, CHOSEN)) == set().union(*map(words, ALL))
+
+
+@pytest.mark.parametrize("scenario", CHOSEN, ids=lambda scenario: scenario.name)
+def test_spark_does_what_flink_does(spark: Any, scenario: Scenario) -> None:
+    assert differences(scenario, EXECUTOR.run(scenario)) == []
+
+
+def test_the_executor_restarts_from_its_checkpoint(spark: Any) -> None:
+    scenario = next(scenario for scenario in ALL if scenario.name == "session-random-c1-025")
+    assert differences(scenario, StreamingExecutor(restore=True, longest=3).run(scenario)) == []

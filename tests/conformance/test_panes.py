@@ -1,0 +1,72 @@
+"""Flink's recorded answers on aligned panes: every step is a micro-batch of its own, of whose firings the last counts.
+
+Declared aggregates run on aggregating panes, lists also on accumulating ones. Lists are compared as multisets: ``collect_list``
+orders by event time, Flink by arrival.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from panestream.engine.operators.accumulating.rule import why_not_rows
+from panestream.engine.operators.panes.rule import why_not_panes
+from panestream.engine.operators.row.row_plan import Elements
+from panestream.engine.plan import WindowPlan
+from panestream.engine.planner import aggregating, calling
+from panestream.engine.window_spec import WindowSpec
+from panestream.testing.scenario_format import plan_of, read_scenarios
+from panestream.windowing.functions import applied
+from tests.conformance.test_sessions_and_counts import AGGREGATES, FOLDER, GIVEN, KEYS, ROWS, plain, run
+
+
+def plan_over(operator, row) -> WindowPlan:
+    return WindowPlan(
+        ("key",), KEYS, row.assigner, operator, GIVEN, "ts", 1,
+        allowed_lateness=row.allowed_lateness, late_tag=row.late_output, row_schema=ROWS,
+    )  # fmt: skip
+
+
+def plans_of(scenario) -> list[WindowPlan]:
+    """The plans of a scenario on panes: none, one, or one for each kind of panes."""
+    function = scenario.spec["function"]["type"]
+    if function not in AGGREGATES:
+        return []
+    row = plan_of(scenario)
+    windowing = WindowSpec(row.assigner, row.trigger, row.evictor, row.allowed_lateness)
+    found = []
+    if not why_not_panes(windowing):
+        types = dict(zip(ROWS.names, ROWS.types, strict=True))
+        found.append(plan_over(aggregating(windowing, [AGGREGATES[function].alias("r")], types, KEYS), row))
+    if function == "list" and not why_not_rows(windowing):
+        listed = Elements(applied(lambda key, window, rows: [([one.value for one in rows],)]))
+        results = pa.schema([("r", pa.list_(pa.int64()))])
+        found.append(plan_over(calling(windowing, listed, results, ROWS, listed, KEYS), row))
+    return found
+
+
+CASES = [
+    pytest.param(scenario, plan, id=f"{scenario.name}, {plan.operator.name}")
+    for path in sorted(FOLDER.glob("*.json"))
+    for scenario in read_scenarios(path)
+    if not scenario.expected.error
+    for plan in plans_of(scenario)
+]
+
+
+@pytest.mark.parametrize(("scenario", "plan"), CASES)
+def test_flinks_answers(scenario, plan):
+    steps, late, dropped = run(scenario, plan)
+    for number, (theirs, ours) in enumerate(zip(scenario.expected.steps, steps, strict=True)):
+        expected = {(one["key"], one["start"], one["end"]): plain(one["value"]) for one in theirs}
+        assert len({one[:3] for one in ours}) == len(ours), f"step {number}: a window fired twice"
+        found = {one[:3]: one[3] for one in ours}
+        assert expected == found, f"step {number}"
+    for theirs, ours in zip(scenario.expected.late, late, strict=True):
+        assert [{"gap": None, **element} for element in theirs] == ours
+    assert plan.late_tag is not None or dropped == scenario.expected.late_dropped
+
+
+def test_how_many_there_are():
+    names = [case.values[1].operator.name for case in CASES]
+    assert (names.count("aligned panes"), names.count("accumulating panes")) == (100, 61)

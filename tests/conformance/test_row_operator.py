@@ -1,0 +1,37 @@
+"""Flink's recorded answers: all scenarios, plain and with a restart after every step."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from panestream.testing.executors import EXECUTORS
+from panestream.testing.scenario_format import read_scenarios
+from panestream.testing.scenarios import differences, main
+
+FOLDER = Path(__file__).parent / "scenarios"
+SCENARIOS = [scenario for path in sorted(FOLDER.glob("*.json")) for scenario in read_scenarios(path)]
+
+
+def test_the_set_is_whole():
+    assert len(SCENARIOS) == 336
+    assert [scenario.name for scenario in SCENARIOS if scenario.on_purpose] == [
+        "quirk-dynamic-session-equal-window-loses-data",
+        "quirk-session-merge-count-evictor",
+    ]
+
+
+@pytest.mark.parametrize("restore", [False, True], ids=["plain", "restored after every step"])
+@pytest.mark.parametrize("executor", ["harness", "processor"])
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.json")), ids=lambda path: path.stem)
+def test_flinks_answers(path, executor, restore):
+    """The executors also complain where state or timers are left after the end of input."""
+    run = EXECUTORS[executor](restore).run
+    failed = {one.name: found for one in read_scenarios(path) if (found := differences(one, run(one)))}
+    assert not failed
+
+
+def test_the_command_says_how_many(capsys):
+    assert main([str(path) for path in sorted(FOLDER.glob("*.json"))]) == 0
+    assert capsys.readouterr().out.endswith("336 passed, 0 failed\n")

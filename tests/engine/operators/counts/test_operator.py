@@ -1,0 +1,133 @@
+"""Columnar count windows: what they keep, what they say, and what they leave to the row operator."""
+
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from panestream.engine.explain import explain_plan
+from panestream.engine.operators.counts.shape import CountShape
+from panestream.engine.operators.row.spec import RowSpec
+from panestream.engine.plan import Chunk
+from panestream.engine.planner import aggregating
+from panestream.engine.storage.state import MemoryState
+from panestream.engine.window_spec import WindowSpec
+from panestream.errors import PlanMismatchError
+from panestream.windowing import aggregates as agg
+from panestream.windowing.assigners import GlobalWindows, TumblingEventTimeWindows, count_window
+from panestream.windowing.evictors import CountEvictor, TimeEvictor
+from panestream.windowing.triggers import CountTrigger, PurgingTrigger
+from tests.comparison import harness
+
+LIST = (agg.collect_list("v").alias("all"),)
+
+
+def query(size, slide=None, aggregates=LIST):
+    return harness.Query(WindowSpec(*count_window(size, slide)), aggregates)
+
+
+def batch(*values, end=False, key="a"):
+    return harness.MicroBatch([[(key, number, value, None, 0) for number, value in enumerate(values)]], end=end)
+
+
+def fired(emitted):
+    return [values[0] for _, values in emitted.fired]
+
+
+def test_every_n_rows_each_once():
+    emitted = harness.run(query(3).columnar(), [batch(1, 2), batch(3, 4, 5, 6, 7), batch(8, end=True)])
+    assert [list(map(sorted, fired(one))) for one in emitted] == [[], [[1, 2, 3], [4, 5, 6]], []]
+
+
+def test_the_last_n_rows_at_every_few():
+    emitted = harness.run(query(5, 2).columnar(), [batch(1, 2, 3), batch(4, 5, 6), batch(7, 8)])
+    assert [list(map(sorted, fired(one))) for one in emitted] == [[[1, 2]], [[1, 2, 3, 4], [2, 3, 4, 5, 6]], [[4, 5, 6, 7, 8]]]
+
+
+def test_what_was_fired_without_a_purge_is_fired_again():
+    windowing = WindowSpec(GlobalWindows.create(), CountTrigger.of(2))
+    plan = harness.Query(windowing, (agg.sum("v").alias("total"),)).columnar()
+    emitted = harness.run(plan, [batch(1, 2, 3, 4, 5), batch(6), batch(7)])
+    assert [fired(one) for one in emitted] == [[10], [21], []]
+
+
+def test_only_open_panes_are_kept():
+    state = MemoryState()
+    plan = query(4, 2, (agg.count().alias("n"),)).columnar()
+    for _ in range(5):
+        (one,) = harness.run(plan, [batch(*range(101))], state)
+    held = plan.operator.for_group(plan, state, 0)._store.pages
+    assert held.read(np.ones(len(held.index), np.bool_))["rows"].to_pylist() == [2, 1]
+    assert one.metrics.state_calls == 6
+
+
+def test_the_rest_of_a_batch_is_not_emitted():
+    (one,) = harness.run(query(3).columnar(), [batch(1, 2, 3, 4, end=True)])
+    assert len(fired(one)) == 1
+
+
+def test_state_of_another_plan_is_refused():
+    state = MemoryState()
+    harness.run(query(4, 2).columnar(), [batch(1)], state)
+    with pytest.raises(PlanMismatchError, match="count windows: at every 2 rows of a key the last 4"):
+        harness.run(query(4, 3).columnar(), [batch(1)], state)
+
+
+def test_rows_of_one_key_that_are_only_counted():
+    plan = harness.plan_for(
+        aggregating(WindowSpec(*count_window(2)), (agg.count().alias("n"),), {}, pa.schema([])), query(2).windowing
+    )
+    plan, given = replace(plan, keys=(), key_schema=pa.schema([])), harness.GroupInput(end_of_input=True)
+    for kind, part in plan.operator.pack(plan, Chunk(np.arange(5), [], [])):
+        given.parts.setdefault(kind, []).append(part)
+    output = plan.operator.for_group(plan, MemoryState(), 0).process(given)
+    assert output.tables[0][1]["n"].to_pylist() == [2, 2]
+
+
+@pytest.mark.parametrize(("size", "slide"), [(6, 3), (6, 4), (5, 2), (7, 7), (7, 1), (9, 5), (100, 7)])
+def test_windows_are_whole_numbers_of_panes(size, slide):
+    shape, rows = CountShape(size, slide), np.arange(-3 * size, 3 * size)
+    panes = dict(zip(rows.tolist(), shape.panes_of(rows).tolist(), strict=True))
+    assert panes[0] == 0
+    assert panes[-1] == -1
+    for end in range(0, 2 * size, slide):
+        inside = [panes[row] for row in range(end - size, end)]
+        assert panes[end - size - 1] < inside[0]
+        assert inside[-1] < panes[end]
+        assert inside[-1] - inside[0] + 1 == shape.panes_per_window
+        assert panes[end] == end // slide * shape.panes_per_slide
+
+
+@pytest.mark.parametrize(
+    ("windowing", "reason"),
+    [
+        (WindowSpec(*count_window(3), exact_firings=True), "exact firings were asked for"),
+        (WindowSpec(*count_window(2, 3)), "windows of fewer rows than lie between two firings"),
+        (WindowSpec(GlobalWindows.create()), "with a CountTrigger only"),
+        (
+            WindowSpec(GlobalWindows.create(), CountTrigger.of(2), TimeEvictor(3)),
+            "an evictor other than the one of count windows",
+        ),
+        (WindowSpec(GlobalWindows.create(), CountTrigger.of(2), CountEvictor.of(3, True)), "an evictor other than"),
+        (WindowSpec(GlobalWindows.create(), PurgingTrigger.of(CountTrigger.of(2)), CountEvictor.of(3)), "an evictor other than"),
+        (WindowSpec(TumblingEventTimeWindows(10), CountTrigger.of(2)), "CountTrigger.of(2)"),
+    ],
+)
+def test_what_needs_the_row_operator(windowing, reason):
+    operator = aggregating(windowing, (agg.count().alias("n"),), {}, harness.KEYS)
+    assert isinstance(operator, RowSpec)
+    assert any(reason in given for given in operator.reasons)
+
+
+def test_explain_says_what_runs():
+    shown = explain_plan(query(100, 7).columnar(), streaming=True, chosen=None)
+    for words in (
+        "counts",
+        "at every 7 rows of a key the last 100",
+        "2 to a slide, 29 to a window",
+        "unreduced",
+        "by hash of the key",
+    ):
+        assert words in shown
+    assert "every 5 rows of a key, each in one window" in explain_plan(query(5).columnar(), streaming=False, chosen=None)

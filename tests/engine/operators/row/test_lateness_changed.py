@@ -1,0 +1,50 @@
+"""The row operator against the definition where the query is started again with another allowed lateness, at random."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from panestream.testing.executors.base import Observed
+from panestream.testing.executors.harness import HarnessExecutor
+from panestream.testing.harness import WindowTestHarness
+from panestream.testing.scenario_format import plan_of, scenario_of
+from panestream.testing.scenarios import differences
+from tests.engine.operators.row.delegating import Delegating
+from tests.engine.operators.row.naive import Naive
+from tests.engine.operators.row.random_scenarios import scenario
+
+COUNT, CHUNKS = 400, 4
+
+
+def changed(seed: int) -> tuple[dict, dict[int, int]]:
+    """A scenario, and before which steps it begins anew with which lateness."""
+    spec, rng = scenario(seed), random.Random(-seed)
+    # A processing timeout fires at every timer, and so at the end of a lateness that is none any more.
+    if "processing_timeout" in str(spec["trigger"]):
+        spec["trigger"] = None
+    return spec, {step: rng.choice([0, 1, 5, 20, 200]) for step in range(len(spec["input"])) if rng.random() < 0.15}
+
+
+def run(read, latenesses: dict[int, int], wrap) -> Observed:
+    harness, observed = WindowTestHarness(wrap(plan_of(read))), Observed()
+    for number, step in enumerate([*read.steps, *([None] if read.end_of_input else [])]):
+        if number in latenesses:
+            harness.plan = replace(harness.plan, allowed_lateness=latenesses[number])
+            harness.restore(harness.snapshot())
+        HarnessExecutor._take(harness, step)
+        HarnessExecutor._record(harness, observed)
+    observed.late_dropped = harness.late_dropped
+    return observed
+
+
+@pytest.mark.parametrize("wrap", [lambda plan: plan, Delegating.in_plan], ids=["fast loops", "general protocol"])
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_the_operator_does_what_the_definition_says(chunk, wrap):
+    for seed in range(chunk, COUNT, CHUNKS):
+        spec, latenesses = changed(seed)
+        steps, late, dropped = Naive(spec, latenesses).run()
+        read = scenario_of({**spec, "expected": {"steps": steps, "late": late, "late_dropped": dropped}})
+        assert not differences(read, run(read, latenesses, wrap)), (seed, latenesses)

@@ -1,0 +1,94 @@
+"""The row operator against the definition, on random plans and streams.
+
+``PANESTREAM_RANDOM_SCENARIOS=20000 pytest tests/engine/operators/row/test_random_scenarios.py`` runs more; ``PANESTREAM_RANDOM_SEED`` others.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from panestream.engine.operators.row.window_operator import RowOperator
+from panestream.engine.storage.state import MemoryState
+from panestream.testing.executors import HarnessExecutor, Observed
+from panestream.testing.executors.harness import _as_json, _late_as_json
+from panestream.testing.scenario_format import plan_of, scenario_of
+from panestream.testing.scenarios import differences
+from panestream.windowing.time import MAX_TIMESTAMP
+from tests.engine.operators.row.delegating import Delegating
+from tests.engine.operators.row.naive import Naive
+from tests.engine.operators.row.random_scenarios import scenario
+
+COUNT = int(os.environ.get("PANESTREAM_RANDOM_SCENARIOS", "400"))
+FIRST = int(os.environ.get("PANESTREAM_RANDOM_SEED", "0"))
+CHUNKS = 8
+
+
+def with_answer(seed: int) -> dict:
+    spec = scenario(seed)
+    steps, late, dropped = Naive(spec).run()
+    return {**spec, "expected": {"steps": steps, "late": late, "late_dropped": dropped}}
+
+
+def seeds(chunk: int) -> range:
+    return range(FIRST + chunk, FIRST + COUNT, CHUNKS)
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_the_operator_does_what_the_definition_says(chunk):
+    for seed in seeds(chunk):
+        read = scenario_of(with_answer(seed))
+        assert not differences(read, HarnessExecutor().run(read)), seed
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_also_when_it_is_restored_after_every_step(chunk):
+    for seed in list(seeds(chunk))[::4]:
+        read = scenario_of(with_answer(seed))
+        assert not differences(read, HarnessExecutor(restore=True).run(read)), seed
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_the_fast_loops_do_what_the_general_protocol_does(chunk):
+    """A trigger of a user's own that passes every call on is served by the general protocol."""
+    for seed in list(seeds(chunk))[::2]:
+        read = scenario_of(with_answer(seed))
+        assert not differences(read, HarnessExecutor(wrap=Delegating.in_plan).run(read)), seed
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_the_cut_into_micro_batches_does_not_matter(chunk):
+    """Rows up to the next watermark or clock step are one batch, and every batch has a new operator on the written state."""
+    for seed in list(seeds(chunk))[::4]:
+        spec = with_answer(seed)
+        read = scenario_of(spec)
+        fired, late, dropped = in_micro_batches(read)
+        flat = {key: [[one for step in spec["expected"][key] for one in step]] for key in ("steps", "late")}
+        whole = scenario_of({**spec, "expected": {**flat, "late_dropped": spec["expected"]["late_dropped"]}})
+        assert not differences(whole, Observed([fired], [late], dropped)), seed
+
+
+def in_micro_batches(read):
+    """What comes of a scenario cut at its watermarks and clock steps: fired, late, dropped."""
+    plan, state, outputs, rows = plan_of(read), MemoryState(), [], []
+
+    def batch(rows, **time):
+        operator = RowOperator(plan, state)
+        outputs.append(operator.process(rows, **time))
+        operator.commit()
+
+    for step in read.steps:
+        if step.element is not None:
+            rows.append((step.element.key, step.element.ts, step.element))
+            continue
+        if step.kind == "processing_time":
+            batch(rows)
+            batch([], processing_time=step.time)
+        else:
+            batch(rows, new_watermark=step.time)
+        rows = []
+    batch(rows, new_watermark=MAX_TIMESTAMP if read.end_of_input else None)
+    fired = [_as_json(*one[:3]) for output in outputs for one in output.fired]
+    late = [_late_as_json(one[2]) for output in outputs for one in output.late]
+    return fired, late, sum(output.late_dropped for output in outputs)

@@ -1,0 +1,314 @@
+"""State that was damaged at rest: every operator gives the right answer all the same, or the one error; never another answer.
+
+``PANESTREAM_CASES=20000 pytest tests/engine/storage/test_damage.py`` runs more; ``PANESTREAM_SEED`` others.
+
+A case: some micro-batches, then faults in what rests, then a restart and the rest of the micro-batches, the last of which closes
+every window. Faults in what is not read any more change nothing.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+
+import pyarrow as pa
+import pytest
+
+from panestream.engine.operators.row import index as row_index
+from panestream.engine.operators.row.row_plan import Elements
+from panestream.engine.plan import WindowPlan
+from panestream.engine.planner import calling
+from panestream.engine.storage import keyed_pages
+from panestream.engine.storage import sealed_state as seal
+from panestream.engine.storage.state import MemoryState
+from panestream.engine.window_spec import WindowSpec
+from panestream.errors import StateDamagedError
+from panestream.windowing import aggregates as agg
+from panestream.windowing.assigners import (
+    EventTimeSessionWindows,
+    GlobalWindows,
+    ProcessingTimeSessionWindows,
+    SlidingEventTimeWindows,
+    TumblingEventTimeWindows,
+    TumblingProcessingTimeWindows,
+    count_window,
+)
+from panestream.windowing.evictors import CountEvictor
+from panestream.windowing.functions import ProcessWindowFunction, applied
+from panestream.windowing.state import ValueStateDescriptor
+from panestream.windowing.triggers import ContinuousEventTimeTrigger, CountTrigger, PurgingTrigger
+from tests.comparison import harness
+
+CHUNKS = 4
+Values = dict[tuple[str, int], bytes]
+RESULTS = pa.schema([("n", pa.int64()), ("vs", pa.list_(pa.int64()))])
+SUMS = (agg.count().alias("n"), agg.sum("v").alias("s"), agg.max_by("x", "u").alias("m"), agg.collect_list("v").alias("l"))
+
+
+def listed(key, window, rows):
+    return [(len(rows), [row.v for row in rows])]
+
+
+class Counting(ProcessWindowFunction):
+    """Keeps something per window and something per key."""
+
+    def process(self, key, context, elements):
+        firings = context.window_state().get_state(ValueStateDescriptor("firings"))
+        ever = context.global_state().get_state(ValueStateDescriptor("ever"))
+        firings.update((firings.value() or 0) + 1)
+        ever.update((ever.value() or 0) + len(elements))
+        yield (ever.value(), [firings.value(), *(row.v for row in elements)])
+
+    def clear(self, context):
+        context.window_state().get_state(ValueStateDescriptor("firings")).clear()
+
+
+def declared(windowing: WindowSpec, *, row: bool = False, **more) -> WindowPlan:
+    query = harness.Query(windowing, SUMS, 3, more=more)
+    return query.row() if row else query.columnar()
+
+
+def function(windowing: WindowSpec, called=None) -> WindowPlan:
+    operator = calling(windowing, Elements(called or applied(listed)), RESULTS, harness.ROWS, listed, harness.KEYS)
+    return harness.plan_for(operator, windowing, 3)
+
+
+def windows(assigner, trigger=None, evictor=None, *, exact: bool = False, lateness: int = 12) -> WindowSpec:
+    return WindowSpec(assigner, trigger, evictor, lateness, exact_firings=exact)
+
+
+SLIDING, TUMBLING, SESSIONS = SlidingEventTimeWindows(20, 5), TumblingEventTimeWindows(20), EventTimeSessionWindows(6)
+PLANS: dict[str, Callable[[], WindowPlan]] = {
+    "panes": lambda: declared(windows(SlidingEventTimeWindows(100, 1), lateness=0)),
+    "panes, late firings": lambda: declared(windows(SLIDING), with_firing=True, changelog=True),
+    "panes, purging": lambda: declared(windows(TUMBLING, PurgingTrigger.of(ContinuousEventTimeTrigger(7)), lateness=0)),
+    "panes by the clock": lambda: declared(windows(TumblingProcessingTimeWindows(20), lateness=0)),
+    "accumulating panes": lambda: function(windows(SLIDING)),
+    "sessions": lambda: declared(windows(SESSIONS)),
+    "sessions by the clock": lambda: declared(windows(ProcessingTimeSessionWindows(15), lateness=0)),
+    "counts": lambda: declared(windows(*count_window(7, 3), lateness=0)),
+    "row, declared": lambda: declared(windows(SLIDING), row=True),
+    "row, sessions": lambda: declared(windows(SESSIONS), row=True),
+    "row, elements": lambda: function(windows(TUMBLING, exact=True)),
+    "row, state of triggers": lambda: function(windows(TUMBLING, CountTrigger.of(3))),
+    "row, state of functions": lambda: function(windows(TUMBLING, CountTrigger.of(2)), Counting()),
+    "row, evictor": lambda: function(windows(GlobalWindows.create(), CountTrigger.of(2), CountEvictor.of(5), lateness=0)),
+}
+BATCHES = 9
+
+
+def stream(seed: int) -> list[harness.MicroBatch]:
+    """Rows of many keys, some of which rest for long; at the end one that closes all windows of event time."""
+    rng, time, number, made = random.Random(seed), 0, 0, []
+    for place in range(BATCHES):
+        rows = []
+        for _ in range(14):
+            time += rng.randint(0, 1)
+            number += 1
+            key = f"k{rng.randint(0, 4) + 5 * (place % 4)}"
+            rows.append((key, time - rng.randint(0, 12), rng.randint(-9, 9), number / 8, number * 7919 % 65_537))
+        made.append(harness.MicroBatch([rows], 10 * place + 1))
+    made.append(harness.MicroBatch([[("k0", time + 1000, 1, 1.0, 1)]], 1000))
+    return [*made, harness.MicroBatch([[("k0", time + 9000, 1, 1.0, 1)]], 9000)]
+
+
+def step(plan: WindowPlan, state: MemoryState, batch: harness.MicroBatch, group: int):
+    """All that comes out of one micro-batch, of a new operator on what rests."""
+    output = plan.operator.for_group(plan, state, group).process(harness.group_input(plan, batch))
+    return [(tag, table.to_pylist()) for tag, table in output.tables], output.metrics.late_rows, output.wake_up
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a plan did without faults: what came out of each micro-batch, and what rested after it, in two key groups."""
+
+    plan: WindowPlan
+    batches: list[harness.MicroBatch]
+    outputs: list
+    rested: list[Values]
+    elsewhere: list[Values]
+
+
+@cache
+def run_of(name: str, seed: int) -> Run:
+    plan, rested, outputs = PLANS[name](), [[], []], []
+    for group in (0, 1):
+        state = MemoryState()
+        for batch in stream(seed + 1000 * group):
+            outputs.append(step(plan, state, batch, group))
+            rested[group].append(dict(state.values))
+    return Run(plan, stream(seed), outputs[: BATCHES + 2], *rested)
+
+
+@pytest.fixture(autouse=True)
+def small_pages(monkeypatch):
+    """A few keys a page, so that there are pages to confuse."""
+    monkeypatch.setattr(keyed_pages, "MOST_ROWS", 8)
+    monkeypatch.setattr(row_index, "PAGE_BYTES", 700)
+    monkeypatch.setattr(row_index, "FEWEST_KEYS", 2)
+
+
+# ---------------------------------------------------------------------------------------------------------------- faults
+
+
+def flipped_bits(rng, values, place, run, at):
+    data = bytearray(values[place])
+    for _ in range(rng.choice([1, 1, 2, 9])):
+        data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+    values[place] = bytes(data)
+
+
+def other_bytes(rng, values, place, run, at):
+    data = values[place]
+    begin = rng.randrange(len(data))
+    end = min(len(data), begin + rng.choice([1, 4, 64]))
+    values[place] = data[:begin] + rng.choice([bytes(end - begin), rng.randbytes(end - begin)]) + data[end:]
+
+
+def cut(rng, values, place, run, at):
+    values[place] = values[place][: rng.choice([0, len(values[place]) - 1, rng.randrange(len(values[place]))])]
+
+
+def longer(rng, values, place, run, at):
+    values[place] += rng.randbytes(rng.choice([1, 8, 100]))
+
+
+def stale(rng, values, place, run, at):
+    """What rested there after an earlier micro-batch."""
+    older = [
+        (one, rested[one]) for one in sorted(values) for rested in run.rested[:at] if rested.get(one, values[one]) != values[one]
+    ]
+    if older:
+        place, value = rng.choice(older)
+        values[place] = value
+
+
+def dropped(rng, values, place, run, at):
+    del values[place]
+
+
+def swapped(rng, values, place, run, at):
+    """Two values of the key group change places."""
+    other = rng.choice(sorted(values))
+    values[place], values[other] = values[other], values[place]
+
+
+def from_another_group(rng, values, place, run, at):
+    other = run.elsewhere[at]
+    values[place] = other[place] if place in other else rng.choice(list(other.values()))
+
+
+def several_stale(rng, values, place, run, at):
+    """Any number of values as they were after one earlier micro-batch, but not the meta record and its witness."""
+    older = run.rested[rng.randrange(at)] if at else {}
+    kept = rng.choice([("meta", 0), ("meta", 1)])
+    for other in sorted(values):
+        if other != kept and rng.random() < 0.7:
+            values[other] = older.get(other, values[other])
+
+
+FAULTS = (flipped_bits, other_bytes, cut, longer, stale, dropped, swapped, from_another_group, several_stale)
+
+
+def outcome(rng: random.Random, seed: int) -> tuple[str, str]:
+    """What comes of one random fault: the fault, and "nothing to change", "right" or "error"; anything else fails."""
+    name, fault = rng.choice(sorted(PLANS)), rng.choice(FAULTS)
+    run, at = run_of(name, rng.randrange(3)), rng.randrange(BATCHES)
+    what = f"seed {seed}: {name}, {fault.__name__} after micro-batch {at}"
+    values = dict(run.rested[at])
+    place = rng.choice(sorted(values))
+    fault(rng, values, place, run, at)
+    if values == run.rested[at]:
+        return fault.__name__, "nothing to change"
+    state = MemoryState(values)
+    for number in range(at + 1, len(run.batches)):
+        damaged = None
+        try:
+            found = step(run.plan, state, run.batches[number], 0)
+        except StateDamagedError as error:
+            damaged = error
+        except Exception as error:
+            raise AssertionError(f"{what} at {place}: {type(error).__name__}: {error}") from error
+        if damaged is not None:
+            assert f"key group 0 ({run.plan.operator.name}) is damaged" in str(damaged), what
+            assert (damaged.space, damaged.key) in run.rested[at], f"{what}: {damaged}"
+            return fault.__name__, "error"
+        assert found == run.outputs[number], f"{what} at {place}: another answer in micro-batch {number}"
+    return fault.__name__, "right"
+
+
+# ---------------------------------------------------------------------------------------------------------------- tests
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_damage_is_an_error_or_changes_nothing(chunk):
+    found: Counter = Counter()
+
+    def case(rng, seed):
+        found[outcome(rng, seed)] += 1
+
+    harness.run_cases(400, chunk, CHUNKS, case)
+    for fault, what in sorted(found):
+        print(f"{fault:20} {what:20} {found[fault, what]:6}")
+    cases = Counter(fault for (fault, what), count in found.items() for _ in range(count) if what != "nothing to change")
+    assert all(found[fault, "error"] for fault, count in cases.items() if count >= 10), "the faults find something to damage"
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_a_run_without_faults_is_right_from_any_restart(name):
+    run = run_of(name, 0)
+    assert any(tables for tables, _, _ in run.outputs), "it fires"
+    assert len({space for rested in run.rested for space, _ in rested}) > 1, "it keeps more than its meta record"
+    state = MemoryState(dict(run.rested[4]))
+    assert [step(run.plan, state, batch, 0) for batch in run.batches[5:]] == run.outputs[5:]
+
+
+@pytest.mark.parametrize("name", [name for name in PLANS if "clock" not in name])
+@pytest.mark.parametrize("back", [2, 4])
+def test_a_key_group_that_is_older_as_a_whole_is_found_beside_the_others(name, back):
+    """Also after micro-batches that bring nothing for a group: all groups write their state in all of them."""
+    plan, states, rested = PLANS[name](), [MemoryState(), MemoryState()], []
+    for number, batch in enumerate(stream(5)[:5]):
+        metrics = []
+        for group, state in enumerate(states):
+            given = harness.group_input(plan, batch if group == 0 or number < 2 else harness.MicroBatch([]))
+            metrics.append(plan.operator.for_group(plan, state, group).process(given).metrics.to_json())
+        assert [(one["key_group"], one["state_of"]) for one in metrics] == [(0, number - 1), (1, number - 1)]
+        seal.check_that_groups_agree(metrics)
+        rested.append(dict(states[1].values))
+    states[1].values = rested[-1 - back] if back < 4 else {}
+    given = harness.group_input(plan, stream(5)[5])
+    metrics = [plan.operator.for_group(plan, state, group).process(given).metrics.to_json() for group, state in enumerate(states)]
+    what = "is that of micro-batch 2" if back < 4 else "is gone"
+    with pytest.raises(
+        StateDamagedError, match=f"key group 1 is damaged: all of it {what}, where that of key group 0 is of micro"
+    ):
+        seal.check_that_groups_agree(metrics)
+
+
+@pytest.mark.parametrize("fault", [stale, swapped])
+def test_these_cases_would_be_wrong_without_the_checks(fault, monkeypatch):
+    """Else there is nothing that the test above could find. (Of flipped bits Arrow can die, and the tests with it.)"""
+
+    def unchecked(self, space, key):
+        value = self.counted.get(space, key)
+        if value is None:
+            return None
+        body = value[seal._HEAD.size + seal._PLACE.size + len(space) :]
+        if (space, key) == ("meta", 0):
+            (pages,) = seal._NUMBER.unpack_from(body)
+            return body[seal._NUMBER.size + 20 * pages :]
+        return body
+
+    monkeypatch.setattr(seal.SealedState, "get", unchecked)
+    monkeypatch.setitem(globals(), "FAULTS", (fault,))
+    wrong = 0
+    for seed in range(150):
+        try:
+            outcome(random.Random(seed), seed)
+        except AssertionError:
+            wrong += 1
+    assert wrong > 10

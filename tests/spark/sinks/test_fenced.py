@@ -1,0 +1,206 @@
+"""Outputs under reruns, restored checkpoints, second copies of a query, and markers that are gone or broken."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+import panestream as pst
+from panestream.errors import FencedError, SinkError, StateDamagedError, StateFormatError
+from panestream.spark.checkpoint import look_at, register
+from panestream.spark.markers import list_files, read_markers, write_marker
+from panestream.spark.places import escaped
+from tests.datastream.test_stream import at, read_batch, read_stream, windowed, write_files
+
+pytestmark = pytest.mark.spark
+
+# Each file closes the windows of the one before it; the last row of each but the first is late.
+FILES = [[("ann", at(0), 1)], [("ann", at(20), 2), ("bob", at(21), 3)], [("ann", at(40), 4), ("ann", at(1), 5)]]
+
+
+def run(spark, folder: Path, files=FILES, delay="0 seconds", sinks=None, place=None):
+    """Runs what is there to its end; returns the rows of main and late by micro-batch, as a reader finds them."""
+    place = place or str(folder)
+    for number, rows in enumerate(files):
+        if not (folder / "in" / f"{number:04d}").exists():
+            write_files(spark, folder / "new", [rows])
+            (folder / "in").mkdir(exist_ok=True)
+            (folder / "new" / "0000").rename(folder / "in" / f"{number:04d}")
+    result = windowed(read_stream(spark, str(folder / "in")), delay=delay, late="late")
+    sinks = sinks or {tag: pst.ParquetSink(f"{place}/{tag}") for tag in ("main", "late")}
+    result.start(checkpoint=f"{place}/checkpoint", **sinks).await_termination()
+    main = spark.read.parquet(f"{place}/main").select("batch_id", "user", "n")
+    late = spark.read.parquet(f"{place}/late").select("batch_id", "user", "price")
+    return [sorted(map(tuple, frame.collect())) for frame in (main, late)]
+
+
+def uncommit(checkpoint: Path, batch: int) -> None:
+    for name in (str(batch), f".{batch}.crc"):
+        (checkpoint / "commits" / name).unlink(missing_ok=True)
+
+
+def test_what_a_run_finds_of_its_future_goes(spark, tmp_path):
+    """An older copy of the checkpoint beside newer output; then a micro-batch that has rows no more when it is run again."""
+    assert run(spark, tmp_path, FILES[:1]) == [[], []]
+    shutil.copytree(tmp_path / "checkpoint", tmp_path / "older")
+    all_rows = [[(1, "ann", 1), (2, "ann", 1), (2, "bob", 1)], [(2, "ann", 5)]]
+    assert run(spark, tmp_path) == all_rows
+    # A crash between the sinks and Spark's commit; the delay is another now: nothing fires. (What was late is late.)
+    uncommit(tmp_path / "checkpoint", 2)
+    assert run(spark, tmp_path, delay="1 hour") == [[(1, "ann", 1)], [(2, "ann", 5)]]
+    # The checkpoint of long ago: everything after micro-batch 0 comes again, and otherwise.
+    shutil.rmtree(tmp_path / "checkpoint")
+    shutil.move(tmp_path / "older", tmp_path / "checkpoint")
+    (tmp_path / "main" / "_attempts" / "0000000001-ab-broken").mkdir(parents=True)
+    assert run(spark, tmp_path, delay="1 hour") == [[], []]
+    assert not (tmp_path / "main" / "_attempts" / "0000000001-ab-broken").exists()
+
+
+class Overtaken(pst.Sink):
+    """A sink before whose first write another copy of the query is started."""
+
+    def __init__(self, result, checkpoint):
+        self.result, self.checkpoint = result, checkpoint
+
+    def write(self, df, batch_id):
+        spark = df.sparkSession
+        register(spark, look_at(spark, self.result.plan, self.checkpoint), [])
+
+
+@pytest.mark.parametrize("place", ["local", "elsewhere"])
+def test_a_copy_that_another_one_overtook_stops_and_publishes_nothing_more(spark, tmp_path, place, viewfs):
+    folder = str(tmp_path) if place == "local" else viewfs
+    source = write_files(spark, tmp_path / "in", FILES[:1])
+    result = windowed(read_stream(spark, source), late="late")
+    checkpoint = f"{folder}/checkpoint"
+    sinks = {"main": Overtaken(result, checkpoint), "late": pst.ParquetSink(f"{folder}/late")}
+    query = result.start(checkpoint=checkpoint, **sinks)
+    with pytest.raises(FencedError, match=r"another copy .* started later on the checkpoint .*\(run 2, this is run 1\)"):
+        query.await_termination()
+    assert [path.name for path in (tmp_path / "late").iterdir() if "=" in path.name] == []
+    # The other one goes on, with what this one had not committed.
+    assert run(spark, tmp_path, FILES[:2], place=folder) == [[(1, "ann", 1)], []]
+
+
+@pytest.fixture
+def viewfs(spark, tmp_path):
+    """A file system that only Spark reaches: the folder of the test under another scheme."""
+    name = f"t{abs(hash(str(tmp_path)))}"
+    option = f"fs.viewfs.mounttable.{name}.link./data"
+    spark.conf.set(option, tmp_path.as_uri())
+    yield f"viewfs://{name}/data"
+    spark.conf.unset(option)
+
+
+def test_elsewhere_spark_itself_publishes_and_clears(spark, tmp_path, viewfs):
+    all_rows = [[(1, "ann", 1), (2, "ann", 1), (2, "bob", 1)], [(2, "ann", 5)]]
+    assert run(spark, tmp_path, place=viewfs) == all_rows
+    assert not (tmp_path / "main" / "_attempts").exists()
+    # Back to micro-batch 1: what is there of it is replaced, what is there of 2 is cleared.
+    for number in (1, 2):
+        uncommit(tmp_path / "checkpoint", number)
+        if number == 2:
+            for name in ("2", ".2.crc"):
+                (tmp_path / "checkpoint" / "offsets" / name).unlink(missing_ok=True)
+    (tmp_path / "in" / "0002").rename(tmp_path / "later")
+    assert run(spark, tmp_path, FILES[:2], place=viewfs) == [[(1, "ann", 1)], []]
+    with pytest.raises(SinkError, match="another query"):
+        windowed(read_stream(spark, str(tmp_path / "in"))).start(
+            main=pst.ParquetSink(f"{viewfs}/main"), checkpoint=f"{viewfs}/other"
+        )
+
+
+def test_output_that_vanished_is_missed(spark, tmp_path):
+    run(spark, tmp_path, FILES[:1])
+    shutil.rmtree(tmp_path / "main")
+    with pytest.raises(SinkError, match=r"main is gone, .*Put the directory back.*choose another directory.*new checkpoint"):
+        run(spark, tmp_path, FILES[:1])
+    moved = {"main": pst.ParquetSink(f"{tmp_path}/moved"), "late": pst.ParquetSink(f"{tmp_path}/late")}
+    (tmp_path / "main").mkdir()  # for the reader
+    with pytest.raises(Exception, match="UNABLE_TO_INFER_SCHEMA"):
+        run(spark, tmp_path, FILES[:1], sinks=moved)
+    assert (tmp_path / "moved" / "_panestream").is_dir()
+
+
+def test_a_first_start_that_was_broken_off_is_no_stranger_to_its_outputs(spark, tmp_path):
+    """``main`` knows the query's name already when ``late`` is refused; as after a kill in between."""
+    (tmp_path / "late").mkdir()
+    (tmp_path / "late" / "of_another.txt").write_text("here")
+    with pytest.raises(SinkError, match="late already holds files"):
+        run(spark, tmp_path, FILES[:1])
+    (tmp_path / "late" / "of_another.txt").unlink()
+    # Nothing was computed yet: the plan may be another, too.
+    changed = windowed(read_stream(spark, str(tmp_path / "in")), pst.TumblingEventTimeWindows.of("20 seconds"), late="late")
+    sinks = {tag: pst.ParquetSink(f"{tmp_path}/{tag}") for tag in ("main", "late")}
+    changed.start(checkpoint=f"{tmp_path}/checkpoint", **sinks).await_termination()
+    with pytest.raises(pst.errors.PlanMismatchError, match="belongs to another plan"):
+        run(spark, tmp_path, FILES[:2])
+
+
+def test_markers_that_cannot_be_read_are_named(spark, tmp_path):
+    for name, text in (("empty", ""), ("cut", '{"format": 1, "que'), ("newer", '{"format": 7}')):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "part-0.txt").write_text(text)
+    for name, why in (
+        ("empty", "is empty: do so"),
+        ("cut", "is cut off .*: do so"),
+        ("newer", "is of a newer panestream .format 7"),
+    ):
+        kind = StateFormatError if name == "newer" else StateDamagedError
+        with pytest.raises(kind, match=rf"{name}/part-0.txt {why}"):
+            read_markers(spark, f"{tmp_path}/{name}/part-*", "do so")
+    write_marker(spark, f"{tmp_path}/changed", {"query": "abcd"})
+    (part,) = (tmp_path / "changed").glob("part-*")
+    part.write_text(part.read_text().replace("abcd", "abcx"))
+    for why in (
+        r"a marker of .*changed/part-\* cannot be read: do so .*FAILED_READ_FILE.*changed/part-0",
+        "part-.* was changed, .*: do so",
+    ):
+        with pytest.raises(StateDamagedError, match=why) as caught:
+            read_markers(spark, f"{tmp_path}/changed/part-*", "do so")
+        assert len(str(caught.value).splitlines()) == 1
+        # Hadoop's checksum of the file finds it first; copying often loses that.
+        for crc in part.parent.glob(".*.crc"):
+            crc.unlink()
+    odd = f"{tmp_path}/a[b]{{c}}"
+    assert list_files(spark, f"{tmp_path}/nothing/*") == []
+    write_marker(spark, odd, {"query": "x"})
+    assert [marker["query"] for marker in read_markers(spark, f"{escaped(odd)}/part-*", "do so").values()] == ["x"]
+
+
+def test_a_broken_marker_stops_the_start(spark, tmp_path):
+    source = write_files(spark, tmp_path / "in", FILES[:1])
+    result = windowed(read_stream(spark, source))
+    checkpoint = str(tmp_path / "checkpoint")
+    register(spark, look_at(spark, result.plan, checkpoint), [])
+    (marker,) = (tmp_path / "checkpoint" / "panestream" / "runs").glob("*/part-*")
+    whole = marker.read_text()
+    for crc in marker.parent.glob(".*.crc"):
+        crc.unlink()
+    marker.write_text(whole[:20])
+    with pytest.raises(StateDamagedError, match=r"runs/0000000001-.*/part-.* is cut off.*restore the checkpoint"):
+        result.start(main=pst.ParquetSink(f"{tmp_path}/main"), checkpoint=checkpoint)
+
+
+def test_what_sinks_cannot_take_is_refused_before_anything_runs(spark, tmp_path):
+    df = read_batch(spark, write_files(spark, tmp_path / "in", FILES[:1]))
+    twice = {tag: pst.ParquetSink(f"{tmp_path}/out") for tag in ("main", "bad")}
+    with pytest.raises(SinkError, match="'main' and 'bad' have one place"):
+        windowed(df, invalid="bad").run(**twice)
+    with pytest.raises(SinkError, match=r"'main' and 'bad' have one place, table spark_catalog\.default\.t"):
+        windowed(df, invalid="bad").run(main=pst.TableSink("T"), bad=pst.MergeSink("default.t", ["user"]))
+    same = pst.MemorySink()
+    with pytest.raises(SinkError, match="have one place"):
+        windowed(df, invalid="bad").run(main=same, bad=same)
+    named = df.withColumnRenamed("price", "Batch_ID")
+    stream = pst.stream(named).assign_timestamps("ts", pst.WatermarkStrategy.no_watermarks()).side_output_invalid("bad")
+    result = stream.key_by("user").window(pst.TumblingEventTimeWindows.of("1 hour")).aggregate(pst.agg.count().alias("n"))
+    with pytest.raises(SinkError, match=r"out have a column 'Batch_ID'.*Rename the column"):
+        result.run(bad=pst.ParquetSink(f"{tmp_path}/out"))
+    assert not (tmp_path / "out").exists()
+    with pytest.raises(pst.errors.InvalidPlanError, match="Batch_ID"):
+        pst.stream(named).assign_timestamps("ts", pst.WatermarkStrategy.no_watermarks()).key_by("Batch_ID")
+    with pytest.raises(SinkError, match="already holds files"):
+        windowed(df).run(main=pst.ParquetSink(f"{tmp_path}/in"))

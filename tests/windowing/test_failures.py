@@ -1,0 +1,193 @@
+"""What users read when a function of their own raises."""
+
+from __future__ import annotations
+
+import pickle
+import re
+import traceback
+
+import pyarrow as pa
+import pytest
+
+from panestream.engine.kernels.python_values import RowType
+from panestream.engine.operators.row.row_plan import Aggregate, Elements, Reduce, RowPlan
+from panestream.testing import WindowTestHarness
+from panestream.windowing.assigners import (
+    EventTimeSessionWindows,
+    GlobalWindows,
+    SlidingEventTimeWindows,
+    TumblingEventTimeWindows,
+)
+from panestream.windowing.failures import BAR, WindowFunctionError
+from panestream.windowing.functions import AggregateFunction, ProcessWindowFunction
+from panestream.windowing.triggers import CountTrigger
+from panestream.windowing.windows import GlobalWindow, TimeWindow
+from tests.engine.operators.row.delegating import Delegating
+
+
+class Prices(ProcessWindowFunction):
+    def process(self, key, context, elements):
+        for element in elements:
+            yield element["price"]
+
+
+class Chained(ProcessWindowFunction):
+    def process(self, key, context, elements):
+        try:
+            return [elements[5]]
+        except IndexError as error:
+            raise ValueError("too few\nof them") from error
+
+
+class Adding(AggregateFunction):
+    def create_accumulator(self):
+        return 0
+
+    def add(self, value, accumulator):
+        return accumulator + value
+
+    def get_result(self, accumulator):
+        return 1 / accumulator
+
+    def merge(self, a, b):
+        return a / b
+
+
+def failure_of(plan, *rows, watermark=None):
+    with pytest.raises(WindowFunctionError) as found:
+        run(WindowTestHarness(plan), rows, watermark)
+    return found.value
+
+
+def run(harness, rows, watermark):
+    for key, ts, value in rows:
+        harness.element(key, ts, value)
+    harness.watermark(watermark)
+
+
+def test_the_text_has_the_place_and_the_users_own_lines():
+    error = failure_of(
+        RowPlan(TumblingEventTimeWindows(10), Elements(Prices())), ("ann", 1, {"cost": 3}), ("ann", 2, {}), watermark=9
+    )
+    headline, *quoted = str(error).splitlines()
+    assert headline == (
+        "the window function raised KeyError: 'price' (at key 'ann', window TimeWindow(start=0, end=10), which holds 2 elements)"
+    )
+    assert all(line.startswith(BAR) for line in quoted)
+    assert quoted[0] == BAR + "Traceback (most recent call last):"
+    assert quoted[1].endswith(", in process")
+    assert quoted[2] == BAR + '    yield element["price"]'
+    assert quoted[-1] == BAR + "KeyError: 'price'"
+    assert "panestream/engine" not in str(error)
+    assert (error.key, error.window, error.elements) == ("ann", TimeWindow(0, 10), 2)
+    assert isinstance(error.__cause__, KeyError)
+
+
+def test_what_the_users_code_called_of_panestream_is_left_out_too():
+    row_type = RowType(pa.schema([("cost", pa.int64())]))
+    error = failure_of(RowPlan(TumblingEventTimeWindows(10), Elements(Prices())), ("ann", 1, row_type.make((3,))), watermark=9)
+    assert sum(line.startswith(BAR + "  File") for line in str(error).splitlines()) == 1
+    assert str(error).splitlines()[0].endswith("which holds 1 element)")
+    assert "cost" in str(error).splitlines()[-1], "the hint is the last line"
+
+
+def test_an_error_that_was_raised_from_another_shows_both_and_its_first_line_once():
+    error = failure_of(RowPlan(TumblingEventTimeWindows(10), Elements(Chained())), ("ann", 1, 1), watermark=9)
+    headline, *quoted = str(error).splitlines()
+    assert "raised ValueError: too few (at key" in headline
+    assert BAR + "IndexError: list index out of range" in quoted
+    assert BAR + "The above exception was the direct cause of the following exception:" in quoted
+    assert quoted[-2:] == [BAR + "ValueError: too few", BAR + "of them"]
+
+
+def failing_gap(element):
+    raise RuntimeError("no gap")
+
+
+SUM = Aggregate(Adding())
+
+
+@pytest.mark.parametrize("wrap", [lambda plan: plan, Delegating.in_plan], ids=["fast loop", "general"])
+@pytest.mark.parametrize(
+    ("plan", "rows", "expected"),
+    [
+        (RowPlan(TumblingEventTimeWindows(10), SUM), [("a", 1, "x")], "Adding.add raised TypeError: .*which is empty"),
+        (RowPlan(TumblingEventTimeWindows(10), SUM), [("a", 1, 1), ("a", 2, "x")], "Adding.add .*which holds one accumulator"),
+        (RowPlan(SlidingEventTimeWindows(10, 5), SUM), [("a", 6, 1), ("b", 1, "x")], "key 'b', window TimeWindow.start=0"),
+        (RowPlan(EventTimeSessionWindows(9), SUM), [("a", 1, 1), ("a", 2, "x")], "Adding.add .*start=1, end=11"),
+        (
+            RowPlan(EventTimeSessionWindows(failing_gap), SUM),
+            [("a", 1, 1)],
+            r"the assigner raised RuntimeError: no gap \(at key 'a'\)",
+        ),
+        (
+            RowPlan(GlobalWindows.create(), SUM, trigger=CountTrigger(2)),
+            [("a", 1, 1), ("a", 1, -1)],
+            "ZeroDivisionError.*GlobalWindow.., which holds one accumulator",
+        ),
+        (
+            RowPlan(GlobalWindows.create(), Reduce(Adding().merge), trigger=CountTrigger(9)),
+            [("a", 1, 1), ("a", 1, 0)],
+            "^the reduce f",
+        ),
+        (RowPlan(EventTimeSessionWindows(10), SUM), [("a", 0, 1), ("a", 20, 0), ("a", 10, 1)], "^merging windows raised Zero"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_who_raised_where(wrap, plan, rows, expected):
+    error = failure_of(wrap(plan), *rows)
+    assert re.search(expected, str(error)), str(error)
+    assert error.elements is None
+
+
+def test_the_error_is_found_again_in_what_spark_makes_of_it():
+    error = failure_of(RowPlan(TumblingEventTimeWindows(10), Elements(Prices())), (("ann", 1), 1, {}), watermark=9)
+    quoted = "".join(traceback.format_exception(error))
+    found = WindowFunctionError.from_text(f"[STREAM_FAILED] {quoted}\n\tat org.apache.spark.Worker(Worker.java:1)\n")
+    assert str(found) == str(error)
+    assert (found.key, found.window, found.elements) == (("ann", 1), TimeWindow(0, 10), 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("(at key 'a', window GlobalWindow(), which holds one accumulator)", ("a", GlobalWindow(), None)),
+        ("(at key 'a', window TimeWindow(start=-5, end=0), which is empty)", ("a", TimeWindow(-5, 0), None)),
+        ("(at key 'a (b)')", ("a (b)", None, None)),
+        ("(at key datetime.date(2026, 1, 1), window GlobalWindow(), which holds 1 element)", (None, GlobalWindow(), 1)),
+        ("something else", (None, None, None)),
+    ],
+)
+def test_as_much_as_can_be_is_read_back(text, expected):
+    found = WindowFunctionError.from_text(f"WindowFunctionError: f raised ValueError: x {text}")
+    assert (found.key, found.window, found.elements) == expected
+
+
+def test_a_text_without_such_an_error():
+    assert WindowFunctionError.from_text("java.lang.IllegalStateException: x\n  | y") is None
+
+
+def test_the_error_can_be_pickled():
+    error = failure_of(RowPlan(TumblingEventTimeWindows(10), Elements(Prices())), ("ann", 1, {}), watermark=9)
+    again = pickle.loads(pickle.dumps(error))
+    assert (str(again), again.key, again.window, again.elements) == (str(error), "ann", TimeWindow(0, 10), 1)
+
+
+@pytest.mark.parametrize("start", [0, -1, 1_767_225_600_000_000, 1_767_225_600_000_001, -62_135_596_800_000_000])
+def test_a_window_shown_as_instants_is_read_back(start):
+    window = TimeWindow(start, start + 300_000_000)
+    error = WindowFunctionError(
+        f"f raised KeyError: 'x' (at key 'ann', window {window!r}, which holds 2 elements)", "ann", window, 2
+    )
+    shown = error.with_instants()
+    assert "TimeWindow" not in str(shown)
+    assert " UTC, which holds 2 elements)" in str(shown)
+    read = WindowFunctionError.from_text(f"org.apache.spark.X\nWindowFunctionError: {shown}\nand so on")
+    assert (read.key, read.window, read.elements) == ("ann", window, 2)
+
+
+def test_a_window_beyond_the_calendar_is_shown_as_it_is():
+    error = WindowFunctionError(
+        "f raised (at key 1, window TimeWindow(start=0, end=4611686018427387904))", 1, TimeWindow(0, 2**62)
+    )
+    assert str(error.with_instants()) == str(error)
