@@ -39,7 +39,7 @@ test-fast: $(STAMP) ## the tests that need neither Spark nor Java
 # and job files with sessions, counts, several windows and a function: minutes, so that .ci/run can afford it.
 FLOOR_TESTS := tests/engine/aggregates tests/windowing/aggregates tests/engine/operators/row/test_codec.py \
 	tests/engine/operators/row/test_declared.py tests/jobs/test_command_line.py tests/report \
-	tests/spark/test_exchange.py
+	tests/engine/exchange/test_exchange.py
 FLOOR_SPARK_TESTS := tests/architecture/test_readme.py tests/jobs/test_window_jobs_on_spark.py
 
 test-floor: ## the oldest versions allowed, without pandas: tests without Spark, and a core of those with it

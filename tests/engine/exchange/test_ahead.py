@@ -12,7 +12,7 @@ from panestream.engine.exchange.gathering import gather
 from panestream.engine.exchange.packing import PackColumns, pack
 from panestream.errors import InvalidEventTimeError, InvalidPlanError
 from panestream.windowing.watermarks import WatermarkStrategy
-from tests.spark.test_exchange import ROWS, plan
+from tests.engine.exchange.test_exchange import ROWS, plan
 
 HOUR, DAY = 3_600_000_000, 86_400_000_000
 YEAR_9999 = 253_402_300_799_000_000
