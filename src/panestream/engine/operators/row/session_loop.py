@@ -25,7 +25,8 @@ A session that grows is known by its new ``start`` and ``end`` at once, but file
 4. ``latest`` is None, or dead, or truly the latest. Whoever merges or reads sessions otherwise sets it to None.
 5. Nobody but this loop sees a session whose timers are old: timers run only between micro-batches.
 
-``tests/engine/operators/row/test_random_scenarios.py`` runs random streams through this loop and through the general protocol, and compares.
+``tests/engine/operators/row/test_random_scenarios.py`` runs random streams through this loop and through the
+general protocol, and compares.
 """
 
 from __future__ import annotations
