@@ -11,43 +11,17 @@ import os
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from benchmarks.flink.workloads import FLINK_BACKENDS, Workload, sliding
+from benchmarks.flink.beside import DATA, ROOT, Result, run_contestant
+from benchmarks.flink.run import about_the_runs, save
+from benchmarks.flink.spark_side import Run
+from benchmarks.flink.sweep import CONTESTANTS, KEYS, SIZE_MS, SLIDES_MS, rows_for
 
-if TYPE_CHECKING:
-    from benchmarks.flink.beside import Result
-
-SIZE_MS = 3_600_000
-SLIDES_MS = (3_600_000, 600_000, 60_000, 10_000, 1_000)
-KEYS, RATE = 100, 1_000
-"""Every key has a result every second at the shortest slide: ten events for each, so that events and not results are measured."""
-LEAST_ROWS, MOST_ROWS = 20_000, 7_200_000
-"""Two hours of events for who is fast enough. Others get less than an hour, so that all their windows end with the input."""
-COPIES_PER_SECOND = {"native": 1_500_000, "flink heap": 2_000_000, "flink rocksdb": 400_000}
-"""Roughly how many window sums each updates in a second, to choose the number of events."""
-CONTESTANTS = ("panestream", "native", *FLINK_BACKENDS)
 COLOURS = {"panestream": "#0b6e4f", "native": "#c1440e", "flink heap": "#8a8a8a", "flink rocksdb": "#4a4a4a"}
-
-
-def slide_workload(slide_ms: int) -> Workload:
-    """One point of the sweep; its name is the slide in ms."""
-    most = dict.fromkeys(CONTESTANTS, MOST_ROWS)
-    return sliding(str(slide_ms), f"1 h / {slide_ms // 1000} s", SIZE_MS, slide_ms, most, keys=KEYS, rate=RATE)
-
-
-def rows_for(contestant: str, slide_ms: int, seconds: float) -> int:
-    """How many events keep a contestant busy for about so many seconds, within limits."""
-    copies = COPIES_PER_SECOND.get(contestant)
-    if copies is None:
-        return MOST_ROWS
-    return int(max(LEAST_ROWS, min(MOST_ROWS, seconds * copies / (SIZE_MS // slide_ms))))
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """The command line."""
-    from benchmarks.flink.beside import DATA, ROOT
-
     parser = argparse.ArgumentParser(prog="benchmarks.flink.slides", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--slides", nargs="+", type=int, default=[slide // 1000 for slide in SLIDES_MS], help="in seconds")
     parser.add_argument("--contestants", nargs="+", choices=CONTESTANTS, default=list(CONTESTANTS), metavar="NAME")
@@ -86,9 +60,9 @@ def plot(results: Sequence[Result], path: Path) -> None:
     figure, axes = plt.subplots(figsize=(8, 5))
     for name in dict.fromkeys(one.contestant for one in results):
         runs = sorted((one for one in results if one.contestant == name), key=lambda one: SIZE_MS // int(one.workload))
-        places = [SIZE_MS // int(one.workload) for one in runs]
+        windows = [SIZE_MS // int(one.workload) for one in runs]
         axes.plot(
-            places,
+            windows,
             [one.median for one in runs],
             "o-",
             color=COLOURS[name],
@@ -112,10 +86,6 @@ def plot(results: Sequence[Result], path: Path) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs it all, prints the table, writes it with the plot."""
-    from benchmarks.flink.beside import run_contestant
-    from benchmarks.flink.run import about_the_runs, save
-    from benchmarks.flink.spark_side import Run
-
     options = parse(arguments)
     heading = ["# Slide sweep: sum and count over 1 h", "", *about_the_runs(options)]
     results = []

@@ -27,7 +27,7 @@ from pyspark.sql import SparkSession
 
 from benchmarks.cases import largest_ms
 from benchmarks.events import SCHEMA, EventSpec, write
-from benchmarks.flink.slides import slide_workload
+from benchmarks.flink.sweep import slide_workload
 from benchmarks.flink.workloads import WORKLOADS, Workload
 from benchmarks.harness import SETTINGS, Contestant, observed
 

@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.cases import Checks
-from benchmarks.flink.slides import CONTESTANTS, LEAST_ROWS, MOST_ROWS, SLIDES_MS, plot, rows_for, slide_workload
+from benchmarks.flink.slides import plot
+from benchmarks.flink.sweep import CONTESTANTS, LEAST_ROWS, MOST_ROWS, SLIDES_MS, rows_for, slide_workload
 from benchmarks.flink.workloads import WORKLOADS, CountWindows
 
 

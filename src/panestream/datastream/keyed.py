@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import replace
 
-import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 
+from panestream.datastream.events import Events, KeyedEvents
 from panestream.datastream.inputs import resolve_gap
 from panestream.datastream.names import RESERVED, checked_tag
 from panestream.datastream.windowed import WindowedStream
-from panestream.engine.plan import WAY_OUT
-from panestream.engine.shown import Shown, listed, parts_of
 from panestream.engine.window_spec import WindowSpec
 from panestream.errors import InvalidPlanError, did_you_mean
 from panestream.spark.arrival import order_of
 from panestream.spark.columns import key_of, micros_of, quoted, type_of
-from panestream.spark.expressions import text_of
 from panestream.spark.names import Names, shown
 from panestream.spark.session import check_version
-from panestream.spark.types import check_bytewise, to_arrow
+from panestream.spark.types import check_bytewise
 from panestream.windowing.assigners import MergingWindowAssigner, SeveralWindows, WindowAssigner, count_window
 from panestream.windowing.assigners.several import label_of
 from panestream.windowing.signatures import check_methods
@@ -44,19 +40,8 @@ def stream(df: DataFrame) -> DataStream:
     return DataStream(df)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class DataStream(Shown):
+class DataStream(Events):
     """Events without a key. Flink: ``DataStream``."""
-
-    df: DataFrame
-    event_time: str | Column | None = None
-    unit: str | None = None
-    watermark: WatermarkStrategy = field(default_factory=WatermarkStrategy.no_watermarks)
-    invalid_tag: str | None = None
-    processing_time: str | Column | None = None
-    processing_time_unit: str | None = None
-    order: tuple[str | Column, ...] = ()
-    way_out: str = WAY_OUT
 
     def assign_timestamps(self, column: str | Column, strategy: WatermarkStrategy, *, unit: str | None = None) -> DataStream:
         """Says where the event time is, and how the watermark follows from it. Flink: ``assignTimestampsAndWatermarks``.
@@ -158,13 +143,6 @@ class DataStream(Shown):
                 )
         return KeyedStream(self, keys)
 
-    def _parts(self) -> Mapping[str, str]:
-        unit = "" if self.unit is None else f" in {self.unit}"
-        return {
-            "event time": "none" if self.event_time is None else f"{_shown(self.event_time)}{unit}, {self.watermark!r}",
-            "clock": "" if self.processing_time is None else _shown(self.processing_time),
-        }
-
     def window_all(self, assigner: WindowAssigner) -> WindowedStream:
         """Windows over all rows together. One key group, so one task fires them (pre-aggregation is parallel).
 
@@ -177,33 +155,8 @@ class DataStream(Shown):
         return KeyedStream(self, ()).count_window(size, slide)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class KeyedStream(Shown):
+class KeyedStream(KeyedEvents):
     """Events with a key. Flink: ``KeyedStream``."""
-
-    source: DataStream
-    keys: tuple[str | Column, ...]
-
-    def _parts(self) -> Mapping[str, str]:
-        return {"key": listed([_shown(key) for key in self.keys]) or "none", **parts_of(self.source)}
-
-    @cached_property
-    def key_texts(self) -> tuple[str, ...]:
-        """The keys as the plan knows them: text as it was written, Columns as Spark calls them."""
-        return tuple([text_of(self.source.df, key, "the key") for key in self.keys])
-
-    @cached_property
-    def key_columns(self) -> list[tuple[str, Column]]:
-        """The keys' names in the results, and the columns."""
-        return [key_of(self.source.df, key) for key in self.keys]
-
-    @cached_property
-    def key_schema(self) -> pa.Schema:
-        """The keys' names and types."""
-        df = self.source.df
-        return pa.schema(
-            [pa.field(name, to_arrow(type_of(df, column), f"the key {name!r}")) for name, column in self.key_columns]
-        )
 
     def window(self, assigner: WindowAssigner, *others: WindowAssigner) -> WindowedStream:
         """Puts the events of each key into windows.
@@ -260,8 +213,3 @@ class KeyedStream(Shown):
         assigner, trigger, evictor = count_window(size, slide)
         windowed = self.window(assigner).trigger(trigger)
         return windowed if evictor is None else windowed.evictor(evictor)
-
-
-def _shown(given: str | Column) -> str:
-    """What the user gave, without a question to Spark."""
-    return given if isinstance(given, str) else repr(given).removeprefix("Column<'").removesuffix("'>")

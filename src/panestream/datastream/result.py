@@ -7,11 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 
+from panestream.datastream.events import WindowedEvents
 from panestream.datastream.starting import SPARKS_NAMES, spark_trigger
 from panestream.engine.explain import explain_plan
 from panestream.engine.identity import KEY_GROUPS
@@ -40,10 +41,6 @@ from panestream.spark.sinks.outputs import open_for_batch
 from panestream.spark.types import arrow_schema
 from panestream.windowing.signatures import ON_PROGRESS, check_function
 
-if TYPE_CHECKING:
-    from panestream.datastream.windowed import WindowedStream
-
-
 _NEVER_ENDS = (
     "windows or triggers of processing time need a clock that goes on: with availableNow Spark would run empty micro-batches "
     "for ever. Give trigger={'processingTime': '1 second'} and stop the query yourself; or {'once': True} for one micro-batch of "
@@ -56,7 +53,7 @@ _NEVER_ENDS = (
 class WindowedResult(Shown):
     """The outputs of a windowed query: main, late rows, invalid rows, side outputs."""
 
-    windowed: WindowedStream
+    windowed: WindowedEvents
     operator: OperatorSpec
     inputs: Mapping[str, Column] = field(default_factory=dict)
     collated: frozenset[str] = frozenset()

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, TypeAlias
 
 import pyarrow as pa
-from pyspark.sql import Column
 from pyspark.sql.types import StructType
 
+from panestream.datastream.events import WindowedEvents
 from panestream.datastream.gaps import check_gap_of_rows, gap_input
 from panestream.datastream.inputs import check_collations, check_results, no_aggregate, resolve_inputs
 from panestream.datastream.names import RESERVED, checked_tag
 from panestream.datastream.result import WindowedResult
-from panestream.engine.identity import stable_repr
 from panestream.engine.operators.accumulating.windowed_rows import AllWindows, OverRows, TablePerWindow
 from panestream.engine.operators.row.row_plan import Aggregate, AnyWindowFunction, Elements, Reduce
 from panestream.engine.planner import aggregating, calling, over_tables
-from panestream.engine.shown import Shown, parts_of
-from panestream.engine.window_spec import WindowSpec
 from panestream.errors import InvalidPlanError, InvalidWindowError
 from panestream.spark.columns import type_of
 from panestream.spark.names import Names, shown
@@ -44,26 +41,15 @@ from panestream.windowing.signatures import (
     check_function,
     check_methods,
 )
-from panestream.windowing.time import Duration, format_duration, to_micros
+from panestream.windowing.time import Duration, to_micros
 from panestream.windowing.triggers import Trigger
-
-if TYPE_CHECKING:
-    from panestream.datastream.keyed import KeyedStream
 
 Schema: TypeAlias = "str | StructType | pa.Schema"
 """The columns of what a function returns: DDL (``"n bigint, label string"``), Spark's type or Arrow's."""
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class WindowedStream(Shown):
+class WindowedStream(WindowedEvents):
     """Events in windows. Flink: ``WindowedStream``."""
-
-    keyed: KeyedStream
-    windowing: WindowSpec
-    late_tag: str | None = None
-    side_outputs: Mapping[str, pa.Schema] = field(default_factory=dict)
-    groups: int | None = None
-    gap: Column | None = None
 
     def trigger(self, trigger: Trigger) -> WindowedStream:
         """Decides when windows fire, instead of the assigner's default trigger. Flink: ``trigger``.
@@ -312,19 +298,6 @@ class WindowedStream(Shown):
         if doubled is not None:
             raise InvalidPlanError(f"the schema has more than one column {shown(*doubled)}")
         return found
-
-    def _parts(self) -> Mapping[str, str]:
-        windowing = self.windowing
-        lateness = format_duration(windowing.allowed_lateness) if windowing.allowed_lateness else ""
-        outputs = [tag for tag in (self.late_tag, self.keyed.source.invalid_tag) if tag is not None]
-        return {
-            "windows": stable_repr(windowing.assigner),
-            "trigger": "" if windowing.trigger is None else stable_repr(windowing.trigger),
-            "evictor": "" if windowing.evictor is None else stable_repr(windowing.evictor),
-            "allowed lateness": lateness,
-            **parts_of(self.keyed),
-            "other outputs": ", ".join([*outputs, *self.side_outputs]),
-        }
 
     @property
     def _df(self) -> Any:

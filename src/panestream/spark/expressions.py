@@ -78,6 +78,11 @@ def text_of(df: DataFrame, given: str | Column, what: str) -> str:
     return name[1 : -len(_ASKED)] if name.startswith("(") and name.endswith(_ASKED) else df.select(given).schema[0].name
 
 
+def as_written(given: str | Column) -> str:
+    """What the user gave, without a question to Spark."""
+    return given if isinstance(given, str) else repr(given).removeprefix("Column<'").removesuffix("'>")
+
+
 def same(df: DataFrame, one: Column, other: Column) -> bool:
     """Whether two Columns are the same values."""
     return one is other or df.select(one).sameSemantics(df.select(other))
@@ -91,12 +96,11 @@ def refused(df: DataFrame, given: str | Column, what: str, error: AnalysisExcept
         text = text_of(df, given, what)
         return InvalidPlanError(f"{what} is a value of each row, and {text!r} is an aggregate of many: {instead_of(text)}")
     if condition in _NOT_OF_A_ROW:
-        text = given if isinstance(given, str) else repr(given).removeprefix("Column<'").removesuffix("'>")
-        return InvalidPlanError(f"{what} is one value of each row, and {text!r} {_NOT_OF_A_ROW[condition]}")
+        return InvalidPlanError(f"{what} is one value of each row, and {as_written(given)!r} {_NOT_OF_A_ROW[condition]}")
     if not isinstance(given, Column):
         hint = did_you_mean(given, df.columns)
         return InvalidPlanError(f"{what} {given!r} is neither a column nor valid SQL over the columns; {hint} ({reason})")
-    shown = repr(given).removeprefix("Column<'").removesuffix("'>")
+    shown = as_written(given)
     if condition.startswith(_FOREIGN):
         return InvalidPlanError(
             f"{what} {shown!r} is a Column of another DataFrame than the one in pst.stream(df): take it from that one, or write "

@@ -1,0 +1,125 @@
+"""What a windowed query says of its events: where they come from, their key, their windows. No steps: the streams have these.
+
+Each is immutable, and holds the one before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+
+from panestream.engine.identity import stable_repr
+from panestream.engine.plan import WAY_OUT
+from panestream.engine.shown import Shown, listed, parts_of
+from panestream.engine.window_spec import WindowSpec
+from panestream.spark.columns import key_of, type_of
+from panestream.spark.expressions import as_written, text_of
+from panestream.spark.types import to_arrow
+from panestream.windowing.time import format_duration
+from panestream.windowing.watermarks import WatermarkStrategy
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Events(Shown):
+    """Events, and what is known of their times.
+
+    Attributes:
+        df: the rows.
+        event_time: a column, SQL or a Column; None: there is none.
+        unit: of an event time that is a number.
+        watermark: how it follows from the event times.
+        invalid_tag: the output for rows without usable event time; None: they fail the query.
+        processing_time: what stands in for Spark's clock; None: nothing does.
+        processing_time_unit: of a processing time that is a number.
+        order: what says in which order rows arrive; empty: as Spark has them.
+        way_out: what to do about rows without usable event time, for the error.
+    """
+
+    df: DataFrame
+    event_time: str | Column | None = None
+    unit: str | None = None
+    watermark: WatermarkStrategy = field(default_factory=WatermarkStrategy.no_watermarks)
+    invalid_tag: str | None = None
+    processing_time: str | Column | None = None
+    processing_time_unit: str | None = None
+    order: tuple[str | Column, ...] = ()
+    way_out: str = WAY_OUT
+
+    def _parts(self) -> Mapping[str, str]:
+        unit = "" if self.unit is None else f" in {self.unit}"
+        return {
+            "event time": "none" if self.event_time is None else f"{as_written(self.event_time)}{unit}, {self.watermark!r}",
+            "clock": "" if self.processing_time is None else as_written(self.processing_time),
+        }
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class KeyedEvents(Shown):
+    """Events with a key; with none of them, all together.
+
+    Attributes:
+        source: the events.
+        keys: columns, SQL or Columns.
+    """
+
+    source: Events
+    keys: tuple[str | Column, ...]
+
+    def _parts(self) -> Mapping[str, str]:
+        return {"key": listed([as_written(key) for key in self.keys]) or "none", **parts_of(self.source)}
+
+    @cached_property
+    def key_texts(self) -> tuple[str, ...]:
+        """The keys as the plan knows them: text as it was written, Columns as Spark calls them."""
+        return tuple([text_of(self.source.df, key, "the key") for key in self.keys])
+
+    @cached_property
+    def key_columns(self) -> list[tuple[str, Column]]:
+        """The keys' names in the results, and the columns."""
+        return [key_of(self.source.df, key) for key in self.keys]
+
+    @cached_property
+    def key_schema(self) -> pa.Schema:
+        """The keys' names and types."""
+        df = self.source.df
+        return pa.schema(
+            [pa.field(name, to_arrow(type_of(df, column), f"the key {name!r}")) for name, column in self.key_columns]
+        )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class WindowedEvents(Shown):
+    """Events in windows.
+
+    Attributes:
+        keyed: the events and their key.
+        windowing: the windows, and when they fire.
+        late_tag: the output for late rows; None: they are counted.
+        side_outputs: the columns of what window functions send to side outputs, by tag.
+        groups: the number of key groups that the user chose; None: none.
+        gap: the gap of sessions, where the user gave a Column.
+    """
+
+    keyed: KeyedEvents
+    windowing: WindowSpec
+    late_tag: str | None = None
+    side_outputs: Mapping[str, pa.Schema] = field(default_factory=dict)
+    groups: int | None = None
+    gap: Column | None = None
+
+    def _parts(self) -> Mapping[str, str]:
+        windowing = self.windowing
+        lateness = format_duration(windowing.allowed_lateness) if windowing.allowed_lateness else ""
+        outputs = [tag for tag in (self.late_tag, self.keyed.source.invalid_tag) if tag is not None]
+        return {
+            "windows": stable_repr(windowing.assigner),
+            "trigger": "" if windowing.trigger is None else stable_repr(windowing.trigger),
+            "evictor": "" if windowing.evictor is None else stable_repr(windowing.evictor),
+            "allowed lateness": lateness,
+            **parts_of(self.keyed),
+            "other outputs": ", ".join([*outputs, *self.side_outputs]),
+        }
