@@ -16,8 +16,8 @@ import pytest
 
 import panestream as pst
 from panestream import agg
+from panestream.demo.clicks import split_file
 from panestream.errors import PanestreamWarning
-from panestream.jobs.clicks import split_file
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 

@@ -7,8 +7,7 @@ import gzip
 import numpy as np
 import pytest
 
-from panestream.errors import JobError
-from panestream.jobs.clicks import (
+from panestream.demo.clicks import (
     BEHAVIORS,
     BROKEN,
     EMPTY_TIME,
@@ -22,6 +21,7 @@ from panestream.jobs.clicks import (
     split_file,
     write_clicks,
 )
+from panestream.errors import JobError
 
 
 @pytest.fixture(scope="module")

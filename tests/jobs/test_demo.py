@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
+from panestream.demo.hot_items import JOB_FILE, NOTE, Demo, prepare
 from panestream.errors import JobError
-from panestream.jobs.demo import JOB_FILE, NOTE, Demo, prepare
 
 
 @pytest.fixture

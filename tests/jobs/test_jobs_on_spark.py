@@ -8,9 +8,9 @@ from datetime import datetime, timedelta, timezone
 import numpy as np
 import pytest
 
+from panestream.demo.clicks import BROKEN, EMPTY_TIME, GOOD, LATE, Shape, make_clicks
+from panestream.demo.hot_items import read_output
 from panestream.errors import JobError
-from panestream.jobs.clicks import BROKEN, EMPTY_TIME, GOOD, LATE, Shape, make_clicks
-from panestream.jobs.demo import read_output
 from panestream.jobs.model import Overrides, load_job
 from panestream.jobs.runner import build, stream_path
 
@@ -132,7 +132,7 @@ def trips(tmp_path):
         "1,2025-01-01 08:10:00,1\n1,2025-01-01 08:20:00,2\n2,2025-01-01 10:00:00,1\n2,2025-01-01 10:00:01,0\n"
     )
     (tmp_path / "in" / "2.csv").write_text("1,2025-01-01 08:30:00,5\n1,at noon,1\n2,2025-01-01 12:00:00,1\n")
-    from panestream.jobs.clicks import set_order
+    from panestream.demo.clicks import set_order
 
     set_order([tmp_path / "in" / "1.csv", tmp_path / "in" / "2.csv"])
     return tmp_path / "trips.toml"

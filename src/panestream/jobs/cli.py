@@ -19,8 +19,9 @@ from rich.text import Text
 from panestream.errors import PanestreamError
 from panestream.jobs.live import Display, PipeConsole, discard_output, summary
 from panestream.jobs.model import Job, LoadedJob, Overrides, load_job
-from panestream.jobs.runner import Progress, Query, Runner, SparkRunner
+from panestream.jobs.runner import Query, Runner, SparkRunner
 from panestream.jobs.words import told_of_job
+from panestream.spark.progress import BatchProgress
 from panestream.spark.reasons import first_sentence, of_spark
 
 app = typer.Typer(
@@ -122,7 +123,7 @@ def demo(
     show_traceback: Traceback = False,
 ) -> None:
     """Hot items of a shop: the most viewed items per hour, every five minutes, streaming, with a picture at the end."""
-    from panestream.jobs.demo import Demo, prepare, show_outcome
+    from panestream.demo.hot_items import Demo, prepare, show_outcome
 
     console = PipeConsole()
     with readable_errors(show_traceback), ended_with(console):
@@ -137,7 +138,7 @@ def execute(
     loaded: LoadedJob,
     console: PipeConsole,
     *,
-    after_batch: Callable[[Progress], Iterable[RenderableType]] | None = None,
+    after_batch: Callable[[BatchProgress], Iterable[RenderableType]] | None = None,
     again: str | None = None,
 ) -> None:
     """Runs a job to its end, or until Ctrl-C.

@@ -17,7 +17,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from panestream.jobs.runner import Progress
+from panestream.spark.progress import BatchProgress
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -52,7 +52,7 @@ class Totals:
     batch_id: int | None = None
     rows_per_second: float = 0.0
 
-    def add(self, progress: Progress) -> None:
+    def add(self, progress: BatchProgress) -> None:
         """Counts one micro-batch in."""
         self.batches += 1
         self.batch_id = progress.batch_id
@@ -168,7 +168,7 @@ class Display:
         after_batch: called after each micro-batch; what it returns is printed above the live line.
     """
 
-    def __init__(self, console: Console, after_batch: Callable[[Progress], Iterable[RenderableType]] | None = None) -> None:
+    def __init__(self, console: Console, after_batch: Callable[[BatchProgress], Iterable[RenderableType]] | None = None) -> None:
         self.console = console
         self.totals = Totals(time.monotonic())
         self._after_batch = after_batch
@@ -186,7 +186,7 @@ class Display:
             self._live.stop()
             self._live = None
 
-    def __call__(self, progress: Progress) -> None:
+    def __call__(self, progress: BatchProgress) -> None:
         self.totals.add(progress)
         if self._after_batch is not None:
             for each in self._after_batch(progress):

@@ -16,6 +16,7 @@ from panestream.jobs.document import KeyPath
 from panestream.jobs.functions import ArrowFunctionSection, Found, find
 from panestream.jobs.model import LoadedJob, Sink, Source
 from panestream.jobs.schema import is_local
+from panestream.spark.progress import BatchProgress
 from panestream.spark.reasons import first_sentence, of_spark
 from panestream.spark.shipping import ship_module
 
@@ -25,33 +26,6 @@ if TYPE_CHECKING:
     import panestream as pst
 
 T = TypeVar("T")
-
-
-class Progress(Protocol):
-    """What the live line reads of a micro-batch; see ``panestream.BatchProgress``."""
-
-    @property
-    def batch_id(self) -> int: ...
-    @property
-    def rows(self) -> int: ...
-    @property
-    def duration_ms(self) -> int: ...
-    @property
-    def rows_per_second(self) -> float: ...
-    @property
-    def watermark(self) -> int | None: ...
-    @property
-    def max_event_time(self) -> int | None: ...
-    @property
-    def late_rows(self) -> int: ...
-    @property
-    def invalid_rows(self) -> int: ...
-    @property
-    def fired_rows(self) -> int: ...
-    @property
-    def fired_windows(self) -> int: ...
-    @property
-    def open_windows(self) -> int: ...
 
 
 class Query(Protocol):
@@ -70,7 +44,7 @@ class Runner(Protocol):
     def guarantees(self) -> Mapping[str, str]:
         """How often a row arrives, by output: ``exactly once``, or ``at least once: `` and why."""
 
-    def start(self, on_progress: Callable[[Progress], Any]) -> Query:
+    def start(self, on_progress: Callable[[BatchProgress], Any]) -> Query:
         """Starts a stream."""
 
     def run_batch(self) -> None:
@@ -123,7 +97,7 @@ class SparkRunner(AbstractContextManager["SparkRunner"]):
     def guarantees(self) -> Mapping[str, str]:
         return {tag: sink_of(sink, self.loaded.job.key).guarantee(self.spark) for tag, sink in self.loaded.job.sinks.items()}
 
-    def start(self, on_progress: Callable[[Progress], Any]) -> Query:
+    def start(self, on_progress: Callable[[BatchProgress], Any]) -> Query:
         job = self.loaded.job
         sinks = {tag: sink_of(sink, job.key) for tag, sink in job.sinks.items()}
         return self._result().start(

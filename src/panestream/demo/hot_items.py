@@ -15,10 +15,10 @@ from typing import Any
 from rich.console import Console, RenderableType
 from rich.text import Text
 
+from panestream.demo.clicks import BROKEN, EMPTY_TIME, LATE, Shape, make_clicks, split_file, write_clicks
 from panestream.errors import JobError
-from panestream.jobs.clicks import BROKEN, EMPTY_TIME, LATE, Shape, make_clicks, split_file, write_clicks
 from panestream.jobs.model import LoadedJob, load_job
-from panestream.jobs.runner import Progress
+from panestream.spark.progress import BatchProgress
 
 NOTE = ".panestream-demo.json"
 """Says that a folder is a demo's, and with what it was made."""
@@ -119,7 +119,7 @@ class Prepared:
     loaded: LoadedJob
     expected: dict[str, int]
 
-    def ranking(self, progress: Progress) -> Iterable[RenderableType]:
+    def ranking(self, progress: BatchProgress) -> Iterable[RenderableType]:
         """The hottest items of each window that the micro-batch fired, a line each."""
         if not progress.fired_rows:
             return
@@ -245,7 +245,7 @@ def read_output(folder: Path) -> list[dict[str, Any]]:
 
 def show_outcome(prepared: Prepared, console: Console) -> None:
     """Draws the picture, and compares the side outputs with what was made."""
-    from panestream.report.hot_items import Ranked, hot_items_picture
+    from panestream.demo.picture import Ranked, hot_items_picture
 
     demo, output = prepared.demo, prepared.demo.output
     late = read_output(output / "late")
