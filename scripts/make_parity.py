@@ -1,7 +1,7 @@
 """Renews the parts of docs/flink-parity.md that come from the code, between its marks; the rest is written by hand.
 
 The dictionary comes from the docstrings (``Flink: ...``), the counts from running the recorded scenarios of real Flink, the bugs
-that are not imitated from panestream.testing. A test fails where the page is not as this script would leave it, where a name
+that are not imitated from tests/conformance. A test fails where the page is not as this script would leave it, where a name
 in it does not exist, and where a test that it refers to is gone.
 
     .venv/bin/python scripts/make_parity.py
@@ -11,17 +11,21 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import panestream
-from panestream.testing.executors import HarnessExecutor
-from panestream.testing.scenario_format import Scenario, read_scenarios
-from panestream.testing.scenarios import differences
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from tests.conformance.executors import HarnessExecutor  # noqa: E402 - it is run as a program
+from tests.conformance.runner import differences  # noqa: E402
+from tests.conformance.scenario_format import Scenario, read_scenarios  # noqa: E402
+
 PACKAGE = ROOT / "src" / "panestream"
 PAGE = ROOT / "docs" / "flink-parity.md"
 CONFORMANCE = ROOT / "tests" / "conformance" / "scenarios"

@@ -1,6 +1,6 @@
 """Scenarios with the outputs of real Flink, on real Spark: chosen so that every part of the vocabulary runs there.
 
-All of them run with ``python -m panestream.testing.scenarios --executor spark FILE.json...``; that takes half an hour.
+All of them run with ``python -m tests.conformance.runner --executor spark FILE.json...``; that takes half an hour.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from panestream.testing.executors.batches import micro_batches
-from panestream.testing.executors.streaming import StreamingExecutor
-from panestream.testing.scenario_format import Scenario, read_scenarios
-from panestream.testing.scenarios import differences
+from tests.conformance.executors.batches import micro_batches
+from tests.conformance.executors.streaming import StreamingExecutor
+from tests.conformance.runner import differences
+from tests.conformance.scenario_format import Scenario, read_scenarios
 
 # Flink's scenarios drop late rows.
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::panestream.errors.PanestreamWarning")]

@@ -15,8 +15,8 @@ from panestream.engine.operators.row.row_plan import Elements
 from panestream.engine.plan import WindowPlan
 from panestream.engine.planner import aggregating, calling
 from panestream.engine.window_spec import WindowSpec
-from panestream.testing.scenario_format import plan_of, read_scenarios
 from panestream.windowing.functions import applied
+from tests.conformance.scenario_format import plan_of, read_scenarios
 from tests.conformance.test_sessions_and_counts import AGGREGATES, FOLDER, GIVEN, KEYS, ROWS, plain, run
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from panestream.testing.executors import EXECUTORS
-from panestream.testing.scenario_format import read_scenarios
-from panestream.testing.scenarios import differences, main
+from tests.conformance.executors import EXECUTORS
+from tests.conformance.runner import differences, main
+from tests.conformance.scenario_format import read_scenarios
 
 FOLDER = Path(__file__).parent / "scenarios"
 SCENARIOS = [scenario for path in sorted(FOLDER.glob("*.json")) for scenario in read_scenarios(path)]

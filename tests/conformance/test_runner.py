@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from panestream.testing.scenarios import main
+from tests.conformance.runner import main
 
 GOOD = {
     "name": "good",

@@ -17,10 +17,10 @@ from panestream.engine.runtime.group_io import GroupInput
 from panestream.engine.storage.state import MemoryState
 from panestream.engine.window_spec import WindowSpec
 from panestream.errors import InvalidWindowError
-from panestream.testing.scenario_format import plan_of, read_scenarios
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import EventTimeSessionWindows, GapColumn, ProcessingTimeSessionWindows
 from panestream.windowing.watermarks import WatermarkGenerator, WatermarkStrategy
+from tests.conformance.scenario_format import plan_of, read_scenarios
 
 FOLDER = Path(__file__).parent / "scenarios"
 AGGREGATES = {

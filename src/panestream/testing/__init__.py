@@ -1,7 +1,6 @@
 """Tools to test windows with.
 
-A harness that needs no Spark; rows that arrive on Spark in the micro-batches one wants; scenario files that state what must
-come out.
+A harness that needs no Spark, and rows that arrive on Spark in the micro-batches one wants.
 """
 
 from panestream.testing.harness import Fired, Late, Snapshot, WindowTestHarness

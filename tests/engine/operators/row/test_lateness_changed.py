@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from panestream.testing.executors.base import Observed
-from panestream.testing.executors.harness import HarnessExecutor
 from panestream.testing.harness import WindowTestHarness
-from panestream.testing.scenario_format import plan_of, scenario_of
-from panestream.testing.scenarios import differences
+from tests.conformance.executors.base import Observed
+from tests.conformance.executors.harness import HarnessExecutor
+from tests.conformance.runner import differences
+from tests.conformance.scenario_format import plan_of, scenario_of
 from tests.engine.operators.row.delegating import Delegating
 from tests.engine.operators.row.naive import Naive
 from tests.engine.operators.row.random_scenarios import scenario

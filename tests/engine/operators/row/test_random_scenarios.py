@@ -11,11 +11,11 @@ import pytest
 
 from panestream.engine.operators.row.window_operator import RowOperator
 from panestream.engine.storage.state import MemoryState
-from panestream.testing.executors import HarnessExecutor, Observed
-from panestream.testing.executors.harness import _as_json, _late_as_json
-from panestream.testing.scenario_format import plan_of, scenario_of
-from panestream.testing.scenarios import differences
 from panestream.windowing.time import MAX_TIMESTAMP
+from tests.conformance.executors import HarnessExecutor, Observed
+from tests.conformance.executors.harness import _as_json, _late_as_json
+from tests.conformance.runner import differences
+from tests.conformance.scenario_format import plan_of, scenario_of
 from tests.engine.operators.row.delegating import Delegating
 from tests.engine.operators.row.naive import Naive
 from tests.engine.operators.row.random_scenarios import scenario

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from panestream.testing.scenario_format import Scenario
+from tests.conformance.scenario_format import Scenario
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""Runs scenario files: ``python -m panestream.testing.scenarios [--executor harness] [--restore] FILE.json...``.
+"""Runs scenario files: ``python -m tests.conformance.runner [--executor harness] [--restore] FILE.json...``.
 
 Prints every difference between what was expected and what came, then ``N passed, M failed``; the exit status is 0 when none
 failed.
@@ -18,8 +18,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from panestream.testing.executors import EXECUTORS, Executor, Observed
-from panestream.testing.scenario_format import Scenario, ScenarioError, read_scenarios
+from tests.conformance.executors import EXECUTORS, Executor, Observed
+from tests.conformance.scenario_format import Scenario, ScenarioError, read_scenarios
 
 
 def differences(scenario: Scenario, observed: Observed) -> list[str]:
@@ -85,7 +85,7 @@ def run_files(paths: Sequence[Path], executor: Executor) -> tuple[int, int]:
         try:
             scenarios = read_scenarios(path)
         except ScenarioError as error:
-            print(f"FAILED {path}: {error}")  # noqa: T201
+            print(f"FAILED {path}: {error}")
             failed += 1
             continue
         for scenario in scenarios:
@@ -94,10 +94,10 @@ def run_files(paths: Sequence[Path], executor: Executor) -> tuple[int, int]:
             except ScenarioError as error:
                 found = [str(error)]
             if scenario.on_purpose:
-                print(f"ON PURPOSE unlike Flink: {path.name}: {scenario.name}: {scenario.on_purpose}")  # noqa: T201
+                print(f"ON PURPOSE unlike Flink: {path.name}: {scenario.name}: {scenario.on_purpose}")
             if found:
                 failed += 1
-                print(f"FAILED {path.name}: {scenario.name}", *found, sep="\n    ")  # noqa: T201
+                print(f"FAILED {path.name}: {scenario.name}", *found, sep="\n    ")
             else:
                 passed += 1
     return passed, failed
@@ -105,13 +105,13 @@ def run_files(paths: Sequence[Path], executor: Executor) -> tuple[int, int]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m panestream.testing.scenarios", description="Run window scenarios.")
+    parser = argparse.ArgumentParser(prog="python -m tests.conformance.runner", description="Run window scenarios.")
     parser.add_argument("--executor", choices=sorted(EXECUTORS), default="harness", help="what runs them (default: %(default)s)")
     parser.add_argument("--restore", action="store_true", help="snapshot and restore after every step")
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE.json")
     options = parser.parse_args(arguments)
     passed, failed = run_files(options.files, EXECUTORS[options.executor](options.restore))
-    print(f"{passed} passed, {failed} failed")  # noqa: T201
+    print(f"{passed} passed, {failed} failed")
     return 1 if failed else 0
 
 

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 from panestream.engine.operators.row.row_plan import Aggregate, Elements, Reduce, RowPlan
 from panestream.errors import PanestreamError, did_you_mean
-from panestream.testing.flink_bugs import sane_answer
 from panestream.windowing.assigners import (
     EventTimeSessionWindows,
     GlobalWindows,
@@ -39,6 +38,7 @@ from panestream.windowing.triggers import (
     PurgingTrigger,
     Trigger,
 )
+from tests.conformance.flink_bugs import sane_answer
 
 LATE_TAG = "late"
 _NEEDED = ("name", "assigner", "function", "input", "expected")

@@ -8,10 +8,10 @@ from typing import Any
 
 from panestream.engine.operators.row.row_plan import RowPlan
 from panestream.errors import PanestreamError
-from panestream.testing.executors.base import Observed
 from panestream.testing.harness import WindowTestHarness
-from panestream.testing.scenario_format import Element, Scenario, ScenarioError, Step, plan_of
 from panestream.windowing.windows import TimeWindow
+from tests.conformance.executors.base import Observed
+from tests.conformance.scenario_format import Element, Scenario, ScenarioError, Step, plan_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,8 +22,10 @@ from panestream.errors import PanestreamError
 from panestream.spark.progress import BatchProgress
 from panestream.spark.session import build_session
 from panestream.spark.sinks import ForeachBatchSink
-from panestream.testing.executors.base import Observed
-from panestream.testing.executors.batches import (
+from panestream.windowing.functions import ProcessWindowFunction
+from panestream.windowing.watermarks import WatermarkStrategy
+from tests.conformance.executors.base import Observed
+from tests.conformance.executors.batches import (
     MicroBatch,
     StepWatermarks,
     fired_as_json,
@@ -31,9 +33,7 @@ from panestream.testing.executors.batches import (
     late_as_json,
     micro_batches,
 )
-from panestream.testing.scenario_format import LATE_TAG, Scenario, ScenarioError
-from panestream.windowing.functions import ProcessWindowFunction
-from panestream.windowing.watermarks import WatermarkStrategy
+from tests.conformance.scenario_format import LATE_TAG, Scenario, ScenarioError
 
 _SCHEMA = pa.schema([(name, pa.int64()) for name in ("ts", "value", "gap", "watermark", "clock")] + [("key", pa.string())])
 _HEARTBEAT = "\N{SYMBOL FOR SYNCHRONOUS IDLE}"
@@ -125,7 +125,7 @@ class _Run:
             return windows.aggregate(function.function, then=function.then, schema=schema)
         if isinstance(function, Reduce):
             return windows.reduce(function.function, then=function.then, schema=schema)
-        assert isinstance(function.function, ProcessWindowFunction)  # noqa: S101 - json_plan_of made it
+        assert isinstance(function.function, ProcessWindowFunction)
         return windows.process(function.function, schema)
 
     def _write(self, number: int, batch: MicroBatch, clock: int) -> None:

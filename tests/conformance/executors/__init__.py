@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from panestream.testing.executors.base import Executor, Observed
-from panestream.testing.executors.harness import HarnessExecutor
+from tests.conformance.executors.base import Executor, Observed
+from tests.conformance.executors.harness import HarnessExecutor
 
 
 def _processor(restore: bool) -> Executor:
-    from panestream.testing.executors.processor import ProcessorExecutor
+    from tests.conformance.executors.processor import ProcessorExecutor
 
     return ProcessorExecutor(restore)
 
 
 def _spark(restore: bool) -> Executor:
-    from panestream.testing.executors.streaming import StreamingExecutor
+    from tests.conformance.executors.streaming import StreamingExecutor
 
     return StreamingExecutor(restore)
 

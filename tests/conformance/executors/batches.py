@@ -9,10 +9,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from panestream.engine.operators.row.row_plan import Aggregate, AnyWindowFunction, Elements, Reduce, RowPlan
-from panestream.testing.scenario_format import Element, Scenario, Step, plan_of
 from panestream.windowing.functions import ProcessWindowFunction, WindowFunction
 from panestream.windowing.time import MAX_TIMESTAMP
 from panestream.windowing.watermarks import WatermarkGenerator, WatermarkOutput
+from tests.conformance.scenario_format import Element, Scenario, Step, plan_of
 
 
 @dataclass(slots=True)
@@ -34,7 +34,7 @@ class MicroBatch:
 def micro_batches(scenario: Scenario, longest: int) -> list[MicroBatch]:
     """The scenario's steps, cut at random (seeded by its name) into micro-batches of at most ``longest`` elements."""
     # Chance only decides where to cut, the same in every run.
-    rng = random.Random(scenario.name)  # noqa: S311
+    rng = random.Random(scenario.name)
     batches = [MicroBatch()]
     room = rng.randint(1, longest)
     for step in scenario.steps:

@@ -22,8 +22,9 @@ from panestream.errors import PanestreamError
 from panestream.spark.exchange import Pack
 from panestream.spark.placement import group_values
 from panestream.spark.processor import WindowProcessor
-from panestream.testing.executors.base import Observed
-from panestream.testing.executors.batches import (
+from panestream.windowing.watermarks import WatermarkStrategy
+from tests.conformance.executors.base import Observed
+from tests.conformance.executors.batches import (
     MicroBatch,
     StepWatermarks,
     fired_as_json,
@@ -31,8 +32,7 @@ from panestream.testing.executors.batches import (
     late_as_json,
     micro_batches,
 )
-from panestream.testing.scenario_format import LATE_TAG, Scenario, ScenarioError
-from panestream.windowing.watermarks import WatermarkStrategy
+from tests.conformance.scenario_format import LATE_TAG, Scenario, ScenarioError
 
 _KEYS = pa.schema([("key", pa.string())])
 _ROWS = pa.schema(
