@@ -200,7 +200,9 @@ def with_lateness(plan: WindowPlan, lateness: int) -> WindowPlan:
     """The plan with another allowed lateness."""
     operator = plan.operator
     if isinstance(operator, RowSpec):
-        operator = replace(operator, row_plan=replace(operator.row_plan, allowed_lateness=lateness))
+        operator = replace(
+            operator, row_plan=replace(operator.row_plan, window=replace(operator.row_plan.window, allowed_lateness=lateness))
+        )
     elif isinstance(operator, PaneSpec):
         operator = replace(operator, fires_again=lateness > 0)
     return replace(plan, operator=operator, allowed_lateness=lateness)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from panestream.engine.operators.row.row_plan import Aggregate, Elements, Reduce, RowPlan
+from panestream.engine.window_spec import WindowSpec
 from panestream.errors import PanestreamError, did_you_mean
 from panestream.windowing.assigners import (
     EventTimeSessionWindows,
@@ -180,11 +181,8 @@ def plan_of(scenario: Scenario) -> RowPlan:
     function = spec["function"]
     _check(name, "function", function, ("type",), ("type",))
     return RowPlan(
-        assigner,
+        WindowSpec(assigner, trigger=trigger, evictor=evictor, allowed_lateness=spec.get("allowed_lateness", 0)),
         _named(name, "function", function["type"], _functions(isinstance(assigner, MergingWindowAssigner))),
-        trigger=trigger,
-        evictor=evictor,
-        allowed_lateness=spec.get("allowed_lateness", 0),
         late_output=LATE_TAG if spec.get("late_output") else None,
         element_type=Element,
     )

@@ -14,7 +14,6 @@ from panestream.engine.operators.panes.rule import why_not_panes
 from panestream.engine.operators.row.row_plan import Elements
 from panestream.engine.plan import WindowPlan
 from panestream.engine.planner import aggregating, calling
-from panestream.engine.window_spec import WindowSpec
 from panestream.windowing.functions import applied
 from tests.conformance.scenario_format import plan_of, read_scenarios
 from tests.conformance.test_sessions_and_counts import AGGREGATES, FOLDER, GIVEN, KEYS, ROWS, plain, run
@@ -22,8 +21,8 @@ from tests.conformance.test_sessions_and_counts import AGGREGATES, FOLDER, GIVEN
 
 def plan_over(operator, row) -> WindowPlan:
     return WindowPlan(
-        ("key",), KEYS, row.assigner, operator, GIVEN, "ts", 1,
-        allowed_lateness=row.allowed_lateness, late_tag=row.late_output, row_schema=ROWS,
+        ("key",), KEYS, row.window.assigner, operator, GIVEN, "ts", 1,
+        allowed_lateness=row.window.allowed_lateness, late_tag=row.late_output, row_schema=ROWS,
     )  # fmt: skip
 
 
@@ -33,7 +32,7 @@ def plans_of(scenario) -> list[WindowPlan]:
     if function not in AGGREGATES:
         return []
     row = plan_of(scenario)
-    windowing = WindowSpec(row.assigner, row.trigger, row.evictor, row.allowed_lateness)
+    windowing = row.window
     found = []
     if not why_not_panes(windowing):
         types = dict(zip(ROWS.names, ROWS.types, strict=True))

@@ -5,6 +5,7 @@ What a scenario computes must be a declared aggregate: lists are compared as mul
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,7 +16,6 @@ from panestream.engine.plan import MAIN, Chunk, WindowPlan
 from panestream.engine.planner import aggregating
 from panestream.engine.runtime.group_io import GroupInput
 from panestream.engine.storage.state import MemoryState
-from panestream.engine.window_spec import WindowSpec
 from panestream.errors import InvalidWindowError
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import EventTimeSessionWindows, GapColumn, ProcessingTimeSessionWindows
@@ -58,20 +58,20 @@ def columnar_plan(scenario) -> WindowPlan | None:
     if function not in AGGREGATES or kind not in ("session", "dynamic_session", "global", "count"):
         return None
     row = plan_of(scenario)
-    assigner = row.assigner
+    assigner = row.window.assigner
     if kind == "dynamic_session":
         by_processing_time = isinstance(assigner, ProcessingTimeSessionWindows)
         assigner = (ProcessingTimeSessionWindows if by_processing_time else EventTimeSessionWindows)(
             GapOfElement("gap", "microseconds")
         )
-    windowing = WindowSpec(assigner, row.trigger, row.evictor, row.allowed_lateness)
+    windowing = replace(row.window, assigner=assigner)
     types = {"value": pa.int64(), "gap": pa.int64()}
     operator = aggregating(windowing, [AGGREGATES[function].alias("r")], types, KEYS)
     if isinstance(operator, RowSpec):
         return None
     return WindowPlan(
         ("key",), KEYS, assigner, operator, GIVEN, "ts", 1,
-        allowed_lateness=row.allowed_lateness, late_tag=row.late_output, row_schema=ROWS,
+        allowed_lateness=row.window.allowed_lateness, late_tag=row.late_output, row_schema=ROWS,
     )  # fmt: skip
 
 

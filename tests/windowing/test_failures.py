@@ -11,6 +11,7 @@ import pytest
 
 from panestream.engine.kernels.python_values import RowType
 from panestream.engine.operators.row.row_plan import Aggregate, Elements, Reduce, RowPlan
+from panestream.engine.window_spec import WindowSpec
 from panestream.testing import WindowTestHarness
 from panestream.windowing.assigners import (
     EventTimeSessionWindows,
@@ -67,7 +68,10 @@ def run(harness, rows, watermark):
 
 def test_the_text_has_the_place_and_the_users_own_lines():
     error = failure_of(
-        RowPlan(TumblingEventTimeWindows(10), Elements(Prices())), ("ann", 1, {"cost": 3}), ("ann", 2, {}), watermark=9
+        RowPlan(WindowSpec(TumblingEventTimeWindows(10)), Elements(Prices())),
+        ("ann", 1, {"cost": 3}),
+        ("ann", 2, {}),
+        watermark=9,
     )
     headline, *quoted = str(error).splitlines()
     assert headline == (
@@ -85,14 +89,16 @@ def test_the_text_has_the_place_and_the_users_own_lines():
 
 def test_what_the_users_code_called_of_panestream_is_left_out_too():
     row_type = RowType(pa.schema([("cost", pa.int64())]))
-    error = failure_of(RowPlan(TumblingEventTimeWindows(10), Elements(Prices())), ("ann", 1, row_type.make((3,))), watermark=9)
+    error = failure_of(
+        RowPlan(WindowSpec(TumblingEventTimeWindows(10)), Elements(Prices())), ("ann", 1, row_type.make((3,))), watermark=9
+    )
     assert sum(line.startswith(BAR + "  File") for line in str(error).splitlines()) == 1
     assert str(error).splitlines()[0].endswith("which holds 1 element)")
     assert "cost" in str(error).splitlines()[-1], "the hint is the last line"
 
 
 def test_an_error_that_was_raised_from_another_shows_both_and_its_first_line_once():
-    error = failure_of(RowPlan(TumblingEventTimeWindows(10), Elements(Chained())), ("ann", 1, 1), watermark=9)
+    error = failure_of(RowPlan(WindowSpec(TumblingEventTimeWindows(10)), Elements(Chained())), ("ann", 1, 1), watermark=9)
     headline, *quoted = str(error).splitlines()
     assert "raised ValueError: too few (at key" in headline
     assert BAR + "IndexError: list index out of range" in quoted
@@ -111,26 +117,42 @@ SUM = Aggregate(Adding())
 @pytest.mark.parametrize(
     ("plan", "rows", "expected"),
     [
-        (RowPlan(TumblingEventTimeWindows(10), SUM), [("a", 1, "x")], "Adding.add raised TypeError: .*which is empty"),
-        (RowPlan(TumblingEventTimeWindows(10), SUM), [("a", 1, 1), ("a", 2, "x")], "Adding.add .*which holds one accumulator"),
-        (RowPlan(SlidingEventTimeWindows(10, 5), SUM), [("a", 6, 1), ("b", 1, "x")], "key 'b', window TimeWindow.start=0"),
-        (RowPlan(EventTimeSessionWindows(9), SUM), [("a", 1, 1), ("a", 2, "x")], "Adding.add .*start=1, end=11"),
         (
-            RowPlan(EventTimeSessionWindows(failing_gap), SUM),
+            RowPlan(WindowSpec(TumblingEventTimeWindows(10)), SUM),
+            [("a", 1, "x")],
+            "Adding.add raised TypeError: .*which is empty",
+        ),
+        (
+            RowPlan(WindowSpec(TumblingEventTimeWindows(10)), SUM),
+            [("a", 1, 1), ("a", 2, "x")],
+            "Adding.add .*which holds one accumulator",
+        ),
+        (
+            RowPlan(WindowSpec(SlidingEventTimeWindows(10, 5)), SUM),
+            [("a", 6, 1), ("b", 1, "x")],
+            "key 'b', window TimeWindow.start=0",
+        ),
+        (RowPlan(WindowSpec(EventTimeSessionWindows(9)), SUM), [("a", 1, 1), ("a", 2, "x")], "Adding.add .*start=1, end=11"),
+        (
+            RowPlan(WindowSpec(EventTimeSessionWindows(failing_gap)), SUM),
             [("a", 1, 1)],
             r"the assigner raised RuntimeError: no gap \(at key 'a'\)",
         ),
         (
-            RowPlan(GlobalWindows.create(), SUM, trigger=CountTrigger(2)),
+            RowPlan(WindowSpec(GlobalWindows.create(), trigger=CountTrigger(2)), SUM),
             [("a", 1, 1), ("a", 1, -1)],
             "ZeroDivisionError.*GlobalWindow.., which holds one accumulator",
         ),
         (
-            RowPlan(GlobalWindows.create(), Reduce(Adding().merge), trigger=CountTrigger(9)),
+            RowPlan(WindowSpec(GlobalWindows.create(), trigger=CountTrigger(9)), Reduce(Adding().merge)),
             [("a", 1, 1), ("a", 1, 0)],
             "^the reduce f",
         ),
-        (RowPlan(EventTimeSessionWindows(10), SUM), [("a", 0, 1), ("a", 20, 0), ("a", 10, 1)], "^merging windows raised Zero"),
+        (
+            RowPlan(WindowSpec(EventTimeSessionWindows(10)), SUM),
+            [("a", 0, 1), ("a", 20, 0), ("a", 10, 1)],
+            "^merging windows raised Zero",
+        ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -141,7 +163,7 @@ def test_who_raised_where(wrap, plan, rows, expected):
 
 
 def test_the_error_is_found_again_in_what_spark_makes_of_it():
-    error = failure_of(RowPlan(TumblingEventTimeWindows(10), Elements(Prices())), (("ann", 1), 1, {}), watermark=9)
+    error = failure_of(RowPlan(WindowSpec(TumblingEventTimeWindows(10)), Elements(Prices())), (("ann", 1), 1, {}), watermark=9)
     quoted = "".join(traceback.format_exception(error))
     found = WindowFunctionError.from_text(f"[STREAM_FAILED] {quoted}\n\tat org.apache.spark.Worker(Worker.java:1)\n")
     assert str(found) == str(error)
@@ -168,7 +190,7 @@ def test_a_text_without_such_an_error():
 
 
 def test_the_error_can_be_pickled():
-    error = failure_of(RowPlan(TumblingEventTimeWindows(10), Elements(Prices())), ("ann", 1, {}), watermark=9)
+    error = failure_of(RowPlan(WindowSpec(TumblingEventTimeWindows(10)), Elements(Prices())), ("ann", 1, {}), watermark=9)
     again = pickle.loads(pickle.dumps(error))
     assert (str(again), again.key, again.window, again.elements) == (str(error), "ann", TimeWindow(0, 10), 1)
 

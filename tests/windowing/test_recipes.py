@@ -9,6 +9,7 @@ import pytest
 from panestream.engine.operators.row.row_plan import Reduce, RowPlan
 from panestream.engine.operators.row.window_operator import RowOperator
 from panestream.engine.storage.state import MemoryState
+from panestream.engine.window_spec import WindowSpec
 from panestream.errors import InvalidDurationError, InvalidPlanError, InvalidWindowError
 from panestream.windowing import assigners, evictors, triggers
 from panestream.windowing.assigners import (
@@ -117,7 +118,7 @@ def test_recipes_with_functions_show_them():
         lambda: TimeEvictor(-1),
         lambda: count_window(-1),
         lambda: count_window(2, "3"),
-        lambda: RowPlan(TumblingEventTimeWindows(1), Reduce(max), pages=0),
+        lambda: RowPlan(WindowSpec(TumblingEventTimeWindows(1)), Reduce(max), pages=0),
     ],
 )
 def test_what_makes_no_sense_is_refused(build):
@@ -174,7 +175,7 @@ def test_a_trigger_that_can_merge_but_does_not_say_how():
 
 def windows_of(stagger, *, group, clock=0, time=TumblingProcessingTimeWindows):
     """The start of the first window of a group, before and after a restart at another time."""
-    plan, state = RowPlan(time(100, 7, stagger), Reduce(max), trigger=CountTrigger(1)), MemoryState()
+    plan, state = RowPlan(WindowSpec(time(100, 7, stagger), trigger=CountTrigger(1)), Reduce(max)), MemoryState()
     starts = []
     for now in (clock, clock + 1234):
         operator = RowOperator(plan, state, group)

@@ -10,6 +10,7 @@ import pytest
 
 from panestream.engine.identity import stable_repr
 from panestream.engine.operators.row.row_plan import Aggregate, Elements, Reduce, RowPlan
+from panestream.engine.window_spec import WindowSpec
 from panestream.errors import InvalidPlanError, InvalidWindowError, SinkError
 from panestream.spark.sinks import ForeachBatchSink
 from panestream.windowing import aggregates as agg
@@ -255,16 +256,25 @@ class Hours(WindowAssigner):
         (lambda: processed(AsyncProcess()), "AsyncProcess.process is async"),
         (lambda: processed(lambda rows: rows, THEN), "then: the function"),
         (lambda: processed(Listing()), "process wants a ProcessWindowFunction"),
-        (lambda: RowPlan(TEN, Reduce(lambda rows: rows)), "reduce: the function"),
-        (lambda: RowPlan(TEN, Reduce(max, WrongClear())), "WrongClear.clear"),
-        (lambda: RowPlan(TEN, Aggregate(AddOfOne())), "AddOfOne.add takes (value), and will be given (value, accumulator)"),
-        (lambda: RowPlan(TEN, Aggregate(MergeOfOne())), "MergeOfOne.merge takes (other)"),
-        (lambda: RowPlan(TEN, Elements(Listing())), "Listing.apply"),
-        (lambda: RowPlan(TEN, Average(), OldTrigger()), "OldTrigger.on_element takes (element, window, ctx)"),
-        (lambda: RowPlan(TEN, Average(), FlagTrigger()), "FlagTrigger.can_merge must be a method, not True: def can_merge(self)"),
-        (lambda: RowPlan(TEN, Average(), ClockTrigger()), "ClockTrigger.uses_processing_time must be a property"),
-        (lambda: RowPlan(TEN, Average(), evictor=KeepPaid()), "KeepPaid.evict_before takes (elements)"),
-        (lambda: RowPlan(Hours(), Average()), "Hours.assign_windows takes (timestamp)"),
+        (lambda: RowPlan(WindowSpec(TEN), Reduce(lambda rows: rows)), "reduce: the function"),
+        (lambda: RowPlan(WindowSpec(TEN), Reduce(max, WrongClear())), "WrongClear.clear"),
+        (
+            lambda: RowPlan(WindowSpec(TEN), Aggregate(AddOfOne())),
+            "AddOfOne.add takes (value), and will be given (value, accumulator)",
+        ),
+        (lambda: RowPlan(WindowSpec(TEN), Aggregate(MergeOfOne())), "MergeOfOne.merge takes (other)"),
+        (lambda: RowPlan(WindowSpec(TEN), Elements(Listing())), "Listing.apply"),
+        (lambda: RowPlan(WindowSpec(TEN, trigger=OldTrigger()), Average()), "OldTrigger.on_element takes (element, window, ctx)"),
+        (
+            lambda: RowPlan(WindowSpec(TEN, trigger=FlagTrigger()), Average()),
+            "FlagTrigger.can_merge must be a method, not True: def can_merge(self)",
+        ),
+        (
+            lambda: RowPlan(WindowSpec(TEN, trigger=ClockTrigger()), Average()),
+            "ClockTrigger.uses_processing_time must be a property",
+        ),
+        (lambda: RowPlan(WindowSpec(TEN, evictor=KeepPaid()), Average()), "KeepPaid.evict_before takes (elements)"),
+        (lambda: RowPlan(WindowSpec(Hours()), Average()), "Hours.assign_windows takes (timestamp)"),
         (lambda: PurgingTrigger.of(OldTrigger()), "OldTrigger.on_element"),
         (lambda: AggregatingStateDescriptor("a", AddOfOne()), "AddOfOne.add"),
         (lambda: ReducingStateDescriptor("a", lambda a: a), "ReducingStateDescriptor: the function"),
@@ -277,9 +287,12 @@ def test_methods_are_checked_against_the_class_that_they_belong_to(build, says):
 
 
 def test_right_classes_pass():
-    RowPlan(TEN, Average(), Never())
-    RowPlan(TEN, SlottedAverage(), PurgingTrigger.of(CountTrigger.of(3)), DeltaEvictor.of(1, lambda a, b: 0))
-    RowPlan(EventTimeSessionWindows.with_dynamic_gap(lambda row: "1 second"), Reduce(max))
+    RowPlan(WindowSpec(TEN, trigger=Never()), Average())
+    RowPlan(
+        WindowSpec(TEN, trigger=PurgingTrigger.of(CountTrigger.of(3)), evictor=DeltaEvictor.of(1, lambda a, b: 0)),
+        SlottedAverage(),
+    )
+    RowPlan(WindowSpec(EventTimeSessionWindows.with_dynamic_gap(lambda row: "1 second")), Reduce(max))
 
 
 @pytest.mark.parametrize(

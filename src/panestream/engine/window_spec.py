@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from panestream.windowing.assigners import GlobalWindows, WindowAssigner
+from panestream.windowing.assigners import GlobalWindows, MergingWindowAssigner, WindowAssigner
 from panestream.windowing.evictors import Evictor
 from panestream.windowing.triggers import Trigger
 
@@ -30,12 +30,21 @@ class WindowSpec:
     pickled_state: bool = False
 
     @property
+    def firing_trigger(self) -> Trigger:
+        """The trigger, or the assigner's default."""
+        return self.assigner.get_default_trigger() if self.trigger is None else self.trigger
+
+    @property
+    def merges(self) -> bool:
+        """Whether windows may grow together."""
+        return isinstance(self.assigner, MergingWindowAssigner)
+
+    @property
     def uses_processing_time(self) -> bool:
         """Whether processing time matters."""
-        trigger = self.trigger or self.assigner.get_default_trigger()
         # The global window is of no time at all.
         by_processing_time = not self.assigner.is_event_time and not isinstance(self.assigner, GlobalWindows)
-        return by_processing_time or trigger.uses_processing_time
+        return by_processing_time or self.firing_trigger.uses_processing_time
 
 
 __all__ = ["WindowSpec"]

@@ -44,8 +44,9 @@ class WindowTestHarness:
     microseconds.
 
     >>> from panestream.engine.operators.row.row_plan import Reduce
+    >>> from panestream.engine.window_spec import WindowSpec
     >>> from panestream.windowing.assigners import TumblingEventTimeWindows
-    >>> harness = WindowTestHarness(RowPlan(TumblingEventTimeWindows(10), Reduce(lambda a, b: a + b)))
+    >>> harness = WindowTestHarness(RowPlan(WindowSpec(TumblingEventTimeWindows(10)), Reduce(lambda a, b: a + b)))
     >>> harness.element("k", 3, 1)
     >>> harness.element("k", 9, 2)
     >>> harness.watermark(9)

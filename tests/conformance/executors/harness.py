@@ -78,7 +78,7 @@ class HarnessExecutor:
     @staticmethod
     def _check_that_nothing_is_left(harness: WindowTestHarness, observed: Observed) -> None:
         """After the final watermark event-time windows are gone, and all that was kept for them."""
-        if not harness.plan.assigner.is_event_time:
+        if not harness.plan.window.assigner.is_event_time:
             return
         entries, timers = harness.num_state_entries(), harness.num_timers()
         if entries or timers:

@@ -17,7 +17,6 @@ from panestream.engine.exchange.payload_parts import REPORT
 from panestream.engine.plan import MAIN, WindowPlan
 from panestream.engine.planner import calling
 from panestream.engine.storage import payload
-from panestream.engine.window_spec import WindowSpec
 from panestream.errors import PanestreamError
 from panestream.spark.exchange import Pack
 from panestream.spark.placement import group_values
@@ -102,16 +101,15 @@ class ProcessorExecutor:
 
 def _plan_of(scenario: Scenario) -> WindowPlan:
     row_plan = json_plan_of(scenario)
-    windowing = WindowSpec(row_plan.assigner, row_plan.trigger, row_plan.evictor, row_plan.allowed_lateness)
     return WindowPlan(
         keys=("key",),
         key_schema=_KEYS,
-        assigner=row_plan.assigner,
-        operator=calling(windowing, row_plan.function, _RESULT, _ROWS, row_plan.function),
+        assigner=row_plan.window.assigner,
+        operator=calling(row_plan.window, row_plan.function, _RESULT, _ROWS, row_plan.function),
         watermark=WatermarkStrategy.for_generator(StepWatermarks),
         event_time="ts",
         groups=1,
-        allowed_lateness=row_plan.allowed_lateness,
+        allowed_lateness=row_plan.window.allowed_lateness,
         late_tag=row_plan.late_output,
         row_schema=_ROWS,
         ticks=1,

@@ -110,16 +110,16 @@ class _Run:
         schema = "ts bigint, value bigint, gap bigint, watermark bigint, clock bigint, key string"
         df = self.spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(self.folder / "in"))
         events = stream(df).assign_timestamps("ts", WatermarkStrategy.for_generator(StepWatermarks), unit="microseconds")
-        windows = events.processing_time_from("clock", unit="microseconds").key_by("key").window(plan.assigner)
+        windows = events.processing_time_from("clock", unit="microseconds").key_by("key").window(plan.window.assigner)
         windows = windows.key_groups(2)
-        if plan.trigger is not None:
-            windows = windows.trigger(plan.trigger)
-        if plan.evictor is not None:
-            windows = windows.evictor(plan.evictor)
+        if plan.window.trigger is not None:
+            windows = windows.trigger(plan.window.trigger)
+        if plan.window.evictor is not None:
+            windows = windows.evictor(plan.window.evictor)
         if plan.late_output is not None:
             windows = windows.side_output_late_data(plan.late_output)
-        if plan.allowed_lateness:
-            windows = windows.allowed_lateness(f"{plan.allowed_lateness} microseconds")
+        if plan.window.allowed_lateness:
+            windows = windows.allowed_lateness(f"{plan.window.allowed_lateness} microseconds")
         function, schema = plan.function, "value string"
         if isinstance(function, Aggregate):
             return windows.aggregate(function.function, then=function.then, schema=schema)

@@ -33,4 +33,4 @@ class Delegating(Trigger):
     @staticmethod
     def in_plan(plan: RowPlan) -> RowPlan:
         """The same plan, served by the general protocol."""
-        return replace(plan, trigger=Delegating(plan.firing_trigger))
+        return replace(plan, window=replace(plan.window, trigger=Delegating(plan.window.firing_trigger)))

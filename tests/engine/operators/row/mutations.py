@@ -22,7 +22,11 @@ MUTANTS: list[tuple[str, str, str]] = [
     (ROW, "timestamp > self.closed:", "timestamp >= self.closed:"),
     (ROW, "timestamp > self.closed:", "timestamp > self.watermark:"),
     (ROW, "if not self.is_event_time or timestamp", "if timestamp"),
-    (ROW, "return min(max_timestamp + self.plan.allowed_lateness, MAX_TIMESTAMP)", "return min(max_timestamp, MAX_TIMESTAMP)"),
+    (
+        ROW,
+        "return min(max_timestamp + self.plan.window.allowed_lateness, MAX_TIMESTAMP)",
+        "return min(max_timestamp, MAX_TIMESTAMP)",
+    ),
     (ROW, "if self.is_event_time else max_timestamp", "if True else max_timestamp"),
     (ROW, "            self.late_dropped += 1\n        else:", "            self.late_dropped += 1\n        if True:"),
     (

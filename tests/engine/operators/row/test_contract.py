@@ -9,6 +9,7 @@ import pytest
 from panestream.engine.operators.row.row_plan import Aggregate, Elements, Reduce, RowPlan
 from panestream.engine.operators.row.window_operator import RowOperator
 from panestream.engine.storage.state import MemoryState
+from panestream.engine.window_spec import WindowSpec
 from panestream.errors import InvalidPlanError, InvalidWindowError
 from panestream.testing import Fired, Late, WindowTestHarness
 from panestream.windowing.assigners import (
@@ -134,9 +135,9 @@ class SumOfElements(WindowFunction):
         yield sum(inputs)
 
 
-def harness_of(assigner, function, trigger, **options):
+def harness_of(assigner, function, trigger, allowed_lateness=0, **options):
     parts, evictor = function
-    return WindowTestHarness(RowPlan(assigner, parts, trigger=trigger, evictor=evictor, **options))
+    return WindowTestHarness(RowPlan(WindowSpec(assigner, trigger, evictor, allowed_lateness), parts, **options))
 
 
 def values(harness):
@@ -490,7 +491,7 @@ def test_a_merged_session_keeps_no_timer_of_the_old_ones(function):
 
 
 def test_the_session_loop_and_the_general_protocol_may_take_turns():
-    operator = RowOperator(RowPlan(EventTimeSessionWindows(10), Reduce(lambda a, b: a + b)), MemoryState())
+    operator = RowOperator(RowPlan(WindowSpec(EventTimeSessionWindows(10)), Reduce(lambda a, b: a + b)), MemoryState())
     operator.elements([("k", 0, 1)])
     operator.element("k", 100, 2)
     operator.elements([("k", 95, 4), ("k", 50, 8)])
@@ -573,7 +574,7 @@ def test_wrong_merges_are_refused(function):
 def test_a_process_function_is_called_per_firing_and_cleared_at_cleanup_only():
     function = Noted()
     trigger = Scripted(element=BOTH)
-    harness = WindowTestHarness(RowPlan(Assigned([W1]), Elements(function), trigger=trigger))
+    harness = WindowTestHarness(RowPlan(WindowSpec(Assigned([W1]), trigger=trigger), Elements(function)))
     harness.element("k", 1, 7)
     harness.element("k", 1, 8)
     assert function.calls == [("process", "k", W1, [7]), ("process", "k", W1, [8])]
@@ -583,7 +584,7 @@ def test_a_process_function_is_called_per_firing_and_cleared_at_cleanup_only():
 
 def test_after_reduce_or_aggregate_a_function_sees_the_one_result():
     for part in (Reduce(lambda a, b: a + b, function := Noted()), Aggregate(Sum(), function_2 := Noted())):
-        harness = WindowTestHarness(RowPlan(Assigned([W1]), part))
+        harness = WindowTestHarness(RowPlan(WindowSpec(Assigned([W1])), part))
         harness.element("k", 1, 7)
         harness.element("k", 1, 8)
         harness.watermark(9)
@@ -601,7 +602,7 @@ def test_window_and_global_state_side_outputs_and_time():
         context.output("side", (*seen, context.current_watermark(), context.current_processing_time()))
 
     trigger = Scripted(element=FIRE)
-    harness = WindowTestHarness(RowPlan(TumblingEventTimeWindows(10), Elements(Noted(then=then)), trigger=trigger))
+    harness = WindowTestHarness(RowPlan(WindowSpec(TumblingEventTimeWindows(10), trigger=trigger), Elements(Noted(then=then))))
     harness.processing_time(77)
     harness.element("k", 1, 7)
     harness.restore(harness.snapshot())
@@ -618,7 +619,7 @@ def test_window_and_global_state_side_outputs_and_time():
 
 
 def test_sessions_have_no_window_state():
-    plan = RowPlan(EventTimeSessionWindows(5), Elements(Noted(then=lambda context: context.window_state())))
+    plan = RowPlan(WindowSpec(EventTimeSessionWindows(5)), Elements(Noted(then=lambda context: context.window_state())))
     harness = WindowTestHarness(plan)
     harness.element("k", 1, 7)
     with pytest.raises(InvalidPlanError, match="global_state"):
@@ -629,7 +630,7 @@ def test_a_function_that_raises_says_where():
     def fail(context):
         raise KeyError("price")
 
-    harness = WindowTestHarness(RowPlan(TumblingEventTimeWindows(10), Elements(Noted(then=fail))))
+    harness = WindowTestHarness(RowPlan(WindowSpec(TumblingEventTimeWindows(10)), Elements(Noted(then=fail))))
     harness.element("shop", 1, 7)
     harness.element("shop", 2, 7)
     with pytest.raises(
@@ -642,7 +643,7 @@ def test_a_function_that_raises_says_where():
 
 @pytest.mark.parametrize("trigger", [None, Scripted()], ids=["fast loop", "general"])
 def test_a_reduce_that_raises_says_where(trigger):
-    harness = WindowTestHarness(RowPlan(TumblingEventTimeWindows(10), Reduce(lambda a, b: a / b), trigger=trigger))
+    harness = WindowTestHarness(RowPlan(WindowSpec(TumblingEventTimeWindows(10), trigger=trigger), Reduce(lambda a, b: a / b)))
     harness.element("shop", 1, 7)
     with pytest.raises(WindowFunctionError, match=r"ZeroDivisionError.*key 'shop', window"):
         harness.element("shop", 2, 0)
@@ -673,7 +674,7 @@ class Watching(Evictor):
 def test_evictors_run_around_the_function_and_what_they_evict_is_gone():
     function, evictor = Noted(), Watching()
     trigger = Scripted()
-    harness = WindowTestHarness(RowPlan(Assigned([W1]), Elements(function), trigger=trigger, evictor=evictor))
+    harness = WindowTestHarness(RowPlan(WindowSpec(Assigned([W1]), trigger=trigger, evictor=evictor), Elements(function)))
     for value in (1, -2, 4, 5):
         harness.element("k", value, value)
     trigger.element = FIRE
@@ -694,7 +695,7 @@ def test_a_function_is_called_with_nothing_where_all_was_evicted_but_not_again()
             return []
 
     trigger = Scripted(element=FIRE, event=FIRE)
-    harness = WindowTestHarness(RowPlan(Assigned([W1]), Elements(function), trigger=trigger, evictor=Nothing()))
+    harness = WindowTestHarness(RowPlan(WindowSpec(Assigned([W1]), trigger=trigger, evictor=Nothing()), Elements(function)))
     harness.element("k", 1, 1)
     assert function.calls == [("process", "k", W1, [])]
     assert harness.num_state_entries() == 0
@@ -710,18 +711,18 @@ def test_what_does_not_fit_together_is_refused_when_it_is_built():
         merge = AggregateFunction.merge
 
     for build, message in (
-        (lambda: RowPlan(EventTimeSessionWindows(5), Sum(), trigger=Scripted(merges=False)), "merge"),
-        (lambda: RowPlan(EventTimeSessionWindows(5), NoMerge()), "needs merge"),
-        (lambda: RowPlan(TumblingEventTimeWindows(5), Sum(), trigger=EventTimeTrigger), "not the class itself"),
-        (lambda: RowPlan(TumblingEventTimeWindows(5), max), "Reduce"),
-        (lambda: RowPlan(TumblingEventTimeWindows(5), Sum(), late_output=""), "needs a name"),
-        (lambda: RowPlan("tumbling", Sum()), "of the kind WindowAssigner"),
-        (lambda: RowPlan(TumblingEventTimeWindows(5), Sum(), evictor=3), "of the kind Evictor"),
+        (lambda: RowPlan(WindowSpec(EventTimeSessionWindows(5), trigger=Scripted(merges=False)), Sum()), "merge"),
+        (lambda: RowPlan(WindowSpec(EventTimeSessionWindows(5)), NoMerge()), "needs merge"),
+        (lambda: RowPlan(WindowSpec(TumblingEventTimeWindows(5), trigger=EventTimeTrigger), Sum()), "not the class itself"),
+        (lambda: RowPlan(WindowSpec(TumblingEventTimeWindows(5)), max), "Reduce"),
+        (lambda: RowPlan(WindowSpec(TumblingEventTimeWindows(5)), Sum(), late_output=""), "needs a name"),
+        (lambda: RowPlan(WindowSpec("tumbling"), Sum()), "of the kind WindowAssigner"),
+        (lambda: RowPlan(WindowSpec(TumblingEventTimeWindows(5), evictor=3), Sum()), "of the kind Evictor"),
     ):
         with pytest.raises(InvalidPlanError, match=message):
             build()
     with pytest.raises(InvalidWindowError, match="lateness"):
-        RowPlan(TumblingEventTimeWindows(5), Sum(), allowed_lateness=-1)
+        RowPlan(WindowSpec(TumblingEventTimeWindows(5), allowed_lateness=-1), Sum())
 
 
 def test_intervals_up_to_the_end_of_time_are_refused(function):

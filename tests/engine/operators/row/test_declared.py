@@ -18,6 +18,7 @@ from panestream.engine.operators.row.declared import DeclaredFunction
 from panestream.engine.operators.row.row_plan import Aggregate, RowPlan
 from panestream.engine.operators.row.window_operator import RowOperator
 from panestream.engine.storage.state import MemoryState
+from panestream.engine.window_spec import WindowSpec
 from panestream.errors import AggregateOverflowError
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import EventTimeSessionWindows, TumblingEventTimeWindows
@@ -154,7 +155,9 @@ def test_in_sessions_that_merge_and_with_a_restart_between_all_batches():
         agg.approx_quantile("int", 0.5),
     ]
     row_type = RowType(pa.schema([("int", pa.int32()), ("__time", pa.int64())]))
-    plan = RowPlan(EventTimeSessionWindows(10), Aggregate(DeclaredFunction(chosen, TYPES)), element_type=row_type.element)
+    plan = RowPlan(
+        WindowSpec(EventTimeSessionWindows(10)), Aggregate(DeclaredFunction(chosen, TYPES)), element_type=row_type.element
+    )
     state, fired = MemoryState(), []
     for value, time in ((1, 20), (2, 0), (3, 40), (4, 30), (5, 10), (1, 12)):
         operator = RowOperator(plan, state)
@@ -167,7 +170,7 @@ def test_in_sessions_that_merge_and_with_a_restart_between_all_batches():
 def test_with_an_evictor_the_rows_that_are_left_are_aggregated():
     row_type = RowType(pa.schema([("int", pa.int32()), ("__time", pa.int64())]))
     function = Aggregate(DeclaredFunction([agg.sum("int"), agg.count()], TYPES))
-    plan = RowPlan(TumblingEventTimeWindows(10), function, evictor=CountEvictor(2), element_type=row_type.element)
+    plan = RowPlan(WindowSpec(TumblingEventTimeWindows(10), evictor=CountEvictor(2)), function, element_type=row_type.element)
     operator = RowOperator(plan, MemoryState())
     rows = [("k", time, row_type.make((time, time))) for time in range(5)]
     ((_, _, value, _),) = operator.process(rows, new_watermark=9).fired

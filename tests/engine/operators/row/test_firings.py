@@ -7,6 +7,7 @@ import pytest
 from panestream.engine.operators.row.row_plan import Elements, RowPlan
 from panestream.engine.operators.row.window_operator import RowOperator
 from panestream.engine.storage.state import MemoryState
+from panestream.engine.window_spec import WindowSpec
 from panestream.windowing.assigners import (
     EventTimeSessionWindows,
     GlobalWindows,
@@ -49,7 +50,7 @@ def firings(plan: RowPlan, *steps) -> list[list[tuple]]:
 
 
 def test_early_on_time_and_late():
-    plan = RowPlan(TumblingEventTimeWindows(10), TWICE, trigger=EarlyToo(), allowed_lateness=5, numbers_firings=True)
+    plan = RowPlan(WindowSpec(TumblingEventTimeWindows(10), trigger=EarlyToo(), allowed_lateness=5), TWICE, numbers_firings=True)
     first, second, third, fourth = firings(plan, ([1, 2], 3, None), ([4, 5], 9, None), ([6], 12, None), ([], 14, None))
     assert first == [(2, "early", 0, False), (-2, "early", 0, False)]
     assert second == [(value, word, number, False) for word, number in (("early", 1), ("on_time", 2)) for value in (4, -4)]
@@ -58,38 +59,44 @@ def test_early_on_time_and_late():
 
 
 def test_a_firing_without_results_has_no_number():
-    plan = RowPlan(TumblingEventTimeWindows(10), TWICE, allowed_lateness=5, numbers_firings=True)
+    plan = RowPlan(WindowSpec(TumblingEventTimeWindows(10), allowed_lateness=5), TWICE, numbers_firings=True)
     assert firings(plan, ([1, 2, 3], 9, None), ([4], None, None)) == [[], [(4, "late", 0, False), (-4, "late", 0, False)]]
 
 
 @pytest.mark.parametrize("trigger", [None, PurgingTrigger.of(EventTimeTrigger.create())])
 def test_the_last_one(trigger):
-    plan = RowPlan(TumblingEventTimeWindows(10), TWICE, trigger, allowed_lateness=5, numbers_firings=True)
+    plan = RowPlan(WindowSpec(TumblingEventTimeWindows(10), trigger=trigger, allowed_lateness=5), TWICE, numbers_firings=True)
     assert [one[1:] for one in firings(plan, ([1], 20, None))[0]] == [("on_time", 0, True)] * 2
-    plan = RowPlan(TumblingEventTimeWindows(10), TWICE, trigger, numbers_firings=True)
+    plan = RowPlan(WindowSpec(TumblingEventTimeWindows(10), trigger=trigger), TWICE, numbers_firings=True)
     assert [one[1:] for one in firings(plan, ([1], 9, None))[0]] == [("on_time", 0, True)] * 2
 
 
 def test_a_session_that_grows_is_another_window():
-    plan = RowPlan(EventTimeSessionWindows(10), TWICE, CountTrigger.of(1), numbers_firings=True)
+    plan = RowPlan(WindowSpec(EventTimeSessionWindows(10), trigger=CountTrigger.of(1)), TWICE, numbers_firings=True)
     assert [[one[1:] for one in step[::2]] for step in firings(plan, ([1], None, None), ([1], None, None), ([3], None, None))] == [
         [("early", 0, False)], [("early", 1, False)], [],
     ]  # fmt: skip
 
 
 def test_the_clock():
-    plan = RowPlan(TumblingProcessingTimeWindows(10), TWICE, numbers_firings=True)
+    plan = RowPlan(WindowSpec(TumblingProcessingTimeWindows(10)), TWICE, numbers_firings=True)
     assert [one[1:] for one in firings(plan, ([1], None, 5), ([], None, 10))[1]] == [("on_time", 0, True)] * 2
 
 
 def test_the_global_window_has_no_end_and_its_count_survives_a_purge():
-    plan = RowPlan(GlobalWindows.create(), TWICE, PurgingTrigger.of(CountTrigger.of(2)), CountEvictor(5), numbers_firings=True)
+    plan = RowPlan(
+        WindowSpec(GlobalWindows.create(), trigger=PurgingTrigger.of(CountTrigger.of(2)), evictor=CountEvictor(5)),
+        TWICE,
+        numbers_firings=True,
+    )
     steps = firings(plan, ([1, 2], 100, None), ([3], 200, None), ([4], 300, None))
     assert steps == [[(2, "early", 0, False), (-2, "early", 0, False)], [], [(2, "early", 1, False), (-2, "early", 1, False)]]
 
 
 def test_an_operator_that_goes_on_for_another_micro_batch():
-    operator = RowOperator(RowPlan(TumblingEventTimeWindows(10), TWICE, allowed_lateness=5, numbers_firings=True), MemoryState())
+    operator = RowOperator(
+        RowPlan(WindowSpec(TumblingEventTimeWindows(10), allowed_lateness=5), TWICE, numbers_firings=True), MemoryState()
+    )
     assert operator.process([("k", 1, 1)], 9).firings == [("on_time", 0, False)] * 2
     assert operator.process([("k", 2, 2)]).firings == [("late", 1, False)] * 2
 
@@ -114,6 +121,8 @@ class OnTheClock(Trigger):
 
 
 def test_a_timer_of_the_clock_says_nothing_of_event_time():
-    plan = RowPlan(TumblingEventTimeWindows(10), TWICE, OnTheClock(), allowed_lateness=100, numbers_firings=True)
+    plan = RowPlan(
+        WindowSpec(TumblingEventTimeWindows(10), trigger=OnTheClock(), allowed_lateness=100), TWICE, numbers_firings=True
+    )
     steps = firings(plan, ([1], 3, 2), ([], None, 5), ([2], 20, 6), ([], None, 9))
     assert [[one[1:] for one in step[:1]] for step in steps] == [[], [("early", 0, False)], [], [("late", 1, False)]]

@@ -32,7 +32,7 @@ def run(read, latenesses: dict[int, int], wrap) -> Observed:
     harness, observed = WindowTestHarness(wrap(plan_of(read))), Observed()
     for number, step in enumerate([*read.steps, *([None] if read.end_of_input else [])]):
         if number in latenesses:
-            harness.plan = replace(harness.plan, allowed_lateness=latenesses[number])
+            harness.plan = replace(harness.plan, window=replace(harness.plan.window, allowed_lateness=latenesses[number]))
             harness.restore(harness.snapshot())
         HarnessExecutor._take(harness, step)
         HarnessExecutor._record(harness, observed)

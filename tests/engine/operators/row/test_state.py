@@ -19,6 +19,7 @@ from panestream.engine.operators.row.timers import NEVER, TimerQueue, WindowTime
 from panestream.engine.operators.row.window_operator import RowOperator
 from panestream.engine.operators.row.window_states import KeyPage, KeyState, WindowState
 from panestream.engine.storage.state import CountingState, MemoryState
+from panestream.engine.window_spec import WindowSpec
 from panestream.errors import StateDamagedError, StateFormatError
 from panestream.windowing.assigners import (
     EventTimeSessionWindows,
@@ -93,7 +94,7 @@ MANY = [(f"key{n}", 5, n) for n in range(500)]
 
 
 def test_a_watermark_that_fires_nothing_reads_nothing():
-    plan = RowPlan(TumblingEventTimeWindows(10), SUM)
+    plan = RowPlan(WindowSpec(TumblingEventTimeWindows(10)), SUM)
     _, calls, _ = batches(plan, (MANY, 3), ([], 8))
     assert (calls.gets, calls.puts, calls.removes) == (1, 1, 0), "the meta record alone"
     _, calls, _ = batches(plan, (MANY, 3), ([], 3))
@@ -101,13 +102,13 @@ def test_a_watermark_that_fires_nothing_reads_nothing():
 
 
 def test_only_touched_pages_are_read_and_written():
-    plan = RowPlan(TumblingEventTimeWindows(10), SUM)
+    plan = RowPlan(WindowSpec(TumblingEventTimeWindows(10)), SUM)
     _, calls, _ = batches(plan, (MANY, 3), ([("key7", 6, 1), ("key7", 7, 1)], 8))
     assert (calls.gets, calls.puts) == (2, 2)
 
 
 def test_only_due_pages_are_read_and_empty_ones_removed():
-    plan = RowPlan(TumblingEventTimeWindows(10), SUM, pages=16)
+    plan = RowPlan(WindowSpec(TumblingEventTimeWindows(10)), SUM, pages=16)
     fired, calls, memory = batches(plan, (MANY, 3), ([("late riser", 25, 1)], 19))
     assert len(fired) == 500
     assert {space for space, _ in memory.values} == {"meta", "pages"}
@@ -119,13 +120,13 @@ def test_only_due_pages_are_read_and_empty_ones_removed():
 
 
 def test_equal_input_gives_equal_bytes():
-    plan = RowPlan(EventTimeSessionWindows(7), Elements(AsList()))
+    plan = RowPlan(WindowSpec(EventTimeSessionWindows(7)), Elements(AsList()))
     steps = [([(f"k{n % 17}", n * 3 % 50, n) for n in range(100)], 5), ([(f"k{n % 19}", n, n) for n in range(60)], 20)]
     assert batches(plan, *steps)[2].values == batches(plan, *steps)[2].values
 
 
 def test_elements_are_written_once():
-    plan = RowPlan(TumblingEventTimeWindows(1000), Elements(AsList()), pages=1)
+    plan = RowPlan(WindowSpec(TumblingEventTimeWindows(1000)), Elements(AsList()), pages=1)
     rows = [("k", 5, "x" * 1000 + str(n)) for n in range(50)]
     memory, written = MemoryState(), []
     for _ in range(20):
@@ -144,7 +145,7 @@ def test_elements_are_written_once():
 
 
 def test_many_small_segments_are_put_together():
-    plan = RowPlan(TumblingEventTimeWindows(1000), Elements(AsList()), pages=1)
+    plan = RowPlan(WindowSpec(TumblingEventTimeWindows(1000)), Elements(AsList()), pages=1)
     memory = MemoryState()
     for n in range(200):
         operator = RowOperator(plan, memory)
@@ -158,7 +159,7 @@ def test_many_small_segments_are_put_together():
 def test_overlapping_windows_share_an_element_at_rest():
     sizes = []
     for slide in (100, 1):
-        plan = RowPlan(SlidingEventTimeWindows(100, slide), Elements(AsList()), pages=1)
+        plan = RowPlan(WindowSpec(SlidingEventTimeWindows(100, slide)), Elements(AsList()), pages=1)
         _, _, memory = batches(plan, ([("k", 150, ("some long text " * 50, n)) for n in range(100)], 100))
         sizes.append(sum(len(value) for (space, _), value in memory.values.items() if space == "elements"))
         fired = RowOperator(plan, memory).process([], new_watermark=10_000).fired
@@ -168,7 +169,9 @@ def test_overlapping_windows_share_an_element_at_rest():
 
 
 def test_evicting_the_oldest_writes_nothing_anew():
-    plan = RowPlan(GlobalWindows.create(), Elements(AsList()), trigger=CountTrigger(100), evictor=CountEvictor(150), pages=1)
+    plan = RowPlan(
+        WindowSpec(GlobalWindows.create(), trigger=CountTrigger(100), evictor=CountEvictor(150)), Elements(AsList()), pages=1
+    )
     rows = [("k", n, "y" * 500 + str(n)) for n in range(100)]
     fired, counting, memory = batches(plan, *[(rows, None)] * 6)
     assert [value for _, _, value, _ in fired[-2:]] == [[element for _, _, element in rows * 2][-150:]] * 2
@@ -178,14 +181,16 @@ def test_evicting_the_oldest_writes_nothing_anew():
 
 def test_what_is_left_of_a_segment_is_its_newest():
     evictor = CountEvictor(150, do_evict_after=True)
-    plan = RowPlan(GlobalWindows.create(), Elements(AsList()), trigger=CountTrigger(100), evictor=evictor, pages=1)
+    plan = RowPlan(WindowSpec(GlobalWindows.create(), trigger=CountTrigger(100), evictor=evictor), Elements(AsList()), pages=1)
     fired, _, _ = batches(plan, *[([("k", n, (turn, n)) for n in range(100)], None) for turn in range(4)])
     everything = [(turn, n) for turn in range(4) for n in range(100)]
     assert fired[-1][2] == everything[-250:]
 
 
 def test_evicting_from_the_middle_rewrites_the_list():
-    plan = RowPlan(GlobalWindows.create(), Elements(AsList()), trigger=CountTrigger(3), evictor=TimeEvictor(5), pages=1)
+    plan = RowPlan(
+        WindowSpec(GlobalWindows.create(), trigger=CountTrigger(3), evictor=TimeEvictor(5)), Elements(AsList()), pages=1
+    )
     fired, _, _ = batches(
         plan, ([("k", 10, 1), ("k", 1, 2)], None), ([("k", 9, 3), ("k", 8, 4)], None), ([("k", 9, 5), ("k", 12, 6)], None)
     )
@@ -203,10 +208,8 @@ class Inflating(Evictor):
 def test_rows_that_an_evictor_made_up_rest_as_they_are():
     row_type = RowType(pa.schema([("name", pa.string()), ("price", pa.int64())]))
     plan = RowPlan(
-        TumblingEventTimeWindows(100),
+        WindowSpec(TumblingEventTimeWindows(100), trigger=CountTrigger(2), evictor=Inflating()),
         Elements(AsList()),
-        trigger=CountTrigger(2),
-        evictor=Inflating(),
         element_type=row_type.element,
     )
     rows = [("k", n, row_type.make((str(n), n))) for n in range(4)]
@@ -227,40 +230,42 @@ class Plain(Evictor):
 def test_a_tuple_that_looks_like_a_row_stays_a_tuple():
     row_type = RowType(pa.schema([("name", pa.string()), ("price", pa.int64())]))
     windows, trigger = TumblingEventTimeWindows(100), CountTrigger(2)
-    plan = RowPlan(windows, Elements(AsList()), trigger=trigger, evictor=Plain(), element_type=row_type.element)
+    plan = RowPlan(WindowSpec(windows, trigger=trigger, evictor=Plain()), Elements(AsList()), element_type=row_type.element)
     _, _, memory = batches(plan, ([("k", n, row_type.make((str(n), n))) for n in range(2)], None))
-    plan = RowPlan(windows, Elements(AsList()), trigger=trigger, evictor=CountEvictor(9), element_type=row_type.element)
+    plan = RowPlan(
+        WindowSpec(windows, trigger=trigger, evictor=CountEvictor(9)), Elements(AsList()), element_type=row_type.element
+    )
     fired = RowOperator(plan, memory).process([("k", 5, row_type.make(("5", 5)))] * 2).fired
     assert [type(value) is tuple for value in fired[0][2]] == [True, False, False]
 
 
 def test_timestamps_of_elements_survive_for_evictors():
-    plan = RowPlan(TumblingEventTimeWindows(100), Elements(AsList()), evictor=TimeEvictor(10))
+    plan = RowPlan(WindowSpec(TumblingEventTimeWindows(100), evictor=TimeEvictor(10)), Elements(AsList()))
     fired, _, _ = batches(plan, ([("k", 5, 1), ("k", 30, 2)], None), ([("k", 25, 3)], None), ([], 99))
     assert [value for _, _, value, _ in fired] == [[2, 3]]
 
 
 def test_none_is_an_element_and_an_accumulator_like_any_other():
-    plan = RowPlan(TumblingEventTimeWindows(10), Reduce(lambda a, b: None))
+    plan = RowPlan(WindowSpec(TumblingEventTimeWindows(10)), Reduce(lambda a, b: None))
     fired, _, _ = batches(plan, ([("k", 1, None), ("j", 1, 3)], None), ([("j", 1, 4)], None), ([], 9))
     assert sorted((key, value) for key, _, value, _ in fired) == [("j", None), ("k", None)]
 
 
 def test_elements_may_be_none():
-    plan = RowPlan(TumblingEventTimeWindows(10), Elements(AsList()))
+    plan = RowPlan(WindowSpec(TumblingEventTimeWindows(10)), Elements(AsList()))
     fired, _, _ = batches(plan, ([("k", 1, None), ("k", 1, None)], None), ([("k", 2, None)], 9))
     assert [value for _, _, value, _ in fired] == [[None, None, None]]
 
 
 def test_accumulators_of_plain_types_are_not_pickled():
-    plan = RowPlan(TumblingEventTimeWindows(10), Aggregate(Average()))
+    plan = RowPlan(WindowSpec(TumblingEventTimeWindows(10)), Aggregate(Average()))
     _, _, memory = batches(plan, (MANY, 3))
     pages = [value for (space, _), value in memory.values.items() if space == "pages"]
     assert not [name for page in pages for name in pickled_columns(split_parts(page)[0])]
 
 
 def test_pages_are_read_for_processing_timers_only_when_they_are_due():
-    plan, state = RowPlan(TumblingProcessingTimeWindows(10), SUM, pages=16), MemoryState()
+    plan, state = RowPlan(WindowSpec(TumblingProcessingTimeWindows(10)), SUM, pages=16), MemoryState()
     operator = RowOperator(plan, state)
     operator.process(MANY, processing_time=3)
     operator.commit()
@@ -275,7 +280,7 @@ def test_pages_are_read_for_processing_timers_only_when_they_are_due():
 
 
 def test_missing_state_is_noticed():
-    plan = RowPlan(TumblingEventTimeWindows(10), Elements(AsList()), pages=1)
+    plan = RowPlan(WindowSpec(TumblingEventTimeWindows(10)), Elements(AsList()), pages=1)
     for space in ("pages", "elements"):
         _, _, memory = batches(plan, (MANY, 3))
         for key in [key for key in memory.values if key[0] == space]:
@@ -286,13 +291,13 @@ def test_missing_state_is_noticed():
 
 def test_nothing_is_written_before_the_commit():
     state = CountingState(MemoryState())
-    operator = RowOperator(RowPlan(TumblingEventTimeWindows(10), SUM), state)
+    operator = RowOperator(RowPlan(WindowSpec(TumblingEventTimeWindows(10)), SUM), state)
     operator.process(MANY, new_watermark=3)
     assert (state.puts, state.removes) == (0, 0)
 
 
 def test_an_operator_goes_on_after_a_commit():
-    plan, memory = RowPlan(TumblingEventTimeWindows(10), Elements(AsList())), MemoryState()
+    plan, memory = RowPlan(WindowSpec(TumblingEventTimeWindows(10)), Elements(AsList())), MemoryState()
     operator = RowOperator(plan, memory)
     for n in range(5):
         operator.process([("k", 1, n)])
@@ -387,7 +392,7 @@ def test_handles():
 
 
 def test_what_a_micro_batch_leaves_behind_is_no_garbage_for_the_collector():
-    plan, state = RowPlan(EventTimeSessionWindows(7), Elements(AsList())), MemoryState()
+    plan, state = RowPlan(WindowSpec(EventTimeSessionWindows(7)), Elements(AsList())), MemoryState()
 
     def one_batch(start):
         operator = RowOperator(plan, state)
@@ -417,11 +422,11 @@ def test_what_a_micro_batch_leaves_behind_is_no_garbage_for_the_collector():
 )
 def test_windows_that_a_lowered_lateness_leaves_behind_take_no_more_rows(assigner, watermark):
     state = MemoryState()
-    patient = RowOperator(RowPlan(assigner, SUM, allowed_lateness=100, late_output="late"), state)
+    patient = RowOperator(RowPlan(WindowSpec(assigner, allowed_lateness=100), SUM, late_output="late"), state)
     assert [one[2] for one in patient.process([("k", 3, 1)], new_watermark=watermark).fired] == [1]
     assert [one[2] for one in patient.process([("k", 4, 1)]).fired] == [2]
     patient.commit()
-    strict = RowOperator(RowPlan(assigner, SUM, late_output="late"), state)
+    strict = RowOperator(RowPlan(WindowSpec(assigner), SUM, late_output="late"), state)
     output = strict.process([("k", 4, 1)])
     assert (output.fired, output.late) == ([], [("k", 4, 1)])
     strict.commit()
@@ -429,7 +434,7 @@ def test_windows_that_a_lowered_lateness_leaves_behind_take_no_more_rows(assigne
 
 
 def test_state_that_cannot_be_taken_apart_is_not_an_error_of_the_function_that_asked_for_it():
-    plan, memory = RowPlan(TumblingEventTimeWindows(10), Elements(AsList()), pages=1), MemoryState()
+    plan, memory = RowPlan(WindowSpec(TumblingEventTimeWindows(10)), Elements(AsList()), pages=1), MemoryState()
     operator = RowOperator(plan, memory)
     operator.process([("k", 1, 1)])
     operator.commit()
@@ -442,7 +447,7 @@ def test_state_that_cannot_be_taken_apart_is_not_an_error_of_the_function_that_a
 
 
 def test_pickles_of_classes_that_have_moved_are_an_error_of_the_state(monkeypatch):
-    plan = RowPlan(TumblingEventTimeWindows(10), Elements(AsList()), pages=1, pickled_state=True)
+    plan = RowPlan(WindowSpec(TumblingEventTimeWindows(10), pickled_state=True), Elements(AsList()), pages=1)
     memory = MemoryState()
     operator = RowOperator(plan, memory)
     operator.process([("k", 1, Moved())])

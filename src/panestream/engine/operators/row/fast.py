@@ -30,7 +30,7 @@ def fast_rows(operator: LoopOperator, assigner: WindowAssigner) -> Callable[[Row
         operator: whose windows the rows go to.
         assigner: the plan's, with the shift of the key group in it.
     """
-    trigger, purges = unwrapped(operator.plan.firing_trigger)
+    trigger, purges = unwrapped(operator.plan.window.firing_trigger)
     if type(trigger) is EventTimeTrigger:
         if type(assigner) is TumblingEventTimeWindows:
             return lambda rows: _tumbling(operator, assigner, purges, rows)
@@ -49,7 +49,7 @@ def fast_timers(operator: LoopOperator) -> Callable[[int], None] | None:
     Args:
         operator: whose timers they are.
     """
-    trigger, purges = unwrapped(operator.plan.firing_trigger)
+    trigger, purges = unwrapped(operator.plan.window.firing_trigger)
     if type(trigger) is not EventTimeTrigger:
         return None
     return lambda watermark: _default_timers(operator, purges, watermark)

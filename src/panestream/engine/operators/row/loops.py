@@ -72,7 +72,9 @@ class Callees(NamedTuple):
     def of(cls, operator: LoopOperator) -> Callees:
         """Those of an operator."""
         store, logic, plan = operator.store, operator.logic, operator.plan
-        return cls(store.used_keys, store.get_or_create, logic.first, logic.fold, plan.keeps_elements, plan.evictor is not None)
+        return cls(
+            store.used_keys, store.get_or_create, logic.first, logic.fold, plan.keeps_elements, plan.window.evictor is not None
+        )
 
 
 def open_window(operator: LoopOperator, owner: KeyState, start: int, end: int) -> WindowState | None:

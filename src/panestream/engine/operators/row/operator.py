@@ -101,7 +101,7 @@ class RowGroupOperator:
         output.wake_up = self._operator.next_processing_time_timer()
         if output.wake_up is not None and not self._plan.operator.uses_processing_time:
             raise InvalidPlanError(
-                f"{self._operator.plan.firing_trigger!r} registered a processing-time timer: give it the property "
+                f"{self._operator.plan.window.firing_trigger!r} registered a processing-time timer: give it the property "
                 "uses_processing_time that returns True, so that Spark wakes the query up without new data"
             )
         self._measure(batch, output.metrics, emitted.late_dropped + len(emitted.late))
@@ -128,7 +128,7 @@ class RowGroupOperator:
 
     def _in_order(self, arrived: list[_Arrived], origins: Sequence[int]) -> Iterable[tuple[Any, int, Any]]:
         rows = chain.from_iterable(part.rows for part in arrived)
-        if len(set(origins)) < 2 or not self._operator.plan.merges:
+        if len(set(origins)) < 2 or not self._operator.plan.window.merges:
             return rows
         return map(list(rows).__getitem__, interleaved([part.times for part in arrived], origins).tolist())
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from panestream.engine.window_spec import WindowSpec
 from panestream.errors import InvalidPlanError, InvalidWindowError
 from panestream.windowing.assigners import MergingWindowAssigner, WindowAssigner
 from panestream.windowing.evictors import Evictor
@@ -42,18 +43,13 @@ class RowPlan:
     """What the row operator does. Build it once; it is checked when it is built.
 
     Attributes:
-        assigner: the windows.
+        window: the windows, and when they fire. Only event time knows lateness.
         function: what runs when a window fires. A bare :class:`AggregateFunction`, :class:`WindowFunction` or
             :class:`ProcessWindowFunction` is taken for what it is; a reduce function is written ``Reduce(function)``.
-        trigger: None: the assigner's default.
-        evictor: None: reduce and aggregate keep one accumulator per window. With an evictor all elements are kept.
-        allowed_lateness: how long after its end a window still takes elements, in engine units. Only event time knows lateness.
         late_output: the tag under which late elements come out; None: they are counted.
         pages: into how many pages a key group's keys are divided while the state is small; there are more as it grows.
         element_type: the class that elements are instances of, where it is known: that of a
             :class:`~panestream.engine.kernels.python_values.RowType`, or a ``NamedTuple``. Other plain values need not be named.
-        pickled_state: whether accumulators and states that have no columns (objects of users' own classes) may rest in state as
-            pickles. Only for checkpoints that nobody else can write to: reading a pickle runs what is in it.
         numbers_firings: whether each result says which firing of its window it comes from.
 
     Raises:
@@ -61,58 +57,44 @@ class RowPlan:
         InvalidPlanError: parts that do not fit together; a function or a method that does not take what it will be given.
 
     >>> from panestream.windowing.assigners import TumblingEventTimeWindows
-    >>> plan = RowPlan(TumblingEventTimeWindows.of("1 minute"), Reduce(max))
-    >>> plan.firing_trigger
-    EventTimeTrigger.create()
+    >>> plan = RowPlan(WindowSpec(TumblingEventTimeWindows.of("1 minute")), Reduce(max))
+    >>> plan.keeps_elements
+    False
     """
 
-    assigner: WindowAssigner
+    window: WindowSpec
     function: Reduce | Aggregate | Elements
-    trigger: Trigger | None = None
-    evictor: Evictor | None = None
-    allowed_lateness: int = 0
     late_output: str | None = None
     pages: int = 2
     element_type: type[tuple[object, ...]] | None = None
-    pickled_state: bool = False
     numbers_firings: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "function", _recipe_of(self.function))
-        _check_kind("assigner", self.assigner, WindowAssigner, "e.g. TumblingEventTimeWindows.of('1 minute')")
-        _check_kind("trigger", self.firing_trigger, Trigger, "e.g. CountTrigger.of(100)")
-        if self.evictor is not None:
-            _check_kind("evictor", self.evictor, Evictor, "e.g. CountEvictor.of(100)")
-        if self.allowed_lateness < 0:
-            raise InvalidWindowError(f"the allowed lateness must not be negative, got {self.allowed_lateness}")
+        _check_kind("assigner", self.window.assigner, WindowAssigner, "e.g. TumblingEventTimeWindows.of('1 minute')")
+        _check_kind("trigger", self.window.firing_trigger, Trigger, "e.g. CountTrigger.of(100)")
+        if self.window.evictor is not None:
+            _check_kind("evictor", self.window.evictor, Evictor, "e.g. CountEvictor.of(100)")
+        if self.window.allowed_lateness < 0:
+            raise InvalidWindowError(f"the allowed lateness must not be negative, got {self.window.allowed_lateness}")
         if self.pages <= 0:
             raise InvalidWindowError(f"keys are divided into at least one page, got {self.pages}")
         if self.late_output == "":
             raise InvalidPlanError("the late output needs a name; None if late elements are only to be counted")
         self._check_signatures()
-        if self.merges:
+        if self.window.merges:
             self._check_that_all_can_merge()
 
     @property
-    def firing_trigger(self) -> Trigger:
-        """The trigger, or the assigner's default."""
-        return self.assigner.get_default_trigger() if self.trigger is None else self.trigger
-
-    @property
-    def merges(self) -> bool:
-        """Whether windows may grow together."""
-        return isinstance(self.assigner, MergingWindowAssigner)
-
-    @property
     def keeps_elements(self) -> bool:
-        """Whether all elements rest in state; else one accumulator per window."""
-        return self.evictor is not None or isinstance(self.function, Elements)
+        """Whether all elements rest in state, as an evictor needs them; else one accumulator per window."""
+        return self.window.evictor is not None or isinstance(self.function, Elements)
 
     def _check_signatures(self) -> None:
-        check_methods(self.assigner, MergingWindowAssigner if self.merges else WindowAssigner)
-        check_methods(self.firing_trigger, Trigger)
-        if self.evictor is not None:
-            check_methods(self.evictor, Evictor)
+        check_methods(self.window.assigner, MergingWindowAssigner if self.window.merges else WindowAssigner)
+        check_methods(self.window.firing_trigger, Trigger)
+        if self.window.evictor is not None:
+            check_methods(self.window.evictor, Evictor)
         function = self.function
         if isinstance(function, Reduce):
             check_function(function.function, REDUCE)
@@ -123,15 +105,17 @@ class RowPlan:
             check_methods(then, WindowFunction if isinstance(then, WindowFunction) else ProcessWindowFunction)
 
     def _check_that_all_can_merge(self) -> None:
-        if not self.firing_trigger.can_merge():
+        window, function = self.window, self.function
+        if not window.firing_trigger.can_merge():
             raise InvalidPlanError(
-                f"{self.firing_trigger!r} cannot be used with {self.assigner!r}, whose windows merge: take another trigger, "
+                f"{window.firing_trigger!r} cannot be used with {window.assigner!r}, whose windows merge: take another trigger, "
                 "or give yours can_merge() and on_merge()"
             )
-        function = self.function
-        if isinstance(function, Aggregate) and self.evictor is None and type(function.function).merge is AggregateFunction.merge:
+        if not isinstance(function, Aggregate) or self.keeps_elements:
+            return
+        if type(function.function).merge is AggregateFunction.merge:
             raise InvalidPlanError(
-                f"{type(function.function).__name__} needs merge(a, b): the windows of {self.assigner!r} merge"
+                f"{type(function.function).__name__} needs merge(a, b): the windows of {window.assigner!r} merge"
             )
 
 

@@ -31,7 +31,7 @@ def row_spec(window: WindowSpec, asked: DeclaredAggregates | FunctionOfRows, rea
         return _declared(window, asked, reasons)
     function = asked.function
     return RowSpec(
-        row_plan(window, function),
+        RowPlan(window, function),
         asked.results,
         asked.rows,
         returned=asked.rows if isinstance(function, Reduce) and function.then is None else None,
@@ -39,22 +39,6 @@ def row_spec(window: WindowSpec, asked: DeclaredAggregates | FunctionOfRows, rea
         reasons=tuple(reasons),
         described=stable_repr(asked.described),
         kind=_kind_of(function),
-    )
-
-
-def row_plan(window: WindowSpec, function: Reduce | Aggregate | Elements) -> RowPlan:
-    """Windows and a function for the row operator.
-
-    Raises:
-        InvalidPlanError: parts that do not fit together.
-    """
-    return RowPlan(
-        window.assigner,
-        function,
-        window.trigger,
-        window.evictor,
-        window.allowed_lateness,
-        pickled_state=window.pickled_state,
     )
 
 
@@ -67,7 +51,7 @@ def _declared(window: WindowSpec, asked: DeclaredAggregates, reasons: Sequence[s
     function = DeclaredFunction(tuple(asked.aggregates), asked.types)
     written = ", ".join(repr(aggregate) for aggregate in asked.aggregates)
     return RowSpec(
-        row_plan(window, Aggregate(function, asked.then)),
+        RowPlan(window, Aggregate(function, asked.then)),
         aggregation.output_schema if asked.results is None else asked.results,
         pa.schema(elements),
         texts,
@@ -85,4 +69,4 @@ def _kind_of(function: Reduce | Aggregate | Elements) -> str:
     return "reduce" if isinstance(function, Reduce) else "all elements"
 
 
-__all__ = ["row_plan", "row_spec"]
+__all__ = ["row_spec"]

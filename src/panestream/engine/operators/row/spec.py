@@ -113,23 +113,23 @@ class RowSpec(OperatorSpec):
             "function": self.kind,
             "results": ", ".join(f"{field.name} {field.type}" for field in self.result),
             "elements": ", ".join(f"{field.name} {field.type}" for field in self.element_schema),
-            "evicts": str(self.row_plan.evictor is not None),
+            "evicts": str(self.row_plan.window.evictor is not None),
         }
 
     def explain(self, plan: WindowPlan, *, streaming: bool) -> Mapping[str, list[str]]:
         kept = "all elements of each window" if self.row_plan.keeps_elements else "one accumulator per key and window"
         sections = {
             "operator": [f"not columnar: {reason}" for reason in self.reasons],
-            "trigger": [stable_repr(self.row_plan.firing_trigger)],
+            "trigger": [stable_repr(self.row_plan.window.firing_trigger)],
             "function": [self.described],
             "exchange": ["rows cross the shuffle unreduced, in columns"],
             "state": [
                 f"{kept}, in {self.row_plan.pages} pages per key group or more, as it grows; touched and due pages are read and "
-                f"written{'; what has no columns is pickled' if self.row_plan.pickled_state else ''}"
+                f"written{'; what has no columns is pickled' if self.row_plan.window.pickled_state else ''}"
                 if streaming
                 else "in memory: a batch"
             ],
         }
-        if self.row_plan.evictor is not None:
-            sections["evictor"] = [stable_repr(self.row_plan.evictor)]
+        if self.row_plan.window.evictor is not None:
+            sections["evictor"] = [stable_repr(self.row_plan.window.evictor)]
         return sections

@@ -60,11 +60,11 @@ class RowStore:
         """
         self._state = state
         self._resume = resume
-        self._pickled = plan.pickled_state
+        self._pickled = plan.window.pickled_state
         self._keeps_elements = plan.keeps_elements
-        codec = Codec(plan.element_type, plan.pickled_state)
-        self._page_codec = PageCodec(codec, plan.keeps_elements, plan.assigner.is_event_time)
-        self._chunk_codec = ElementChunkCodec(plan.element_type, codec, plan.evictor is not None)
+        codec = Codec(plan.element_type, plan.window.pickled_state)
+        self._page_codec = PageCodec(codec, plan.keeps_elements, plan.window.assigner.is_event_time)
+        self._chunk_codec = ElementChunkCodec(plan.element_type, codec, plan.window.evictor is not None)
         self._pages: dict[int, KeyPage] = {}
         self._index = PageIndex(plan.pages)
         self._next_chunk = 0

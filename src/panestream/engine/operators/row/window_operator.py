@@ -70,8 +70,9 @@ class RowOperator:
         late_dropped: how many late elements were only counted, ever.
 
     >>> from panestream.engine.storage.state import MemoryState
+    >>> from panestream.engine.window_spec import WindowSpec
     >>> from panestream.windowing.assigners import TumblingEventTimeWindows
-    >>> operator = RowOperator(RowPlan(TumblingEventTimeWindows(10), Reduce(lambda a, b: a + b)), MemoryState())
+    >>> operator = RowOperator(RowPlan(WindowSpec(TumblingEventTimeWindows(10)), Reduce(lambda a, b: a + b)), MemoryState())
     >>> operator.process([("k", 1, 5), ("k", 9, 6), ("k", 10, 7)], new_watermark=9).fired
     [('k', TimeWindow(start=0, end=10), 11, 9)]
     """
@@ -95,7 +96,7 @@ class RowOperator:
         self.processing_time: int = meta.setdefault("clock", 0)
         self.late_dropped: int = meta.setdefault("late_dropped", 0)
         self._dropped_before = self.late_dropped
-        self._closing = Closing(plan.allowed_lateness, meta.setdefault("closed", MIN_TIMESTAMP))
+        self._closing = Closing(plan.window.allowed_lateness, meta.setdefault("closed", MIN_TIMESTAMP))
         self.closed: int = self._closing.at(self.watermark)
         self._closed_before = self.closed
         self._fired: list[FiredResult] = []
@@ -103,8 +104,8 @@ class RowOperator:
         self._late: list[Row] = []
         self._timer: int | None = None
 
-        self.is_event_time = plan.assigner.is_event_time
-        self._trigger = plan.firing_trigger
+        self.is_event_time = plan.window.assigner.is_event_time
+        self._trigger = plan.window.firing_trigger
         self.logic = contents_logic(plan)
         self._scope = TriggerScope(self, self.store)
         function = plan.function
@@ -112,18 +113,20 @@ class RowOperator:
         self._function_clears = (
             isinstance(self._function, ProcessWindowFunction) and type(self._function).clear is not ProcessWindowFunction.clear
         )
-        self._window_scope = WindowScope(self, plan.merges)
-        self._emit = self._emit_evicted if plan.evictor else self._emit_elements if plan.keeps_elements else self._emit_result
+        self._window_scope = WindowScope(self, plan.window.merges)
+        self._emit = (
+            self._emit_evicted if plan.window.evictor else self._emit_elements if plan.keeps_elements else self._emit_result
+        )
         self._assigner: WindowAssigner | None = None
         self._fast: Callable[[Iterable[Row]], None] | None = None
         self._fast_timers = None if plan.numbers_firings else fast_timers(self)
         self._find_window_state: Callable[[KeyState, Window], WindowState | None] = self._find_plain
-        if isinstance(plan.assigner, MergingWindowAssigner):
+        if isinstance(plan.window.assigner, MergingWindowAssigner):
             self._find_window_state = self._find_merging
-        if getattr(plan.assigner, "stagger", WindowStagger.ALIGNED) is WindowStagger.ALIGNED:
-            self._use(plan.assigner)
+        if getattr(plan.window.assigner, "stagger", WindowStagger.ALIGNED) is WindowStagger.ALIGNED:
+            self._use(plan.window.assigner)
         elif "stagger" in meta:
-            self._use(plan.assigner.staggered(meta["stagger"]))  # type: ignore[attr-defined]
+            self._use(plan.window.assigner.staggered(meta["stagger"]))  # type: ignore[attr-defined]
 
     # ---------------------------------------------------------------- what a batch brings
 
@@ -164,7 +167,7 @@ class RowOperator:
         """Takes in one row: the definition of what :meth:`elements` may do faster."""
         assigner = self._assigner or self._stagger()
         owner = self.store.used_keys.get(key) or self.store.get_or_create(key)
-        stored = element if self.plan.evictor is None else stamped((element, timestamp))
+        stored = element if self.plan.window.evictor is None else stamped((element, timestamp))
         scope, taken = self._scope, False
         try:
             windows = assigner.assign_windows(element, timestamp, self.processing_time)
@@ -232,7 +235,7 @@ class RowOperator:
             watermark=self.watermark, clock=self.processing_time, late_dropped=self.late_dropped, closed=closed
         )
         with without_collector():
-            self.store.commit(keep_bare=self.plan.merges)
+            self.store.commit(keep_bare=self.plan.window.merges)
 
     def next_processing_time_timer(self) -> int | None:
         """At or before the next processing-time timer; None where there is none. It is due when the clock is past it."""
@@ -290,7 +293,7 @@ class RowOperator:
 
     def cleanup_time(self, max_timestamp: int) -> int:
         """When a window goes, given its last instant."""
-        return min(max_timestamp + self.plan.allowed_lateness, MAX_TIMESTAMP) if self.is_event_time else max_timestamp
+        return min(max_timestamp + self.plan.window.allowed_lateness, MAX_TIMESTAMP) if self.is_event_time else max_timestamp
 
     def set_cleanup(self, window_state: WindowState) -> None:
         """Sees to it that the window goes when its time has come."""
@@ -435,7 +438,7 @@ class RowOperator:
 
     def _emit_evicted(self, window_state: WindowState) -> None:
         """Evict, run the function over the rest, evict again; what is left are the contents."""
-        evictor = self.plan.evictor
+        evictor = self.plan.window.evictor
         assert evictor is not None  # noqa: S101 - this is the emitter of plans that have one
         window, scope = window_state.window, self._scope
         scope.current = window_state
@@ -491,7 +494,7 @@ class RowOperator:
 
     def _stagger(self) -> WindowAssigner:
         """The windows of this group, shifted: decided at its first element, and kept in its state."""
-        assigner: Any = self.plan.assigner
+        assigner: Any = self.plan.window.assigner
         shift = assigner.stagger.get_stagger_offset(self.processing_time, assigner.size, self._key_group)
         self.store.meta["stagger"] = shift
         return self._use(assigner.staggered(shift))
@@ -518,7 +521,7 @@ class RowOperator:
             (window_state.contents is not EMPTY)
             + len(window_state.trigger_values)
             + len(window_state.window_values or ())
-            + self.plan.merges
+            + self.plan.window.merges
             for window_state in self.store.all_window_states()
         )
 
