@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from panestream.jobs import functions, model, windows
+from panestream.jobs import functions, model, sinks, source, times, windows
 from panestream.jobs.aggregates import FUNCTIONS
 from panestream.jobs.schema import wants
 
@@ -24,16 +24,16 @@ _MARKED = re.compile(r"(<!-- made: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 SECTIONS: dict[str, type] = {
     "job": model.Job,
-    "source": model.Source,
-    "event_time": model.EventTime,
-    "watermark": model.Watermark,
-    "processing_time": model.ProcessingTime,
+    "source": source.Source,
+    "event_time": times.EventTime,
+    "watermark": times.Watermark,
+    "processing_time": times.ProcessingTime,
     "window": windows.WindowSection,
     "firing": windows.Firing,
     "process": functions.FunctionSection,
     "apply_arrow": functions.ArrowFunctionSection,
     "top": model.Top,
-    "sinks": model.Sink,
+    "sinks": sinks.Sink,
     "trigger": model.Trigger,
 }
 

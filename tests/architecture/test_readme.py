@@ -72,7 +72,7 @@ def test_the_python_of_the_readme_runs(tmp_path):
 
 
 def test_the_job_file_of_the_readme_is_a_job(tmp_path):
-    from panestream.jobs.model import load_job
+    from panestream.jobs.loading import load_job
 
     path = tmp_path / "job.toml"
     (job,) = blocks("toml")

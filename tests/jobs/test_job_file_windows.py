@@ -10,8 +10,7 @@ import pytest
 from panestream import agg
 from panestream.errors import JobError
 from panestream.jobs.functions import find
-from panestream.jobs.model import Overrides, load_job
-from panestream.jobs.runner import sink_of
+from panestream.jobs.loading import Overrides, load_job
 from panestream.windowing.assigners import (
     CumulatingEventTimeWindows,
     CumulatingProcessingTimeWindows,
@@ -176,12 +175,12 @@ def test_sinks_that_merge_and_sinks_with_options(job_of):
 
     merge = "[sinks.main]\nformat = 'merge'\ntable = 'shop.clicks'\ntable_format = 'delta'\n"
     job = job_of(text_of(TUMBLING, out=merge))
-    assert sink_of(job.sinks.main, job.key) == pst.MergeSink("shop.clicks", ["user"], format="delta")
+    assert job.sinks.main.recipe(job.key) == pst.MergeSink("shop.clicks", ["user"], format="delta")
     named = merge + "keys = ['town']\n"
     job = job_of(text_of(TUMBLING, out=named).replace('key = "user"', 'key = "lower(user) AS town"'))
-    assert sink_of(job.sinks.main, job.key) == pst.MergeSink("shop.clicks", ["town"], format="delta")
+    assert job.sinks.main.recipe(job.key) == pst.MergeSink("shop.clicks", ["town"], format="delta")
     job = job_of(text_of(TUMBLING, out=OUT + "options = { compression = 'zstd' }\n"))
-    assert sink_of(job.sinks.main, job.key).options == {"compression": "zstd"}
+    assert job.sinks.main.recipe(job.key).options == {"compression": "zstd"}
 
 
 def test_micro_batches_may_run_once(job_of):

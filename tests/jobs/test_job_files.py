@@ -10,7 +10,7 @@ import pytest
 from panestream.errors import JobError
 from panestream.jobs.aggregates import FUNCTIONS, AggregateSection
 from panestream.jobs.document import load_document, toml_lines
-from panestream.jobs.model import Overrides, load_job
+from panestream.jobs.loading import Overrides, load_job
 from panestream.windowing.assigners import SlidingEventTimeWindows, TumblingEventTimeWindows
 from panestream.windowing.watermarks import WatermarkStrategy
 

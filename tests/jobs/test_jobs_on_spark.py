@@ -11,7 +11,7 @@ import pytest
 from panestream.demo.clicks import BROKEN, EMPTY_TIME, GOOD, LATE, Shape, make_clicks
 from panestream.demo.hot_items import read_output
 from panestream.errors import JobError
-from panestream.jobs.model import Overrides, load_job
+from panestream.jobs.loading import Overrides, load_job
 from panestream.jobs.runner import build, stream_path
 
 pytestmark = pytest.mark.spark

@@ -8,7 +8,7 @@ import os
 import pytest
 
 from panestream.errors import JobError
-from panestream.jobs.model import Overrides, load_job
+from panestream.jobs.loading import Overrides, load_job
 from panestream.jobs.runner import build
 
 pytestmark = pytest.mark.spark

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from panestream.demo.clicks import BROKEN, EMPTY_TIME, LATE, Shape, make_clicks, split_file, write_clicks
 from panestream.errors import JobError
-from panestream.jobs.model import LoadedJob, load_job
+from panestream.jobs.loading import LoadedJob, load_job
 from panestream.spark.progress import BatchProgress
 
 NOTE = ".panestream-demo.json"

@@ -18,7 +18,8 @@ from rich.text import Text
 
 from panestream.errors import PanestreamError
 from panestream.jobs.live import Display, PipeConsole, discard_output, summary
-from panestream.jobs.model import Job, LoadedJob, Overrides, load_job
+from panestream.jobs.loading import LoadedJob, Overrides, load_job
+from panestream.jobs.model import Job
 from panestream.jobs.runner import Query, Runner, SparkRunner
 from panestream.jobs.words import told_of_job
 from panestream.spark.progress import BatchProgress
@@ -80,8 +81,7 @@ def run(
     """Run a job file. A stream goes on where it stopped: use the same command again."""
     console = PipeConsole()
     with readable_errors(show_traceback), ended_with(console):
-        loaded = load_job(job, Overrides(input=input, output=output, mode=mode.value if mode else None, checkpoint=checkpoint))
-        execute(loaded, console)
+        execute(_loaded(job, input, output, mode, checkpoint), console)
 
 
 @app.command()
@@ -97,13 +97,17 @@ def explain(
     """Check a job file and print its plan; nothing is read or written."""
     console = PipeConsole()
     with readable_errors(show_traceback), ended_with(console):
-        loaded = load_job(job, Overrides(input=input, output=output, mode=mode.value if mode else None, checkpoint=checkpoint))
+        loaded = _loaded(job, input, output, mode, checkpoint)
         with console.status("starting Spark"), make_runner(loaded) as runner:
             plan, guarantees = runner.explain(), runner.guarantees()
         for name, where in described(loaded.job, guarantees):
             console.print(Text(f"{name:<12}", style="dim").append(where, style="default"), soft_wrap=True)
         console.print()
         console.print(Text(plan), soft_wrap=True)
+
+
+def _loaded(job: Path, source: Path | None, output: Path | None, mode: Mode | None, checkpoint: Path | None) -> LoadedJob:
+    return load_job(job, Overrides(input=source, output=output, mode=mode.value if mode else None, checkpoint=checkpoint))
 
 
 @app.command()

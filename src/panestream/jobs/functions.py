@@ -15,18 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from panestream.errors import did_you_mean
-from panestream.jobs.schema import Place, Wrong, boolean, ddl, reads, shown, text, wanting
+from panestream.jobs.schema import Place, Wrong, boolean, ddl, name_like, reads, shown
 
 _REFERENCE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
 
 
-@wanting('"package.module:name"')
-def reference(value: object, place: Place) -> str:
-    """``package.module:name``."""
-    word = text(value, place)
-    if not _REFERENCE.fullmatch(word):
-        place.wrong(f"must be a module and a name in it, 'package.module:name', not {shown(word)}")
-    return word
+reference = name_like(_REFERENCE, '"package.module:name"', "a module and a name in it, 'package.module:name'")
+"""``package.module:name``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from panestream.errors import InvalidWindowError, JobError, PanestreamError, did_you_mean
 from panestream.jobs.document import KeyPath
 from panestream.jobs.functions import ArrowFunctionSection, Found, find
-from panestream.jobs.model import LoadedJob, Sink, Source
+from panestream.jobs.loading import LoadedJob
 from panestream.jobs.schema import is_local
+from panestream.jobs.source import Source
 from panestream.spark.progress import BatchProgress
 from panestream.spark.reasons import first_sentence, of_spark
 from panestream.spark.shipping import ship_module
@@ -95,18 +96,18 @@ class SparkRunner(AbstractContextManager["SparkRunner"]):
         return str(self._result().explain())
 
     def guarantees(self) -> Mapping[str, str]:
-        return {tag: sink_of(sink, self.loaded.job.key).guarantee(self.spark) for tag, sink in self.loaded.job.sinks.items()}
+        return {tag: sink.recipe(self.loaded.job.key).guarantee(self.spark) for tag, sink in self.loaded.job.sinks.items()}
 
     def start(self, on_progress: Callable[[BatchProgress], Any]) -> Query:
         job = self.loaded.job
-        sinks = {tag: sink_of(sink, job.key) for tag, sink in job.sinks.items()}
+        sinks = {tag: sink.recipe(job.key) for tag, sink in job.sinks.items()}
         return self._result().start(
             checkpoint=str(job.checkpoint), trigger=job.trigger.spark, name=job.name, on_progress=on_progress, **sinks
         )
 
     def run_batch(self) -> None:
         job = self.loaded.job
-        self._result().run(**{tag: sink_of(sink, job.key) for tag, sink in job.sinks.items()})
+        self._result().run(**{tag: sink.recipe(job.key) for tag, sink in job.sinks.items()})
 
     def _result(self) -> pst.WindowedResult:
         return build(self.loaded, self.spark)
@@ -264,8 +265,8 @@ def _windowed(loaded: LoadedJob, df: DataFrame) -> pst.WindowedStream:
         if job.event_time.invalid == "side_output":
             stream = stream.side_output_invalid("invalid")
     if job.processing_time is not None:
-        clock, clocked = job.processing_time, stream.processing_time_from
-        stream = _asked(loaded, ("processing_time",), lambda: clocked(clock.column, unit=clock.unit))
+        taken = partial(stream.processing_time_from, job.processing_time.column, unit=job.processing_time.unit)
+        stream = _asked(loaded, ("processing_time",), taken)
     keyed = _asked(loaded, ("key",), partial(stream.key_by, *job.key)) if job.key else pst.KeyedStream(stream, ())
     if job.window is None:
         labelled = {label: spec.assigner for label, spec in job.windows.items()}
@@ -296,19 +297,6 @@ def _computed(loaded: LoadedJob, windowed: pst.WindowedStream, found: Found | No
     if isinstance(spec, ArrowFunctionSection):
         return _asked(loaded, where, lambda: windowed.apply_arrow(value, spec.schema, all_windows=spec.all_windows))
     return _asked(loaded, where, partial(windowed.process if name == "process" else windowed.apply, value, spec.schema))
-
-
-def sink_of(sink: Sink, key: Sequence[str] = ()) -> Any:
-    """``[sinks.x]`` as the library's sink; ``key`` are the job's, by which a table is merged that names no others."""
-    import panestream as pst
-
-    if sink.format == "console":
-        return pst.ConsoleSink()
-    if sink.format == "merge":
-        return pst.MergeSink(str(sink.table), list(key if sink.keys is None else sink.keys), format=sink.table_format)
-    if sink.table is not None:
-        return pst.TableSink(sink.table, format=sink.table_format, options=sink.options)
-    return pst.FileSink(str(sink.path), format=sink.format, options=sink.options)
 
 
 def _check_columns(loaded: LoadedJob, columns: Sequence[str]) -> None:

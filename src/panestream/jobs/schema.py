@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
@@ -28,6 +29,7 @@ T = TypeVar("T")
 # C0 and C1 controls, line and paragraph separators, and the marks that reorder text: none belongs in a name or a path.
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_TABLE_NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*){0,2}", re.ASCII)
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 
 
@@ -73,6 +75,19 @@ class Place:
         """
         if self.problems:
             raise JobError("\n".join(message for _, message in sorted(self.problems, key=lambda problem: problem[0])))
+
+
+@contextmanager
+def all_noted(place: Place) -> Generator[None]:
+    """For what reads several values: goes through all of them, and gives up at the end where a problem was noted.
+
+    Raises:
+        Wrong: one was.
+    """
+    before = len(place.problems)
+    yield
+    if len(place.problems) > before:
+        raise Wrong
 
 
 Reader = Callable[[object, Place], Any]
@@ -138,35 +153,35 @@ def section(cls: type[T]) -> Callable[[object, Place], T]:
 
     @wanting("table")
     def read(value: object, place: Place) -> T:
-        if not isinstance(value, Mapping):
-            place.wrong(f"must be a table, not {kind(value)}: {shown(value)}")
         fields = {each.name: each for each in dataclasses.fields(cls)}  # type: ignore[arg-type]
-        before, known = len(place.problems), {}
-        for name, raw in value.items():
-            if name not in fields:
-                place.at(str(name)).note(_unknown(cls, str(name), fields))
-                continue
-            try:
-                known[name] = fields[name].metadata["reader"](raw, place.at(name))
-            except Wrong:
-                continue
-        needs = getattr(cls, "needs", None)
-        needed = needs(value) if needs else ()
-        for name, each in fields.items():
-            required = each.default is each.default_factory is dataclasses.MISSING or name in needed
-            if name not in value and required:
-                place.note(f"{name!r} is missing")
-        if len(place.problems) > before:
-            raise Wrong
+        value, known = _mapping(value, place), {}
+        with all_noted(place):
+            for name, raw in value.items():
+                if name not in fields:
+                    place.at(str(name)).note(_unknown(cls, str(name), fields))
+                    continue
+                with suppress(Wrong):
+                    known[name] = fields[name].metadata["reader"](raw, place.at(name))
+            needs = getattr(cls, "needs", None)
+            needed = needs(value) if needs else ()
+            for name, each in fields.items():
+                required = each.default is each.default_factory is dataclasses.MISSING or name in needed
+                if name not in value and required:
+                    place.note(f"{name!r} is missing")
         result = cls(**known)
         check = getattr(result, "check", None)
         if check is not None:
-            check(place)
-        if len(place.problems) > before:
-            raise Wrong
+            with all_noted(place):
+                check(place)
         return result
 
     return read
+
+
+def _mapping(value: object, place: Place) -> Mapping[Any, Any]:
+    if not isinstance(value, Mapping):
+        place.wrong(f"must be a table, not {kind(value)}: {shown(value)}")
+    return value
 
 
 def _unknown(cls: type, name: str, fields: Mapping[str, Any]) -> str:
@@ -195,23 +210,30 @@ def sql(value: object, place: Place) -> str:
     return value.strip()
 
 
-@wanting("name")
-def identifier(value: object, place: Place) -> str:
-    """A column name or output name: letters, digits and underscores."""
-    word = text(value, place)
-    if not _NAME.fullmatch(word):
-        place.wrong(f"must be a name of letters, digits and underscores that does not begin with a digit, not {shown(word)}")
-    return word
+def name_like(pattern: re.Pattern[str], words: str, what: str) -> Reader:
+    """A name of one form.
+
+    Args:
+        pattern: the form.
+        words: for the list of all keys.
+        what: for the error.
+    """
+
+    @wanting(words)
+    def read(value: object, place: Place) -> str:
+        word = text(value, place)
+        if not pattern.fullmatch(word):
+            place.wrong(f"must be {what}, not {shown(word)}")
+        return word
+
+    return read
 
 
-@wanting("table, db.table or catalog.db.table")
-def table_name(value: object, place: Place) -> str:
-    """``table``, ``db.table`` or ``catalog.db.table``."""
-    word = text(value, place)
-    parts = word.split(".")
-    if len(parts) > 3 or not all(_NAME.fullmatch(part) for part in parts):
-        place.wrong(f"must be table, db.table or catalog.db.table in plain names, not {shown(word)}")
-    return word
+identifier = name_like(_NAME, "name", "a name of letters, digits and underscores that does not begin with a digit")
+"""A column name or output name: letters, digits and underscores."""
+
+table_name = name_like(_TABLE_NAME, "table, db.table or catalog.db.table", "table, db.table or catalog.db.table in plain names")
+"""``table``, ``db.table`` or ``catalog.db.table``."""
 
 
 @wanting("path")
@@ -305,14 +327,11 @@ def array(reader: Reader) -> Reader:
             return (reader(value, place),)
         if not isinstance(value, list):
             place.wrong(f"must be an array, not {kind(value)}: {shown(value)}")
-        items, before = [], len(place.problems)
-        for index, each in enumerate(value):
-            try:
-                items.append(reader(each, place.at(index)))
-            except Wrong:
-                continue
-        if len(place.problems) > before:
-            raise Wrong
+        items = []
+        with all_noted(place):
+            for index, each in enumerate(value):
+                with suppress(Wrong):
+                    items.append(reader(each, place.at(index)))
         return tuple(items)
 
     return read
@@ -323,16 +342,11 @@ def table(keys: Reader, values: Reader) -> Reader:
 
     @wanting(f"table: {wants(keys)} = {wants(values)}")
     def read(value: object, place: Place) -> dict[str, Any]:
-        if not isinstance(value, Mapping):
-            place.wrong(f"must be a table, not {kind(value)}: {shown(value)}")
-        items, before = {}, len(place.problems)
-        for each, raw in value.items():
-            try:
-                items[keys(each, place.at(str(each)))] = values(raw, place.at(str(each)))
-            except Wrong:
-                continue
-        if len(place.problems) > before:
-            raise Wrong
+        items = {}
+        with all_noted(place):
+            for each, raw in _mapping(value, place).items():
+                with suppress(Wrong):
+                    items[keys(each, place.at(str(each)))] = values(raw, place.at(str(each)))
         return items
 
     return read
@@ -353,31 +367,29 @@ def scalar(value: object, place: Place) -> str:
     return value
 
 
+spark_options = table(text, scalar)
+"""Options that are passed on to Spark."""
+
+
 def flat(prefix: str) -> Reader:
     """A table of settings whose names have dots: ``a.b = 1`` (nested in TOML) and ``"a.b" = 1`` are the same."""
 
     @wanting(f"table of settings that begin with {prefix}.")
     def read(value: object, place: Place) -> dict[str, str]:
-        if not isinstance(value, Mapping):
-            place.wrong(f"must be a table, not {kind(value)}: {shown(value)}")
         items: dict[str, str] = {}
-        before = len(place.problems)
 
         def walk(inside: Mapping[str, object], at: Place, path: str) -> None:
             for each, raw in inside.items():
                 name = f"{path}.{each}" if path else str(each)
-                try:
-                    if isinstance(raw, Mapping):
-                        walk(raw, at.at(str(each)), name)
-                        continue
-                    full = name if name.startswith(prefix + ".") else f"{prefix}.{name}"
-                    items[text(full, at.at(str(each)))] = scalar(raw, at.at(str(each)))
-                except Wrong:
+                if isinstance(raw, Mapping):
+                    walk(raw, at.at(str(each)), name)
                     continue
+                full = name if name.startswith(prefix + ".") else f"{prefix}.{name}"
+                with suppress(Wrong):
+                    items[text(full, at.at(str(each)))] = scalar(raw, at.at(str(each)))
 
-        walk(value, place, "")
-        if len(place.problems) > before:
-            raise Wrong
+        with all_noted(place):
+            walk(_mapping(value, place), place, "")
         return items
 
     return read

@@ -153,24 +153,29 @@ class WindowSection:
     @property
     def assigner(self) -> WindowAssigner:
         """What the library calls it."""
-        clock = self.time == "processing"
+        by_processing_time = self.time == "processing"
         size, offset = str(self.size), self.offset or "0 seconds"
         if self.type == "tumbling":
-            return (TumblingProcessingTimeWindows if clock else TumblingEventTimeWindows).of(size, offset)
+            return (TumblingProcessingTimeWindows if by_processing_time else TumblingEventTimeWindows).of(size, offset)
         if self.type == "sliding":
-            return (SlidingProcessingTimeWindows if clock else SlidingEventTimeWindows).of(size, str(self.slide), offset)
+            sliding = SlidingProcessingTimeWindows if by_processing_time else SlidingEventTimeWindows
+            return sliding.of(size, str(self.slide), offset)
         if self.type == "cumulating":
-            return (CumulatingProcessingTimeWindows if clock else CumulatingEventTimeWindows).of(size, str(self.step), offset)
+            cumulating = CumulatingProcessingTimeWindows if by_processing_time else CumulatingEventTimeWindows
+            return cumulating.of(size, str(self.step), offset)
         if self.type == "count":
             return count_window(*self.counts)[0]
         return self._sessions() if self.type == "session" else GlobalWindows.create()
 
     def _sessions(self) -> WindowAssigner:
         if self.time == "processing":
-            clocked = ProcessingTimeSessionWindows
-            return clocked.with_gap(self.gap) if self.gap else clocked.with_gap_column(self.gap_column or "", self.gap_unit)
-        timed = EventTimeSessionWindows
-        sessions = timed.with_gap(self.gap) if self.gap else timed.with_gap_column(self.gap_column or "", self.gap_unit)
+            windows = ProcessingTimeSessionWindows
+            return windows.with_gap(self.gap) if self.gap else windows.with_gap_column(self.gap_column or "", self.gap_unit)
+        of_event_time = EventTimeSessionWindows
+        if self.gap:
+            sessions = of_event_time.with_gap(self.gap)
+        else:
+            sessions = of_event_time.with_gap_column(self.gap_column or "", self.gap_unit)
         return sessions if self.max_duration is None else sessions.max_duration(self.max_duration)
 
 
@@ -198,8 +203,8 @@ class Firing:
     @property
     def uses_processing_time(self) -> bool:
         """Whether the clock makes windows fire."""
-        by_clock = self.trigger == "continuous" and self.time == "processing"
-        return by_clock or self.trigger == "processing_time" or self.timeout is not None
+        every_so_often = self.trigger == "continuous" and self.time == "processing"
+        return every_so_often or self.trigger == "processing_time" or self.timeout is not None
 
     def check(self, place: Place) -> None:
         """``every`` and ``time`` go with "continuous", ``count`` with "count"."""

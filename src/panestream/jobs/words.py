@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 
 from panestream.errors import InvalidEventTimeError, PanestreamWarning
-from panestream.jobs.model import LoadedJob
+from panestream.jobs.loading import LoadedJob
 
 WORDS: Mapping[str, str] = {
     "with .side_output_invalid(tag)": "with event_time.invalid = 'side_output' and a [sinks.invalid]",

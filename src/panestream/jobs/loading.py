@@ -1,0 +1,89 @@
+"""From a job file to a checked job, with what the command line changes in it."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from panestream.errors import JobError
+from panestream.jobs.document import Document, load_document
+from panestream.jobs.model import Job
+from panestream.jobs.schema import Place, Wrong, section
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overrides:
+    """What the command line changes in a job file. Paths are seen from the working folder.
+
+    Attributes:
+        input: another ``source.path``.
+        output: a folder for all sinks that write files (``main``, ``late``, ``invalid`` in it) and for the checkpoint.
+        mode: "stream" or "batch".
+        checkpoint: another checkpoint.
+    """
+
+    input: Path | None = None
+    output: Path | None = None
+    mode: str | None = None
+    checkpoint: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedJob:
+    """A checked job and its file, so that errors that show later (a column that is not there) still point at a line."""
+
+    job: Job
+    document: Document
+
+    def place(self, *where: str | int) -> Place:
+        """A place to report problems to."""
+        return Place(self.document, where)
+
+
+def load_job(path: Path, overrides: Overrides | None = None) -> LoadedJob:
+    """Reads and checks a job file.
+
+    Args:
+        path: a ``.toml``, ``.yaml`` or ``.yml`` file.
+        overrides: what to change in it before it is checked.
+
+    Raises:
+        JobError: all that is wrong with it, a line each: ``file:line: path.of.key: what is wrong; did you mean …?``
+    """
+    document = _overridden(load_document(path), overrides or Overrides())
+    place = Place(document)
+    try:
+        job: Job = section(Job)(document.data, place)
+    except Wrong:
+        place.finish()
+        raise JobError(f"{path}: not a job file") from None
+    if job.name is None:
+        job = replace(job, name=path.stem)
+    if job.checkpoint is None and job.mode == "stream":
+        # A stream without a checkpoint would begin again at every start, and double its output.
+        job = replace(job, checkpoint=str((path.parent / f"{path.stem}.checkpoint").resolve()))
+    return LoadedJob(job, document)
+
+
+def _overridden(document: Document, overrides: Overrides) -> Document:
+    data = copy.deepcopy(dict(document.data))
+    if overrides.mode is not None:
+        data["mode"] = overrides.mode
+    if overrides.input is not None:
+        source = data.setdefault("source", {})
+        if isinstance(source, dict):
+            source["path"] = str(overrides.input.resolve())
+    if overrides.output is not None:
+        sinks = data.get("sinks")
+        every = sinks.items() if isinstance(sinks, dict) else ()
+        files = [(tag, sink) for tag, sink in every if isinstance(sink, dict) and "path" in sink]
+        if not files:
+            raise JobError(f"{document.path}: --output is for sinks that write files, and this job has none")
+        for tag, sink in files:
+            sink["path"] = str((overrides.output / str(tag)).resolve())
+        # Another output with the old checkpoint would hold only what is new since then.
+        data["checkpoint"] = str((overrides.output / "checkpoint").resolve())
+    if overrides.checkpoint is not None:
+        data["checkpoint"] = str(overrides.checkpoint.resolve())
+    return replace(document, data=data)

@@ -1,0 +1,168 @@
+"""``[sinks]`` of a job file: where outputs go. A new format is an entry in ``FORMATS``."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from panestream.jobs.schema import Place, array, choice, identifier, location, reads, section, spark_options, table_name, text
+
+if TYPE_CHECKING:
+    import panestream as pst
+
+
+class Format(ABC):
+    """A value of ``format``: which keys go with it, and what the library makes of them.
+
+    Attributes:
+        needs: the key that must be there, which says the place; None: it has none.
+        takes: the keys that may be there.
+        by_key: whether it writes by key and window, which only the results have.
+    """
+
+    needs: str | None = None
+    takes: tuple[str, ...] = ()
+    by_key: bool = False
+
+    @abstractmethod
+    def told(self, sink: Sink) -> str:
+        """The sink in a line."""
+
+    @abstractmethod
+    def made(self, sink: Sink, key: Sequence[str]) -> pst.Sink:
+        """The library's sink; ``key`` is the job's."""
+
+
+class _Files(Format):
+    needs, takes = "path", ("options",)
+
+    def told(self, sink: Sink) -> str:
+        return f"{sink.path} ({sink.format})"
+
+    def made(self, sink: Sink, key: Sequence[str]) -> pst.Sink:
+        import panestream as pst
+
+        return pst.FileSink(str(sink.path), format=sink.format, options=sink.options)
+
+
+class _Table(Format):
+    needs, takes = "table", ("table_format", "options")
+
+    def told(self, sink: Sink) -> str:
+        return f"table {sink.table}"
+
+    def made(self, sink: Sink, key: Sequence[str]) -> pst.Sink:
+        import panestream as pst
+
+        return pst.TableSink(str(sink.table), format=sink.table_format, options=sink.options)
+
+
+class _Merge(Format):
+    needs, takes, by_key = "table", ("table_format", "keys"), True
+
+    def told(self, sink: Sink) -> str:
+        return f"merged into table {sink.table}"
+
+    def made(self, sink: Sink, key: Sequence[str]) -> pst.Sink:
+        import panestream as pst
+
+        return pst.MergeSink(str(sink.table), list(key if sink.keys is None else sink.keys), format=sink.table_format)
+
+
+class _Console(Format):
+    def told(self, sink: Sink) -> str:
+        return "console"
+
+    def made(self, sink: Sink, key: Sequence[str]) -> pst.Sink:
+        import panestream as pst
+
+        return pst.ConsoleSink()
+
+
+FORMATS: Mapping[str, Format] = {
+    **dict.fromkeys(("parquet", "json", "csv", "orc"), _Files()),
+    "table": _Table(),
+    "merge": _Merge(),
+    "console": _Console(),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sink:
+    """``[sinks.main]`` and its sisters: where an output goes.
+
+    Attributes:
+        format: "parquet", "json", "csv" or "orc" (with ``path``); "table", which appends, or "merge", which replaces the row of a
+            key and window (both with ``table``); or "console".
+        path: a folder; seen from the folder of the job file.
+        table: ``table``, ``db.table`` or ``catalog.db.table``. For "merge" one that knows MERGE: Delta, Iceberg, Hudi.
+        table_format: the format of a table that is made anew, e.g. delta; default: Spark's.
+        keys: of "merge": the key columns of the results; default: the job's.
+        options: of files and of "table": passed on to Spark's writer.
+    """
+
+    format: str = field(metadata=reads(choice(*FORMATS)))
+    path: str | None = field(default=None, metadata=reads(location))
+    table: str | None = field(default=None, metadata=reads(table_name))
+    table_format: str | None = field(default=None, metadata=reads(identifier))
+    keys: tuple[str, ...] | None = field(default=None, metadata=reads(array(text)))
+    options: Mapping[str, str] = field(default_factory=dict, metadata=reads(spark_options))
+
+    @property
+    def kind(self) -> Format:
+        """What its format is."""
+        return FORMATS[self.format]
+
+    def check(self, place: Place) -> None:
+        """Files want a path, tables a name."""
+        for argument in ("path", "table"):
+            given = getattr(self, argument) is not None
+            if argument == self.kind.needs and not given:
+                place.note(f"{argument!r} is missing: format {self.format!r} needs it")
+            if given and argument != self.kind.needs:
+                place.at(argument).note(f"format {self.format!r} takes no {argument!r}")
+        for argument in ("table_format", "keys"):
+            if getattr(self, argument) is not None and argument not in self.kind.takes:
+                place.at(argument).note(f"is for {_that_take(argument)}, not for {self.format!r}")
+        if self.options and "options" not in self.kind.takes:
+            place.at("options").note(f"format {self.format!r} takes none")
+
+    def recipe(self, key: Sequence[str] = ()) -> pst.Sink:
+        """What the library calls it; ``key`` is the job's, by which a table is merged that names no others."""
+        return self.kind.made(self, key)
+
+    def __str__(self) -> str:
+        return self.kind.told(self)
+
+
+def _that_take(argument: str) -> str:
+    names = [repr(name) for name, kind in FORMATS.items() if argument in kind.takes]
+    return f"format{'s' if len(names) > 1 else ''} {' and '.join(names)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sinks:
+    """``[sinks]``: main, and for the rows that are late or have no event time, if they are wanted."""
+
+    main: Sink = field(metadata=reads(section(Sink)))
+    late: Sink | None = field(default=None, metadata=reads(section(Sink)))
+    invalid: Sink | None = field(default=None, metadata=reads(section(Sink)))
+
+    def items(self) -> list[tuple[str, Sink]]:
+        """The sinks by output, those that are there."""
+        every = (("main", self.main), ("late", self.late), ("invalid", self.invalid))
+        return [(tag, sink) for tag, sink in every if sink is not None]
+
+    def check(self, place: Place) -> None:
+        """No two write to the same place."""
+        for tag, sink in self.items():
+            if sink.kind.by_key and tag != "main":
+                place.at(tag, "format").note(f"{sink.format!r} is by key and window, which only the rows of sinks.main have")
+        seen: dict[tuple[str | None, str | None], str] = {}
+        for tag, sink in self.items():
+            target = (sink.path, sink.table)
+            if target != (None, None) and target in seen:
+                place.at(tag).note(f"writes to the same place as sinks.{seen[target]}")
+            seen[target] = tag
