@@ -1,4 +1,4 @@
-"""What a job file may say: a frozen dataclass for each section, each key with the reader that checks it, and all of them together."""
+"""What a job file may say: a dataclass for each section, each key with the reader that checks it, and all of them together."""
 
 from __future__ import annotations
 
