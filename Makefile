@@ -38,7 +38,7 @@ test-fast: $(STAMP) ## the tests that need neither Spark nor Java
 # environment can be made. What other versions of numpy, Arrow and the command line's libraries would break; on Spark the README's example,
 # and job files with sessions, counts, several windows and a function: minutes, so that .ci/run can afford it.
 FLOOR_TESTS := tests/engine/aggregates tests/windowing/aggregates tests/engine/operators/row/test_codec.py \
-	tests/engine/operators/row/test_declared.py tests/jobs/test_command_line.py tests/report \
+	tests/engine/operators/row/test_declared.py tests/jobs/test_command_line.py tests/demo/test_picture.py \
 	tests/engine/exchange/test_exchange.py
 FLOOR_SPARK_TESTS := tests/architecture/test_readme.py tests/jobs/test_window_jobs_on_spark.py
 
