@@ -1,0 +1,60 @@
+"""Tests are found by room: tests/ mirrors src/, and every trigger and assigner has a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "src" / "panestream"
+TESTS = ROOT / "tests"
+
+# Rooms that are no room of the package, and what they are for.
+ACROSS = {
+    "architecture": "the code and the documents as texts: walls, names, paths, tables that scripts make",
+    "benchmarks": "the benchmarks measure what they say",
+    "comparison": "columnar operators beside the row operator, and batch beside stream, on random queries",
+    "conformance": "Flink's recorded answers, what runs them, and on what",
+    "conformance/executors": "what runs them",
+    "conformance/scenarios": "the answers",
+    "data": "real events with known answers",
+    "examples": "the scripts of examples/",
+    "recovery": "jobs that are killed",
+}
+
+
+def strays(folders: Iterable[str], rooms: Iterable[str]) -> list[str]:
+    """Folders of tests that are neither a room of the package nor one that looks across them."""
+    return sorted(set(folders) - set(rooms) - set(ACROSS))
+
+
+def rooms_below(home: Path) -> list[str]:
+    return [path.parent.relative_to(home).as_posix() for path in home.rglob("*.*") if path.suffix in (".py", ".json")]
+
+
+def without_tests(modules: Iterable[str], tests: Iterable[str]) -> list[str]:
+    """Modules with no test file of their name."""
+    return sorted({name for name in modules if name != "__init__.py"} - {name.removeprefix("test_") for name in tests})
+
+
+def test_every_folder_of_tests_is_a_room_of_the_package_or_looks_across_rooms():
+    assert not strays(rooms_below(TESTS), rooms_below(PACKAGE))
+    assert not [room for room in ACROSS if not (TESTS / room).is_dir()]
+
+
+def test_a_folder_that_is_no_room_is_found():
+    assert strays(["engine", "columnar", "recovery"], ["engine"]) == ["columnar"]
+
+
+@pytest.mark.parametrize("room", ["windowing/triggers", "windowing/assigners"])
+def test_every_trigger_and_assigner_has_a_file_of_tests(room):
+    modules = [path.name for path in (PACKAGE / room).glob("*.py")]
+    tests = [path.name for path in (TESTS / room).glob("test_*.py") if "def test_" in path.read_text("utf-8")]
+    assert len(modules) > 5
+    assert not without_tests(modules, tests)
+
+
+def test_a_module_without_tests_is_found():
+    assert without_tests(["__init__.py", "count.py", "novel.py"], ["test_count.py"]) == ["novel.py"]

@@ -1,0 +1,45 @@
+"""What every assigner is: its default trigger, merging, and windows of one's own."""
+
+from __future__ import annotations
+
+from panestream.windowing.assigners import (
+    GlobalWindows,
+    MergingWindowAssigner,
+    SlidingProcessingTimeWindows,
+    TumblingEventTimeWindows,
+    count_window,
+    merge_touching,
+)
+from panestream.windowing.triggers import CountTrigger, EventTimeTrigger, NeverTrigger, ProcessingTimeTrigger, PurgingTrigger
+from panestream.windowing.windows import TimeWindow
+from tests.windowing.driven import Driven
+
+
+def test_default_triggers():
+    assert TumblingEventTimeWindows(5).get_default_trigger() == EventTimeTrigger.create()
+    assert SlidingProcessingTimeWindows(5, 1).get_default_trigger() == ProcessingTimeTrigger.create()
+    assert GlobalWindows.create().get_default_trigger() == NeverTrigger()
+    assert count_window(5)[1:] == (PurgingTrigger(CountTrigger(5)), None)
+
+
+def test_merge_touching():
+    a, b, c = TimeWindow(0, 10), TimeWindow(10, 20), TimeWindow(21, 30)
+    assert merge_touching([c, b, a]) == [(TimeWindow(0, 20), [a, b])]
+    assert merge_touching([]) == []
+
+
+class NeighbourTens(MergingWindowAssigner):
+    """Tens with data that follow each other are one window."""
+
+    is_event_time = True
+
+    def assign_windows(self, element, timestamp, processing_time):
+        start = timestamp - timestamp % 10
+        return [TimeWindow(start, start + 10)]
+
+    def merge_windows(self, windows):
+        return merge_touching(windows)
+
+
+def test_an_assigner_of_ones_own_that_merges():
+    assert Driven(NeighbourTens()).windows(3, 35, 12) == {(0, 20): [3, 12], (30, 40): [35]}

@@ -1,0 +1,43 @@
+"""Cumulating windows: they begin together, and each ends a step after the one before."""
+
+from __future__ import annotations
+
+import pytest
+
+from panestream.errors import InvalidWindowError
+from panestream.windowing.assigners import CumulatingEventTimeWindows, CumulatingProcessingTimeWindows
+from tests.windowing.driven import Driven
+
+
+@pytest.mark.parametrize(
+    ("time", "offset", "start", "ends"),
+    [
+        (0, 0, 0, [10, 20, 30]),
+        (9, 0, 0, [10, 20, 30]),
+        (10, 0, 0, [20, 30]),
+        (29, 0, 0, [30]),
+        (30, 0, 30, [40, 50, 60]),
+        (-1, 0, -30, [0]),
+        (4, 5, -25, [5]),
+        (5, 5, 5, [15, 25, 35]),
+    ],
+)
+def test_the_windows_of_an_instant_shortest_first(time, offset, start, ends):
+    for windows in (
+        CumulatingEventTimeWindows(30, 10, offset).assign_windows(None, time, 0),
+        CumulatingProcessingTimeWindows(30, 10, offset).assign_windows(None, 0, time),
+    ):
+        assert [(window.start, window.end) for window in windows] == [(start, end) for end in ends]
+
+
+def test_each_window_holds_what_the_shorter_ones_do():
+    assert Driven(CumulatingEventTimeWindows(30, 10)).windows(1, 12) == {(0, 10): [1], (0, 20): [1, 12], (0, 30): [1, 12]}
+
+
+@pytest.mark.parametrize(
+    ("size", "step", "offset"), [(30, 7, 0), (0, 10, 0), (30, 0, 0), (-30, -10, 0), (30, 10, 30), (30, 10, -30)]
+)
+@pytest.mark.parametrize("kind", [CumulatingEventTimeWindows, CumulatingProcessingTimeWindows])
+def test_what_makes_no_sense_is_refused(kind, size, step, offset):
+    with pytest.raises(InvalidWindowError):
+        kind(size, step, offset)

@@ -1,0 +1,47 @@
+"""Global windows and count windows: everything of a key in one window, cut up by triggers."""
+
+from __future__ import annotations
+
+import pytest
+
+from panestream.errors import InvalidWindowError
+from panestream.windowing.assigners import GlobalWindows, count_window
+from panestream.windowing.evictors import CountEvictor
+from panestream.windowing.triggers import CountTrigger, EndOfStreamTrigger, NeverTrigger, PurgingTrigger
+from panestream.windowing.windows import GlobalWindow
+from tests.windowing.driven import Driven
+
+
+def test_everything_of_a_key_is_in_one_window():
+    windows = GlobalWindows.create()
+    assert windows.assign_windows(None, 5, 0) == windows.assign_windows(None, 10**15, 7) == (GlobalWindow(),)
+    driven = Driven(windows, CountTrigger.of(2))
+    assert driven.element(0, 1) + driven.element(10**15, 2) == [[1, 2]]
+    assert driven.element(0, 3, key="other") == []
+
+
+def test_nothing_is_late():
+    driven = Driven(GlobalWindows.create(), CountTrigger.of(1))
+    driven.watermark(1000)
+    assert driven.element(0, 1) == [[1]]
+    assert driven.harness.late_dropped == 0
+
+
+def test_the_default_trigger_is_part_of_it():
+    assert GlobalWindows.create().get_default_trigger() == NeverTrigger()
+    assert GlobalWindows.create_with_end_of_stream_trigger().get_default_trigger() == EndOfStreamTrigger()
+    assert not GlobalWindows.create().is_event_time
+
+
+def test_count_windows_are_global_windows_with_trigger_and_evictor():
+    assert count_window(3) == (GlobalWindows.create(), PurgingTrigger.of(CountTrigger.of(3)), None)
+    assert count_window(3, 2) == (GlobalWindows.create(), CountTrigger.of(2), CountEvictor.of(3))
+    driven = Driven(*count_window(2)[:2])
+    assert [driven.element(0, value) for value in (1, 2, 3, 4, 5)] == [[], [[1, 2]], [], [[3, 4]], []]
+    assert driven.end() == [], "an incomplete rest is never emitted"
+
+
+@pytest.mark.parametrize("build", [lambda: count_window(-1), lambda: count_window(2, "3"), lambda: count_window(True)])
+def test_what_is_no_number_of_elements_is_refused(build):
+    with pytest.raises(InvalidWindowError):
+        build()

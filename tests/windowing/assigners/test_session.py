@@ -1,0 +1,96 @@
+"""Sessions: rows with no gap between them, of event time and of the clock, by fixed and by dynamic gap, with and without a limit."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from panestream.errors import InvalidDurationError, InvalidWindowError
+from panestream.windowing.assigners import EventTimeSessionWindows, GapColumn, ProcessingTimeSessionWindows
+from panestream.windowing.windows import TimeWindow
+from tests.windowing.driven import Driven
+
+
+def test_rows_closer_than_the_gap_or_exactly_that_far_apart_are_one_session():
+    assert Driven(EventTimeSessionWindows(10)).windows(0, 10, 21) == {(0, 20): [0, 10], (21, 31): [21]}
+
+
+def test_a_row_between_two_sessions_joins_them():
+    driven = Driven(EventTimeSessionWindows(10))
+    driven.element(0, "a")
+    driven.element(15, "b")
+    driven.restart()
+    driven.element(7, "c")
+    assert [driven.watermark(9), driven.watermark(24)] == [[], [["a", "b", "c"]]]
+    assert driven.left == (0, 0)
+
+
+def test_of_the_clock_a_distance_of_exactly_the_gap_gives_two():
+    driven = Driven(ProcessingTimeSessionWindows(10))
+    driven.element(0, "a")
+    assert driven.clock(10) == [["a"]]
+    driven.element(0, "b")
+    driven.clock(19)
+    driven.element(0, "c")
+    assert [driven.clock(20), driven.clock(29)] == [[], [["b", "c"]]]
+
+
+def test_dynamic_gaps_are_durations_or_engine_units():
+    windows = EventTimeSessionWindows.with_dynamic_gap(lambda element: element["gap"])
+    assert windows.assign_windows({"gap": "2 seconds"}, 5, 0) == (TimeWindow(5, 2_000_005),)
+    assert EventTimeSessionWindows(lambda element: element).assign_windows(7, 5, 0) == (TimeWindow(5, 12),)
+    with pytest.raises(InvalidWindowError, match=r"must be positive .*, got '0 seconds' for 0"):
+        EventTimeSessionWindows(lambda element: element).assign_windows(0, 5, 0)
+
+
+def test_the_end_of_a_session_by_dynamic_gaps_never_moves_back():
+    driven = Driven(EventTimeSessionWindows(lambda value: value))
+    driven.element(0, 100)
+    driven.element(50, 1)
+    assert [driven.watermark(98), driven.watermark(99)] == [[], [[100, 1]]]
+
+
+@pytest.mark.parametrize(
+    ("gap", "unit", "micros"),
+    [(2, "seconds", 2_000_000), (2.5, "milliseconds", 2_500), (7, None, 7), (timedelta(seconds=1), None, 1_000_000)],
+)
+def test_the_gap_of_a_column(gap, unit, micros):
+    assert GapColumn("gap", unit)({"gap": gap}) == micros
+
+
+@pytest.mark.parametrize("gap", [None, 0, -1, float("nan"), float("inf"), 2**62])
+def test_a_column_without_a_gap_is_refused(gap):
+    with pytest.raises(InvalidWindowError, match="must be positive"):
+        GapColumn("gap", "microseconds")({"gap": gap})
+
+
+@pytest.mark.parametrize(("expr", "unit"), [("", None), (" ", None), (3, None), ("gap", "hours")])
+def test_what_is_no_gap_column_is_refused(expr, unit):
+    with pytest.raises(InvalidWindowError):
+        GapColumn(expr, unit)
+
+
+def test_a_limit_cuts_sessions_at_its_multiples():
+    limited = EventTimeSessionWindows(10).max_duration(timedelta(microseconds=25))
+    assert limited.longest == 25
+    assert Driven(limited).windows(15, 22, 30, 26) == {(15, 25): [15, 22], (26, 40): [30, 26]}
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda: EventTimeSessionWindows(0),
+        lambda: ProcessingTimeSessionWindows.with_gap("-1 second"),
+        lambda: EventTimeSessionWindows("5 minutes"),
+        lambda: EventTimeSessionWindows(10).max_duration("0 seconds"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(build):
+    with pytest.raises(InvalidWindowError):
+        build()
+
+
+def test_durations_that_cannot_be_read_are_refused():
+    with pytest.raises(InvalidDurationError, match="gap"):
+        EventTimeSessionWindows.with_gap("soon")

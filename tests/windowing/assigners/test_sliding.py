@@ -1,0 +1,49 @@
+"""Sliding windows: one begins every slide, so an instant lies in several, or in a gap."""
+
+from __future__ import annotations
+
+import pytest
+
+from panestream.errors import InvalidWindowError
+from panestream.windowing.assigners import SlidingEventTimeWindows, SlidingProcessingTimeWindows
+from tests.windowing.driven import Driven
+
+
+@pytest.mark.parametrize(
+    ("size", "slide", "offset", "time", "starts"),
+    [
+        (10, 5, 0, 12, [10, 5]),
+        (10, 5, 0, 10, [10, 5]),
+        (10, 5, 0, -1, [-5, -10]),
+        (10, 4, 0, 12, [12, 8, 4]),
+        (10, 4, 0, 13, [12, 8, 4]),
+        (10, 4, 0, 14, [12, 8]),
+        (10, 5, 2, 12, [12, 7]),
+        (10, 5, -2, 12, [8, 3]),
+        (3, 10, 0, 12, [10]),
+        (3, 10, 0, 13, []),
+    ],
+)
+def test_the_windows_of_an_instant_newest_first(size, slide, offset, time, starts):
+    for windows in (
+        SlidingEventTimeWindows(size, slide, offset).assign_windows(None, time, 0),
+        SlidingProcessingTimeWindows(size, slide, offset).assign_windows(None, 0, time),
+    ):
+        assert [(window.start, window.end) for window in windows] == [(start, start + size) for start in starts]
+
+
+def test_rows_come_out_in_all_their_windows():
+    assert Driven(SlidingEventTimeWindows(10, 5)).windows(1, 7) == {(-5, 5): [1], (0, 10): [1, 7], (5, 15): [7]}
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda: SlidingEventTimeWindows(10, 0),
+        lambda: SlidingEventTimeWindows(0, 10),
+        lambda: SlidingProcessingTimeWindows(10, 5, 5),
+    ],
+)
+def test_what_makes_no_sense_is_refused(build):
+    with pytest.raises(InvalidWindowError):
+        build()

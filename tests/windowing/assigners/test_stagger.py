@@ -1,0 +1,43 @@
+"""Window stagger: how the windows of a key group are shifted against the clock, for good."""
+
+from __future__ import annotations
+
+import pytest
+
+from panestream.engine.operators.row.row_plan import Reduce, RowPlan
+from panestream.engine.operators.row.window_operator import RowOperator
+from panestream.engine.storage.state import MemoryState
+from panestream.engine.window_spec import WindowSpec
+from panestream.windowing.assigners import TumblingEventTimeWindows, TumblingProcessingTimeWindows, WindowStagger
+from panestream.windowing.triggers import CountTrigger
+
+
+def windows_of(stagger, *, group, clock=0, time=TumblingProcessingTimeWindows):
+    """The start of the first window of a group, before and after a restart at another time."""
+    plan, state = RowPlan(WindowSpec(time(100, 7, stagger), trigger=CountTrigger(1)), Reduce(max)), MemoryState()
+    starts = []
+    for now in (clock, clock + 1234):
+        operator = RowOperator(plan, state, group)
+        fired = operator.process([("k", now, 1)], processing_time=now).fired
+        starts += [window.start for _, window, _, _ in fired]
+        operator.commit()
+    return starts
+
+
+def test_aligned_and_natural_stagger():
+    assert windows_of(WindowStagger.ALIGNED, group=3, clock=1000) == [907, 2207]
+    first, second = windows_of(WindowStagger.NATURAL, group=3, clock=1042)
+    assert first == 949, "42 + 7 behind a multiple of 100"
+    assert (second - first) % 100 == 0, "a restart does not shift the windows"
+
+
+@pytest.mark.parametrize("time", [TumblingProcessingTimeWindows, TumblingEventTimeWindows])
+def test_random_stagger_spreads_the_groups_and_survives_restarts(time):
+    shifts = set()
+    for group in range(40):
+        first, second = windows_of(WindowStagger.RANDOM, group=group, time=time)
+        assert (second - first) % 100 == 0
+        assert windows_of(WindowStagger.RANDOM, group=group, time=time) == [first, second]
+        shifts.add(first % 100)
+    assert len(shifts) > 25
+    assert all(0 <= WindowStagger.RANDOM.get_stagger_offset(5, 7, group) < 7 for group in range(1000))

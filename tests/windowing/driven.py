@@ -1,0 +1,58 @@
+"""One key's windows on the harness, with a function that lists what a window holds: what tests of triggers and assigners drive."""
+
+from __future__ import annotations
+
+from panestream.engine.operators.row.row_plan import Elements, RowPlan
+from panestream.engine.window_spec import WindowSpec
+from panestream.testing import WindowTestHarness
+from panestream.windowing.functions import WindowFunction
+
+
+class Listed(WindowFunction):
+    """The values of a window, in order."""
+
+    def apply(self, key, window, elements):
+        return [list(elements)]
+
+
+class Driven:
+    """A harness that is told times and values, and answers with the lists that fired since."""
+
+    def __init__(self, assigner, trigger=None, *, lateness=0):
+        self.harness = WindowTestHarness(RowPlan(WindowSpec(assigner, trigger, allowed_lateness=lateness), Elements(Listed())))
+
+    def element(self, ts, value, key="k"):
+        """One row; what fires at once."""
+        self.harness.element(key, ts, value)
+        return self.fired()
+
+    def watermark(self, time):
+        self.harness.watermark(time)
+        return self.fired()
+
+    def clock(self, time):
+        self.harness.processing_time(time)
+        return self.fired()
+
+    def end(self):
+        self.harness.end_of_input()
+        return self.fired()
+
+    def restart(self):
+        """Goes on from a snapshot with a new operator."""
+        self.harness.restore(self.harness.snapshot())
+
+    def fired(self):
+        return [one.value for one in self.harness.fired()]
+
+    def windows(self, *times):
+        """The bounds of the windows that fire for rows at these times, once the input has ended or the clock is past all."""
+        for time in times:
+            self.harness.element("k", time, time)
+        self.harness.end_of_input()
+        return {(one.window.start, one.window.end): one.value for one in self.harness.fired()}
+
+    @property
+    def left(self):
+        """Timers, and what is kept of windows."""
+        return self.harness.num_timers(), self.harness.num_state_entries()

@@ -1,0 +1,49 @@
+"""Evictors: which elements a function is not handed, or which do not stay behind it."""
+
+from __future__ import annotations
+
+import pytest
+
+from panestream.errors import InvalidWindowError
+from panestream.windowing.evictors import CountEvictor, DeltaEvictor, Evictor, TimeEvictor, TimestampedValue
+from panestream.windowing.windows import GlobalWindow
+
+
+def elements(*values):
+    return [TimestampedValue(value, value) for value in values]
+
+
+def kept(evictor, *values, after=False):
+    found = elements(*values)
+    call = evictor.evict_after if after else evictor.evict_before
+    return [one.value for one in call(found, len(found), GlobalWindow(), None)]
+
+
+def test_count_evictor():
+    assert kept(CountEvictor(2), 5, 1, 3) == [1, 3]
+    assert kept(CountEvictor(3), 5, 1, 3) == [5, 1, 3]
+    assert kept(CountEvictor(0), 5, 1, 3) == []
+    assert kept(CountEvictor(2), 5, 1, 3, after=True) == [5, 1, 3]
+    assert kept(CountEvictor(2, do_evict_after=True), 5, 1, 3) == [5, 1, 3]
+    assert kept(CountEvictor(2, do_evict_after=True), 5, 1, 3, after=True) == [1, 3]
+
+
+def test_time_evictor():
+    assert kept(TimeEvictor(4), 9, 5, 6, 1) == [9, 6]
+    assert kept(TimeEvictor(0), 9, 9) == []
+    assert kept(TimeEvictor(4)) == []
+
+
+def test_delta_evictor():
+    assert kept(DeltaEvictor(3.0, lambda element, last: last - element), 1, 7, 4, 5, 7) == [7, 5, 7]
+    assert kept(DeltaEvictor(0.0, lambda element, last: last - element), 7) == []
+
+
+def test_an_evictor_that_evicts_nothing():
+    assert kept(Evictor(), 1, 2) == kept(Evictor(), 1, 2, after=True) == [1, 2]
+
+
+@pytest.mark.parametrize("build", [lambda: CountEvictor(-1), lambda: TimeEvictor(-1)])
+def test_what_makes_no_sense_is_refused(build):
+    with pytest.raises(InvalidWindowError):
+        build()

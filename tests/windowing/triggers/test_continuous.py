@@ -1,0 +1,74 @@
+"""ContinuousEventTimeTrigger and ContinuousProcessingTimeTrigger: again and again while a window is open."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from panestream.errors import InvalidWindowError
+from panestream.windowing.assigners import EventTimeSessionWindows, TumblingEventTimeWindows, TumblingProcessingTimeWindows
+from panestream.windowing.triggers import ContinuousEventTimeTrigger, ContinuousProcessingTimeTrigger
+from tests.windowing.driven import Driven
+
+
+def test_event_time_fires_at_every_interval_and_at_the_end():
+    driven = Driven(TumblingEventTimeWindows(100), ContinuousEventTimeTrigger(30))
+    driven.element(35, "a")
+    driven.element(5, "b")  # an earlier row does not bring the first firing forward
+    assert [driven.watermark(time) for time in (59, 60, 89, 90, 99, 200)] == [
+        [],
+        [["a", "b"]],
+        [],
+        [["a", "b"]],
+        [["a", "b"]],
+        [],
+    ]
+    assert driven.left == (0, 0)
+
+
+def test_a_watermark_that_jumps_fires_once_for_each_interval():
+    driven = Driven(TumblingEventTimeWindows(100), ContinuousEventTimeTrigger(30))
+    driven.element(5, "a")
+    assert driven.watermark(70) == [["a"], ["a"]]
+
+
+def test_the_pending_firing_survives_a_restart():
+    driven = Driven(TumblingEventTimeWindows(100), ContinuousEventTimeTrigger(30))
+    driven.element(5, "a")
+    driven.restart()
+    assert driven.watermark(30) == [["a"]]
+
+
+def test_a_row_within_the_lateness_fires_at_once():
+    driven = Driven(TumblingEventTimeWindows(100), ContinuousEventTimeTrigger(30), lateness=50)
+    assert driven.watermark(120) == []
+    assert driven.element(5, "a") == [["a"]]
+
+
+def test_of_merged_sessions_the_earliest_pending_firing_stays():
+    driven = Driven(EventTimeSessionWindows(20), ContinuousEventTimeTrigger(30))
+    driven.element(25, "a")  # pending: 30
+    driven.element(50, "b")  # pending: 60
+    driven.element(40, "c")
+    assert [driven.watermark(29), driven.watermark(30)] == [[], [["a", "b", "c"]]]
+
+
+def test_processing_time_fires_at_every_interval_of_the_clock_and_at_the_end():
+    driven = Driven(TumblingProcessingTimeWindows(100), ContinuousProcessingTimeTrigger(30))
+    driven.clock(35)
+    driven.element(0, "a")
+    assert [driven.clock(time) for time in (60, 61, 91, 99, 100)] == [[], [["a"]], [["a"]], [], [["a"]]]
+    assert driven.left == (0, 0)
+
+
+def test_who_needs_the_clock():
+    assert not ContinuousEventTimeTrigger(30).uses_processing_time
+    assert ContinuousProcessingTimeTrigger(30).uses_processing_time
+
+
+@pytest.mark.parametrize("kind", [ContinuousEventTimeTrigger, ContinuousProcessingTimeTrigger])
+@pytest.mark.parametrize("interval", [0, -1, timedelta(0)])
+def test_an_interval_that_is_not_positive_is_refused(kind, interval):
+    with pytest.raises(InvalidWindowError, match="must be positive"):
+        kind.of(interval) if isinstance(interval, timedelta) else kind(interval)
