@@ -17,16 +17,11 @@ if TYPE_CHECKING:
     from panestream.spark.query import RunningQuery
     from panestream.spark.session import build_session
     from panestream.spark.shipping import ship
-    from panestream.spark.sinks import (
-        ConsoleSink,
-        FileSink,
-        ForeachBatchSink,
-        MemorySink,
-        MergeSink,
-        ParquetSink,
-        Sink,
-        TableSink,
-    )
+    from panestream.spark.sinks.base import Sink
+    from panestream.spark.sinks.files import FileSink, ParquetSink
+    from panestream.spark.sinks.merging import MergeSink
+    from panestream.spark.sinks.others import ConsoleSink, ForeachBatchSink, MemorySink
+    from panestream.spark.sinks.tables import TableSink
     from panestream.windowing import aggregates as agg
     from panestream.windowing.assigners import (
         CumulatingEventTimeWindows,
@@ -141,16 +136,11 @@ _HOMES = {
     "panestream.spark.query": ("RunningQuery",),
     "panestream.spark.session": ("build_session",),
     "panestream.spark.shipping": ("ship",),
-    "panestream.spark.sinks": (
-        "ConsoleSink",
-        "FileSink",
-        "ForeachBatchSink",
-        "MemorySink",
-        "MergeSink",
-        "ParquetSink",
-        "Sink",
-        "TableSink",
-    ),
+    "panestream.spark.sinks.base": ("Sink",),
+    "panestream.spark.sinks.files": ("FileSink", "ParquetSink"),
+    "panestream.spark.sinks.merging": ("MergeSink",),
+    "panestream.spark.sinks.others": ("ConsoleSink", "ForeachBatchSink", "MemorySink"),
+    "panestream.spark.sinks.tables": ("TableSink",),
     "panestream.windowing.assigners": (
         "CumulatingEventTimeWindows",
         "CumulatingProcessingTimeWindows",

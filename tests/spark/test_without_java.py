@@ -11,7 +11,7 @@ from panestream.errors import OperatorError, SinkError
 from panestream.spark.failures import of_operator, of_sink
 from panestream.spark.query import RunningQuery
 from panestream.spark.reasons import in_few_words
-from panestream.spark.sinks import ConsoleSink
+from panestream.spark.sinks.others import ConsoleSink
 from panestream.windowing.failures import BAR, WindowFunctionError
 
 

@@ -12,7 +12,7 @@ from panestream.engine.identity import stable_repr
 from panestream.engine.operators.row.row_plan import Aggregate, Elements, Reduce, RowPlan
 from panestream.engine.window_spec import WindowSpec
 from panestream.errors import InvalidPlanError, InvalidWindowError, SinkError
-from panestream.spark.sinks import ForeachBatchSink
+from panestream.spark.sinks.others import ForeachBatchSink
 from panestream.windowing import aggregates as agg
 from panestream.windowing import signatures
 from panestream.windowing.assigners import EventTimeSessionWindows, TumblingEventTimeWindows, WindowAssigner

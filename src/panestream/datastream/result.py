@@ -36,7 +36,7 @@ from panestream.spark.session import (
     settings_for,
     slow_settings,
 )
-from panestream.spark.sinks import Sink
+from panestream.spark.sinks.base import Sink
 from panestream.spark.sinks.outputs import open_for_batch
 from panestream.spark.types import arrow_schema
 from panestream.windowing.signatures import ON_PROGRESS, check_function

@@ -19,7 +19,7 @@ from panestream.spark.reasons import first_sentence, of_spark, words_of
 from panestream.windowing.failures import BAR, WindowFunctionError, users_lines
 
 if TYPE_CHECKING:
-    from panestream.spark.sinks import Sink
+    from panestream.spark.sinks.base import Sink
 
 _OURS = re.compile(r"(?<!concat\()panestream\.errors\.(\w+): (.*?)(?=\n\s*(?:at |File |SQLSTATE|\Z)|\n\n|\Z)", re.DOTALL)
 """Not what a plan would raise (``raise_error(… concat(panestream.errors…``): Spark quotes the plan of a stream that failed."""

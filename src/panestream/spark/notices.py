@@ -10,11 +10,44 @@ from dataclasses import dataclass
 from panestream.engine.exchange.event_times import instant
 from panestream.engine.plan import WindowPlan
 from panestream.errors import PanestreamWarning
-from panestream.spark.progress import BatchProgress, LateRows
+from panestream.spark.progress import BatchProgress
 from panestream.windowing.time import format_duration
 
 _MUCH = 24 * 3600 * 1_000_000
 """A micro-batch that moves the watermark by more is worth a word: a day, in microseconds."""
+
+
+@dataclass(slots=True)
+class LateRows:
+    """Warns of the first late rows of a run that nobody keeps.
+
+    Args:
+        plan: the query.
+        kept: whether late rows have an output and a sink.
+    """
+
+    plan: WindowPlan
+    kept: bool
+    warned: bool = False
+
+    def look(self, progress: BatchProgress) -> None:
+        """Call it with each micro-batch."""
+        if self.kept or self.warned or not progress.late_rows:
+            return
+        self.warned = True
+        way_out = (
+            f"they have an output, {self.plan.late_tag!r}, but no sink: start({self.plan.late_tag}=...)"
+            if self.plan.late_tag is not None
+            else "keep them with .side_output_late_data('late') and start(late=...), or wait longer for them: more delay of the "
+            "watermark, .allowed_lateness(...)"
+        )
+        warnings.warn(
+            f"micro-batch {progress.batch_id} dropped {progress.late_rows:,} late "
+            f"{'row' if progress.late_rows == 1 else 'rows'}, behind the watermark: {way_out}. (Said once for each start; "
+            "the counts of every micro-batch are in query.recent_progress.)",
+            PanestreamWarning,
+            stacklevel=2,
+        )
 
 
 @dataclass(slots=True)

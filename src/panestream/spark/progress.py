@@ -1,9 +1,8 @@
-"""What each micro-batch did: the same numbers whichever way a query runs, and a warning where rows are dropped."""
+"""What each micro-batch did: the same numbers whichever way a query runs."""
 
 from __future__ import annotations
 
 import json
-import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
@@ -12,8 +11,6 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from panestream.engine.exchange.group_run import METRICS
-from panestream.engine.plan import WindowPlan
-from panestream.errors import PanestreamWarning
 
 OBSERVED = "panestream"
 """The name of the counters in the progress that Spark reports."""
@@ -61,13 +58,9 @@ class BatchProgress:
             rows=rows,
             duration_ms=round(seconds * 1000),
             rows_per_second=rows / seconds if seconds > 0 else 0.0,
-            watermark=max((group["watermark"] for group in groups if group["watermark"] is not None), default=None),
-            watermark_before=max(
-                (group["watermark_before"] for group in groups if group["watermark_before"] is not None), default=None
-            ),
-            max_event_time=max(
-                (group["max_event_time"] for group in groups if group["max_event_time"] is not None), default=None
-            ),
+            watermark=_largest(groups, "watermark"),
+            watermark_before=_largest(groups, "watermark_before"),
+            max_event_time=_largest(groups, "max_event_time"),
             late_rows=sum(group["late_rows"] for group in groups),
             invalid_rows=max((group["invalid_rows"] for group in groups), default=0),
             fired_rows=sum(group["fired_rows"] for group in groups),
@@ -101,14 +94,19 @@ class BatchProgress:
 _MAY_BE_UNKNOWN = ("watermark", "watermark_before", "max_event_time")
 
 
+def _largest(groups: Iterable[Mapping[str, Any]], name: str) -> int | None:
+    """Of what the groups know; None: none does."""
+    return max((group[name] for group in groups if group[name] is not None), default=None)
+
+
 def _as_dict(row: Any) -> dict[str, Any] | None:
     """The counters of one progress. Through Spark Connect a row comes as its values beside its schema."""
     if row is None:
         return None
-    found: dict[str, Any] = row.asDict()
-    if set(found) != {"values", "schema"}:
-        return found
-    return dict(zip([field["name"] for field in found["schema"]["fields"]], found["values"], strict=True))
+    counters: dict[str, Any] = row.asDict()
+    if set(counters) != {"values", "schema"}:
+        return counters
+    return dict(zip([field["name"] for field in counters["schema"]["fields"]], counters["values"], strict=True))
 
 
 def observed(operated: DataFrame) -> DataFrame:
@@ -133,36 +131,3 @@ def observed(operated: DataFrame) -> DataFrame:
 def metrics_of(bodies: Iterable[str]) -> list[dict[str, Any]]:
     """What the key groups counted, from the bodies of their rows of metrics."""
     return [json.loads(body) for body in bodies]
-
-
-@dataclass(slots=True)
-class LateRows:
-    """Warns of the first late rows of a run that nobody keeps.
-
-    Args:
-        plan: the query.
-        kept: whether late rows have an output and a sink.
-    """
-
-    plan: WindowPlan
-    kept: bool
-    warned: bool = False
-
-    def look(self, progress: BatchProgress) -> None:
-        """Call it with each micro-batch."""
-        if self.kept or self.warned or not progress.late_rows:
-            return
-        self.warned = True
-        way_out = (
-            f"they have an output, {self.plan.late_tag!r}, but no sink: start({self.plan.late_tag}=...)"
-            if self.plan.late_tag is not None
-            else "keep them with .side_output_late_data('late') and start(late=...), or wait longer for them: more delay of the "
-            "watermark, .allowed_lateness(...)"
-        )
-        warnings.warn(
-            f"micro-batch {progress.batch_id} dropped {progress.late_rows:,} late "
-            f"{'row' if progress.late_rows == 1 else 'rows'}, behind the watermark: {way_out}. (Said once for each start; "
-            "the counts of every micro-batch are in query.recent_progress.)",
-            PanestreamWarning,
-            stacklevel=2,
-        )

@@ -24,7 +24,7 @@ from panestream.spark.failures import java_is_gone, of_callback, of_operator, ow
 from panestream.spark.notices import Notices
 from panestream.spark.progress import BatchProgress, metrics_of, observed
 from panestream.spark.session import is_connect, session_settings, settings_for
-from panestream.spark.sinks import Sink
+from panestream.spark.sinks.base import Sink
 from panestream.spark.sinks.outputs import Outputs, open_outputs
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from panestream.engine.operators.row.row_plan import Aggregate, Reduce, RowPlan
 from panestream.errors import PanestreamError
 from panestream.spark.progress import BatchProgress
 from panestream.spark.session import build_session
-from panestream.spark.sinks import ForeachBatchSink
+from panestream.spark.sinks.others import ForeachBatchSink
 from panestream.windowing.functions import ProcessWindowFunction
 from panestream.windowing.watermarks import WatermarkStrategy
 from tests.conformance.executors.base import Observed

@@ -15,11 +15,16 @@ class Session:
     """A catalog with tables by their format, and what was written."""
 
     def __init__(self, default="parquet", **tables):
-        self.tables, self.default, self.written = dict(tables), default, []
-        self.catalog = SimpleNamespace(tableExists=lambda name: name in self.tables)
+        self.tables, self.default, self.written, self.asked = dict(tables), default, [], []
+        self.catalog = SimpleNamespace(tableExists=self.exists)
         self.conf = SimpleNamespace(get=lambda name, default=None: self.default)
 
+    def exists(self, name):
+        self.asked.append("exists")
+        return name in self.tables
+
     def sql(self, text):
+        self.asked.append("describe")
         name = text.removeprefix("DESCRIBE TABLE EXTENDED ").replace("`", "")
         rows = [("Provider", "a column's type"), ("# Detailed Table Information", ""), ("Provider", self.tables[name])]
         return SimpleNamespace(collect=lambda: [SimpleNamespace(col_name=key, data_type=value) for key, value in rows])
@@ -75,6 +80,19 @@ def test_whatever_is_a_delta_table_is_told_the_micro_batch():
     assert written(Session(), pst.TableSink("t", "delta")) == {"format": "delta", **delta}
     assert written(Session(t="delta"), batch_id=None) == {}
     assert written(Session(t="delta"), output="main")["txnAppId"] != delta["txnAppId"]
+
+
+def test_what_the_table_is_is_asked_once_a_run():
+    session, sink = Session(t="delta"), pst.TableSink("t", "delta")
+    for run in (Run("q1"), Run("q1", written=True)):
+        opened = sink.open(session, run)
+        opened.write(Frame(session), 7)
+        session.asked.clear()
+        del session.tables["t"]  # somebody drops it: it is made again, as it was
+        opened.write(Frame(session), 8)
+        assert session.asked == []
+        assert session.tables == {"t": "delta"}
+        assert session.written[-1]["txnVersion"] == "8"
 
 
 def test_what_is_only_at_least_once_says_so():

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from panestream.engine.plan import DELETE, OP_COLUMN, UPDATE_BEFORE
 from panestream.errors import SinkError
 from panestream.spark.columns import quoted
-from panestream.spark.sinks.base import Run, Sink
-from panestream.spark.sinks.tables import TableSink, check_still_there, make_table, table_place
+from panestream.spark.sinks.tables import CatalogTableSink
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -21,7 +20,7 @@ _KNOWS_MERGE = "a table of Delta, Iceberg or Hudi (whose SQL extensions the sess
 
 
 @dataclass(frozen=True)
-class MergeSink(Sink):
+class MergeSink(CatalogTableSink):
     """Upserts into a table by key and window: a window that fires again replaces its row. Exactly once, by idempotence.
 
     A micro-batch that is run again merges the same rows again, which changes nothing. Rows are plain results, or those of
@@ -40,33 +39,23 @@ class MergeSink(Sink):
     'MERGE into shop.clicks'
     """
 
-    name: str
     keys: Sequence[str]
     format: str | None = None
-    run: Run = field(default_factory=Run, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        TableSink(self.name)  # the same names are names of tables
+        super().__post_init__()
         if isinstance(self.keys, str) or not all(isinstance(key, str) for key in self.keys):
             raise SinkError(f"a MergeSink wants the names of the key columns as a list, got {self.keys!r}")
-
-    def place(self, spark: SparkSession) -> str:
-        return table_place(spark, self.name)
 
     def check_columns(self, names: Sequence[str]) -> None:
         missing = [key for key in self.keys if key not in names]
         if missing:
             raise SinkError(f"the results have no key column {missing[0]!r}: they have {', '.join(names)}")
 
-    def open(self, spark: SparkSession, run: Run) -> Sink:
-        check_still_there(spark, self.name, run)
-        return replace(self, run=run)
-
     def write(self, df: DataFrame, batch_id: int | None) -> None:
         spark = df.sparkSession
         self.run.check(spark)
-        if not spark.catalog.tableExists(self.name):
-            make_table(df.drop(OP_COLUMN.name), self.name, self.format)
+        self.make(df.drop(OP_COLUMN.name), self.format)
         df.createOrReplaceTempView(_CHANGES)
         try:
             self._merge(spark, df.columns)
@@ -85,14 +74,14 @@ class MergeSink(Sink):
         WHEN NOT MATCHED AND s.`op` <> 'delete' THEN INSERT (`user`, `window_start`, `window_end`, `n`)
         VALUES (s.`user`, s.`window_start`, s.`window_end`, s.`n`)
         """
-        place = [*self.keys, *(name for name in _WINDOW if name in columns and name not in self.keys)]
+        matched = [*self.keys, *(name for name in _WINDOW if name in columns and name not in self.keys)]
         op = quoted(OP_COLUMN.name) if OP_COLUMN.name in columns else None
         stored = [name for name in columns if name != OP_COLUMN.name]
-        changed = [name for name in stored if name not in place]
+        changed = [name for name in stored if name not in matched]
         lines = [
             f"MERGE INTO {self.name} AS t",
             f"USING (SELECT * FROM {_CHANGES}{f' WHERE {op} <> {UPDATE_BEFORE!r}' if op else ''}) AS s",  # noqa: S608 (quoted)
-            "ON " + " AND ".join(f"t.{quoted(name)} <=> s.{quoted(name)}" for name in place),
+            "ON " + " AND ".join(f"t.{quoted(name)} <=> s.{quoted(name)}" for name in matched),
             *([f"WHEN MATCHED AND s.{op} = {DELETE!r} THEN DELETE"] if op else []),
             *(["WHEN MATCHED THEN UPDATE SET " + ", ".join(f"{quoted(n)} = s.{quoted(n)}" for n in changed)] if changed else []),
             f"WHEN NOT MATCHED{f' AND s.{op} <> {DELETE!r}' if op else ''} THEN INSERT ({', '.join(map(quoted, stored))})",

@@ -18,7 +18,46 @@ _DEFAULT_FORMAT = "spark.sql.sources.default"
 
 
 @dataclass(frozen=True)
-class TableSink(Sink):
+class CatalogTableSink(Sink):
+    """Writes into a table of the catalog, made where it does not exist: what the sinks of tables share.
+
+    Attributes:
+        name: ``table``, ``schema.table`` or ``catalog.schema.table``.
+        run: whose rows come.
+    """
+
+    name: str
+    run: Run = field(default_factory=Run, repr=False, compare=False, kw_only=True)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or _TABLE_NAME.fullmatch(self.name) is None:
+            raise SinkError(f"{self.name!r} is no table name: write table, schema.table or catalog.schema.table")
+
+    def place(self, spark: SparkSession) -> str:
+        return table_place(spark, self.name)
+
+    def open(self, spark: SparkSession, run: Run) -> Sink:
+        if run.written and not spark.catalog.tableExists(self.name):
+            raise SinkError(
+                f"the table {self.name} is gone: earlier micro-batches of this checkpoint were written there, and they do not "
+                "come again. Put it back; or if it was meant to go, make an empty one or choose another, in which the output "
+                "goes on; or start with a new checkpoint, which computes everything again"
+            )
+        return replace(self, run=run)
+
+    def make(self, df: DataFrame, kind: str | None) -> None:
+        """Makes an empty table for these rows, of format ``kind``, where there is none."""
+        spark = df.sparkSession
+        if spark.catalog.tableExists(self.name):
+            return
+        writer = spark.createDataFrame([], df.schema).write.mode("ignore")
+        if kind is not None:
+            writer = writer.format(kind)
+        writer.saveAsTable(self.name)
+
+
+@dataclass(frozen=True)
+class TableSink(CatalogTableSink):
     """Appends to a table, which the first micro-batch makes where it does not exist.
 
     Into a **Delta** table, exactly once: the transaction carries the query's identity and the batch's id (``txnAppId``,
@@ -36,35 +75,27 @@ class TableSink(Sink):
         options: of Spark's writer.
     """
 
-    name: str
     format: str | None = None
     options: Mapping[str, str] = field(default_factory=dict)
-    run: Run = field(default_factory=Run, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or _TABLE_NAME.fullmatch(self.name) is None:
-            raise SinkError(f"{self.name!r} is no table name: write table, schema.table or catalog.schema.table")
-
-    def place(self, spark: SparkSession) -> str:
-        return table_place(spark, self.name)
-
-    def open(self, spark: SparkSession, run: Run) -> Sink:
-        check_still_there(spark, self.name, run)
-        return replace(self, run=run)
+    _providers: dict[str, str | None] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def write(self, df: DataFrame, batch_id: int | None) -> None:
-        spark = df.sparkSession
-        self.run.check(spark)
-        if not spark.catalog.tableExists(self.name):
-            # Empty, so that it can be asked what it is before the first rows come.
-            make_table(df, self.name, self.format)
+        self.run.check(df.sparkSession)
         writer = df.write.mode("append").options(**dict(self.options))
         if self.format is not None:
             writer = writer.format(self.format)
-        if batch_id is not None and provider_of(spark, self.name) == "delta":
+        if batch_id is not None and self._provider(df) == "delta":
             writer = writer.option("txnAppId", f"{self.run.query}/{self.run.output}/{self.name}")
             writer = writer.option("txnVersion", str(batch_id))
         writer.saveAsTable(self.name)
+
+    def _provider(self, df: DataFrame) -> str | None:
+        """What the table is, asked once a run: nobody changes that under a query. Dropped meanwhile, it is made anew by Spark."""
+        if self.name not in self._providers:
+            # Empty, so that it can be asked what it is before the first rows come.
+            self.make(df, self.format)
+            self._providers[self.name] = provider_of(df.sparkSession, self.name)
+        return self._providers[self.name]
 
     def guarantee(self, spark: SparkSession) -> str:
         provider = provider_of(spark, self.name) or self.format or str(spark.conf.get(_DEFAULT_FORMAT, "parquet"))
@@ -101,25 +132,3 @@ def quoted_name(name: str) -> str:
     '`shop`.`click-counts`'
     """
     return ".".join(f"`{part}`" for part in name.split("."))
-
-
-def make_table(df: DataFrame, name: str, kind: str | None) -> None:
-    """Makes an empty table for these rows, where there is none."""
-    writer = df.sparkSession.createDataFrame([], df.schema).write.mode("ignore")
-    if kind is not None:
-        writer = writer.format(kind)
-    writer.saveAsTable(name)
-
-
-def check_still_there(spark: SparkSession, name: str, run: Run) -> None:
-    """Refuses to go on where the table that the query wrote to has vanished.
-
-    Raises:
-        SinkError: says how to go on.
-    """
-    if run.written and not spark.catalog.tableExists(name):
-        raise SinkError(
-            f"the table {name} is gone: earlier micro-batches of this checkpoint were written there, and they do not come again. "
-            "Put it back; or if it was meant to go, make an empty one or choose another, in which the output goes on; or start "
-            "with a new checkpoint, which computes everything again"
-        )
