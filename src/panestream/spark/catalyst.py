@@ -18,12 +18,12 @@ from pyspark.sql import functions as F
 
 from panestream.engine.aggregates.exact_sums import PartialSum
 from panestream.engine.aggregates.partials import PartialAggregate, PartialCount, PartialExtreme
+from panestream.engine.kernels.columns import one_chunk
 from panestream.engine.kernels.slicing import PaneGrid
 from panestream.engine.operators.panes.operator import PARTIALS
 from panestream.engine.operators.panes.spec import PaneSpec
 from panestream.engine.plan import WindowPlan
 from panestream.engine.runtime.group_io import GroupInput
-from panestream.engine.storage.payload import one_chunk
 from panestream.spark.event_time import raise_unusable, usable
 
 _MOST_EDGES = 16

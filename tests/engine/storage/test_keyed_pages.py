@@ -8,7 +8,7 @@ import pytest
 
 from panestream.engine.kernels.key_hashing import HASH_BITS, key_hashes
 from panestream.engine.storage import keyed_pages as module
-from panestream.engine.storage.keyed_pages import KeyedPages, Page
+from panestream.engine.storage.keyed_pages import KeyedPages, PageEntry
 from panestream.engine.storage.state import MemoryState
 from panestream.errors import StateDamagedError
 from panestream.windowing.time import MAX_TIMESTAMP
@@ -19,8 +19,10 @@ SCHEMA = pa.schema([("key", pa.int64()), ("value", pa.int64())])
 
 def reopened(pages):
     """What the next micro-batch knows: the state's bytes and the index of the meta record."""
+    pages.save({})
     again = KeyedPages(pages.state, SCHEMA)
-    again.load_index(pages.index_table(), pages.next_key)
+    again.load()
+    assert again.next_key == pages.next_key
     return again
 
 
@@ -53,14 +55,14 @@ def test_as_a_dict(seed, monkeypatch):
         known = {key: value for key, value in (known | rows).items() if value is not None}
         pages = reopened(pages)
         assert everything(pages) == known
-        assert {key for _, key in pages.state.values} == {page.key for page in pages.index if page.rows}
+        assert {key for space, key in pages.state.values if space == "pages"} == {page.key for page in pages.index if page.rows}
         assert all(page.rows <= 16 for page in pages.index)
         lows = [page.low for page in pages.index]
         assert lows[0] == 0
         assert lows == sorted(set(lows))
     put(pages, dict.fromkeys(known))
-    assert pages.index == [Page(0)]
-    assert not pages.state.values
+    assert pages.index == [PageEntry(0)]
+    assert set(pages.state.values) == {("meta", 0)}
 
 
 def test_the_pages_follow_the_state(monkeypatch):

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from panestream.engine.kernels.columns import one_chunk
 from panestream.engine.plan import Chunk, WindowPlan
-from panestream.engine.storage.payload import one_chunk
 
 
 def unordered(chunk: Chunk, order: Sequence[pa.Array]) -> pa.Table:

@@ -20,6 +20,7 @@ from panestream.engine.exchange.arrival_order import unordered
 from panestream.engine.exchange.event_times import LARGEST_TIME, complaint, instant, usable_times
 from panestream.engine.exchange.payload_parts import INVALID, REPORT, UNORDERED, PayloadPart, as_schema, cut
 from panestream.engine.exchange.times_seen import TimesSeen
+from panestream.engine.kernels.columns import one_chunk
 from panestream.engine.plan import Chunk, WindowPlan
 from panestream.engine.storage import payload
 from panestream.errors import InvalidEventTimeError
@@ -93,7 +94,7 @@ def _chunks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 
 def _array(table: pa.Table, position: int) -> pa.Array:
-    return payload.one_chunk(table.column(position))
+    return one_chunk(table.column(position))
 
 
 @dataclass(slots=True)

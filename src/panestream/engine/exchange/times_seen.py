@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from panestream.engine.kernels.columns import one_chunk
 from panestream.engine.kernels.python_values import RowType
-from panestream.engine.storage.payload import one_chunk
 from panestream.windowing.watermarks import WatermarkGenerator, WatermarkOutput
 
 

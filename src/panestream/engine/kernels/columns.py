@@ -30,6 +30,13 @@ def plain(column: Any) -> pa.Array:
     return column
 
 
+def one_chunk(column: pa.ChunkedArray) -> pa.Array:
+    """A column as one array; a copy only where it has several chunks."""
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+
+
 def valid_of(array: pa.Array) -> Mask | None:
     """Which slots hold a value; None when all do."""
     if array.null_count == 0:

@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from panestream.engine.kernels.columns import one_chunk
 from panestream.engine.kernels.grouping import encode_keys
 from panestream.engine.kernels.slicing import Int64s
-from panestream.engine.storage.payload import one_chunk
 
 
 def numbered(left: Sequence[pa.ChunkedArray], right: Sequence[pa.ChunkedArray], *windows: Int64s) -> tuple[Int64s, Int64s, int]:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from panestream.engine.storage.payload import one_chunk
+from panestream.engine.kernels.columns import one_chunk
 from panestream.errors import InvalidEventTimeError, InvalidPlanError, did_you_mean
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)

@@ -7,10 +7,10 @@ make one of the next), so that a long window fed by many batches is read in a fe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +22,8 @@ from panestream.errors import StateDamagedError
 
 Merge = Callable[[Sequence[pa.Table]], pa.Table]
 """Makes one table, sorted by pane, of several in the order of arrival."""
+_META = "meta"
+_INDEX = ("store", "key", "order", "level", "low", "high", "rows", "size")
 _FAN_IN = 8
 _BLOCK_ROWS = 1 << 16
 """A block of several panes has no more rows: who wants a few panes should not have to read thousands."""
@@ -52,7 +54,7 @@ class Block(NamedTuple):
 
 @dataclass(slots=True)
 class PaneBlocks:
-    """The blocks of one kind of rows. The caller keeps :attr:`index` and :attr:`next_key` in its meta record.
+    """The blocks of one kind of rows. :class:`StoredBlocks` keeps :attr:`index` and :attr:`next_key` in the meta record.
 
     Attributes:
         state: of the key group.
@@ -162,6 +164,44 @@ class PaneBlocks:
             self.state.remove(self.space, key)
             self._loaded.pop(key, None)
         self.index = [block for block in self.index if block.key not in gone]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredBlocks:
+    """The blocks of a key group, of all kinds of rows, and the meta record with their index.
+
+    Attributes:
+        state: of the key group.
+        stores: all blocks, always in the same order.
+    """
+
+    state: State
+    stores: Sequence[PaneBlocks]
+
+    def load(self) -> dict[str, Any] | None:
+        """Reads the meta record; returns its header, and the stores have their indexes. None: the key group is new."""
+        saved = self.state.get(_META, 0)
+        if saved is None:
+            return None
+        table, header = payload.decode(saved)
+        columns = [column.cast(pa.int64()).to_pylist() for column in table.columns]
+        for number, *block in zip(*columns, strict=True):
+            self.stores[number].index.append(Block(*block))
+        for store, key in zip(self.stores, header["next_keys"], strict=True):
+            store.next_key = key
+        return header
+
+    def save(self, header: Mapping[str, Any]) -> None:
+        """Writes the meta record; the blocks are written already."""
+        rows = [(number, *block) for number, store in enumerate(self.stores) for block in store.index]
+        columns = zip(*rows, strict=True) if rows else [()] * len(_INDEX)
+        arrays = [pa.array(column, pa.int64()) for column in columns]
+        header = {**header, "next_keys": [store.next_key for store in self.stores]}
+        self.state.put(_META, 0, payload.encode(pa.Table.from_arrays(arrays, names=list(_INDEX)), header))
+
+    def sizes(self) -> list[int]:
+        """The bytes of each block."""
+        return [block.size for store in self.stores for block in store.index]
 
 
 def _arrival(block: Block) -> tuple[int, int]:

@@ -8,8 +8,9 @@ record, so nothing is read to find out that nothing is due.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import astuple, dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +22,7 @@ from panestream.engine.storage.state import State
 from panestream.errors import StateDamagedError
 from panestream.windowing.time import MAX_TIMESTAMP
 
-_SPACE = "pages"
+_SPACE, _META = "pages", "meta"
 MOST_ROWS = 8192
 """A page with more rows is cut. A call costs as much as some 10 KiB: larger pages save little, and cost where few keys come."""
 MOST_BYTES = 1 << 20
@@ -29,7 +30,7 @@ _INDEX = ("low", "key", "due", "rows", "size")
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class PageEntry:
     """One entry of the index.
 
     Attributes:
@@ -59,19 +60,29 @@ class KeyedPages:
 
     state: State
     schema: pa.Schema
-    index: list[Page] = field(default_factory=lambda: [Page(0)])
+    index: list[PageEntry] = field(default_factory=lambda: [PageEntry(0)])
     next_key: int = 0
 
-    def index_table(self) -> pa.Table:
-        """The index, for the meta record."""
-        rows = [astuple(page) for page in self.index]
-        return pa.table({name: pa.array([row[place] for row in rows], pa.int64()) for place, name in enumerate(_INDEX)})
-
-    def load_index(self, table: pa.Table, next_key: int) -> None:
-        """Takes the index from the meta record."""
+    def load(self) -> dict[str, Any] | None:
+        """Reads the meta record, and the index in it; returns its header. None: the key group is new."""
+        saved = self.state.get(_META, 0)
+        if saved is None:
+            return None
+        table, header = payload.decode(saved)
         columns = [column.cast(pa.int64()).to_pylist() for column in table.columns]
-        self.index = [Page(*values) for values in zip(*columns, strict=True)]
-        self.next_key = next_key
+        self.index = [PageEntry(*values) for values in zip(*columns, strict=True)]
+        self.next_key = header["next_page"]
+        return header
+
+    def save(self, header: Mapping[str, Any]) -> None:
+        """Writes the meta record; the pages are written already."""
+        rows = [astuple(page) for page in self.index]
+        columns = {name: pa.array([row[place] for row in rows], pa.int64()) for place, name in enumerate(_INDEX)}
+        self.state.put(_META, 0, payload.encode(pa.table(columns), {**header, "next_page": self.next_key}))
+
+    def sizes(self) -> list[int]:
+        """The bytes of each page that has rows."""
+        return [page.size for page in self.index if page.rows]
 
     def holding(self, hashes: Ints) -> Mask:
         """Which pages keys with these hashes belong to."""
@@ -117,7 +128,7 @@ class KeyedPages:
         self._replace(drafts, table, hashes, due)
 
     def _replace(self, drafts: Iterable[_Draft], table: pa.Table, hashes: Ints, due: Ints) -> None:
-        index: list[Page] = []
+        index: list[PageEntry] = []
         for draft in _joined(drafts):
             if not draft.dirty:
                 index.append(draft.page)
@@ -129,22 +140,22 @@ class KeyedPages:
                 key = draft.page.key if low == draft.page.low else -1
                 index.append(self._put(low, key, table.slice(begin, end - begin), due[begin:end]))
         # What holds nothing leaves its range to the page before it.
-        kept = [page for page in index if page.rows] or [Page(0)]
+        kept = [page for page in index if page.rows] or [PageEntry(0)]
         kept[0] = replace(kept[0], low=0)
         self.index = kept
 
-    def _put(self, low: int, key: int, rows: pa.Table, due: Ints) -> Page:
+    def _put(self, low: int, key: int, rows: pa.Table, due: Ints) -> PageEntry:
         if not rows.num_rows:
             if key >= 0:
                 self.state.remove(_SPACE, key)
-            return Page(low)
+            return PageEntry(low)
         if key < 0:
             key, self.next_key = self.next_key, self.next_key + 1
         value = payload.encode(rows)
         self.state.put(_SPACE, key, value)
-        return Page(low, key, int(due.min()), rows.num_rows, len(value))
+        return PageEntry(low, key, int(due.min()), rows.num_rows, len(value))
 
-    def _load(self, page: Page) -> pa.Table:
+    def _load(self, page: PageEntry) -> pa.Table:
         value = self.state.get(_SPACE, page.key)
         if value is None:
             raise StateDamagedError(f"page {page.key} of the index is missing from the state", None, _SPACE, page.key)
@@ -164,7 +175,7 @@ class _Draft:
         absorbed: the keys in the state of pages that have become part of it.
     """
 
-    page: Page
+    page: PageEntry
     begin: int = 0
     end: int = 0
     dirty: bool = False

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from panestream.engine.kernels.columns import one_chunk
 from panestream.errors import StateFormatError
 
 FORMAT_VERSION = 2
@@ -119,13 +120,6 @@ def wrong_format(what: str, version: object) -> StateFormatError:
         f"{what} has format {version!r}, this version of panestream reads {FORMAT_VERSION}: it was written by "
         f"{'a newer' if newer else 'an older'} panestream; start with the version that wrote it, or on a new checkpoint"
     )
-
-
-def one_chunk(column: pa.ChunkedArray) -> pa.Array:
-    """A column as one array; a copy only where it has several chunks."""
-    if column.num_chunks == 1:
-        return column.chunk(0)
-    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
 
 
 def _narrowed(array: pa.Array) -> tuple[pa.Array, list[int] | None]:

@@ -29,7 +29,6 @@ from zlib import crc32
 
 import numpy as np
 
-from panestream.engine.runtime.group_io import GroupMetrics
 from panestream.engine.storage import payload
 from panestream.engine.storage.state import CountingState, State
 from panestream.errors import StateDamagedError, StateFormatError
@@ -69,6 +68,8 @@ class SealedState:
 
     Attributes:
         counted: the store, with counters of what it sees.
+        group: the number of the key group.
+        last_written_before: the micro-batch that had written the state before this one; -1: none.
 
     >>> from panestream.engine.storage.state import MemoryState
     >>> store = MemoryState()
@@ -94,10 +95,10 @@ class SealedState:
             operator: whose state it is, for errors.
         """
         self.counted = CountingState(store)
-        self._group = group
+        self.group = group
         self._operator = operator
         self._last = -1
-        self._began = -1
+        self.last_written_before = -1
         self._pages: dict[int, Written] = {}
 
     @property
@@ -147,12 +148,6 @@ class SealedState:
         if space == PAGES:
             self._pages.pop(key, None)
 
-    def measure(self, metrics: GroupMetrics) -> None:
-        """Fills in what the store was asked for, and of which micro-batch the state was."""
-        metrics.key_group, metrics.state_of = self._group, self._began
-        metrics.state_calls = self.counted.calls
-        metrics.bytes_read, metrics.bytes_written = self.counted.bytes_read, self.counted.bytes_written
-
     def damaged(self, space: str, key: int, what: str) -> StateDamagedError:
         """The error about a value.
 
@@ -163,8 +158,8 @@ class SealedState:
         """
         name = "the meta record" if (space, key) == (META, _RECORD) else f"value {key} of {space!r}"
         return StateDamagedError(
-            f"the state of key group {self._group} ({self._operator}) is damaged: {name} {what}; {_ADVICE}",
-            group=self._group,
+            f"the state of key group {self.group} ({self._operator}) is damaged: {name} {what}; {_ADVICE}",
+            group=self.group,
             space=space,
             key=key,
         )
@@ -183,7 +178,7 @@ class SealedState:
             if record.written.micro_batch > seen.written.micro_batch:
                 raise self._stale(META, _WITNESS, seen.written, record.written)
             raise self._stale(META, _RECORD, record.written, seen.written)
-        self._last = self._began = record.written.micro_batch
+        self._last = self.last_written_before = record.written.micro_batch
         (pages,) = _NUMBER.unpack_from(record.body)
         if not pages:
             return record.body[_NUMBER.size :]
@@ -209,7 +204,7 @@ class SealedState:
 
     def _put(self, space: str, key: int, body: bytes) -> Written:
         micro_batch, name = self.micro_batch, space.encode()
-        place = _PLACE.pack(micro_batch, self._group, key, len(name)) + name
+        place = _PLACE.pack(micro_batch, self.group, key, len(name)) + name
         checksum = crc32(body, crc32(place, crc32(_HEAD.pack(_MAGIC, payload.FORMAT_VERSION, 0)[:4])))
         self.counted.put(space, key, b"".join((_HEAD.pack(_MAGIC, payload.FORMAT_VERSION, checksum), place, body)))
         return Written(micro_batch, checksum)
@@ -231,7 +226,7 @@ class SealedState:
         micro_batch, group, its_key, length = _PLACE.unpack_from(value, _HEAD.size)
         end = _HEAD.size + _PLACE.size + length
         its_space = value[_HEAD.size + _PLACE.size : end].decode()
-        if (group, its_space, its_key) != (self._group, space, key):
+        if (group, its_space, its_key) != (self.group, space, key):
             raise self.damaged(space, key, f"is another one: value {its_key} of {its_space!r} of key group {group}")
         return Opened(value[end:], Written(micro_batch, checksum))
 
@@ -240,7 +235,7 @@ class SealedState:
         return self.damaged(space, key, f"is stale: {when}")
 
     def _of_format(self, version: int) -> StateFormatError:
-        return payload.wrong_format(f"the state of key group {self._group} ({self._operator})", version)
+        return payload.wrong_format(f"the state of key group {self.group} ({self._operator})", version)
 
 
 def check_that_groups_agree(groups: Sequence[Mapping[str, Any]]) -> None:

@@ -57,7 +57,7 @@ def test_only_open_panes_are_kept():
     plan = query(4, 2, (agg.count().alias("n"),)).columnar()
     for _ in range(5):
         (one,) = harness.run(plan, [batch(*range(101))], state)
-    held = plan.operator.for_group(plan, state, 0)._store.pages
+    held = plan.operator.for_group(plan, state, 0)._storage
     assert held.read(np.ones(len(held.index), np.bool_))["rows"].to_pylist() == [2, 1]
     assert one.metrics.state_calls == 6
 

@@ -166,7 +166,7 @@ def assert_only_open_panes_are_kept(plan, state, definition):
     live = -(2**62)
     if definition.watermark != MIN_TIMESTAMP:
         live = grid.pane_of(one.start_of(one.first_ending_after(definition.watermark + 1)))
-    stores = plan.operator.for_group(plan, state, 0)._meta.stores
+    stores = plan.operator.for_group(plan, state, 0)._storage.stores
     kept = {("meta", 0), ("meta", 1)} | {(store.space, block.key) for store in stores for block in store.index}
     assert set(state.values) == kept, "state and index disagree"
     assert all(block.high >= live for store in stores if store.space in ("panes", "settled 0") for block in store.index)

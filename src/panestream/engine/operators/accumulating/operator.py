@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from panestream.engine.identity import check_identity
+from panestream.engine.kernels.columns import one_chunk
 from panestream.engine.kernels.grouping import encode_keys
 from panestream.engine.kernels.pairs import is_among, numbered
-from panestream.engine.kernels.slicing import AlignedWindows, Int64s
+from panestream.engine.kernels.slicing import AlignedWindows, Int64s, PaneGrid
 from panestream.engine.kernels.sorting import stable_order
 from panestream.engine.operators.accumulating.evicting import kept
-from panestream.engine.operators.accumulating.windowed_rows import INSTANT, AllWindows, WindowedRows, grouped
-from panestream.engine.operators.panes.lateness_policy import LatenessPolicy, last_ended
-from panestream.engine.plan import MAIN, WindowPlan
-from panestream.engine.runtime.closing import Closing
-from panestream.engine.runtime.group_io import GroupInput, GroupMetrics, GroupOutput
-from panestream.engine.runtime.watermarks import WatermarkTracker
-from panestream.engine.storage.block_index import Meta
-from panestream.engine.storage.blocks import PaneBlocks, pane_range
-from panestream.engine.storage.payload import one_chunk
+from panestream.engine.operators.accumulating.windowed_rows import AllWindows, OverRows, WindowedRows, grouped
+from panestream.engine.plan import WindowPlan
+from panestream.engine.runtime.closing import LatenessPolicy, last_ended
+from panestream.engine.runtime.group_io import GroupInput, GroupOutput
+from panestream.engine.runtime.group_operator import GroupOperator, TimeStep
+from panestream.engine.runtime.main_rows import window_rows
+from panestream.engine.storage.blocks import PaneBlocks, StoredBlocks, pane_range
 from panestream.engine.storage.sealed_state import SealedState
-from panestream.windowing.time import MAX_TIMESTAMP
-
-if TYPE_CHECKING:
-    from panestream.engine.operators.accumulating.spec import AccumulatingSpec
+from panestream.windowing.evictors import Evictor
 
 KEPT = "kept"
 """What crosses the exchange: key columns, pane, event time, whole row."""
@@ -38,80 +34,85 @@ _AT_ONCE = 1 << 22
 """So many rows of windows are handed over at a time; a single window may have more."""
 
 
-class AccumulatingOperator:
-    """One key group's operator, for one micro-batch: made from the plan and the group's state, used once.
+@dataclass(frozen=True, slots=True)
+class AccumulatingSettings:
+    """What the operator must know of the query.
 
-    Args:
-        plan: the query.
-        spec: its operator, as planned.
-        state: the key group's state.
-
-    Raises:
-        PlanMismatchError: the state belongs to another plan.
+    Attributes:
+        grid: the panes.
+        function: what runs.
+        result: the columns of its results, after keys and window.
+        rows: the columns of the input.
+        keys: the key columns.
+        evictor: decides which rows of a window the function sees; None: all.
     """
 
-    def __init__(self, plan: WindowPlan, spec: AccumulatingSpec, state: SealedState) -> None:
-        self._plan = plan
-        self._spec = spec
-        self._grid = spec.grid
-        (self._windows,) = spec.grid.windows
-        self._width = len(spec.keys)
-        self._state = state
-        part = spec.part_schema(plan, KEPT)
-        self._schema = pa.schema([*part, pa.field(_ARRIVAL, pa.int64())])
-        self._blocks = PaneBlocks(self._state, "rows", self._schema, by_pane, _MOST_MERGED, max(spec.grid.longest, 1))
-        self._meta = Meta(self._state, [self._blocks])
-        self._tracker = WatermarkTracker(plan.watermark)
-        self._ends = LatenessPolicy(spec.grid, Closing(plan.allowed_lateness))
-        self._arrived = 0
-        header = self._meta.load()
-        if header is not None:
-            check_identity(header["identity"], plan.identity(), "the checkpoint")
-            self._tracker = WatermarkTracker.from_json(plan.watermark, header["watermarks"])
-            self._ends.closing.until, self._arrived = header["closed"], header["arrived"]
+    grid: PaneGrid
+    function: OverRows
+    result: pa.Schema
+    rows: pa.Schema
+    keys: pa.Schema
+    evictor: Evictor | None = None
 
-    def process(self, batch: GroupInput) -> GroupOutput:
-        """Takes in a micro-batch; returns what it emits. The state is then complete: there is no separate commit."""
-        output = GroupOutput()
-        for table in batch.invalid:
-            output.emit(self._plan.invalid_tag or "", table)
-        before = self._tracker.watermark
-        fresh = self._taken(batch.of(KEPT), before, output)
-        advanced = self._tracker.take_in(batch)
-        after = MAX_TIMESTAMP if batch.end_of_input else advanced
-        if self._ends.closing.lateness:
-            self._fire_late(fresh, before, output)
-        if after > before:
-            self._fire(self._due(fresh, last_ended(self._windows, before), last_ended(self._windows, after)), fresh, output)
-        if not batch.end_of_input:
-            self._close(fresh, after)
-        self._measure(batch, output.metrics)
-        return output
+    @property
+    def kept_schema(self) -> pa.Schema:
+        """Keys, pane, event time, and the row. The names are our own: the user's may be any."""
+        columns = [pa.field(f"key {place}", field.type) for place, field in enumerate(self.keys)]
+        columns += [pa.field("pane", pa.int64()), pa.field("time", pa.int64())]
+        return pa.schema([*columns, *(pa.field(f"row {place}", field.type) for place, field in enumerate(self.rows))])
 
-    def _taken(self, arrived: Sequence[pa.Table], watermark: int, output: GroupOutput) -> pa.Table:
-        """The rows that some window still takes, numbered, sorted by pane. Late rows are counted, or emitted."""
+
+class AccumulatingOperator(GroupOperator[pa.Table]):
+    """The operator of accumulating panes: see :class:`~panestream.engine.runtime.group_operator.GroupOperator`."""
+
+    def __init__(self, plan: WindowPlan, settings: AccumulatingSettings, state: SealedState) -> None:
+        self._settings = settings
+        self._grid = settings.grid
+        (self._windows,) = settings.grid.windows
+        self._width = len(settings.keys)
+        self._schema = settings.kept_schema.append(pa.field(_ARRIVAL, pa.int64()))
+        self._blocks = PaneBlocks(state, "rows", self._schema, by_pane, _MOST_MERGED, max(settings.grid.longest, 1))
+        super().__init__(plan, state, StoredBlocks(state, [self._blocks]))
+        self._lateness = LatenessPolicy(settings.grid, self._closing)
+        self._arrived = self._saved.get("arrived", 0)
+
+    def _kept(self) -> Mapping[str, Any]:
+        return {"arrived": self._arrived}
+
+    def _take_in(self, batch: GroupInput, step: TimeStep, output: GroupOutput) -> pa.Table:
+        """The rows that some window still takes, numbered, sorted by pane."""
+        arrived = batch.of(KEPT)
         if not arrived:
             return self._schema.empty_table()
         table = pa.concat_tables(arrived)
-        closed = self._ends.closed(watermark)
+        closed = self._lateness.closed(step.before)
         panes, times = table.column("pane").to_numpy(), table.column("time").to_numpy()
-        late = self._ends.too_late(panes, times, closed)
+        late = self._lateness.too_late(panes, times, closed)
         if late.any():
-            output.metrics.late_rows = int(late.sum())
-            if self._plan.late_tag is not None:
-                output.emit(self._plan.late_tag, self._rows(table.filter(pa.array(late))))
+            self._emit_late(int(late.sum()), self._late_rows(table, late), output)
         table = table.append_column(_ARRIVAL, pa.array(self._arrived + np.arange(len(panes))))
         self._arrived += len(panes)
-        taken = self._ends.taken(panes, closed)
+        taken = self._lateness.taken(panes, closed)
         table = table if taken.all() else table.filter(pa.array(taken))
         return by_pane([table])
+
+    def _late_rows(self, table: pa.Table, late: np.ndarray) -> Iterable[pa.Table]:
+        yield self._rows(table.filter(pa.array(late)))
 
     def _rows(self, table: pa.Table) -> pa.Table:
         """The rows as they came."""
         first = self._width + 2
-        return pa.Table.from_arrays(table.columns[first : first + len(self._spec.rows)], schema=self._spec.rows)
+        return pa.Table.from_arrays(table.columns[first : first + len(self._settings.rows)], schema=self._settings.rows)
 
     # -- firing --------------------------------------------------------------------------------------------------------
+
+    def _fire(self, fresh: pa.Table, step: TimeStep, output: GroupOutput) -> pa.Table:
+        if self._closing.lateness:
+            self._fire_late(fresh, step.before, output)
+        if step.after > step.before:
+            ended = last_ended(self._windows, step.before), last_ended(self._windows, step.after)
+            self._fire_windows(self._due(fresh, *ended), fresh, output)
+        return fresh
 
     def _due(self, fresh: pa.Table, after: int, until: int) -> Int64s:
         spans = {(block.low, block.high) for block in self._blocks.index}
@@ -121,23 +122,22 @@ class AccumulatingOperator:
 
     def _fire_late(self, fresh: pa.Table, before: int, output: GroupOutput) -> None:
         """The windows that time had passed and that still take rows, for the keys that have new ones there."""
-        behind = pane_range(fresh, None, self._ends.first_open_pane(before))
+        behind = pane_range(fresh, None, self._lateness.first_open_pane(before))
         if not behind.num_rows:
             return
         times = self._grid.starts_of(np.unique(behind.column("pane").to_numpy()))
-        closed, ended = last_ended(self._windows, self._ends.closed(before)), last_ended(self._windows, before)
+        closed, ended = last_ended(self._windows, self._lateness.closed(before)), last_ended(self._windows, before)
         windows = self._windows.over(times, times, closed, ended)
         if len(windows):
-            self._fire(windows, fresh, output, touched_by=behind)
+            self._fire_windows(windows, fresh, output, touched_by=behind)
 
-    def _fire(self, windows: Int64s, fresh: pa.Table, output: GroupOutput, touched_by: pa.Table | None = None) -> None:
+    def _fire_windows(self, windows: Int64s, fresh: pa.Table, output: GroupOutput, touched_by: pa.Table | None = None) -> None:
         for some in self._portions(windows, fresh):
             rows = self._windowed(some, fresh, touched_by)
             if rows is None:
                 continue
-            output.metrics.fired_rows += len(rows.starts)
             output.metrics.fired_windows += np.unique(rows.starts).tolist()
-            output.emit(MAIN, self._results(rows))
+            self._emit_main(self._results(rows), len(rows.starts), output)
 
     def _portions(self, windows: Int64s, fresh: pa.Table) -> Iterator[Int64s]:
         """Windows in portions whose rows fit the memory; guessed from the rows of their panes."""
@@ -166,12 +166,12 @@ class AccumulatingOperator:
         codes = encode_keys([one_chunk(column) for column in table.columns[: self._width]], table.num_rows).codes.astype(np.int64)
         order = stable_order(which, codes[places], table.column(_ARRIVAL).to_numpy()[places])
         which, places = which[order], places[order]
-        if self._spec.evictor is not None:
+        if self._settings.evictor is not None:
             times = table.column("time").to_numpy()[places]
-            seen = kept(self._spec.evictor, which, codes[places], times)
+            seen = kept(self._settings.evictor, which, codes[places], times)
             which, places = which[seen], places[seen]
         bounds = (self._windows.start_of(windows[which]), self._windows.end_of(windows[which]))
-        keys = table.select(range(self._width)).rename_columns(self._spec.keys.names)
+        keys = table.select(range(self._width)).rename_columns(self._settings.keys.names)
         return grouped(self._rows(table), (which, codes[places]), places, keys, bounds)
 
     def _touched(
@@ -184,35 +184,20 @@ class AccumulatingOperator:
         return is_among(*numbered(ours, theirs, which, there))
 
     def _results(self, rows: WindowedRows) -> pa.Table:
-        schema, function = self._plan.main_schema, self._spec.function
+        function = self._settings.function
         if isinstance(function, AllWindows):
-            return function.main(rows, schema)
-        found = function.results(rows, self._spec.result)
-        keys = rows.keys.take(pa.array(found.of))
-        bounds = [pa.array(edge[found.of]).cast(INSTANT) for edge in (rows.starts, rows.ends)]
-        return pa.Table.from_arrays([*keys.columns, *bounds, *found.rows.columns], schema=schema)
+            return function.main(rows, self._plan.main_schema)
+        results = function.results(rows, self._settings.result)
+        keys, bounds = rows.keys.take(pa.array(results.of)), (rows.starts[results.of], rows.ends[results.of])
+        return window_rows(self._plan, keys.columns, bounds, results.rows.columns)
 
     # -- state ---------------------------------------------------------------------------------------------------------
 
-    def _close(self, fresh: pa.Table, after: int) -> None:
-        closed = self._ends.closing.reach(after)
-        first_live = self._ends.first_live_pane(closed)
+    def _close(self, fresh: pa.Table, step: TimeStep) -> None:
+        first_live = self._lateness.first_live_pane(self._closing.reach(step.after))
         self._blocks.drop_before(first_live)
         self._blocks.append(pane_range(fresh, first_live, None))
         self._blocks.compact(first_live)
-        header: dict[str, Any] = {
-            "identity": self._plan.identity(),
-            "watermarks": self._tracker.to_json(),
-            "closed": closed,
-            "arrived": self._arrived,
-        }
-        self._meta.save(header)
-
-    def _measure(self, batch: GroupInput, metrics: GroupMetrics) -> None:
-        self._tracker.measure(batch, metrics)
-        metrics.blocks = len(self._blocks.index)
-        metrics.state_bytes = sum(block.size for block in self._blocks.index)
-        self._state.measure(metrics)
 
 
 def by_pane(tables: Sequence[pa.Table]) -> pa.Table:

@@ -8,33 +8,14 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from panestream.engine.identity import stable_repr
-from panestream.engine.kernels.slicing import PaneGrid
-from panestream.engine.operators.accumulating.operator import KEPT, AccumulatingOperator
-from panestream.engine.operators.accumulating.windowed_rows import OverRows
+from panestream.engine.operators.accumulating.operator import KEPT, AccumulatingOperator, AccumulatingSettings
 from panestream.engine.plan import Chunk, OperatorSpec, WindowPlan
 from panestream.engine.storage.sealed_state import SealedState
-from panestream.windowing.evictors import Evictor
 
 
 @dataclass(frozen=True, slots=True)
-class AccumulatingSpec(OperatorSpec):
-    """Tumbling, sliding and cumulating windows of event time, default trigger, a function over rows.
-
-    Attributes:
-        grid: the panes.
-        function: what runs.
-        result: the columns of its results, after keys and window.
-        rows: the columns of the input.
-        keys: the key columns.
-        evictor: decides which rows of a window the function sees; None: all.
-    """
-
-    grid: PaneGrid
-    function: OverRows
-    result: pa.Schema
-    rows: pa.Schema
-    keys: pa.Schema
-    evictor: Evictor | None = None
+class AccumulatingSpec(AccumulatingSettings, OperatorSpec):
+    """Tumbling, sliding and cumulating windows of event time, default trigger, a function over rows."""
 
     @property
     def name(self) -> str:
@@ -55,10 +36,7 @@ class AccumulatingSpec(OperatorSpec):
         yield KEPT, pa.Table.from_arrays(columns, names=self.part_schema(plan, KEPT).names)
 
     def part_schema(self, plan: WindowPlan, kind: str) -> pa.Schema:
-        """Keys, pane, event time, and the row. The names are our own: the user's may be any."""
-        columns = [pa.field(f"key {place}", field.type) for place, field in enumerate(self.keys)]
-        columns += [pa.field("pane", pa.int64()), pa.field("time", pa.int64())]
-        return pa.schema([*columns, *(pa.field(f"row {place}", field.type) for place, field in enumerate(self.rows))])
+        return self.kept_schema
 
     def on_sealed(self, plan: WindowPlan, state: SealedState, group: int) -> AccumulatingOperator:
         return AccumulatingOperator(plan, self, state)

@@ -11,14 +11,14 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
+from panestream.engine.kernels.columns import one_chunk
 from panestream.engine.kernels.python_values import RowType, python_values, result_columns
 from panestream.engine.kernels.slicing import Int64s
-from panestream.engine.storage.payload import one_chunk
 from panestream.errors import InvalidPlanError, PanestreamError
 from panestream.windowing.functions import WindowFunction, WindowFunctionError
 from panestream.windowing.windows import TimeWindow
 
-INSTANT = pa.timestamp("us", tz="UTC")
+_INSTANT = pa.timestamp("us", tz="UTC")
 _IN_CACHE = 8_192
 """So many rows of windows at a time are made Python objects."""
 
@@ -219,7 +219,7 @@ class AllWindows(OverRows):
         of = pa.array(np.repeat(np.arange(len(lengths)), lengths))
         columns = dict(zip(windows.keys.column_names, windows.keys.take(of).columns, strict=True))
         for name, bounds in (("window_start", windows.starts), ("window_end", windows.ends)):
-            columns[name] = pa.array(np.repeat(bounds, lengths)).cast(INSTANT)
+            columns[name] = pa.array(np.repeat(bounds, lengths)).cast(_INSTANT)
         rows = windows.rows.take(pa.array(windows.order))
         columns |= {name: column for name, column in zip(rows.column_names, rows.columns, strict=True) if name not in columns}
         return pa.table(columns)

@@ -8,23 +8,24 @@ key after key, so windows of one key are ranges on it and never reach into anoth
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
+from panestream.engine.aggregates import Aggregation
 from panestream.engine.kernels.columns import Ints, Mask, numbers, plain
 from panestream.engine.kernels.grouping import Keys, encode_keys
 from panestream.engine.kernels.key_hashing import key_hashes
 from panestream.engine.kernels.sorting import stable_order
-from panestream.engine.plan import MAIN, WindowPlan
+from panestream.engine.operators.counts.shape import CountShape
+from panestream.engine.plan import WindowPlan
 from panestream.engine.runtime.group_io import GroupInput, GroupOutput
-from panestream.engine.runtime.keyed_store import KeyedStore, with_bounds
+from panestream.engine.runtime.group_operator import GroupOperator, TimeStep
+from panestream.engine.runtime.main_rows import window_rows
+from panestream.engine.storage.keyed_pages import KeyedPages
 from panestream.engine.storage.sealed_state import SealedState
+from panestream.windowing.aggregates import Aggregate
 from panestream.windowing.time import MAX_TIMESTAMP
-
-if TYPE_CHECKING:
-    from panestream.engine.operators.counts.spec import CountSpec
 
 INPUTS = "inputs"
 
@@ -61,6 +62,8 @@ class Contents:
         rows: how many rows each key has since its last firing before this micro-batch.
         fresh: how many rows of each key have come.
         partials: one row for each pane, which is its place on the axis.
+        read: the pages that were read: all rows of theirs are here.
+        fired: how many windows of each key are complete now.
     """
 
     keys: Keys
@@ -68,60 +71,54 @@ class Contents:
     rows: Ints
     fresh: Ints
     partials: pa.Table
+    read: Mask
+    fired: Ints
 
 
-class CountOperator:
-    """One key group's operator, for one micro-batch: made from the plan and the group's state, used once.
+@dataclass(frozen=True, slots=True)
+class CountSettings:
+    """What the operator must know of the query.
 
-    Args:
-        plan: the query.
-        spec: its operator, as planned.
-        state: the key group's state.
-
-    Raises:
-        PlanMismatchError: the state belongs to another plan.
+    Attributes:
+        shape: when windows fire, and what.
+        aggregates: the recipes; ``aggregation``, which knows no keys, is what runs them.
+        input_types: the types of the aggregation's inputs, in order.
     """
 
-    def __init__(self, plan: WindowPlan, spec: CountSpec, state: SealedState) -> None:
-        self._plan = plan
-        self._spec = spec
-        self._shape = spec.shape
+    shape: CountShape
+    aggregates: tuple[Aggregate, ...]
+    aggregation: Aggregation
+    input_types: tuple[pa.DataType, ...]
+
+
+class CountOperator(GroupOperator[Contents | None]):
+    """The operator of count windows: see :class:`~panestream.engine.runtime.group_operator.GroupOperator`."""
+
+    def __init__(self, plan: WindowPlan, settings: CountSettings, state: SealedState) -> None:
+        self._settings = settings
+        self._shape = settings.shape
         fields = [pa.field(f"key {place}", field.type) for place, field in enumerate(plan.key_schema)]
         self._width = len(fields)
-        self._schema = pa.schema([*fields, *spec.aggregation.partial_schema])
-        self._store = KeyedStore(plan, state, self._schema)
+        self._schema = pa.schema([*fields, *settings.aggregation.partial_schema])
+        self._pages = KeyedPages(state, self._schema)
+        super().__init__(plan, state, self._pages)
 
-    def process(self, batch: GroupInput) -> GroupOutput:
-        """Takes in a micro-batch; returns what it emits. The state is then complete: there is no separate commit."""
-        output = GroupOutput()
-        for table in batch.invalid:
-            output.emit(self._plan.invalid_tag or "", table)
-        self._store.tracker.take_in(batch)
+    def _take_in(self, batch: GroupInput, step: TimeStep, output: GroupOutput) -> Contents | None:
         arrived = batch.of(INPUTS)
-        if arrived:
-            columns = [plain(column) for column in pa.concat_tables(arrived).columns]
-            self._take_in(columns, sum(table.num_rows for table in arrived), output, keep=not batch.end_of_input)
-        if not batch.end_of_input:
-            self._store.save()
-        self._store.measure(batch, output.metrics)
-        return output
-
-    def _take_in(self, columns: list[pa.Array], rows: int, output: GroupOutput, *, keep: bool) -> None:
+        if not arrived:
+            return None
+        columns = [plain(column) for column in pa.concat_tables(arrived).columns]
         # Whatever is done once per key is done with the distinct keys only.
-        came = encode_keys(columns[: self._width], rows)
-        read = self._store.pages.holding(key_hashes(came.columns, came.count))
-        stored = self._store.pages.read(read)
+        came = encode_keys(columns[: self._width], sum(table.num_rows for table in arrived))
+        read = self._pages.holding(key_hashes(came.columns, came.count))
+        stored = self._pages.read(read)
         known = stored.num_rows
         joined = [pa.concat_arrays([plain(stored.column(place)), column]) for place, column in enumerate(came.columns)]
         keys = encode_keys(joined, known + came.count)
         codes = keys.codes.astype(np.int64)
-        contents = self._contents(keys, stored, codes[:known], columns[self._width :], codes[known:][came.codes])
-        fired = (contents.rows + contents.fresh) // self._shape.slide
-        self._fire(contents, fired, output)
-        if keep:
-            self._keep(contents, fired, read)
+        return self._contents(keys, stored, codes[:known], columns[self._width :], codes[known:][came.codes], read)
 
-    def _contents(self, keys: Keys, stored: pa.Table, old: Ints, inputs: list[pa.Array], new: Ints) -> Contents:
+    def _contents(self, keys: Keys, stored: pa.Table, old: Ints, inputs: list[pa.Array], new: Ints, read: Mask) -> Contents:
         """Puts the rows that came into the panes of their keys.
 
         Args:
@@ -130,8 +127,9 @@ class CountOperator:
             old: their keys.
             inputs: event times where they are needed, and values, of the rows that came.
             new: their keys.
+            read: the pages that the panes are from.
         """
-        spec, count, rows = self._spec, keys.count, len(new)
+        settings, count, rows = self._settings, keys.count, len(new)
         panes = numbers(plain(stored.column("pane")))
         held = numbers(plain(stored.column("rows")))
         since = np.zeros(count, np.int64)
@@ -148,23 +146,22 @@ class CountOperator:
         begin = np.zeros(count + 1, np.int64)
         np.cumsum(np.maximum(high - low + 1, 0), out=begin[1:])
         axis = Axis(low, begin)
-        timed = spec.aggregation.needs_timestamps
+        timed = settings.aggregation.needs_timestamps
         times = numbers(inputs[0].view(pa.int64())) if timed else None
-        values = inputs[1:] if timed else inputs[: len(spec.input_types)]
-        arrived = spec.aggregation.partials([], axis.places(new, came), values, times)
+        values = inputs[1:] if timed else inputs[: len(settings.input_types)]
+        arrived = settings.aggregation.partials([], axis.places(new, came), values, times)
         kept = stored.select(range(self._width, stored.num_columns))
-        merged = spec.aggregation.merge([numbered(kept, axis.places(old, panes)), arrived])
-        return Contents(keys, axis, since, fresh, merged)
+        merged = settings.aggregation.merge([numbered(kept, axis.places(old, panes)), arrived])
+        return Contents(keys, axis, since, fresh, merged, read, (since + fresh) // self._shape.slide)
 
-    def _fire(self, contents: Contents, fired: Ints, output: GroupOutput) -> None:
-        """Emits the windows that are complete, key by key, in their order.
+    def _fire(self, fresh: Contents | None, step: TimeStep, output: GroupOutput) -> Contents | None:
+        if fresh is not None:
+            self._fire_complete(fresh, output)
+        return fresh
 
-        Args:
-            contents: all panes.
-            fired: how many windows of each key have become complete.
-            output: takes the results.
-        """
-        shape, axis = self._shape, contents.axis
+    def _fire_complete(self, contents: Contents, output: GroupOutput) -> None:
+        """Emits the windows that are complete, key by key, in their order."""
+        shape, axis, fired = self._shape, contents.axis, contents.fired
         # Where everything that ever came is fired again and again, the last firing of the micro-batch supersedes the others.
         firings = fired if shape.size is not None else np.minimum(fired, 1)
         total = int(firings.sum())
@@ -177,22 +174,26 @@ class CountOperator:
         begins = axis.begin[codes]
         if shape.panes_per_window is not None:
             begins = np.maximum(begins, ends - shape.panes_per_window)
-        found, results = self._spec.aggregation.windows(contents.partials, begins, ends)
-        output.metrics.fired_rows = len(found)
-        output.emit(MAIN, with_bounds(self._plan, contents.keys.take(codes[found]), None, None, results))
+        windows, results = self._settings.aggregation.windows(contents.partials, begins, ends)
+        keys = contents.keys.take(codes[windows])
+        self._emit_main(window_rows(self._plan, keys, (None, None), results.columns), len(windows), output)
 
-    def _keep(self, contents: Contents, fired: Ints, read: Mask) -> None:
+    def _close(self, fresh: Contents | None, step: TimeStep) -> None:
+        if fresh is not None:
+            self._keep(fresh)
+
+    def _keep(self, contents: Contents) -> None:
         """Writes the panes that later windows need, counted from the last firing now."""
-        codes, panes, partials = self._kept(contents, fired)
+        codes, panes, partials = self._needed(contents, contents.fired)
         keys = contents.keys.take(codes)
         columns = [*keys, pa.array(panes), *partials.columns[1:]]
         table = pa.Table.from_arrays([plain(column) for column in columns], schema=self._schema)
         came = np.flatnonzero(contents.fresh)
         changed = key_hashes(contents.keys.take(came), len(came))
-        never = np.full(len(panes), MAX_TIMESTAMP)
-        self._store.pages.write(read, changed, table, key_hashes(keys, len(panes)), never)
+        nothing_is_due = np.full(len(panes), MAX_TIMESTAMP)
+        self._pages.write(contents.read, changed, table, key_hashes(keys, len(panes)), nothing_is_due)
 
-    def _kept(self, contents: Contents, fired: Ints) -> tuple[Ints, Ints, pa.Table]:
+    def _needed(self, contents: Contents, fired: Ints) -> tuple[Ints, Ints, pa.Table]:
         """The key, the pane and the partial of all that later windows need."""
         shape, partials = self._shape, contents.partials
         codes, panes = contents.axis.panes(numbers(plain(partials.column("pane"))))
@@ -200,7 +201,7 @@ class CountOperator:
         if shape.size is None:
             # What was fired once is one pane from then on.
             places = codes * 2 + np.maximum(panes, -1) + 1
-            partials = self._spec.aggregation.merge([numbered(partials, places)])
+            partials = self._settings.aggregation.merge([numbered(partials, places)])
             places = numbers(plain(partials.column("pane")))
             return places // 2, places % 2 - 1, partials
         kept = panes >= shape.first_kept

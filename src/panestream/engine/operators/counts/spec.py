@@ -7,31 +7,17 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from panestream.engine.aggregates import Aggregation
-from panestream.engine.operators.counts.operator import INPUTS, CountOperator
-from panestream.engine.operators.counts.shape import CountShape
+from panestream.engine.operators.counts.operator import INPUTS, CountOperator, CountSettings
 from panestream.engine.plan import Chunk, OperatorSpec, WindowPlan
 from panestream.engine.storage.sealed_state import SealedState
-from panestream.windowing.aggregates import Aggregate
 
 _INSTANT = pa.timestamp("us")
 """What event times travel as: the payload drops the decimal places that they have in common."""
 
 
 @dataclass(frozen=True, slots=True)
-class CountSpec(OperatorSpec):
-    """Count windows and the count trigger on global windows, declared aggregates.
-
-    Attributes:
-        shape: when they fire, and what.
-        aggregates: the recipes; ``aggregation``, which knows no keys, is what runs them.
-        input_types: the types of the aggregation's inputs, in order.
-    """
-
-    shape: CountShape
-    aggregates: tuple[Aggregate, ...]
-    aggregation: Aggregation
-    input_types: tuple[pa.DataType, ...]
+class CountSpec(CountSettings, OperatorSpec):
+    """Count windows and the count trigger on global windows, declared aggregates."""
 
     @property
     def name(self) -> str:

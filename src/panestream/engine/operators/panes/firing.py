@@ -1,4 +1,9 @@
-"""Firing: the panes of many windows combined at once, and rows of the main output made of the results."""
+"""Firing: which open windows a continuous trigger fires, and the panes of many windows combined at once.
+
+The state of a continuous trigger per key and window is the time of its next firing. It follows from the row that opened the
+window for that key: the next multiple of the interval after it, and from then on every multiple that time passes. So it need not
+be stored: two hidden aggregates, carried by the partials like any other, find that row's time again.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from panestream.engine.aggregates import Aggregation
 from panestream.engine.kernels.pairs import is_among, numbered
@@ -15,10 +21,105 @@ from panestream.engine.kernels.slicing import Int64s, PaneGrid
 from panestream.engine.kernels.sorting import stable_order
 from panestream.engine.operators.panes.rollups import Rollups
 from panestream.engine.storage.blocks import pane_range
+from panestream.windowing import aggregates as agg
+from panestream.windowing.time import MIN_TIMESTAMP
+
+TIME, ARRIVAL = "__opened at", "__opened by"
+"""Hidden inputs: the time that counts for the trigger, and the number of the row in the order of arrival."""
+HIDDEN = (agg.min_by(TIME, ARRIVAL).alias(TIME), agg.min(ARRIVAL).alias(ARRIVAL))
+HIDDEN_TYPES = {TIME: pa.int64(), ARRIVAL: pa.int64()}
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A continuous trigger.
+
+    Attributes:
+        length: of the interval, in engine units.
+        purging: whether what has fired is dropped.
+    """
+
+    length: int
+    purging: bool = False
+
+    def first_firing(self, times: Int64s) -> Int64s:
+        """When the window that a row of this time opened fires first."""
+        # Flink takes the remainder towards zero: before the epoch the first firing is one interval later than floor would give.
+        return times - np.fmod(times, self.length) + self.length
+
+    def passed(self, before: int, after: int) -> bool:
+        """Whether time passed a multiple of the interval on its way."""
+        return after > before and (before == MIN_TIMESTAMP or after // self.length > before // self.length)
+
+    def next_after(self, time: int) -> int:
+        """The next multiple after ``time``."""
+        return (time // self.length + 1) * self.length
+
+    def due(self, opened_at: Int64s, opened_by: Int64s, before: int, after: int, recent: int) -> npt.NDArray[np.bool_]:
+        """Which windows, all of them open, fire while time goes from ``before`` to ``after``.
+
+        Args:
+            opened_at: the time of the row that opened each.
+            opened_by: that row's number.
+            before: where time was.
+            after: where it is now; later.
+            recent: the number of the first row that came since time last moved.
+        """
+        first = self.first_firing(opened_at)
+        due = first <= after
+        if not self.passed(before, after):
+            # A row behind its time opened the window with a firing that was due already: it comes with the next step of time.
+            due &= (first > before) | (opened_by >= recent)
+        return due
+
+    def overdue(self, opened_at: Int64s, time: int) -> bool:
+        """Whether a row opened a window whose first firing was due already."""
+        return bool((self.first_firing(opened_at) <= time).any())
 
 
 @dataclass(slots=True)
-class Fired:
+class Arrivals:
+    """Numbers the rows of the stream in the order of arrival, for a continuous trigger.
+
+    A row behind its time may open a window whose first firing is due already. It does not fire at once: the firing comes with the
+    next step of time. So of a window whose first firing time has passed one must know whether the row that opened it came since
+    time last moved (it fires now) or before (it has fired)::
+
+        number   0 . . . . . . . . . . . . . . first_recent . . . . . . . . . . . . . . next_number
+                 |  came before time last moved: |  came since: a window that one of these |  no row has
+                 |  what they opened and was     |  opened fires with the next step, even  |  it yet
+                 |  due has fired                |  if its first firing is in the past     |
+
+    It always holds that ``0 <= first_recent <= next_number``; and ``overdue`` says that among the recent rows there is one that
+    opened such a window. When time moves, the recent rows become old ones: :meth:`time_has_moved`. All three rest in the state.
+
+    Attributes:
+        next_number: of the next row that comes.
+        first_recent: the number of the first row that came since time last moved.
+        overdue: whether one of them opened a window whose first firing was due already.
+    """
+
+    next_number: int = 0
+    first_recent: int = 0
+    overdue: bool = False
+
+    def time_has_moved(self) -> None:
+        """All that was due has fired."""
+        self.first_recent, self.overdue = self.next_number, False
+
+    def number(self, table: pa.Table, columns: Sequence[str]) -> pa.Table:
+        """Partials whose ``columns`` count through the whole stream; they came with the numbers of rows within their chunk."""
+        for name in columns:
+            place = table.schema.get_field_index(name)
+            numbers = table.column(name).to_numpy() + self.next_number
+            table = table.set_column(place, table.schema.field(place), pa.array(numbers))
+        if columns:
+            self.next_number += pc.sum(table.column("rows")).as_py() or 0
+        return table
+
+
+@dataclass(slots=True)
+class FiredWindows:
     """Windows of one kind that fired.
 
     Attributes:
@@ -31,9 +132,9 @@ class Fired:
     windows: Int64s
     rows: pa.Table
 
-    def filter(self, mask: npt.NDArray[np.bool_]) -> Fired:
+    def filter(self, mask: npt.NDArray[np.bool_]) -> FiredWindows:
         """Some of the rows."""
-        return self if bool(mask.all()) else Fired(self.kind, self.windows[mask], self.rows.filter(pa.array(mask)))
+        return self if bool(mask.all()) else FiredWindows(self.kind, self.windows[mask], self.rows.filter(pa.array(mask)))
 
 
 @dataclass(slots=True)
@@ -54,7 +155,7 @@ class Combiner:
     fresh: pa.Table
     keeps_order: bool = False
 
-    def combine(self, windows: Sequence[Int64s], of_keys: pa.Table | None = None) -> list[Fired]:
+    def combine(self, windows: Sequence[Int64s], of_keys: pa.Table | None = None) -> list[FiredWindows]:
         """The results of windows, for every key that has a row there.
 
         Args:
@@ -84,7 +185,7 @@ class Combiner:
         for kind, (some, (first, end)) in enumerate(zip(windows, bounds, strict=True)):
             if len(some):
                 which, rows = self.aggregation.windows(table, first, end)
-                fired.append(Fired(kind, some[which], rows))
+                fired.append(FiredWindows(kind, some[which], rows))
         return fired
 
     def _only(self, table: pa.Table, of_keys: pa.Table) -> pa.Table:
@@ -103,16 +204,16 @@ class Combiner:
         segments = np.searchsorted(cuts, panes, "right") - 1
         return table.set_column(place, table.schema.field(place), pa.array(segments))
 
-    def touched(self, behind: pa.Table, windows: Sequence[Int64s], counting: Aggregation) -> list[Fired]:
+    def touched(self, behind: pa.Table, windows: Sequence[Int64s], counting: Aggregation) -> list[FiredWindows]:
         """The keys and windows that some partials belong to."""
         table = behind.select([*range(len(self.aggregation.key_schema) + 2)])
-        found = []
+        touched = []
         for kind, (one, some) in enumerate(zip(self.grid.windows, windows, strict=True)):
             if len(some):
                 first, end = self.grid.panes_of(one.start_of(some)), self.grid.panes_of(one.end_of(some))
                 which, rows = counting.windows(table, first, end)
-                found.append(Fired(kind, some[which], rows))
-        return found
+                touched.append(FiredWindows(kind, some[which], rows))
+        return touched
 
 
-__all__ = ["Combiner", "Fired"]
+__all__ = ["HIDDEN", "HIDDEN_TYPES", "Arrivals", "Combiner", "FiredWindows", "Interval"]

@@ -1,16 +1,19 @@
-"""What was emitted for windows that may still fire again: how often, and the last values. Only kept for plans that ask."""
+"""The rows of windows that fire, numbered; and what was emitted for those that may fire again. Only kept for plans that ask."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 
 from panestream.engine.kernels.pairs import numbered, places_of
-from panestream.engine.kernels.slicing import Int64s
+from panestream.engine.kernels.slicing import Int64s, PaneGrid
 from panestream.engine.kernels.sorting import stable_order
+from panestream.engine.operators.panes.firing import FiredWindows
+from panestream.engine.plan import FIRINGS, INSERT, OPS, UPDATE_AFTER, UPDATE_BEFORE, WindowPlan
+from panestream.engine.runtime.main_rows import firing_columns, window_rows
 from panestream.engine.storage.blocks import PaneBlocks
 from panestream.engine.storage.state import State
 
@@ -68,6 +71,76 @@ class FiringHistory:
         self.blocks.compact(window)
 
 
+@dataclass(slots=True)
+class NumberedRows:
+    """Turns windows that fired into rows of the main output, and remembers of them what the plan wants to know later.
+
+    Attributes:
+        plan: the query.
+        grid: the windows.
+        histories: what was emitted before, of each kind of windows; empty where the plan does not ask.
+    """
+
+    plan: WindowPlan
+    grid: PaneGrid
+    histories: list[FiringHistory] = field(default_factory=list)
+
+    def of(self, fired: FiredWindows, firing: str, closed: int) -> pa.Table:
+        """The rows; in a changelog each behind the one that it takes the place of.
+
+        Args:
+            fired: the windows.
+            firing: which firing of theirs it is.
+            closed: the last window that does not fire any more.
+        """
+        width, names = len(self.plan.key_schema), self.plan.operator.result_schema.names
+        count, keys = len(fired.windows), fired.rows.columns[:width]
+        results = [fired.rows.column(name) for name in names]
+        if not (self.plan.with_firing or self.plan.changelog):
+            return self._rows(fired.kind, fired.windows, keys, results)
+        last, firings = fired.windows <= closed, np.full(count, FIRINGS.index(firing))
+        numbers, before, known = np.zeros(count, np.int64), np.full(count, -1, np.int64), None
+        if self.histories:
+            history = self.histories[fired.kind]
+            before, known = history.look_up(keys, fired.windows)
+            again = before >= 0
+            numbers[again] = known.column(_NUMBER).to_numpy()[before[again]] + 1
+            self._remember(history, fired, numbers, FIRINGS.index(firing), last)
+        ops = np.where(before < 0, OPS.index(INSERT), OPS.index(UPDATE_AFTER))
+        columns = firing_columns(self.plan, firings, numbers, last, ops)
+        after = self._rows(fired.kind, fired.windows, keys, results, columns)
+        changed = np.flatnonzero(before >= 0)
+        if known is None or not self.plan.changelog or not len(changed):
+            return after
+        return _interleaved(self._before(fired, changed, known.take(pa.array(before[changed]))), after, changed)
+
+    def _before(self, fired: FiredWindows, changed: Int64s, was: pa.Table) -> pa.Table:
+        """Some of the rows as they were last emitted."""
+        keys = [column.take(pa.array(changed)) for column in fired.rows.columns[: len(self.plan.key_schema)]]
+        results = was.columns[was.num_columns - len(self.plan.operator.result_schema) :]
+        firings, numbers = was.column(_FIRING).to_numpy(), was.column(_NUMBER).to_numpy()
+        nothing_is_last, ops = np.zeros(len(changed), np.bool_), np.full(len(changed), OPS.index(UPDATE_BEFORE))
+        columns = firing_columns(self.plan, firings, numbers, nothing_is_last, ops)
+        return self._rows(fired.kind, fired.windows[changed], keys, results, columns)
+
+    def _remember(self, history: FiringHistory, fired: FiredWindows, numbers: Int64s, firing: int, last: np.ndarray) -> None:
+        kept = fired.rows if not last.any() else fired.rows.filter(pa.array(~last))
+        names = self.plan.operator.result_schema.names if self.plan.changelog else []
+        values = [kept.column(name) for name in names]
+        history.keep(kept.columns[: len(self.plan.key_schema)], fired.windows[~last], numbers[~last], firing, values)
+
+    def _rows(
+        self,
+        kind: int,
+        windows: Int64s,
+        keys: Sequence[pa.ChunkedArray],
+        results: Sequence[pa.ChunkedArray],
+        firing: Sequence[pa.Array] = (),
+    ) -> pa.Table:
+        one = self.grid.windows[kind]
+        return window_rows(self.plan, keys, (one.start_of(windows), one.end_of(windows)), results, firing, kind=kind)
+
+
 def _latest(tables: Sequence[pa.Table], keys: int) -> pa.Table:
     """Of each key and window the last row, sorted by window."""
     table = pa.concat_tables(tables)
@@ -77,4 +150,10 @@ def _latest(tables: Sequence[pa.Table], keys: int) -> pa.Table:
     return table.take(pa.array(last[stable_order(windows[last])]))
 
 
-__all__ = ["FiringHistory"]
+def _interleaved(before: pa.Table, after: pa.Table, changed: Int64s) -> pa.Table:
+    """Each row of ``before`` ahead of the row of ``after`` that it changed into."""
+    order = np.argsort(np.concatenate((changed * 2, np.arange(after.num_rows) * 2 + 1)), kind="stable")
+    return pa.concat_tables([before, after]).take(pa.array(order))
+
+
+__all__ = ["FiringHistory", "NumberedRows"]

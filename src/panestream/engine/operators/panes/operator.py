@@ -10,121 +10,129 @@ Of each key and window at most one firing leaves in a micro-batch: the last that
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from panestream.engine.aggregates import Aggregation
-from panestream.engine.identity import check_identity
 from panestream.engine.kernels.pairs import is_among, numbered
-from panestream.engine.kernels.slicing import Int64s
-from panestream.engine.operators.panes.early import ARRIVAL, TIME
-from panestream.engine.operators.panes.firing import Combiner, Fired
-from panestream.engine.operators.panes.firing_history import FiringHistory
-from panestream.engine.operators.panes.lateness_policy import NEVER, LatenessPolicy, last_ended
-from panestream.engine.operators.panes.main_rows import MainRows
+from panestream.engine.kernels.slicing import Int64s, PaneGrid
+from panestream.engine.operators.panes.firing import ARRIVAL, TIME, Arrivals, Combiner, FiredWindows, Interval
+from panestream.engine.operators.panes.firing_history import FiringHistory, NumberedRows
 from panestream.engine.operators.panes.purged_windows import PurgedWindows
-from panestream.engine.operators.panes.rollups import Rollups
-from panestream.engine.plan import EARLY, LATE, MAIN, ON_TIME, WindowPlan
-from panestream.engine.runtime.closing import Closing
-from panestream.engine.runtime.group_io import GroupInput, GroupMetrics, GroupOutput
+from panestream.engine.operators.panes.rollups import Rollups, resolutions
+from panestream.engine.plan import EARLY, LATE, ON_TIME, WindowPlan
+from panestream.engine.runtime.closing import BEYOND_ALL, LatenessPolicy, last_ended
+from panestream.engine.runtime.group_io import GroupInput, GroupOutput
+from panestream.engine.runtime.group_operator import GroupOperator, TimeStep
 from panestream.engine.runtime.top import largest_per_window
-from panestream.engine.runtime.watermarks import WatermarkTracker
-from panestream.engine.storage.block_index import Meta
-from panestream.engine.storage.blocks import pane_range
+from panestream.engine.storage.blocks import StoredBlocks, pane_range
 from panestream.engine.storage.sealed_state import SealedState
 from panestream.windowing import aggregates as agg
+from panestream.windowing.aggregates import Aggregate
 from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP
-
-if TYPE_CHECKING:
-    from panestream.engine.operators.panes.spec import PaneSpec
 
 PARTIALS, ROWS, GAPS = "partials", "rows", "gaps"
 """What crosses the exchange: partials, each table sorted by pane; whole rows with ``__pane`` and ``__time``, where late rows are
 wanted; event times of rows that fall between windows."""
 
 
-class PaneOperator:
-    """One key group's operator, for one micro-batch: made from the plan and the group's state, used once.
+@dataclass(frozen=True, slots=True)
+class PaneSettings:
+    """What the operator must know of the query.
 
-    Args:
-        plan: the query.
-        spec: its operator, as planned.
-        state: the key group's state.
-
-    Raises:
-        PlanMismatchError: the state belongs to another plan.
+    Attributes:
+        grid: the panes.
+        aggregates: the recipes; ``aggregation`` is what runs them (and, for a continuous trigger, the hidden ones).
+        by_processing_time: whether the windows are of processing time.
+        interval: the continuous trigger; None: windows fire at their end.
+        fires_again: whether windows take rows after their end.
     """
 
-    def __init__(self, plan: WindowPlan, spec: PaneSpec, state: SealedState) -> None:
-        self._plan = plan
-        self._spec = spec
-        self._grid = spec.grid
-        self._aggregation = spec.aggregation
-        self._state = state
-        self._rollups = Rollups.of(self._state, spec.aggregation, spec.grid.longest, spec.levels)
-        self._purged = PurgedWindows.over(self._state, plan.key_schema, spec.grid) if spec.purges else None
-        emitted: list[FiringHistory] = []
+    grid: PaneGrid
+    aggregates: tuple[Aggregate, ...]
+    aggregation: Aggregation
+    by_processing_time: bool = False
+    interval: Interval | None = None
+    fires_again: bool = False
+
+    @property
+    def result_schema(self) -> pa.Schema:
+        return pa.schema(list(self.aggregation.output_schema)[: len(self.aggregates)])
+
+    @property
+    def purges(self) -> bool:
+        """Whether what has fired is dropped before the window ends."""
+        return self.interval is not None and self.interval.purging
+
+    @property
+    def keeps_order(self) -> bool:
+        """Whether panes are combined in their order: event times may be equal in several panes of the clock, too."""
+        return self.by_processing_time and self.aggregation.keeps_order
+
+    @property
+    def levels(self) -> int:
+        """How many resolutions the settled panes are kept in."""
+        return resolutions(self.grid.longest)
+
+    @property
+    def hidden_columns(self) -> tuple[str, ...]:
+        """The partials' columns that the hidden aggregates look at: the time that opened, its row twice."""
+        if self.interval is None:
+            return ()
+        opened_at, opened_by, _, arrival = self.aggregation.partial_schema.names[-4:]
+        return opened_at, opened_by, arrival
+
+
+class PaneOperator(GroupOperator[pa.Table]):
+    """The operator of aligned panes: see :class:`~panestream.engine.runtime.group_operator.GroupOperator`."""
+
+    def __init__(self, plan: WindowPlan, settings: PaneSettings, state: SealedState) -> None:
+        self._settings = settings
+        self._grid = settings.grid
+        self._aggregation = settings.aggregation
+        self._rollups = Rollups.of(state, settings.aggregation, settings.grid.longest, settings.levels)
+        self._purged = PurgedWindows.over(state, plan.key_schema, settings.grid) if settings.purges else None
+        histories: list[FiringHistory] = []
         if plan.with_firing or plan.changelog:
             # Also where windows fire once: the lateness, and with it that, may change, the layout of the state may not.
-            values = spec.result_schema if plan.changelog else pa.schema([])
-            emitted = [
-                FiringHistory.over(self._state, f"emitted {kind}", plan.key_schema, values)
-                for kind in range(len(spec.grid.windows))
-            ]
-        self._main = MainRows(plan, spec.grid, emitted)
+            values = settings.result_schema if plan.changelog else pa.schema([])
+            kinds = range(len(settings.grid.windows))
+            histories = [FiringHistory.over(state, f"emitted {kind}", plan.key_schema, values) for kind in kinds]
+        self._numbered = NumberedRows(plan, settings.grid, histories)
         purged = [self._purged.blocks] if self._purged is not None else []
-        self._meta = Meta(self._state, [*self._rollups.stores(), *purged, *(store.blocks for store in emitted)])
-        self._tracker = WatermarkTracker(plan.watermark)
-        self._ends = LatenessPolicy(spec.grid, Closing(0 if spec.by_processing_time else plan.allowed_lateness))
-        self._clock, self._arrived, self._recent, self._overdue = 0, 0, 0, False
-        self._load()
+        blocks = StoredBlocks(state, [*self._rollups.stores(), *purged, *(history.blocks for history in histories)])
+        super().__init__(plan, state, blocks, by_processing_time=settings.by_processing_time)
+        self._lateness = LatenessPolicy(settings.grid, self._closing)
+        self._arrivals = Arrivals(*self._saved.get("arrived", ()))
+        if self._saved:
+            self._rollups.settled, self._rollups.built = self._saved["settled"], self._saved["built"]
 
-    def process(self, batch: GroupInput) -> GroupOutput:
-        """Takes in a micro-batch; returns what it emits. The state is then complete: there is no separate commit."""
-        output = GroupOutput()
-        for table in batch.invalid:
-            output.emit(self._plan.invalid_tag or "", table)
-        before = self._tracker.watermark
-        advanced = self._tracker.take_in(batch)
-        if self._spec.by_processing_time:
-            after = self._by_clock(batch, output)
-        else:
-            after = MAX_TIMESTAMP if batch.end_of_input else advanced
-            fresh = self._merged(self._drop_late(batch, before, output))
-            self._note_overdue(fresh, before)
-            fresh = self._fire(fresh, before, after, output)
-            self._close(fresh, after, batch.end_of_input)
-        if not batch.end_of_input:
-            self._save()
-            output.wake_up = self._next_timer(after) if self._spec.by_processing_time else None
-        self._measure(batch, after, output.metrics)
-        return output
+    def _kept(self) -> Mapping[str, Any]:
+        arrivals = self._arrivals
+        arrived = [arrivals.next_number, arrivals.first_recent, arrivals.overdue]
+        return {"settled": self._rollups.settled, "built": self._rollups.built, "arrived": arrived}
 
-    def _by_clock(self, batch: GroupInput, output: GroupOutput) -> int:
-        """A micro-batch by the clock: windows that are over fire without its rows."""
-        before, self._clock = self._clock - 1, max(self._clock, batch.batch_time)
-        now, nothing = self._clock - 1, self._aggregation.partial_schema.empty_table()
-        fresh = self._merged([self._at_clock(table) for table in batch.of(PARTIALS)])
-        if batch.end_of_input:
-            # A batch has no clock to wait for: what is open at the end of the input fires then.
-            if self._spec.purges:
-                self._fire(nothing, before, now, output)
-                before = now
-            self._fire(fresh, before, MAX_TIMESTAMP, output)
-            return MAX_TIMESTAMP
-        self._fire(nothing, before, now, output)
-        self._close(fresh, now, end_of_input=False)
-        return now
+    # -- rows ----------------------------------------------------------------------------------------------------------
 
-    def _at_clock(self, table: pa.Table) -> pa.Table:
-        """Partials with the pane of the clock: windows of processing time know no other."""
-        pane = self._grid.pane_of(self._clock)
+    def _take_in(self, batch: GroupInput, step: TimeStep, output: GroupOutput) -> pa.Table:
+        if self._by_processing_time:
+            return self._merged([self._at_processing_time(table) for table in batch.of(PARTIALS)])
+        fresh = self._merged(self._drop_late(batch, step.before, output))
+        self._note_overdue(fresh, step.before)
+        return fresh
+
+    def _at_processing_time(self, table: pa.Table) -> pa.Table:
+        """Partials with the pane of the processing time: windows of it know no other."""
+        time = self._processing_time
+        pane = self._grid.pane_of(time)
         if self._grid.has_gaps and bool(self._grid.in_gap(np.asarray([pane]))[0]):
             return table.slice(0, 0)
-        values = dict.fromkeys(self._spec.hidden_columns, self._clock) | {"pane": pane}
+        values = dict.fromkeys(self._settings.hidden_columns, time) | {"pane": pane}
         for name, value in values.items():
             place = table.schema.get_field_index(name)
             table = table.set_column(place, table.schema.field(place), pa.array(np.full(table.num_rows, value)))
@@ -138,43 +146,55 @@ class PaneOperator:
 
     def _drop_late(self, batch: GroupInput, watermark: int, output: GroupOutput) -> list[pa.Table]:
         """The partials that some window still takes. Late rows are counted, and emitted where the plan has a tag for them."""
-        closed, late, live = self._ends.closed(watermark), 0, []
-        first_live = self._ends.first_live_pane(closed)
-        for table in map(self._in_order_of_arrival, batch.of(PARTIALS)):
+        closed, late, live = self._lateness.closed(watermark), 0, []
+        first_live = self._lateness.first_live_pane(closed)
+        for arrived in batch.of(PARTIALS):
+            table = self._arrivals.number(arrived, self._settings.hidden_columns[1:])
             kept = pane_range(table, first_live, None)
             if self._grid.holes:
-                kept = kept.filter(pa.array(self._ends.taken(kept.column("pane").to_numpy(), closed)))
+                kept = kept.filter(pa.array(self._lateness.taken(kept.column("pane").to_numpy(), closed)))
             if kept.num_rows < table.num_rows:
                 late += pc.sum(table.column("rows")).as_py() - (pc.sum(kept.column("rows")).as_py() or 0)
             live.append(kept)
         # A row between two windows vanishes, unless the watermark has passed the row itself: then it is late.
         late += sum(int((table.column("time").to_numpy() <= closed).sum()) for table in batch.of(GAPS))
-        if self._plan.late_tag is not None:
-            for table in batch.of(ROWS):
-                panes, times = (column.to_numpy() for column in table.columns[-2:])
-                too_late = self._ends.too_late(panes, times, closed)
-                if too_late.any():
-                    output.emit(self._plan.late_tag, table.filter(pa.array(too_late)).select(range(table.num_columns - 2)))
-        output.metrics.late_rows = late
+        self._emit_late(late, self._late_rows(batch.of(ROWS), closed), output)
         return live
 
-    def _in_order_of_arrival(self, table: pa.Table) -> pa.Table:
-        """Partials whose rows are numbered through the whole stream, where the trigger wants to know."""
-        for name in self._spec.hidden_columns[1:]:
-            place = table.schema.get_field_index(name)
-            numbers = table.column(name).to_numpy() + self._arrived
-            table = table.set_column(place, table.schema.field(place), pa.array(numbers))
-        if self._spec.hidden_columns:
-            self._arrived += pc.sum(table.column("rows")).as_py() or 0
-        return table
+    def _late_rows(self, arrived: list[pa.Table], closed: int) -> Iterable[pa.Table]:
+        for table in arrived:
+            panes, times = (column.to_numpy() for column in table.columns[-2:])
+            too_late = self._lateness.too_late(panes, times, closed)
+            if too_late.any():
+                yield table.filter(pa.array(too_late)).select(range(table.num_columns - 2))
+
+    def _note_overdue(self, fresh: pa.Table, time: int) -> None:
+        """Whether a row opened a window whose continuous trigger was due already: it fires when time next moves."""
+        if self._settings.interval is not None and fresh.num_rows and time != MIN_TIMESTAMP:
+            opened = fresh.column(self._settings.hidden_columns[0]).to_numpy()
+            self._arrivals.overdue = self._arrivals.overdue or self._settings.interval.overdue(opened, time)
 
     # -- firing --------------------------------------------------------------------------------------------------------
 
-    def _fire(self, fresh: pa.Table, before: int, after: int, output: GroupOutput) -> pa.Table:
+    def _fire(self, fresh: pa.Table, step: TimeStep, output: GroupOutput) -> pa.Table:
+        if not self._by_processing_time:
+            return self._fire_between(fresh, step.before, step.after, output)
+        # Windows of processing time that are over fire without the rows of the micro-batch.
+        before, now, nothing = step.before, self._processing_time - 1, self._aggregation.partial_schema.empty_table()
+        if not step.end_of_input:
+            self._fire_between(nothing, before, now, output)
+            return fresh
+        # A batch has no clock to wait for: what is open at the end of the input fires then.
+        if self._settings.purges:
+            self._fire_between(nothing, before, now, output)
+            before = now
+        return self._fire_between(fresh, before, MAX_TIMESTAMP, output)
+
+    def _fire_between(self, fresh: pa.Table, before: int, after: int, output: GroupOutput) -> pa.Table:
         """Emits what fires while time goes from ``before`` to ``after``; returns what is left of the fresh rows."""
-        combiner = Combiner(self._grid, self._aggregation, self._rollups, fresh, self._spec.keeps_order)
-        closed = self._ends.closed(after)
-        if self._ends.closing.lateness:
+        combiner = Combiner(self._grid, self._aggregation, self._rollups, fresh, self._settings.keeps_order)
+        closed = self._lateness.closed(after)
+        if self._lateness.closing.lateness:
             self._emit(self._late_firings(combiner, before), LATE, closed, output)
         if after <= before:
             return fresh
@@ -183,7 +203,7 @@ class PaneOperator:
         due = [one.over(low, high, *bounds) for one, bounds in zip(self._grid.windows, ended, strict=True)]
         fired = combiner.combine(due)
         self._emit(fired, ON_TIME, closed, output)
-        if self._spec.interval is not None and after != MAX_TIMESTAMP:
+        if self._settings.interval is not None and after != MAX_TIMESTAMP:
             fresh = self._fire_early(combiner, [until for _, until in ended], before, after, output)
         return fresh
 
@@ -196,121 +216,87 @@ class PaneOperator:
         # The whole last pane counts: windows begin and end with panes.
         return self._grid.starts_of(low[order]), self._grid.starts_of(high[order])
 
-    def _late_firings(self, combiner: Combiner, before: int) -> list[Fired]:
+    def _late_firings(self, combiner: Combiner, before: int) -> list[FiredWindows]:
         """The windows that time had passed and that still take rows, for the keys that have new ones there."""
         behind = pane_range(combiner.fresh, None, self._rollups.settled)
         if not behind.num_rows:
             return []
-        closed, times = self._ends.closed(before), self._grid.starts_of(np.unique(behind.column("pane").to_numpy()))
+        closed, times = self._lateness.closed(before), self._grid.starts_of(np.unique(behind.column("pane").to_numpy()))
         windows = [one.over(times, times, last_ended(one, closed), last_ended(one, before)) for one in self._grid.windows]
         counting = Aggregation.build([agg.count()], {}, self._plan.key_schema)
         touched = {fired.kind: fired for fired in combiner.touched(behind, windows, counting)}
-        found = []
+        again = []
         for fired in combiner.combine(windows, of_keys=behind):
             width, other = len(self._plan.key_schema), touched[fired.kind]
             ours, theirs, size = numbered(fired.rows.columns[:width], other.rows.columns[:width], fired.windows, other.windows)
-            found.append(fired.filter(is_among(ours, theirs, size)))
-        return found
+            again.append(fired.filter(is_among(ours, theirs, size)))
+        return again
 
     def _fire_early(self, combiner: Combiner, ended: list[int], before: int, after: int, output: GroupOutput) -> pa.Table:
         """Emits the open windows whose continuous trigger is due; returns the fresh rows that are not purged."""
-        interval, fresh = self._spec.interval, combiner.fresh
+        interval, fresh = self._settings.interval, combiner.fresh
         assert interval is not None  # noqa: S101 - the caller asked
-        if interval.passed(before, after) or self._overdue:
+        if interval.passed(before, after) or self._arrivals.overdue:
             low, high = self._spans(fresh)
-            windows = [one.over(low, high, until, NEVER) for one, until in zip(self._grid.windows, ended, strict=True)]
+            windows = [one.over(low, high, until, BEYOND_ALL) for one, until in zip(self._grid.windows, ended, strict=True)]
             fired = []
             for one in combiner.combine(windows):
                 opened_at, opened_by = (one.rows.column(name).to_numpy() for name in (TIME, ARRIVAL))
-                due = interval.due(opened_at, opened_by, before, after, self._recent)
+                due = interval.due(opened_at, opened_by, before, after, self._arrivals.first_recent)
                 if self._purged is not None:
                     known = self._purged.has(one)
                     due = np.where(known, interval.passed(before, after), due)
                 fired.append(one.filter(due))
-            self._emit(fired, EARLY, self._ends.closed(after), output)
+            self._emit(fired, EARLY, self._lateness.closed(after), output)
             if self._purged is not None:
                 for one in fired:
                     fresh = self._purged.purge(one, self._rollups, fresh)
-        self._recent, self._overdue = self._arrived, False
+        self._arrivals.time_has_moved()
         return fresh
 
-    def _note_overdue(self, fresh: pa.Table, time: int) -> None:
-        """Whether a row opened a window whose continuous trigger was due already: it fires when time next moves."""
-        if self._spec.interval is not None and fresh.num_rows and time != MIN_TIMESTAMP:
-            opened = fresh.column(self._spec.hidden_columns[0]).to_numpy()
-            self._overdue = self._overdue or self._spec.interval.overdue(opened, time)
-
-    def _emit(self, fired: list[Fired], firing: str, closed: int, output: GroupOutput) -> None:
+    def _emit(self, fired: list[FiredWindows], firing: str, closed: int, output: GroupOutput) -> None:
         for one in fired:
             if not len(one.windows):
                 continue
             if self._plan.top is not None:
                 names = list(self._plan.key_names)
                 which, rows = largest_per_window(one.windows, one.rows, self._plan.top, names)
-                one = Fired(one.kind, which, rows)  # noqa: PLW2901 - the same, less
-            output.metrics.fired_rows += len(one.windows)
+                one = FiredWindows(one.kind, which, rows)  # noqa: PLW2901 - the same, less
             numbers = np.unique(one.windows) * len(self._grid.windows) + one.kind
             output.metrics.fired_windows += numbers.tolist()
-            output.emit(MAIN, self._main.of(one, firing, last_ended(self._grid.windows[one.kind], closed)))
+            rows = self._numbered.of(one, firing, last_ended(self._grid.windows[one.kind], closed))
+            self._emit_main(rows, len(one.windows), output)
 
     # -- state ---------------------------------------------------------------------------------------------------------
 
-    def _close(self, fresh: pa.Table, after: int, end_of_input: bool) -> None:
-        """Keeps what windows still need, and drops the rest."""
-        if end_of_input:
-            return
-        closed = self._ends.closing.reach(after)
-        first_live = self._ends.first_live_pane(closed)
-        self._rollups.settle(fresh, self._ends.first_open_pane(after), first_live)
+    def _close(self, fresh: pa.Table, step: TimeStep) -> None:
+        closed = self._closing.reach(step.after)
+        first_live = self._lateness.first_live_pane(closed)
+        self._rollups.roll_up(fresh, self._lateness.first_open_pane(step.after), first_live)
         if self._purged is not None:
             self._purged.drop_before(last_ended(self._grid.windows[0], closed) + 1)
-        for one, store in zip(self._grid.windows, self._main.emitted, strict=False):
-            store.drop_before(last_ended(one, closed) + 1)
+        for one, history in zip(self._grid.windows, self._numbered.histories, strict=False):
+            history.drop_before(last_ended(one, closed) + 1)
 
-    def _load(self) -> None:
-        header = self._meta.load()
-        if header is None:
-            return
-        check_identity(header["identity"], self._plan.identity(), "the checkpoint")
-        self._tracker = WatermarkTracker.from_json(self._plan.watermark, header["watermarks"])
-        self._rollups.settled, self._rollups.built = header["settled"], header["built"]
-        self._ends.closing.until, self._clock = header["closed"], header["clock"]
-        self._arrived, self._recent, self._overdue = header["arrived"]
-
-    def _save(self) -> None:
-        header: dict[str, Any] = {
-            "identity": self._plan.identity(),
-            "watermarks": self._tracker.to_json(),
-            "settled": self._rollups.settled,
-            "built": self._rollups.built,
-            "closed": self._ends.closing.until,
-            "clock": self._clock,
-            "arrived": [self._arrived, self._recent, self._overdue],
-        }
-        self._meta.save(header)
-
-    def _next_timer(self, time: int) -> int | None:
-        """The instant that the clock must pass for something to fire; None: nothing is open."""
+    def _wake_up(self, step: TimeStep) -> int | None:
+        if step.end_of_input or not self._by_processing_time:
+            return None
         low, high = self._spans(self._aggregation.partial_schema.empty_table())
         ends: list[int] = []
         for one in self._grid.windows:
-            first = np.maximum(one.first_ending_after(low), last_ended(one, time) + 1)
+            first = np.maximum(one.first_ending_after(low), last_ended(one, step.after) + 1)
             open_ones = first[first <= one.last_starting_by(high)]
             if len(open_ones):
                 ends.append(int(one.end_of(open_ones).min()) - 1)
-        if ends and self._spec.interval is not None:
-            ends.append(self._spec.interval.next_after(time))
+        if ends and self._settings.interval is not None:
+            ends.append(self._settings.interval.next_after(step.after))
         return min(ends, default=None)
 
-    def _measure(self, batch: GroupInput, time: int, metrics: GroupMetrics) -> None:
-        self._tracker.measure(batch, metrics)
+    def _open_windows(self, step: TimeStep) -> tuple[int, int] | None:
         one = self._grid.windows[0]
         low, high = self._spans(self._aggregation.partial_schema.empty_table())
-        if len(low):
-            first = max(int(one.first_ending_after(low).min()), last_ended(one, time) + 1)
-            last = int(one.last_starting_by(high).max())
-            metrics.open_windows = (first, last) if first <= last else None
-        blocks = [block for store in self._meta.stores for block in store.index]
-        metrics.blocks = len(blocks)
-        metrics.state_bytes = sum(block.size for block in blocks)
-        self._state.measure(metrics)
+        if not len(low):
+            return None
+        first = max(int(one.first_ending_after(low).min()), last_ended(one, step.after) + 1)
+        last = int(one.last_starting_by(high).max())
+        return (first, last) if first <= last else None

@@ -12,9 +12,9 @@ import pyarrow as pa
 from panestream.engine.kernels.pairs import is_among, numbered
 from panestream.engine.kernels.slicing import Int64s, PaneGrid
 from panestream.engine.kernels.sorting import stable_order
-from panestream.engine.operators.panes.firing import Fired
-from panestream.engine.operators.panes.lateness_policy import NEVER
+from panestream.engine.operators.panes.firing import FiredWindows
 from panestream.engine.operators.panes.rollups import Rollups
+from panestream.engine.runtime.closing import BEYOND_ALL
 from panestream.engine.storage.blocks import PaneBlocks
 from panestream.engine.storage.state import State
 
@@ -39,7 +39,7 @@ class PurgedWindows:
         fields = [pa.field(f"key {place}", field.type) for place, field in enumerate(keys)]
         return cls(PaneBlocks(state, "purged", pa.schema([*fields, pa.field("pane", pa.int64())]), _in_order), grid)
 
-    def has(self, fired: Fired) -> npt.NDArray[np.bool_]:
+    def has(self, fired: FiredWindows) -> npt.NDArray[np.bool_]:
         """Which of some keys and windows have fired before."""
         windows = np.unique(fired.windows)
         parts = self.blocks.read_spans(windows, windows + 1)
@@ -48,7 +48,7 @@ class PurgedWindows:
         known = pa.concat_tables(parts)
         return is_among(*self._numbered(fired, fired.windows, known, known.column("pane").to_numpy()))
 
-    def purge(self, fired: Fired, rollups: Rollups, fresh: pa.Table) -> pa.Table:
+    def purge(self, fired: FiredWindows, rollups: Rollups, fresh: pa.Table) -> pa.Table:
         """Drops the rows of what has fired, from the state and from the fresh rows, which are returned."""
         if not len(fired.windows):
             return fresh
@@ -56,16 +56,16 @@ class PurgedWindows:
         known = self.has(fired)
         new = fired.filter(~known)
         self.blocks.append(pa.Table.from_arrays([*new.rows.columns[:width], pa.array(new.windows)], schema=self.blocks.schema))
-        kept = [self._rest(part, fired) for part in rollups.arrivals.read(-NEVER, NEVER)]
+        kept = [self._rest(part, fired) for part in rollups.arrivals.read(-BEYOND_ALL, BEYOND_ALL)]
         rollups.arrivals.replace(rollups.aggregation.merge([part for part in kept if part.num_rows]))
         return self._rest(fresh, fired)
 
-    def _rest(self, table: pa.Table, fired: Fired) -> pa.Table:
+    def _rest(self, table: pa.Table, fired: FiredWindows) -> pa.Table:
         windows = self.grid.windows[0].last_starting_by(self.grid.starts_of(table.column("pane").to_numpy()))
-        gone = is_among(*self._numbered(Fired(0, windows, table), windows, fired.rows, fired.windows))
+        gone = is_among(*self._numbered(FiredWindows(0, windows, table), windows, fired.rows, fired.windows))
         return table.filter(pa.array(~gone))
 
-    def _numbered(self, one: Fired, windows: Int64s, other: pa.Table, theirs: Int64s) -> tuple[Int64s, Int64s, int]:
+    def _numbered(self, one: FiredWindows, windows: Int64s, other: pa.Table, theirs: Int64s) -> tuple[Int64s, Int64s, int]:
         width = len(self.blocks.schema) - 1
         return numbered(one.rows.columns[:width], other.columns[:width], windows, theirs)
 

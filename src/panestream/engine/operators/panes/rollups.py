@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from panestream.engine.aggregates import Aggregation
 from panestream.engine.kernels.slicing import Int64s
-from panestream.engine.operators.panes.lateness_policy import NEVER
+from panestream.engine.runtime.closing import BEYOND_ALL
 from panestream.engine.storage.blocks import PaneBlocks, pane_range
 from panestream.engine.storage.state import State
 
@@ -57,7 +57,7 @@ class Rollups:
     aggregation: Aggregation
     arrivals: PaneBlocks
     levels: list[PaneBlocks]
-    settled: int = -NEVER
+    settled: int = -BEYOND_ALL
     built: list[int] = field(default_factory=list)
 
     @classmethod
@@ -76,7 +76,7 @@ class Rollups:
             PaneBlocks(state, f"settled {level}", schema, merge, _SETTLED_ROWS, max(longest // FAN_OUT**level, 1))
             for level in range(levels)
         ]
-        return cls(aggregation, arrivals, kept, built=[-NEVER] * levels)
+        return cls(aggregation, arrivals, kept, built=[-BEYOND_ALL] * levels)
 
     def stores(self) -> list[PaneBlocks]:
         """All blocks, always in the same order."""
@@ -124,13 +124,9 @@ class Rollups:
         found = np.asarray(sorted((block.low, block.high) for block in blocks), np.int64).reshape(-1, 2)
         return found[:, 0], found[:, 1]
 
-    def last_pane(self) -> int:
-        """The last pane that has rows."""
-        return max((block.high for store in (self.arrivals, self.levels[0]) for block in store.index), default=-NEVER)
-
     # -- writing -------------------------------------------------------------------------------------------------------
 
-    def settle(self, fresh: pa.Table, until: int, first_live: int) -> None:
+    def roll_up(self, fresh: pa.Table, until: int, first_live: int) -> None:
         """Takes in the rows of a micro-batch and of its watermark.
 
         Args:

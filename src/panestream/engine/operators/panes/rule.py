@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from panestream.engine.aggregates import Aggregation
 from panestream.engine.kernels.slicing import AlignedWindows, CumulatingWindows, PaneGrid, SlidingWindows
-from panestream.engine.operators.panes.early import HIDDEN, HIDDEN_TYPES, Interval
+from panestream.engine.operators.panes.firing import HIDDEN, HIDDEN_TYPES, Interval
 from panestream.engine.operators.panes.spec import PaneSpec
 from panestream.engine.rule import PYTHON, Asked, DeclaredAggregates, Supported, Unsupported
 from panestream.engine.window_spec import WindowSpec

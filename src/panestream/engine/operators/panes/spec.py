@@ -8,45 +8,22 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from panestream.engine.aggregates import Aggregation
-from panestream.engine.kernels.slicing import PaneGrid
-from panestream.engine.operators.panes.early import Interval
-from panestream.engine.operators.panes.operator import GAPS, PARTIALS, ROWS, PaneOperator
-from panestream.engine.operators.panes.rollups import FAN_OUT, resolutions
+from panestream.engine.operators.panes.operator import GAPS, PARTIALS, ROWS, PaneOperator, PaneSettings
+from panestream.engine.operators.panes.rollups import FAN_OUT
 from panestream.engine.plan import Chunk, OperatorSpec, WindowPlan
 from panestream.engine.storage.sealed_state import SealedState
-from panestream.windowing.aggregates import Aggregate
 from panestream.windowing.time import format_duration
 
 _GAPS_SCHEMA = pa.schema([("time", pa.int64())])
 
 
 @dataclass(frozen=True, slots=True)
-class PaneSpec(OperatorSpec):
-    """Tumbling, sliding and cumulating windows, one kind or several, default or continuous trigger, declared aggregates.
-
-    Attributes:
-        grid: the panes.
-        aggregates: the recipes; ``aggregation`` is what runs them (and, for a continuous trigger, the hidden ones).
-        by_processing_time: whether the windows are of processing time.
-        interval: the continuous trigger; None: windows fire at their end.
-        fires_again: whether windows take rows after their end.
-    """
-
-    grid: PaneGrid
-    aggregates: tuple[Aggregate, ...]
-    aggregation: Aggregation
-    by_processing_time: bool = False
-    interval: Interval | None = None
-    fires_again: bool = False
+class PaneSpec(PaneSettings, OperatorSpec):
+    """Tumbling, sliding and cumulating windows, one kind or several, default or continuous trigger, declared aggregates."""
 
     @property
     def name(self) -> str:
         return "aligned panes"
-
-    @property
-    def result_schema(self) -> pa.Schema:
-        return pa.schema(list(self.aggregation.output_schema)[: len(self.aggregates)])
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -72,29 +49,6 @@ class PaneSpec(OperatorSpec):
     @property
     def uses_processing_time(self) -> bool:
         return self.by_processing_time
-
-    @property
-    def purges(self) -> bool:
-        """Whether what has fired is dropped before the window ends."""
-        return self.interval is not None and self.interval.purging
-
-    @property
-    def keeps_order(self) -> bool:
-        """Whether panes are combined in their order: event times may be equal in several panes of the clock, too."""
-        return self.by_processing_time and self.aggregation.keeps_order
-
-    @property
-    def levels(self) -> int:
-        """How many resolutions the settled panes are kept in."""
-        return resolutions(self.grid.longest)
-
-    @property
-    def hidden_columns(self) -> tuple[str, ...]:
-        """The partials' columns that the hidden aggregates look at: the time that opened, its row twice."""
-        if self.interval is None:
-            return ()
-        opened_at, opened_by, _, arrival = self.aggregation.partial_schema.names[-4:]
-        return opened_at, opened_by, arrival
 
     def pack(self, plan: WindowPlan, chunk: Chunk) -> Iterator[tuple[str, pa.Table]]:
         times, keys, values = chunk.times, chunk.keys, chunk.values

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from panestream.engine.kernels.columns import one_chunk
 from panestream.engine.operators.row.codec import Codec, Kind, NotPlainError, narrowed, pickled_parts
 from panestream.engine.storage import payload
 from panestream.errors import InvalidPlanError
@@ -132,7 +133,7 @@ class ColumnReader:
 
     def array(self, name: str) -> pa.Array:
         """A column as it is."""
-        return payload.one_chunk(self._table.column(name))
+        return one_chunk(self._table.column(name))
 
 
 def _refusal(name: str, error: NotPlainError) -> str:

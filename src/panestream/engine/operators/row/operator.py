@@ -2,35 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from panestream.engine.identity import check_identity
+from panestream.engine.kernels.columns import one_chunk
 from panestream.engine.kernels.python_values import RowType, arrow_column, python_values, result_columns
 from panestream.engine.operators.row.interleaving import interleaved
 from panestream.engine.operators.row.keys import hashable
 from panestream.engine.operators.row.row_plan import RowPlan
-from panestream.engine.operators.row.window_operator import FiredResult, Firing, Output, RowOperator
+from panestream.engine.operators.row.window_operator import FiredResult, Output, RowOperator
 from panestream.engine.plan import FIRING_COLUMNS, MAIN, WindowPlan
 from panestream.engine.runtime.gc_control import without_collector
-from panestream.engine.runtime.group_io import GroupInput, GroupMetrics, GroupOutput
-from panestream.engine.runtime.watermarks import WatermarkTracker
-from panestream.engine.storage.payload import one_chunk
+from panestream.engine.runtime.group_io import GroupInput, GroupOutput
+from panestream.engine.runtime.group_operator import GroupOperator, TimeStep
+from panestream.engine.runtime.main_rows import window_rows
 from panestream.engine.storage.sealed_state import SealedState
 from panestream.errors import InvalidPlanError, did_you_mean
 from panestream.windowing.assigners import GlobalWindows
 from panestream.windowing.time import MAX_TIMESTAMP
 from panestream.windowing.windows import TimeWindow
-
-if TYPE_CHECKING:
-    from panestream.engine.operators.row.spec import RowSpec
 
 INPUTS = "inputs"
 
@@ -44,74 +41,118 @@ class _Arrived:
     whole: pa.Table
 
 
-class RowGroupOperator:
-    """One key group's row operator, for one micro-batch.
+@dataclass(frozen=True, slots=True)
+class RowSettings:
+    """What the operator must know of the query.
 
-    Args:
-        plan: the query.
-        spec: its operator, as planned.
-        row_plan: what the row operator does.
-        row_type: of the elements.
-        state: the key group's state.
-        group: its number.
-
-    Raises:
-        PlanMismatchError: the state belongs to another plan.
+    Attributes:
+        row_plan: what the row operator does. Elements are whole rows of the input, or ``input_texts`` and the event time.
+        result: the columns of what the function returns.
+        element_schema: the names and types of an element's values.
+        input_texts: the columns or SQL expressions that make up an element; None: the whole row of the input.
+        returned: the columns of what the function returns, where the result is not all of them (a reduced row has the keys too).
     """
 
-    def __init__(
-        self, plan: WindowPlan, spec: RowSpec, row_plan: RowPlan, row_type: RowType, state: SealedState, group: int
-    ) -> None:
-        self._plan = plan
-        self._spec = spec
-        self._row_type = row_type
-        self._state = state
-        self._operator = RowOperator(row_plan, self._state, group)
-        meta = self._operator.store.meta
-        if "identity" in meta:
-            check_identity(meta["identity"], plan.identity(), "the checkpoint")
-            self._tracker = WatermarkTracker.from_json(plan.watermark, meta["watermarks"])
-        else:
-            self._tracker = WatermarkTracker(plan.watermark)
+    row_plan: RowPlan
+    result: pa.Schema
+    element_schema: pa.Schema
+    input_texts: tuple[str, ...] | None = None
+    returned: pa.Schema | None = None
+
+    def results(self, values: Sequence[Any]) -> list[pa.Array]:
+        """What the function returned as the columns of the result."""
+        if self.returned is None:
+            return result_columns(values, self.result)
+        columns = dict(zip(self.returned.names, result_columns(values, self.returned), strict=True))
+        return [columns[name] for name in self.result.names]
+
+
+@dataclass(frozen=True, slots=True)
+class _RowStorage:
+    """The row operator's own pages: it also runs without a plan, and keeps time and what is closed in the record itself."""
+
+    operator: RowOperator
+    state: SealedState
+
+    def load(self) -> Mapping[str, Any] | None:
+        meta = self.operator.store.meta
+        return meta if "identity" in meta else None
+
+    def save(self, header: Mapping[str, Any]) -> None:
+        # With its number it is written in every micro-batch, like that of all key groups.
+        own = {"identity": header["identity"], "watermarks": header["watermarks"], "micro_batch": self.state.micro_batch}
+        self.operator.store.meta.update(own)
+        self.operator.commit()
+
+    def sizes(self) -> Sequence[int]:
+        return ()
+
+
+class RowGroupOperator(GroupOperator[list[_Arrived]]):
+    """The row operator of a key group: see :class:`~panestream.engine.runtime.group_operator.GroupOperator`.
+
+    It counts event time and processing time itself: a query may look at both.
+    """
+
+    def __init__(self, plan: WindowPlan, settings: RowSettings, state: SealedState, group: int) -> None:
+        self._settings = settings
+        self._row_type = RowType(settings.element_schema)
+        row_plan = replace(
+            settings.row_plan,
+            element_type=self._row_type.element,
+            late_output=plan.late_tag,
+            numbers_firings=plan.with_firing,
+        )
+        self._operator = RowOperator(row_plan, state, group)
+        super().__init__(plan, state, _RowStorage(self._operator, state))
 
     def process(self, batch: GroupInput) -> GroupOutput:
-        """Takes in a micro-batch; returns what it emits. The state is then complete: there is no separate commit."""
         with without_collector():
-            output = self._process(batch)
+            output = super().process(batch)
             self._operator.store.release()
             return output
 
-    def _process(self, batch: GroupInput) -> GroupOutput:
-        output = GroupOutput()
-        for table in batch.invalid:
-            output.emit(self._plan.invalid_tag or "", table)
+    def _take_in(self, batch: GroupInput, step: TimeStep, output: GroupOutput) -> list[_Arrived]:
         arrived = [self._arrived(table) for table in batch.of(INPUTS)]
-        after = MAX_TIMESTAMP if batch.end_of_input else self._tracker.take_in(batch)
-        clock = batch.batch_time or None
-        emitted = self._operator.process(self._in_order(arrived, batch.origins.get(INPUTS, [])), after, clock)
+        rows = self._in_order(arrived, batch.origins.get(INPUTS, []))
+        # Rows are judged, taken in and fired for one by one, as they come.
+        emitted = self._operator.process(rows, step.after, batch.batch_time or None)
         self._emit(emitted, output)
-        if batch.end_of_input and self._plan.operator.uses_processing_time and not isinstance(self._plan.assigner, GlobalWindows):
+        if step.end_of_input and self._plan.operator.uses_processing_time and not isinstance(self._plan.assigner, GlobalWindows):
             # A batch has no clock to wait for: what is open at the end of the input fires then.
             self._operator.advance_processing_time(MAX_TIMESTAMP)
             self._emit(self._operator.drain(), output)
-        if emitted.late:
-            self._emit_late(arrived, [id(element) for _, _, element in emitted.late], output)
-        if not batch.end_of_input:
-            self._commit()
-        output.wake_up = self._operator.next_processing_time_timer()
-        if output.wake_up is not None and not self._plan.operator.uses_processing_time:
+        late = {id(element) for _, _, element in emitted.late}
+        self._emit_late(emitted.late_dropped + len(emitted.late), self._late_rows(arrived, late), output)
+        return arrived
+
+    def _fire(self, fresh: list[_Arrived], step: TimeStep, output: GroupOutput) -> list[_Arrived]:
+        return fresh
+
+    def _close(self, fresh: list[_Arrived], step: TimeStep) -> None:
+        pass
+
+    def _wake_up(self, step: TimeStep) -> int | None:
+        time = self._operator.next_processing_time_timer()
+        if time is not None and not self._plan.operator.uses_processing_time:
             raise InvalidPlanError(
                 f"{self._operator.plan.window.firing_trigger!r} registered a processing-time timer: give it the property "
                 "uses_processing_time that returns True, so that Spark wakes the query up without new data"
             )
-        self._measure(batch, output.metrics, emitted.late_dropped + len(emitted.late))
-        return output
+        return time
 
     def _emit(self, emitted: Output, output: GroupOutput) -> None:
-        output.metrics.fired_rows += len(emitted.fired)
-        self._emit_fired(MAIN, emitted.fired, self._spec.results, output, emitted.firings)
+        if emitted.fired:
+            firing = [
+                pa.array(column, field.type)
+                for column, field in zip(zip(*emitted.firings, strict=True), FIRING_COLUMNS, strict=False)
+            ]
+            rows = self._rows(MAIN, emitted.fired, self._settings.results, firing)
+            self._emit_main(rows, len(emitted.fired), output)
         for tag, fired in emitted.side_outputs.items():
-            self._emit_fired(tag, fired, partial(result_columns, schema=self._side_schema(tag)), output)
+            columns_of = partial(result_columns, schema=self._side_schema(tag))
+            if fired:
+                output.emit(tag, self._rows(tag, fired, columns_of))
 
     def _arrived(self, table: pa.Table) -> _Arrived:
         width, rows = len(self._plan.key_schema), table.num_rows
@@ -132,29 +173,20 @@ class RowGroupOperator:
             return rows
         return map(list(rows).__getitem__, interleaved([part.times for part in arrived], origins).tolist())
 
-    def _emit_fired(
+    def _rows(
         self,
         tag: str,
         fired: Sequence[FiredResult],
         columns_of: Callable[[Sequence[Any]], list[pa.Array]],
-        output: GroupOutput,
-        firings: Sequence[Firing] = (),
-    ) -> None:
-        if not fired:
-            return
-        keys = [one[0] for one in fired]
-        columns: Iterator[Sequence[Any]] = iter([keys] if len(self._plan.key_schema) == 1 else zip(*keys, strict=True))
-        arrays = [arrow_column(next(columns), field) for field in self._plan.key_schema]
-        windows = [one[1] for one in fired]
-        for name in ("start", "end"):
-            bounds = [getattr(window, name) if isinstance(window, TimeWindow) else None for window in windows]
-            arrays.append(pa.array(bounds, pa.int64()).cast(pa.timestamp("us", tz="UTC")))
-        arrays += columns_of([one[2] for one in fired])
-        if firings:
-            arrays += [
-                pa.array(column, field.type) for column, field in zip(zip(*firings, strict=True), FIRING_COLUMNS, strict=True)
-            ]
-        output.emit(tag, pa.Table.from_arrays(arrays, schema=self._plan.output_schema(tag)))
+        firing: Sequence[pa.Array] = (),
+    ) -> pa.Table:
+        by_row = [one[0] for one in fired]
+        columns: Iterator[Sequence[Any]] = iter([by_row] if len(self._plan.key_schema) == 1 else zip(*by_row, strict=True))
+        keys = [arrow_column(next(columns), field) for field in self._plan.key_schema]
+        spans = [one[1] if isinstance(one[1], TimeWindow) else None for one in fired]
+        starts = pa.array([None if span is None else span.start for span in spans], pa.int64())
+        ends = pa.array([None if span is None else span.end for span in spans], pa.int64())
+        return window_rows(self._plan, keys, (starts, ends), columns_of([one[2] for one in fired]), firing, tag=tag)
 
     def _side_schema(self, tag: str) -> pa.Schema:
         declared = self._plan.side_outputs
@@ -165,26 +197,12 @@ class RowGroupOperator:
             )
         return declared[tag]
 
-    def _emit_late(self, arrived: list[_Arrived], late: list[int], output: GroupOutput) -> None:
+    def _late_rows(self, arrived: list[_Arrived], late: set[int]) -> Iterator[pa.Table]:
         """The whole rows of late elements, as they came."""
-        schema, wanted = self._plan.row_schema, set(late)
-        if self._plan.late_tag is None or schema is None:
-            raise RuntimeError("late rows came out that the plan did not ask for")
-        for part in arrived:
-            places = [place for place, row in enumerate(part.rows) if id(row[2]) in wanted]
+        for part in arrived if late else []:
+            places = [place for place, row in enumerate(part.rows) if id(row[2]) in late]
             rows = part.whole.take(pa.array(places, pa.int64()))
-            output.emit(self._plan.late_tag, pa.Table.from_arrays(rows.columns, schema=schema))
-
-    def _commit(self) -> None:
-        # With its number it is written in every micro-batch, like that of all key groups.
-        number = self._state.micro_batch
-        self._operator.store.meta.update(identity=self._plan.identity(), watermarks=self._tracker.to_json(), micro_batch=number)
-        self._operator.commit()
-
-    def _measure(self, batch: GroupInput, metrics: GroupMetrics, late: int) -> None:
-        self._tracker.measure(batch, metrics)
-        metrics.late_rows = late
-        self._state.measure(metrics)
+            yield pa.Table.from_arrays(rows.columns, schema=self._plan.row_schema)
 
 
 def _keys(column: pa.ChunkedArray) -> list[Any]:

@@ -2,41 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 import pyarrow as pa
 
 from panestream.engine.identity import stable_repr
-from panestream.engine.kernels.python_values import RowType, result_columns
-from panestream.engine.operators.row.operator import INPUTS, RowGroupOperator
-from panestream.engine.operators.row.row_plan import RowPlan
+from panestream.engine.operators.row.operator import INPUTS, RowGroupOperator, RowSettings
 from panestream.engine.plan import Chunk, OperatorSpec, WindowPlan
 from panestream.engine.storage.sealed_state import SealedState
 
 
 @dataclass(frozen=True, slots=True)
-class RowSpec(OperatorSpec):
+class RowSpec(RowSettings, OperatorSpec):
     """Any assigner, trigger, evictor and function.
 
     Attributes:
-        row_plan: what the row operator does. Elements are whole rows of the input, or ``input_texts`` and the event time.
-        result: the columns of what the function returns.
-        input_texts: the columns or SQL expressions that make up an element; None: the whole row of the input.
-        element_schema: the names and types of an element's values.
-        returned: the columns of what the function returns, where the result is not all of them (a reduced row has the keys too).
-        by_processing_time: whether anything looks at the clock.
+        by_processing_time: whether anything looks at processing time.
         reasons: why no columnar operator runs the query, for ``explain()``.
         described: how ``explain()`` calls the function.
         kind: what the checkpoint is tied to of it: its code may change, what it keeps may not.
     """
 
-    row_plan: RowPlan
-    result: pa.Schema
-    element_schema: pa.Schema
-    input_texts: tuple[str, ...] | None = None
-    returned: pa.Schema | None = None
     by_processing_time: bool = False
     reasons: tuple[str, ...] = ()
     described: str = ""
@@ -77,13 +64,6 @@ class RowSpec(OperatorSpec):
     def shows_processing_time(self) -> bool:
         return True
 
-    def results(self, values: Sequence[Any]) -> list[pa.Array]:
-        """What the function returned as the columns of the result."""
-        if self.returned is None:
-            return result_columns(values, self.result)
-        columns = dict(zip(self.returned.names, result_columns(values, self.returned), strict=True))
-        return [columns[name] for name in self.result.names]
-
     def pack(self, plan: WindowPlan, chunk: Chunk) -> Iterator[tuple[str, pa.Table]]:
         whole = list(chunk.rows.columns) if chunk.rows is not None and plan.row_schema is not None else []
         times = pa.array(chunk.times)
@@ -102,11 +82,7 @@ class RowSpec(OperatorSpec):
         return pa.schema([pa.field(f"{position}", field.type) for position, field in enumerate(columns)])
 
     def on_sealed(self, plan: WindowPlan, state: SealedState, group: int) -> RowGroupOperator:
-        row_type = RowType(self.element_schema)
-        row_plan = replace(
-            self.row_plan, element_type=row_type.element, late_output=plan.late_tag, numbers_firings=plan.with_firing
-        )
-        return RowGroupOperator(plan, self, row_plan, row_type, state, group)
+        return RowGroupOperator(plan, self, state, group)
 
     def identity(self) -> Mapping[str, str]:
         return {

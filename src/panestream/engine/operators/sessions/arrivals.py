@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -13,12 +12,9 @@ from panestream.engine.kernels.columns import Ints, Mask, array_of, numbers, pla
 from panestream.engine.kernels.grouping import encode_keys
 from panestream.engine.operators.sessions.exchange import ROWS, SESSIONS, Rows, partials_of, unpack_rows
 from panestream.engine.operators.sessions.lateness import late_rows
-from panestream.engine.operators.sessions.local import local_sessions
+from panestream.engine.operators.sessions.local import SessionSettings, local_sessions
 from panestream.engine.plan import WindowPlan
 from panestream.engine.runtime.group_io import GroupInput
-
-if TYPE_CHECKING:
-    from panestream.engine.operators.sessions.spec import SessionSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +37,11 @@ class Spans:
     late: Ints | None = None
 
     @classmethod
-    def of(cls, table: pa.Table, codes: Ints, spec: SessionSpec) -> Spans:
+    def of(cls, table: pa.Table, codes: Ints, settings: SessionSettings) -> Spans:
         """A table of sessions; ``codes`` are those of its keys."""
         names = ("start", "end", *(name for name in ("fired", "late") if name in table.column_names))
         starts, ends, *emitted = (numbers(plain(table.column(name))) for name in names)
-        return cls(codes, starts, ends, partials_of(table, spec.aggregation, codes), *emitted)
+        return cls(codes, starts, ends, partials_of(table, settings.aggregation, codes), *emitted)
 
     def filter(self, mask: Mask) -> Spans:
         """Some of them."""
@@ -83,30 +79,30 @@ class Arrivals:
     packed: list[pa.Table]
 
     @classmethod
-    def of(cls, batch: GroupInput, codes: Ints, spec: SessionSpec) -> Arrivals:
+    def of(cls, batch: GroupInput, codes: Ints, settings: SessionSettings) -> Arrivals:
         """The local sessions of a micro-batch; ``codes`` are those of the keys of all its chunks, end to end."""
         chunks, firsts, begin = [], [], 0
         for table in batch.of(SESSIONS):
-            chunks.append(Spans.of(table, codes[begin : begin + table.num_rows], spec))
+            chunks.append(Spans.of(table, codes[begin : begin + table.num_rows], settings))
             firsts.append(numbers(plain(table.column("first"))))
             begin += table.num_rows
         return cls(chunks, firsts, batch.of(ROWS))
 
-    def without_late(self, stored: Spans, closed: int, plan: WindowPlan, spec: SessionSpec) -> tuple[list[Spans], Late]:
+    def without_late(self, stored: Spans, closed: int, plan: WindowPlan, settings: SessionSettings) -> tuple[list[Spans], Late]:
         """The spans without the rows that no session takes, and these rows.
 
         Args:
             stored: the open sessions of the keys.
             closed: windows whose last instant is this or before are closed.
             plan: the query.
-            spec: its operator, as planned.
+            settings: what the operator knows of it.
         """
         if not any(bool((first - 1 <= closed).any()) for first in self.firsts):
             return self.chunks, Late()
         schema = plan.row_schema if plan.late_tag is not None else None
-        rows = [unpack_rows(packed, spec.input_types, schema) for packed in self.packed]
-        late = self._late_of(rows, stored, closed, spec.longest)
-        spans = [_less(chunk, part, mask, spec) for chunk, part, mask in zip(self.chunks, rows, late, strict=True)]
+        rows = [unpack_rows(packed, settings.input_types, schema) for packed in self.packed]
+        late = self._late_of(rows, stored, closed, settings.longest)
+        spans = [_less(chunk, part, mask, settings) for chunk, part, mask in zip(self.chunks, rows, late, strict=True)]
         whole = () if schema is None else tuple(part.whole.filter(pa.array(mask)) for part, mask in zip(rows, late, strict=True))
         return spans, Late(sum(int(mask.sum()) for mask in late), whole)
 
@@ -124,7 +120,7 @@ class Arrivals:
         return [late[begin:end] for begin, end in pairwise(cuts.tolist())]
 
 
-def _less(spans: Spans, rows: Rows, late: Mask, spec: SessionSpec) -> Spans:
+def _less(spans: Spans, rows: Rows, late: Mask, settings: SessionSettings) -> Spans:
     """Spans without their late rows: one that loses some of its rows is built anew from the others."""
     if not late.any():
         return spans
@@ -133,7 +129,7 @@ def _less(spans: Spans, rows: Rows, late: Mask, spec: SessionSpec) -> Spans:
     stamps, indices = rows.stamps[again], pa.array(again)
     values = [value.take(indices) for value in rows.values]
     codes = spans.codes[rows.sessions[again]]
-    local = local_sessions(spec.aggregation, codes, stamps, rows.ends[again], values, stamps, spec.longest)
+    local = local_sessions(settings.aggregation, codes, stamps, rows.ends[again], values, stamps, settings.longest)
     kept = spans.filter(~lost)
     return Spans(
         np.concatenate([kept.codes, local.codes]),

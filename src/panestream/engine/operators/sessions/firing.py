@@ -23,11 +23,11 @@ from panestream.engine.plan import (
     UPDATE_BEFORE,
     WindowPlan,
 )
-from panestream.engine.runtime.keyed_store import with_bounds
+from panestream.engine.runtime.main_rows import firing_columns, window_rows
 
 
 @dataclass(frozen=True, slots=True)
-class Fired:
+class FiredSessions:
     """Sessions that fire, in the order of their ends.
 
     Attributes:
@@ -41,7 +41,7 @@ class Fired:
     last: Mask
 
     @classmethod
-    def of(cls, merged: Merged, which: Mask, before: int, closed: int) -> Fired:
+    def of(cls, merged: Merged, which: Mask, before: int, closed: int) -> FiredSessions:
         """The sessions that fire.
 
         Args:
@@ -56,15 +56,15 @@ class Fired:
         return cls(places, last <= before, last <= closed)
 
 
-def main_rows(plan: WindowPlan, aggregation: Aggregation, merged: Merged, fired: Fired) -> pa.Table:
+def session_rows(plan: WindowPlan, aggregation: Aggregation, merged: Merged, fired: FiredSessions) -> pa.Table:
     """The rows of sessions that fire; in a changelog also those that they take the place of."""
     sessions, places = merged.sessions, fired.places
     results = _results(aggregation, merged.partials, places)
     keys = merged.keys.take(sessions.codes[places])
     numbers = merged.fired[places]
     op = np.where(numbers > 0, OPS.index(UPDATE_AFTER), OPS.index(INSERT))
-    extra = _extra(plan, fired.late, numbers, fired.last, op)
-    after = with_bounds(plan, keys, sessions.starts[places], sessions.ends[places], results, extra)
+    firing = firing_columns(plan, _when(fired.late), numbers, fired.last, op)
+    after = window_rows(plan, keys, (sessions.starts[places], sessions.ends[places]), results, firing)
     if not plan.changelog or merged.stored.fired is None:
         return after
     # Of what had fired: sessions that fire again as they were, and those that are part of larger ones now.
@@ -84,23 +84,18 @@ def _before(plan: WindowPlan, aggregation: Aggregation, merged: Merged, old: Int
     if stored.fired is None or stored.late is None:
         raise RuntimeError("sessions that are stored know how often they fired")
     op = np.where(gone, OPS.index(DELETE), OPS.index(UPDATE_BEFORE))
-    extra = _extra(plan, stored.late[old] > 0, stored.fired[old] - 1, gone, op)
-    keys = merged.keys.take(stored.codes[old])
-    return with_bounds(plan, keys, stored.starts[old], stored.ends[old], _results(aggregation, stored.partials, old), extra)
+    firing = firing_columns(plan, _when(stored.late[old] > 0), stored.fired[old] - 1, gone, op)
+    keys, bounds = merged.keys.take(stored.codes[old]), (stored.starts[old], stored.ends[old])
+    return window_rows(plan, keys, bounds, _results(aggregation, stored.partials, old), firing)
 
 
-def _results(aggregation: Aggregation, partials: pa.Table, places: Ints) -> pa.Table:
+def _results(aggregation: Aggregation, partials: pa.Table, places: Ints) -> list[pa.ChunkedArray]:
     numbered = np.arange(len(places))
     partials = partials.take(pa.array(places)).set_column(0, PANE, pa.array(numbered))
-    return aggregation.windows(partials, numbered, numbered + 1)[1]
+    _, results = aggregation.windows(partials, numbered, numbered + 1)
+    return list(results.columns)
 
 
-def _extra(plan: WindowPlan, late: Mask, numbers: Ints, last: Mask, op: Ints) -> list[pa.Array]:
-    """The columns after the results, as the plan wants them."""
-    columns = []
-    if plan.with_firing:
-        words = np.where(late, FIRINGS.index(LATE), FIRINGS.index(ON_TIME))
-        columns += [pa.array(FIRINGS).take(pa.array(words)), pa.array(numbers), pa.array(last)]
-    if plan.changelog:
-        columns.append(pa.array(OPS).take(pa.array(op)))
-    return columns
+def _when(late: Mask) -> Ints:
+    """When sessions fired, by its place in ``FIRINGS``."""
+    return np.where(late, FIRINGS.index(LATE), FIRINGS.index(ON_TIME))

@@ -11,6 +11,28 @@ import pyarrow as pa
 from panestream.engine.aggregates import Aggregation
 from panestream.engine.kernels.columns import Ints
 from panestream.engine.operators.sessions.spans import merge_touching
+from panestream.windowing.aggregates import Aggregate
+from panestream.windowing.assigners.session import GapColumn
+
+
+@dataclass(frozen=True, slots=True)
+class SessionSettings:
+    """What the operator must know of the query.
+
+    Attributes:
+        gap: in engine units, or the column that has the gap of each row.
+        longest: sessions are cut at the multiples of this; None: they are not.
+        aggregates: the recipes; ``aggregation``, which knows no keys, is what runs them.
+        input_types: the types of the aggregation's inputs, in order.
+        by_processing_time: whether processing time decides, not event time.
+    """
+
+    gap: int | GapColumn
+    longest: int | None
+    aggregates: tuple[Aggregate, ...]
+    aggregation: Aggregation
+    input_types: tuple[pa.DataType, ...]
+    by_processing_time: bool = False
 
 
 @dataclass(frozen=True, slots=True)

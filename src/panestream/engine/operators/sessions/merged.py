@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -14,10 +13,8 @@ from panestream.engine.kernels.columns import Ints, Mask
 from panestream.engine.kernels.grouping import Keys
 from panestream.engine.operators.sessions.arrivals import Spans
 from panestream.engine.operators.sessions.exchange import PANE
+from panestream.engine.operators.sessions.local import SessionSettings
 from panestream.engine.operators.sessions.spans import Sessions, merge_touching
-
-if TYPE_CHECKING:
-    from panestream.engine.operators.sessions.spec import SessionSpec
 
 
 @dataclass(frozen=True)
@@ -37,13 +34,13 @@ class Merged:
     partials: pa.Table
 
     @classmethod
-    def of(cls, keys: Keys, stored: Spans, fresh: Sequence[Spans], spec: SessionSpec) -> Merged:
+    def of(cls, keys: Keys, stored: Spans, fresh: Sequence[Spans], settings: SessionSettings) -> Merged:
         """Merges the sessions that are open and those that have come, in the order of arrival."""
         spans = [stored, *fresh]
         codes, starts, ends = (np.concatenate([getattr(one, name) for one in spans]) for name in ("codes", "starts", "ends"))
-        sessions = merge_touching(codes, starts, ends, spec.longest)
+        sessions = merge_touching(codes, starts, ends, settings.longest)
         partials = pa.concat_tables([one.partials for one in spans]).set_column(0, PANE, pa.array(sessions.ids))
-        return cls(keys, sessions, stored, spec.aggregation.merge([partials]))
+        return cls(keys, sessions, stored, settings.aggregation.merge([partials]))
 
     @property
     def stored_ids(self) -> Ints:

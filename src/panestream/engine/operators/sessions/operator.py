@@ -1,4 +1,4 @@
-"""The session operator of event time: open sessions and local ones, merged for all keys of a micro-batch at once.
+"""The session operators: open sessions and local ones, merged for all keys of a micro-batch at once.
 
 A micro-batch goes through in Flink's order: its rows are judged against the watermark as it stood before, and merged; then the
 watermark advances, sessions fire and closed ones go. Of a session that grows or fires several times within a micro-batch only
@@ -7,8 +7,7 @@ the last state is emitted: what it is when the micro-batch is over.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -18,17 +17,15 @@ from panestream.engine.kernels.grouping import Keys, encode_keys
 from panestream.engine.kernels.key_hashing import key_hashes
 from panestream.engine.operators.sessions.arrivals import Arrivals, Spans
 from panestream.engine.operators.sessions.exchange import SESSIONS, session_schema, session_table
-from panestream.engine.operators.sessions.firing import Fired, main_rows
+from panestream.engine.operators.sessions.firing import FiredSessions, session_rows
+from panestream.engine.operators.sessions.local import SessionSettings
 from panestream.engine.operators.sessions.merged import Merged
-from panestream.engine.plan import MAIN, WindowPlan
-from panestream.engine.runtime.closing import Closing
+from panestream.engine.plan import WindowPlan
 from panestream.engine.runtime.group_io import GroupInput, GroupOutput
-from panestream.engine.runtime.keyed_store import KeyedStore
+from panestream.engine.runtime.group_operator import GroupOperator, TimeStep
+from panestream.engine.storage.keyed_pages import KeyedPages
 from panestream.engine.storage.sealed_state import SealedState
-from panestream.windowing.time import MAX_TIMESTAMP
-
-if TYPE_CHECKING:
-    from panestream.engine.operators.sessions.spec import SessionSpec
+from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,60 +45,60 @@ class Gathered:
     arrivals: Arrivals
 
 
-class SessionOperator:
-    """One key group's operator, for one micro-batch: made from the plan and the group's state, used once.
+@dataclass(frozen=True, slots=True)
+class SessionsAtHand:
+    """The sessions that a micro-batch has to do with, its rows among them.
 
-    Args:
-        plan: the query.
-        spec: its operator, as planned.
-        state: the key group's state.
-
-    Raises:
-        PlanMismatchError: the state belongs to another plan.
+    Attributes:
+        read: the pages that were read.
+        gone: key codes of sessions that were stored there and are not among ``merged``.
+        merged: all other sessions of these pages and of the rows.
+        fired: those of them that have just fired; None: none has.
+        over: of processing time, those that were over before the rows came.
     """
 
-    def __init__(self, plan: WindowPlan, spec: SessionSpec, state: SealedState) -> None:
-        self._plan = plan
-        self._spec = spec
-        self._schema = session_schema(plan.key_schema, spec.aggregation, local=False)
-        self._store = KeyedStore(plan, state, self._schema)
-        self._closing = Closing(plan.allowed_lateness, self._store.closed)
+    read: Mask
+    gone: Ints
+    merged: Merged
+    fired: FiredSessions | None = None
+    over: Merged | None = None
 
-    def process(self, batch: GroupInput) -> GroupOutput:
-        """Takes in a micro-batch; returns what it emits. The state is then complete: there is no separate commit."""
-        output = GroupOutput()
-        for table in batch.invalid:
-            output.emit(self._plan.invalid_tag or "", table)
-        self._process(batch, output)
-        if not batch.end_of_input:
-            self._store.save()
-        self._store.measure(batch, output.metrics)
-        return output
 
-    def _process(self, batch: GroupInput, output: GroupOutput) -> None:
-        tracker = self._store.tracker
-        before = tracker.watermark
-        after = MAX_TIMESTAMP if batch.end_of_input else tracker.take_in(batch)
-        gathered = self._gather(batch, after)
-        closed = self._closing.at(before)
+class SessionOperator(GroupOperator[SessionsAtHand]):
+    """The operator of sessions of event time: see :class:`~panestream.engine.runtime.group_operator.GroupOperator`."""
+
+    def __init__(self, plan: WindowPlan, settings: SessionSettings, state: SealedState) -> None:
+        self._settings = settings
+        self._schema = session_schema(plan.key_schema, settings.aggregation, local=False)
+        self._pages = KeyedPages(state, self._schema)
+        super().__init__(plan, state, self._pages, by_processing_time=settings.by_processing_time)
+
+    def _take_in(self, batch: GroupInput, step: TimeStep, output: GroupOutput) -> SessionsAtHand:
+        gathered = self._gather(batch, step.after)
+        closed = self._closing.at(step.before)
         # A lateness shorter than that of an earlier run leaves sessions behind that are closed by now.
         alive = gathered.stored.ends - 1 > closed
         stored = gathered.stored.filter(alive)
-        fresh, late = gathered.arrivals.without_late(stored, closed, self._plan, self._spec)
-        output.metrics.late_rows = late.count
-        for table in late.rows:
-            output.emit(self._plan.late_tag or "", table)
-        merged = Merged.of(gathered.keys, stored, fresh, self._spec)
+        fresh, late = gathered.arrivals.without_late(stored, closed, self._plan, self._settings)
+        self._emit_late(late.count, late.rows, output)
+        merged = Merged.of(gathered.keys, stored, fresh, self._settings)
+        return SessionsAtHand(gathered.read, gathered.stored.codes[~alive], merged)
+
+    def _fire(self, fresh: SessionsAtHand, step: TimeStep, output: GroupOutput) -> SessionsAtHand:
+        merged = fresh.merged
         last = merged.sessions.ends - 1
-        fired = Fired.of(merged, (last <= after) & (merged.touched | (last > before)), before, self._closing.at(after))
+        due = (last <= step.after) & (merged.touched | (last > step.before))
+        fired = FiredSessions.of(merged, due, step.before, self._closing.at(step.after))
         self._emit(merged, fired, output)
-        if not batch.end_of_input:
-            self._keep(merged, fired, gathered, gathered.stored.codes[~alive], after)
-            self._store.closed = self._closing.reach(after)
+        return replace(fresh, fired=fired)
+
+    def _close(self, fresh: SessionsAtHand, step: TimeStep) -> None:
+        self._keep(fresh, step.after)
+        self._closing.reach(step.after)
 
     def _gather(self, batch: GroupInput, due: int) -> Gathered:
         """The micro-batch, and the sessions in the pages that have one of its keys, or one that is due."""
-        pages, fresh = self._store.pages, batch.of(SESSIONS)
+        pages, fresh = self._pages, batch.of(SESSIONS)
         wanted = pages.due(due)
         for table in fresh:
             wanted |= pages.holding(key_hashes(self._keys_of(table), table.num_rows))
@@ -109,26 +106,23 @@ class SessionOperator:
         columns = self._keys_of(pa.concat_tables([table.select(range(len(self._plan.key_schema))) for table in tables]))
         keys = encode_keys(columns, sum(table.num_rows for table in tables))
         codes, known = keys.codes.astype(np.int64), tables[0].num_rows
-        stored = Spans.of(tables[0], codes[:known], self._spec)
-        return Gathered(wanted, keys, stored, Arrivals.of(batch, codes[known:], self._spec))
+        stored = Spans.of(tables[0], codes[:known], self._settings)
+        return Gathered(wanted, keys, stored, Arrivals.of(batch, codes[known:], self._settings))
 
-    def _emit(self, merged: Merged, fired: Fired, output: GroupOutput) -> None:
-        output.metrics.fired_rows += len(fired.places)
-        output.emit(MAIN, main_rows(self._plan, self._spec.aggregation, merged, fired))
+    def _emit(self, merged: Merged, fired: FiredSessions, output: GroupOutput) -> None:
+        rows = session_rows(self._plan, self._settings.aggregation, merged, fired)
+        self._emit_main(rows, len(fired.places), output)
 
     # -- state ---------------------------------------------------------------------------------------------------------
 
-    def _keep(self, merged: Merged, fired: Fired, gathered: Gathered, gone: Ints, after: int) -> None:
+    def _keep(self, at_hand: SessionsAtHand, after: int) -> None:
         """Writes the sessions that are still open to the pages that were read, where anything changed.
 
         Args:
-            merged: all sessions of these pages.
-            fired: those that have just fired.
-            gathered: what was read.
-            gone: key codes of sessions that were stored and are not among ``merged``.
+            at_hand: all sessions of these pages.
             after: what was due until then has fired.
         """
-        read = gathered.read
+        read, merged, fired = at_hand.read, at_hand.merged, at_hand.fired
         if not read.any():
             return
         sessions, lateness = merged.sessions, self._plan.allowed_lateness
@@ -141,21 +135,53 @@ class SessionOperator:
         due = np.where(last > after, last, np.minimum(last, MAX_TIMESTAMP - lateness) + lateness)
         # A session that was not there before and is not there now changes no page.
         changed = np.where(merged.was_stored, merged.touched | ~open_, open_)
-        if self._plan.keeps_emitted:
+        if self._plan.keeps_emitted and fired is not None:
             changed[fired.places] |= open_[fired.places]
-        codes = np.concatenate([sessions.codes[changed], gone])
+        codes = np.concatenate([sessions.codes[changed], at_hand.gone])
         hashes = key_hashes(merged.keys.take(codes), len(codes))
-        self._store.pages.write(read, hashes, table, key_hashes(keys, len(kept)), due)
+        self._pages.write(read, hashes, table, key_hashes(keys, len(kept)), due)
 
-    def _emitted(self, merged: Merged, fired: Fired) -> tuple[Ints, Ints]:
+    def _emitted(self, merged: Merged, fired: FiredSessions | None) -> tuple[Ints, Ints]:
         """How often sessions have fired, and whether last because of a late row; nothing where the plan does not ask."""
         if not self._plan.keeps_emitted:
             nothing = np.zeros(len(merged.sessions), np.int64)
             return nothing, nothing
         count, late = merged.fired.copy(), merged.fired_late.copy()
-        count[fired.places] += 1
-        late[fired.places] = fired.late
+        if fired is not None:
+            count[fired.places] += 1
+            late[fired.places] = fired.late
         return count, late
 
     def _keys_of(self, table: pa.Table) -> list[pa.Array]:
         return [plain(table.column(place)) for place in range(len(self._plan.key_schema))]
+
+
+class ProcessingTimeSessionOperator(SessionOperator):
+    """As :class:`SessionOperator`, of processing time: all rows of a micro-batch come at the time of the micro-batch.
+
+    Nothing is late, and what is over fires before the rows of the micro-batch. That is why a distance of exactly the gap makes
+    two sessions here: when time stands at the end of a session, it has just fired and gone.
+    """
+
+    def _take_in(self, batch: GroupInput, step: TimeStep, output: GroupOutput) -> SessionsAtHand:
+        gathered, now = self._gather(batch, step.after), self._processing_time
+        ended = gathered.stored.ends <= now
+        over = Merged.of(gathered.keys, gathered.stored.filter(ended), [], self._settings)
+        fresh = [chunk.after(now) for chunk in gathered.arrivals.chunks]
+        merged = Merged.of(gathered.keys, gathered.stored.filter(~ended), fresh, self._settings)
+        return SessionsAtHand(gathered.read, gathered.stored.codes[ended], merged, over=over)
+
+    def _fire(self, fresh: SessionsAtHand, step: TimeStep, output: GroupOutput) -> SessionsAtHand:
+        # A batch has no clock to wait for: what is open at the end of the input fires then.
+        for merged in (fresh.over, fresh.merged if step.end_of_input else None):
+            if merged is not None:
+                every = np.ones(len(merged.sessions), np.bool_)
+                self._emit(merged, FiredSessions.of(merged, every, MIN_TIMESTAMP, MAX_TIMESTAMP), output)
+        return fresh
+
+    def _close(self, fresh: SessionsAtHand, step: TimeStep) -> None:
+        self._keep(fresh, step.after)
+
+    def _wake_up(self, step: TimeStep) -> int | None:
+        due = MAX_TIMESTAMP if step.end_of_input else min(page.due for page in self._pages.index)
+        return None if due == MAX_TIMESTAMP else due

@@ -8,39 +8,21 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from panestream.engine.aggregates import Aggregation
 from panestream.engine.kernels.columns import Ints, numbers, valid_of
 from panestream.engine.kernels.grouping import encode_keys
 from panestream.engine.operators.sessions.exchange import ROWS, ROWS_SCHEMA, SESSIONS, pack_rows, session_schema, session_table
-from panestream.engine.operators.sessions.local import local_sessions, own_ends
-from panestream.engine.operators.sessions.operator import SessionOperator
-from panestream.engine.operators.sessions.processing_time import ProcessingTimeSessionOperator
+from panestream.engine.operators.sessions.local import SessionSettings, local_sessions, own_ends
+from panestream.engine.operators.sessions.operator import ProcessingTimeSessionOperator, SessionOperator
 from panestream.engine.plan import Chunk, Operator, OperatorSpec, WindowPlan
 from panestream.engine.storage.sealed_state import SealedState
 from panestream.errors import InvalidWindowError
-from panestream.windowing.aggregates import Aggregate
 from panestream.windowing.assigners.session import LONGEST_GAP, GapColumn
 from panestream.windowing.time import format_duration
 
 
 @dataclass(frozen=True, slots=True)
-class SessionSpec(OperatorSpec):
-    """Sessions of event time or of the clock, default trigger, declared aggregates.
-
-    Attributes:
-        gap: in engine units, or the column that has the gap of each row.
-        longest: sessions are cut at the multiples of this; None: they are not.
-        aggregates: the recipes; ``aggregation``, which knows no keys, is what runs them.
-        input_types: the types of the aggregation's inputs, in order.
-        by_processing_time: whether the clock decides, not event time.
-    """
-
-    gap: int | GapColumn
-    longest: int | None
-    aggregates: tuple[Aggregate, ...]
-    aggregation: Aggregation
-    input_types: tuple[pa.DataType, ...]
-    by_processing_time: bool = False
+class SessionSpec(SessionSettings, OperatorSpec):
+    """Sessions of event time or of processing time, default trigger, declared aggregates."""
 
     @property
     def name(self) -> str:
@@ -71,7 +53,7 @@ class SessionSpec(OperatorSpec):
         keys = encode_keys(chunk.keys, rows)
         codes = keys.codes.astype(np.int64)
         values, gaps = chunk.values[: len(self.aggregation.inputs)], self._gaps(chunk)
-        # On the clock all rows of a micro-batch come at the same time, which only the key group knows: it is 0 until then.
+        # By processing time all rows of a micro-batch come at the same time, which only the key group knows: it is 0 until then.
         times = np.zeros(rows, np.int64) if self.by_processing_time else chunk.times
         ends = own_ends(times, gaps, self.longest)
         local = local_sessions(self.aggregation, codes, times, ends, values, chunk.times, self.longest)

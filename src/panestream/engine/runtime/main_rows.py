@@ -1,0 +1,79 @@
+"""The rows of the main output: keys, window, results, and what the plan wants to know of the firing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from panestream.engine.kernels.columns import Ints, Mask
+from panestream.engine.plan import FIRINGS, MAIN, OPS, WindowPlan
+
+Column: TypeAlias = pa.Array | pa.ChunkedArray
+_INSTANT = pa.timestamp("us", tz="UTC")
+
+
+def window_rows(
+    plan: WindowPlan,
+    keys: Sequence[Column],
+    bounds: tuple[Ints | pa.Array | None, Ints | pa.Array | None],
+    results: Sequence[Column],
+    firing: Sequence[Column] = (),
+    *,
+    kind: int = 0,
+    tag: str = MAIN,
+) -> pa.Table:
+    """Rows of the main output, or of a side output of window functions.
+
+    Args:
+        plan: the query.
+        keys: the key columns.
+        bounds: where the window of each row begins and ends, in engine units; None: it is the global window.
+        results: the columns of the results.
+        firing: what the plan wants to know of the firing: see :func:`firing_columns`.
+        kind: the number of the kind of windows, where the query has several.
+        tag: of the output.
+    """
+    schema = plan.output_schema(tag)
+    rows = len(results[0]) if len(results) else len(keys[0]) if len(keys) else _length(bounds[0])
+    label = [_words(plan.labels, np.full(rows, kind))] if plan.labels else []
+    typed_keys = [key.cast(field.type) for key, field in zip(keys, plan.key_schema, strict=True)]
+    arrays = [*typed_keys, *label, *(_instants(bound, rows) for bound in bounds), *results, *firing]
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def firing_columns(plan: WindowPlan, firings: Ints, numbers: Ints, last: Mask, ops: Ints) -> list[pa.Array]:
+    """The columns after the results, as the plan wants them.
+
+    Args:
+        plan: the query.
+        firings: when each row's window fired, by its place in :data:`~panestream.engine.plan.FIRINGS`.
+        numbers: how often it had fired before.
+        last: whether it cannot fire again.
+        ops: what the row is in a changelog, by its place in :data:`~panestream.engine.plan.OPS`.
+    """
+    columns = []
+    if plan.with_firing:
+        columns += [_words(FIRINGS, firings), pa.array(numbers), pa.array(last)]
+    if plan.changelog:
+        columns.append(_words(OPS, ops))
+    return columns
+
+
+def _instants(bound: Ints | pa.Array | None, rows: int) -> pa.Array:
+    if bound is None:
+        return pa.nulls(rows, _INSTANT)
+    return (bound if isinstance(bound, pa.Array) else pa.array(np.ascontiguousarray(bound))).cast(_INSTANT)
+
+
+def _length(bound: Ints | pa.Array | None) -> int:
+    return 0 if bound is None else len(bound)
+
+
+def _words(words: tuple[str, ...], places: Ints) -> pa.Array:
+    return pa.array(words).take(pa.array(places.astype(np.int64)))
+
+
+__all__ = ["firing_columns", "window_rows"]
