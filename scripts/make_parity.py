@@ -10,6 +10,7 @@ in it does not exist, and where a test that it refers to is gone.
 from __future__ import annotations
 
 import ast
+import inspect
 import re
 import sys
 from collections import defaultdict
@@ -71,7 +72,8 @@ def _documented(node: ast.stmt, following: ast.stmt) -> tuple[str, str]:
 def _shown(module: str, owner: str, name: str) -> str:
     if (owner or name).removesuffix(".") in panestream.__all__:
         return f"pst.{owner}{name}"
-    return f"agg.{name}" if module == "panestream.windowing.aggregates" else f"{module}.{owner}{name}"
+    of_agg = module.startswith("panestream.windowing.aggregates.") and inspect.isfunction(getattr(panestream.agg, name, None))
+    return f"agg.{name}" if of_agg else f"{module}.{owner}{name}"
 
 
 # ---------------------------------------------------------------- what was compared

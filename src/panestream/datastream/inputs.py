@@ -63,8 +63,8 @@ def check_results(df: DataFrame, aggregates: Sequence[recipes.Aggregate], keys: 
             raise InvalidPlanError(
                 f"an aggregate has the name of a key column, {shown(aggregate.name, key)}: choose another with .alias(...)"
             )
-        fields = naming.doubled(getattr(aggregate, "exprs", ()))
-        if fields is not None and isinstance(aggregate, recipes.ArgMin | recipes.ArgMax):
+        fields = naming.doubled(aggregate.struct_fields)
+        if fields is not None:
             raise InvalidPlanError(f"{aggregate!r} has the fields {shown(*fields)}: write each once")
     doubled = naming.doubled(names)
     if doubled is not None:
@@ -88,7 +88,7 @@ def check_collations(aggregates: Sequence[recipes.Aggregate], kinds: Mapping[str
         for text in aggregate.compared:
             check_bytewise(kinds[text], f"{aggregate!r}:", text)
     carrying = (one for one in aggregates if any(collation_of(kinds[text]) is not None for text in one.inputs))
-    return frozenset(one.name for one in carrying if not isinstance(one, recipes.Count))
+    return frozenset(one.name for one in carrying if one.keeps_values)
 
 
 def no_aggregate(df: DataFrame, given: object) -> InvalidPlanError:

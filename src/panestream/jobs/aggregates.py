@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from decimal import Decimal
+from typing import Any, get_args, get_origin, get_type_hints
 
 from panestream.errors import InvalidPlanError, did_you_mean
 from panestream.jobs.schema import (
@@ -26,16 +27,7 @@ from panestream.jobs.schema import (
 )
 from panestream.windowing import aggregates as agg
 
-_READERS: Mapping[str, Reader] = {
-    "Expression": sql,
-    "Expression | None": sql,
-    "bool": boolean,
-    "int": integer(1),
-    "float": number,
-    "Iterable[float]": array(number),
-    "Iterable[float | Decimal]": array(number),
-}
-"""What reads an argument of a type: an aggregate function with one of another type needs a line here."""
+_COUNT = integer(1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,25 +49,52 @@ class Argument:
     many: bool = False
 
 
+def _reader_of(hint: Any, argument: str) -> Reader:
+    """What reads a value of a type: expressions are text, of several ways to write a number one is enough.
+
+    Raises:
+        TypeError: no reader is known for the type.
+    """
+    several, parts = get_origin(hint), [part for part in get_args(hint) if part is not type(None)]
+    if hint is Any or parts == [Any]:
+        return sql  # what takes expressions is declared as Any, since it takes Columns too
+    if several is not None and isinstance(several, type) and issubclass(several, Iterable):
+        return array(_reader_of(parts[0], argument))
+    kinds = {hint} if several is None else set(parts)
+    if kinds == {bool}:
+        return boolean
+    if kinds == {int}:
+        return _COUNT
+    if kinds <= {int, float, Decimal}:
+        return number
+    raise TypeError(
+        f"{argument} is of the type {hint}, for which job files know no reader: add one here, "
+        "or say plain_arguments = False in the recipe"
+    )
+
+
 def _arguments(function: Callable[..., agg.Aggregate]) -> Mapping[str, Argument]:
-    """The keys of a function, in the order of its arguments. A job file calls what the library calls an expression a column."""
-    found = {}
+    """The keys of a function, in the order of its arguments. A job file calls what the library calls an expression a column.
+
+    Raises:
+        TypeError: no reader is known for an argument.
+    """
+    found, hints = {}, get_type_hints(function)
     for each in inspect.signature(function).parameters.values():
         many = each.kind is inspect.Parameter.VAR_POSITIONAL
         name = {"expr": "column", "exprs": "columns"}.get(each.name, each.name)
         required = many or each.default is inspect.Parameter.empty
-        reader = _READERS[str(each.annotation)]
+        reader = _reader_of(hints[each.name], f"{each.name!r} of agg.{function.__name__}")
         found[name] = Argument(name, array(reader) if many else reader, required, None if required else each.default, many)
     return found
 
 
 FUNCTIONS: Mapping[str, Mapping[str, Argument]] = {
-    # `user` wants an object of Python's, which no file can hold.
     name: _arguments(getattr(agg, name))
     for name in agg.__all__
-    if name != "user" and inspect.isfunction(getattr(agg, name))
+    if inspect.isfunction(getattr(agg, name)) and get_type_hints(getattr(agg, name))["return"].plain_arguments
 }
-"""The aggregate functions of a job file, all that :mod:`panestream.agg` has, and the keys each takes."""
+"""The aggregate functions of a job file, all that have plain arguments, and the keys each takes."""
 
 KEYS = tuple(dict.fromkeys(key for arguments in FUNCTIONS.values() for key in arguments))
 """All keys that some function takes."""

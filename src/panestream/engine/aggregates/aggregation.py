@@ -10,10 +10,10 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 
-from panestream.engine.aggregates.partials import Batch, Input, PartialAggregate
-from panestream.engine.aggregates.picks import PartialPick
-from panestream.engine.aggregates.plan import check_key, draft, follows_arrival, needs_rows, orders_by_time
-from panestream.engine.aggregates.results import Result
+from panestream.engine.aggregates.partial_aggregate import Batch, Input, PartialAggregate
+from panestream.engine.aggregates.planning import AggregationPlanner, check_key
+from panestream.engine.aggregates.registry import implementation_of
+from panestream.engine.aggregates.result import Result
 from panestream.engine.kernels.columns import Ints, array_of, numbers, plain
 from panestream.engine.kernels.grouping import Groups, Keys, encode_keys, group
 from panestream.engine.kernels.ranges import Ranges, dense_ranges, sparse_ranges, windows_of
@@ -71,7 +71,12 @@ class Aggregation:
             raise InvalidPlanError("nothing to aggregate: give at least one, e.g. agg.count()")
         for key in key_schema:
             check_key(key.name, key.type)
-        plan = draft(aggregates, input_types)
+        plan = AggregationPlanner(input_types)
+        for aggregate in aggregates:
+            implementation = implementation_of(aggregate)
+            for expr in aggregate.inputs:
+                plan.source(expr)
+            implementation.plan(aggregate, plan)
         _check_names([result.name for result in plan.results], key_schema.names)
         partials = tuple(plan.partials)
         fields = [pa.field(_key_name(key.name), key.type) for key in key_schema]
@@ -79,7 +84,7 @@ class Aggregation:
         for number, partial in enumerate(partials):
             fields += [pa.field(f"#{number}.{name}", type_) for name, type_ in partial.columns]
         output = pa.schema([pa.field(result.name, result.type) for result in plan.results])
-        timed = any(orders_by_time(partial) for partial in partials)
+        timed = any(partial.orders_by_time for partial in partials)
         return cls(tuple(plan.inputs), timed, output, pa.schema(fields), key_schema, partials, tuple(plan.results))
 
     @_quiet
@@ -178,17 +183,17 @@ class Aggregation:
     @property
     def follows_arrival(self) -> bool:
         """Whether of rows with equal event times it matters which arrived first."""
-        return any(follows_arrival(partial) for partial in self.partial_aggregates)
+        return any(partial.follows_arrival for partial in self.partial_aggregates)
 
     @property
     def keeps_order(self) -> bool:
         """Whether it matters in which order rows came."""
-        return any(isinstance(partial, PartialPick) or needs_rows(partial) for partial in self.partial_aggregates)
+        return any(partial.keeps_order for partial in self.partial_aggregates)
 
     def _ranges(
         self, groups: Groups, keys: Keys, rows: Ints, first_pane: Ints, end_pane: Ints, layout: Layout
     ) -> Iterator[Ranges]:
-        if groups.size == 0 or any(needs_rows(partial) for partial in self.partial_aggregates):
+        if groups.size == 0 or any(partial.needs_rows for partial in self.partial_aggregates):
             layout = "sparse"
         if layout == "dense":
             return iter([dense_ranges(groups, rows, first_pane, end_pane, keys.count)])

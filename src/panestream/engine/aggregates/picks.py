@@ -4,16 +4,68 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 
-from panestream.engine.aggregates.partials import Batch, PartialAggregate, smaller
+from panestream.engine.aggregates.accumulator import Accumulator, Row, RowLayout, ValueOrder
+from panestream.engine.aggregates.partial_aggregate import Batch, PartialAggregate, smaller
+from panestream.engine.aggregates.planning import AggregationPlanner
+from panestream.engine.aggregates.registry import Implementation, implements
+from panestream.engine.aggregates.result import FirstColumn, Result
 from panestream.engine.kernels.columns import Ints, Mask, array_of, numbers, take, valid_of
 from panestream.engine.kernels.grouping import LARGEST, Groups
 from panestream.engine.kernels.ordering import order_codes
 from panestream.engine.kernels.ranges import Ranges
 from panestream.engine.kernels.sorting import stable_order
+from panestream.windowing.aggregates import ArgMax, ArgMin, First, Last, MaxBy, MinBy
+
+
+@implements(First, Last)
+class FirstLastImplementation(Implementation["First | Last"]):
+    """``agg.first``, ``agg.last``: picked by event time."""
+
+    def plan(self, recipe: First | Last, planner: AggregationPlanner) -> None:
+        type_, last = planner.type_of(recipe.expr), isinstance(recipe, Last)
+        partial = PartialPick(planner.source(recipe.expr), type_, None, pa.int64(), last, last, recipe.ignore_nulls)
+        planner.result(FirstColumn, recipe, type_, planner.partial(partial))
+
+    def accumulator(self, recipe: First | Last, layout: RowLayout) -> Accumulator:
+        last, at = isinstance(recipe, Last), layout.at(recipe.expr)
+        return PickAccumulator([at], layout.time, pa.int64(), largest=last, last_of_equals=last, skip_nulls=recipe.ignore_nulls)
+
+
+@implements(MinBy, MaxBy)
+class PickByImplementation(Implementation["MinBy | MaxBy"]):
+    """``agg.min_by``, ``agg.max_by``: picked by an expression."""
+
+    def plan(self, recipe: MinBy | MaxBy, planner: AggregationPlanner) -> None:
+        type_, by_type = planner.type_of(recipe.expr), planner.ordered(recipe, recipe.by)
+        source, by = planner.source(recipe.expr), planner.source(recipe.by)
+        partial = PartialPick(source, type_, by, by_type, isinstance(recipe, MaxBy), False, False)
+        planner.result(FirstColumn, recipe, type_, planner.partial(partial))
+
+    def accumulator(self, recipe: MinBy | MaxBy, layout: RowLayout) -> Accumulator:
+        by, by_type = layout.at(recipe.by), layout.type_of(recipe.by)
+        return PickAccumulator([layout.at(recipe.expr)], by, by_type, largest=isinstance(recipe, MaxBy), time=layout.time)
+
+
+@implements(ArgMin, ArgMax)
+class PickRowImplementation(Implementation["ArgMin | ArgMax"]):
+    """``agg.arg_min``, ``agg.arg_max``: several values of the row, as a struct."""
+
+    def plan(self, recipe: ArgMin | ArgMax, planner: AggregationPlanner) -> None:
+        by_type, largest = planner.ordered(recipe, recipe.by), isinstance(recipe, ArgMax)
+        first, *more = [(planner.source(expr), planner.type_of(expr)) for expr in recipe.exprs]
+        partial = PartialPick(*first, planner.source(recipe.by), by_type, largest, False, False, tuple(more))
+        struct = pa.struct([(expr, planner.type_of(expr)) for expr in recipe.exprs])
+        planner.result(StructResult, recipe, struct, planner.partial(partial))
+
+    def accumulator(self, recipe: ArgMin | ArgMax, layout: RowLayout) -> Accumulator:
+        largest, values = isinstance(recipe, ArgMax), [layout.at(expr) for expr in recipe.exprs]
+        by, by_type = layout.at(recipe.by), layout.type_of(recipe.by)
+        return PickAccumulator(values, by, by_type, largest=largest, time=layout.time, fields=recipe.exprs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +93,16 @@ class PartialPick(PartialAggregate):
     skip_nulls: bool
     more: tuple[tuple[int, pa.DataType], ...] = ()
 
+    orders_by_time: ClassVar[bool] = True
+
+    @property
+    def follows_arrival(self) -> bool:
+        return True
+
+    @property
+    def keeps_order(self) -> bool:
+        return True
+
     @property
     def columns(self) -> tuple[tuple[str, pa.DataType], ...]:
         others = [(f"value {place}", type_) for place, (_, type_) in enumerate(self.more, start=2)]
@@ -49,9 +111,7 @@ class PartialPick(PartialAggregate):
 
     def reduce(self, groups: Groups, batch: Batch) -> list[pa.Array]:
         values = [batch.values[source].array for source in (self.source, *(source for source, _ in self.more))]
-        if batch.times is None:
-            raise ValueError("an aggregate orders by event time: timestamps are needed")
-        times = array_of(batch.times, pa.int64())
+        times = array_of(batch.known_times, pa.int64())
         own = [times] if self.by is None else [batch.values[self.by].array, times]
         return self._choose(groups, values, own, self.skip_nulls)
 
@@ -108,3 +168,72 @@ class PartialPick(PartialAggregate):
     def _rows(chosen: Ints, columns: Sequence[pa.Array]) -> list[pa.Array]:
         valid = chosen >= 0
         return [take(column, chosen, None if bool(valid.all()) else valid) for column in columns]
+
+
+class StructResult(Result):
+    """arg_min, arg_max: the values of a row, null where there is none, which is where the partial's last column is null."""
+
+    __slots__ = ()
+
+    def finish(self, partials: Sequence[Sequence[pa.Array]], rows: Ints) -> pa.Array:
+        fields = list(self.type)
+        values, own = partials[0][: len(fields)], partials[0][-1]
+        arrays = [
+            value if value.type == field.type else value.cast(field.type) for value, field in zip(values, fields, strict=True)
+        ]
+        return pa.StructArray.from_arrays(arrays, fields=fields, mask=own.is_null())
+
+
+class PickAccumulator(Accumulator):
+    """Values of the row that is first or last by something.
+
+    Args:
+        values: the places of the values.
+        by: the place of what is compared.
+        by_type: its type.
+        largest: whether the row with the largest ``by`` is picked, or with the smallest.
+        time: the place of the event time: of equals the earliest; None: it is what is compared.
+        last_of_equals: whether of equals (in time, too) the last is picked, or the first.
+        skip_nulls: leave out rows whose value is null.
+        fields: the names of the values, where they are a struct.
+    """
+
+    def __init__(
+        self,
+        values: Sequence[int],
+        by: int,
+        by_type: pa.DataType,
+        *,
+        largest: bool,
+        time: int | None = None,
+        last_of_equals: bool = False,
+        skip_nulls: bool = False,
+        fields: Sequence[str] | None = None,
+    ) -> None:
+        self._values = tuple(values)
+        self._by = by
+        self._order = ValueOrder(by_type)
+        self._largest = largest
+        self._time = by if time is None else time
+        self._last_of_equals = last_of_equals
+        self._skip_nulls = skip_nulls
+        self._fields = fields
+
+    def add(self, state: Any, row: Row) -> Any:
+        if row[self._by] is None or (self._skip_nulls and row[self._values[0]] is None):
+            return state
+        return self.merge(state, (row[self._by], row[self._time], *(row[at] for at in self._values)))
+
+    def merge(self, a: Any, b: Any) -> Any:
+        if a is None or b is None:
+            return b if a is None else a
+        smaller, larger = self._order.less(b[0], a[0]), self._order.less(a[0], b[0])
+        better, worse = (larger, smaller) if self._largest else (smaller, larger)
+        if not better and not worse and a[1] != b[1]:
+            return a if a[1] < b[1] else b
+        return b if better or (self._last_of_equals and not worse) else a
+
+    def result(self, state: Any) -> Any:
+        if state is None:
+            return None
+        return state[2] if self._fields is None else dict(zip(self._fields, state[2:], strict=True))

@@ -108,6 +108,13 @@ def offsets_of(lengths: Ints) -> Ints:
     return offsets
 
 
+def spans(start: Ints, lengths: Ints) -> Ints:
+    """``start[0], start[0] + 1, ...`` (``lengths[0]`` of them), then ``start[1], ...``, and so on."""
+    ends = np.cumsum(lengths)
+    total = int(ends[-1]) if len(ends) else 0
+    return np.repeat(start - (ends - lengths), lengths) + np.arange(total)
+
+
 def take(array: pa.Array, rows: Ints, valid: Mask | None = None) -> pa.Array:
     """``array[rows]``; null where ``valid`` is False."""
     indices = pa.array(rows) if valid is None else pa.array(rows, mask=~valid)

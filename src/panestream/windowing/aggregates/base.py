@@ -1,13 +1,16 @@
-"""What all declared aggregates have in common."""
+"""What all declared aggregates have in common, and what several recipes are made of."""
 
 from __future__ import annotations
 
 from abc import ABC
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
+from numbers import Integral, Real
 from typing import Any, ClassVar, TypeAlias, TypeVar
 
 from panestream.errors import InvalidPlanError
+
+__all__ = ["Aggregate"]
 
 _Self = TypeVar("_Self", bound="Aggregate")
 Expression: TypeAlias = Any
@@ -62,6 +65,10 @@ class Aggregate(ABC):  # noqa: B024 - what subclasses give are class attributes
     """Whether a partial can be taken out of a whole again (exact types only: floating point never is)."""
     merge_rule: ClassVar[str] = ""
     """One sentence on how partial results of panes become the result of a window."""
+    keeps_values: ClassVar[bool] = True
+    """Whether values of its inputs come out again, so that what Spark knows of them (a collation) must be kept."""
+    plain_arguments: ClassVar[bool] = True
+    """Whether all its arguments are texts, numbers and the like, which a job file can hold."""
 
     output_name: str | None = field(default=None, kw_only=True)
 
@@ -108,6 +115,11 @@ class Aggregate(ABC):  # noqa: B024 - what subclasses give are class attributes
         """Those of them whose values are compared with one another: it matters how strings compare."""
         return ()
 
+    @property
+    def struct_fields(self) -> tuple[str, ...]:
+        """The names of the fields where the result is a struct; else none."""
+        return ()
+
     def _default_name(self) -> str:
         return f"{self.function}({', '.join(self.inputs)})" if self.inputs else self.function
 
@@ -123,6 +135,29 @@ class Aggregate(ABC):  # noqa: B024 - what subclasses give are class attributes
         while own and values[-1] == own[-1].default:
             own, values = own[:-1], values[:-1]
         return values
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class OfOne(Aggregate):
+    """An aggregate of one expression."""
+
+    expr: str
+
+    def __post_init__(self) -> None:
+        check_expression(self.expr, self.function, "expr")
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        return (self.expr,)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class OfOneCompared(OfOne):
+    """An aggregate of one expression that compares its values."""
+
+    @property
+    def compared(self) -> tuple[str, ...]:
+        return (self.expr,)
 
 
 def text_of(expr: Expression) -> Any:
@@ -154,6 +189,13 @@ def check_count(value: object, function: str, argument: str, least: int, most: i
         return
     wanted = "a positive integer" if (least, most) == (1, None) else f"an integer from {least} to {most}"
     raise InvalidPlanError(f"agg.{function}: {argument} must be {wanted}, got {value!r}; write e.g. {argument}={max(least, 3)}")
+
+
+def plain_number(value: Any) -> Any:
+    """Numpy's numbers as Python's, whose repr is the same everywhere; whatever else it is stays, to be refused."""
+    if isinstance(value, bool):
+        return value
+    return int(value) if isinstance(value, Integral) else float(value) if isinstance(value, Real) else value
 
 
 def _check_alias(name: object) -> None:

@@ -1,19 +1,16 @@
-"""Aggregates that users write themselves, as functions on whole columns."""
+"""What users subclass to write aggregates of their own: functions on whole columns. `agg.user` makes a recipe of one."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from panestream.errors import InvalidPlanError
-from panestream.windowing.aggregates.base import Aggregate, check_expression
-from panestream.windowing.signatures import check_methods
+__all__ = ["ColumnAggregate"]
 
 
 class ColumnAggregate(ABC):
@@ -98,41 +95,3 @@ class ColumnAggregate(ABC):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in sorted(vars(self).items()))})"
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class User(Aggregate):
-    """See :func:`user`."""
-
-    written: ColumnAggregate
-    exprs: tuple[str, ...]
-
-    function: ClassVar[str] = "user"
-    merge_rule: ClassVar[str] = "partials of panes are merged by the user's own function, earlier panes first"
-
-    def __post_init__(self) -> None:
-        written: Any = self.written
-        if not isinstance(written, ColumnAggregate):
-            instance = " (an instance of it, not the class)" if isinstance(written, type) else ""
-            raise InvalidPlanError(
-                f"agg.user: the first argument must be a ColumnAggregate{instance}, got {written!r}; "
-                "write agg.user(GeometricMean(), 'price')"
-            )
-        for name in ("partial_type", "result_type"):
-            if not isinstance(getattr(written, name, None), pa.DataType):
-                raise InvalidPlanError(f"agg.user: {type(written).__name__}.{name} must be an Arrow type, e.g. pa.float64()")
-        check_methods(written, ColumnAggregate)
-        if not self.exprs:
-            raise InvalidPlanError(f"agg.user: {written!r} gets no column; write agg.user({written!r}, 'price')")
-        for expr in self.exprs:
-            check_expression(expr, "user", "expr")
-
-    @property
-    def inputs(self) -> tuple[str, ...]:
-        return self.exprs
-
-    def _default_name(self) -> str:
-        return f"{type(self.written).__name__}({', '.join(self.exprs)})"
-
-    def _arguments(self) -> list[object]:
-        return [self.written, *self.exprs]

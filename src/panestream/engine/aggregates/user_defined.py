@@ -1,21 +1,37 @@
-"""The partial of aggregates that users write: their functions, and the promise each of them has to keep."""
+"""Aggregates that users write: their functions, and the promise each of them has to keep."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 
-from panestream.engine.aggregates.lists import sparse
-from panestream.engine.aggregates.partials import Batch, PartialAggregate
+from panestream.engine.aggregates.partial_aggregate import Batch, PartialAggregate, sparse
+from panestream.engine.aggregates.planning import AggregationPlanner
+from panestream.engine.aggregates.registry import Implementation, implements
+from panestream.engine.aggregates.result import FirstColumn
 from panestream.engine.kernels.columns import Ints, plain
 from panestream.engine.kernels.grouping import Groups
 from panestream.engine.kernels.ranges import Ranges, State
 from panestream.errors import InvalidPlanError
-from panestream.windowing.aggregates import ColumnAggregate
+from panestream.windowing.aggregates import ColumnAggregate, User
+
+
+@implements(User)
+class UserImplementation(Implementation[User]):
+    """``agg.user``; row by row, rows are kept."""
+
+    null_without_rows: ClassVar[bool] = True  # the functions are promised a row in every group
+
+    def plan(self, recipe: User, planner: AggregationPlanner) -> None:
+        for expr in recipe.exprs:
+            planner.type_of(expr)
+        sources = tuple(planner.source(expr) for expr in recipe.exprs)
+        partial = planner.partial(PartialUser(sources[0], recipe.written, sources))
+        planner.result(FirstColumn, recipe, recipe.written.result_type, partial)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +45,12 @@ class PartialUser(PartialAggregate):
 
     written: ColumnAggregate
     sources: tuple[int, ...]
+
+    needs_rows: ClassVar[bool] = True
+
+    @property
+    def follows_arrival(self) -> bool:
+        return True  # nobody knows
 
     @property
     def columns(self) -> tuple[tuple[str, pa.DataType], ...]:

@@ -1,20 +1,42 @@
-"""Bins: exact counts of the values between given edges."""
+"""Exact counts of the values between given edges."""
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from math import ceil
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from panestream.engine.aggregates.partials import Batch, PartialAggregate
+from panestream.engine.aggregates.accumulator import Accumulator, Row, RowLayout
+from panestream.engine.aggregates.partial_aggregate import Batch, PartialAggregate
+from panestream.engine.aggregates.planning import AggregationPlanner, unsupported
+from panestream.engine.aggregates.registry import Implementation, implements
+from panestream.engine.aggregates.result import FirstColumn
 from panestream.engine.kernels.columns import Ints, Vector, array_of, list_of, list_parts, numbers, words
 from panestream.engine.kernels.grouping import Groups
 from panestream.engine.kernels.ranges import Ranges
+from panestream.windowing.aggregates import Histogram
+
+
+@implements(Histogram)
+class HistogramImplementation(Implementation[Histogram]):
+    """``agg.histogram``."""
+
+    def plan(self, recipe: Histogram, planner: AggregationPlanner) -> None:
+        type_ = planner.number(recipe, recipe.expr)
+        if pa.types.is_decimal(type_) and type_.precision > 18:
+            raise unsupported(recipe, recipe.expr, type_, "a decimal of up to 18 digits, or another number")
+        partial = PartialHistogram(planner.source(recipe.expr), recipe.edges)
+        planner.result(FirstColumn, recipe, pa.list_(pa.int64()), planner.partial(partial))
+
+    def accumulator(self, recipe: Histogram, layout: RowLayout) -> Accumulator:
+        return HistogramAccumulator(layout.at(recipe.expr), layout.type_of(recipe.expr), recipe.edges)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +80,30 @@ class PartialHistogram(PartialAggregate):
     def _lists(self, counts: Ints) -> pa.Array:
         flat = counts.reshape(-1)
         return list_of(array_of(flat, pa.int64()), np.full(len(flat) // self._width, self._width))
+
+
+class HistogramAccumulator(Accumulator):
+    """How many values lie between the edges."""
+
+    def __init__(self, at: int, type_: pa.DataType, edges: Sequence[Any]) -> None:
+        self._at = at
+        # Floats are compared as such; an edge of 0.1 means a tenth to all others.
+        self._edges = [float(edge) if pa.types.is_floating(type_) else Decimal(str(edge)) for edge in edges]
+
+    def start(self) -> Any:
+        return [0] * (len(self._edges) + 1)
+
+    def add(self, state: Any, row: Row) -> Any:
+        value = row[self._at]
+        if value is not None:
+            state[-1 if value != value else bisect_right(self._edges, value)] += 1  # noqa: PLR0124 - the test for NaN
+        return state
+
+    def merge(self, a: Any, b: Any) -> Any:
+        return [one + other for one, other in zip(a, b, strict=True)]
+
+    def result(self, state: Any) -> Any:
+        return list(state)
 
 
 def _comparable(array: pa.Array, edges: Sequence[int | float | Decimal]) -> tuple[Vector, Vector]:

@@ -1,4 +1,4 @@
-"""Quantiles: a pane keeps few values as they are, and many as a t-digest of Apache DataSketches."""
+"""About where the quantiles of values lie: few values are kept as they are, many as a t-digest of Apache DataSketches."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from panestream.engine.aggregates.lists import spans, sparse
-from panestream.engine.aggregates.partials import Batch
+from panestream.engine.aggregates.partial_aggregate import Batch, sparse
+from panestream.engine.aggregates.planning import AggregationPlanner
+from panestream.engine.aggregates.registry import Implementation, implements
+from panestream.engine.aggregates.result import FirstColumn
 from panestream.engine.aggregates.sketches import PartialSketch, any_held, library
 from panestream.engine.kernels.columns import (
     Floats,
@@ -21,18 +23,33 @@ from panestream.engine.kernels.columns import (
     list_parts,
     numbers,
     offsets_of,
+    spans,
     take,
 )
 from panestream.engine.kernels.grouping import Groups
 from panestream.engine.kernels.ordering import order_codes
 from panestream.engine.kernels.ranges import Ranges, sum_ranges
 from panestream.engine.kernels.sorting import stable_order
+from panestream.windowing.aggregates import ApproxQuantile, ApproxQuantiles
 
 _MOST_VALUES = 1 << 22
 """Values of (key, window) pairs that are sorted at a time."""
 _PREAMBLE = 32
 """Bytes of a digest before its centroids."""
 _CENTROID = np.dtype([("mean", "<f8"), ("weight", "<i8")])
+
+
+@implements(ApproxQuantile, ApproxQuantiles)
+class QuantilesImplementation(Implementation["ApproxQuantile | ApproxQuantiles"]):
+    """``agg.approx_quantile``, ``agg.approx_quantiles``; row by row, rows are kept."""
+
+    def plan(self, recipe: ApproxQuantile | ApproxQuantiles, planner: AggregationPlanner) -> None:
+        library()
+        planner.number(recipe, recipe.expr)
+        several = isinstance(recipe, ApproxQuantiles)
+        probabilities = recipe.probabilities if isinstance(recipe, ApproxQuantiles) else (recipe.probability,)
+        partial = planner.partial(PartialQuantiles(planner.source(recipe.expr), recipe.k, probabilities, several))
+        planner.result(FirstColumn, recipe, pa.list_(pa.float64()) if several else pa.float64(), partial)
 
 
 @dataclass(frozen=True, slots=True)

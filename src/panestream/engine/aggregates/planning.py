@@ -1,0 +1,115 @@
+"""From recipes to partial aggregates and results: SQL's type rules, and which aggregates share a partial."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from panestream.engine.aggregates.partial_aggregate import PartialAggregate
+from panestream.engine.aggregates.result import Result
+from panestream.engine.kernels.ordering import is_orderable
+from panestream.errors import InvalidPlanError, did_you_mean
+from panestream.windowing.aggregates import Aggregate
+
+
+@dataclass(slots=True)
+class AggregationPlanner:
+    """Collects what a list of aggregates needs: the inputs, the partial aggregates, the results.
+
+    Attributes:
+        types: the type of each expression.
+        inputs: the distinct expressions, in order.
+        partials: the distinct partial aggregates.
+        results: one per aggregate.
+    """
+
+    types: Mapping[str, pa.DataType]
+    inputs: list[str] = field(default_factory=list)
+    partials: list[PartialAggregate] = field(default_factory=list)
+    results: list[Result] = field(default_factory=list)
+
+    def source(self, expr: str) -> int:
+        """The number of an expression."""
+        if expr not in self.inputs:
+            self.inputs.append(expr)
+        return self.inputs.index(expr)
+
+    def type_of(self, expr: str) -> pa.DataType:
+        """The type of an expression, dictionaries seen through."""
+        if expr not in self.types:
+            raise InvalidPlanError(f"no type is known for the expression {expr!r}; {did_you_mean(expr, self.types)}")
+        type_ = self.types[expr]
+        return type_.value_type if pa.types.is_dictionary(type_) else type_
+
+    def partial(self, partial: PartialAggregate) -> int:
+        """The number of a partial aggregate; an equal one is shared."""
+        if partial not in self.partials:
+            self.partials.append(partial)
+        return self.partials.index(partial)
+
+    def result(self, kind: Callable[..., Result], aggregate: Aggregate, type_: pa.DataType, *partials: int, **more: Any) -> None:
+        """Adds the result column of an aggregate.
+
+        Args:
+            kind: the class of the result.
+            aggregate: the recipe.
+            type_: of the column.
+            partials: the numbers of the partial aggregates that it is computed from.
+            more: further attributes of ``kind``.
+        """
+        self.results.append(kind(aggregate.name, repr(aggregate), type_, partials, **more))
+
+    def ordered(self, aggregate: Aggregate, expr: str) -> pa.DataType:
+        """The type of an expression whose values can be ordered.
+
+        Raises:
+            InvalidPlanError: they cannot.
+        """
+        type_ = self.type_of(expr)
+        if not is_orderable(type_):
+            raise unsupported(aggregate, expr, type_, "an orderable type (number, string, binary, boolean, date or timestamp)")
+        return type_
+
+    def number(self, aggregate: Aggregate, expr: str) -> pa.DataType:
+        """The type of an expression whose values are numbers.
+
+        Raises:
+            InvalidPlanError: they are not.
+        """
+        type_ = self.type_of(expr)
+        types = pa.types
+        if types.is_signed_integer(type_) or types.is_float32(type_) or types.is_float64(type_) or types.is_decimal128(type_):
+            return type_
+        raise unsupported(aggregate, expr, type_, "a number (integer, decimal, float or double)")
+
+
+def check_key(name: str, type_: pa.DataType) -> None:
+    """Raises InvalidPlanError for a key whose values cannot be told apart by hash."""
+    if pa.types.is_struct(type_):
+        for part in type_:
+            check_key(f"{name}.{part.name}", part.type)
+        return
+    if not is_hashable(type_):
+        raise InvalidPlanError(
+            f"key {name!r} has the type {type_}, which cannot be grouped by; cast it, e.g. to string with to_json"
+        )
+
+
+def is_hashable(type_: pa.DataType) -> bool:
+    """Whether Arrow can tell the values of a type apart."""
+    if pa.types.is_dictionary(type_):
+        type_ = type_.value_type
+    try:
+        pc.dictionary_encode(pa.array([], type_), null_encoding="encode")
+    except (pa.ArrowNotImplementedError, pa.ArrowInvalid):
+        return False
+    return True
+
+
+def unsupported(aggregate: Aggregate, expr: str, type_: pa.DataType, wanted: str) -> InvalidPlanError:
+    """The error for an expression of a type that an aggregate cannot take."""
+    return InvalidPlanError(f"{aggregate!r} cannot take {expr!r} of type {type_}: it needs {wanted}; cast the expression")

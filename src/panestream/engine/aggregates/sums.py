@@ -1,0 +1,347 @@
+"""Sums and means: exact for integers and decimals, which may be far larger on the way than at the end, and are never wrapped.
+
+An exact sum is held in two's complement wider than its type, so that what overflows and comes back is right, and what does not
+come back is seen. The fast path adds plain int64; a bound on the largest value and the most rows of a group says when that is
+safe. Else the values are cut into 32-bit limbs, whose sums cannot overflow, and the carries are settled at the end.
+"""
+
+from __future__ import annotations
+
+import decimal
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from panestream.engine.aggregates.accumulator import Accumulator, Row, RowLayout
+from panestream.engine.aggregates.counts import PartialCount
+from panestream.engine.aggregates.partial_aggregate import Batch, PartialAggregate, counts_of, plus
+from panestream.engine.aggregates.planning import AggregationPlanner
+from panestream.engine.aggregates.registry import Implementation, implements
+from panestream.engine.aggregates.result import Result, any_value
+from panestream.engine.kernels.columns import Ints, Mask, array_of, numbers, words
+from panestream.engine.kernels.grouping import Groups
+from panestream.engine.kernels.ranges import Ranges
+from panestream.errors import AggregateOverflowError
+from panestream.windowing.aggregates import Mean, Sum
+
+_MAX_DIGITS = 38
+_LOW = np.int64(0xFFFFFFFF)
+WIDE = pa.decimal256(76, 0)
+"""Four 64-bit words: room for every sum of decimals."""
+Adder = Callable[[Ints], Ints]
+"""Adds int64 values per group or range, modulo 2**64."""
+_EXACT = decimal.Context(prec=200)
+_LARGEST = 2**63 - 1
+
+
+@implements(Sum, Mean)
+class SumImplementation(Implementation["Sum | Mean"]):
+    """``agg.sum``, ``agg.mean``: the sum and the number of values."""
+
+    def plan(self, recipe: Sum | Mean, planner: AggregationPlanner) -> None:
+        type_, total, count = _total_and_count(planner, recipe)
+        if pa.types.is_decimal(type_):
+            self._plan_decimal(recipe, planner, type_, total, count)
+        elif isinstance(recipe, Mean):
+            planner.result(MeanResult, recipe, pa.float64(), total, count)
+        elif pa.types.is_floating(type_):
+            planner.result(FloatSumResult, recipe, pa.float64(), total, count)
+        else:
+            planner.result(IntegerSumResult, recipe, pa.int64(), total, count)
+
+    @staticmethod
+    def _plan_decimal(recipe: Sum | Mean, planner: AggregationPlanner, type_: pa.DataType, total: int, count: int) -> None:
+        if isinstance(recipe, Sum):
+            sum_type = pa.decimal128(min(_MAX_DIGITS, type_.precision + 10), type_.scale)
+            planner.result(DecimalSumResult, recipe, sum_type, total, count)
+            return
+        mean_type = pa.decimal128(min(_MAX_DIGITS, type_.precision + 4), min(_MAX_DIGITS, type_.scale + 4))
+        planner.result(DecimalMeanResult, recipe, mean_type, total, count, scale=type_.scale)
+
+    def accumulator(self, recipe: Sum | Mean, layout: RowLayout) -> Accumulator:
+        call = f"{recipe!r} (column {recipe.name!r})"
+        result_type, mean = layout.result_type(recipe), isinstance(recipe, Mean)
+        return SumAccumulator(layout.at(recipe.expr), layout.type_of(recipe.expr), result_type, call, mean)
+
+
+def _total_and_count(planner: AggregationPlanner, recipe: Sum | Mean) -> tuple[pa.DataType, int, int]:
+    """The type of the values, and the partial aggregates of their sum and their number."""
+    type_, source = planner.number(recipe, recipe.expr), planner.source(recipe.expr)
+    total: PartialAggregate
+    if pa.types.is_floating(type_):
+        total = PartialFloatSum(source)
+    elif pa.types.is_decimal(type_) and type_.precision > 18:
+        total = PartialWideSum(source)
+    else:
+        total = PartialSum(source, type_.scale if pa.types.is_decimal(type_) else 0)
+    return type_, planner.partial(total), planner.partial(PartialCount(source))
+
+
+@dataclass(frozen=True, slots=True)
+class PartialSum(PartialAggregate):
+    """The sum of integers, or of decimals of up to 18 digits (unscaled), as ``high * 2**64 + low`` with a signed ``low``.
+
+    ``high`` is 0 exactly when the sum fits int64.
+
+    Attributes:
+        scale: of decimals; 0 for integers.
+    """
+
+    scale: int
+
+    @property
+    def columns(self) -> tuple[tuple[str, pa.DataType], ...]:
+        return (("sum", pa.int64()), ("high", pa.int32()))
+
+    def reduce(self, groups: Groups, batch: Batch) -> list[pa.Array]:
+        column = batch.values[self.source]
+        array, rows = column.present, column.rows
+        values = np.ascontiguousarray(words(array)[:, 0]) if pa.types.is_decimal(array.type) else numbers(array)
+        values = values.astype(np.int64, copy=False)
+        return _sums(values, None, lambda part: groups.add(part, rows), int(groups.counts.max(initial=0)))
+
+    def merge(self, groups: Groups, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
+        return _sums(numbers(columns[0]), numbers(columns[1]), groups.add, int(groups.counts.max(initial=0)))
+
+    def combine(self, ranges: Ranges, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
+        return _sums(numbers(columns[0]), numbers(columns[1]), ranges.sums, ranges.longest)
+
+    def sql(self, names: Sequence[str]) -> tuple[str, ...]:
+        name = names[self.source]
+        # A decimal of 18 digits times a power of ten of up to 19 has no more than the 38 that Spark keeps exactly.
+        whole = f"cast({name} * {10**self.scale}BD AS bigint)" if self.scale else f"cast({name} AS bigint)"
+        # Sums that cannot overflow: of the upper and of the lower half of each number.
+        return f"sum(shiftright({whole}, 32))", f"sum({whole} & {0xFFFFFFFF}L)"
+
+    def from_sql(self, results: Sequence[pa.Array]) -> list[pa.Array]:
+        upper, lower = (half.fill_null(0).to_numpy().astype(np.int64) for half in results)
+        middle = upper + (lower >> 32)
+        low = (middle << 32) | (lower & _LOW)
+        return [pa.array(low), pa.array(((middle >> 32) + (low < 0)).astype(np.int32))]
+
+
+@dataclass(frozen=True, slots=True)
+class PartialWideSum(PartialAggregate):
+    """The sum of decimals of more than 18 digits (unscaled), in 256 bits."""
+
+    @property
+    def columns(self) -> tuple[tuple[str, pa.DataType], ...]:
+        return (("sum", WIDE),)
+
+    def reduce(self, groups: Groups, batch: Batch) -> list[pa.Array]:
+        column = batch.values[self.source]
+        parts = words(column.present)
+        high = parts[:, 1]
+        return _wide_sums([parts[:, 0], high, high >> 63], lambda part: groups.add(part, column.rows))
+
+    def merge(self, groups: Groups, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
+        return _wide_sums([words(columns[0])[:, i] for i in range(3)], groups.add)
+
+    def combine(self, ranges: Ranges, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
+        return _wide_sums([words(columns[0])[:, i] for i in range(3)], ranges.sums)
+
+
+@dataclass(frozen=True, slots=True)
+class PartialFloatSum(PartialAggregate):
+    """The sum of floating point values; added, never subtracted: subtraction would leave rounding errors of rows long gone."""
+
+    @property
+    def columns(self) -> tuple[tuple[str, pa.DataType], ...]:
+        return (("sum", pa.float64()),)
+
+    def reduce(self, groups: Groups, batch: Batch) -> list[pa.Array]:
+        column = batch.values[self.source]
+        return [array_of(groups.add(column.floats, column.rows), pa.float64())]
+
+    def merge(self, groups: Groups, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
+        return [array_of(groups.add(numbers(columns[0])), pa.float64())]
+
+    def combine(self, ranges: Ranges, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
+        (sums,) = ranges.fold((numbers(columns[0]),), (0.0,), plus)
+        return [array_of(sums, pa.float64())]
+
+
+class IntegerSumResult(Result):
+    """sum(integers)"""
+
+    __slots__ = ()
+
+    def finish(self, partials: Sequence[Sequence[pa.Array]], rows: Ints) -> pa.Array:
+        if numbers(partials[0][1]).any():
+            raise self.overflow(
+                "cast the expression to a wider type, e.g. to decimal(38, 0), or to double where rounding does no harm"
+            )
+        return array_of(numbers(partials[0][0]), pa.int64(), any_value(partials[1][0], rows))
+
+
+class DecimalSumResult(Result):
+    """sum(decimal)"""
+
+    __slots__ = ()
+
+    def finish(self, partials: Sequence[Sequence[pa.Array]], rows: Ints) -> pa.Array:
+        low, high, fits = _two_words(partials[0])
+        if not (fits & _within(low, high, self.type.precision)).all():
+            raise self.overflow("cast the expression to a decimal with fewer digits after the point, or to double")
+        return array_of(np.stack([low, high], axis=1), self.type, any_value(partials[1][0], rows))
+
+
+class FloatSumResult(Result):
+    """sum(float or double)"""
+
+    __slots__ = ()
+
+    def finish(self, partials: Sequence[Sequence[pa.Array]], rows: Ints) -> pa.Array:
+        return array_of(numbers(partials[0][0]), pa.float64(), any_value(partials[1][0], rows))
+
+
+class MeanResult(Result):
+    """mean(integers, float or double)"""
+
+    __slots__ = ()
+
+    def finish(self, partials: Sequence[Sequence[pa.Array]], rows: Ints) -> pa.Array:
+        count = counts_of(partials[1][0], rows)
+        total = numbers(partials[0][0]).astype(np.float64)
+        if len(partials[0]) == 2:  # of integers: their exact sum may need more than int64
+            total = total + numbers(partials[0][1]) * 2.0**64
+        return array_of(total / np.maximum(count, 1), pa.float64(), any_value(partials[1][0], rows))
+
+
+@dataclass(frozen=True, slots=True)
+class DecimalMeanResult(Result):
+    """mean(decimal), rounded half up.
+
+    Attributes:
+        scale: of the values.
+    """
+
+    scale: int
+
+    def finish(self, partials: Sequence[Sequence[pa.Array]], rows: Ints) -> pa.Array:
+        valid = any_value(partials[1][0], rows)
+        count = pa.array(np.maximum(counts_of(partials[1][0], rows), 1))
+        if len(partials[0]) == 2:
+            low, high, _ = _two_words(partials[0])
+            whole = np.stack([low, high, high >> 63, high >> 63], axis=1)
+        else:
+            whole = words(partials[0][0])
+        total = array_of(whole, pa.decimal256(50, self.scale))
+        # Arrow's quotient is cut off more than half a digit below the place it is rounded to: one rounding in all.
+        mean = pc.round(pc.divide(total, count.cast(pa.decimal256(19, 0))), self.type.scale, round_mode="half_towards_infinity")
+        try:
+            mean = mean.cast(self.type)
+        except pa.ArrowInvalid:
+            raise self.overflow("cast the expression to a decimal with fewer digits after the point, or to double") from None
+        return mean if valid is None else pc.if_else(pa.array(valid), mean, pa.scalar(None, self.type))
+
+
+class SumAccumulator(Accumulator):
+    """Sum and number of values, exact for integers and decimals.
+
+    Args:
+        at: the place of the value.
+        type_: its type.
+        result_type: what the sum must fit, or its mean.
+        call: what the user wrote, for errors.
+        mean: whether the mean is asked for, or the sum.
+    """
+
+    def __init__(self, at: int, type_: pa.DataType, result_type: pa.DataType, call: str, mean: bool) -> None:
+        self._at = at
+        self._result_type = result_type
+        self._call = call
+        self._mean = mean
+        self._decimals = pa.types.is_decimal(type_)
+        self._zero: Any = 0.0 if pa.types.is_floating(type_) else decimal.Decimal(0) if self._decimals else 0
+
+    def start(self) -> Any:
+        return self._zero, 0
+
+    def add(self, state: Any, row: Row) -> Any:
+        value = row[self._at]
+        if value is None:
+            return state
+        total, count = state
+        return (_EXACT.add(total, value) if self._decimals else total + value), count + 1
+
+    def merge(self, a: Any, b: Any) -> Any:
+        return (_EXACT.add(a[0], b[0]) if self._decimals else a[0] + b[0]), a[1] + b[1]
+
+    def result(self, state: Any) -> Any:
+        total, count = state
+        if not count:
+            return None
+        if self._decimals:
+            return self._decimal(_EXACT.divide(total, decimal.Decimal(count)) if self._mean else total)
+        if self._mean:
+            return total / count
+        if type(total) is int and not -_LARGEST - 1 <= total <= _LARGEST:
+            raise self._overflow(
+                "cast the expression to a wider type, e.g. to decimal(38, 0), or to double where rounding does no harm"
+            )
+        return total
+
+    def _decimal(self, value: decimal.Decimal) -> decimal.Decimal:
+        scale, precision = self._result_type.scale, self._result_type.precision
+        rounded = value.quantize(decimal.Decimal(1).scaleb(-scale), decimal.ROUND_HALF_UP, _EXACT)
+        if rounded.copy_abs() >= decimal.Decimal(1).scaleb(precision - scale, _EXACT):
+            raise self._overflow("cast the expression to a decimal with fewer digits after the point, or to double")
+        return rounded
+
+    def _overflow(self, hint: str) -> AggregateOverflowError:
+        return AggregateOverflowError(f"{self._call} left the range of {self._result_type}: {hint}")
+
+
+def _sums(low: Ints, high: Ints | None, add: Adder, most: int) -> list[pa.Array]:
+    """Sums of ``high * 2**64 + low``, where no sum has more than ``most`` terms."""
+    bound = max(int(low.max(initial=0)), -int(low.min(initial=0))) * most
+    if bound < 2**63 and (high is None or not high.any()):
+        sums = add(low)
+        return [array_of(sums, pa.int64()), array_of(np.zeros(len(sums), np.int32), pa.int32())]
+    bottom, middle = add(low & _LOW), add(low >> 32)
+    middle = middle + (bottom >> 32)
+    sums = (middle << 32) | (bottom & _LOW)
+    carry = (middle >> 32) + (sums < 0)
+    if high is not None:
+        carry = carry + add(high.astype(np.int64))
+    return [array_of(sums, pa.int64()), array_of(carry, pa.int32())]
+
+
+def _wide_sums(parts: list[Ints], add: Adder) -> list[pa.Array]:
+    """Sums of numbers given as 64-bit words, lowest first, the last signed."""
+    limbs = [limb for part in parts[:2] for limb in (part & _LOW, (part >> 32) & _LOW)]
+    sums = [add(limb) for limb in (*limbs, parts[2])]
+    carry = np.zeros(len(sums[0]), np.int64)
+    for place in range(4):
+        total = sums[place] + carry
+        sums[place], carry = total & _LOW, total >> 32
+    top = sums[4] + carry
+    result = np.stack([sums[1] << 32 | sums[0], sums[3] << 32 | sums[2], top, top >> 63], axis=1)
+    return [array_of(result, WIDE)]
+
+
+def _two_words(partial: Sequence[pa.Array]) -> tuple[Ints, Ints, Mask]:
+    """A sum as a 128-bit number, low and high word, and where 128 bits are enough."""
+    if partial[0].type == WIDE:
+        parts = words(partial[0])
+        return parts[:, 0], parts[:, 1], (parts[:, 2] == parts[:, 1] >> 63) & (parts[:, 3] == parts[:, 2])
+    low = numbers(partial[0])
+    high = numbers(partial[1]).astype(np.int64) - (low < 0)
+    return low, high, np.ones(len(low), np.bool_)
+
+
+def _within(low: Ints, high: Ints, precision: int) -> Mask:
+    """Where a 128-bit number has at most ``precision`` digits."""
+    limit = 10**precision
+    top, rest = np.int64(limit >> 64), np.uint64(limit & (2**64 - 1))
+    unsigned = low.view(np.uint64) if low.flags.c_contiguous else np.ascontiguousarray(low).view(np.uint64)
+    below: Mask = (high < top) | ((high == top) & (unsigned < rest))
+    limit = -limit
+    top, rest = np.int64(limit >> 64), np.uint64(limit & (2**64 - 1))
+    above: Mask = (high > top) | ((high == top) & (unsigned > rest))
+    return np.logical_and(below, above)

@@ -1,0 +1,201 @@
+"""Values of one row: of the first or the last by event time, of the smallest or the largest by an expression."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from panestream.errors import InvalidPlanError
+from panestream.windowing.aggregates.base import Aggregate, Expression, OfOne, check_expression, text_of
+
+__all__ = ["ArgMax", "ArgMin", "First", "Last", "MaxBy", "MinBy", "arg_max", "arg_min", "first", "last", "max_by", "min_by"]
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class First(OfOne):
+    """See :func:`first`."""
+
+    ignore_nulls: bool = False
+
+    function: ClassVar[str] = "first"
+    merge_rule: ClassVar[str] = "the value of the pane whose first row has the earliest event time"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Last(OfOne):
+    """See :func:`last`."""
+
+    ignore_nulls: bool = False
+
+    function: ClassVar[str] = "last"
+    merge_rule: ClassVar[str] = "the value of the pane whose last row has the latest event time"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class _OfTwo(OfOne):
+    """An aggregate that picks values of one expression by another."""
+
+    by: str
+
+    def __post_init__(self) -> None:
+        check_expression(self.expr, self.function, "expr")
+        check_expression(self.by, self.function, "by")
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        return (self.expr, self.by)
+
+    @property
+    def compared(self) -> tuple[str, ...]:
+        return (self.by,)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class MinBy(_OfTwo):
+    """See :func:`min_by`."""
+
+    function: ClassVar[str] = "min_by"
+    merge_rule: ClassVar[str] = "the value of the pane with the smallest `by`"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class MaxBy(_OfTwo):
+    """See :func:`max_by`."""
+
+    function: ClassVar[str] = "max_by"
+    merge_rule: ClassVar[str] = "the value of the pane with the largest `by`"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class _OfRow(Aggregate):
+    """An aggregate that picks a row, and keeps several expressions of it."""
+
+    by: str
+    exprs: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        check_expression(self.by, self.function, "by")
+        if not self.exprs:
+            raise InvalidPlanError(
+                f"agg.{self.function}: nothing to keep of the row; write agg.{self.function}({self.by!r}, 'price')"
+            )
+        for expr in self.exprs:
+            check_expression(expr, self.function, "expr")
+        if len(set(self.exprs)) < len(self.exprs):
+            raise InvalidPlanError(
+                f"{self!r} keeps an expression twice: the fields of its struct are named by them; write each once"
+            )
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        return (*self.exprs, self.by)
+
+    @property
+    def struct_fields(self) -> tuple[str, ...]:
+        return self.exprs
+
+    @property
+    def compared(self) -> tuple[str, ...]:
+        return (self.by,)
+
+    def _default_name(self) -> str:
+        return f"{self.function}({', '.join((self.by, *self.exprs))})"
+
+    def _arguments(self) -> list[object]:
+        return [self.by, *self.exprs]
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ArgMin(_OfRow):
+    """See :func:`arg_min`."""
+
+    function: ClassVar[str] = "arg_min"
+    merge_rule: ClassVar[str] = "the values from the pane with the smallest `by`"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ArgMax(_OfRow):
+    """See :func:`arg_max`."""
+
+    function: ClassVar[str] = "arg_max"
+    merge_rule: ClassVar[str] = "the values from the pane with the largest `by`"
+
+
+def first(expr: Expression, ignore_nulls: bool = False) -> First:
+    """The value of the row with the earliest event time; of several, of the one that arrived first.
+
+    Args:
+        expr: what to take from the row.
+        ignore_nulls: look only at rows where ``expr`` is not null.
+
+    >>> first("page", ignore_nulls=True)
+    agg.first('page', True)
+    """
+    return First(text_of(expr), ignore_nulls)
+
+
+def last(expr: Expression, ignore_nulls: bool = False) -> Last:
+    """The value of the row with the latest event time; of several, of the one that arrived last.
+
+    Args:
+        expr: what to take from the row.
+        ignore_nulls: look only at rows where ``expr`` is not null.
+    """
+    return Last(text_of(expr), ignore_nulls)
+
+
+def min_by(expr: Expression, by: Expression) -> MinBy:
+    """The value of ``expr`` (null or not) in the row with the smallest ``by``.
+
+    Of several such rows the one with the earliest event time counts, and of these the one that arrived first.
+    Rows with a null ``by`` are left out.
+    """
+    return MinBy(text_of(expr), text_of(by))
+
+
+def max_by(expr: Expression, by: Expression) -> MaxBy:
+    """The value of ``expr`` (null or not) in the row with the largest ``by``.
+
+    Of several such rows the one with the earliest event time counts, and of these the one that arrived first.
+    Rows with a null ``by`` are left out.
+    """
+    return MaxBy(text_of(expr), text_of(by))
+
+
+def arg_max(by: Expression, *exprs: Expression) -> ArgMax:
+    """Several expressions of the row with the largest ``by``, as one struct; null where ``by`` is null in all rows.
+
+    Of several such rows the one with the earliest event time counts, and of these the one that arrived first, as with
+    :func:`max_by`. Rows with a null ``by`` are left out; other nulls are values like any other.
+
+    Args:
+        by: what is compared: of any orderable type; NaN is larger than any other number.
+        exprs: what to keep of the row, at least one; the fields of the struct are named by them, and have their types.
+
+    Raises:
+        InvalidPlanError: no expression to keep, or one twice.
+
+    Flink: ``maxBy`` on a ``DataStream``, which keeps the whole row.
+
+    >>> arg_max("ts", "page", "price").name
+    'arg_max(ts, page, price)'
+    """
+    return ArgMax(text_of(by), tuple([text_of(expr) for expr in exprs]))
+
+
+def arg_min(by: Expression, *exprs: Expression) -> ArgMin:
+    """Several expressions of the row with the smallest ``by``, as one struct: :func:`arg_max` the other way round.
+
+    Args:
+        by: what is compared: of any orderable type; NaN is larger than any other number.
+        exprs: what to keep of the row, at least one; the fields of the struct are named by them, and have their types.
+
+    Raises:
+        InvalidPlanError: no expression to keep, or one twice.
+
+    Flink: ``minBy`` on a ``DataStream``, which keeps the whole row.
+
+    >>> arg_min("ts", "page")
+    agg.arg_min('ts', 'page')
+    """
+    return ArgMin(text_of(by), tuple([text_of(expr) for expr in exprs]))

@@ -1,0 +1,48 @@
+"""Sums and means."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from panestream.windowing.aggregates.base import Expression, OfOne, text_of
+
+__all__ = ["Mean", "Sum", "avg", "mean", "sum"]
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Sum(OfOne):
+    """See :func:`sum`."""
+
+    function: ClassVar[str] = "sum"
+    invertible: ClassVar[bool] = True
+    merge_rule: ClassVar[str] = (
+        "sums of panes are added exactly (integers, decimals) and subtracted again; floating point is only ever added"
+    )
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Mean(OfOne):
+    """See :func:`mean`."""
+
+    function: ClassVar[str] = "mean"
+    invertible: ClassVar[bool] = True
+    merge_rule: ClassVar[str] = "sum and count of panes are combined as those of sum and count, and divided at the end"
+
+
+def sum(expr: Expression) -> Sum:  # noqa: A001 - the SQL name, as in pyspark.sql.functions
+    """The sum of the values that are not null; null where there is none.
+
+    Integers sum to bigint, float and double to double, decimal(p, s) to decimal(min(38, p + 10), s). A sum that leaves the range
+    of its type is an :class:`~panestream.errors.AggregateOverflowError`; sums on the way there may leave it.
+    """
+    return Sum(text_of(expr))
+
+
+def mean(expr: Expression) -> Mean:
+    """The mean of the values that are not null: double, or decimal(p + 4, s + 4), rounded half up, for decimal(p, s)."""
+    return Mean(text_of(expr))
+
+
+avg = mean
+"""The same as :func:`mean`."""

@@ -1,0 +1,46 @@
+"""The mean of weighted values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from panestream.windowing.aggregates.base import Expression, OfOne, check_expression, text_of
+
+__all__ = ["WeightedMean", "weighted_mean"]
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class WeightedMean(OfOne):
+    """See :func:`weighted_mean`."""
+
+    weight: str
+
+    function: ClassVar[str] = "weighted_mean"
+    merge_rule: ClassVar[str] = "sums of weight and of value times weight are added, never subtracted, and divided at the end"
+
+    def __post_init__(self) -> None:
+        check_expression(self.expr, self.function, "expr")
+        check_expression(self.weight, self.function, "weight")
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        return (self.expr, self.weight)
+
+
+def weighted_mean(expr: Expression, weight: Expression) -> WeightedMean:
+    """The sum of value times weight, divided by the sum of the weights; double.
+
+    Rows where either is null are left out; the result is null where no row is left or the weights add up to zero. It is computed
+    in floating point, decimals too.
+
+    Args:
+        expr: the values, numbers.
+        weight: their weights, numbers; negative ones count as such.
+
+    Flink: none; in SQL ``SUM(expr * weight) / SUM(weight)``, which divides by the weights of null values too.
+
+    >>> weighted_mean("price", "quantity").name
+    'weighted_mean(price, quantity)'
+    """
+    return WeightedMean(text_of(expr), text_of(weight))
