@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,9 @@ AGGREGATES = (
     agg.mean("v").alias("mean"),
     agg.min("v").alias("low"),
     agg.max("day").alias("last_day"),
+    agg.sum("price").alias("turnover"),
+    agg.mean("price").alias("mean_price"),
+    agg.sum("fine").alias("fine_total"),
 )
 WINDOWS = [
     pst.TumblingEventTimeWindows.of("7 seconds", offset="3 seconds"),
@@ -40,6 +44,7 @@ def events(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
     rows = 3000
     huge = rng.choice([2**62, -(2**62), 2**62 + 1, -(2**62) - 1], rows)
     pairs = np.concatenate([huge, -huge])
+    cents = rng.integers(-(10**6) + 1, 10**6, 2 * rows)
     table = pa.table(
         {
             "key": pa.array([None if k == 0 else f"k{k}" for k in rng.integers(0, 6, 2 * rows)]),
@@ -48,6 +53,11 @@ def events(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
                 [None if r < 0.1 else int(v) for v, r in zip(pairs // 2**20, rng.random(2 * rows), strict=True)], pa.int64()
             ),
             "small": pa.array(rng.integers(-100, 100, 2 * rows), pa.int16()),
+            "price": pa.array(
+                [None if r < 0.1 else Decimal(int(v)).scaleb(-2) for v, r in zip(cents, rng.random(2 * rows), strict=True)],
+                pa.decimal128(10, 2),
+            ),
+            "fine": pa.array([Decimal(int(v)).scaleb(-18) for v in cents * (10**18 // 10**6 + 1)], pa.decimal128(18, 18)),
             "day": pa.array(rng.integers(0, 100, 2 * rows).astype(np.int32), pa.int32()).cast(pa.date32()),
         }
     )

@@ -65,9 +65,9 @@ class PartialMoments(PartialAggregate):
         whole = groups.means(own, total, some, share)
         off = own - groups.spread(whole, some)
         spread = groups.add(m2) + groups.add(off * share * off, some)
-        all_rows = columns[0].null_count == len(rows)
+        complete = columns[0].null_count == len(rows)
         return [
-            all_rows(groups.size) if all_rows else array_of(total, pa.int64()),
+            all_rows(groups.size) if complete else array_of(total, pa.int64()),
             array_of(whole, pa.float64()),
             array_of(spread, pa.float64()),
         ]
@@ -76,8 +76,8 @@ class PartialMoments(PartialAggregate):
         counts = counts_of(columns[0], rows)
         states = (counts.astype(np.float64), numbers(columns[1]), numbers(columns[2]))
         _, mean, m2 = ranges.fold(states, (0.0, 0.0, 0.0), _chan)
-        all_rows = columns[0].null_count == len(rows)
-        n = all_rows(len(ranges.windows)) if all_rows else array_of(ranges.sums(counts), pa.int64())
+        complete = columns[0].null_count == len(rows)
+        n = all_rows(len(ranges.windows)) if complete else array_of(ranges.sums(counts), pa.int64())
         return [n, array_of(mean, pa.float64()), array_of(m2, pa.float64())]
 
 

@@ -9,7 +9,7 @@ INTERLEAVING, LOOPS, SESSION_LOOP = (f"{_ROW}{name}.py" for name in ("interleavi
 PAGES, ELEMENT_CHUNKS, CODEC, DATETIME_CODEC = (
     f"{_ROW}{name}.py" for name in ("pages", "element_chunks", "codec", "datetime_codec")
 )
-KEYS, DECLARED = f"{_ROW}keys.py", f"{_ROW}accumulators.py"
+KEYS, AGGREGATES = f"{_ROW}keys.py", "engine/aggregates/"
 TRIGGERS, ASSIGNERS, EVICTORS = "windowing/triggers/", "windowing/assigners/", "windowing/evictors.py"
 
 MUTANTS: list[tuple[str, str, str]] = [
@@ -66,8 +66,12 @@ MUTANTS: list[tuple[str, str, str]] = [
     (ROW, "is EventTimeTrigger and cleanup <= self.watermark)", "is EventTimeTrigger)"),
     (WINDOW_STATES, "            and not self.firings\n", ""),
     (PAGES, '        writer.counts("firings", [window_state.firings for window_state in window_states])\n', ""),
-    (DECLARED, "return a if a[1] < b[1] else b", "return b if a[1] < b[1] else a"),
-    (DECLARED, "        if not better and not worse and a[1] != b[1]:\n            return a if a[1] < b[1] else b\n", ""),
+    (AGGREGATES + "picks.py", "return a if a[1] < b[1] else b", "return b if a[1] < b[1] else a"),
+    (
+        AGGREGATES + "picks.py",
+        "        if not better and not worse and a[1] != b[1]:\n            return a if a[1] < b[1] else b\n",
+        "",
+    ),
     (
         ROW,
         "self._fired.append((key, window, inputs[0], window_state.max_timestamp))",
@@ -306,32 +310,36 @@ MUTANTS: list[tuple[str, str, str]] = [
     (ROW, "count = 0 if contents is EMPTY else len(contents)", "count = 0"),
     ("windowing/failures.py", "if not frame.filename.startswith(_PACKAGE)", "if True"),
     # declared aggregates
-    (DECLARED, "return state + 1 if self._at is None or row[self._at] is not None else state", "return state + 1"),
-    (DECLARED, "return not math.isnan(a)", "return math.isnan(a)"),
-    (DECLARED, "_EXACT.add(total, value) if self._decimals", "total + value if self._decimals"),
-    (DECLARED, "decimal.ROUND_HALF_UP", "decimal.ROUND_HALF_EVEN"),
-    (DECLARED, "if rounded.copy_abs() >=", "if rounded.copy_abs() >"),
     (
-        DECLARED,
+        AGGREGATES + "counts.py",
+        "return state + 1 if self._at is None or row[self._at] is not None else state",
+        "return state + 1",
+    ),
+    (AGGREGATES + "accumulator.py", "return not math.isnan(a)", "return math.isnan(a)"),
+    (AGGREGATES + "sums.py", "_EXACT.add(total, value) if self._decimals", "total + value if self._decimals"),
+    (AGGREGATES + "sums.py", "decimal.ROUND_HALF_UP", "decimal.ROUND_HALF_EVEN"),
+    (AGGREGATES + "sums.py", "if rounded.copy_abs() >=", "if rounded.copy_abs() >"),
+    (
+        AGGREGATES + "sums.py",
         "if type(total) is int and not -_LARGEST - 1 <= total <= _LARGEST:",
         "if type(total) is int and total > _LARGEST + 1:",
     ),
     (
-        DECLARED,
+        AGGREGATES + "extremes.py",
         "self._order.less(a, b) if self._largest else self._order.less(b, a)",
         "self._order.less(b, a) if self._largest else self._order.less(a, b)",
     ),
-    (DECLARED, "off * (n_a * n_b / n) * off", "off * off * n_a / n"),
-    (DECLARED, "        if n < 2:", "        if n < 1:"),
-    (DECLARED, "(self._last_of_equals and not worse)", "self._last_of_equals"),
-    (DECLARED, "or (self._skip_nulls and row[self._values[0]] is None)", ""),
-    (DECLARED, "(None if math.isnan(value) else value + 0.0) if self._floats else value", "value"),
-    (DECLARED, "in sorted(state, key=itemgetter(0))]", "in state]"),
-    (DECLARED, "bool(a[1] < b[1]) and", "bool(a[1] <= b[1]) and"),
-    (DECLARED, "            del state[self._k :]\n", ""),
-    (DECLARED, "return state[0] / state[1] if state[1] else None", "return state[0] / state[1]"),
-    (DECLARED, "bisect_right(self._edges, value)", "sum(edge < value for edge in self._edges)"),
-    (DECLARED, "        return list(state)\n", "        return state\n"),
+    (AGGREGATES + "moments.py", "off * (n_a * n_b / n) * off", "off * off * n_a / n"),
+    (AGGREGATES + "moments.py", "        if n < 2:", "        if n < 1:"),
+    (AGGREGATES + "picks.py", "(self._last_of_equals and not worse)", "self._last_of_equals"),
+    (AGGREGATES + "picks.py", "or (self._skip_nulls and row[self._values[0]] is None)", ""),
+    (AGGREGATES + "distinct.py", "(None if math.isnan(value) else value + 0.0) if self._floats else value", "value"),
+    (AGGREGATES + "lists.py", "in sorted(state, key=itemgetter(0))]", "in state]"),
+    (AGGREGATES + "top.py", "bool(a[1] < b[1]) and", "bool(a[1] <= b[1]) and"),
+    (AGGREGATES + "top.py", "            del state[self._k :]\n", ""),
+    (AGGREGATES + "weighted.py", "return state[0] / state[1] if state[1] else None", "return state[0] / state[1]"),
+    (AGGREGATES + "histograms.py", "bisect_right(self._edges, value)", "sum(edge < value for edge in self._edges)"),
+    (AGGREGATES + "histograms.py", "        return list(state)\n", "        return state\n"),
     # vocabulary
     (TRIGGERS + "count.py", "if seen.get() >= self.count:", "if seen.get() == self.count:"),
     (TRIGGERS + "count.py", "            seen.clear()\n", ""),

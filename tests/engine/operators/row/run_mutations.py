@@ -19,9 +19,9 @@ ROOT = Path(__file__).resolve().parents[4]
 sys.path.insert(0, str(ROOT))
 
 from tests.engine.operators.row.mutations import (  # noqa: E402 - it is run as a program
+    AGGREGATES,
     CODEC,
     DATETIME_CODEC,
-    DECLARED,
     ELEMENT_CHUNKS,
     INDEX,
     INTERLEAVING,
@@ -52,7 +52,6 @@ FIRST = {
     CODEC: f"{HERE}/test_codec.py",
     DATETIME_CODEC: f"{HERE}/test_codec.py",
     KEYS: f"{HERE}/test_codec.py",
-    DECLARED: f"{HERE}/test_declared.py",
     INDEX: f"{HERE}/test_growth.py",
     ELEMENT_CHUNKS: f"{HERE}/test_grouped.py",
     INTERLEAVING: f"{HERE}/test_grouped.py",
@@ -70,7 +69,7 @@ def is_killed(mutant: tuple[str, str, str], folder: Path) -> str | None:
     if old not in text:
         return "NOT APPLICABLE: the text is not there"
     path.write_text(text.replace(old, new))
-    first = FIRST.get(name, TESTS[0])
+    first = f"{HERE}/test_declared.py" if name.startswith(AGGREGATES) else FIRST.get(name, TESTS[0])
     files = [first, *(file for file in TESTS if file != first)]
     try:
         found = run(folder, files)
