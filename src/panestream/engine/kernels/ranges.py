@@ -7,6 +7,32 @@ Partials, one row per (key, pane), are laid out along an axis on which every (ke
 
 What can be subtracted exactly (integers) is a difference of two running sums. Everything else is folded over spans whose length
 doubles: a range is the combination of at most log2(length) of them. Neither visits a window's panes one by one.
+
+**The invariant.** Windows are numbered so that neither their first panes nor their ends ever go back. So the windows that contain
+a row are an interval ``[from_window, until_window)``, and from one row of a key to its next both ends of that interval stay or
+grow. A row *opens* those of its windows that the row before it (of its key) is not in, and *closes* those that the row after it
+is not in. Each (key, window) that has rows is opened once and closed once; and as the intervals never go back, the openings,
+written down row by row, are the (key, window) pairs in order, and so are the closings: the i-th opening and the i-th closing are
+the same pair. With windows 0 = panes 0 to 2, 1 = panes 2 to 4, 2 = panes 4 to 7::
+
+    place in the order of key and pane     0     1     2     3  |  4     5
+    key                                    a     a     a     a  |  b     b
+    pane                                   1     2     4     7  |  2     3
+    its windows [from, until)            [0,1) [0,2) [1,3) [2,3)| [0,2) [1,2)
+    opens                                  0     1     2     -  | 0,1    -
+    closes                                 -     0     1     2  |  0     1
+
+    pair 0 = (a, window 0) = [0, 2)        o-----c
+    pair 1 = (a, window 1) = [1, 3)              o-----c
+    pair 2 = (a, window 2) = [2, 4)                    o-----c
+    pair 3 = (b, window 0) = [4, 5)                                oc
+    pair 4 = (b, window 1) = [4, 6)                                o-----c
+
+A fold, over the ranges of places that came out of it (or over the panes of the matrix)::
+
+    [3, 10) is 7 = 1 + 2 + 4 places:   [3] [4 5] [6 7 8 9]          its spans, shortest first, so that order is kept
+    where overlaps do no harm:         [3 4 5 6]                    two spans of the largest power of two that fits
+                                             [6 7 8 9]
 """
 
 from __future__ import annotations
