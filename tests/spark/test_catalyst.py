@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +16,9 @@ import panestream as pst
 from panestream import agg
 from panestream.errors import AggregateOverflowError
 from panestream.spark import catalyst, dataflow
+from panestream.spark.shipping import ship_module
 from panestream.windowing.watermarks import WatermarkStrategy
+from tests.engine.aggregates import toy
 
 pytestmark = pytest.mark.spark
 
@@ -79,6 +83,22 @@ def test_the_same_rows_as_over_pack(events: Any, windows: Any, monkeypatch: pyte
     monkeypatch.setattr(dataflow, "reducible", lambda plan: False)
     assert by_spark == sorted(map(repr, result(events, windows, *AGGREGATES).main.collect()))
     assert by_spark
+
+
+def test_an_aggregate_of_another_package(spark: Any, events: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its SQL, and by its own code on the executors, to which it was shipped."""
+    home = toy.package(tmp_path, "toy_on_spark")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    theirs = importlib.import_module(home.name)
+    ship_module(spark, home)
+    aggregates = (theirs.spread("small").alias("spread"), agg.max("small").alias("high"), agg.min("small").alias("low"))
+    one = result(events, WINDOWS[1], *aggregates)
+    assert catalyst.reducible(one.plan)
+    by_spark = one.main.collect()
+    assert by_spark
+    assert all(row.spread == row.high - row.low for row in by_spark)
+    monkeypatch.setattr(dataflow, "reducible", lambda plan: False)
+    assert sorted(map(repr, by_spark)) == sorted(map(repr, result(events, WINDOWS[1], *aggregates).main.collect()))
 
 
 def test_sums_that_leave_their_type_are_seen(spark: Any) -> None:
