@@ -49,7 +49,7 @@ class Batch:
     """One micro-batch as the event log has it.
 
     Attributes:
-        stages: duration in ms, by place (0: pack, 1: operate).
+        stages: duration in ms, by step (0: pack, 1: operate).
         tasks: milliseconds of each task from launch to end, by stage.
         metrics: by (stage, operator, metric): the tasks' values in ms.
     """
@@ -78,14 +78,14 @@ def batches(folder: Path) -> list[Batch]:
         elif kind == "SparkListenerJobStart" and "streaming.sql.batchId" in event["Properties"]:
             number = int(event["Properties"]["streaming.sql.batchId"])
             found.setdefault(number, Batch())
-            stage_of.update({stage: (number, place) for place, stage in enumerate(sorted(event["Stage IDs"]))})
+            stage_of.update({stage: (number, step) for step, stage in enumerate(sorted(event["Stage IDs"]))})
         elif kind == "SparkListenerStageCompleted" and event["Stage Info"]["Stage ID"] in stage_of:
             info = event["Stage Info"]
-            number, place = stage_of[info["Stage ID"]]
-            found[number].stages[place] = info["Completion Time"] - info["Submission Time"]
+            number, step = stage_of[info["Stage ID"]]
+            found[number].stages[step] = info["Completion Time"] - info["Submission Time"]
         elif kind == "SparkListenerTaskEnd" and event["Stage ID"] in stage_of:
-            number, place = stage_of[event["Stage ID"]]
-            _task(event, place, found[number], named)
+            number, step = stage_of[event["Stage ID"]]
+            _task(event, step, found[number], named)
     return [batch for _, batch in sorted(found.items())]
 
 
@@ -96,14 +96,14 @@ def _name(plan: dict[str, Any], named: dict[int, tuple[str, str]]) -> None:
         _name(child, named)
 
 
-def _task(event: dict[str, Any], place: int, batch: Batch, named: dict[int, tuple[str, str]]) -> None:
+def _task(event: dict[str, Any], step: int, batch: Batch, named: dict[int, tuple[str, str]]) -> None:
     info = event["Task Info"]
-    batch.tasks[place].append(info["Finish Time"] - info["Launch Time"])
+    batch.tasks[step].append(info["Finish Time"] - info["Launch Time"])
     for one in info.get("Accumulables", ()):
         if one.get("Name") in PARTS and one["ID"] in named:
             operator, kind = named[one["ID"]]
             scale = 1e-6 if kind == "nsTiming" else 1
-            batch.metrics[place, OPERATORS.get((operator, place), operator), one["Name"]].append(float(one["Update"]) * scale)
+            batch.metrics[step, OPERATORS.get((operator, step), operator), one["Name"]].append(float(one["Update"]) * scale)
 
 
 def table(counted: Sequence[Batch], phases: Sequence[dict[str, int]]) -> list[str]:
@@ -115,10 +115,10 @@ def table(counted: Sequence[Batch], phases: Sequence[dict[str, int]]) -> list[st
     whole = [sum(phase.get(name, 0) for name in PHASES) for phase in phases]
     lines = ["| of a micro-batch | ms |", "|---|---:|", f"| all | {median(whole)} |"]
     lines += [f"| {name} | {median([phase.get(name, 0) for phase in phases])} |" for name in PHASES]
-    for place, title in enumerate(("stage 1: source, pack, shuffle write", "stage 2: shuffle read, operate, unpack, sink")):
-        lines.append(f"| *{title}* | {median([batch.stages[place] for batch in counted])} |")
-        lines.append(f"| its longest task | {median([max(batch.tasks[place]) for batch in counted])} |")
-        for key in dict.fromkeys(key for batch in counted for key in batch.metrics if key[0] == place):
+    for step, title in enumerate(("stage 1: source, pack, shuffle write", "stage 2: shuffle read, operate, unpack, sink")):
+        lines.append(f"| *{title}* | {median([batch.stages[step] for batch in counted])} |")
+        lines.append(f"| its longest task | {median([max(batch.tasks[step]) for batch in counted])} |")
+        for key in dict.fromkeys(key for batch in counted for key in batch.metrics if key[0] == step):
             slowest = [max(batch.metrics[key]) for batch in counted if key in batch.metrics]
             if statistics.median(slowest) >= 1:
                 lines.append(f"| … {key[1]}: {key[2]} | {median(slowest)} |")

@@ -81,17 +81,17 @@ def run_contestant(run: Run, number: int) -> Result:
         }
         folder = Path(run.data)
         folder.mkdir(parents=True, exist_ok=True)
-        found = cluster.run(folder, arguments)
+        repeats = cluster.run(folder, arguments)
     else:
-        found = _spark(run)
+        repeats = _spark(run)
     truth = _truth(workload.case, spec)
-    for one in found:
+    for repeat in repeats:
         # Which hundred events make a count window depends on the order of arrival, and with it their sum.
-        total = 0 if isinstance(workload.case, CountWindows) else one["sum"]
-        got = Checks(one["rows"], total, one["count"])
+        total = 0 if isinstance(workload.case, CountWindows) else repeat["sum"]
+        got = Checks(repeat["rows"], total, repeat["count"])
         if got != truth:
             raise AssertionError(f"{run.contestant} / {run.workload}: got {got}, right is {truth}")
-    seconds = {name: [one[name] for one in found] for name in ("total", "ingest")}
+    seconds = {name: [repeat[name] for repeat in repeats] for name in ("total", "ingest")}
     return Result(run.workload, run.contestant, number, spec.rows, seconds["total"], seconds["ingest"], truth.rows)
 
 
@@ -105,10 +105,10 @@ def _spark(run: Run) -> list[dict[str, Any]]:
     environment["PYTHONPATH"] = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
     command = [sys.executable, "-m", "benchmarks.flink.spark_side", json.dumps(asdict(run))]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-    found = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    if done.returncode or not found:
+    repeats = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    if done.returncode or not repeats:
         raise RuntimeError(f"{run.contestant} / {run.workload} failed:\n{done.stderr[-4000:]}")
-    return found
+    return repeats
 
 
 def ratios(results: Sequence[Result], peer: str) -> list[float]:

@@ -65,10 +65,10 @@ def java(program: str = "java") -> str:
         RuntimeError: there is none.
     """
     home = os.environ.get("JAVA_HOME")
-    found = shutil.which(program, path=f"{home}/bin") if home else shutil.which(program)
-    if found is None:
+    path = shutil.which(program, path=f"{home}/bin") if home else shutil.which(program)
+    if path is None:
         raise RuntimeError(f"no {program} here: building the Flink program needs a JDK (17 or 21), a JRE is not enough")
-    return found
+    return path
 
 
 def build(folder: Path) -> str:

@@ -201,12 +201,12 @@ class MeanProcessor(WindowProcessor):
 
     def add(self, columns: list[list[int]], rows: Iterator[Row]) -> None:
         ends, sums, counts = columns
-        size, place = self.size, {end: at for at, end in enumerate(ends)}
+        size, index_of = self.size, {end: at for at, end in enumerate(ends)}
         for _, value, ms in rows:
             end = ms - ms % size + size
-            at = place.get(end)
+            at = index_of.get(end)
             if at is None:
-                place[end] = len(ends)
+                index_of[end] = len(ends)
                 ends.append(end)
                 sums.append(value)
                 counts.append(1)

@@ -90,18 +90,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parse(arguments)
     lines = heading(options)
     print("\n".join(lines), flush=True)
-    found = []
+    runs = []
     for keys in options.keys:
         for late in options.late:
-            one = run_one(keys, late, options)
-            found.append({"keys": keys, "late_percent": late, **asdict(one)})
-            lines.append(line(keys, late, one))
+            measured = run_one(keys, late, options)
+            runs.append({"keys": keys, "late_percent": late, **asdict(measured)})
+            lines.append(line(keys, late, measured))
             print(lines[-1], flush=True)
     folder = Path(options.results)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{options.name}.md").write_text("\n".join(lines) + "\n")
     ended = datetime.now(timezone.utc).isoformat(timespec="seconds")
-    (folder / f"{options.name}.json").write_text(json.dumps({"ended": ended, "runs": found}, indent=1) + "\n")
+    (folder / f"{options.name}.json").write_text(json.dumps({"ended": ended, "runs": runs}, indent=1) + "\n")
     print(f"written: {folder / options.name}.md and .json")
 
 

@@ -106,9 +106,9 @@ def q8(spec: NexmarkSpec) -> Answer:
     width = FIRST_ID + int(last_person(np.array(spec.events))) + 1_000
     cells, counts = np.unique(time_ms(spec, auctions) // SIZE_MS * width + seller(spec, auctions), return_counts=True)
     wanted = time_ms(spec, persons) // SIZE_MS * width + FIRST_ID + last_person(persons)
-    place = np.minimum(np.searchsorted(cells, wanted), len(cells) - 1)
-    found = place[cells[place] == wanted]
-    return Answer((cells[found] // width + 1) * SIZE_MS, cells[found] % width, counts[found])
+    nearest = np.minimum(np.searchsorted(cells, wanted), len(cells) - 1)
+    matches = nearest[cells[nearest] == wanted]
+    return Answer((cells[matches] // width + 1) * SIZE_MS, cells[matches] % width, counts[matches])
 
 
 def q11(spec: NexmarkSpec) -> Answer:

@@ -61,8 +61,8 @@ class NexmarkSpec:
 
 def kind_of(n: Int64s) -> Int64s:
     """The kind of each event: it is not left to chance."""
-    place = n % CYCLE
-    return np.where(place < PROPORTIONS[0], PERSON, np.where(place < PROPORTIONS[0] + PROPORTIONS[1], AUCTION, BID))
+    in_cycle = n % CYCLE
+    return np.where(in_cycle < PROPORTIONS[0], PERSON, np.where(in_cycle < PROPORTIONS[0] + PROPORTIONS[1], AUCTION, BID))
 
 
 def last_person(n: Int64s) -> Int64s:
@@ -235,5 +235,5 @@ def _mixed_column(spec: NexmarkSpec, n: Int64s, kind: Int64s, name: str) -> pa.A
         return (_TIME if name == "dateTime" else _NUMBER)(spec, n)
     of, column = name.split("_", 1)
     own = kind == KINDS[of]
-    place = np.cumsum(own) - 1
-    return COLUMNS[of][column](spec, n[own]).take(pa.array(place, mask=~own))
+    row = np.cumsum(own) - 1
+    return COLUMNS[of][column](spec, n[own]).take(pa.array(row, mask=~own))

@@ -11,8 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
-from panestream.demo.hot_items import JOB_FILE, NOTE, Demo, prepare
+from panestream.demo.hot_items import JOB_FILE, MARKER, Demo, prepare
 from panestream.errors import JobError
+from panestream.jobs.loading import load_job
 
 
 @pytest.fixture
@@ -27,8 +28,8 @@ def made(tmp_path):
 def test_it_writes_clicks_and_a_job_file_that_anybody_can_run(made, tmp_path):
     prepared = made()
     assert len(list((tmp_path / "out" / "clicks").iterdir())) == 4
-    assert prepared.loaded.document.path == tmp_path / "out" / JOB_FILE
-    assert prepared.loaded.job.sinks.main.path == str(tmp_path / "out" / "main")
+    assert prepared.job_file == tmp_path / "out" / JOB_FILE
+    assert load_job(prepared.job_file).job.sinks.main.path == str(tmp_path / "out" / "main")
     assert set(prepared.expected) == {"invalid"}
     assert set(made(files=24).expected) == {"late", "invalid"}
     assert f"panestream run {tmp_path / 'out' / JOB_FILE}" in (tmp_path / "out" / JOB_FILE).read_text()
@@ -55,7 +56,7 @@ def test_keep_goes_on_with_what_is_there(made, tmp_path):
 
 def test_keep_begins_anew_where_nothing_was_finished(made, tmp_path):
     made(keep=True)
-    (tmp_path / "out" / NOTE).write_text(json.dumps({"finished": False}))
+    (tmp_path / "out" / MARKER).write_text(json.dumps({"finished": False}))
     (tmp_path / "out" / JOB_FILE).unlink()
     made(keep=True)
     assert (tmp_path / "out" / JOB_FILE).exists()

@@ -110,10 +110,10 @@ class WindowedResult(Shown):
             raise InvalidPlanError("top goes neither with with_firing nor with changelog: a window's top is all there is of it")
         if not isinstance(n, int) or n < 1:
             raise InvalidPlanError(f"top wants a positive number of rows, got {n!r}")
-        found = Names.of(self._df.sparkSession).find(str(by), names)
-        if found is None:
+        result = Names.of(self._df.sparkSession).find(str(by), names)
+        if result is None:
             raise InvalidPlanError(f"top: there is no result {by!r}; {did_you_mean(str(by), names)}")
-        if found in self.collated:
+        if result in self.collated:
             raise InvalidPlanError(
                 f"top: the strings of {by!r} compare by a collation, panestream compares them as bytes: take what makes equal "
                 "strings equal bytes, e.g. agg.first('lower(name COLLATE UTF8_BINARY)')"
@@ -123,7 +123,7 @@ class WindowedResult(Shown):
                 "top on a stream ranks each window when it fires: it needs windows that fire once, for all keys in the same "
                 "micro-batch (tumbling or sliding event-time windows, default trigger, declared aggregates)"
             )
-        return replace(self, largest=Top(n, found))
+        return replace(self, largest=Top(n, result))
 
     @property
     def main(self) -> DataFrame:

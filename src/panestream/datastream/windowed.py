@@ -287,17 +287,17 @@ class WindowedStream(WindowedEvents):
 
     def _results(self, schema: Schema) -> pa.Schema:
         """Columns that come after the key columns and the window."""
-        found = schema if isinstance(schema, pa.Schema) else schema_of(self._df.sparkSession, schema)
+        columns = schema if isinstance(schema, pa.Schema) else schema_of(self._df.sparkSession, schema)
         naming = Names.of(self._df.sparkSession)
-        for name in found.names:
+        for name in columns.names:
             if naming.find(name, (*RESERVED, *self.keyed.key_schema.names)) is not None:
                 raise InvalidPlanError(
                     f"the schema has a column {name!r}: outputs have it anyway, leave it out and do not return it, or rename it"
                 )
-        doubled = naming.doubled(found.names)
+        doubled = naming.doubled(columns.names)
         if doubled is not None:
             raise InvalidPlanError(f"the schema has more than one column {shown(*doubled)}")
-        return found
+        return columns
 
     @property
     def _df(self) -> Any:

@@ -17,10 +17,9 @@ from rich.text import Text
 
 from panestream.demo.clicks import BROKEN, EMPTY_TIME, LATE, Shape, make_clicks, split_file, write_clicks
 from panestream.errors import JobError
-from panestream.jobs.loading import LoadedJob, load_job
 from panestream.spark.progress import BatchProgress
 
-NOTE = ".panestream-demo.json"
+MARKER = ".panestream-demo.json"
 """Says that a folder is a demo's, and with what it was made."""
 
 PICTURE = "hot_items.png"
@@ -111,12 +110,12 @@ class Prepared:
 
     Attributes:
         demo: what was asked for.
-        loaded: the job.
+        job_file: the job.
         expected: how many late and invalid rows were made, by output; empty where the clicks are somebody else's.
     """
 
     demo: Demo
-    loaded: LoadedJob
+    job_file: Path
     expected: dict[str, int]
 
     def ranking(self, progress: BatchProgress) -> Iterable[RenderableType]:
@@ -137,9 +136,9 @@ def prepare(demo: Demo, console: Console) -> Prepared:
     Raises:
         JobError: the folder holds other things, or with ``keep`` a demo with other settings; or the input cannot be used.
     """
-    note = _claim(demo)
+    marker = _claim(demo)
     output = demo.output.resolve()
-    if note is None:
+    if marker is None:
         if demo.input is None:
             with console.status(f"making {demo.rows:,} clicks"):
                 clicks = make_clicks(Shape(rows=demo.rows, seed=demo.seed))
@@ -156,10 +155,10 @@ def prepare(demo: Demo, console: Console) -> Prepared:
             expected, parts = {}, len(paths)
         again = shlex.join(["panestream", "run", str(demo.output / JOB_FILE)])
         (output / JOB_FILE).write_text(JOB_TEXT.format(again=again), encoding="utf-8")
-        note = {"finished": True, "settings": _settings(demo), "expected": expected, "rows": total, "files": parts}
-        (output / NOTE).write_text(json.dumps(note, indent=1), encoding="utf-8")
-    _introduce(demo, note, console)
-    return Prepared(demo, load_job(output / JOB_FILE), note["expected"])
+        marker = {"finished": True, "settings": _settings(demo), "expected": expected, "rows": total, "files": parts}
+        (output / MARKER).write_text(json.dumps(marker, indent=1), encoding="utf-8")
+    _introduce(demo, marker, console)
+    return Prepared(demo, output / JOB_FILE, marker["expected"])
 
 
 def _settings(demo: Demo) -> dict[str, Any]:
@@ -170,26 +169,26 @@ def _settings(demo: Demo) -> dict[str, Any]:
 
 
 def _claim(demo: Demo) -> dict[str, Any] | None:
-    """Takes the folder; returns the note of the earlier demo to go on with, or None to begin anew."""
+    """Takes the folder; returns the marker of the earlier demo to go on with, or None to begin anew."""
     output = demo.output
     if output.exists() and not output.is_dir():
         raise JobError(f"--output {output} is a file: name a folder")
-    note: dict[str, Any] | None = None
-    if (output / NOTE).is_file():
+    marker: dict[str, Any] | None = None
+    if (output / MARKER).is_file():
         try:
-            note = json.loads((output / NOTE).read_text(encoding="utf-8"))
+            marker = json.loads((output / MARKER).read_text(encoding="utf-8"))
         except ValueError:
-            note = None
+            marker = None
     elif output.is_dir() and any((output / name).exists() for name in _OWN):
         raise JobError(f"--output {output} holds something that no demo made: name another folder, or empty it first")
-    if demo.keep and note and note["finished"]:
-        before, now = note.get("settings"), _settings(demo)
+    if demo.keep and marker and marker["finished"]:
+        before, now = marker.get("settings"), _settings(demo)
         if before != now:
             raise JobError(f"--keep: {output} was made with other settings ({before}, now {now}); leave --keep out to begin anew")
-        return note
+        return marker
     output.mkdir(parents=True, exist_ok=True)
     # First, and again at the end: a folder in which a demo was broken off is still the demo's, but not to go on with.
-    (output / NOTE).write_text(json.dumps({"finished": False}), encoding="utf-8")
+    (output / MARKER).write_text(json.dumps({"finished": False}), encoding="utf-8")
     for name in _OWN:
         path = output / name
         if path.is_dir() and not path.is_symlink():
@@ -199,12 +198,12 @@ def _claim(demo: Demo) -> dict[str, Any] | None:
     return None
 
 
-def _introduce(demo: Demo, note: dict[str, Any], console: Console) -> None:
+def _introduce(demo: Demo, marker: dict[str, Any], console: Console) -> None:
     what = f"clicks of {demo.input}" if demo.input is not None else "made-up clicks of a shop"
     console.print(
         Text.assemble(
             ("Hot items", "bold"),
-            f": {note['rows']:,} {what} in {note['files']} files, a micro-batch each.\n"
+            f": {marker['rows']:,} {what} in {marker['files']} files, a micro-batch each.\n"
             f"The most viewed items per hour, every five minutes; the clock is {_zone_name(demo.utc_offset)}.\n",
         ),
         soft_wrap=True,
@@ -220,9 +219,9 @@ def ranking_line(end: datetime, items: list[tuple[int, int]], utc_offset: float)
     line = Text(
         f"to {end.astimezone(timezone(timedelta(hours=utc_offset))):%H:%M}", style="dim", no_wrap=True, overflow="ellipsis"
     )
-    for place, (item, views) in enumerate(items[:SHOWN], start=1):
-        line.append(f"   {place}. ", style="dim")
-        line.append(f"{item:>7} ", style="bold" if place == 1 else "default")
+    for rank, (item, views) in enumerate(items[:SHOWN], start=1):
+        line.append(f"   {rank}. ", style="dim")
+        line.append(f"{item:>7} ", style="bold" if rank == 1 else "default")
         line.append(f"{views:>4}", style="green")
     return line
 
@@ -249,10 +248,10 @@ def show_outcome(prepared: Prepared, console: Console) -> None:
 
     demo, output = prepared.demo, prepared.demo.output
     late = read_output(output / "late")
-    found = {"late": len(late), "invalid": len(read_output(output / "invalid"))}
+    written = {"late": len(late), "invalid": len(read_output(output / "invalid"))}
     for name, made in prepared.expected.items():
-        mark = ("as many as were made", "green") if found[name] == made else (f"but {made:,} were made", "bold red")
-        console.print(Text.assemble((f"{name:<19} ", "dim"), f"{found[name]:,} rows in the output: ", mark))
+        mark = ("as many as were made", "green") if written[name] == made else (f"but {made:,} were made", "bold red")
+        console.print(Text.assemble((f"{name:<19} ", "dim"), f"{written[name]:,} rows in the output: ", mark))
     with console.status("drawing the picture"):
         rows = [Ranked(row["window_end"], row["item_id"], row["views"]) for row in read_output(output / "main")]
         picture = hot_items_picture(

@@ -134,7 +134,7 @@ def demo(
         plan = Demo(input=input, rows=rows, seed=seed, files=files, output=output, utc_offset=utc_offset, keep=keep)
         prepared = prepare(plan, console)
         again = f"panestream demo {' '.join(sys.argv[2:])}".rstrip() + ("" if keep else " --keep")
-        execute(prepared.loaded, console, after_batch=prepared.ranking, again=again)
+        execute(load_job(prepared.job_file), console, after_batch=prepared.ranking, again=again)
         show_outcome(prepared, console)
 
 

@@ -127,8 +127,8 @@ class Job:
     @property
     def every_window(self) -> list[tuple[tuple[str, ...], WindowSection]]:
         """The kinds of windows, and where each is said."""
-        one = [] if self.window is None else [(("window",), self.window)]
-        return one + [(("windows", label), spec) for label, spec in self.windows.items()]
+        alone = [] if self.window is None else [(("window",), self.window)]
+        return alone + [(("windows", label), spec) for label, spec in self.windows.items()]
 
     @property
     def function(self) -> tuple[str, FunctionSection | ArrowFunctionSection] | None:

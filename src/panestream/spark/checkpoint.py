@@ -89,8 +89,8 @@ class Epoch:
         runs = self._seen_here()
         if runs is not None:
             for path in runs.iterdir():
-                found = _ENTRY.fullmatch(path.name)
-                if found and int(found.group(1)) < self.number - _KEPT:
+                entry = _ENTRY.fullmatch(path.name)
+                if entry and int(entry.group(1)) < self.number - _KEPT:
                     shutil.rmtree(path, ignore_errors=True)
 
     def _entries(self, spark: SparkSession) -> set[Rank]:
@@ -195,8 +195,8 @@ def _entries_pattern(checkpoint: str, names: str = "*") -> str:
 
 def _ranks(paths: Iterable[str]) -> list[Rank]:
     """The runs whose entries these files are."""
-    found = [_ENTRY.fullmatch(path.split("/")[-2]) for path in paths]
-    return [(int(each.group(1)), each.group(2)) for each in found if each]
+    entries = [_ENTRY.fullmatch(path.split("/")[-2]) for path in paths]
+    return [(int(entry.group(1)), entry.group(2)) for entry in entries if entry]
 
 
 def _last(spark: SparkSession, checkpoint: str, log: str) -> int:

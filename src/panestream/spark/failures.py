@@ -43,12 +43,12 @@ def own_error(text: str) -> PanestreamError | None:
     raised = WindowFunctionError.from_text(text)
     if raised is not None:
         return raised
-    found = _OURS.search(text)
-    kind = getattr(errors, found.group(1), None) if found else None
-    if found is None or not (isinstance(kind, type) and issubclass(kind, PanestreamError)):
+    ours = _OURS.search(text)
+    kind = getattr(errors, ours.group(1), None) if ours else None
+    if ours is None or not (isinstance(kind, type) and issubclass(kind, PanestreamError)):
         return None
     # Spark adds its own state to what SQL raised.
-    return kind(re.sub(r"\s*SQLSTATE: \w+\s*$", "", found.group(2)).strip())
+    return kind(re.sub(r"\s*SQLSTATE: \w+\s*$", "", ours.group(2)).strip())
 
 
 @contextmanager

@@ -23,10 +23,10 @@ def file_place(path: str) -> str:
     >>> file_place("S3A://bucket/out/")
     's3a://bucket/out'
     """
-    found = _SCHEME.fullmatch(path.strip())
-    scheme, rest = (found.group(1).lower(), found.group(2)) if found else ("file", path.strip())
+    uri = _SCHEME.fullmatch(path.strip())
+    scheme, rest = (uri.group(1).lower(), uri.group(2)) if uri else ("file", path.strip())
     if scheme == "file":
-        rest = os.path.realpath(re.sub("^//[^/]*(?=/)", "", rest) if found else rest)
+        rest = os.path.realpath(re.sub("^//[^/]*(?=/)", "", rest) if uri else rest)
         return "file:" + rest
     authority, slash, inner = rest.removeprefix("//").partition("/")
     return f"{scheme}://{authority.lower()}{posixpath.normpath('/' + inner.lstrip('/')) if slash else ''}".rstrip("/")
@@ -38,10 +38,10 @@ def local_folder(uri: str) -> Path | None:
     >>> local_folder("file:///data/a%20b/out").as_posix(), local_folder("hdfs://host/out")
     ('/data/a b/out', None)
     """
-    found = _SCHEME.fullmatch(uri)
-    if found is None or found.group(1).lower() != "file":
+    split = _SCHEME.fullmatch(uri)
+    if split is None or split.group(1).lower() != "file":
         return None
-    return Path(unquote(re.sub("^//[^/]*(?=/)", "", found.group(2))))
+    return Path(unquote(re.sub("^//[^/]*(?=/)", "", split.group(2))))
 
 
 def escaped(path: str) -> str:

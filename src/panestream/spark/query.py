@@ -130,8 +130,8 @@ class RunningQuery(Shown):
         They come with Spark's own progress, which is there shortly after the sinks have their rows. Spark keeps the last 100
         (``spark.sql.streaming.numRecentProgressUpdates``).
         """
-        found = [BatchProgress.of_spark(progress) for progress in self.query.recentProgress]
-        return [progress for progress in found if progress is not None]
+        entries = map(BatchProgress.of_spark, self.query.recentProgress)
+        return [progress for progress in entries if progress is not None]
 
     def await_termination(self, timeout: float | None = None) -> bool:
         """Waits for the end, at most ``timeout`` seconds; returns whether it has ended.

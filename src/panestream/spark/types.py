@@ -127,12 +127,12 @@ def schema_of(spark: SparkSession, schema: str | T.StructType) -> pa.Schema:
     try:
         with asking():
             # Spark makes no DataFrame of char and varchar, which are strings outside of tables.
-            found = spark.createDataFrame([], _PADDED.sub("string", schema)).schema
+            declared = spark.createDataFrame([], _PADDED.sub("string", schema)).schema
     except (ParseException, AnalysisException) as error:
         reason = str(error).strip().splitlines()[0]
         ours = InvalidPlanError(f"the schema {schema!r} cannot be read; write it like 'n bigint, label string' ({reason})")
         raise_as(ours, error)
-    return _declared(found)
+    return _declared(declared)
 
 
 def _declared(schema: T.StructType) -> pa.Schema:

@@ -162,8 +162,8 @@ class _FilesElsewhere(Sink):
 
     def _published(self, spark: SparkSession) -> list[int]:
         files = list_files(spark, f"{escaped(self.sink.path)}/{BATCH_COLUMN}=*")
-        found = [re.search(rf"/{BATCH_COLUMN}=(-?\d+)/[^/]*$", file) for file in files]
-        return [int(each.group(1)) for each in found if each]
+        matches = [re.search(rf"/{BATCH_COLUMN}=(-?\d+)/[^/]*$", file) for file in files]
+        return [int(match.group(1)) for match in matches if match]
 
 
 @dataclass(frozen=True)

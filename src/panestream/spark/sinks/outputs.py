@@ -115,8 +115,8 @@ def checked_places(
     """
     for tag, sink in sinks.items():
         sink.check_columns(plan.output_schema(tag).names)
-    found = {tag: sink.place(spark) for tag, sink in sinks.items()}
-    places = {tag: place for tag, place in found.items() if place is not None}
+    asked = {tag: sink.place(spark) for tag, sink in sinks.items()}
+    places = {tag: place for tag, place in asked.items() if place is not None}
     check_apart(places, checkpoint)
     return places
 

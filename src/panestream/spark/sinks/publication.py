@@ -119,23 +119,23 @@ class Publisher:
 def rank_of(folder: Path) -> Rank:
     """The run that published a folder."""
     try:
-        found = [_RANK.fullmatch(path.name.removeprefix(_MARK)) for path in folder.glob(f"{_MARK}*")]
+        marks = [_RANK.fullmatch(path.name.removeprefix(_MARK)) for path in folder.glob(f"{_MARK}*")]
     except FileNotFoundError:
         return NOBODY
-    return max(((int(each.group(1)), each.group(2)) for each in found if each), default=NOBODY)
+    return max(((int(mark.group(1)), mark.group(2)) for mark in marks if mark), default=NOBODY)
 
 
 def published(folder: Path, column: str) -> dict[int, Path]:
     """The folders ``COLUMN=N`` by N."""
-    found = {path: re.fullmatch(rf"{re.escape(column)}=(-?\d+)", path.name) for path in folder.iterdir()}
-    return {int(match.group(1)): path for path, match in found.items() if match}
+    matches = {path: re.fullmatch(rf"{re.escape(column)}=(-?\d+)", path.name) for path in folder.iterdir()}
+    return {int(match.group(1)): path for path, match in matches.items() if match}
 
 
 def sweep(attempts: Path, upto: Rank | None = None) -> None:
     """Deletes what was replaced, and what attempts that were broken off have left: of runs up to ``upto``, else all."""
     for path in attempts.iterdir() if attempts.is_dir() else ():
-        found = _RANK.match(path.name)
-        if upto is None or found is None or (int(found.group(1)), found.group(2)) <= upto:
+        rank = _RANK.match(path.name)
+        if upto is None or rank is None or (int(rank.group(1)), rank.group(2)) <= upto:
             shutil.rmtree(path, ignore_errors=True)
 
 
