@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from panestream.errors import JobError
-from panestream.jobs.aggregates import FUNCTIONS, AggregateSection
+from panestream.jobs.aggregates import FUNCTIONS, AggregateSection, arguments_of
 from panestream.jobs.document import load_document, toml_lines
 from panestream.jobs.loading import Overrides, load_job
 from panestream.windowing.assigners import SlidingEventTimeWindows, TumblingEventTimeWindows
@@ -182,6 +185,16 @@ def test_every_function_of_the_library_is_one_of_job_files():
             if not argument.required:
                 fewer = AggregateSection(function=function, arguments={each: given[each] for each in takes if each != name})
                 assert replace(fewer.recipe, output_name=None) != replace(every.recipe, output_name=None), (function, name)
+
+
+def test_a_function_with_an_argument_that_nothing_reads_is_refused_at_once():
+    def odd(expr: Any, edges: Iterable[float | Decimal] = (), *, how: bytes) -> Any:
+        """Never called."""
+
+    with pytest.raises(TypeError, match=r"'how' of agg.odd is of the type <class 'bytes'>, .* plain_arguments = False"):
+        arguments_of(odd)
+    odd.__annotations__["how"] = int | None
+    assert list(arguments_of(odd)) == ["column", "edges", "how"]
 
 
 def test_new_functions_say_what_they_need(job_of):

@@ -73,8 +73,8 @@ def _reader_of(hint: Any, argument: str) -> Reader:
     )
 
 
-def _arguments(function: Callable[..., agg.Aggregate]) -> Mapping[str, Argument]:
-    """The keys of a function, in the order of its arguments. A job file calls what the library calls an expression a column.
+def arguments_of(function: Callable[..., agg.Aggregate]) -> Mapping[str, Argument]:
+    """The keys of a function of ``agg``, in the order of its arguments. Job files call an expression a column.
 
     Raises:
         TypeError: no reader is known for an argument.
@@ -90,7 +90,7 @@ def _arguments(function: Callable[..., agg.Aggregate]) -> Mapping[str, Argument]
 
 
 FUNCTIONS: Mapping[str, Mapping[str, Argument]] = {
-    name: _arguments(getattr(agg, name))
+    name: arguments_of(getattr(agg, name))
     for name in agg.__all__
     if inspect.isfunction(getattr(agg, name)) and get_type_hints(getattr(agg, name))["return"].plain_arguments
 }
