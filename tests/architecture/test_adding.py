@@ -1,0 +1,124 @@
+"""What CONTRIBUTING says of adding a trigger and an assigner, followed: a module each, and they are planned, explained and run."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+import pytest
+
+from panestream.engine.explain import explain_plan
+from panestream.engine.plan import WindowPlan
+from panestream.engine.window_spec import WindowSpec
+from panestream.windowing import aggregates as agg
+from panestream.windowing.assigners import TumblingEventTimeWindows
+from tests.comparison import harness
+from tests.windowing.driven import Driven
+
+TRIGGER = '''
+from dataclasses import dataclass
+
+from panestream.windowing.state import ReducingStateDescriptor
+from panestream.windowing.triggers import EventTimeTrigger, Trigger, TriggerResult
+
+SEEN = ReducingStateDescriptor("seen", max)
+
+
+@dataclass(frozen=True)
+class NewMaximum(Trigger):
+    """Fires whenever an element is larger than all before it."""
+
+    least: int
+
+    def on_element(self, element, timestamp, window, ctx):
+        seen = ctx.get_partitioned_state(SEEN)
+        largest = seen.get()
+        value = element if isinstance(element, int) else element["v"]
+        seen.add(value)
+        return TriggerResult.FIRE if value > (self.least if largest is None else largest) else TriggerResult.CONTINUE
+
+    def on_event_time(self, time, window, ctx):
+        return TriggerResult.CONTINUE
+
+    def on_processing_time(self, time, window, ctx):
+        return TriggerResult.CONTINUE
+
+    def clear(self, window, ctx):
+        ctx.get_partitioned_state(SEEN).clear()
+'''
+
+ASSIGNER = '''
+from dataclasses import dataclass
+
+from panestream.windowing.assigners import WindowAssigner
+from panestream.windowing.windows import TimeWindow
+
+
+@dataclass(frozen=True)
+class DoublingWindows(WindowAssigner):
+    """[0, first), [first, 2 * first), [2 * first, 4 * first), ..."""
+
+    first: int
+    is_event_time = True
+
+    def assign_windows(self, element, timestamp, processing_time):
+        start, end = 0, self.first
+        while timestamp >= end:
+            start, end = end, 2 * end
+        return [TimeWindow(start, end)]
+'''
+
+
+@pytest.fixture
+def module(tmp_path, monkeypatch):
+    """Writes a module of somebody's and imports it; it is gone afterwards."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    written = []
+
+    def write(name: str, text: str):
+        (tmp_path / f"{name}.py").write_text(text, "utf-8")
+        written.append(name)
+        return importlib.import_module(name)
+
+    yield write
+    for name in written:
+        sys.modules.pop(name)
+
+
+def planned(window: WindowSpec) -> WindowPlan:
+    """The plan of the rows' number and sum over some windows, as the planner makes it."""
+    aggregates = [agg.count().alias("n"), agg.sum("v").alias("total")]
+    return harness.plan_for(harness.aggregating(window, aggregates, harness.TYPES, harness.KEYS), window)
+
+
+def emitted(plan: WindowPlan, *rows: tuple[int, int], end: bool = False) -> list[list[tuple]]:
+    """Bounds and results of what fires for rows of (time, value), each a micro-batch on the state of the one before."""
+    batches = [harness.MicroBatch([[("k", time, value, None, number)]]) for number, (time, value) in enumerate(rows)]
+    batches += [harness.MicroBatch([], end=True)] if end else []
+    return [[(*place[1:], *values) for place, values in one.fired] for one in harness.run(plan, batches)]
+
+
+def test_a_trigger_of_one_module_is_planned_explained_and_run(module):
+    trigger = module("novel_trigger", TRIGGER).NewMaximum(2)
+    plan = planned(WindowSpec(TumblingEventTimeWindows(100), trigger))
+    explained = explain_plan(plan, streaming=True, chosen=None)
+    assert "row operator" in explained
+    assert "NewMaximum" in explained
+    rows = [(1, 2), (2, 5), (3, 4), (4, 6)]
+    assert emitted(plan, *rows) == [[], [(0, 100, 2, 7)], [], [(0, 100, 4, 17)]]
+    driven = Driven(TumblingEventTimeWindows(100), trigger)
+    assert [driven.element(time, value) for time, value in rows] == [[], [[2, 5]], [], [[2, 5, 4, 6]]]
+    assert driven.watermark(99) == []
+    assert driven.left == (0, 0)
+
+
+def test_an_assigner_of_one_module_is_planned_explained_and_run(module):
+    assigner = module("novel_assigner", ASSIGNER).DoublingWindows(10)
+    plan = planned(WindowSpec(assigner))
+    explained = explain_plan(plan, streaming=True, chosen=None)
+    assert "DoublingWindows(first=10)" in explained
+    assert "DoublingWindows are not aligned windows" in explained
+    assert "DoublingWindows(first=10)" in plan.identity()["windows"]
+    rows = [(3, 1), (12, 2), (25, 3), (39, 4)]
+    assert emitted(plan, *rows, end=True) == [[], [(0, 10, 1, 1)], [(10, 20, 1, 2)], [], [(20, 40, 2, 7)]]
+    assert Driven(assigner).windows(3, 12, 25, 39) == {(0, 10): [3], (10, 20): [12], (20, 40): [25, 39]}
