@@ -26,7 +26,7 @@ FOREIGN = {
     "json.py": "a file of a user's that has the name of a module of Python's",
 }
 
-_FILE = re.compile(r"(?<![\w./*-])((?:\.\./)*[\w-]+(?:/[\w.-]+)*\.(?:py|toml|json|sh|md|java))\b(?!\.\w)", re.IGNORECASE)
+_FILE = re.compile(r"(?<![\w./*>-])((?:\.\./)*[\w-]+(?:/[\w.-]+)*\.(?:py|toml|json|sh|md|java))\b(?!\.\w)", re.IGNORECASE)
 _ROOM = re.compile(r"(?<![\w./])((?:tests|src|docs|benchmarks|scripts|examples)/[\w/.-]*\w)(?![\w<])")
 _MODULE = re.compile(r"\bpanestream(?:\.(?!zip\b)[A-Za-z_]\w*)+")
 
