@@ -56,14 +56,14 @@ class Adding(AggregateFunction):
 
 def failure_of(plan, *rows, watermark=None):
     with pytest.raises(WindowFunctionError) as found:
-        run(WindowTestHarness(plan), rows, watermark)
+        run(WindowTestHarness.of_plan(plan), rows, watermark)
     return found.value
 
 
 def run(harness, rows, watermark):
     for key, ts, value in rows:
-        harness.element(key, ts, value)
-    harness.watermark(watermark)
+        harness.process_element(value, ts, key)
+    harness.process_watermark(watermark)
 
 
 def test_the_text_has_the_place_and_the_users_own_lines():

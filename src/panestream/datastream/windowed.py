@@ -30,6 +30,7 @@ from panestream.windowing.functions import (
     ReduceFunction,
     WindowFunction,
     applied,
+    following,
     processed,
 )
 from panestream.windowing.signatures import (
@@ -37,7 +38,6 @@ from panestream.windowing.signatures import (
     APPLY_ARROW,
     APPLY_IN_PANDAS,
     REDUCE,
-    THEN,
     check_function,
     check_methods,
 )
@@ -165,7 +165,7 @@ class WindowedStream(WindowedEvents):
             check_methods(first, AggregateFunction)
             if len(aggregates) > 1:
                 raise InvalidPlanError("aggregate takes one AggregateFunction: let its accumulator hold all you need")
-            return self._calling(Aggregate(first, _process_function(then)), schema, "aggregate")
+            return self._calling(Aggregate(first, following(then)), schema, "aggregate")
         for aggregate in aggregates:
             if not isinstance(aggregate, recipes.Aggregate):
                 raise no_aggregate(self._df, aggregate)
@@ -176,7 +176,7 @@ class WindowedStream(WindowedEvents):
         kinds = {text: type_of(self._df, column) for text, column in inputs.items()}
         collated = check_collations(declared, kinds)
         types = {text: to_arrow(kind, text) for text, kind in kinds.items()}
-        function, results = _process_function(then), None
+        function, results = following(then), None
         if function is not None:
             results = self._results(self._needed(schema, "then"))
         operator = aggregating(self.windowing, declared, types, self.keyed.key_schema, function, results)
@@ -200,7 +200,7 @@ class WindowedStream(WindowedEvents):
             Without ``then``: key columns, window, and the other columns of the row.
         """
         check_function(function, REDUCE)
-        after = _process_function(then)
+        after = following(then)
         if after is not None:
             return self._calling(Reduce(function, after), schema, "reduce")
         check_gap_of_rows(self._df, self.windowing.assigner, self.gap)
@@ -302,12 +302,6 @@ class WindowedStream(WindowedEvents):
     @property
     def _df(self) -> Any:
         return self.keyed.source.df
-
-
-def _process_function(function: AnyWindowFunction | Callable[..., Any] | None) -> AnyWindowFunction | None:
-    if function is None or isinstance(function, WindowFunction):
-        return None if function is None else applied(function)
-    return processed(function, THEN)
 
 
 def _shown(function: Reduce | Aggregate | Elements) -> object:

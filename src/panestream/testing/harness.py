@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from panestream.engine.operators.row.row_plan import RowPlan
-from panestream.engine.operators.row.window_operator import Output, RowOperator
+from panestream.engine.operators.row.row_plan import AnyWindowFunction, RowPlan
+from panestream.engine.operators.row.window_operator import FiredResult, Output, RowOperator
 from panestream.engine.storage.sealed_state import SealedState
 from panestream.engine.storage.state import MemoryState
-from panestream.errors import PanestreamError
+from panestream.engine.window_spec import WindowSpec
+from panestream.errors import InvalidPlanError, PanestreamError
+from panestream.testing.elements import Columns, Instant, instant
+from panestream.testing.window_query import WindowQuery, window_query
+from panestream.windowing.aggregates import Aggregate
+from panestream.windowing.assigners import WindowAssigner
+from panestream.windowing.evictors import Evictor
+from panestream.windowing.functions import AggregateFunction, ProcessWindowFunction, ReduceFunction, WindowFunction
 from panestream.windowing.time import MAX_TIMESTAMP
+from panestream.windowing.triggers import Trigger
 from panestream.windowing.windows import Window
 
 
-class Fired(NamedTuple):
+class WindowResult(NamedTuple):
     """One result: of which key and window, and the timestamp that it carries (the window's last instant)."""
 
     key: Any
@@ -22,7 +31,7 @@ class Fired(NamedTuple):
     timestamp: int
 
 
-class Late(NamedTuple):
+class LateElement(NamedTuple):
     """One late element."""
 
     key: Any
@@ -37,68 +46,161 @@ class Snapshot(NamedTuple):
 
 
 class WindowTestHarness:
-    """Runs one plan on one key group, step by step. Flink: ``KeyedOneInputStreamOperatorTestHarness``.
+    """Runs windows and a function on one key group, step by step. Flink: ``KeyedOneInputStreamOperatorTestHarness``.
 
-    All times are integers in the unit of the plan. A plan whose recipes were made with their constructors from milliseconds
-    (``TumblingEventTimeWindows(10_000)``) is driven in milliseconds; recipes made from durations (``.of("10 seconds")``) count in
-    microseconds.
+    It takes what ``.window(...)`` of a stream takes, and runs it with the row operator, which defines what all others do.
 
-    >>> from panestream.engine.operators.row.row_plan import Reduce
-    >>> from panestream.engine.window_spec import WindowSpec
-    >>> from panestream.windowing.assigners import TumblingEventTimeWindows
-    >>> harness = WindowTestHarness(RowPlan(WindowSpec(TumblingEventTimeWindows(10)), Reduce(lambda a, b: a + b)))
-    >>> harness.element("k", 3, 1)
-    >>> harness.element("k", 9, 2)
-    >>> harness.watermark(9)
-    >>> harness.fired()
-    [Fired(key='k', window=TimeWindow(start=0, end=10), value=3, timestamp=9)]
+    Times go in as integers, as durations since the epoch (``"90 seconds"``), or as ``datetime`` with a time zone. They come out
+    as integers in the unit of the windows: microseconds where windows, triggers and evictors were made from durations
+    (``TumblingEventTimeWindows.of("1 minute")``); whatever you count in where they were made by their constructors.
+
+    >>> import panestream as pst
+    >>> harness = WindowTestHarness(pst.TumblingEventTimeWindows.of("1 minute"), reduce=lambda a, b: a + b)
+    >>> harness.process_element(1, "10 seconds", key="ann")
+    >>> harness.process_element(2, "59 seconds", key="ann")
+    >>> harness.process_watermark("1 minute")
+    >>> harness.extract_output()
+    [WindowResult(key='ann', window=TimeWindow(start=0, end=60000000), value=3, timestamp=59999999)]
     >>> harness.num_timers(), harness.num_state_entries()
     (0, 0)
+
+    Declared aggregates, and functions that see rows, want the columns; rows are then given as dicts.
+
+    >>> harness = WindowTestHarness(
+    ...     pst.EventTimeSessionWindows.with_gap("30 seconds"),
+    ...     aggregate=[pst.agg.count().alias("n"), pst.agg.sum("price")],
+    ...     columns={"price": "double"},
+    ... )
+    >>> harness.process_element({"price": 2.5}, "0 seconds")
+    >>> harness.process_element({"price": 1.0}, "30 seconds")
+    >>> harness.end_of_input()
+    >>> [result.value for result in harness.extract_output()]
+    [{'n': 2, 'sum(price)': 3.5}]
     """
 
-    def __init__(self, plan: RowPlan, key_group: int = 0) -> None:
-        """An empty key group, no watermark yet, the clock at 0."""
-        self.plan = plan
+    def __init__(
+        self,
+        assigner: WindowAssigner,
+        *,
+        trigger: Trigger | None = None,
+        evictor: Evictor | None = None,
+        allowed_lateness: Instant = 0,
+        reduce: ReduceFunction | None = None,
+        aggregate: AggregateFunction | Aggregate | Sequence[Aggregate] | None = None,
+        apply: WindowFunction | Callable[..., Any] | None = None,
+        process: ProcessWindowFunction | Callable[..., Any] | None = None,
+        then: AnyWindowFunction | Callable[..., Any] | None = None,
+        columns: Columns | None = None,
+        side_output_late_data: bool = False,
+        allow_pickled_state: bool = False,
+        key_group: int = 0,
+    ) -> None:
+        """An empty key group, no watermark yet, the clock at 0.
+
+        Exactly one of ``reduce``, ``aggregate``, ``apply`` and ``process`` says what runs when a window fires.
+
+        Args:
+            assigner: the windows, e.g. ``TumblingEventTimeWindows.of("1 minute")``, or of a class of yours.
+            trigger: when they fire; None: as the assigner says.
+            evictor: what is left out when they fire.
+            allowed_lateness: how long after its end a window still takes elements: a duration, or an integer.
+            reduce: a function of two elements that returns one.
+            aggregate: an :class:`AggregateFunction` of yours; or declared aggregates of ``pst.agg``, one or several, whose
+                results come out as a dict.
+            apply: a :class:`WindowFunction`, or a function of key, window and elements.
+            process: a :class:`ProcessWindowFunction`, or a function of key, context and elements.
+            then: a function like ``process`` that is given the one result of ``reduce`` or ``aggregate``.
+            columns: names and types of the columns of rows. Elements are then given as dicts (or values in that order), and
+                functions see rows as on Spark. Without it an element is whatever is handed in.
+            side_output_late_data: keep late elements for :meth:`extract_late_elements`, instead of counting them only.
+            allow_pickled_state: as of a stream: let objects of your own classes rest in state.
+            key_group: the number of the group; only ``WindowStagger.RANDOM`` looks at it.
+
+        Raises:
+            InvalidPlanError: none or several functions; parts that do not fit together, or do not take what they will be given.
+            InvalidWindowError: a lateness that makes no sense.
+        """
+        lateness = instant(allowed_lateness, "allowed lateness")
+        window = WindowSpec(assigner, trigger, evictor, lateness, pickled_state=allow_pickled_state)
+        functions = {"reduce": reduce, "aggregate": aggregate, "apply": apply, "process": process}
+        self._begin(window_query(window, functions, then, columns, side_output_late_data), key_group)
+
+    @classmethod
+    def of_plan(cls, plan: RowPlan, key_group: int = 0) -> WindowTestHarness:
+        """A harness for a plan of the engine, as panestream's own tests have it."""
+        harness = cls.__new__(cls)
+        harness._begin(WindowQuery(plan), key_group)  # noqa: SLF001 - its own
+        return harness
+
+    def _begin(self, query: WindowQuery, key_group: int) -> None:
+        self._query = query
         self._key_group = key_group
         self._open(MemoryState())
 
     def _open(self, state: MemoryState) -> None:
         self._state = state
-        self._operator = RowOperator(self.plan, SealedState(state, self._key_group, "row operator"), self._key_group)
+        self._operator = RowOperator(self._query.plan, SealedState(state, self._key_group, "row operator"), self._key_group)
         self._collected = Output()
 
-    def element(self, key: Any, ts: int, value: Any) -> None:
-        """One row of ``key`` with the event time ``ts``."""
-        self._operator.elements([(key, ts, value)])
+    # ---------------------------------------------------------------- what goes in
 
-    def watermark(self, ms: int) -> None:
-        """Event time has come to ``ms``. One that does not advance changes nothing."""
-        self._operator.advance_watermark(ms)
+    def process_element(self, value: Any, timestamp: Instant | None = None, key: Any = None) -> None:
+        """One element.
+
+        Args:
+            value: the element; with ``columns`` a dict, or values in their order.
+            timestamp: its event time. Windows of processing time do without: it is the clock then.
+            key: its key; of several columns a tuple.
+
+        Raises:
+            InvalidPlanError: windows of event time, and no timestamp; a row that does not fit the columns.
+            WindowFunctionError: a function of yours raised.
+        """
+        if timestamp is None and self._operator.is_event_time:
+            raise InvalidPlanError(
+                f"windows of event time need the event time of each element, e.g. 1_000_000; got {value!r} alone"
+            )
+        time = self._operator.processing_time if timestamp is None else instant(timestamp, "the timestamp")
+        rows = self._query.rows
+        self._operator.elements([(key, time, value if rows is None else rows.element(value, time))])
+
+    def process_watermark(self, time: Instant) -> None:
+        """Event time has come to ``time``: windows whose last instant is this or before fire.
+
+        A watermark that does not advance changes nothing.
+        """
+        self._operator.advance_watermark(instant(time, "the watermark"))
+
+    def set_processing_time(self, time: Instant) -> None:
+        """The clock has come to ``time``; a timer is due when the clock is past it. Time does not go back."""
+        self._operator.advance_processing_time(instant(time, "the processing time"))
 
     def end_of_input(self) -> None:
         """The input is bounded, and this is its end: the watermark goes to the end of time."""
         self._operator.advance_watermark(MAX_TIMESTAMP)
 
-    def processing_time(self, ms: int) -> None:
-        """The clock has come to ``ms``."""
-        self._operator.advance_processing_time(ms)
+    # ---------------------------------------------------------------- what comes out
 
-    def fired(self) -> list[Fired]:
-        """What was fired since this was last called."""
+    def extract_output(self) -> list[WindowResult]:
+        """What was fired since this was last called, in the order of firing."""
         self._collect()
         taken, self._collected.fired = self._collected.fired, []
-        return [Fired(*one) for one in taken]
+        names = self._query.names
+        if names is None:
+            return _results(taken)
+        return [result._replace(value=dict(zip(names, result.value, strict=True))) for result in _results(taken)]
 
-    def late(self) -> list[Late]:
-        """What went to the late output since this was last called."""
+    def extract_side_output(self, tag: str) -> list[WindowResult]:
+        """What process functions sent to ``tag`` (``context.output(tag, value)``) since this was last called."""
+        self._collect()
+        return _results(self._collected.side_outputs.pop(tag, []))
+
+    def extract_late_elements(self) -> list[LateElement]:
+        """The late elements since this was last called, where they are kept (``side_output_late_data``)."""
         self._collect()
         taken, self._collected.late = self._collected.late, []
-        return [Late(*one) for one in taken]
-
-    def side_output(self, tag: str) -> list[Fired]:
-        """What process functions sent to ``tag`` since this was last called."""
-        self._collect()
-        return [Fired(*one) for one in self._collected.side_outputs.pop(tag, [])]
+        rows = self._query.rows
+        return [LateElement(key, time, value if rows is None else rows.row(value)) for key, time, value in taken]
 
     def _collect(self) -> None:
         output = self._operator.drain()
@@ -106,6 +208,8 @@ class WindowTestHarness:
         self._collected.late += output.late
         for tag, values in output.side_outputs.items():
             self._collected.side_outputs.setdefault(tag, []).extend(values)
+
+    # ---------------------------------------------------------------- what is kept
 
     @property
     def late_dropped(self) -> int:
@@ -118,7 +222,7 @@ class WindowTestHarness:
         return self._operator.watermark
 
     @property
-    def current_time(self) -> int:
+    def current_processing_time(self) -> int:
         """The clock; 0 at first."""
         return self._operator.processing_time
 
@@ -146,6 +250,8 @@ class WindowTestHarness:
     def restore(self, snapshot: Snapshot) -> None:
         """Begins anew from a snapshot, as after a crash. What was fired and not looked at is gone.
 
+        The snapshot may be of another harness, whose function or lateness was another.
+
         Raises:
             PanestreamError: it is no snapshot.
         """
@@ -159,3 +265,7 @@ class WindowTestHarness:
         for (space, _), value in sorted(self._state.values.items()):
             sizes[space] = sizes.get(space, 0) + len(value)
         return sizes
+
+
+def _results(fired: list[FiredResult]) -> list[WindowResult]:
+    return [WindowResult(*one) for one in fired]

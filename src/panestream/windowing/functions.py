@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from panestream.windowing.failures import WindowFunctionError
-from panestream.windowing.signatures import APPLY, PROCESS, Shape, check_function, check_methods
+from panestream.windowing.signatures import APPLY, PROCESS, THEN, Shape, check_function, check_methods
 from panestream.windowing.state import KeyedStateStore
 from panestream.windowing.windows import Window
 
@@ -112,26 +112,26 @@ class ProcessWindowFunction(ABC):
         """Called once when the window goes, neither at a firing nor at a purge. Per-window state is dropped afterwards."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Applied(WindowFunction):
-    function: Callable[[Any, Window, Sequence[Any]], Iterable[Any] | None]
+@dataclass(frozen=True, slots=True, repr=False)
+class _Plain:
+    """A plain function that stands where an object could."""
 
+    function: Callable[..., Iterable[Any] | None]
+
+    def __repr__(self) -> str:
+        return repr(self.function)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class _Applied(_Plain, WindowFunction):
     def apply(self, key: Any, window: Window, inputs: Sequence[Any]) -> Iterable[Any] | None:
         return self.function(key, window, inputs)
 
-    def __repr__(self) -> str:
-        return repr(self.function)
 
-
-@dataclass(frozen=True, slots=True)
-class _Processed(ProcessWindowFunction):
-    function: Callable[[Any, WindowContext, Sequence[Any]], Iterable[Any] | None]
-
+@dataclass(frozen=True, slots=True, repr=False)
+class _Processed(_Plain, ProcessWindowFunction):
     def process(self, key: Any, context: WindowContext, elements: Sequence[Any]) -> Iterable[Any] | None:
         return self.function(key, context, elements)
-
-    def __repr__(self) -> str:
-        return repr(self.function)
 
 
 def applied(function: Any) -> WindowFunction:
@@ -164,6 +164,17 @@ def processed(function: Any, shape: Shape = PROCESS) -> ProcessWindowFunction:
     return _Processed(function)
 
 
+def following(function: Any) -> WindowFunction | ProcessWindowFunction | None:
+    """What is given as ``then``: a window or process function, a plain function of key, context and results as one, or None.
+
+    Raises:
+        InvalidPlanError: it is none of these, or does not take what it will be given.
+    """
+    if function is None or isinstance(function, WindowFunction):
+        return None if function is None else applied(function)
+    return processed(function, THEN)
+
+
 __all__ = [
     "AggregateFunction",
     "ProcessWindowFunction",
@@ -172,5 +183,6 @@ __all__ = [
     "WindowFunction",
     "WindowFunctionError",
     "applied",
+    "following",
     "processed",
 ]

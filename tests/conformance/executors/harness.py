@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from panestream.engine.operators.row.row_plan import RowPlan
+from panestream.engine.window_spec import WindowSpec
 from panestream.errors import PanestreamError
 from panestream.testing.harness import WindowTestHarness
 from panestream.windowing.windows import TimeWindow
@@ -30,7 +31,7 @@ class HarnessExecutor:
         observed = Observed()
         try:
             plan = plan_of(scenario)
-            harness = WindowTestHarness(plan if self.wrap is None else self.wrap(plan))
+            harness = WindowTestHarness.of_plan(plan if self.wrap is None else self.wrap(plan))
         except ScenarioError:
             raise
         except PanestreamError as error:
@@ -50,7 +51,7 @@ class HarnessExecutor:
                 harness.restore(harness.snapshot())
         observed.late_dropped = harness.late_dropped
         if scenario.end_of_input:
-            self._check_that_nothing_is_left(harness, observed)
+            self._check_that_nothing_is_left(harness, plan.window, observed)
         return observed
 
     @staticmethod
@@ -58,17 +59,17 @@ class HarnessExecutor:
         if step is None:
             harness.end_of_input()
         elif step.element is not None:
-            harness.element(step.element.key, step.element.ts, step.element)
+            harness.process_element(step.element, step.element.ts, step.element.key)
         elif step.kind == "watermark":
-            harness.watermark(step.time)
+            harness.process_watermark(step.time)
         else:
-            harness.processing_time(step.time)
+            harness.set_processing_time(step.time)
 
     @staticmethod
     def _record(harness: WindowTestHarness, observed: Observed) -> None:
-        fired = harness.fired()
+        fired = harness.extract_output()
         observed.steps.append([_as_json(one.key, one.window, one.value) for one in fired])
-        observed.late.append([_late_as_json(one.value) for one in harness.late()])
+        observed.late.append([_late_as_json(one.value) for one in harness.extract_late_elements()])
         observed.complaints += [
             f"step {len(observed.steps) - 1}: a result of {one.window} carries the timestamp {one.timestamp}"
             for one in fired
@@ -76,9 +77,9 @@ class HarnessExecutor:
         ]
 
     @staticmethod
-    def _check_that_nothing_is_left(harness: WindowTestHarness, observed: Observed) -> None:
+    def _check_that_nothing_is_left(harness: WindowTestHarness, window: WindowSpec, observed: Observed) -> None:
         """After the final watermark event-time windows are gone, and all that was kept for them."""
-        if not harness.plan.window.assigner.is_event_time:
+        if not window.assigner.is_event_time:
             return
         entries, timers = harness.num_state_entries(), harness.num_timers()
         if entries or timers:

@@ -11,7 +11,7 @@ from panestream.engine.operators.row.window_operator import RowOperator
 from panestream.engine.storage.state import MemoryState
 from panestream.engine.window_spec import WindowSpec
 from panestream.errors import InvalidPlanError, InvalidWindowError
-from panestream.testing import Fired, Late, WindowTestHarness
+from panestream.testing import LateElement, WindowResult, WindowTestHarness
 from panestream.windowing.assigners import (
     EventTimeSessionWindows,
     GlobalWindows,
@@ -137,54 +137,54 @@ class SumOfElements(WindowFunction):
 
 def harness_of(assigner, function, trigger, allowed_lateness=0, **options):
     parts, evictor = function
-    return WindowTestHarness(RowPlan(WindowSpec(assigner, trigger, evictor, allowed_lateness), parts, **options))
+    return WindowTestHarness.of_plan(RowPlan(WindowSpec(assigner, trigger, evictor, allowed_lateness), parts, **options))
 
 
 def values(harness):
-    return [(one.window, one.value) for one in harness.fired()]
+    return [(one.window, one.value) for one in harness.extract_output()]
 
 
 def test_the_assigner_is_called_once_per_element(function):
     assigner = Assigned([W1])
     harness = harness_of(assigner, function, Scripted())
-    harness.processing_time(77)
-    harness.element("k", 3, 5)
-    harness.element("k", 4, 6)
+    harness.set_processing_time(77)
+    harness.process_element(5, 3, "k")
+    harness.process_element(6, 4, "k")
     assert assigner.calls == [(5, 3, 77), (6, 4, 77)]
 
 
 def test_an_element_may_have_many_windows_which_do_not_interfere(function):
     trigger = Scripted(element=lambda window: FIRE if window == W1 else CONTINUE)
     harness = harness_of(Assigned([W1, W2]), function, trigger)
-    harness.element("k", 6, 1)
-    harness.element("k", 7, 2)
+    harness.process_element(1, 6, "k")
+    harness.process_element(2, 7, "k")
     assert values(harness) == [(W1, 1), (W1, 3)]
     trigger.element = FIRE
-    harness.element("k", 7, 4)
+    harness.process_element(4, 7, "k")
     assert values(harness) == [(W1, 7), (W2, 7)]
 
 
 def test_an_element_may_have_no_window(function):
     harness = harness_of(Assigned([]), function, trigger := Scripted())
-    harness.element("k", 3, 5)
+    harness.process_element(5, 3, "k")
     assert (trigger.calls, harness.num_timers(), harness.num_state_entries(), harness.late_dropped) == ([], 0, 0, 0)
 
 
 def test_on_element_is_called_once_per_window_after_the_element_was_added(function):
     trigger = Scripted(element=FIRE)
     harness = harness_of(Assigned([W2, W1]), function, trigger)
-    harness.element("k", 6, 1)
+    harness.process_element(1, 6, "k")
     assert trigger.named("element") == [(W2, 1, 6), (W1, 1, 6)]
     assert values(harness) == [(W2, 1), (W1, 1)]
 
 
 def test_keys_do_not_interfere(function):
     harness = harness_of(Assigned([W1]), function, Scripted(event=FIRE))
-    harness.element("a", 1, 1)
-    harness.element("b", 1, 2)
-    harness.element("a", 1, 3)
-    harness.watermark(9)
-    assert sorted(harness.fired()) == [Fired("a", W1, 4, 9), Fired("b", W1, 2, 9)]
+    harness.process_element(1, 1, "a")
+    harness.process_element(2, 1, "b")
+    harness.process_element(3, 1, "a")
+    harness.process_watermark(9)
+    assert sorted(harness.extract_output()) == [WindowResult("a", W1, 4, 9), WindowResult("b", W1, 2, 9)]
 
 
 RESULTS = {CONTINUE: (0, 1), FIRE: (1, 1), PURGE: (0, 0), BOTH: (1, 0)}
@@ -193,9 +193,9 @@ RESULTS = {CONTINUE: (0, 1), FIRE: (1, 1), PURGE: (0, 0), BOTH: (1, 0)}
 @pytest.mark.parametrize("result", RESULTS)
 def test_all_results_on_an_element(function, result):
     harness = harness_of(Assigned([W1]), function, Scripted(element=result))
-    harness.element("k", 1, 7)
+    harness.process_element(7, 1, "k")
     fired, entries = RESULTS[result]
-    assert (len(harness.fired()), harness.num_state_entries()) == (fired, entries)
+    assert (len(harness.extract_output()), harness.num_state_entries()) == (fired, entries)
     assert harness.num_timers() == 1, "the cleanup timer stays, whatever the trigger says"
 
 
@@ -203,11 +203,11 @@ def test_all_results_on_an_element(function, result):
 def test_all_results_on_an_event_timer(function, result):
     trigger = Scripted(event=result, on={"element": lambda window, ctx: ctx.register_event_time_timer(4)})
     harness = harness_of(Assigned([W1]), function, trigger)
-    harness.element("k", 1, 7)
+    harness.process_element(7, 1, "k")
     assert harness.num_timers() == 2
-    harness.watermark(4)
+    harness.process_watermark(4)
     fired, entries = RESULTS[result]
-    assert (len(harness.fired()), harness.num_state_entries(), harness.num_timers()) == (fired, entries, 1)
+    assert (len(harness.extract_output()), harness.num_state_entries(), harness.num_timers()) == (fired, entries, 1)
     assert trigger.named("event") == [(W1, 4)]
 
 
@@ -215,12 +215,12 @@ def test_all_results_on_an_event_timer(function, result):
 def test_all_results_on_a_processing_timer(function, result):
     trigger = Scripted(clock=result, on={"element": lambda window, ctx: ctx.register_processing_time_timer(4)})
     harness = harness_of(Assigned([W1]), function, trigger)
-    harness.element("k", 1, 7)
-    harness.processing_time(4)
+    harness.process_element(7, 1, "k")
+    harness.set_processing_time(4)
     assert not trigger.named("clock"), "a timer for 4 runs when the clock is past 4"
-    harness.processing_time(5)
+    harness.set_processing_time(5)
     fired, entries = RESULTS[result]
-    assert (len(harness.fired()), harness.num_state_entries(), harness.num_timers()) == (fired, entries, 1)
+    assert (len(harness.extract_output()), harness.num_state_entries(), harness.num_timers()) == (fired, entries, 1)
     assert trigger.named("clock") == [(W1, 4)]
 
 
@@ -229,45 +229,45 @@ def test_purging_adds_a_purge_to_firings_only(function):
     harness = harness_of(Assigned([W1]), function, PurgingTrigger(trigger))
     for result, entries, fired in ((CONTINUE, 1, 0), (PURGE, 0, 0), (FIRE, 0, 1), (CONTINUE, 1, 0), (BOTH, 0, 1)):
         trigger.element = result
-        harness.element("k", 1, 7)
-        assert (harness.num_state_entries(), len(harness.fired())) == (entries, fired)
+        harness.process_element(7, 1, "k")
+        assert (harness.num_state_entries(), len(harness.extract_output())) == (entries, fired)
 
 
 def test_a_purged_window_fires_nothing_and_goes_on(function):
     trigger = Scripted(element=PURGE)
     harness = harness_of(Assigned([W1]), function, trigger)
-    harness.element("k", 1, 7)
+    harness.process_element(7, 1, "k")
     trigger.element = FIRE
-    harness.element("k", 2, 8)
+    harness.process_element(8, 2, "k")
     assert values(harness) == [(W1, 8)]
 
 
 def test_an_empty_window_fires_nothing(function):
     trigger = Scripted(element=PURGE, event=FIRE, on={"element": lambda window, ctx: ctx.register_event_time_timer(4)})
     harness = harness_of(Assigned([W1]), function, trigger)
-    harness.element("k", 1, 7)
-    harness.watermark(100)
-    assert harness.fired() == []
+    harness.process_element(7, 1, "k")
+    harness.process_watermark(100)
+    assert harness.extract_output() == []
     assert trigger.named("event") == [(W1, 4), (W1, 9)]
 
 
 def test_the_cleanup_timer_calls_the_trigger_then_clears_it_once(function):
     harness = harness_of(Assigned([W1]), function, trigger := Scripted(), allowed_lateness=5)
-    harness.element("k", 1, 7)
-    harness.element("k", 2, 7)
-    harness.watermark(13)
+    harness.process_element(7, 1, "k")
+    harness.process_element(7, 2, "k")
+    harness.process_watermark(13)
     assert (trigger.named("event"), trigger.named("clear"), harness.num_state_entries()) == ([], [], 1)
-    harness.watermark(14)
+    harness.process_watermark(14)
     assert trigger.calls[2:] == [("event", W1, 14), ("clear", W1)]
     assert (harness.num_state_entries(), harness.num_timers()) == (0, 0)
 
 
 def test_a_processing_time_window_is_cleaned_up_by_the_clock(function):
     harness = harness_of(Assigned([W1], is_event_time=False), function, trigger := Scripted(clock=FIRE), allowed_lateness=1000)
-    harness.element("k", -500, 7)
-    harness.watermark(10_000)
+    harness.process_element(7, -500, "k")
+    harness.process_watermark(10_000)
     assert trigger.named("event") == []
-    harness.processing_time(10)
+    harness.set_processing_time(10)
     assert trigger.calls[1:] == [("clock", W1, 9), ("clear", W1)]
     assert (values(harness), harness.num_state_entries(), harness.num_timers()) == ([(W1, 7)], 0, 0)
 
@@ -279,22 +279,22 @@ def test_timers_run_in_order_once_each_and_those_of_the_past_at_the_next_waterma
         ctx.delete_event_time_timer(4)
 
     harness = harness_of(Assigned([W1]), function, trigger := Scripted(on={"element": register}))
-    harness.watermark(4)
-    harness.element("k", 1, 7)
+    harness.process_watermark(4)
+    harness.process_element(7, 1, "k")
     assert trigger.named("event") == []
-    harness.watermark(4)
+    harness.process_watermark(4)
     assert trigger.named("event") == [], "a watermark that does not advance is none"
-    harness.watermark(5)
+    harness.process_watermark(5)
     assert [time for _, time in trigger.named("event")] == [3, 5]
-    harness.watermark(8)
+    harness.process_watermark(8)
     assert [time for _, time in trigger.named("event")] == [3, 5, 8]
 
 
 def test_time_never_goes_back(function):
     harness = harness_of(Assigned([W1]), function, Scripted())
     for move, seen in (
-        (harness.watermark, lambda: harness.current_watermark),
-        (harness.processing_time, lambda: harness.current_time),
+        (harness.process_watermark, lambda: harness.current_watermark),
+        (harness.set_processing_time, lambda: harness.current_processing_time),
     ):
         move(5)
         move(3)
@@ -308,8 +308,8 @@ def test_timers_registered_by_a_timer_run_in_the_same_watermark(function):
 
     trigger = Scripted(on={"element": lambda window, ctx: ctx.register_event_time_timer(2), "event": again})
     harness = harness_of(Assigned([W1]), function, trigger)
-    harness.element("k", 1, 7)
-    harness.watermark(8)
+    harness.process_element(7, 1, "k")
+    harness.process_watermark(8)
     assert [time for _, time in trigger.named("event")] == [2, 3, 4, 5]
 
 
@@ -317,16 +317,16 @@ def test_timers_of_different_keys_and_windows_run_in_the_order_of_time(function)
     trigger = Scripted(on={"element": lambda window, ctx: ctx.register_event_time_timer(window.start + 1)})
     harness = harness_of(TumblingEventTimeWindows(10), function, trigger)
     for ts, key in ((21, "a"), (1, "b"), (11, "c")):
-        harness.element(key, ts, 1)
-    harness.watermark(25)
+        harness.process_element(1, ts, key)
+    harness.process_watermark(25)
     assert [time for _, time in trigger.named("event")] == [1, 9, 11, 19, 21]
 
 
 def test_a_processing_timer_of_the_past_runs_before_the_step_ends(function):
     trigger = Scripted(clock=FIRE, on={"element": lambda window, ctx: ctx.register_processing_time_timer(4)})
     harness = harness_of(Assigned([W1]), function, trigger)
-    harness.processing_time(5)
-    harness.element("k", 1, 7)
+    harness.set_processing_time(5)
+    harness.process_element(7, 1, "k")
     assert values(harness) == [(W1, 7)]
 
 
@@ -339,13 +339,13 @@ def test_trigger_state_belongs_to_one_window_and_goes_with_it(function):
         seen.append((window, state.get()))
 
     harness = harness_of(Assigned([W1, W2]), function, Scripted(element=PURGE, on={"element": count}))
-    harness.element("k", 6, 7)
-    harness.element("k", 6, 7)
+    harness.process_element(7, 6, "k")
+    harness.process_element(7, 6, "k")
     assert seen == [(W1, 1), (W2, 1), (W1, 2), (W2, 2)], "a purge leaves it alone"
     assert harness.num_state_entries() == 2
-    harness.watermark(9)
+    harness.process_watermark(9)
     assert harness.num_state_entries() == 1
-    harness.watermark(14)
+    harness.process_watermark(14)
     assert harness.num_state_entries() == 0, "even though this trigger never clears it"
 
 
@@ -353,10 +353,10 @@ def test_the_trigger_sees_watermark_and_clock(function):
     seen = []
     look = {"element": lambda window, ctx: seen.append((ctx.get_current_watermark(), ctx.get_current_processing_time()))}
     harness = harness_of(Assigned([W1]), function, Scripted(on=look))
-    harness.element("k", 1, 7)
-    harness.watermark(3)
-    harness.processing_time(8)
-    harness.element("k", 1, 7)
+    harness.process_element(7, 1, "k")
+    harness.process_watermark(3)
+    harness.set_processing_time(8)
+    harness.process_element(7, 1, "k")
     assert seen == [(MIN_TIMESTAMP, 0), (3, 8)]
 
 
@@ -366,8 +366,8 @@ def test_a_trigger_that_deletes_the_cleanup_timer_is_not_called_but_the_state_go
         "element": lambda w, ctx: ctx.register_event_time_timer(4),
     }
     harness = harness_of(Assigned([W1]), function, trigger := Scripted(on=delete))
-    harness.element("k", 1, 7)
-    harness.watermark(20)
+    harness.process_element(7, 1, "k")
+    harness.process_watermark(20)
     assert trigger.named("event") == [(W1, 4)]
     assert len(trigger.named("clear")) == 1
     assert (harness.num_state_entries(), harness.num_timers()) == (0, 0)
@@ -375,8 +375,8 @@ def test_a_trigger_that_deletes_the_cleanup_timer_is_not_called_but_the_state_go
 
 def test_a_window_with_a_lateness_beyond_the_end_of_time_goes_in_silence(function):
     harness = harness_of(Assigned([W1]), function, trigger := Scripted(), allowed_lateness=2**63)
-    harness.element("k", 1, 7)
-    harness.watermark(2**62)
+    harness.process_element(7, 1, "k")
+    harness.process_watermark(2**62)
     assert harness.num_state_entries() == 1
     harness.end_of_input()
     assert (trigger.named("event"), len(trigger.named("clear"))) == ([], 1)
@@ -388,39 +388,39 @@ def test_a_window_with_a_lateness_beyond_the_end_of_time_goes_in_silence(functio
 
 def test_lateness_is_judged_per_window_with_both_borders(function):
     harness = harness_of(SlidingEventTimeWindows(10, 5), function, EventTimeTrigger(), allowed_lateness=2, late_output="late")
-    harness.watermark(10)  # [0,10) closes at 11
-    harness.element("k", 6, 1)
+    harness.process_watermark(10)  # [0,10) closes at 11
+    harness.process_element(1, 6, "k")
     assert values(harness) == [(TimeWindow(0, 10), 1)]
-    harness.watermark(11)
-    harness.element("k", 6, 2)
-    harness.element("k", 4, 3)
-    assert harness.late() == [Late("k", 4, 3)]
+    harness.process_watermark(11)
+    harness.process_element(2, 6, "k")
+    harness.process_element(3, 4, "k")
+    assert harness.extract_late_elements() == [LateElement("k", 4, 3)]
     assert harness.late_dropped == 0
-    harness.watermark(14)
+    harness.process_watermark(14)
     assert values(harness) == [(TimeWindow(5, 15), 3)]
 
 
 def test_late_elements_are_counted_where_no_output_takes_them(function):
     harness = harness_of(TumblingEventTimeWindows(10), function, EventTimeTrigger())
-    harness.watermark(9)
-    harness.element("k", 9, 1)
-    harness.element("k", 10, 1)
-    assert (harness.late(), harness.late_dropped) == ([], 1)
+    harness.process_watermark(9)
+    harness.process_element(1, 9, "k")
+    harness.process_element(1, 10, "k")
+    assert (harness.extract_late_elements(), harness.late_dropped) == ([], 1)
     harness.restore(harness.snapshot())
     assert harness.late_dropped == 1
 
 
 def test_a_closed_window_is_not_opened_again(function):
     harness = harness_of(Assigned([W1]), function, trigger := Scripted(), allowed_lateness=3)
-    harness.watermark(12)
-    harness.element("k", 1, 7)
+    harness.process_watermark(12)
+    harness.process_element(7, 1, "k")
     assert (trigger.calls, harness.num_state_entries(), harness.num_timers(), harness.late_dropped) == ([], 0, 0, 1)
 
 
 def test_nothing_is_late_without_event_time(function):
     harness = harness_of(GlobalWindows.create(), function, Scripted(element=FIRE))
-    harness.watermark(1000)
-    harness.element("k", 1, 7)
+    harness.process_watermark(1000)
+    harness.process_element(7, 1, "k")
     assert values(harness) == [(GlobalWindow(), 7)]
     assert harness.num_timers() == 0
 
@@ -430,10 +430,10 @@ def test_nothing_is_late_without_event_time(function):
 
 def test_on_merge_comes_before_on_element_and_the_old_windows_are_cleared(function):
     harness = harness_of(EventTimeSessionWindows(10), function, trigger := Scripted(element=FIRE))
-    harness.element("k", 0, 1)
-    harness.element("k", 20, 2)
+    harness.process_element(1, 0, "k")
+    harness.process_element(2, 20, "k")
     trigger.calls.clear()
-    harness.element("k", 10, 4)
+    harness.process_element(4, 10, "k")
     whole = TimeWindow(0, 30)
     assert trigger.calls == [
         ("merge", whole),
@@ -448,11 +448,11 @@ def test_on_merge_comes_before_on_element_and_the_old_windows_are_cleared(functi
 
 def test_an_element_inside_a_session_merges_nothing(function):
     harness = harness_of(EventTimeSessionWindows(10), function, trigger := Scripted())
-    harness.element("k", 0, 1)
-    harness.element("k", 5, 2)
+    harness.process_element(1, 0, "k")
+    harness.process_element(2, 5, "k")
     trigger.calls.clear()
-    harness.element("k", 3, 4)
-    harness.element("k", 0, 4)
+    harness.process_element(4, 3, "k")
+    harness.process_element(4, 0, "k")
     assert [call[0] for call in trigger.calls] == ["element", "element"]
 
 
@@ -469,23 +469,23 @@ def test_trigger_state_is_merged_if_the_trigger_says_so_and_lost_if_not(function
         seen.clear()
         harness = harness_of(EventTimeSessionWindows(10), function, Scripted(on=actions))
         for ts in times:
-            harness.element("k", ts, 1)
+            harness.process_element(1, ts, "k")
         assert seen == expected
     del actions["merge"]
     seen.clear()
     harness = harness_of(EventTimeSessionWindows(10), function, Scripted(on=actions))
     for ts in (0, 20, 10):
-        harness.element("k", ts, 1)
+        harness.process_element(1, ts, "k")
     assert seen == [1, 1, 1]
 
 
 def test_a_merged_session_keeps_no_timer_of_the_old_ones(function):
     harness = harness_of(EventTimeSessionWindows(10), function, trigger := Scripted(event=FIRE))
     for ts in (0, 5, 9):
-        harness.element("k", ts, 1)
-    harness.watermark(17)
+        harness.process_element(1, ts, "k")
+    harness.process_watermark(17)
     assert trigger.named("event") == []
-    harness.watermark(18)
+    harness.process_watermark(18)
     assert trigger.named("event") == [(TimeWindow(0, 19), 18)]
     assert (harness.num_state_entries(), harness.num_timers()) == (0, 0)
 
@@ -507,17 +507,17 @@ def test_the_session_loop_and_the_general_protocol_may_take_turns():
 def test_a_growing_session_has_two_timers_at_most(function, times):
     harness = harness_of(EventTimeSessionWindows(10), function, EventTimeTrigger(), allowed_lateness=3)
     for ts in times:
-        harness.element("k", ts, 1)
+        harness.process_element(1, ts, "k")
     assert harness.num_timers() == 2, "its end and its cleanup"
 
 
 def test_a_purged_session_keeps_its_place(function):
     trigger = Scripted(element=BOTH)
     harness = harness_of(EventTimeSessionWindows(10), function, trigger)
-    harness.element("k", 0, 1)
+    harness.process_element(1, 0, "k")
     assert harness.num_state_entries() == 1
     harness.restore(harness.snapshot())
-    harness.element("k", 8, 2)
+    harness.process_element(2, 8, "k")
     assert values(harness) == [(TimeWindow(0, 18), 2)]
 
 
@@ -542,8 +542,8 @@ class Blocks(MergingWindowAssigner):
 def test_merging_assigners_of_users(function):
     harness = harness_of(Blocks(), function, EventTimeTrigger())
     for ts in (110, 20, 150, 120, 30):
-        harness.element("k", ts, ts)
-    harness.watermark(1000)
+        harness.process_element(ts, ts, "k")
+    harness.process_watermark(1000)
     assert values(harness) == [(TimeWindow(20, 21), 20), (TimeWindow(30, 31), 30), (TimeWindow(100, 200), 380)]
     assert (harness.num_state_entries(), harness.num_timers()) == (0, 0)
 
@@ -562,10 +562,10 @@ def test_wrong_merges_are_refused(function):
         (lambda windows: [(TimeWindow(3, 4), windows)], "closed at watermark 5"),
     ):
         harness = harness_of(Wrong(10, answer), function, EventTimeTrigger())
-        harness.watermark(5)
-        harness.element("k", 0, 1)
+        harness.process_watermark(5)
+        harness.process_element(1, 0, "k")
         with pytest.raises(InvalidWindowError, match=message):
-            harness.element("k", 20, 1)
+            harness.process_element(1, 20, "k")
 
 
 # -------------------------------------------------------------------- functions
@@ -574,20 +574,20 @@ def test_wrong_merges_are_refused(function):
 def test_a_process_function_is_called_per_firing_and_cleared_at_cleanup_only():
     function = Noted()
     trigger = Scripted(element=BOTH)
-    harness = WindowTestHarness(RowPlan(WindowSpec(Assigned([W1]), trigger=trigger), Elements(function)))
-    harness.element("k", 1, 7)
-    harness.element("k", 1, 8)
+    harness = WindowTestHarness.of_plan(RowPlan(WindowSpec(Assigned([W1]), trigger=trigger), Elements(function)))
+    harness.process_element(7, 1, "k")
+    harness.process_element(8, 1, "k")
     assert function.calls == [("process", "k", W1, [7]), ("process", "k", W1, [8])]
-    harness.watermark(9)
+    harness.process_watermark(9)
     assert function.calls[2:] == [("clear", W1)]
 
 
 def test_after_reduce_or_aggregate_a_function_sees_the_one_result():
     for part in (Reduce(lambda a, b: a + b, function := Noted()), Aggregate(Sum(), function_2 := Noted())):
-        harness = WindowTestHarness(RowPlan(WindowSpec(Assigned([W1])), part))
-        harness.element("k", 1, 7)
-        harness.element("k", 1, 8)
-        harness.watermark(9)
+        harness = WindowTestHarness.of_plan(RowPlan(WindowSpec(Assigned([W1])), part))
+        harness.process_element(7, 1, "k")
+        harness.process_element(8, 1, "k")
+        harness.process_watermark(9)
     assert function.calls == function_2.calls == [("process", "k", W1, [15]), ("clear", W1)]
 
 
@@ -602,57 +602,61 @@ def test_window_and_global_state_side_outputs_and_time():
         context.output("side", (*seen, context.current_watermark(), context.current_processing_time()))
 
     trigger = Scripted(element=FIRE)
-    harness = WindowTestHarness(RowPlan(WindowSpec(TumblingEventTimeWindows(10), trigger=trigger), Elements(Noted(then=then))))
-    harness.processing_time(77)
-    harness.element("k", 1, 7)
+    harness = WindowTestHarness.of_plan(
+        RowPlan(WindowSpec(TumblingEventTimeWindows(10), trigger=trigger), Elements(Noted(then=then)))
+    )
+    harness.set_processing_time(77)
+    harness.process_element(7, 1, "k")
     harness.restore(harness.snapshot())
-    harness.element("k", 1, 7)
-    harness.watermark(9)
-    harness.element("k", 11, 7)
-    assert harness.side_output("side") == [
-        Fired("k", W1, (2, [0, 0], MIN_TIMESTAMP, 77), 9),
-        Fired("k", TimeWindow(10, 20), (1, [0, 0, 10], 9, 77), 19),
+    harness.process_element(7, 1, "k")
+    harness.process_watermark(9)
+    harness.process_element(7, 11, "k")
+    assert harness.extract_side_output("side") == [
+        WindowResult("k", W1, (2, [0, 0], MIN_TIMESTAMP, 77), 9),
+        WindowResult("k", TimeWindow(10, 20), (1, [0, 0, 10], 9, 77), 19),
     ]
-    assert harness.side_output("side") == harness.side_output("other") == []
+    assert harness.extract_side_output("side") == harness.extract_side_output("other") == []
     harness.end_of_input()
     assert (harness.num_state_entries(), harness.num_key_state_entries()) == (0, 1)
 
 
 def test_sessions_have_no_window_state():
     plan = RowPlan(WindowSpec(EventTimeSessionWindows(5)), Elements(Noted(then=lambda context: context.window_state())))
-    harness = WindowTestHarness(plan)
-    harness.element("k", 1, 7)
+    harness = WindowTestHarness.of_plan(plan)
+    harness.process_element(7, 1, "k")
     with pytest.raises(InvalidPlanError, match="global_state"):
-        harness.watermark(100)
+        harness.process_watermark(100)
 
 
 def test_a_function_that_raises_says_where():
     def fail(context):
         raise KeyError("price")
 
-    harness = WindowTestHarness(RowPlan(WindowSpec(TumblingEventTimeWindows(10)), Elements(Noted(then=fail))))
-    harness.element("shop", 1, 7)
-    harness.element("shop", 2, 7)
+    harness = WindowTestHarness.of_plan(RowPlan(WindowSpec(TumblingEventTimeWindows(10)), Elements(Noted(then=fail))))
+    harness.process_element(7, 1, "shop")
+    harness.process_element(7, 2, "shop")
     with pytest.raises(
         WindowFunctionError, match=r"key 'shop', window TimeWindow\(start=0, end=10\), which holds 2 elements"
     ) as found:
-        harness.watermark(9)
+        harness.process_watermark(9)
     assert isinstance(found.value.__cause__, KeyError)
     assert (found.value.key, found.value.window, found.value.elements) == ("shop", W1, 2)
 
 
 @pytest.mark.parametrize("trigger", [None, Scripted()], ids=["fast loop", "general"])
 def test_a_reduce_that_raises_says_where(trigger):
-    harness = WindowTestHarness(RowPlan(WindowSpec(TumblingEventTimeWindows(10), trigger=trigger), Reduce(lambda a, b: a / b)))
-    harness.element("shop", 1, 7)
+    harness = WindowTestHarness.of_plan(
+        RowPlan(WindowSpec(TumblingEventTimeWindows(10), trigger=trigger), Reduce(lambda a, b: a / b))
+    )
+    harness.process_element(7, 1, "shop")
     with pytest.raises(WindowFunctionError, match=r"ZeroDivisionError.*key 'shop', window"):
-        harness.element("shop", 2, 0)
+        harness.process_element(0, 2, "shop")
 
 
 def test_a_trigger_that_says_nothing_is_refused(function):
     harness = harness_of(Assigned([W1]), function, Scripted(element=None))
     with pytest.raises(InvalidPlanError, match="return a TriggerResult"):
-        harness.element("k", 1, 7)
+        harness.process_element(7, 1, "k")
 
 
 # -------------------------------------------------------------------- evictors
@@ -674,16 +678,16 @@ class Watching(Evictor):
 def test_evictors_run_around_the_function_and_what_they_evict_is_gone():
     function, evictor = Noted(), Watching()
     trigger = Scripted()
-    harness = WindowTestHarness(RowPlan(WindowSpec(Assigned([W1]), trigger=trigger, evictor=evictor), Elements(function)))
+    harness = WindowTestHarness.of_plan(RowPlan(WindowSpec(Assigned([W1]), trigger=trigger, evictor=evictor), Elements(function)))
     for value in (1, -2, 4, 5):
-        harness.element("k", value, value)
+        harness.process_element(value, value, "k")
     trigger.element = FIRE
-    harness.element("k", 9, 6)
+    harness.process_element(6, 9, "k")
     assert evictor.calls[0] == ("before", [(1, 1), (-2, -2), (4, 4), (5, 5), (6, 9)], 5, W1, MIN_TIMESTAMP)
     assert evictor.calls[1] == ("after", [(1, 1), (4, 4), (5, 5), (6, 9)], 4)
     assert function.calls == [("process", "k", W1, [1, 4, 5, 6])]
     harness.restore(harness.snapshot())
-    harness.element("k", 9, 7)
+    harness.process_element(7, 9, "k")
     assert function.calls[1:] == [("process", "k", W1, [1, 5, 7])]
 
 
@@ -695,11 +699,13 @@ def test_a_function_is_called_with_nothing_where_all_was_evicted_but_not_again()
             return []
 
     trigger = Scripted(element=FIRE, event=FIRE)
-    harness = WindowTestHarness(RowPlan(WindowSpec(Assigned([W1]), trigger=trigger, evictor=Nothing()), Elements(function)))
-    harness.element("k", 1, 1)
+    harness = WindowTestHarness.of_plan(
+        RowPlan(WindowSpec(Assigned([W1]), trigger=trigger, evictor=Nothing()), Elements(function))
+    )
+    harness.process_element(1, 1, "k")
     assert function.calls == [("process", "k", W1, [])]
     assert harness.num_state_entries() == 0
-    harness.watermark(9)
+    harness.process_watermark(9)
     assert function.calls[1:] == [("clear", W1)]
 
 
@@ -727,8 +733,8 @@ def test_what_does_not_fit_together_is_refused_when_it_is_built():
 
 def test_intervals_up_to_the_end_of_time_are_refused(function):
     harness = harness_of(GlobalWindows.create(), function, ContinuousEventTimeTrigger(5))
-    harness.element("k", 1, 7)
-    harness.watermark(11)
+    harness.process_element(7, 1, "k")
+    harness.process_watermark(11)
     assert [value for _, value in values(harness)] == [7, 7]
     with pytest.raises(InvalidPlanError, match="end of time"):
         harness.end_of_input()
@@ -736,11 +742,11 @@ def test_intervals_up_to_the_end_of_time_are_refused(function):
 
 def test_processing_time_windows_lose_what_is_open_at_the_end_of_input(function):
     harness = harness_of(TumblingProcessingTimeWindows(10), function, None)
-    harness.element("k", 1, 7)
+    harness.process_element(7, 1, "k")
     harness.end_of_input()
-    assert harness.fired() == []
+    assert harness.extract_output() == []
     assert harness.next_processing_time_timer() == 9
-    harness.processing_time(10)
+    harness.set_processing_time(10)
     assert values(harness) == [(W1, 7)]
     assert harness.next_processing_time_timer() is None
 
@@ -751,7 +757,7 @@ class Loud(PurgingTrigger):
 
 def test_a_subclass_of_the_purging_trigger_purges(function):
     harness = harness_of(TumblingEventTimeWindows(10), function, Loud(EventTimeTrigger()), allowed_lateness=10)
-    harness.element("k", 1, 1)
-    harness.watermark(9)
-    harness.element("k", 2, 2)
+    harness.process_element(1, 1, "k")
+    harness.process_watermark(9)
+    harness.process_element(2, 2, "k")
     assert [value for _, value in values(harness)] == [1, 2], "the inner loops are for panestream's own triggers"

@@ -29,11 +29,14 @@ def changed(seed: int) -> tuple[dict, dict[int, int]]:
 
 
 def run(read, latenesses: dict[int, int], wrap) -> Observed:
-    harness, observed = WindowTestHarness(wrap(plan_of(read))), Observed()
+    plan = wrap(plan_of(read))
+    harness, observed = WindowTestHarness.of_plan(plan), Observed()
     for number, step in enumerate([*read.steps, *([None] if read.end_of_input else [])]):
         if number in latenesses:
-            harness.plan = replace(harness.plan, window=replace(harness.plan.window, allowed_lateness=latenesses[number]))
-            harness.restore(harness.snapshot())
+            snapshot = harness.snapshot()
+            plan = replace(plan, window=replace(plan.window, allowed_lateness=latenesses[number]))
+            harness = WindowTestHarness.of_plan(plan)
+            harness.restore(snapshot)
         HarnessExecutor._take(harness, step)
         HarnessExecutor._record(harness, observed)
     observed.late_dropped = harness.late_dropped

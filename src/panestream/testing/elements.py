@@ -1,0 +1,101 @@
+"""What a test hands in, and what the engine counts in: instants as integers, dicts as the rows that functions see on Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+
+from panestream.engine.kernels.python_values import RowType
+from panestream.errors import InvalidPlanError, did_you_mean
+from panestream.windowing.time import to_micros
+
+Instant: TypeAlias = "int | str | timedelta | datetime"
+"""A time: an integer in the unit of the windows (microseconds where they were made by ``of``); how long after the epoch, as
+``"90 seconds"`` or a ``timedelta``; a ``datetime`` with a time zone."""
+Columns: TypeAlias = "pa.Schema | Mapping[str, pa.DataType | str]"
+"""Names and types of columns; a type may be written as Arrow calls it: ``"int64"``, ``"double"``, ``"string"``."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+def instant(time: Instant, what: str) -> int:
+    """A time as an integer.
+
+    Args:
+        time: however it was written.
+        what: how an error calls it.
+
+    Raises:
+        InvalidPlanError: a ``datetime`` without a time zone.
+        InvalidDurationError: a text that is no duration; something else.
+
+    >>> instant("1 minute", "the watermark"), instant(datetime(1970, 1, 1, 0, 1, tzinfo=timezone.utc), "the watermark")
+    (60000000, 60000000)
+    """
+    if isinstance(time, int):
+        return time
+    if isinstance(time, datetime):
+        if time.tzinfo is None:
+            raise InvalidPlanError(f"{what} is {time!r}, of no time zone: give it one, e.g. tzinfo=timezone.utc")
+        return (time - _EPOCH) // timedelta(microseconds=1)
+    return to_micros(time, what)
+
+
+def schema_of(columns: Columns) -> pa.Schema:
+    """Columns as a schema.
+
+    Raises:
+        InvalidPlanError: no type of Arrow's.
+    """
+    if isinstance(columns, pa.Schema):
+        return columns
+    try:
+        return pa.schema([(name, pa.type_for_alias(kind) if isinstance(kind, str) else kind) for name, kind in columns.items()])
+    except (TypeError, ValueError) as error:
+        raise InvalidPlanError(f"columns wants types of Arrow's, e.g. {{'price': 'double'}}, got {columns!r}: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class RowMaker:
+    """Makes rows of what a test hands in: of a dict, or of the values in order.
+
+    Attributes:
+        columns: of the rows.
+        element_type: what the operator works on: the columns in an order that may be another, and what ``time`` names.
+        time: the last column of an element, which holds its event time; None: there is none.
+    """
+
+    columns: pa.Schema
+    element_type: RowType
+    time: str | None = None
+
+    def element(self, value: Any, timestamp: int) -> Any:
+        """The element of a row.
+
+        Raises:
+            InvalidPlanError: an unknown column, or not as many values as columns.
+        """
+        values = self._values(value)
+        if self.time is not None:
+            values = {**values, self.time: timestamp}
+        return self.element_type.make(values[name] for name in self.element_type.schema.names)
+
+    def row(self, element: Any) -> Any:
+        """The row of an element."""
+        values = dict(zip(self.element_type.schema.names, element, strict=True))
+        return RowType(self.columns).make(values[name] for name in self.columns.names)
+
+    def _values(self, value: Any) -> dict[str, Any]:
+        names = self.columns.names
+        if isinstance(value, Mapping):
+            for name in value:
+                if name not in names:
+                    raise InvalidPlanError(f"the row {value!r} has a value for {name!r}: {did_you_mean(str(name), names)}")
+            return {name: value.get(name) for name in names}
+        if not isinstance(value, Sequence) or isinstance(value, (str, bytes)) or len(value) != len(names):
+            raise InvalidPlanError(f"a row is a dict, or {len(names)} values, of {names}; got {value!r}")
+        return dict(zip(names, value, strict=True))

@@ -1,0 +1,114 @@
+"""The words of the public API as a plan for the row operator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from panestream.engine.aggregates import Aggregation
+from panestream.engine.kernels.python_values import RowType
+from panestream.engine.operators.row.declared import TIME, DeclaredFunction
+from panestream.engine.operators.row.row_plan import Aggregate, AnyWindowFunction, Elements, Reduce, RowPlan
+from panestream.engine.window_spec import WindowSpec
+from panestream.errors import InvalidPlanError
+from panestream.testing.elements import Columns, RowMaker, schema_of
+from panestream.windowing import aggregates as recipes
+from panestream.windowing.functions import AggregateFunction, applied, following, processed
+
+LATE = "late"
+"""The tag of late elements: a harness has one such output at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class WindowQuery:
+    """What a harness runs.
+
+    Attributes:
+        plan: for the row operator.
+        rows: makes elements of what a test hands in; None: it is the element.
+        names: of the values of a result; None: it is one value.
+    """
+
+    plan: RowPlan
+    rows: RowMaker | None = None
+    names: tuple[str, ...] | None = None
+
+
+def window_query(
+    window: WindowSpec,
+    functions: Mapping[str, Any],
+    then: AnyWindowFunction | Callable[..., Any] | None,
+    columns: Columns | None,
+    keeps_late: bool,
+) -> WindowQuery:
+    """The query that a harness was asked for.
+
+    Args:
+        window: the windows.
+        functions: what runs, by the name of the argument; exactly one is not None.
+        then: what sees the one result of a reduce or an aggregate.
+        columns: of the rows; None: elements are what the test hands in.
+        keeps_late: whether late elements come out, or are counted.
+
+    Raises:
+        InvalidPlanError: none or several functions; parts that do not fit together.
+    """
+    given = {name: function for name, function in functions.items() if function is not None}
+    if len(given) != 1:
+        got = " and ".join(f"{name}=" for name in given) or "none"
+        raise InvalidPlanError(
+            f"a harness runs one function: give one of {', '.join(f'{name}=' for name in functions)}, got {got}"
+        )
+    ((name, function),) = given.items()
+    if then is not None and name not in ("reduce", "aggregate"):
+        raise InvalidPlanError(f"then= is for reduce= and aggregate=, which have one result: {name}= sees all rows itself")
+    late = LATE if keeps_late else None
+    if name == "aggregate" and not isinstance(function, AggregateFunction):
+        return _declared(window, _aggregates(function), then, schema_of(columns or {}), late)
+    rows = None if columns is None else RowMaker(schema_of(columns), RowType(schema_of(columns)))
+    made: Reduce | Aggregate | Elements
+    if name == "reduce":
+        made = Reduce(function, following(then))
+    elif name == "aggregate":
+        made = Aggregate(function, following(then))
+    else:
+        made = Elements(applied(function) if name == "apply" else processed(function))
+    return WindowQuery(RowPlan(window, made, late, element_type=None if rows is None else rows.element_type.element), rows)
+
+
+def _aggregates(given: Any) -> list[recipes.Aggregate]:
+    aggregates = [given] if isinstance(given, recipes.Aggregate) else list(given) if isinstance(given, Sequence) else []
+    for aggregate in aggregates or [given]:
+        if not isinstance(aggregate, recipes.Aggregate):
+            hint = (
+                f"an object, not the class itself: {aggregate.__name__}()"
+                if isinstance(aggregate, type)
+                else f"got {aggregate!r}"
+            )
+            raise InvalidPlanError(
+                f"aggregate= wants an AggregateFunction, or one or several of pst.agg such as agg.count() ({hint})"
+            )
+    return aggregates
+
+
+def _declared(
+    window: WindowSpec, aggregates: list[recipes.Aggregate], then: Any, columns: pa.Schema, late: str | None
+) -> WindowQuery:
+    types = {field.name: field.type for field in columns}
+    for aggregate in aggregates:
+        for expr in aggregate.inputs:
+            if expr not in types:
+                raise InvalidPlanError(
+                    f"{aggregate!r} takes {expr!r}, which is none of the columns {list(types)}: name and type them, "
+                    f"columns={{{expr!r}: 'double'}}; a harness computes no SQL: give what an expression is as a column, too"
+                )
+    aggregation = Aggregation.build(aggregates, types, pa.schema([]))
+    names = [*aggregation.inputs, *(name for name in types if name not in aggregation.inputs)]
+    element_type = RowType(pa.schema([*((name, types[name]) for name in names), (TIME, pa.int64())]))
+    function = Aggregate(DeclaredFunction(aggregates, types), following(then))
+    plan = RowPlan(window, function, late, element_type=element_type.element)
+    results = None if then is not None else tuple(aggregation.output_schema.names)
+    return WindowQuery(plan, RowMaker(columns, element_type, TIME), results)

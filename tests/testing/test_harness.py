@@ -1,0 +1,211 @@
+"""The harness takes what users have: pst windows, triggers, evictors and functions; no word of the engine."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+
+import pytest
+
+import panestream as pst
+from panestream.errors import InvalidPlanError
+from panestream.testing import LateElement, WindowResult, WindowTestHarness
+
+MINUTE = pst.TumblingEventTimeWindows.of("1 minute")
+
+
+class Average(pst.AggregateFunction):
+    def create_accumulator(self):
+        return 0, 0
+
+    def add(self, value, accumulator):
+        return accumulator[0] + value, accumulator[1] + 1
+
+    def get_result(self, accumulator):
+        return accumulator[0] / accumulator[1]
+
+    def merge(self, a, b):
+        return a[0] + b[0], a[1] + b[1]
+
+
+class LoudSum(pst.ProcessWindowFunction):
+    def process(self, key, context, elements):
+        firings = context.window_state().get_state(pst.ValueStateDescriptor("firings"))
+        firings.update((firings.value() or 0) + 1)
+        if sum(elements) > 10:
+            context.output("large", (key, sum(elements)))
+        yield firings.value(), sum(elements)
+
+
+def values(harness):
+    return [result.value for result in harness.extract_output()]
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        ({"reduce": lambda a, b: a + b}, [9]),
+        ({"reduce": lambda a, b: a + b, "then": lambda key, context, results: [(key, results[0])]}, [("k", 9)]),
+        ({"aggregate": Average()}, [3.0]),
+        ({"aggregate": Average(), "then": lambda key, context, results: [context.window().end, results[0]]}, [60_000_000, 3.0]),
+        ({"apply": lambda key, window, rows: [(key, window.start, *rows)]}, [("k", 0, 2, 3, 4)]),
+        ({"process": lambda key, context, rows: [context.current_watermark(), len(rows)]}, [60_000_000, 3]),
+        ({"process": LoudSum()}, [(1, 9)]),
+    ],
+)
+def test_each_kind_of_function(function, expected):
+    harness = WindowTestHarness(MINUTE, **function)
+    for second, value in ((1, 2), (30, 3), (59, 4)):
+        harness.process_element(value, f"{second} seconds", key="k")
+    assert values(harness) == []
+    harness.process_watermark("1 minute")
+    assert values(harness) == expected
+    assert values(harness) == []
+    assert (harness.num_timers(), harness.num_state_entries()) == (0, 0)
+
+
+def test_trigger_evictor_and_lateness():
+    windows = {"trigger": pst.CountTrigger.of(2), "evictor": pst.CountEvictor.of(3), "allowed_lateness": "10 seconds"}
+    harness = WindowTestHarness(MINUTE, **windows, apply=lambda key, window, rows: [list(rows)], side_output_late_data=True)
+    for value in range(4):
+        harness.process_element(value, value)
+    assert values(harness) == [[0, 1], [1, 2, 3]]
+    harness.process_watermark("1 minute 9 seconds")
+    harness.process_element(4, "59 seconds")
+    harness.process_element(5, "59 seconds")
+    assert values(harness) == [[3, 4, 5]]
+    harness.process_watermark(timedelta(seconds=70))
+    harness.process_element(6, "59 seconds", "k")
+    assert harness.extract_late_elements() == [LateElement("k", 59_000_000, 6)]
+    assert harness.late_dropped == 0
+
+
+def test_late_elements_are_counted_where_nobody_keeps_them():
+    harness = WindowTestHarness(MINUTE, reduce=max)
+    harness.process_watermark("1 hour")
+    harness.process_element(1, "1 second")
+    assert (harness.late_dropped, harness.extract_late_elements()) == (1, [])
+
+
+def test_side_outputs_and_a_restart():
+    harness = WindowTestHarness(MINUTE, process=LoudSum(), trigger=pst.CountTrigger.of(1))
+    harness.process_element(7, "1 second", "ann")
+    snapshot = harness.snapshot()
+    harness.process_element(8, "2 seconds", "ann")
+    assert values(harness) == [(1, 7), (2, 15)]
+    assert [result.value for result in harness.extract_side_output("large")] == [("ann", 15)]
+    other = WindowTestHarness(MINUTE, process=LoudSum(), trigger=pst.CountTrigger.of(1))
+    other.restore(snapshot)
+    other.process_element(1, "3 seconds", "ann")
+    assert values(other) == [(2, 8)]
+    assert other.extract_side_output("large") == []
+
+
+def test_times_may_be_written_in_several_ways():
+    for instant in (60_000_000, "1 minute", timedelta(minutes=1), datetime(1970, 1, 1, 0, 1, tzinfo=timezone.utc)):
+        harness = WindowTestHarness(MINUTE, reduce=max)
+        harness.process_element(3, instant)
+        harness.set_processing_time(instant)
+        harness.process_watermark(instant)
+        assert harness.current_watermark == harness.current_processing_time == 60_000_000
+        harness.end_of_input()
+        assert harness.extract_output() == [WindowResult(None, pst.TimeWindow(60_000_000, 120_000_000), 3, 119_999_999)]
+
+
+def test_windows_of_processing_time_need_no_event_times():
+    harness = WindowTestHarness(pst.ProcessingTimeSessionWindows.with_gap("10 seconds"), reduce=lambda a, b: a + b)
+    harness.set_processing_time("100 seconds")
+    harness.process_element(1)
+    harness.set_processing_time("105 seconds")
+    harness.process_element(2)
+    assert harness.next_processing_time_timer() is not None
+    harness.set_processing_time("115 seconds")
+    assert [(result.value, result.window.end) for result in harness.extract_output()] == [(3, 115_000_000)]
+
+
+class TestDeclaredAggregates:
+    COLUMNS = {"price": "double", "user": "string"}  # noqa: RUF012 - not changed
+    AGGREGATES = (pst.agg.count().alias("n"), pst.agg.sum("price"), pst.agg.max_by("user", "price"), pst.agg.last("user"))
+
+    def test_results_have_names(self):
+        harness = WindowTestHarness(MINUTE, aggregate=self.AGGREGATES, columns=self.COLUMNS)
+        harness.process_element({"price": 2.5, "user": "ann"}, "30 seconds")
+        harness.process_element((1.5, "bob"), "1 second")
+        harness.restore(harness.snapshot())
+        harness.process_watermark("1 minute")
+        (result,) = values(harness)
+        assert result["n"] == 2
+        assert result["sum(price)"] == 4.0
+        assert [value for name, value in result.items() if name.startswith("last")] == ["ann"], "by time, not by arrival"
+
+    def test_a_then_function_sees_what_it_sees_on_spark(self):
+        def then(key, context, results):
+            return [(context.window().start, results[0])]
+
+        harness = WindowTestHarness(MINUTE, aggregate=pst.agg.count(), then=then)
+        harness.process_element({}, "70 seconds")
+        harness.end_of_input()
+        assert values(harness) == [(60_000_000, (1,))]
+
+    def test_triggers_gaps_and_late_outputs_see_rows(self):
+        sessions = pst.EventTimeSessionWindows.with_dynamic_gap(lambda row: timedelta(seconds=row.price))
+        harness = WindowTestHarness(
+            sessions, aggregate=pst.agg.last("user").alias("user"), columns=self.COLUMNS, side_output_late_data=True
+        )
+        harness.process_element({"price": 5.0, "user": "ann"}, "0 seconds")
+        harness.process_element({"price": 5.0, "user": "bob"}, "5 seconds")
+        harness.process_watermark("10 seconds")
+        assert values(harness) == [{"user": "bob"}]
+        harness.process_element({"price": 5.0, "user": "eve"}, "0 seconds")
+        ((key, time, row),) = harness.extract_late_elements()
+        assert (key, time, row.user, row["price"]) == (None, 0, "eve", 5.0)
+
+    def test_an_input_that_is_no_column_is_named(self):
+        with pytest.raises(
+            InvalidPlanError, match=r"sum\('cost'\).* takes 'cost', which is none of the columns \['price', 'user'\]"
+        ):
+            WindowTestHarness(MINUTE, aggregate=pst.agg.sum("cost"), columns=self.COLUMNS)
+
+
+def test_functions_see_rows_as_on_spark():
+    harness = WindowTestHarness(
+        MINUTE, reduce=lambda a, b: a.replace(price=a.price + b["price"]), columns={"user": "string", "price": "int64"}
+    )
+    harness.process_element({"price": 1, "user": "ann"}, 0)
+    harness.process_element({"price": 2}, 1)
+    harness.end_of_input()
+    (row,) = values(harness)
+    assert (row.user, row.price) == ("ann", 3)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "give one of reduce=, aggregate=, apply=, process=, got none"),
+        ({"reduce": max, "process": lambda key, context, rows: []}, "got reduce= and process="),
+        ({"apply": lambda key, window, rows: [], "then": lambda key, context, rows: []}, "then= is for reduce= and aggregate="),
+        ({"reduce": lambda a: a}, "reduce: the function"),
+        ({"aggregate": Average}, r"not the class itself: Average\(\)"),
+        ({"aggregate": "count"}, "one or several of pst.agg"),
+        ({"aggregate": []}, "one or several of pst.agg"),
+        ({"reduce": max, "trigger": pst.CountTrigger}, "not the class itself"),
+        ({"reduce": max, "columns": {"price": "bigint"}}, "columns wants types of Arrow's"),
+    ],
+)
+def test_what_does_not_fit_is_refused(options, message):
+    with pytest.raises(InvalidPlanError, match=message):
+        WindowTestHarness(MINUTE, **options)
+
+
+@pytest.mark.parametrize(
+    ("element", "message"),
+    [
+        (({"price": 1},), "need the event time of each element"),
+        (({"cost": 1}, 0), "has a value for 'cost'"),
+        (((1, 2), 0), "a row is a dict, or 1 values"),
+        (({"price": 1}, datetime(2026, 1, 1)), "of no time zone"),
+    ],
+)
+def test_an_element_that_does_not_fit_is_refused(element, message):
+    harness = WindowTestHarness(MINUTE, reduce=lambda a, b: a, columns={"price": "int64"})
+    with pytest.raises(InvalidPlanError, match=message):
+        harness.process_element(*element)
