@@ -22,7 +22,8 @@ from panestream.engine.runtime.group_io import GroupInput, GroupOutput
 from panestream.engine.storage.state import MemoryState
 from panestream.engine.window_spec import WindowSpec
 from panestream.windowing import aggregates as agg
-from panestream.windowing.assigners import EventTimeSessionWindows, count_window
+from panestream.windowing.assigners import EventTimeSessionWindows
+from panestream.windowing.assigners.global_windows import count_window
 from panestream.windowing.watermarks import WatermarkStrategy
 
 KEYS = pa.schema([("key", pa.int64())])

@@ -72,6 +72,8 @@ def _documented(node: ast.stmt, following: ast.stmt) -> tuple[str, str]:
 def _shown(module: str, owner: str, name: str) -> str:
     if (owner or name).removesuffix(".") in panestream.__all__:
         return f"pst.{owner}{name}"
+    if (owner or name).removesuffix(".") in panestream.testing.__all__:
+        return f"pst.testing.{owner}{name}"
     of_agg = module.startswith("panestream.windowing.aggregates.") and inspect.isfunction(getattr(panestream.agg, name, None))
     return f"agg.{name}" if of_agg else f"{module}.{owner}{name}"
 

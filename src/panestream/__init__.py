@@ -1,194 +1,78 @@
 """panestream: Flink's windows for PySpark, on streams and on batches, columnar and exactly once.
 
 Names are loaded when they are first used: Spark starts fresh Pythons that need a single module of this package, and should
-not wait for all of it.
+not wait for all of it. The imports below are the one list of them: type checkers read it as it stands, and so does
+:func:`__getattr__`. Of a package of which all is public (``import *``) the list is the package's own ``__all__``.
 """
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from panestream import errors
-    from panestream.datastream import DataStream, KeyedStream, WindowedResult, WindowedStream, stream
-    from panestream.spark.arrival import FILE_ORDER
-    from panestream.spark.progress import BatchProgress
-    from panestream.spark.query import RunningQuery
-    from panestream.spark.session import build_session
-    from panestream.spark.shipping import ship
-    from panestream.spark.sinks.base import Sink
-    from panestream.spark.sinks.files import FileSink, ParquetSink
-    from panestream.spark.sinks.merging import MergeSink
-    from panestream.spark.sinks.others import ConsoleSink, ForeachBatchSink, MemorySink
-    from panestream.spark.sinks.tables import TableSink
-    from panestream.windowing import aggregates as agg
-    from panestream.windowing.assigners import (
-        CumulatingEventTimeWindows,
-        CumulatingProcessingTimeWindows,
-        EventTimeSessionWindows,
-        GlobalWindows,
-        MergingWindowAssigner,
-        ProcessingTimeSessionWindows,
-        SlidingEventTimeWindows,
-        SlidingProcessingTimeWindows,
-        TumblingEventTimeWindows,
-        TumblingProcessingTimeWindows,
-        WindowAssigner,
-        WindowStagger,
-    )
-    from panestream.windowing.evictors import CountEvictor, DeltaEvictor, Evictor, TimeEvictor
-    from panestream.windowing.functions import AggregateFunction, ProcessWindowFunction, WindowFunction, WindowFunctionError
-    from panestream.windowing.state import (
-        AggregatingStateDescriptor,
-        ListStateDescriptor,
-        MapStateDescriptor,
-        ReducingStateDescriptor,
-        ValueStateDescriptor,
-    )
-    from panestream.windowing.triggers import (
-        ContinuousEventTimeTrigger,
-        ContinuousProcessingTimeTrigger,
-        CountTrigger,
-        DeltaTrigger,
-        EndOfStreamTrigger,
-        EventTimeTrigger,
-        NeverTrigger,
-        ProcessingTimeoutTrigger,
-        ProcessingTimeTrigger,
-        PurgingTrigger,
-        Trigger,
-        TriggerResult,
-    )
-    from panestream.windowing.watermarks import WatermarkGenerator, WatermarkOutput, WatermarkStrategy
-    from panestream.windowing.windows import GlobalWindow, TimeWindow
+    from panestream import errors as errors
+    from panestream import testing as testing
+    from panestream.datastream import DataStream as DataStream
+    from panestream.datastream import KeyedStream as KeyedStream
+    from panestream.datastream import WindowedResult as WindowedResult
+    from panestream.datastream import WindowedStream as WindowedStream
+    from panestream.datastream import stream as stream
+    from panestream.spark.arrival import FILE_ORDER as FILE_ORDER
+    from panestream.spark.progress import BatchProgress as BatchProgress
+    from panestream.spark.query import RunningQuery as RunningQuery
+    from panestream.spark.session import build_session as build_session
+    from panestream.spark.shipping import ship as ship
+    from panestream.spark.sinks.base import Sink as Sink
+    from panestream.spark.sinks.files import FileSink as FileSink
+    from panestream.spark.sinks.files import ParquetSink as ParquetSink
+    from panestream.spark.sinks.merging import MergeSink as MergeSink
+    from panestream.spark.sinks.others import ConsoleSink as ConsoleSink
+    from panestream.spark.sinks.others import ForeachBatchSink as ForeachBatchSink
+    from panestream.spark.sinks.others import MemorySink as MemorySink
+    from panestream.spark.sinks.tables import TableSink as TableSink
+    from panestream.windowing import aggregates as _aggregates
+    from panestream.windowing.assigners import *
+    from panestream.windowing.evictors import *
+    from panestream.windowing.functions import *
+    from panestream.windowing.state import *
+    from panestream.windowing.triggers import *
+    from panestream.windowing.watermarks import *
+    from panestream.windowing.windows import *
 
-__all__ = [
-    "FILE_ORDER",
-    "AggregateFunction",
-    "AggregatingStateDescriptor",
-    "BatchProgress",
-    "ConsoleSink",
-    "ContinuousEventTimeTrigger",
-    "ContinuousProcessingTimeTrigger",
-    "CountEvictor",
-    "CountTrigger",
-    "CumulatingEventTimeWindows",
-    "CumulatingProcessingTimeWindows",
-    "DataStream",
-    "DeltaEvictor",
-    "DeltaTrigger",
-    "EndOfStreamTrigger",
-    "EventTimeSessionWindows",
-    "EventTimeTrigger",
-    "Evictor",
-    "FileSink",
-    "ForeachBatchSink",
-    "GlobalWindow",
-    "GlobalWindows",
-    "KeyedStream",
-    "ListStateDescriptor",
-    "MapStateDescriptor",
-    "MemorySink",
-    "MergeSink",
-    "MergingWindowAssigner",
-    "NeverTrigger",
-    "ParquetSink",
-    "ProcessWindowFunction",
-    "ProcessingTimeSessionWindows",
-    "ProcessingTimeTrigger",
-    "ProcessingTimeoutTrigger",
-    "PurgingTrigger",
-    "ReducingStateDescriptor",
-    "RunningQuery",
-    "Sink",
-    "SlidingEventTimeWindows",
-    "SlidingProcessingTimeWindows",
-    "TableSink",
-    "TimeEvictor",
-    "TimeWindow",
-    "Trigger",
-    "TriggerResult",
-    "TumblingEventTimeWindows",
-    "TumblingProcessingTimeWindows",
-    "ValueStateDescriptor",
-    "WatermarkGenerator",
-    "WatermarkOutput",
-    "WatermarkStrategy",
-    "WindowAssigner",
-    "WindowFunction",
-    "WindowFunctionError",
-    "WindowStagger",
-    "WindowedResult",
-    "WindowedStream",
-    "agg",
-    "build_session",
-    "errors",
-    "ship",
-    "stream",
-]
+    agg = _aggregates
 
-_MODULES = {"agg": "panestream.windowing.aggregates", "errors": "panestream.errors"}
-_HOMES = {
-    "panestream.datastream": ("DataStream", "KeyedStream", "WindowedResult", "WindowedStream", "stream"),
-    "panestream.spark.arrival": ("FILE_ORDER",),
-    "panestream.spark.progress": ("BatchProgress",),
-    "panestream.spark.query": ("RunningQuery",),
-    "panestream.spark.session": ("build_session",),
-    "panestream.spark.shipping": ("ship",),
-    "panestream.spark.sinks.base": ("Sink",),
-    "panestream.spark.sinks.files": ("FileSink", "ParquetSink"),
-    "panestream.spark.sinks.merging": ("MergeSink",),
-    "panestream.spark.sinks.others": ("ConsoleSink", "ForeachBatchSink", "MemorySink"),
-    "panestream.spark.sinks.tables": ("TableSink",),
-    "panestream.windowing.assigners": (
-        "CumulatingEventTimeWindows",
-        "CumulatingProcessingTimeWindows",
-        "EventTimeSessionWindows",
-        "GlobalWindows",
-        "MergingWindowAssigner",
-        "ProcessingTimeSessionWindows",
-        "SlidingEventTimeWindows",
-        "SlidingProcessingTimeWindows",
-        "TumblingEventTimeWindows",
-        "TumblingProcessingTimeWindows",
-        "WindowAssigner",
-        "WindowStagger",
-    ),
-    "panestream.windowing.evictors": ("CountEvictor", "DeltaEvictor", "Evictor", "TimeEvictor"),
-    "panestream.windowing.functions": ("AggregateFunction", "ProcessWindowFunction", "WindowFunction", "WindowFunctionError"),
-    "panestream.windowing.state": (
-        "AggregatingStateDescriptor",
-        "ListStateDescriptor",
-        "MapStateDescriptor",
-        "ReducingStateDescriptor",
-        "ValueStateDescriptor",
-    ),
-    "panestream.windowing.triggers": (
-        "ContinuousEventTimeTrigger",
-        "ContinuousProcessingTimeTrigger",
-        "CountTrigger",
-        "DeltaTrigger",
-        "EndOfStreamTrigger",
-        "EventTimeTrigger",
-        "NeverTrigger",
-        "ProcessingTimeTrigger",
-        "ProcessingTimeoutTrigger",
-        "PurgingTrigger",
-        "Trigger",
-        "TriggerResult",
-    ),
-    "panestream.windowing.watermarks": ("WatermarkGenerator", "WatermarkOutput", "WatermarkStrategy"),
-    "panestream.windowing.windows": ("GlobalWindow", "TimeWindow"),
-}
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+@cache
+def _homes() -> dict[str, tuple[str, str]]:
+    """Where each public name is: the module, and what it is called there."""
+    import ast
+
+    loader: Any = __spec__.loader
+    blocks = [node for node in ast.parse(loader.get_source(__name__)).body if isinstance(node, ast.If)]
+    homes: dict[str, tuple[str, str]] = {}
+    for statement in blocks[0].body:
+        if isinstance(statement, ast.Assign):  # a public name for a module that is called otherwise
+            homes[ast.unparse(statement.targets[0])] = homes.pop(ast.unparse(statement.value))
+        elif isinstance(statement, ast.ImportFrom):
+            home = str(statement.module)
+            for imported in statement.names:
+                names = import_module(home).__all__ if imported.name == "*" else [imported.name]
+                homes.update({(imported.asname or name): (home, name) for name in names})
+    return homes
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _MODULES and name not in _HOME_OF:
+    if name == "__all__":
+        return sorted(_homes())
+    if name.startswith("__") or name not in _homes():
         raise AttributeError(f"module 'panestream' has no attribute {name!r}")
+    home, called = _homes()[name]
     try:
-        value = import_module(_MODULES[name]) if name in _MODULES else getattr(import_module(_HOME_OF[name]), name)
+        module = import_module(home)
+        # What a module does not have is a module in it.
+        value = getattr(module, called) if called in vars(module) else import_module(f"{home}.{called}")
     except ModuleNotFoundError as error:
         if error.name != "pyspark":
             raise
@@ -200,4 +84,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *_homes()})

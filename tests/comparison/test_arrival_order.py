@@ -24,8 +24,8 @@ from panestream.windowing.assigners import (
     GlobalWindows,
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
-    count_window,
 )
+from panestream.windowing.assigners.global_windows import count_window
 from panestream.windowing.evictors import CountEvictor, DeltaEvictor, TimeEvictor
 from panestream.windowing.functions import AggregateFunction, applied, processed
 from panestream.windowing.triggers import ContinuousEventTimeTrigger, CountTrigger, DeltaTrigger, PurgingTrigger

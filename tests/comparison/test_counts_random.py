@@ -11,7 +11,8 @@ import random
 import pytest
 
 from panestream.engine.window_spec import WindowSpec
-from panestream.windowing.assigners import GlobalWindows, count_window
+from panestream.windowing.assigners import GlobalWindows
+from panestream.windowing.assigners.global_windows import count_window
 from panestream.windowing.triggers import CountTrigger
 from tests.comparison import harness
 

@@ -14,13 +14,13 @@ from panestream.engine.window_spec import WindowSpec
 from panestream.windowing.assigners import (
     CumulatingEventTimeWindows,
     CumulatingProcessingTimeWindows,
-    SeveralWindows,
     SlidingEventTimeWindows,
     SlidingProcessingTimeWindows,
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
     WindowAssigner,
 )
+from panestream.windowing.assigners.several import SeveralWindows
 from panestream.windowing.triggers import (
     ContinuousEventTimeTrigger,
     ContinuousProcessingTimeTrigger,

@@ -13,7 +13,8 @@ import pytest
 
 from panestream.engine.storage.state import MemoryState
 from panestream.engine.window_spec import WindowSpec
-from panestream.windowing.assigners import EventTimeSessionWindows, GapColumn, ProcessingTimeSessionWindows
+from panestream.windowing.assigners import EventTimeSessionWindows, ProcessingTimeSessionWindows
+from panestream.windowing.assigners.session import GapColumn
 from tests.comparison import harness
 
 CHUNKS = 8

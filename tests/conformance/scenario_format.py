@@ -21,8 +21,8 @@ from panestream.windowing.assigners import (
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
     WindowAssigner,
-    count_window,
 )
+from panestream.windowing.assigners.global_windows import count_window
 from panestream.windowing.evictors import CountEvictor, DeltaEvictor, Evictor, TimeEvictor
 from panestream.windowing.functions import AggregateFunction, ProcessWindowFunction
 from panestream.windowing.state import ValueStateDescriptor

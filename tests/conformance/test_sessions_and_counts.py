@@ -18,7 +18,8 @@ from panestream.engine.runtime.group_io import GroupInput
 from panestream.engine.storage.state import MemoryState
 from panestream.errors import InvalidWindowError
 from panestream.windowing import aggregates as agg
-from panestream.windowing.assigners import EventTimeSessionWindows, GapColumn, ProcessingTimeSessionWindows
+from panestream.windowing.assigners import EventTimeSessionWindows, ProcessingTimeSessionWindows
+from panestream.windowing.assigners.session import GapColumn
 from panestream.windowing.watermarks import WatermarkGenerator, WatermarkStrategy
 from tests.conformance.scenario_format import plan_of, read_scenarios
 

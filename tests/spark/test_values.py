@@ -18,7 +18,7 @@ from panestream.datastream.gaps import gap_input
 from panestream.errors import InvalidWindowError
 from panestream.spark.catalyst import reduce_rows, reducible
 from panestream.spark.session import session_settings
-from panestream.windowing.assigners import GapColumn
+from panestream.windowing.assigners.session import GapColumn
 from panestream.windowing.watermarks import WatermarkStrategy
 
 pytestmark = pytest.mark.spark

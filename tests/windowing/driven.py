@@ -2,36 +2,31 @@
 
 from __future__ import annotations
 
-from panestream.engine.operators.row.row_plan import Elements, RowPlan
-from panestream.engine.window_spec import WindowSpec
 from panestream.testing import WindowTestHarness
-from panestream.windowing.functions import WindowFunction
 
 
-class Listed(WindowFunction):
+def listed(key, window, elements):
     """The values of a window, in order."""
-
-    def apply(self, key, window, elements):
-        return [list(elements)]
+    return [list(elements)]
 
 
 class Driven:
     """A harness that is told times and values, and answers with the lists that fired since."""
 
     def __init__(self, assigner, trigger=None, *, lateness=0):
-        self.harness = WindowTestHarness(RowPlan(WindowSpec(assigner, trigger, allowed_lateness=lateness), Elements(Listed())))
+        self.harness = WindowTestHarness(assigner, trigger=trigger, allowed_lateness=lateness, apply=listed)
 
     def element(self, ts, value, key="k"):
         """One row; what fires at once."""
-        self.harness.element(key, ts, value)
+        self.harness.process_element(value, ts, key)
         return self.fired()
 
     def watermark(self, time):
-        self.harness.watermark(time)
+        self.harness.process_watermark(time)
         return self.fired()
 
     def clock(self, time):
-        self.harness.processing_time(time)
+        self.harness.set_processing_time(time)
         return self.fired()
 
     def end(self):
@@ -43,14 +38,14 @@ class Driven:
         self.harness.restore(self.harness.snapshot())
 
     def fired(self):
-        return [one.value for one in self.harness.fired()]
+        return [one.value for one in self.harness.extract_output()]
 
     def windows(self, *times):
         """The bounds of the windows that fire for rows at these times, once the input has ended or the clock is past all."""
         for time in times:
-            self.harness.element("k", time, time)
+            self.harness.process_element(time, time, "k")
         self.harness.end_of_input()
-        return {(one.window.start, one.window.end): one.value for one in self.harness.fired()}
+        return {(one.window.start, one.window.end): one.value for one in self.harness.extract_output()}
 
     @property
     def left(self):

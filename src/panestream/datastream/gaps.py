@@ -8,7 +8,8 @@ from pyspark.sql import types as T
 from panestream.errors import InvalidPlanError, InvalidWindowError, did_you_mean
 from panestream.spark.columns import column_of, micros_of_interval, micros_of_number, type_of
 from panestream.spark.expressions import same
-from panestream.windowing.assigners import GapColumn, WindowAssigner
+from panestream.windowing.assigners import WindowAssigner
+from panestream.windowing.assigners.session import GapColumn
 
 
 def gap_input(df: DataFrame, assigner: WindowAssigner, given: Column | None = None) -> dict[str, Column]:

@@ -16,7 +16,8 @@ from panestream.spark.names import Names, shown
 from panestream.spark.types import check_bytewise, collation_of
 from panestream.windowing import aggregates as recipes
 from panestream.windowing.aggregates.base import ColumnText
-from panestream.windowing.assigners import GapColumn, WindowAssigner
+from panestream.windowing.assigners import WindowAssigner
+from panestream.windowing.assigners.session import GapColumn
 
 _INPUT = "the input of an aggregate"
 

@@ -18,8 +18,9 @@ from panestream.spark.columns import key_of, micros_of, quoted, type_of
 from panestream.spark.names import Names, shown
 from panestream.spark.session import check_version
 from panestream.spark.types import check_bytewise
-from panestream.windowing.assigners import MergingWindowAssigner, SeveralWindows, WindowAssigner, count_window
-from panestream.windowing.assigners.several import label_of
+from panestream.windowing.assigners import MergingWindowAssigner, WindowAssigner
+from panestream.windowing.assigners.global_windows import count_window
+from panestream.windowing.assigners.several import SeveralWindows, label_of
 from panestream.windowing.signatures import check_methods
 from panestream.windowing.watermarks import WatermarkStrategy
 

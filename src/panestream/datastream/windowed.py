@@ -22,7 +22,7 @@ from panestream.spark.columns import type_of
 from panestream.spark.names import Names, shown
 from panestream.spark.types import arrow_schema, schema_of, to_arrow
 from panestream.windowing import aggregates as recipes
-from panestream.windowing.assigners import SeveralWindows
+from panestream.windowing.assigners.several import SeveralWindows
 from panestream.windowing.evictors import Evictor, TimeEvictor
 from panestream.windowing.functions import (
     AggregateFunction,

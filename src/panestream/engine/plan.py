@@ -20,7 +20,8 @@ from panestream.engine.runtime.group_io import GroupInput, GroupOutput
 from panestream.engine.storage.payload import FORMAT_VERSION
 from panestream.engine.storage.sealed_state import SealedState
 from panestream.engine.storage.state import State
-from panestream.windowing.assigners import MergingWindowAssigner, SeveralWindows, WindowAssigner
+from panestream.windowing.assigners import MergingWindowAssigner, WindowAssigner
+from panestream.windowing.assigners.several import SeveralWindows
 from panestream.windowing.watermarks import WatermarkStrategy
 
 MAIN = "main"

@@ -18,7 +18,7 @@ from panestream.engine.rule import Asked, DeclaredAggregates, FunctionOfRows, Fu
 from panestream.engine.window_spec import WindowSpec
 from panestream.errors import InvalidPlanError
 from panestream.windowing import aggregates as recipes
-from panestream.windowing.assigners import SeveralWindows
+from panestream.windowing.assigners.several import SeveralWindows
 
 RULES: Sequence[Rule] = (sessions_rule, counts_rule, accumulating_rule, panes_rule)
 """Asked in turn: the first that knows the windows and the function decides."""

@@ -18,8 +18,8 @@ from panestream.windowing.assigners import (
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
     WindowAssigner,
-    count_window,
 )
+from panestream.windowing.assigners.global_windows import count_window
 from panestream.windowing.triggers import (
     ContinuousEventTimeTrigger,
     ContinuousProcessingTimeTrigger,

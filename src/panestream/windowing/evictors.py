@@ -188,3 +188,13 @@ class DeltaEvictor(_BuiltIn):
 
 def _option(do_evict_after: bool) -> str:
     return ", do_evict_after=True" if do_evict_after else ""
+
+
+__all__ = [
+    "CountEvictor",
+    "DeltaEvictor",
+    "Evictor",
+    "EvictorContext",
+    "TimeEvictor",
+    "TimestampedValue",
+]

@@ -182,7 +182,4 @@ __all__ = [
     "WindowContext",
     "WindowFunction",
     "WindowFunctionError",
-    "applied",
-    "following",
-    "processed",
 ]

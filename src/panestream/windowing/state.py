@@ -264,3 +264,18 @@ class KeyedStateStore:
     def get_aggregating_state(self, descriptor: AggregatingStateDescriptor) -> AggregatingState:
         """An accumulator."""
         return descriptor.bind(self._values)
+
+
+__all__ = [
+    "AggregatingState",
+    "AggregatingStateDescriptor",
+    "KeyedStateStore",
+    "ListState",
+    "ListStateDescriptor",
+    "MapState",
+    "MapStateDescriptor",
+    "ReducingState",
+    "ReducingStateDescriptor",
+    "ValueState",
+    "ValueStateDescriptor",
+]

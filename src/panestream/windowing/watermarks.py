@@ -222,3 +222,10 @@ class WatermarkStrategy:
             of = "" if self.max_ahead_of == "clock" else f", of={self.max_ahead_of!r}"
             text += f".max_ahead({format_duration(self.max_ahead_by)!r}{of})"
         return text
+
+
+__all__ = [
+    "WatermarkGenerator",
+    "WatermarkOutput",
+    "WatermarkStrategy",
+]

@@ -37,3 +37,10 @@ class GlobalWindow:
 
 
 Window = TimeWindow | GlobalWindow
+
+
+__all__ = [
+    "GlobalWindow",
+    "TimeWindow",
+    "Window",
+]

@@ -34,8 +34,8 @@ from panestream.windowing.assigners import (
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
-    count_window,
 )
+from panestream.windowing.assigners.global_windows import count_window
 from panestream.windowing.evictors import CountEvictor
 from panestream.windowing.functions import ProcessWindowFunction, applied
 from panestream.windowing.state import ValueStateDescriptor

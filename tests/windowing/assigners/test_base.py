@@ -7,9 +7,9 @@ from panestream.windowing.assigners import (
     MergingWindowAssigner,
     SlidingProcessingTimeWindows,
     TumblingEventTimeWindows,
-    count_window,
     merge_touching,
 )
+from panestream.windowing.assigners.global_windows import count_window
 from panestream.windowing.triggers import CountTrigger, EventTimeTrigger, NeverTrigger, ProcessingTimeTrigger, PurgingTrigger
 from panestream.windowing.windows import TimeWindow
 from tests.windowing.driven import Driven

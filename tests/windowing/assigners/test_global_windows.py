@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from panestream.errors import InvalidWindowError
-from panestream.windowing.assigners import GlobalWindows, count_window
+from panestream.windowing.assigners import GlobalWindows
+from panestream.windowing.assigners.global_windows import count_window
 from panestream.windowing.evictors import CountEvictor
 from panestream.windowing.triggers import CountTrigger, EndOfStreamTrigger, NeverTrigger, PurgingTrigger
 from panestream.windowing.windows import GlobalWindow

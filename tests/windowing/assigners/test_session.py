@@ -7,7 +7,8 @@ from datetime import timedelta
 import pytest
 
 from panestream.errors import InvalidDurationError, InvalidWindowError
-from panestream.windowing.assigners import EventTimeSessionWindows, GapColumn, ProcessingTimeSessionWindows
+from panestream.windowing.assigners import EventTimeSessionWindows, ProcessingTimeSessionWindows
+from panestream.windowing.assigners.session import GapColumn
 from panestream.windowing.windows import TimeWindow
 from tests.windowing.driven import Driven
 

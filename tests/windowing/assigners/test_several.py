@@ -8,12 +8,11 @@ from panestream.errors import InvalidPlanError
 from panestream.windowing.assigners import (
     CumulatingEventTimeWindows,
     EventTimeSessionWindows,
-    SeveralWindows,
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
 )
-from panestream.windowing.assigners.several import label_of
+from panestream.windowing.assigners.several import SeveralWindows, label_of
 from tests.windowing.driven import Driven
 
 FIVES, TENS = TumblingEventTimeWindows(5), SlidingEventTimeWindows(10, 5)

@@ -1,4 +1,7 @@
-"""Triggers: when a window fires. One idea a file; write your own by subclassing :class:`Trigger`."""
+"""Triggers: when a window fires, one idea a file. Write your own by subclassing :class:`Trigger`.
+
+Whatever is listed here is public: ``panestream`` takes its names from ``__all__``.
+"""
 
 from panestream.windowing.triggers.base import OnMergeContext, Trigger, TriggerContext, TriggerResult
 from panestream.windowing.triggers.continuous import ContinuousEventTimeTrigger, ContinuousProcessingTimeTrigger

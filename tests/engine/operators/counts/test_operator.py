@@ -15,7 +15,8 @@ from panestream.engine.storage.state import MemoryState
 from panestream.engine.window_spec import WindowSpec
 from panestream.errors import PlanMismatchError
 from panestream.windowing import aggregates as agg
-from panestream.windowing.assigners import GlobalWindows, TumblingEventTimeWindows, count_window
+from panestream.windowing.assigners import GlobalWindows, TumblingEventTimeWindows
+from panestream.windowing.assigners.global_windows import count_window
 from panestream.windowing.evictors import CountEvictor, TimeEvictor
 from panestream.windowing.triggers import CountTrigger, PurgingTrigger
 from tests.comparison import harness

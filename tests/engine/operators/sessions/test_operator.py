@@ -17,12 +17,8 @@ from panestream.engine.storage.state import MemoryState
 from panestream.engine.window_spec import WindowSpec
 from panestream.errors import InvalidWindowError, PlanMismatchError
 from panestream.windowing import aggregates as agg
-from panestream.windowing.assigners import (
-    EventTimeSessionWindows,
-    GapColumn,
-    LimitedEventTimeSessionWindows,
-    ProcessingTimeSessionWindows,
-)
+from panestream.windowing.assigners import EventTimeSessionWindows, ProcessingTimeSessionWindows
+from panestream.windowing.assigners.session import GapColumn, LimitedEventTimeSessionWindows
 from panestream.windowing.evictors import CountEvictor
 from panestream.windowing.triggers import CountTrigger, EventTimeTrigger
 from panestream.windowing.windows import TimeWindow

@@ -11,7 +11,7 @@ from panestream.engine.operators.panes.rule import interval_of, pane_grid, why_n
 from panestream.engine.operators.row.row_plan import Elements
 from panestream.engine.rule import Asked, DeclaredAggregates, FunctionOfRows, FunctionOfTables, Supported, Unsupported
 from panestream.engine.window_spec import WindowSpec
-from panestream.windowing.assigners import SeveralWindows
+from panestream.windowing.assigners.several import SeveralWindows
 from panestream.windowing.functions import WindowFunction
 
 

@@ -12,7 +12,6 @@ from panestream.errors import InvalidPlanError
 from panestream.windowing.assigners import (
     CumulatingEventTimeWindows,
     CumulatingProcessingTimeWindows,
-    SeveralWindows,
     SlidingEventTimeWindows,
     SlidingProcessingTimeWindows,
     TumblingEventTimeWindows,
@@ -20,6 +19,7 @@ from panestream.windowing.assigners import (
     WindowAssigner,
     WindowStagger,
 )
+from panestream.windowing.assigners.several import SeveralWindows
 from panestream.windowing.triggers import (
     ContinuousEventTimeTrigger,
     ContinuousProcessingTimeTrigger,

@@ -13,7 +13,7 @@ from panestream.engine.operators.row.row_plan import Aggregate, Elements, Reduce
 from panestream.engine.operators.row.spec import RowSpec
 from panestream.engine.rule import DeclaredAggregates, FunctionOfRows
 from panestream.engine.window_spec import WindowSpec
-from panestream.windowing.assigners import GapColumn
+from panestream.windowing.assigners.session import GapColumn
 
 
 def row_spec(window: WindowSpec, asked: DeclaredAggregates | FunctionOfRows, reasons: Sequence[str]) -> RowSpec:

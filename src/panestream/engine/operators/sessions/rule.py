@@ -8,12 +8,8 @@ from panestream.engine.aggregates import Aggregation
 from panestream.engine.operators.sessions.spec import SessionSpec
 from panestream.engine.rule import PYTHON, Asked, DeclaredAggregates, Supported, Unsupported
 from panestream.engine.window_spec import WindowSpec
-from panestream.windowing.assigners import (
-    EventTimeSessionWindows,
-    GapColumn,
-    LimitedEventTimeSessionWindows,
-    ProcessingTimeSessionWindows,
-)
+from panestream.windowing.assigners import EventTimeSessionWindows, ProcessingTimeSessionWindows
+from panestream.windowing.assigners.session import GapColumn, LimitedEventTimeSessionWindows
 
 
 def sessions_rule(window: WindowSpec, asked: Asked) -> Supported | Unsupported | None:

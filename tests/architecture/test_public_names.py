@@ -1,0 +1,113 @@
+"""What users need is public, once: the list in `panestream/__init__`, and what the pages, the examples and the code say of it."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import pkgutil
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import FunctionType, ModuleType
+
+import pytest
+
+import panestream
+from panestream.windowing.assigners import MergingWindowAssigner, WindowAssigner
+from panestream.windowing.assigners.session import LimitedEventTimeSessionWindows
+from panestream.windowing.assigners.several import SeveralWindows
+from panestream.windowing.triggers import Trigger
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "examples").glob("*"))]
+MADE_BY_METHODS = {LimitedEventTimeSessionWindows, SeveralWindows}
+"""``max_duration``, and ``.window`` with several."""
+
+
+@pytest.mark.parametrize("name", panestream.__all__)
+def test_a_public_name_can_be_had_and_is_what_it_is_called(name):
+    value = getattr(panestream, name)
+    if isinstance(value, (type, ModuleType, FunctionType)):
+        assert value.__name__.split(".")[-1] == {"agg": "aggregates"}.get(name, name)
+    assert name in dir(panestream)
+
+
+@pytest.mark.parametrize("name", ["nothing", "aggregates", "_aggregates", "GapColumn", "__path_of_nothing__"])
+def test_other_names_are_not_there(name):
+    assert name not in panestream.__all__
+    with pytest.raises(AttributeError, match=f"'panestream' has no attribute '{name}'"):
+        getattr(panestream, name)
+
+
+def test_what_users_write_windows_with_is_public():
+    wanted = {
+        *("Trigger", "TriggerContext", "OnMergeContext", "TriggerResult", "WindowAssigner", "MergingWindowAssigner"),
+        *("merge_touching", "Evictor", "EvictorContext", "TimestampedValue", "ProcessWindowFunction", "WindowContext"),
+        *("KeyedStateStore", "ValueStateDescriptor", "TimeWindow", "GlobalWindow", "Window", "testing", "agg", "errors"),
+    }
+    assert wanted <= set(panestream.__all__)
+
+
+def public_classes(package: str, base: type) -> set[type]:
+    """All classes of a kind that the modules of a package define, without those that begin with an underscore."""
+    modules = [
+        importlib.import_module(found.name)
+        for found in pkgutil.iter_modules(importlib.import_module(package).__path__, package + ".")
+    ]
+    values = [(module, name, value) for module in modules for name, value in vars(module).items()]
+    return {
+        value
+        for module, name, value in values
+        if isinstance(value, type)
+        and issubclass(value, base)
+        and value.__module__ == module.__name__
+        and not name.startswith("_")
+    }
+
+
+@pytest.mark.parametrize(("package", "base"), [("assigners", WindowAssigner), ("triggers", Trigger)])
+def test_every_trigger_and_assigner_is_in_the_one_list(package, base):
+    defined = public_classes(f"panestream.windowing.{package}", base)
+    assert len(defined) > 8
+    assert {MergingWindowAssigner, Trigger} & defined
+    assert not [kind.__name__ for kind in defined - MADE_BY_METHODS if kind.__name__ not in panestream.__all__]
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.is_file()], ids=lambda page: page.name)
+def test_the_pages_name_what_is_public(page):
+    """`pst.x.y` exists; and nobody is sent into a module for what users need."""
+    text = page.read_text("utf-8")
+    for name in sorted(set(re.findall(r"\bpst\.(\w+)", text))):
+        assert name in panestream.__all__, f"{page.name} speaks of pst.{name}"
+    deep = set(re.findall(r"\bpanestream\.(?:windowing|engine|datastream)\.[\w.]*\w", text))
+    assert not {name for name in deep if not name.startswith("panestream.windowing.aggregates.")}, page.name
+
+
+def test_a_strict_type_checker_sees_every_name():
+    """Without following imports of what is not handed on explicitly; one run, since mypy is slow to start."""
+    program = "import panestream as pst\n" + "".join(f"pst.{name}\n" for name in panestream.__all__)
+    found = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent", "--no-incremental", "-c", program],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert "does not explicitly export" not in found.stdout
+    assert "has no attribute" not in found.stdout, found.stdout
+
+
+def test_the_list_is_written_once():
+    """Each name stands in one import; what a star brings is not imported by name as well."""
+    tree = ast.parse(Path(panestream.__file__).read_text("utf-8"))
+    (block,) = [node for node in tree.body if isinstance(node, ast.If)]
+    named = [alias.name for node in block.body if isinstance(node, ast.ImportFrom) for alias in node.names if alias.name != "*"]
+    starred = [
+        name
+        for node in block.body
+        if isinstance(node, ast.ImportFrom) and node.names[0].name == "*"
+        for name in importlib.import_module(str(node.module)).__all__
+    ]
+    assert len({*named, *starred}) == len(named) + len(starred) == len(panestream.__all__)
