@@ -8,6 +8,7 @@ import pkgutil
 import re
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 from types import FunctionType, ModuleType
 
@@ -38,6 +39,25 @@ def test_other_names_are_not_there(name):
     assert name not in panestream.__all__
     with pytest.raises(AttributeError, match=f"'panestream' has no attribute '{name}'"):
         getattr(panestream, name)
+
+
+def documented_names(path: Path) -> set[str]:
+    """What is assigned in a module and has a string below it, or for a class or function, in it."""
+    body = ast.parse(path.read_text("utf-8")).body
+    assigned = {
+        ast.unparse(node.targets[0])
+        for node, below in pairwise(body)
+        if isinstance(node, ast.Assign) and isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant)
+    }
+    return assigned | {
+        node.name for node in body if isinstance(node, (ast.ClassDef, ast.FunctionDef)) and ast.get_docstring(node)
+    }
+
+
+def test_every_alias_and_constant_says_what_it_is_for():
+    documented = {name for path in sorted(Path(panestream.__file__).parent.rglob("*.py")) for name in documented_names(path)}
+    values = [name for name in panestream.__all__ if not isinstance(getattr(panestream, name), ModuleType)]
+    assert not [name for name in values if name not in documented]
 
 
 def test_what_users_write_windows_with_is_public():

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import get_origin
 
 import pytest
 
@@ -289,7 +290,10 @@ def undocumented(names: list[str], holder: object) -> list[str]:
 def test_every_public_name_has_a_docstring():
     import panestream
 
-    assert not undocumented(panestream.__all__, panestream)
+    aliases = {
+        name for name in panestream.__all__ if get_origin(getattr(panestream, name)) is not None
+    }  # test_public_names has them
+    assert not undocumented([name for name in panestream.__all__ if name not in aliases], panestream)
     for name in panestream.__all__:
         thing = getattr(panestream, name)
         if not inspect.isclass(thing):

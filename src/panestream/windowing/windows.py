@@ -37,6 +37,7 @@ class GlobalWindow:
 
 
 Window = TimeWindow | GlobalWindow
+"""What functions and triggers are given."""
 
 
 __all__ = [
