@@ -1,7 +1,8 @@
 """Which part of the engine computes which recipe: the one place where an aggregate is looked up.
 
-The modules of this package register what they implement when they are imported; the first look-up of a recipe that nobody has
-registered imports them all. An aggregate of another package registers itself the same way, when its own module is imported::
+The modules of this package register what they implement when they are imported. When a recipe is looked up for the first time,
+that module is imported which is called as the recipe's own. An aggregate of another package registers itself the same way, when its
+own module is imported::
 
     @implements(Product)
     class ProductImplementation(Implementation[Product]):
@@ -17,14 +18,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from functools import cache
 from typing import Any, ClassVar, Generic, TypeVar
 
 from panestream.engine.aggregates.accumulator import Accumulator, RowLayout
 from panestream.engine.aggregates.planning import AggregationPlanner
 from panestream.errors import InvalidPlanError
+from panestream.windowing import aggregates as recipes
 from panestream.windowing.aggregates import Aggregate
-from panestream.windowing.discovery import modules_of
+from panestream.windowing.discovery import module_called
 
 RecipeT = TypeVar("RecipeT", bound=Aggregate)
 ImplementationT = TypeVar("ImplementationT", bound="Implementation[Any]")
@@ -55,7 +56,7 @@ class Implementation(ABC, Generic[RecipeT]):
 _REGISTERED: dict[type[Aggregate], Implementation[Any]] = {}
 
 
-def implements(*recipes: type[Aggregate]) -> Callable[[type[ImplementationT]], type[ImplementationT]]:
+def implements(*classes: type[Aggregate]) -> Callable[[type[ImplementationT]], type[ImplementationT]]:
     """Registers an :class:`Implementation` of some classes of recipes: a decorator.
 
     Raises:
@@ -63,7 +64,7 @@ def implements(*recipes: type[Aggregate]) -> Callable[[type[ImplementationT]], t
     """
 
     def register(implementation: type[ImplementationT]) -> type[ImplementationT]:
-        for recipe in recipes:
+        for recipe in classes:
             known = _REGISTERED.get(recipe)
             if known is not None and _full_name(type(known)) != _full_name(implementation):
                 raise InvalidPlanError(
@@ -84,7 +85,7 @@ def implementation_of(recipe: Aggregate) -> Implementation[Any]:
     """
     found = _REGISTERED.get(type(recipe))
     if found is None:
-        _import_built_in()
+        _import_called_as(type(recipe).__module__)
         found = _REGISTERED.get(type(recipe))
     if found is not None:
         return found
@@ -97,11 +98,11 @@ def implementation_of(recipe: Aggregate) -> Implementation[Any]:
     raise InvalidPlanError(f"{recipe!r} is not a declared aggregate; take one of panestream.agg, e.g. agg.sum('price')")
 
 
-@cache
-def _import_built_in() -> None:
-    from panestream.engine import aggregates
-
-    modules_of(aggregates.__name__, aggregates.__path__)
+def _import_called_as(module: str) -> None:
+    """Imports what computes the recipes of a module of this library's: the module of this package that has the same name."""
+    package, _, name = module.rpartition(".")
+    if package == recipes.__name__:
+        module_called(__name__.rpartition(".")[0], name)
 
 
 def _full_name(cls: type) -> str:
