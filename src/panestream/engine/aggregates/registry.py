@@ -1,8 +1,8 @@
 """Which part of the engine computes which recipe: the one place where an aggregate is looked up.
 
 The modules of this package register what they implement when they are imported. When a recipe is looked up for the first time,
-that module is imported which is called as the recipe's own. An aggregate of another package registers itself the same way, when its
-own module is imported::
+that module is imported which is called as the recipe's own. An aggregate of another package registers itself the same way, when
+its own module is imported::
 
     @implements(Product)
     class ProductImplementation(Implementation[Product]):
