@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+import numpy.typing as npt
 
-from benchmarks.events import EventSpec, chunks
+from benchmarks.events import EventSpec, all_events, chunks
 
 Int64s = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -107,6 +108,37 @@ class SumCount(Case):
         per_window = self.size_ms // self.slide_ms
         windows = _trailing(counts, per_window)
         return Checks(int(np.count_nonzero(windows)), int(_trailing(sums, per_window).sum()), int(windows.sum()))
+
+
+@dataclass(frozen=True)
+class SortedSessions:
+    """The sessions of all keys, by sorting.
+
+    Attributes:
+        value: of the events, in the order of key and time.
+        first: where each session begins among them.
+        count: how many events it has.
+        end: when it ends, in ms.
+    """
+
+    value: Int64s
+    first: Int64s
+    count: Int64s
+    end: Int64s
+
+    @classmethod
+    def of(cls, spec: EventSpec, gap_ms: int) -> SortedSessions:
+        """A session ends where the next event of its key is further away than the gap; as in Flink one exactly a gap later is in."""
+        events = all_events(spec)
+        order = np.lexsort((events["ts"], events["key"]))
+        key, ts, value = (events[name][order] for name in ("key", "ts", "value"))
+        first = np.flatnonzero(np.r_[True, (np.diff(key) != 0) | (np.diff(ts) > gap_ms)])
+        count = np.diff(np.r_[first, len(key)])
+        return cls(value, first, count, ts[first + count - 1] + gap_ms)
+
+    def closed(self, bound_ms: int | None) -> npt.NDArray[np.bool_]:
+        """Which have ended by then; None: all."""
+        return np.ones(len(self.first), bool) if bound_ms is None else self.end <= bound_ms
 
 
 def largest_ms(spec: EventSpec) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.cases import Case, Checks, SumCount
+from benchmarks.cases import Case, Checks, SortedSessions, SumCount
 from benchmarks.events import EventSpec, all_events
 
 FLINK_BACKENDS = {"flink heap": "hashmap", "flink rocksdb": "rocksdb"}
@@ -31,15 +31,10 @@ class Sessions(Case):
         return f"{self.gap_ms} milliseconds"
 
     def expected(self, spec: EventSpec, bound_ms: int | None) -> Checks:
-        """By sorting: a session ends where the next event of its key is further away than the gap."""
-        events = all_events(spec)
-        order = np.lexsort((events["ts"], events["key"]))
-        key, ts, value = (events[name][order] for name in ("key", "ts", "value"))
-        first = np.flatnonzero(np.r_[True, (np.diff(key) != 0) | (np.diff(ts) > self.gap_ms)])
-        end = ts[np.r_[first[1:], len(ts)] - 1] + self.gap_ms
-        closed = np.ones(len(first), bool) if bound_ms is None else end <= bound_ms
-        sums, counts = np.add.reduceat(value, first), np.diff(np.r_[first, len(key)])
-        return Checks(int(closed.sum()), int(sums[closed].sum()), int(counts[closed].sum()))
+        """By sorting."""
+        sessions = SortedSessions.of(spec, self.gap_ms)
+        closed, sums = sessions.closed(bound_ms), np.add.reduceat(sessions.value, sessions.first)
+        return Checks(int(closed.sum()), int(sums[closed].sum()), int(sessions.count[closed].sum()))
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from benchmarks.cases import Case, Checks, Int64s, largest_ms
+from benchmarks.cases import Case, Checks, Int64s, SortedSessions, largest_ms
 from benchmarks.events import EventSpec, all_events
 
 MICRO = 1_000_000
@@ -75,17 +75,10 @@ class SessionMedian(_Functions):
         return f"{self.gap_ms} milliseconds"
 
     def expected(self, spec: EventSpec, bound_ms: int | None) -> Checks:
-        events = all_events(spec)
-        order = np.lexsort((events["ts"], events["key"]))
-        key, ts, value = (events[name][order] for name in ("key", "ts", "value"))
-        # As in Flink a row exactly one gap after another still touches its session.
-        first = np.flatnonzero(np.r_[True, (np.diff(key) != 0) | (np.diff(ts) > self.gap_ms)])
-        count = np.diff(np.r_[first, len(key)])
-        end = ts[first + count - 1] + self.gap_ms
-        session = np.repeat(np.arange(len(first)), count)
-        by_value = value[np.lexsort((value, session))]
+        sessions = SortedSessions.of(spec, self.gap_ms)
+        value, first, count, closed = sessions.value, sessions.first, sessions.count, sessions.closed(bound_ms)
+        by_value = value[np.lexsort((value, np.repeat(np.arange(len(first)), count)))]
         twice = by_value[first + (count - 1) // 2] + by_value[first + count // 2]
-        closed = np.ones(len(first), bool) if bound_ms is None else end <= bound_ms
         return Checks(int(closed.sum()), int(twice[closed].sum()), int(count[closed].sum()))
 
 
