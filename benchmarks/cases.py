@@ -128,7 +128,7 @@ class SortedSessions:
 
     @classmethod
     def of(cls, spec: EventSpec, gap_ms: int) -> SortedSessions:
-        """A session ends where the next event of its key is further away than the gap; as in Flink one exactly a gap later is in."""
+        """A session ends where the next event of its key is further away than the gap, as in Flink: an equal gap is none."""
         events = all_events(spec)
         order = np.lexsort((events["ts"], events["key"]))
         key, ts, value = (events[name][order] for name in ("key", "ts", "value"))
