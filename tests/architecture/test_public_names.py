@@ -8,6 +8,7 @@ import pkgutil
 import re
 import subprocess
 import sys
+from inspect import isabstract
 from itertools import pairwise
 from pathlib import Path
 from types import FunctionType, ModuleType
@@ -91,7 +92,9 @@ def test_every_trigger_and_assigner_is_in_the_one_list(package, base):
     defined = public_classes(f"panestream.windowing.{package}", base)
     assert len(defined) > 8
     assert {MergingWindowAssigner, Trigger} & defined
-    assert not [kind.__name__ for kind in defined - MADE_BY_METHODS if kind.__name__ not in panestream.__all__]
+    assert not [
+        kind.__name__ for kind in defined - MADE_BY_METHODS if not (isabstract(kind) or kind.__name__ in panestream.__all__)
+    ]
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page.is_file()], ids=lambda page: page.name)

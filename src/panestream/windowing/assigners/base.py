@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from panestream.windowing.time import format_duration
 from panestream.windowing.triggers.base import Trigger
 from panestream.windowing.triggers.time import EventTimeTrigger, ProcessingTimeTrigger
 from panestream.windowing.windows import TimeWindow, Window
@@ -35,6 +36,28 @@ class WindowAssigner(ABC):
     def get_default_trigger(self) -> Trigger:
         """The trigger of a plan that names none: at the end of the window, by event time or by the clock."""
         return EventTimeTrigger.create() if self.is_event_time else ProcessingTimeTrigger.create()
+
+
+class OneTimeAssigner(WindowAssigner):
+    """Windows that follow from one time of each element: its event time, or the clock. What both kinds have in common.
+
+    A kind of windows is written once; its two classes differ in ``is_event_time``, a class attribute, and in what they say.
+    """
+
+    def _windows_at(self, time: int, element: Any) -> tuple[TimeWindow, ...]:
+        """The windows of an element at ``time``, in engine units."""
+        raise NotImplementedError
+
+    def assign_windows(self, element: Any, timestamp: int, processing_time: int) -> tuple[TimeWindow, ...]:
+        return self._windows_at(timestamp if self.is_event_time else processing_time, element)
+
+
+def call_of(assigner: WindowAssigner, *lengths: int, offset: int = 0, more: str = "") -> str:
+    """How an assigner is written: ``TumblingEventTimeWindows.of('1 day', offset='-8 hours')``."""
+    parts = [repr(format_duration(length)) for length in lengths]
+    if offset:
+        parts.append(f"offset={format_duration(offset)!r}")
+    return f"{type(assigner).__name__}.of({', '.join(parts)}{more})"
 
 
 class MergingWindowAssigner(WindowAssigner):

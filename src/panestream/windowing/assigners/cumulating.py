@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from panestream.errors import InvalidWindowError
-from panestream.windowing.assigners.base import WindowAssigner
+from panestream.windowing.assigners.base import OneTimeAssigner, call_of
 from panestream.windowing.time import Duration, check_micros, format_duration, to_micros
 from panestream.windowing.windows import TimeWindow
 
@@ -14,7 +14,7 @@ Self = TypeVar("Self", bound="_Cumulating")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class _Cumulating(WindowAssigner):
+class _Cumulating(OneTimeAssigner):
     size: int
     step: int
     offset: int = 0
@@ -44,15 +44,14 @@ class _Cumulating(WindowAssigner):
         """
         return cls(to_micros(max_size, "max_size"), to_micros(step, "step"), to_micros(offset, "offset"))
 
-    def _windows(self, time: int) -> tuple[TimeWindow, ...]:
+    def _windows_at(self, time: int, element: Any) -> tuple[TimeWindow, ...]:
         within = (time - self.offset) % self.size
         start = time - within
         first = start + (within // self.step + 1) * self.step
         return tuple(TimeWindow(start, end) for end in range(first, start + self.size + 1, self.step))
 
     def __repr__(self) -> str:
-        offset = f", offset={format_duration(self.offset)!r}" if self.offset else ""
-        return f"{type(self).__name__}.of({format_duration(self.size)!r}, {format_duration(self.step)!r}{offset})"
+        return call_of(self, self.size, self.step, offset=self.offset)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -68,12 +67,7 @@ class CumulatingEventTimeWindows(_Cumulating):
     (TimeWindow(start=0, end=20), TimeWindow(start=0, end=30))
     """
 
-    @property
-    def is_event_time(self) -> bool:
-        return True
-
-    def assign_windows(self, element: Any, timestamp: int, processing_time: int) -> tuple[TimeWindow, ...]:
-        return self._windows(timestamp)
+    is_event_time = True
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -84,9 +78,4 @@ class CumulatingProcessingTimeWindows(_Cumulating):
     CumulatingProcessingTimeWindows.of('1 hour', '10 seconds')
     """
 
-    @property
-    def is_event_time(self) -> bool:
-        return False
-
-    def assign_windows(self, element: Any, timestamp: int, processing_time: int) -> tuple[TimeWindow, ...]:
-        return self._windows(processing_time)
+    is_event_time = False

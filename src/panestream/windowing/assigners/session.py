@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from panestream.errors import InvalidWindowError, did_you_mean
 from panestream.windowing.aggregates.base import Expression, text_of
-from panestream.windowing.assigners.base import MergingWindowAssigner, merge_touching
+from panestream.windowing.assigners.base import MergingWindowAssigner, OneTimeAssigner, merge_touching
 from panestream.windowing.signatures import GAP, GAP_IN_UNITS, check_function
 from panestream.windowing.time import Duration, format_duration, to_micros
 from panestream.windowing.windows import TimeWindow
@@ -91,7 +91,7 @@ class GapColumn:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class _Session(MergingWindowAssigner):
+class _Session(OneTimeAssigner, MergingWindowAssigner):
     gap: int | GapColumn | GapExtractor
 
     def __post_init__(self) -> None:
@@ -153,7 +153,7 @@ class _Session(MergingWindowAssigner):
         """How long a session may be, in engine units; None: as long as rows come."""
         return None
 
-    def _window(self, element: Any, time: int) -> tuple[TimeWindow, ...]:
+    def _windows_at(self, time: int, element: Any) -> tuple[TimeWindow, ...]:
         gap = self.gap
         if not isinstance(gap, int):
             gap = gap(element)
@@ -189,9 +189,7 @@ class EventTimeSessionWindows(_Session):
     EventTimeSessionWindows.with_gap('30 minutes')
     """
 
-    @property
-    def is_event_time(self) -> bool:
-        return True
+    is_event_time = True
 
     def max_duration(self, longest: Duration) -> EventTimeSessionWindows:
         """The same sessions, cut at every multiple of ``longest`` since the epoch (UTC): none is longer.
@@ -210,9 +208,6 @@ class EventTimeSessionWindows(_Session):
         EventTimeSessionWindows.with_gap('30 minutes').max_duration('4 hours')
         """
         return LimitedEventTimeSessionWindows(self.gap, to_micros(longest, "longest session"))
-
-    def assign_windows(self, element: Any, timestamp: int, processing_time: int) -> tuple[TimeWindow, ...]:
-        return self._window(element, timestamp)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -238,9 +233,9 @@ class LimitedEventTimeSessionWindows(EventTimeSessionWindows):
     def longest(self) -> int | None:
         return self.limit
 
-    def assign_windows(self, element: Any, timestamp: int, processing_time: int) -> tuple[TimeWindow, ...]:
-        (window,) = self._window(element, timestamp)
-        return (TimeWindow(timestamp, min(window.end, self._cut_after(timestamp))),)
+    def _windows_at(self, time: int, element: Any) -> tuple[TimeWindow, ...]:
+        (window,) = EventTimeSessionWindows._windows_at(self, time, element)  # noqa: SLF001 - what super() would be
+        return (TimeWindow(time, min(window.end, self._cut_after(time))),)
 
     def merge_windows(self, windows: Sequence[TimeWindow]) -> list[tuple[TimeWindow, list[TimeWindow]]]:
         lots: dict[int, list[TimeWindow]] = {}
@@ -265,9 +260,4 @@ class ProcessingTimeSessionWindows(_Session):
     ProcessingTimeSessionWindows.with_gap('30 seconds')
     """
 
-    @property
-    def is_event_time(self) -> bool:
-        return False
-
-    def assign_windows(self, element: Any, timestamp: int, processing_time: int) -> tuple[TimeWindow, ...]:
-        return self._window(element, processing_time)
+    is_event_time = False

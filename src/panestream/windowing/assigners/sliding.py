@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from panestream.errors import InvalidWindowError
-from panestream.windowing.assigners.base import WindowAssigner
+from panestream.windowing.assigners.base import OneTimeAssigner, call_of
 from panestream.windowing.time import Duration, check_micros, format_duration, to_micros
 from panestream.windowing.windows import TimeWindow
 
@@ -14,7 +14,7 @@ Self = TypeVar("Self", bound="_Sliding")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class _Sliding(WindowAssigner):
+class _Sliding(OneTimeAssigner):
     size: int
     slide: int
     offset: int = 0
@@ -43,14 +43,13 @@ class _Sliding(WindowAssigner):
         """
         return cls(to_micros(size, "size"), to_micros(slide, "slide"), to_micros(offset, "offset"))
 
-    def _windows(self, time: int) -> tuple[TimeWindow, ...]:
+    def _windows_at(self, time: int, element: Any) -> tuple[TimeWindow, ...]:
         last = time - (time - self.offset) % self.slide
         # Newest start first, as Flink does: the order shows when one element fires several windows at once.
         return tuple(TimeWindow(start, start + self.size) for start in range(last, time - self.size, -self.slide))
 
     def __repr__(self) -> str:
-        offset = f", offset={format_duration(self.offset)!r}" if self.offset else ""
-        return f"{type(self).__name__}.of({format_duration(self.size)!r}, {format_duration(self.slide)!r}{offset})"
+        return call_of(self, self.size, self.slide, offset=self.offset)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -64,12 +63,7 @@ class SlidingEventTimeWindows(_Sliding):
     SlidingEventTimeWindows.of('1 hour', '5 minutes')
     """
 
-    @property
-    def is_event_time(self) -> bool:
-        return True
-
-    def assign_windows(self, element: Any, timestamp: int, processing_time: int) -> tuple[TimeWindow, ...]:
-        return self._windows(timestamp)
+    is_event_time = True
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -80,9 +74,4 @@ class SlidingProcessingTimeWindows(_Sliding):
     SlidingProcessingTimeWindows.of('10 seconds', '5 seconds')
     """
 
-    @property
-    def is_event_time(self) -> bool:
-        return False
-
-    def assign_windows(self, element: Any, timestamp: int, processing_time: int) -> tuple[TimeWindow, ...]:
-        return self._windows(processing_time)
+    is_event_time = False

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from panestream.errors import InvalidWindowError
-from panestream.windowing.assigners.base import WindowAssigner
+from panestream.windowing.assigners.base import OneTimeAssigner, call_of
 from panestream.windowing.assigners.stagger import WindowStagger
 from panestream.windowing.time import Duration, check_micros, format_duration, to_micros
 from panestream.windowing.windows import TimeWindow
@@ -15,7 +15,7 @@ Self = TypeVar("Self", bound="_Tumbling")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class _Tumbling(WindowAssigner):
+class _Tumbling(OneTimeAssigner):
     size: int
     offset: int = 0
     stagger: WindowStagger = WindowStagger.ALIGNED
@@ -45,14 +45,13 @@ class _Tumbling(WindowAssigner):
         """The aligned windows of one key group, shifted by what :meth:`WindowStagger.get_stagger_offset` said."""
         return type(self)(self.size, (self.offset + shift) % self.size)
 
-    def _window(self, time: int) -> tuple[TimeWindow, ...]:
+    def _windows_at(self, time: int, element: Any) -> tuple[TimeWindow, ...]:
         start = time - (time - self.offset) % self.size
         return (TimeWindow(start, start + self.size),)
 
     def __repr__(self) -> str:
-        offset = f", offset={format_duration(self.offset)!r}" if self.offset else ""
         stagger = f", stagger={self.stagger!r}" if self.stagger is not WindowStagger.ALIGNED else ""
-        return f"{type(self).__name__}.of({format_duration(self.size)!r}{offset}{stagger})"
+        return call_of(self, self.size, offset=self.offset, more=stagger)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -65,12 +64,7 @@ class TumblingEventTimeWindows(_Tumbling):
     TumblingEventTimeWindows.of('1 day', offset='-8 hours')
     """
 
-    @property
-    def is_event_time(self) -> bool:
-        return True
-
-    def assign_windows(self, element: Any, timestamp: int, processing_time: int) -> tuple[TimeWindow, ...]:
-        return self._window(timestamp)
+    is_event_time = True
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -83,9 +77,4 @@ class TumblingProcessingTimeWindows(_Tumbling):
     TumblingProcessingTimeWindows.of('10 seconds', stagger=WindowStagger.RANDOM)
     """
 
-    @property
-    def is_event_time(self) -> bool:
-        return False
-
-    def assign_windows(self, element: Any, timestamp: int, processing_time: int) -> tuple[TimeWindow, ...]:
-        return self._window(processing_time)
+    is_event_time = False

@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 from panestream.errors import InvalidPlanError, InvalidWindowError
 from panestream.windowing.state import ReducingState, ReducingStateDescriptor
 from panestream.windowing.time import MAX_TIMESTAMP, Duration, format_duration, to_micros
-from panestream.windowing.triggers.base import OnMergeContext, Trigger, TriggerContext, TriggerResult
+from panestream.windowing.triggers.base import OnMergeContext, TriggerContext, TriggerResult
+from panestream.windowing.triggers.kinds import ByEventTime, ByProcessingTime, ByTime
 from panestream.windowing.windows import Window
 
 FIRE_TIME = ReducingStateDescriptor("fire-time", min)
@@ -23,7 +24,7 @@ def _last_aligned(time: int, interval: int) -> int:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class _Continuous(Trigger):
+class _Continuous(ByTime):
     interval: int
 
     def __post_init__(self) -> None:
@@ -37,15 +38,57 @@ class _Continuous(Trigger):
         """Fires at every multiple of ``interval`` since the epoch, and at the window's end."""
         return cls(to_micros(interval, "interval"))
 
+    def _begin(self, time: int, window: Window, ctx: TriggerContext) -> None:
+        """Sets the interval timer at a window's first element: to the next multiple after ``time``."""
+        pending = ctx.get_partitioned_state(FIRE_TIME)
+        if pending.get() is None:
+            self._schedule(_last_aligned(time, self.interval), window, ctx, pending)
+
+    def _on_timer(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
+        """Fires at the end and at the interval timer, which it sets to an interval later; not at another timer."""
+        if time == window.max_timestamp():
+            # The pending time is kept: within the lateness a session that merges into a longer one goes on from there.
+            return TriggerResult.FIRE
+        pending = ctx.get_partitioned_state(FIRE_TIME)
+        if pending.get() != time:
+            return TriggerResult.CONTINUE
+        if self._now(ctx) == MAX_TIMESTAMP == window.max_timestamp():
+            raise InvalidPlanError(
+                f"{self!r} on global windows would fire every interval up to the end of time, now that the input has ended: "
+                "use it on time windows, or on a stream that does not end"
+            )
+        pending.clear()
+        self._schedule(time, window, ctx, pending)
+        return TriggerResult.FIRE
+
+    def _schedule(self, time: int, window: Window, ctx: TriggerContext, pending: ReducingState) -> None:
+        """The timer one interval after ``time``, but not after the end."""
+        following = min(time + self.interval, window.max_timestamp())
+        pending.add(following)
+        self._register(following, ctx)
+
     def can_merge(self) -> bool:
         return True
+
+    def on_merge(self, window: Window, ctx: OnMergeContext) -> None:
+        ctx.merge_partitioned_state(FIRE_TIME)
+        pending = ctx.get_partitioned_state(FIRE_TIME).get()
+        if pending is not None:
+            self._register(pending, ctx)
+
+    def clear(self, window: Window, ctx: TriggerContext) -> None:
+        pending = ctx.get_partitioned_state(FIRE_TIME)
+        time = pending.get()
+        if time is not None:
+            self._delete(time, ctx)
+            pending.clear()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}.of({format_duration(self.interval)!r})"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class ContinuousEventTimeTrigger(_Continuous):
+class ContinuousEventTimeTrigger(_Continuous, ByEventTime):
     """Fires every ``interval`` of event time, and at the window's end. Flink: ``ContinuousEventTimeTrigger``.
 
     ==================================================  =====================================================
@@ -71,51 +114,15 @@ class ContinuousEventTimeTrigger(_Continuous):
         if window.max_timestamp() <= ctx.get_current_watermark():
             return TriggerResult.FIRE
         ctx.register_event_time_timer(window.max_timestamp())
-        pending = ctx.get_partitioned_state(FIRE_TIME)
-        if pending.get() is None:
-            self._schedule(_last_aligned(timestamp, self.interval), window, ctx, pending)
+        self._begin(timestamp, window, ctx)
         return TriggerResult.CONTINUE
 
     def on_event_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
-        if time == window.max_timestamp():
-            # The pending time is kept: within the lateness a session that merges into a longer one goes on from there.
-            return TriggerResult.FIRE
-        pending = ctx.get_partitioned_state(FIRE_TIME)
-        if pending.get() != time:
-            return TriggerResult.CONTINUE
-        if ctx.get_current_watermark() == MAX_TIMESTAMP == window.max_timestamp():
-            raise InvalidPlanError(
-                f"{self!r} on global windows would fire every interval up to the end of time, now that the input has ended: "
-                "use it on time windows, or on a stream that does not end"
-            )
-        pending.clear()
-        self._schedule(time, window, ctx, pending)
-        return TriggerResult.FIRE
-
-    def on_processing_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
-        return TriggerResult.CONTINUE
-
-    def on_merge(self, window: Window, ctx: OnMergeContext) -> None:
-        ctx.merge_partitioned_state(FIRE_TIME)
-        pending = ctx.get_partitioned_state(FIRE_TIME).get()
-        if pending is not None:
-            ctx.register_event_time_timer(pending)
-
-    def clear(self, window: Window, ctx: TriggerContext) -> None:
-        pending = ctx.get_partitioned_state(FIRE_TIME)
-        time = pending.get()
-        if time is not None:
-            ctx.delete_event_time_timer(time)
-            pending.clear()
-
-    def _schedule(self, time: int, window: Window, ctx: TriggerContext, pending: ReducingState) -> None:
-        following = min(time + self.interval, window.max_timestamp())
-        pending.add(following)
-        ctx.register_event_time_timer(following)
+        return self._on_timer(time, window, ctx)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class ContinuousProcessingTimeTrigger(_Continuous):
+class ContinuousProcessingTimeTrigger(_Continuous, ByProcessingTime):
     """Fires every ``interval`` of the clock, and at the window's end. Flink: ``ContinuousProcessingTimeTrigger``.
 
     Meant for processing-time windows. An event-time window of the past ends behind the clock: it fires once, right after its
@@ -125,43 +132,9 @@ class ContinuousProcessingTimeTrigger(_Continuous):
     ContinuousProcessingTimeTrigger.of('10 seconds')
     """
 
-    @property
-    def uses_processing_time(self) -> bool:
-        return True
-
     def on_element(self, element: Any, timestamp: int, window: Window, ctx: TriggerContext) -> TriggerResult:
-        pending = ctx.get_partitioned_state(FIRE_TIME)
-        if pending.get() is None:
-            self._schedule(_last_aligned(ctx.get_current_processing_time(), self.interval), window, ctx, pending)
-        return TriggerResult.CONTINUE
-
-    def on_event_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
+        self._begin(ctx.get_current_processing_time(), window, ctx)
         return TriggerResult.CONTINUE
 
     def on_processing_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
-        if time == window.max_timestamp():
-            return TriggerResult.FIRE
-        pending = ctx.get_partitioned_state(FIRE_TIME)
-        if pending.get() != time:
-            return TriggerResult.CONTINUE
-        pending.clear()
-        self._schedule(time, window, ctx, pending)
-        return TriggerResult.FIRE
-
-    def on_merge(self, window: Window, ctx: OnMergeContext) -> None:
-        ctx.merge_partitioned_state(FIRE_TIME)
-        pending = ctx.get_partitioned_state(FIRE_TIME).get()
-        if pending is not None:
-            ctx.register_processing_time_timer(pending)
-
-    def clear(self, window: Window, ctx: TriggerContext) -> None:
-        pending = ctx.get_partitioned_state(FIRE_TIME)
-        time = pending.get()
-        if time is not None:
-            ctx.delete_processing_time_timer(time)
-            pending.clear()
-
-    def _schedule(self, time: int, window: Window, ctx: TriggerContext, pending: ReducingState) -> None:
-        following = min(time + self.interval, window.max_timestamp())
-        pending.add(following)
-        ctx.register_processing_time_timer(following)
+        return self._on_timer(time, window, ctx)

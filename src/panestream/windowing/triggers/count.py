@@ -8,7 +8,8 @@ from typing import Any
 
 from panestream.errors import InvalidWindowError
 from panestream.windowing.state import ReducingStateDescriptor
-from panestream.windowing.triggers.base import OnMergeContext, Trigger, TriggerContext, TriggerResult
+from panestream.windowing.triggers.base import OnMergeContext, TriggerContext, TriggerResult
+from panestream.windowing.triggers.kinds import NoEventTime, NoProcessingTime
 from panestream.windowing.windows import Window
 
 COUNT = ReducingStateDescriptor("count", add)
@@ -21,7 +22,7 @@ def is_count(value: Any) -> bool:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class CountTrigger(Trigger):
+class CountTrigger(NoEventTime, NoProcessingTime):
     """Fires at every ``count``-th element; contents stay. Flink: ``CountTrigger``.
 
     The end of a time window does not fire: an incomplete rest is lost at cleanup. Counts of merged sessions are added, so a
@@ -48,12 +49,6 @@ class CountTrigger(Trigger):
         if seen.get() >= self.count:
             seen.clear()
             return TriggerResult.FIRE
-        return TriggerResult.CONTINUE
-
-    def on_event_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
-        return TriggerResult.CONTINUE
-
-    def on_processing_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
         return TriggerResult.CONTINUE
 
     def can_merge(self) -> bool:

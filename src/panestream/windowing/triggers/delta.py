@@ -9,7 +9,8 @@ from typing import Any
 from panestream.errors import InvalidWindowError
 from panestream.windowing.signatures import DELTA_TRIGGER, check_function
 from panestream.windowing.state import ValueStateDescriptor
-from panestream.windowing.triggers.base import Trigger, TriggerContext, TriggerResult
+from panestream.windowing.triggers.base import TriggerContext, TriggerResult
+from panestream.windowing.triggers.kinds import NoEventTime, NoProcessingTime
 from panestream.windowing.windows import Window
 
 DeltaFunction = Callable[[Any, Any], float]
@@ -19,7 +20,7 @@ LAST = ValueStateDescriptor("last-element")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class DeltaTrigger(Trigger):
+class DeltaTrigger(NoEventTime, NoProcessingTime):
     """Fires when an element is **more** than ``threshold`` from the one that fired last. Flink: ``DeltaTrigger``.
 
     The first element of a window is only remembered. The end of the window does not fire. It cannot serve session windows.
@@ -48,12 +49,6 @@ class DeltaTrigger(Trigger):
         if self.delta_function(known, element) > self.threshold:
             last.update(element)
             return TriggerResult.FIRE
-        return TriggerResult.CONTINUE
-
-    def on_event_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
-        return TriggerResult.CONTINUE
-
-    def on_processing_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
         return TriggerResult.CONTINUE
 
     def clear(self, window: Window, ctx: TriggerContext) -> None:

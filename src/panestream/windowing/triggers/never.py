@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from panestream.windowing.triggers.base import Trigger, TriggerContext, TriggerResult
+from panestream.windowing.triggers.base import TriggerContext, TriggerResult
+from panestream.windowing.triggers.kinds import NoEventTime, NoProcessingTime
 from panestream.windowing.windows import Window
 
 
 @dataclass(frozen=True, slots=True)
-class NeverTrigger(Trigger):
+class NeverTrigger(NoEventTime, NoProcessingTime):
     """Never fires. Flink: ``GlobalWindows.NeverTrigger``, which takes global windows only; this one takes any but sessions.
 
     >>> NeverTrigger()
@@ -18,12 +19,6 @@ class NeverTrigger(Trigger):
     """
 
     def on_element(self, element: Any, timestamp: int, window: Window, ctx: TriggerContext) -> TriggerResult:
-        return TriggerResult.CONTINUE
-
-    def on_event_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
-        return TriggerResult.CONTINUE
-
-    def on_processing_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
         return TriggerResult.CONTINUE
 
     def clear(self, window: Window, ctx: TriggerContext) -> None:
