@@ -199,6 +199,12 @@ def pandas_is_never_needed(module: Module) -> Iterator[str]:
             yield f"{module.path}:{node.lineno}: .to_pandas_dtype needs pandas with some versions of pyarrow"
 
 
+def the_package_stands_alone(module: Module) -> Iterator[str]:
+    for line, name in module.imports():
+        if name.split(".")[0] in ("tests", "benchmarks", "scripts", "examples"):
+            yield f"{module.path}:{line}: imports {name}, which users do not get"
+
+
 Rule = Callable[[Module], Iterator[str]]
 RULES: tuple[Rule, ...] = (
     imports_run_one_way,
@@ -208,6 +214,7 @@ RULES: tuple[Rule, ...] = (
     nobody_opens_the_jvm,
     nothing_is_long,
     pandas_is_never_needed,
+    the_package_stands_alone,
 )
 
 
@@ -254,6 +261,7 @@ PLANTED = [
     (nothing_is_long, "engine/x.py", "def f():\n" + "    x = 1\n" * 60),
     (pandas_is_never_needed, "spark/x.py", "def f():\n    import pandas as pd"),
     (pandas_is_never_needed, "engine/x.py", "dtype = array.type.to_pandas_dtype()"),
+    (the_package_stands_alone, "testing/x.py", "from tests.conformance.runner import main"),
 ]
 
 
