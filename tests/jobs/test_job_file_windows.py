@@ -183,6 +183,11 @@ def test_sinks_that_merge_and_sinks_with_options(job_of):
     assert job.sinks.main.recipe(job.key).options == {"compression": "zstd"}
 
 
+def test_a_table_without_a_name_is_missed_and_nothing_else(complaint):
+    told = complaint(text_of(TUMBLING, out="[sinks.main]\nformat = 'table'\ntable_format = 'delta'\n"))
+    assert [line.split(": ", 1)[1] for line in told.splitlines()] == ["sinks.main: 'table' is missing: format 'table' needs it"]
+
+
 def test_micro_batches_may_run_once(job_of):
     assert job_of(text_of(TUMBLING, after="[trigger]\nonce = true\n")).trigger.spark == {"once": True}
 
@@ -324,6 +329,10 @@ SESSION = "[window]\ntype = 'session'\n"
             "sinks.main: 'keys' is missing: what is the column of the key 'lower(user) AS u' called?",
         ),
         (text_of(TUMBLING, out=OUT + "keys = ['user']\n"), "sinks.main.keys: is for format 'merge', not for 'parquet'"),
+        (
+            text_of(TUMBLING, out=OUT + "table_format = 'delta'\n"),
+            "sinks.main.table_format: is for formats 'table' and 'merge', not for 'parquet'",
+        ),
         (
             text_of(TUMBLING, out="[sinks.main]\nformat = 'console'\noptions = { a = 1 }\n"),
             "sinks.main.options: format 'console' takes none",
