@@ -1,7 +1,16 @@
 """Spark starts a Python for the processor in every micro-batch: it must not load what it does not need."""
 
+import pickle
 import subprocess
 import sys
+
+from pyspark.sql.streaming.stateful_processor import TimerValues
+
+from panestream.spark import processor
+from panestream.spark.placement import group_number, group_values
+from panestream.spark.processor import WindowProcessor
+from tests.conformance.executors.processor import MemoryHandle
+from tests.engine.exchange.test_exchange import plan
 
 
 def test_the_processor_brings_in_nothing_heavy():
@@ -15,3 +24,22 @@ def test_the_processor_brings_in_nothing_heavy():
     brought, own = (set(eval(line)) for line in done.stdout.splitlines())
     assert own == {"panestream", "panestream.spark", "panestream.spark.processor"}
     assert not brought & {"pyarrow", "numpy", "pandas"}
+
+
+def test_a_key_group_has_the_number_of_its_integer():
+    for groups in (1, 4, 100):
+        assert [group_number(groups, value) for value in group_values(groups)] == list(range(groups))
+
+
+def test_a_processor_opens_its_plan_once(monkeypatch):
+    opened = []
+    monkeypatch.setattr(processor.pickle, "loads", lambda text: opened.append(text) or pickle_loads(text))
+    several = WindowProcessor(plan(groups=3))
+    several.init(MemoryHandle())
+    for value in group_values(3):
+        list(several.handleInputRows((value,), iter([]), TimerValues(0, -1)))
+        several.init(MemoryHandle())  # another key group, another state
+    assert len(opened) == 1
+
+
+pickle_loads = pickle.loads
