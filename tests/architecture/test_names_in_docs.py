@@ -52,6 +52,11 @@ def lost_files(text: str) -> Iterator[str]:
             yield name
 
 
+def lost_tests(text: str) -> Iterator[str]:
+    """Files of tests that are gone."""
+    return (name for name in lost_files(text) if name.startswith("tests/"))
+
+
 def lost_folders(text: str) -> Iterator[str]:
     """Paths below the project's folders that lead nowhere; a decision may be named by its number."""
     for name in _ROOM.findall(text):
@@ -97,8 +102,14 @@ def test_what_comments_and_docstrings_name_exists():
         f"{path.relative_to(ROOT)}: {name}"
         for path in sorted(PACKAGE.rglob("*.py"))
         for text in [path.read_text("utf-8")]
-        for name in (*lost_folders(text), *lost_modules(text), *(name for name in lost_files(text) if name.startswith("tests/")))
+        for name in (*lost_folders(text), *lost_modules(text), *lost_tests(text))
     }
+    assert not lost
+
+
+def test_the_commands_that_tests_and_programs_show_name_tests_that_exist():
+    files = [path for room in ("tests", "benchmarks", "scripts") for path in sorted((ROOT / room).rglob("*.py"))]
+    lost = {f"{path.relative_to(ROOT)}: {name}" for path in files for name in lost_tests(path.read_text("utf-8"))}
     assert not lost
 
 
