@@ -18,7 +18,12 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "panestream"
 TODAY = "**Today.**"
 PAGES = sorted(
-    [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "examples" / "README.md", ROOT / "benchmarks" / "README.md"]
+    [
+        *ROOT.glob("*.md"),
+        *ROOT.glob("docs/**/*.md"),
+        *ROOT.glob("*/README.md"),
+        *(ROOT / name for name in ("Makefile", "pyproject.toml", ".ci/run")),
+    ]
 )
 # Files of others, and of nobody, that pages speak of.
 FOREIGN = {
