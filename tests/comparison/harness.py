@@ -4,7 +4,7 @@ The interface, for the tests of every columnar operator:
 
 * :class:`Query`: windows, trigger, lateness and aggregates. ``query.row()`` and ``query.columnar()`` are its two plans.
 * :func:`random_aggregates`, :func:`random_stream`: made from a ``random.Random``; the same seed gives the same.
-* :func:`run`: a plan over micro-batches, a new operator on the state's bytes for each; an :class:`FiringHistory` per micro-batch.
+* :func:`run`: a plan over micro-batches, a new operator on the state's bytes for each; an :class:`Emitted` per micro-batch.
 * :func:`coalesced`: of the row operator's firings, the last one of each key, window and micro-batch.
 * :func:`compare`: runs both and raises ``AssertionError`` with the first difference, and all that is needed to see it again.
 * :func:`compare_batch`: the stream, when all windows are closed, against the same rows as one batch.
@@ -105,7 +105,7 @@ def plan_for(operator, windowing: WindowSpec, delay: int = 0, *, late: bool = Fa
 
 
 @dataclass
-class FiringHistory:
+class Emitted:
     """What a micro-batch emitted: (place, values) in order; late rows; the counters; whether it asked to be woken up, and when."""
 
     fired: list[tuple[Place, tuple]]
@@ -213,14 +213,14 @@ def run(
     batches: Sequence[MicroBatch],
     state: MemoryState | None = None,
     latenesses: Sequence[int] | None = None,
-) -> list[FiringHistory]:
+) -> list[Emitted]:
     """The micro-batches one after another. Every operator is new: what it knows is what the state's bytes say."""
     state, emitted = MemoryState() if state is None else state, []
     for batch, plan in zip(batches, plans(plan, len(batches), latenesses), strict=True):  # noqa: B020
         output = plan.operator.for_group(plan, state, 0).process(group_input(plan, batch))
         fired = [row for tag, table in output.tables if tag == MAIN for row in rows_of(plan, table)]
         late = [tuple(row.values()) for tag, table in output.tables if tag == LATE for row in table.to_pylist()]
-        emitted.append(FiringHistory(fired, late, output.metrics, output.wake_up))
+        emitted.append(Emitted(fired, late, output.metrics, output.wake_up))
     return emitted
 
 
@@ -276,7 +276,7 @@ def compare(
     query: Query,
     batches: Sequence[MicroBatch],
     what: object = "",
-    expected: list[FiringHistory] | None = None,
+    expected: list[Emitted] | None = None,
     *,
     count_late: bool = True,
     latenesses: Sequence[int] | None = None,

@@ -108,12 +108,12 @@ def several(rng: random.Random, seed: int) -> None:
     harness.compare(query, batches, f"seed {seed}", expected, count_late=query.late)
 
 
-def in_one(alone: dict[str, harness.FiringHistory], with_late: bool) -> harness.FiringHistory:
+def in_one(alone: dict[str, harness.Emitted], with_late: bool) -> harness.Emitted:
     """What one operator must emit, of what an operator for each kind of windows emitted: late is what is late for all."""
     fired = [((place[0], label, *place[1:]), values) for label, one in alone.items() for place, values in one.fired]
     first, *others = alone.values()
     late = [row for row in first.late if all(row in other.late for other in others)]
-    return harness.FiringHistory(fired, late, GroupMetrics(late_rows=len(late)))
+    return harness.Emitted(fired, late, GroupMetrics(late_rows=len(late)))
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))

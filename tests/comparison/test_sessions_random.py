@@ -67,7 +67,7 @@ def with_alive(query, batches, latenesses=None):
         if query.windowing.assigner.is_event_time:
             fired = [one for place, one in enumerate(fired) if place >= seen["count"] or one[0] in seen["alive"]]
         late = [tuple(row.values()) for tag, table in output.tables if tag == harness.LATE for row in table.to_pylist()]
-        expected.append((harness.FiringHistory(fired, late, output.metrics, output.wake_up), seen["alive"]))
+        expected.append((harness.Emitted(fired, late, output.metrics, output.wake_up), seen["alive"]))
     return expected
 
 
