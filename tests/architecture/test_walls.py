@@ -32,6 +32,15 @@ LAYERS: dict[str, frozenset[str]] = {
     "jobs": frozenset({"errors", "windowing", "engine", "spark", "datastream", "testing"}),
     "demo": frozenset({"errors", "spark"}),
 }
+# The same within the engine; what is not named here (operators, planner, explain) may import all of it.
+ENGINE_LAYERS: dict[str, frozenset[str]] = {
+    "kernels": frozenset({"kernels"}),
+    "storage": frozenset({"kernels", "storage"}),
+    "aggregates": frozenset({"kernels", "aggregates"}),
+    "plan": frozenset({"kernels", "storage", "runtime"}),
+    "runtime": frozenset({"kernels", "storage", "plan", "runtime"}),
+    "exchange": frozenset({"kernels", "storage", "plan", "runtime", "exchange"}),
+}
 # May import the package itself though it lies below it, with the reason.
 KNOWS_THE_PACKAGE: dict[str, str] = {}
 # A module that may import from a room that is closed to the rest of its own, with the reason.
@@ -123,6 +132,37 @@ def imports_run_one_way(module: Module) -> Iterator[str]:
             yield f"{module.path}:{line}: {module.room} imports from {room}"
 
 
+def the_engine_is_built_upwards(module: Module) -> Iterator[str]:
+    parts = [part.removesuffix(".py") for part in module.path.split("/")]
+    if parts[0] != "engine" or parts[1] not in ENGINE_LAYERS:
+        return
+    for line, name in module.imports():
+        target = name.split(".")
+        if target[:2] == ["panestream", "engine"] and len(target) > 2 and target[2] not in ENGINE_LAYERS[parts[1]]:
+            yield f"{module.path}:{line}: {parts[1]} imports from engine.{target[2]}"
+
+
+def circles(every: list[Module]) -> list[list[str]]:
+    """Modules that import each other, whether or not only for their types: each circle as the paths of its modules."""
+    names = {
+        "panestream." + module.path.removesuffix(".py").removesuffix("/__init__").replace("/", "."): module for module in every
+    }
+
+    def imported(module: Module) -> set[str]:
+        # "from a import b" names the module a.b, or something in the module a.
+        named = {name if name in names else name.rpartition(".")[0] for _, name in module.imports()}
+        return {names[name].path for name in named if name in names} - {module.path}
+
+    reach = {module.path: imported(module) for module in every}
+    for path, through in reach.items():
+        # All that is reached through this module, for every module that reaches it: after the last one, all ways are known.
+        for others in reach.values():
+            if path in others:
+                others.update(through)
+    found = {tuple(sorted(b for b in there if a in reach[b])) for a, there in reach.items() if a in there}
+    return [list(circle) for circle in sorted(found)]
+
+
 def only_spark_rooms_touch_pyspark(module: Module) -> Iterator[str]:
     if module.room in SPARK_ROOMS or module.path == "__init__.py":
         return
@@ -208,6 +248,7 @@ def the_package_stands_alone(module: Module) -> Iterator[str]:
 Rule = Callable[[Module], Iterator[str]]
 RULES: tuple[Rule, ...] = (
     imports_run_one_way,
+    the_engine_is_built_upwards,
     only_spark_rooms_touch_pyspark,
     pure_rooms_have_no_clock,
     nothing_runs_foreign_code,
@@ -239,6 +280,13 @@ PLANTED = [
     (imports_run_one_way, "jobs/model.py", "def f():\n    from panestream.demo.hot_items import Demo"),
     (imports_run_one_way, "errors.py", "from panestream.windowing.time import to_micros"),
     (imports_run_one_way, "novelty/x.py", "pass"),
+    (the_engine_is_built_upwards, "engine/kernels/x.py", "from panestream.engine.storage.payload import encode"),
+    (the_engine_is_built_upwards, "engine/kernels/x.py", "def f():\n    from panestream.engine.plan import Top"),
+    (the_engine_is_built_upwards, "engine/storage/x.py", "from panestream.engine.plan import WindowPlan"),
+    (the_engine_is_built_upwards, "engine/storage/x.py", "from panestream.engine.operators.panes.rollups import Rollups"),
+    (the_engine_is_built_upwards, "engine/storage/x.py", "from panestream.engine.runtime.group_io import GroupMetrics"),
+    (the_engine_is_built_upwards, "engine/runtime/x.py", "from ..operators.panes.spec import PaneSpec"),
+    (the_engine_is_built_upwards, "engine/plan.py", "from panestream.engine.operators.row.spec import RowSpec"),
     (only_spark_rooms_touch_pyspark, "engine/x.py", "import pyspark.sql"),
     (only_spark_rooms_touch_pyspark, "windowing/x.py", "if TYPE_CHECKING:\n    from pyspark.sql import Row"),
     (only_spark_rooms_touch_pyspark, "engine/x.py", "def f():\n    from py4j import java_gateway"),
@@ -272,6 +320,12 @@ def test_rule_finds_a_planted_violation(rule, path, text):
 
 INNOCENT = [
     (imports_run_one_way, "spark/x.py", "from panestream.engine.plan import WindowPlan\nfrom . import exchange"),
+    (the_engine_is_built_upwards, "engine/runtime/x.py", "from panestream.engine.plan import WindowPlan"),
+    (
+        the_engine_is_built_upwards,
+        "engine/operators/panes/x.py",
+        "from panestream.engine.runtime.group_operator import GroupOperator",
+    ),
     (only_spark_rooms_touch_pyspark, "spark/x.py", "import pyspark"),
     (pure_rooms_have_no_clock, "engine/x.py", "from datetime import timedelta\nfrom panestream.windowing import time\nnow = 1"),
     (nothing_runs_foreign_code, "engine/x.py", "import re\nre.compile('x')\nimport pickle\npickle.dumps(1)"),
@@ -282,6 +336,23 @@ INNOCENT = [
 @pytest.mark.parametrize(("rule", "path", "text"), INNOCENT, ids=lambda value: getattr(value, "__name__", None))
 def test_rule_leaves_the_innocent_alone(rule, path, text):
     assert not list(rule(Module(path, text)))
+
+
+def test_no_two_modules_import_each_other():
+    assert not circles(modules())
+
+
+CIRCLES = [
+    ({"engine/a.py": "from panestream.engine.b import B", "engine/b.py": "from panestream.engine import a"}, 1),
+    ({"engine/a.py": "import panestream.engine.b", "engine/b.py": "if TYPE_CHECKING:\n    from panestream.engine.a import A"}, 1),
+    ({"a.py": "from .b import B", "b.py": "from .c import C", "c.py": "from .a import A"}, 1),
+    ({"a.py": "from .b import B", "b.py": "from .c import C", "c.py": "import panestream.windowing"}, 0),
+]
+
+
+@pytest.mark.parametrize(("texts", "count"), CIRCLES)
+def test_a_circle_of_modules_is_found(texts, count):
+    assert len(circles([Module(path, text) for path, text in texts.items()])) == count
 
 
 @pytest.mark.parametrize("permission", [*ALLOWED_DANGERS, *ALLOWED_DOORS, *ALLOWED_ROOMS, *ALLOWED_IMPURITIES], ids=":".join)

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from panestream.engine.exchange import packing
-from panestream.engine.exchange.gathering import gather
+from panestream.engine.exchange.group_run import gather
 from panestream.engine.exchange.packing import PackColumns, pack
-from panestream.engine.exchange.payload_parts import PayloadPart
 from panestream.engine.plan import MAIN, OperatorSpec, WindowPlan
+from panestream.engine.storage.payload import PayloadPart
 from panestream.engine.storage.state import MemoryState
 from panestream.engine.window_spec import WindowSpec
 from panestream.windowing.watermarks import WatermarkStrategy

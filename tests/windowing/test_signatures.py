@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from panestream.engine.identity import stable_repr
 from panestream.engine.operators.row.row_plan import Aggregate, Elements, Reduce, RowPlan
+from panestream.engine.plan import stable_repr
 from panestream.engine.window_spec import WindowSpec
 from panestream.errors import InvalidPlanError, InvalidWindowError, SinkError
 from panestream.spark.sinks.others import ForeachBatchSink

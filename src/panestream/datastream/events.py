@@ -12,8 +12,7 @@ from functools import cached_property
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 
-from panestream.engine.identity import stable_repr
-from panestream.engine.plan import WAY_OUT
+from panestream.engine.plan import WAY_OUT, stable_repr
 from panestream.engine.shown import Shown, listed, parts_of
 from panestream.engine.window_spec import WindowSpec
 from panestream.spark.columns import key_of, type_of

@@ -15,8 +15,7 @@ from pyspark.sql import Column, DataFrame
 from panestream.datastream.events import WindowedEvents
 from panestream.datastream.starting import SPARKS_NAMES, spark_trigger
 from panestream.engine.explain import explain_plan
-from panestream.engine.identity import KEY_GROUPS
-from panestream.engine.plan import FIRING_COLUMNS, MAIN, OP_COLUMN, OperatorSpec, Top, WindowPlan, carries_rows
+from panestream.engine.plan import FIRING_COLUMNS, KEY_GROUPS, MAIN, OP_COLUMN, OperatorSpec, Top, WindowPlan, carries_rows
 from panestream.engine.shown import Explanation, Shown, listed, parts_of
 from panestream.errors import InvalidPlanError, PanestreamWarning, PlanMismatchError, SinkError, did_you_mean
 from panestream.spark import query as spark_query

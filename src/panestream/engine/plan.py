@@ -7,6 +7,7 @@ see these two.
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -14,16 +15,18 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from panestream.engine.identity import KEY_GROUPS, stable_repr
 from panestream.engine.kernels.slicing import Int64s
 from panestream.engine.runtime.group_io import GroupInput, GroupOutput
 from panestream.engine.storage.payload import FORMAT_VERSION
 from panestream.engine.storage.sealed_state import SealedState
 from panestream.engine.storage.state import State
+from panestream.errors import PlanMismatchError
 from panestream.windowing.assigners import MergingWindowAssigner, WindowAssigner
 from panestream.windowing.assigners.several import SeveralWindows
 from panestream.windowing.watermarks import WatermarkStrategy
 
+KEY_GROUPS = "key groups"
+"""What the identity of a plan calls the number of them."""
 MAIN = "main"
 """The tag of the windows' results."""
 EARLY, ON_TIME, LATE = FIRINGS = ("early", "on_time", "late")
@@ -97,6 +100,7 @@ class WindowPlan:
     top: Top | None = None
     with_firing: bool = False
     changelog: bool = False
+    _identity: Mapping[str, str] | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
     def wakes_up(self) -> bool:
@@ -156,8 +160,15 @@ class WindowPlan:
         """The key columns' names in the results."""
         return tuple(self.key_schema.names)
 
-    def identity(self) -> dict[str, str]:
+    def identity(self) -> Mapping[str, str]:
         """What a checkpoint is tied to. Watermark strategy, lateness, tags, top and sinks are free to change."""
+        if self._identity is None:
+            # It is wanted by every key group in every micro-batch, and made once.
+            object.__setattr__(self, "_identity", self._made_identity())
+        assert self._identity is not None  # noqa: S101 - made above
+        return self._identity
+
+    def _made_identity(self) -> dict[str, str]:
         return {
             "state format": str(FORMAT_VERSION),
             "key": ", ".join(f"{text} ({key.type})" for text, key in zip(self.keys, self.key_schema, strict=True)) or "none",
@@ -173,6 +184,32 @@ class WindowPlan:
 def carries_rows(operator: OperatorSpec, watermark: WatermarkStrategy, late_tag: str | None) -> bool:
     """Whether every row of such a plan crosses the exchange whole."""
     return late_tag is not None or operator.takes_rows or watermark.generator is not None
+
+
+def stable_repr(recipe: object) -> str:
+    """A ``repr`` without addresses, which differ in every process.
+
+    >>> stable_repr(len), stable_repr(lambda row: row.gap)
+    ('<built-in function len>', '<function <lambda>>')
+    """
+    return re.sub(r" at 0x[0-9a-fA-F]+", "", repr(recipe))
+
+
+def check_identity(saved: Mapping[str, str], now: Mapping[str, str], where: str) -> None:
+    """Refuses to go on with the state of another plan.
+
+    Raises:
+        PlanMismatchError: naming every difference, what may change, and what to do.
+    """
+    changed = {name: (saved.get(name), now.get(name)) for name in sorted({*saved, *now}) if saved.get(name) != now.get(name)}
+    if not changed:
+        return
+    lines = [f"  {name}: {then or '(absent)'}  ->  {new or '(absent)'}" for name, (then, new) in changed.items()]
+    ways = ["Start with the old plan, or on a new checkpoint. (The watermark strategy, output tags, top and sinks may change.)"]
+    if KEY_GROUPS in changed and "none" not in (saved.get("key"), now.get("key")):
+        ways.insert(0, f"The number of key groups is fixed when a checkpoint is born: .key_groups({saved.get(KEY_GROUPS)}).")
+    text = f"{where} belongs to another plan. What changed (then -> now):\n" + "\n".join([*lines, *ways])
+    raise PlanMismatchError(text, changed)
 
 
 @dataclass(frozen=True, slots=True)

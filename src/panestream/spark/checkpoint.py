@@ -15,8 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from panestream.engine.identity import check_identity
-from panestream.engine.plan import WindowPlan
+from panestream.engine.plan import WindowPlan, check_identity
 from panestream.errors import FencedError, SinkError
 from panestream.spark.markers import PARTS, list_files, read_markers, write_marker
 from panestream.spark.places import escaped, file_place, local_folder

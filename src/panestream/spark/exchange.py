@@ -9,12 +9,12 @@ import pyarrow as pa
 
 from panestream.engine.exchange.packing import PackColumns, pack
 from panestream.engine.plan import WindowPlan
-from panestream.engine.runtime.gc_control import settle
+from panestream.engine.runtime.gc_control import freeze_modules_once
 from panestream.spark.placement import group_values
 from panestream.spark.reasons import in_few_words
 
 EXCHANGE_SCHEMA = "group int, origin int, sequence int, parts_left int, body binary"
-"""The integer by which Spark knows the key group, and a :class:`~panestream.engine.exchange.payload_parts.PayloadPart`."""
+"""The integer by which Spark knows the key group, and a :class:`~panestream.engine.storage.payload.PayloadPart`."""
 _EXCHANGE = pa.schema(
     [
         pa.field("group", pa.int32()),
@@ -40,7 +40,7 @@ class Pack:
                 row = (values[group], *part)
                 arrays = [pa.array([value], column.type) for value, column in zip(row, _EXCHANGE, strict=True)]
                 yield pa.RecordBatch.from_arrays(arrays, schema=_EXCHANGE)
-        settle()
+        freeze_modules_once()
 
 
 def _partition_id() -> int:

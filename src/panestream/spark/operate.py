@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Iterator
 import pyarrow as pa
 
 from panestream.engine.exchange.group_run import bodies, run_batch
-from panestream.engine.exchange.payload_parts import PayloadPart
 from panestream.engine.plan import WindowPlan
-from panestream.engine.runtime.gc_control import settle
+from panestream.engine.runtime.gc_control import freeze_modules_once
 from panestream.engine.runtime.group_io import GroupOutput
 from panestream.engine.storage import payload
+from panestream.engine.storage.payload import PayloadPart
 from panestream.engine.storage.state import MemoryState
 from panestream.spark.catalyst import group_input
 from panestream.spark.placement import group_number
@@ -60,4 +60,4 @@ class Unpack:
             for body in batch.column(0):
                 table, _ = payload.decode(body.as_py(), self._schema)
                 yield from table.to_batches()
-        settle()
+        freeze_modules_once()

@@ -70,8 +70,8 @@ class WindowProcessor(StatefulProcessor):
 
     def _process(self, key: Any, arrived: list[Row], timers: TimerValues) -> Iterator[Row]:
         from panestream.engine.exchange.group_run import bodies, run_micro_batch
-        from panestream.engine.exchange.payload_parts import PayloadPart
-        from panestream.engine.runtime.gc_control import settle
+        from panestream.engine.runtime.gc_control import freeze_modules_once
+        from panestream.engine.storage.payload import PayloadPart
         from panestream.spark.placement import group_number
         from panestream.spark.reasons import in_few_words
 
@@ -87,7 +87,7 @@ class WindowProcessor(StatefulProcessor):
             self._wake_up_at(None if output.wake_up is None else output.wake_up // plan.ticks + 1)
         for tag, body in bodies(output):
             yield Row(tag=tag, body=body)
-        settle()
+        freeze_modules_once()
 
     def _wake_up_at(self, expiry: int | None) -> None:
         """One timer a key group: the earliest of all its windows, in milliseconds; None: there is none."""

@@ -13,8 +13,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from panestream.engine.exchange.group_run import METRICS
-from panestream.engine.identity import stable_repr
-from panestream.engine.plan import MAIN, WindowPlan
+from panestream.engine.plan import MAIN, WindowPlan, stable_repr
 from panestream.engine.shown import Shown, listed
 from panestream.engine.storage.sealed_state import check_that_groups_agree
 from panestream.errors import InvalidPlanError, OperatorError, PanestreamError

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from panestream.windowing.aggregate_function import AggregateFunction
 from panestream.windowing.signatures import REDUCING_STATE, check_function, check_methods
-
-if TYPE_CHECKING:
-    from panestream.windowing.functions import AggregateFunction
 
 StateValues = dict[str, Any]
 """Where handles keep their values: one entry per descriptor name. The engine owns it and persists it."""
@@ -80,8 +78,6 @@ class AggregatingStateDescriptor:
     aggregate_function: AggregateFunction
 
     def __post_init__(self) -> None:
-        from panestream.windowing.functions import AggregateFunction
-
         if isinstance(self.aggregate_function, AggregateFunction):
             check_methods(self.aggregate_function, AggregateFunction)
 

@@ -13,10 +13,10 @@ from pyspark.sql.types import Row
 
 from panestream.engine.exchange.group_run import METRICS
 from panestream.engine.exchange.packing import PackColumns
-from panestream.engine.exchange.payload_parts import REPORT
 from panestream.engine.plan import MAIN, WindowPlan
 from panestream.engine.planner import calling
 from panestream.engine.storage import payload
+from panestream.engine.storage.payload import REPORT
 from panestream.errors import PanestreamError
 from panestream.spark.exchange import Pack
 from panestream.spark.placement import group_values

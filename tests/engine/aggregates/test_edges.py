@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from panestream.engine.aggregates import Aggregation
 from panestream.engine.kernels import columns, grouping, ranges
-from panestream.engine.kernels.sorting import stable_order
+from panestream.engine.kernels.ordering import stable_order
 from panestream.engine.operators.row.declared import DeclaredFunction
 from panestream.errors import AggregateOverflowError
 from panestream.windowing import aggregates as agg

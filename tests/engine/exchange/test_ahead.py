@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from panestream.engine.exchange.ahead import ahead_of_rows
-from panestream.engine.exchange.gathering import gather
+from panestream.engine.exchange.group_run import gather
 from panestream.engine.exchange.packing import PackColumns, pack
 from panestream.errors import InvalidEventTimeError, InvalidPlanError
 from panestream.windowing.watermarks import WatermarkStrategy

@@ -6,14 +6,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from panestream.engine.exchange import payload_parts
-from panestream.engine.exchange.gathering import gather
+from panestream.engine.exchange.group_run import gather
 from panestream.engine.exchange.packing import PackColumns, pack
-from panestream.engine.exchange.payload_parts import PayloadPart
 from panestream.engine.operators.accumulating.operator import KEPT
 from panestream.engine.operators.row.row_plan import Elements
 from panestream.engine.plan import WindowPlan
 from panestream.engine.planner import calling
+from panestream.engine.storage import payload
+from panestream.engine.storage.payload import PayloadPart
 from panestream.engine.window_spec import WindowSpec
 from panestream.windowing.assigners import TumblingEventTimeWindows
 from panestream.windowing.functions import applied
@@ -48,7 +48,7 @@ def packed(rows: int) -> tuple[pa.Table, list[PayloadPart]]:
 
 @pytest.mark.parametrize("part_bytes", [100, 1_000, 1 << 18])
 def test_the_rows_come_back_in_order(monkeypatch, part_bytes):
-    monkeypatch.setattr(payload_parts, "PART_BYTES", part_bytes)
+    monkeypatch.setattr(payload, "PART_BYTES", part_bytes)
     rows, parts = packed(1_000)
     assert max(len(part.body) for part in parts) <= part_bytes
     assert (len(parts) > 10) == (part_bytes <= 1_000)
@@ -72,7 +72,7 @@ def test_each_key_group_gets_its_own_rows():
 
 
 def test_a_lost_part_is_not_passed_over(monkeypatch):
-    monkeypatch.setattr(payload_parts, "PART_BYTES", 200)
+    monkeypatch.setattr(payload, "PART_BYTES", 200)
     _, parts = packed(1_000)
     last = max(parts, key=lambda part: part[:2])
     with pytest.raises(RuntimeError, match="lacks its last part"):

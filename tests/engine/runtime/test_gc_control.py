@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import gc
 
-from panestream.engine.runtime import gc_control as garbage
+from panestream.engine.runtime import gc_control
 
 
-def test_a_process_settles_once(monkeypatch):
+def test_the_modules_of_a_process_are_frozen_once(monkeypatch):
     calls = []
-    monkeypatch.setattr(garbage, "_settled", False)
+    monkeypatch.setattr(gc_control, "_frozen", False)
     monkeypatch.setattr(gc, "collect", lambda: calls.append("collect"))
     monkeypatch.setattr(gc, "freeze", lambda: calls.append("freeze"))
-    garbage.settle()
-    garbage.settle()
+    gc_control.freeze_modules_once()
+    gc_control.freeze_modules_once()
     assert calls == ["collect", "freeze"]
 
 
 def test_the_collector_is_as_it_was_afterwards():
     assert gc.isenabled()
-    with garbage.without_collector():
+    with gc_control.collector_paused():
         assert not gc.isenabled()
-        with garbage.without_collector():
+        with gc_control.collector_paused():
             assert not gc.isenabled()
         assert not gc.isenabled()
     assert gc.isenabled()

@@ -16,8 +16,8 @@ from panestream.engine.aggregates.registry import implementation_of
 from panestream.engine.aggregates.result import Result
 from panestream.engine.kernels.columns import Ints, array_of, numbers, plain
 from panestream.engine.kernels.grouping import Groups, Keys, encode_keys, group
+from panestream.engine.kernels.ordering import stable_order
 from panestream.engine.kernels.ranges import Ranges, dense_ranges, sparse_ranges, windows_of
-from panestream.engine.kernels.sorting import stable_order
 from panestream.errors import InvalidPlanError
 from panestream.windowing.aggregates import Aggregate
 

@@ -20,9 +20,8 @@ from panestream.engine.aggregates.sketches import PartialSketch, any_held, libra
 from panestream.engine.kernels.columns import Ints, Vector, array_of, list_parts, numbers
 from panestream.engine.kernels.grouping import Groups
 from panestream.engine.kernels.hashing import coupons
-from panestream.engine.kernels.ordering import is_orderable
+from panestream.engine.kernels.ordering import is_orderable, runs
 from panestream.engine.kernels.ranges import Ranges
-from panestream.engine.kernels.sorting import runs
 from panestream.windowing.aggregates import ApproxCountDistinct
 
 _LG_LARGEST = 21

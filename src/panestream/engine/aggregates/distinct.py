@@ -18,8 +18,8 @@ from panestream.engine.aggregates.registry import Implementation, implements
 from panestream.engine.aggregates.result import Result
 from panestream.engine.kernels.columns import Ints, array_of, list_of, list_parts, normal_floats, numbers
 from panestream.engine.kernels.grouping import Groups
+from panestream.engine.kernels.ordering import runs, stable_order
 from panestream.engine.kernels.ranges import Ranges, SparseRanges
-from panestream.engine.kernels.sorting import runs, stable_order
 from panestream.windowing.aggregates import CountDistinct
 
 

@@ -17,8 +17,8 @@ from panestream.engine.aggregates.registry import Implementation, implements
 from panestream.engine.aggregates.result import FirstColumn
 from panestream.engine.kernels.columns import Ints, array_of, list_of, list_parts, numbers, offsets_of, spans
 from panestream.engine.kernels.grouping import Groups
+from panestream.engine.kernels.ordering import stable_order
 from panestream.engine.kernels.ranges import Ranges
-from panestream.engine.kernels.sorting import stable_order
 from panestream.windowing.aggregates import CollectList
 
 

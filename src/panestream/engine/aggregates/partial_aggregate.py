@@ -20,7 +20,7 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 
-from panestream.engine.kernels.columns import Ints, Vector, floats_of, numbers, valid_of
+from panestream.engine.kernels.columns import Ints, Mask, Vector, floats_of, numbers, valid_of
 from panestream.engine.kernels.grouping import Groups
 from panestream.engine.kernels.ordering import Codes, order_codes
 from panestream.engine.kernels.ranges import Ranges, SparseRanges, State
@@ -155,6 +155,13 @@ def counts_of(column: pa.Array, rows: Ints) -> Ints:
     counts: Ints = numbers(column)
     valid = valid_of(column)
     return counts if valid is None else np.where(valid, counts, rows)
+
+
+def any_value(counts: pa.Array, rows: Ints) -> Mask | None:
+    """Where there is any value; None: everywhere."""
+    if counts.null_count == len(counts):
+        return None
+    return counts_of(counts, rows) > 0
 
 
 def all_rows(count: int) -> pa.Array:

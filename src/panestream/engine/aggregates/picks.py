@@ -16,9 +16,8 @@ from panestream.engine.aggregates.registry import Implementation, implements
 from panestream.engine.aggregates.result import FirstColumn, Result
 from panestream.engine.kernels.columns import Ints, Mask, array_of, numbers, take, valid_of
 from panestream.engine.kernels.grouping import LARGEST, Groups
-from panestream.engine.kernels.ordering import order_codes
+from panestream.engine.kernels.ordering import order_codes, stable_order
 from panestream.engine.kernels.ranges import Ranges
-from panestream.engine.kernels.sorting import stable_order
 from panestream.windowing.aggregates import ArgMax, ArgMin, First, Last, MaxBy, MinBy
 
 

@@ -27,9 +27,8 @@ from panestream.engine.kernels.columns import (
     take,
 )
 from panestream.engine.kernels.grouping import Groups
-from panestream.engine.kernels.ordering import order_codes
+from panestream.engine.kernels.ordering import order_codes, stable_order
 from panestream.engine.kernels.ranges import Ranges, sum_ranges
-from panestream.engine.kernels.sorting import stable_order
 from panestream.windowing.aggregates import ApproxQuantile, ApproxQuantiles
 
 _MOST_VALUES = 1 << 22

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from panestream.engine.aggregates.partial_aggregate import counts_of
-from panestream.engine.kernels.columns import Ints, Mask
+from panestream.engine.kernels.columns import Ints
 from panestream.errors import AggregateOverflowError
 
 
@@ -53,10 +52,3 @@ class FirstColumn(Result):
 
     def finish(self, partials: Sequence[Sequence[pa.Array]], rows: Ints) -> pa.Array:
         return partials[0][0]
-
-
-def any_value(counts: pa.Array, rows: Ints) -> Mask | None:
-    """Where there is any value; None: everywhere."""
-    if counts.null_count == len(counts):
-        return None
-    return counts_of(counts, rows) > 0

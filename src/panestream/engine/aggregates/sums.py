@@ -18,10 +18,10 @@ import pyarrow.compute as pc
 
 from panestream.engine.aggregates.accumulator import Accumulator, Row, RowLayout
 from panestream.engine.aggregates.counts import PartialCount
-from panestream.engine.aggregates.partial_aggregate import Batch, PartialAggregate, counts_of, plus
+from panestream.engine.aggregates.partial_aggregate import Batch, PartialAggregate, any_value, counts_of, plus
 from panestream.engine.aggregates.planning import AggregationPlanner
 from panestream.engine.aggregates.registry import Implementation, implements
-from panestream.engine.aggregates.result import Result, any_value
+from panestream.engine.aggregates.result import Result
 from panestream.engine.kernels.columns import Ints, Mask, array_of, numbers, words
 from panestream.engine.kernels.grouping import Groups
 from panestream.engine.kernels.ranges import Ranges

@@ -16,9 +16,8 @@ from panestream.engine.aggregates.registry import Implementation, implements
 from panestream.engine.aggregates.result import FirstColumn
 from panestream.engine.kernels.columns import Ints, Vector, array_of, both_valid, list_of, list_parts, numbers, spans, valid_of
 from panestream.engine.kernels.grouping import LARGEST, Groups
-from panestream.engine.kernels.ordering import order_codes
+from panestream.engine.kernels.ordering import order_codes, stable_order
 from panestream.engine.kernels.ranges import Ranges, State
-from panestream.engine.kernels.sorting import stable_order
 from panestream.windowing.aggregates import TopK
 
 _NETWORK = 32

@@ -1,22 +1,63 @@
-"""One key group's part of a micro-batch: parts in, its operator's output as (tag, payload) out."""
+"""One key group's part of a micro-batch: the parts that arrived, put together; its operator's output as (tag, payload)."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
-from panestream.engine.exchange.gathering import gather
-from panestream.engine.exchange.payload_parts import PayloadPart
+import pyarrow as pa
+
+from panestream.engine.exchange.arrival_order import in_order
 from panestream.engine.plan import WindowPlan
-from panestream.engine.runtime.gc_control import without_collector
-from panestream.engine.runtime.group_io import GroupOutput
+from panestream.engine.runtime.gc_control import collector_paused
+from panestream.engine.runtime.group_io import GroupInput, GroupOutput
 from panestream.engine.storage import payload
+from panestream.engine.storage.payload import INVALID, REPORT, UNORDERED, PayloadPart, as_schema, joined
 from panestream.engine.storage.state import MemoryState, State
 
 METRICS = "__metrics"
 """The tag of what happened in a micro-batch (JSON); users' tags never start with an underscore."""
 _BODY_BYTES = 1 << 20
 """Rows of an output leave in bodies of so many bytes, before their integers are narrowed; as parts do of the exchange."""
+
+
+def gather(plan: WindowPlan, parts: Iterable[PayloadPart], end_of_input: bool = False) -> GroupInput:
+    """What arrived for one key group, as an operator wants it."""
+    batch = GroupInput(end_of_input=end_of_input)
+    seen: dict[str, int] = {}
+    watermarks: dict[str, int] = {}
+    arrived: list[pa.Table] = []
+
+    def add(kind: str, table: pa.Table, origin: int) -> None:
+        batch.parts.setdefault(kind, []).append(as_schema(table, plan.operator.part_schema(plan, kind)))
+        batch.origins.setdefault(kind, []).append(origin)
+
+    for origin, body in joined(parts):
+        table, header = payload.decode(body)
+        kind = header["kind"]
+        if kind == INVALID:
+            batch.invalid.append(as_schema(table, plan.row_schema))
+        elif kind == REPORT:
+            batch.input_rows += header["rows"]
+            batch.invalid_rows += header["invalid"]
+            batch.batch_time = max(batch.batch_time, header["processing_time"])
+            batch.run = max(batch.run, header["run"])
+            _keep_largest(seen, header["seen"])
+            _keep_largest(watermarks, header["watermarks"])
+        elif kind == UNORDERED:
+            arrived.append(table)
+        else:
+            add(kind, table, origin)
+    if arrived:
+        for kind, table in in_order(plan, arrived):
+            add(kind, table, 0)
+    batch.seen, batch.watermarks = seen, watermarks
+    return batch
+
+
+def _keep_largest(known: dict[str, int], reported: Mapping[str, int]) -> None:
+    for name, time in reported.items():
+        known[name] = max(time, known.get(name, time))
 
 
 def run_micro_batch(
@@ -35,7 +76,7 @@ def run_micro_batch(
     if processing_time is not None:
         batch.batch_time = processing_time
     # The operator is gone before the collector is back: else it would search through all that the operator holds.
-    with without_collector():
+    with collector_paused():
         return plan.operator.for_group(plan, state, group).process(batch)
 
 

@@ -17,12 +17,11 @@ import pyarrow.compute as pc
 
 from panestream.engine.exchange.ahead import ahead_of_clock, ahead_of_rows
 from panestream.engine.exchange.arrival_order import unordered
-from panestream.engine.exchange.event_times import LARGEST_TIME, complaint, instant, usable_times
-from panestream.engine.exchange.payload_parts import INVALID, REPORT, UNORDERED, PayloadPart, as_schema, cut
-from panestream.engine.exchange.times_seen import TimesSeen
+from panestream.engine.exchange.event_times import LARGEST_TIME, TimesSeen, complaint, instant, usable_times
 from panestream.engine.kernels.columns import one_chunk
 from panestream.engine.plan import Chunk, WindowPlan
 from panestream.engine.storage import payload
+from panestream.engine.storage.payload import INVALID, REPORT, UNORDERED, PayloadPart, as_schema, cut
 from panestream.errors import InvalidEventTimeError
 from panestream.windowing.time import format_duration
 

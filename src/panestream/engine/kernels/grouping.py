@@ -15,8 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from panestream.engine.kernels.columns import Ints, Vector, array_of, normal_floats, numbers, plain
-from panestream.engine.kernels.ordering import is_orderable
-from panestream.engine.kernels.sorting import runs, stable_order
+from panestream.engine.kernels.ordering import is_orderable, runs, stable_order
 
 LARGEST = np.int64(2**63 - 1)
 """What a minimum starts from."""

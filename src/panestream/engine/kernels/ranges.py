@@ -47,7 +47,7 @@ import numpy as np
 
 from panestream.engine.kernels.columns import Ints, Vector
 from panestream.engine.kernels.grouping import Groups
-from panestream.engine.kernels.sorting import stable_order
+from panestream.engine.kernels.ordering import stable_order
 
 State = tuple[Vector, ...]
 Combine = Callable[[State, State], State]

@@ -9,11 +9,9 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import pyarrow as pa
 
-from panestream.engine.identity import check_identity
-from panestream.engine.plan import MAIN, WindowPlan
-from panestream.engine.runtime.closing import Closing
+from panestream.engine.plan import MAIN, WindowPlan, check_identity
 from panestream.engine.runtime.group_io import GroupInput, GroupOutput
-from panestream.engine.runtime.watermarks import WatermarkTracker
+from panestream.engine.runtime.watermarks import Closing, WatermarkTracker
 from panestream.engine.storage.sealed_state import SealedState
 from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 

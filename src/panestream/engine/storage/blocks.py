@@ -183,9 +183,8 @@ class StoredBlocks:
         saved = self.state.get(_META, 0)
         if saved is None:
             return None
-        table, header = payload.decode(saved)
-        columns = [column.cast(pa.int64()).to_pylist() for column in table.columns]
-        for number, *block in zip(*columns, strict=True):
+        rows, header = payload.decode_numbers(saved)
+        for number, *block in rows:
             self.stores[number].index.append(Block(*block))
         for store, key in zip(self.stores, header["next_keys"], strict=True):
             store.next_key = key
@@ -194,10 +193,8 @@ class StoredBlocks:
     def save(self, header: Mapping[str, Any]) -> None:
         """Writes the meta record; the blocks are written already."""
         rows = [(number, *block) for number, store in enumerate(self.stores) for block in store.index]
-        columns = zip(*rows, strict=True) if rows else [()] * len(_INDEX)
-        arrays = [pa.array(column, pa.int64()) for column in columns]
         header = {**header, "next_keys": [store.next_key for store in self.stores]}
-        self.state.put(_META, 0, payload.encode(pa.Table.from_arrays(arrays, names=list(_INDEX)), header))
+        self.state.put(_META, 0, payload.encode_numbers(_INDEX, rows, header))
 
     def sizes(self) -> list[int]:
         """The bytes of each block."""

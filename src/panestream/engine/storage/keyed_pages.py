@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from panestream.engine.kernels.columns import Ints, Mask
-from panestream.engine.kernels.sorting import stable_order
+from panestream.engine.kernels.ordering import stable_order
 from panestream.engine.storage import payload
 from panestream.engine.storage.state import State
 from panestream.errors import StateDamagedError
@@ -68,17 +68,15 @@ class KeyedPages:
         saved = self.state.get(_META, 0)
         if saved is None:
             return None
-        table, header = payload.decode(saved)
-        columns = [column.cast(pa.int64()).to_pylist() for column in table.columns]
-        self.index = [PageEntry(*values) for values in zip(*columns, strict=True)]
+        rows, header = payload.decode_numbers(saved)
+        self.index = [PageEntry(*values) for values in rows]
         self.next_key = header["next_page"]
         return header
 
     def save(self, header: Mapping[str, Any]) -> None:
         """Writes the meta record; the pages are written already."""
         rows = [astuple(page) for page in self.index]
-        columns = {name: pa.array([row[place] for row in rows], pa.int64()) for place, name in enumerate(_INDEX)}
-        self.state.put(_META, 0, payload.encode(pa.table(columns), {**header, "next_page": self.next_key}))
+        self.state.put(_META, 0, payload.encode_numbers(_INDEX, rows, {**header, "next_page": self.next_key}))
 
     def sizes(self) -> list[int]:
         """The bytes of each page that has rows."""

@@ -3,15 +3,16 @@
 A payload is one Arrow IPC stream: a table, and a header (JSON in the schema's metadata) with the format's version. Integer and
 timestamp columns travel as narrow as their values allow (less their smallest value, over their common step), constant ones
 not at all; the reader widens them again. That quarters what is shuffled, stored and handed between Python and the JVM, where
-every byte is copied several times. Nothing here is compressed: Spark compresses shuffles, RocksDB its blocks.
+every byte is copied several times. Payloads cross the exchange cut into parts.
+Nothing here is compressed: Spark compresses shuffles, RocksDB its blocks.
 """
 
 from __future__ import annotations
 
 import json
 from base64 import b64decode, b64encode
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,10 +23,32 @@ from panestream.errors import StateFormatError
 
 FORMAT_VERSION = 2
 """Of what rests in state and what crosses the exchange: raised with every change after which one cannot read the other."""
+PART_BYTES = 1 << 18
+"""Payloads travel in parts: Spark hands so many rows at a time to Python, and they must fit the memory together."""
+
+INVALID, REPORT, UNORDERED = "__invalid", "__report", "__unordered"
+"""Kinds of payloads beside those of the operator: rows without usable event time; what a source partition saw; rows that the
+key group has yet to put in order and to pack."""
 _HEADER = b"panestream"
 _STEPS = (1_000_000, 1_000, 1)
 """Timestamps are mostly whole seconds or milliseconds: window bounds above all."""
 _NARROW = (np.int8, np.int16, np.int32)
+
+
+class PayloadPart(NamedTuple):
+    """A row of the exchange, as a key group gets it.
+
+    Attributes:
+        origin: the source partition that it left.
+        sequence: numbers what leaves a source partition.
+        parts_left: so many parts of the same payload follow this one.
+        body: bytes of the payload.
+    """
+
+    origin: int
+    sequence: int
+    parts_left: int
+    body: bytes
 
 
 def encode(table: pa.Table, header: Mapping[str, Any] | None = None) -> bytes:
@@ -98,6 +121,19 @@ def decode(payload: bytes, schema: pa.Schema | None = None) -> tuple[pa.Table, d
     return pa.Table.from_arrays(columns, schema=pa.schema(fields)), header
 
 
+def encode_numbers(names: Sequence[str], rows: Sequence[Sequence[int]], header: Mapping[str, Any]) -> bytes:
+    """The bytes of some rows of integers, e.g. an index, and a header; ``names`` are their columns."""
+    columns = zip(*rows, strict=True) if rows else [()] * len(names)
+    return encode(pa.Table.from_arrays([pa.array(column, pa.int64()) for column in columns], names=list(names)), header)
+
+
+def decode_numbers(payload: bytes) -> tuple[Iterator[tuple[int, ...]], dict[str, Any]]:
+    """The rows and the header that :func:`encode_numbers` was given; errors as of :func:`decode`."""
+    table, header = decode(payload)
+    columns = [column.cast(pa.int64()).to_pylist() for column in table.columns]
+    return zip(*columns, strict=True), header
+
+
 def format_of(value: bytes) -> int | None:
     """The format in the header of a payload; None: it is no payload. Reads nothing else of it."""
     try:
@@ -120,6 +156,41 @@ def wrong_format(what: str, version: object) -> StateFormatError:
         f"{what} has format {version!r}, this version of panestream reads {FORMAT_VERSION}: it was written by "
         f"{'a newer' if newer else 'an older'} panestream; start with the version that wrote it, or on a new checkpoint"
     )
+
+
+def cut(body: bytes, origin: int, after: int) -> Iterator[PayloadPart]:
+    """The parts of one payload.
+
+    Args:
+        body: the payload.
+        origin: the source partition that it leaves.
+        after: the sequence number of the part before.
+    """
+    starts = range(0, len(body), PART_BYTES)
+    for number, start in enumerate(starts, 1):
+        # The slice of all of it is itself, not a copy.
+        yield PayloadPart(origin, after + number, len(starts) - number, body[start : start + PART_BYTES])
+
+
+def joined(parts: Iterable[PayloadPart]) -> Iterator[tuple[int, bytes]]:
+    """The payloads and where each came from, by source partition, in the order in which they left it."""
+    gathered: list[bytes] = []
+    # Spark gives no order inside a group; sorting makes a rerun of the micro-batch see, and give, the same bytes.
+    for origin, _, parts_left, body in sorted(parts, key=lambda part: part[:2]):
+        gathered.append(body)
+        if not parts_left:
+            yield origin, b"".join(gathered)  # of one it is itself
+            gathered = []
+    if gathered:
+        raise RuntimeError(f"a payload from source partition {origin} lacks its last part")
+
+
+def as_schema(table: pa.Table, schema: pa.Schema | None) -> pa.Table:
+    """The columns with their full types: a payload narrows integers, and Spark labels times with the session's zone."""
+    if schema is None:
+        raise RuntimeError("rows crossed the exchange that the plan did not ask for")
+    columns = [table.column(position).cast(column.type) for position, column in enumerate(schema)]
+    return pa.Table.from_arrays(columns, schema=schema)
 
 
 def _narrowed(array: pa.Array) -> tuple[pa.Array, list[int] | None]:

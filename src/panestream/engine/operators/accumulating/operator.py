@@ -11,16 +11,16 @@ import pyarrow as pa
 
 from panestream.engine.kernels.columns import one_chunk
 from panestream.engine.kernels.grouping import encode_keys
+from panestream.engine.kernels.ordering import stable_order
 from panestream.engine.kernels.pairs import is_among, numbered
 from panestream.engine.kernels.slicing import AlignedWindows, Int64s, PaneGrid
-from panestream.engine.kernels.sorting import stable_order
 from panestream.engine.operators.accumulating.evicting import kept
 from panestream.engine.operators.accumulating.windowed_rows import AllWindows, OverRows, WindowedRows, grouped
 from panestream.engine.plan import WindowPlan
-from panestream.engine.runtime.closing import LatenessPolicy, last_ended
 from panestream.engine.runtime.group_io import GroupInput, GroupOutput
 from panestream.engine.runtime.group_operator import GroupOperator, TimeStep
 from panestream.engine.runtime.main_rows import window_rows
+from panestream.engine.runtime.watermarks import LatenessPolicy, last_ended
 from panestream.engine.storage.blocks import PaneBlocks, StoredBlocks, pane_range
 from panestream.engine.storage.sealed_state import SealedState
 from panestream.windowing.evictors import Evictor

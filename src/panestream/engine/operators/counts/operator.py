@@ -16,7 +16,7 @@ from panestream.engine.aggregates import Aggregation
 from panestream.engine.kernels.columns import Ints, Mask, numbers, plain
 from panestream.engine.kernels.grouping import Keys, encode_keys
 from panestream.engine.kernels.key_hashing import key_hashes
-from panestream.engine.kernels.sorting import stable_order
+from panestream.engine.kernels.ordering import stable_order
 from panestream.engine.operators.counts.shape import CountShape
 from panestream.engine.plan import WindowPlan
 from panestream.engine.runtime.group_io import GroupInput, GroupOutput

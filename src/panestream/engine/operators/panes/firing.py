@@ -16,10 +16,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from panestream.engine.aggregates import Aggregation
+from panestream.engine.kernels.ordering import stable_order
 from panestream.engine.kernels.pairs import is_among, numbered
 from panestream.engine.kernels.slicing import Int64s, PaneGrid
-from panestream.engine.kernels.sorting import stable_order
 from panestream.engine.operators.panes.rollups import Rollups
+from panestream.engine.plan import WindowPlan
+from panestream.engine.runtime.main_rows import window_rows
 from panestream.engine.storage.blocks import pane_range
 from panestream.windowing import aggregates as agg
 from panestream.windowing.time import MIN_TIMESTAMP
@@ -216,4 +218,19 @@ class Combiner:
         return touched
 
 
-__all__ = ["HIDDEN", "HIDDEN_TYPES", "Arrivals", "Combiner", "FiredWindows", "Interval"]
+def rows_of(plan: WindowPlan, grid: PaneGrid, fired: FiredWindows, firing: Sequence[pa.Array] = ()) -> pa.Table:
+    """The rows of the main output of windows that fired.
+
+    Args:
+        plan: the query.
+        grid: its windows.
+        fired: those that fired; of their columns keys and results come first.
+        firing: what the plan wants to know of the firing.
+    """
+    one, width = grid.windows[fired.kind], len(plan.key_schema)
+    results = fired.rows.columns[width : width + len(plan.operator.result_schema)]
+    bounds = one.start_of(fired.windows), one.end_of(fired.windows)
+    return window_rows(plan, fired.rows.columns[:width], bounds, results, firing, kind=fired.kind)
+
+
+__all__ = ["HIDDEN", "HIDDEN_TYPES", "Arrivals", "Combiner", "FiredWindows", "Interval", "rows_of"]

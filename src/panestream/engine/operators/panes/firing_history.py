@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
+from panestream.engine.kernels.ordering import stable_order
 from panestream.engine.kernels.pairs import numbered, places_of
 from panestream.engine.kernels.slicing import Int64s, PaneGrid
-from panestream.engine.kernels.sorting import stable_order
-from panestream.engine.operators.panes.firing import FiredWindows
+from panestream.engine.operators.panes.firing import FiredWindows, rows_of
 from panestream.engine.plan import FIRINGS, INSERT, OPS, UPDATE_AFTER, UPDATE_BEFORE, WindowPlan
-from panestream.engine.runtime.main_rows import firing_columns, window_rows
+from panestream.engine.runtime.main_rows import firing_columns
 from panestream.engine.storage.blocks import PaneBlocks
 from panestream.engine.storage.state import State
 
@@ -73,7 +73,7 @@ class FiringHistory:
 
 @dataclass(slots=True)
 class NumberedRows:
-    """Turns windows that fired into rows of the main output, and remembers of them what the plan wants to know later.
+    """Rows of windows that fired, where the plan wants to know which firing they come from, or what they change.
 
     Attributes:
         plan: the query.
@@ -93,11 +93,7 @@ class NumberedRows:
             firing: which firing of theirs it is.
             closed: the last window that does not fire any more.
         """
-        width, names = len(self.plan.key_schema), self.plan.operator.result_schema.names
-        count, keys = len(fired.windows), fired.rows.columns[:width]
-        results = [fired.rows.column(name) for name in names]
-        if not (self.plan.with_firing or self.plan.changelog):
-            return self._rows(fired.kind, fired.windows, keys, results)
+        count, keys = len(fired.windows), fired.rows.columns[: len(self.plan.key_schema)]
         last, firings = fired.windows <= closed, np.full(count, FIRINGS.index(firing))
         numbers, before, known = np.zeros(count, np.int64), np.full(count, -1, np.int64), None
         if self.histories:
@@ -108,7 +104,7 @@ class NumberedRows:
             self._remember(history, fired, numbers, FIRINGS.index(firing), last)
         ops = np.where(before < 0, OPS.index(INSERT), OPS.index(UPDATE_AFTER))
         columns = firing_columns(self.plan, firings, numbers, last, ops)
-        after = self._rows(fired.kind, fired.windows, keys, results, columns)
+        after = rows_of(self.plan, self.grid, fired, columns)
         changed = np.flatnonzero(before >= 0)
         if known is None or not self.plan.changelog or not len(changed):
             return after
@@ -117,28 +113,19 @@ class NumberedRows:
     def _before(self, fired: FiredWindows, changed: Int64s, was: pa.Table) -> pa.Table:
         """Some of the rows as they were last emitted."""
         keys = [column.take(pa.array(changed)) for column in fired.rows.columns[: len(self.plan.key_schema)]]
-        results = was.columns[was.num_columns - len(self.plan.operator.result_schema) :]
+        results = self.plan.operator.result_schema
+        values = was.columns[was.num_columns - len(results) :]
+        rows = pa.Table.from_arrays([*keys, *values], names=[*self.plan.key_schema.names, *results.names])
         firings, numbers = was.column(_FIRING).to_numpy(), was.column(_NUMBER).to_numpy()
         nothing_is_last, ops = np.zeros(len(changed), np.bool_), np.full(len(changed), OPS.index(UPDATE_BEFORE))
         columns = firing_columns(self.plan, firings, numbers, nothing_is_last, ops)
-        return self._rows(fired.kind, fired.windows[changed], keys, results, columns)
+        return rows_of(self.plan, self.grid, FiredWindows(fired.kind, fired.windows[changed], rows), columns)
 
     def _remember(self, history: FiringHistory, fired: FiredWindows, numbers: Int64s, firing: int, last: np.ndarray) -> None:
         kept = fired.rows if not last.any() else fired.rows.filter(pa.array(~last))
         names = self.plan.operator.result_schema.names if self.plan.changelog else []
         values = [kept.column(name) for name in names]
         history.keep(kept.columns[: len(self.plan.key_schema)], fired.windows[~last], numbers[~last], firing, values)
-
-    def _rows(
-        self,
-        kind: int,
-        windows: Int64s,
-        keys: Sequence[pa.ChunkedArray],
-        results: Sequence[pa.ChunkedArray],
-        firing: Sequence[pa.Array] = (),
-    ) -> pa.Table:
-        one = self.grid.windows[kind]
-        return window_rows(self.plan, keys, (one.start_of(windows), one.end_of(windows)), results, firing, kind=kind)
 
 
 def _latest(tables: Sequence[pa.Table], keys: int) -> pa.Table:

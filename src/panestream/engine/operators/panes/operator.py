@@ -21,15 +21,15 @@ import pyarrow.compute as pc
 from panestream.engine.aggregates import Aggregation
 from panestream.engine.kernels.pairs import is_among, numbered
 from panestream.engine.kernels.slicing import Int64s, PaneGrid
-from panestream.engine.operators.panes.firing import ARRIVAL, TIME, Arrivals, Combiner, FiredWindows, Interval
+from panestream.engine.operators.panes.firing import ARRIVAL, TIME, Arrivals, Combiner, FiredWindows, Interval, rows_of
 from panestream.engine.operators.panes.firing_history import FiringHistory, NumberedRows
 from panestream.engine.operators.panes.purged_windows import PurgedWindows
 from panestream.engine.operators.panes.rollups import Rollups, resolutions
 from panestream.engine.plan import EARLY, LATE, ON_TIME, WindowPlan
-from panestream.engine.runtime.closing import BEYOND_ALL, LatenessPolicy, last_ended
 from panestream.engine.runtime.group_io import GroupInput, GroupOutput
 from panestream.engine.runtime.group_operator import GroupOperator, TimeStep
 from panestream.engine.runtime.top import largest_per_window
+from panestream.engine.runtime.watermarks import BEYOND_ALL, LatenessPolicy, last_ended
 from panestream.engine.storage.blocks import StoredBlocks, pane_range
 from panestream.engine.storage.sealed_state import SealedState
 from panestream.windowing import aggregates as agg
@@ -103,7 +103,7 @@ class PaneOperator(GroupOperator[pa.Table]):
             values = settings.result_schema if plan.changelog else pa.schema([])
             kinds = range(len(settings.grid.windows))
             histories = [FiringHistory.over(state, f"emitted {kind}", plan.key_schema, values) for kind in kinds]
-        self._numbered = NumberedRows(plan, settings.grid, histories)
+        self._numbered = NumberedRows(plan, settings.grid, histories) if histories else None
         purged = [self._purged.blocks] if self._purged is not None else []
         blocks = StoredBlocks(state, [*self._rollups.stores(), *purged, *(history.blocks for history in histories)])
         super().__init__(plan, state, blocks, by_processing_time=settings.by_processing_time)
@@ -264,8 +264,12 @@ class PaneOperator(GroupOperator[pa.Table]):
                 one = FiredWindows(one.kind, which, rows)  # noqa: PLW2901 - the same, less
             numbers = np.unique(one.windows) * len(self._grid.windows) + one.kind
             output.metrics.fired_windows += numbers.tolist()
-            rows = self._numbered.of(one, firing, last_ended(self._grid.windows[one.kind], closed))
-            self._emit_main(rows, len(one.windows), output)
+            self._emit_main(self._rows(one, firing, closed), len(one.windows), output)
+
+    def _rows(self, fired: FiredWindows, firing: str, closed: int) -> pa.Table:
+        if self._numbered is None:
+            return rows_of(self._plan, self._grid, fired)
+        return self._numbered.of(fired, firing, last_ended(self._grid.windows[fired.kind], closed))
 
     # -- state ---------------------------------------------------------------------------------------------------------
 
@@ -275,7 +279,7 @@ class PaneOperator(GroupOperator[pa.Table]):
         self._rollups.roll_up(fresh, self._lateness.first_open_pane(step.after), first_live)
         if self._purged is not None:
             self._purged.drop_before(last_ended(self._grid.windows[0], closed) + 1)
-        for one, history in zip(self._grid.windows, self._numbered.histories, strict=False):
+        for one, history in zip(self._grid.windows, self._numbered.histories if self._numbered else (), strict=False):
             history.drop_before(last_ended(one, closed) + 1)
 
     def _wake_up(self, step: TimeStep) -> int | None:

@@ -9,12 +9,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from panestream.engine.kernels.ordering import stable_order
 from panestream.engine.kernels.pairs import is_among, numbered
 from panestream.engine.kernels.slicing import Int64s, PaneGrid
-from panestream.engine.kernels.sorting import stable_order
 from panestream.engine.operators.panes.firing import FiredWindows
 from panestream.engine.operators.panes.rollups import Rollups
-from panestream.engine.runtime.closing import BEYOND_ALL
+from panestream.engine.runtime.watermarks import BEYOND_ALL
 from panestream.engine.storage.blocks import PaneBlocks
 from panestream.engine.storage.state import State
 

@@ -19,7 +19,7 @@ from panestream.engine.operators.row.keys import hashable
 from panestream.engine.operators.row.row_plan import RowPlan
 from panestream.engine.operators.row.window_operator import FiredResult, Output, RowOperator
 from panestream.engine.plan import FIRING_COLUMNS, MAIN, WindowPlan
-from panestream.engine.runtime.gc_control import without_collector
+from panestream.engine.runtime.gc_control import collector_paused
 from panestream.engine.runtime.group_io import GroupInput, GroupOutput
 from panestream.engine.runtime.group_operator import GroupOperator, TimeStep
 from panestream.engine.runtime.main_rows import window_rows
@@ -68,6 +68,32 @@ class RowSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class _Prepared:
+    """What the operators of all key groups of a plan share: a row plan is checked, and a type of rows made, but once."""
+
+    plan: WindowPlan
+    row_type: RowType
+    row_plan: RowPlan
+
+
+_last_prepared: list[_Prepared] = []
+"""Of the plan that was last run in this process. (It does not travel with the plan: types of rows cannot be pickled.)"""
+
+
+def _prepared(plan: WindowPlan, settings: RowSettings) -> _Prepared:
+    for prepared in _last_prepared:
+        if prepared.plan is plan:
+            return prepared
+    row_type = RowType(settings.element_schema)
+    row_plan = replace(
+        settings.row_plan, element_type=row_type.element, late_output=plan.late_tag, numbers_firings=plan.with_firing
+    )
+    prepared = _Prepared(plan, row_type, row_plan)
+    _last_prepared[:] = [prepared]
+    return prepared
+
+
+@dataclass(frozen=True, slots=True)
 class _RowStorage:
     """The row operator's own pages: it also runs without a plan, and keeps time and what is closed in the record itself."""
 
@@ -96,18 +122,13 @@ class RowGroupOperator(GroupOperator[list[_Arrived]]):
 
     def __init__(self, plan: WindowPlan, settings: RowSettings, state: SealedState, group: int) -> None:
         self._settings = settings
-        self._row_type = RowType(settings.element_schema)
-        row_plan = replace(
-            settings.row_plan,
-            element_type=self._row_type.element,
-            late_output=plan.late_tag,
-            numbers_firings=plan.with_firing,
-        )
-        self._operator = RowOperator(row_plan, state, group)
+        prepared = _prepared(plan, settings)
+        self._row_type = prepared.row_type
+        self._operator = RowOperator(prepared.row_plan, state, group)
         super().__init__(plan, state, _RowStorage(self._operator, state))
 
     def process(self, batch: GroupInput) -> GroupOutput:
-        with without_collector():
+        with collector_paused():
             output = super().process(batch)
             self._operator.store.release()
             return output

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from panestream.engine.identity import stable_repr
 from panestream.engine.operators.row.operator import INPUTS, RowGroupOperator, RowSettings
-from panestream.engine.plan import Chunk, OperatorSpec, WindowPlan
+from panestream.engine.plan import Chunk, OperatorSpec, WindowPlan, stable_repr
 from panestream.engine.storage.sealed_state import SealedState
 
 

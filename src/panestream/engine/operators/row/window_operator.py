@@ -18,8 +18,8 @@ from panestream.engine.operators.row.state import RowStore
 from panestream.engine.operators.row.timers import NEVER
 from panestream.engine.operators.row.window_states import EMPTY, ElementList, KeyState, WindowState
 from panestream.engine.plan import EARLY, LATE, ON_TIME
-from panestream.engine.runtime.closing import Closing
-from panestream.engine.runtime.gc_control import without_collector
+from panestream.engine.runtime.gc_control import collector_paused
+from panestream.engine.runtime.watermarks import Closing
 from panestream.engine.storage.state import State
 from panestream.errors import InvalidPlanError, InvalidWindowError, PanestreamError
 from panestream.windowing.assigners import MergingWindowAssigner, WindowAssigner, WindowStagger
@@ -141,7 +141,7 @@ class RowOperator:
         Raises:
             WindowFunctionError: a function of the user's own raised. The operator must not be used any more then.
         """
-        with without_collector():
+        with collector_paused():
             if processing_time is not None:
                 self.advance_processing_time(processing_time)
             self.elements(rows)
@@ -234,7 +234,7 @@ class RowOperator:
         self.store.meta.update(
             watermark=self.watermark, clock=self.processing_time, late_dropped=self.late_dropped, closed=closed
         )
-        with without_collector():
+        with collector_paused():
             self.store.commit(keep_bare=self.plan.window.merges)
 
     def next_processing_time_timer(self) -> int | None:

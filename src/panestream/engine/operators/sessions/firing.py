@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from panestream.engine.aggregates import Aggregation
 from panestream.engine.kernels.columns import Ints, Mask
-from panestream.engine.kernels.sorting import stable_order
+from panestream.engine.kernels.ordering import stable_order
 from panestream.engine.operators.sessions.exchange import PANE
 from panestream.engine.operators.sessions.merged import Merged
 from panestream.engine.plan import (

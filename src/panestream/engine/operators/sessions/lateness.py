@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 
 from panestream.engine.kernels.columns import Ints, Mask
-from panestream.engine.kernels.sorting import stable_order
+from panestream.engine.kernels.ordering import stable_order
 from panestream.engine.operators.sessions.spans import running_max
 
 

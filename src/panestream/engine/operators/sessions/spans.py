@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from panestream.engine.kernels.columns import Ints, Mask
-from panestream.engine.kernels.sorting import stable_order
+from panestream.engine.kernels.ordering import stable_order
 
 
 @dataclass(frozen=True, slots=True)

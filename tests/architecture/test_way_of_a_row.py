@@ -1,0 +1,85 @@
+"""How many files a row passes on its way: who wants to follow it must read so many."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from panestream.engine.exchange.group_run import bodies, run_micro_batch
+from panestream.engine.exchange.packing import PackColumns, pack
+from panestream.engine.plan import WindowPlan
+from panestream.engine.planner import aggregating
+from panestream.engine.window_spec import WindowSpec
+from panestream.windowing import aggregates as agg
+from panestream.windowing.assigners import SlidingEventTimeWindows
+from panestream.windowing.watermarks import WatermarkStrategy
+
+PACKAGE = Path(__file__).resolve().parents[2] / "src" / "panestream"
+MOST = 25
+"""Spark's side (``panestream/spark``: exchange, processor, operate, placement, reasons) has five more: at most 30 in all."""
+KEYS = pa.schema([("key", pa.string())])
+
+
+class State(dict):
+    """A store as Spark's is: not the package's own."""
+
+    micro_batch = None
+
+    def get(self, space, key):
+        return super().get((space, key))
+
+    def put(self, space, key, value):
+        self[space, key] = value
+
+    def remove(self, space, key):
+        del self[space, key]
+
+
+def files_run_by(call):
+    """The files of the package in which a function runs while ``call`` does."""
+    paths = set()
+
+    def look(frame, event, _):
+        # What a module does when it is imported is not the way of a row.
+        if event == "call" and frame.f_code.co_name != "<module>":
+            paths.add(frame.f_code.co_filename)
+
+    before = sys.getprofile()
+    sys.setprofile(look)
+    try:
+        call()
+    finally:
+        sys.setprofile(before)
+    return sorted(Path(path).relative_to(PACKAGE).as_posix() for path in paths if path.startswith(str(PACKAGE)))
+
+
+def sliding_plan():
+    assigner = SlidingEventTimeWindows(60, 10)
+    operator = aggregating(WindowSpec(assigner), (agg.sum("v").alias("total"),), {"v": pa.int64()}, KEYS)
+    return WindowPlan(("key",), KEYS, assigner, operator, WatermarkStrategy.for_bounded_out_of_orderness("5 us"), "ts", groups=1)
+
+
+def micro_batch(plan, state, first, emitted):
+    """One micro-batch as it goes through the engine: packed for the exchange, run on its key group, encoded for the sinks."""
+    times = np.arange(first, first + 100)
+    rows = pa.table({"ts": times, "key": pa.array([f"k{time % 3}" for time in times]), "v": times})
+    columns = PackColumns((pa.string(),), (pa.int64(),))
+    parts = [part for _, part in pack(plan, columns, rows.to_batches())]
+    emitted += bodies(run_micro_batch(plan, state, 0, parts))
+
+
+def test_a_row_of_a_sliding_window_passes_few_files():
+    plan, state, emitted = sliding_plan(), State(), []
+    micro_batch(plan, state, 0, emitted)
+    before = len(emitted)
+    files = files_run_by(lambda: micro_batch(plan, state, 100, emitted))
+    assert [tag for tag, _ in emitted[before:]].count("main") == 1, "nothing fired: not the whole way was gone"
+    assert len(files) <= MOST, f"{len(files)} files, at most {MOST}:\n" + "\n".join(files)
+
+
+def test_a_file_that_is_passed_is_seen():
+    from panestream.windowing.time import to_micros
+
+    assert files_run_by(lambda: to_micros("1 second")) == ["windowing/time.py"]
+    assert not files_run_by(lambda: None)
