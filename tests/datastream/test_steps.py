@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from panestream.datastream import WindowedStream
+from panestream.datastream.inputs import no_aggregate
 from panestream.engine.window_spec import WindowSpec
 from panestream.errors import InvalidPlanError
+from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import TumblingEventTimeWindows
 from panestream.windowing.evictors import Evictor
 from panestream.windowing.functions import AggregateFunction
@@ -64,3 +66,8 @@ def test_wrong_arity(step, given):
     escaped = given.replace("(", r"\(").replace(")", r"\)")
     with pytest.raises(InvalidPlanError, match=escaped):
         step()
+
+
+@pytest.mark.parametrize("given", [[agg.count()], (agg.count(), agg.sum("price"))])
+def test_a_list_of_aggregates_is_to_be_unpacked(given):
+    assert "give them one by one, or unpack them, aggregate(*aggregates)" in str(no_aggregate(None, given))

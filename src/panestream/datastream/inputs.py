@@ -99,6 +99,8 @@ def no_aggregate(df: DataFrame, given: object) -> InvalidPlanError:
         text = text_of(df, given, _INPUT)
         return InvalidPlanError(f"{wants}; got the Column {text!r}: {instead_of(text)}")
     hint = f": {instead_of(given)}" if isinstance(given, str) and "(" in given else ""
+    if isinstance(given, (list, tuple)) and any(isinstance(one, recipes.Aggregate) for one in given):
+        hint = ": give them one by one, or unpack them, aggregate(*aggregates)"
     return InvalidPlanError(f"{wants}; got {given!r}{hint}")
 
 

@@ -193,7 +193,7 @@ MUTANTS: list[tuple[str, str, str]] = [
     (ROW, "window_state.max_timestamp <= self._closed_before", "window_state.max_timestamp < self._closed_before"),
     (ROW, "window_state.max_timestamp <= self._closed_before", "window_state.max_timestamp <= self.closed"),
     (ROW, "closed = self._closing.reach(self.watermark)", "closed = self._closing.at(0)"),
-    (STATE, "                    window_state.event_timers.owner = None\n", ""),
+    (WINDOW_STATES, "        self.event_timers.owner = None\n", ""),
     (STATE, "        page.dirty = True\n", ""),
     (
         WINDOW_STATES,

@@ -25,7 +25,14 @@ from panestream.windowing.evictors import Evictor
 from panestream.windowing.functions import AggregateFunction, ProcessWindowFunction, WindowFunction, WindowFunctionError
 from panestream.windowing.state import ListStateDescriptor, ReducingStateDescriptor, ValueStateDescriptor
 from panestream.windowing.time import MIN_TIMESTAMP
-from panestream.windowing.triggers import ContinuousEventTimeTrigger, EventTimeTrigger, PurgingTrigger, Trigger, TriggerResult
+from panestream.windowing.triggers import (
+    ContinuousEventTimeTrigger,
+    CountTrigger,
+    EventTimeTrigger,
+    PurgingTrigger,
+    Trigger,
+    TriggerResult,
+)
 from panestream.windowing.windows import GlobalWindow, TimeWindow
 
 CONTINUE, FIRE, PURGE, BOTH = TriggerResult
@@ -761,3 +768,22 @@ def test_a_subclass_of_the_purging_trigger_purges(function):
     harness.process_watermark(9)
     harness.process_element(2, 2, "k")
     assert [value for _, value in values(harness)] == [1, 2], "the inner loops are for panestream's own triggers"
+
+
+@pytest.mark.parametrize("returned", [7, 1.5, True, "seven", {"a": 7}, object()])
+@pytest.mark.parametrize("shape", ["apply", "process"])
+def test_a_function_that_returns_no_list_is_told_to(shape, returned):
+    harness = WindowTestHarness(TumblingEventTimeWindows(10), **{shape: lambda key, context, elements: returned})
+    harness.process_element(1, 1)
+    with pytest.raises(InvalidPlanError, match=r"returned .*: return a list of results, or yield them"):
+        harness.end_of_input()
+
+
+def test_bare_windows_that_are_forgotten_leave_no_cycles():
+    """A window that was purged, and of which nothing is left, goes when the page is written."""
+    trigger = PurgingTrigger(CountTrigger(1))
+    operator = RowOperator(RowPlan(WindowSpec(GlobalWindows.create(), trigger), Reduce(max)), MemoryState())
+    operator.process([("k", 1, 1)])
+    (window_state,) = operator.store.all_window_states()
+    operator.commit()
+    assert (window_state.alive, window_state.event_timers.owner) == (False, None)

@@ -12,6 +12,23 @@ pages     the page's        all keys of the page: their windows with accumulator
 elements  a running number  elements that came in one batch for one page: written once, referred to by windows, dropped when no
                             window refers to them
 ========  ================  ===================================================================================================
+
+What is in memory knows each other, in both directions. As garbage it would wait for Python's search for cycles, which takes far
+longer than cutting them by hand::
+
+    RowStore ---> KeyPage <------> KeyState <---------------> WindowState <----------> WindowTimers <--- TimerQueue
+
+    forward       .pages    .keys            .window_states                .event_timers
+                                             .latest                       .processing_timers
+    back                    .page            .owner                        .owner
+    cut by                  del keys[k]      del window_states[bounds],    free_timers()
+                                             latest = None
+
+The invariant: **what is let go of has no arrow back to itself.** A window that goes loses the one from its timers
+(``WindowState.free_timers``) and its place in ``window_states``; a key that goes loses ``latest`` and its place in ``keys``; and
+:meth:`RowStore.release` does both for everything. A new attribute that points backwards has to be cut where these are: in
+``RowOperator._retire``, ``RowStore._forget`` and ``RowStore.release``. ``test_state.py`` counts what is left while
+the collector is off.
 """
 
 from __future__ import annotations
@@ -205,17 +222,11 @@ class RowStore:
         self._write_meta(anyway=bool(dirty))
 
     def release(self) -> None:
-        """Lets go of everything in memory. The store must not be used any more.
-
-        Windows, keys and pages know each other: as garbage they would wait for Python's search for cycles, which takes far longer
-        than this.
-        """
+        """Lets go of everything in memory: cuts all that knows each other (see above). The store must not be used any more."""
         for page in self._pages.values():
             for owner in page.keys.values():
                 for window_state in owner.window_states.values():
-                    window_state.event_timers.owner = None
-                    if window_state.processing_timers is not None:
-                        window_state.processing_timers.owner = None
+                    window_state.free_timers()
                 owner.window_states.clear()
                 owner.latest = None
             page.keys.clear()
@@ -234,7 +245,9 @@ class RowStore:
                     for bounds, window_state in owner.window_states.items()
                     if window_state.contents is EMPTY and window_state.is_bare()
                 ]:
-                    owner.window_states.pop(bounds).alive = False
+                    window_state = owner.window_states.pop(bounds)
+                    window_state.alive = False
+                    window_state.free_timers()
             if not owner.window_states and not owner.global_values:
                 owner.latest = None  # no cycle
                 del page.keys[key]

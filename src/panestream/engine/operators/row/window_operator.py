@@ -334,7 +334,7 @@ class RowOperator:
             if timers is not None:
                 timers.times.clear()
                 timers.cleanup = NEVER
-                timers.owner = None  # no cycle: what is gone is freed at once
+        window_state.free_timers()
 
     def not_taken(self, key: Any, timestamp: int, element: Any) -> None:
         """No window took the element: it is late, or lies between windows."""
@@ -472,8 +472,8 @@ class RowOperator:
         else:
             results = function.apply(key, window, inputs)
         if results is not None:
-            if isinstance(results, (str, bytes, dict)):
-                # Going through these gives letters, numbers or names: surely not what was meant.
+            if isinstance(results, (str, bytes, dict)) or not hasattr(results, "__iter__"):
+                # Going through a text or dict gives letters, numbers or names: surely not what was meant. A number has no parts.
                 raise InvalidPlanError(f"{function!r} returned {results!r}: return a list of results, or yield them")
             timestamp = window_state.max_timestamp
             self._fired.extend((key, window, value, timestamp) for value in results)

@@ -131,6 +131,12 @@ class WindowState:
             self.processing_timers = WindowTimers(self, self.order)
         return self.processing_timers
 
+    def free_timers(self) -> None:
+        """Its timers do not know it any more: whoever lets go of the window now frees it at once, without a search for cycles."""
+        self.event_timers.owner = None
+        if self.processing_timers is not None:
+            self.processing_timers.owner = None
+
     def is_bare(self) -> bool:
         """Whether nothing would be lost if the window were forgotten."""
         timers = self.processing_timers
