@@ -71,7 +71,7 @@ def pages_of(state):
 
 
 def check_that_pages_hold_what_they_should(state):
-    """Every key in one page, the one that its hash leads to; every segment belongs to one page."""
+    """Every key in one page, the one that its hash leads to; every chunk belongs to one page."""
     known = PageIndex(1)
     reader = ColumnReader(state.get("meta", 0))
     known.read(reader, reader.header["pages"])
@@ -155,7 +155,7 @@ def test_elements_of_a_page_that_is_split_are_written_anew_once(monkeypatch):
     batch(plan, memory, [("key0", 5, "y")])
     calls = batch(plan, memory, [("key0", 5, "y")])
     assert whole < calls.bytes_written < 1.5 * whole
-    assert calls.removes == 2, "the two old segments"
+    assert calls.removes == 2, "the two old chunks"
     calls = batch(plan, memory, [("key0", 5, "y")])
     assert calls.bytes_written < whole / 10
 

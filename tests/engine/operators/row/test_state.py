@@ -1,4 +1,4 @@
-"""How the row operator keeps its state: pages, segments, the timer index, and what is read and written when."""
+"""How the row operator keeps its state: pages, element chunks, the timer index, and what is read and written when."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def test_elements_are_written_once():
     assert list(memory.values) == [("meta", 0)]
 
 
-def test_many_small_segments_are_put_together():
+def test_many_small_chunks_are_put_together():
     plan = RowPlan(WindowSpec(TumblingEventTimeWindows(1000)), Elements(AsList()), pages=1)
     memory = MemoryState()
     for n in range(200):
@@ -177,10 +177,10 @@ def test_evicting_the_oldest_writes_nothing_anew():
     fired, counting, memory = batches(plan, *[(rows, None)] * 6)
     assert [value for _, _, value, _ in fired[-2:]] == [[element for _, _, element in rows * 2][-150:]] * 2
     assert counting.bytes_written < 100 * 520 + 4000
-    assert sum(space == "elements" for space, _ in memory.values) == 2, "segments that nothing refers to are gone"
+    assert sum(space == "elements" for space, _ in memory.values) == 2, "chunks that nothing refers to are gone"
 
 
-def test_what_is_left_of_a_segment_is_its_newest():
+def test_what_is_left_of_a_chunk_is_its_newest():
     evictor = CountEvictor(150, do_evict_after=True)
     plan = RowPlan(WindowSpec(GlobalWindows.create(), trigger=CountTrigger(100), evictor=evictor), Elements(AsList()), pages=1)
     fired, _, _ = batches(plan, *[([("k", n, (turn, n)) for n in range(100)], None) for turn in range(4)])
