@@ -5,9 +5,29 @@ it touches a session that is alive when it arrives. Every live session ends afte
 window touches reaches over the close itself, there is one such per key at most, and all that matters of it is where it starts.
 This *frontier* moves back with every row that is taken, and a row is taken if its window ends at the frontier or later.
 
-The frontier before each row is a running minimum over the rows taken so far. Which closed rows are taken is found in rounds: a
-round takes those that end at the frontier of the rounds before, and, from a row that is taken, all that follow it for as long
-as each touches where its predecessor begins. One round, or two, settle all but the most contrived orders.
+The windows of one key, in the order of arrival from top to bottom, time from left to right::
+
+    time          -----------------------------------------close---------->
+    open session                                [---------------------)     in time; it begins at F1
+    row a                             [------)               |              ends before F1: late
+    row b                                 [-----)            |              reaches F1: taken; it begins at F2
+    row c                           [-----)                  |              reaches F2: taken; it begins at F3
+    row d                      [----)                        |              reaches F3: taken
+                                    F3    F2    F1
+
+Row a would have been taken after b: only the order of arrival decides.
+
+The frontier before each row is a running minimum over the rows taken so far; but what is taken depends on the frontier. So it is
+found in rounds (:func:`_taken`), and the rounds can only err on one side:
+
+- A row that is marked as taken *is* taken. At first these are the rows in time. A round adds those that reach the frontier which
+  the rows marked so far make: the true frontier is no later, so they are taken indeed. And from a marked row on it adds all that
+  follow for as long as each touches where its predecessor begins (a *run*: b, c, d above): each moves the frontier for the next.
+- A round that adds nothing ends it. Then no row is left out: of the first one that were, all before it are marked rightly, so the
+  frontier before it is the true one, and this round would have found it.
+
+Marks are never taken back, so there are at most as many rounds as runs. One round, or two, do for all but the most contrived
+orders.
 """
 
 from __future__ import annotations
@@ -40,7 +60,10 @@ def late_rows(units: Ints, starts: Ints, ends: Ints, closed: int) -> Mask:
 
 
 def _taken(units: Ints, starts: Ints, ends: Ints, in_time: Mask) -> Mask:
-    """The same for spans by unit, then in the order of arrival: those that are taken."""
+    """The same for spans by unit, then in the order of arrival: those that are taken.
+
+    The invariant of the loop: every span in ``taken`` is taken by Flink, too. See the drawing at the top of this module.
+    """
     new = np.ones(len(units), np.bool_)
     new[1:] = units[1:] != units[:-1]
     # A run is taken from its first taken span on: every other one touches where its predecessor begins.
@@ -51,9 +74,9 @@ def _taken(units: Ints, starts: Ints, ends: Ints, in_time: Mask) -> Mask:
     taken = in_time
     while True:
         now = taken | (ends >= _frontier(new, starts, taken))
-        first = np.full(int(run[-1]) + 1, len(units))
-        np.minimum.at(first, run[now], place[now])
-        now = place >= first[run]
+        first_of_run = np.full(int(run[-1]) + 1, len(units))
+        np.minimum.at(first_of_run, run[now], place[now])
+        now = place >= first_of_run[run]
         if bool((now == taken).all()):
             return taken
         taken = now
