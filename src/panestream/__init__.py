@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from panestream.windowing.evictors import *
     from panestream.windowing.functions import *
     from panestream.windowing.state import *
+    from panestream.windowing.time import MAX_TIMESTAMP as MAX_TIMESTAMP
+    from panestream.windowing.time import MIN_TIMESTAMP as MIN_TIMESTAMP
     from panestream.windowing.triggers import *
     from panestream.windowing.watermarks import *
     from panestream.windowing.windows import *

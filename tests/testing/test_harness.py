@@ -7,7 +7,7 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 import panestream as pst
-from panestream.errors import InvalidPlanError
+from panestream.errors import InvalidPlanError, InvalidWindowError
 from panestream.testing import LateElement, WindowResult, WindowTestHarness
 
 MINUTE = pst.TumblingEventTimeWindows.of("1 minute")
@@ -188,12 +188,60 @@ def test_functions_see_rows_as_on_spark():
         ({"aggregate": "count"}, "one or several of pst.agg"),
         ({"aggregate": []}, "one or several of pst.agg"),
         ({"reduce": max, "trigger": pst.CountTrigger}, "not the class itself"),
-        ({"reduce": max, "columns": {"price": "bigint"}}, "columns wants types of Arrow's"),
+        ({"reduce": max, "columns": {"price": "bigint"}}, "columns wants types of Arrow's.* its BIGINT int64"),
+        ({"reduce": max, "columns": "price double"}, "columns wants names and types"),
+        ({"reduce": max, "columns": ["price"]}, "columns wants names and types"),
+        ({"reduce": max, "allowed_lateness": True}, "allowed lateness is True"),
     ],
 )
 def test_what_does_not_fit_is_refused(options, message):
     with pytest.raises(InvalidPlanError, match=message):
         WindowTestHarness(MINUTE, **options)
+
+
+def test_a_lateness_is_no_moment():
+    with pytest.raises(InvalidWindowError, match="the allowed lateness is how long"):
+        WindowTestHarness(MINUTE, reduce=max, allowed_lateness=datetime(2026, 1, 1, tzinfo=timezone.utc))
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_trigger_with_timers_of_the_clock_that_does_not_say_so_fails_as_on_spark(at_once):
+    class Patient(pst.Trigger):
+        def on_element(self, element, timestamp, window, ctx):
+            if at_once:
+                ctx.register_processing_time_timer(5)
+            return pst.TriggerResult.CONTINUE
+
+        def on_event_time(self, time, window, ctx):
+            ctx.register_processing_time_timer(5)
+            return pst.TriggerResult.CONTINUE
+
+        def on_processing_time(self, time, window, ctx):
+            return pst.TriggerResult.FIRE
+
+        def clear(self, window, ctx): ...
+
+    class Honest(Patient):
+        uses_processing_time = True
+
+    def run(trigger):
+        harness = WindowTestHarness(MINUTE, trigger=trigger, reduce=max, allowed_lateness="1 hour")
+        harness.process_element(1, "1 second")
+        harness.process_watermark("1 minute")
+        harness.process_watermark("2 hours")
+        harness.set_processing_time("1 second")
+        return harness.extract_output()
+
+    run(Honest())
+    with pytest.raises(InvalidPlanError, match="registered a processing-time timer: give it the property uses_processing_time"):
+        run(Patient())
+
+
+def test_the_ends_of_time_are_public():
+    harness = WindowTestHarness(MINUTE, reduce=max)
+    assert harness.current_watermark == pst.MIN_TIMESTAMP
+    harness.end_of_input()
+    assert harness.current_watermark == pst.MAX_TIMESTAMP == pst.GlobalWindow().max_timestamp()
 
 
 @pytest.mark.parametrize(
@@ -203,6 +251,8 @@ def test_what_does_not_fit_is_refused(options, message):
         (({"cost": 1}, 0), "has a value for 'cost'"),
         (((1, 2), 0), "a row is a dict, or 1 values"),
         (({"price": 1}, datetime(2026, 1, 1)), "of no time zone"),
+        (({"price": 1}, 2**63), "which no time can be"),
+        (({"price": 1}, True), "the timestamp is True"),
     ],
 )
 def test_an_element_that_does_not_fit_is_refused(element, message):

@@ -43,7 +43,7 @@ def test_an_evictor_that_evicts_nothing():
     assert kept(Evictor(), 1, 2) == kept(Evictor(), 1, 2, after=True) == [1, 2]
 
 
-@pytest.mark.parametrize("build", [lambda: CountEvictor(-1), lambda: TimeEvictor(-1)])
+@pytest.mark.parametrize("build", [lambda: CountEvictor(-1), lambda: TimeEvictor(-1), lambda: TimeEvictor("5 seconds")])
 def test_what_makes_no_sense_is_refused(build):
     with pytest.raises(InvalidWindowError):
         build()

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from panestream.engine.kernels.python_values import RowType
 from panestream.errors import InvalidPlanError, did_you_mean
-from panestream.windowing.time import to_micros
+from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP, to_micros
 
 Instant: TypeAlias = "int | str | timedelta | datetime"
 """A time: an integer in the unit of the windows (microseconds where they were made by ``of``); how long after the epoch, as
@@ -30,13 +30,17 @@ def instant(time: Instant, what: str) -> int:
         what: how an error calls it.
 
     Raises:
-        InvalidPlanError: a ``datetime`` without a time zone.
+        InvalidPlanError: a ``datetime`` without a time zone; an integer that is no int64; True or False.
         InvalidDurationError: a text that is no duration; something else.
 
     >>> instant("1 minute", "the watermark"), instant(datetime(1970, 1, 1, 0, 1, tzinfo=timezone.utc), "the watermark")
     (60000000, 60000000)
     """
+    if isinstance(time, bool):
+        raise InvalidPlanError(f"{what} is {time}: give an integer, a duration such as '90 seconds', or a datetime")
     if isinstance(time, int):
+        if not MIN_TIMESTAMP <= time <= MAX_TIMESTAMP:
+            raise InvalidPlanError(f"{what} is {time}, which no time can be: times are integers of 64 bits")
         return time
     if isinstance(time, datetime):
         if time.tzinfo is None:
@@ -49,14 +53,21 @@ def schema_of(columns: Columns) -> pa.Schema:
     """Columns as a schema.
 
     Raises:
-        InvalidPlanError: no type of Arrow's.
+        InvalidPlanError: no names and types; no type of Arrow's.
     """
     if isinstance(columns, pa.Schema):
         return columns
+    if not isinstance(columns, Mapping):
+        raise InvalidPlanError(
+            f"columns wants names and types, e.g. {{'price': 'double'}}, or a schema of Arrow's, got {columns!r}"
+        )
     try:
         return pa.schema([(name, pa.type_for_alias(kind) if isinstance(kind, str) else kind) for name, kind in columns.items()])
     except (TypeError, ValueError) as error:
-        raise InvalidPlanError(f"columns wants types of Arrow's, e.g. {{'price': 'double'}}, got {columns!r}: {error}") from error
+        raise InvalidPlanError(
+            f"columns wants types of Arrow's, e.g. {{'price': 'double', 'n': 'int64'}} (Spark's INT is int32, its BIGINT int64), "
+            f"got {columns!r}: {error}"
+        ) from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from panestream.engine.operators.row.row_plan import AnyWindowFunction, RowPlan
@@ -10,7 +11,7 @@ from panestream.engine.operators.row.window_operator import FiredResult, Output,
 from panestream.engine.storage.sealed_state import SealedState
 from panestream.engine.storage.state import MemoryState
 from panestream.engine.window_spec import WindowSpec
-from panestream.errors import InvalidPlanError, PanestreamError
+from panestream.errors import InvalidPlanError, InvalidWindowError, PanestreamError
 from panestream.testing.elements import Columns, Instant, instant
 from panestream.testing.window_query import WindowQuery, window_query
 from panestream.windowing.aggregates import Aggregate
@@ -109,8 +110,10 @@ class WindowTestHarness:
                 results come out as a dict.
             apply: a :class:`WindowFunction`, or a function of key, window and elements.
             process: a :class:`ProcessWindowFunction`, or a function of key, context and elements.
-            then: a function like ``process`` that is given the one result of ``reduce`` or ``aggregate``.
-            columns: names and types of the columns of rows. Elements are then given as dicts (or values in that order), and
+            then: a function like ``process`` that is given the one result of ``reduce`` or ``aggregate`` (of declared aggregates
+                a tuple, in their order).
+            columns: names of the columns of rows, and their types as Arrow calls them (``"int64"``, ``"double"``, ``"string"``,
+                ``"timestamp[us]"``, or a ``pyarrow.DataType``). Elements are then given as dicts (or values in that order), and
                 functions see rows as on Spark. Without it an element is whatever is handed in.
             side_output_late_data: keep late elements for :meth:`extract_late_elements`, instead of counting them only.
             allow_pickled_state: as of a stream: let objects of your own classes rest in state.
@@ -120,6 +123,10 @@ class WindowTestHarness:
             InvalidPlanError: none or several functions; parts that do not fit together, or do not take what they will be given.
             InvalidWindowError: a lateness that makes no sense.
         """
+        if isinstance(allowed_lateness, datetime):
+            raise InvalidWindowError(
+                f"the allowed lateness is how long, such as '1 minute', and no time: got {allowed_lateness!r}"
+            )
         lateness = instant(allowed_lateness, "allowed lateness")
         window = WindowSpec(assigner, trigger, evictor, lateness, pickled_state=allow_pickled_state)
         functions = {"reduce": reduce, "aggregate": aggregate, "apply": apply, "process": process}
@@ -153,7 +160,9 @@ class WindowTestHarness:
             key: its key; of several columns a tuple.
 
         Raises:
-            InvalidPlanError: windows of event time, and no timestamp; a row that does not fit the columns.
+            InvalidPlanError: windows of event time, and no timestamp; a row that does not fit the columns; what a query would
+                fail with on Spark, too, such as a trigger with timers of the clock that does not say so
+                (:attr:`Trigger.uses_processing_time`).
             WindowFunctionError: a function of yours raised.
         """
         if timestamp is None and self._operator.is_event_time:
@@ -163,6 +172,7 @@ class WindowTestHarness:
         time = self._operator.processing_time if timestamp is None else instant(timestamp, "the timestamp")
         rows = self._query.rows
         self._operator.elements([(key, time, value if rows is None else rows.element(value, time))])
+        self._check_timers()
 
     def process_watermark(self, time: Instant) -> None:
         """Event time has come to ``time``: windows whose last instant is this or before fire.
@@ -170,6 +180,7 @@ class WindowTestHarness:
         A watermark that does not advance changes nothing.
         """
         self._operator.advance_watermark(instant(time, "the watermark"))
+        self._check_timers()
 
     def set_processing_time(self, time: Instant) -> None:
         """The clock has come to ``time``; a timer is due when the clock is past it. Time does not go back."""
@@ -178,6 +189,10 @@ class WindowTestHarness:
     def end_of_input(self) -> None:
         """The input is bounded, and this is its end: the watermark goes to the end of time."""
         self._operator.advance_watermark(MAX_TIMESTAMP)
+
+    def _check_timers(self) -> None:
+        """Raises where a query would: Spark asks for the next timer after each micro-batch."""
+        self._operator.next_processing_time_timer()
 
     # ---------------------------------------------------------------- what comes out
 
@@ -250,7 +265,8 @@ class WindowTestHarness:
     def restore(self, snapshot: Snapshot) -> None:
         """Begins anew from a snapshot, as after a crash. What was fired and not looked at is gone.
 
-        The snapshot may be of another harness, whose function or lateness was another.
+        The snapshot may be of another harness, whose lateness was another, or whose function, if it keeps the same. (On Spark a
+        checkpoint is tied to the windows, and to what the function keeps; a harness does not check that.)
 
         Raises:
             PanestreamError: it is no snapshot.

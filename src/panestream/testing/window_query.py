@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -80,7 +80,7 @@ def window_query(
 
 
 def _aggregates(given: Any) -> list[recipes.Aggregate]:
-    aggregates = [given] if isinstance(given, recipes.Aggregate) else list(given) if isinstance(given, Sequence) else []
+    aggregates = [given] if isinstance(given, recipes.Aggregate) else list(given) if isinstance(given, (list, tuple)) else []
     for aggregate in aggregates or [given]:
         if not isinstance(aggregate, recipes.Aggregate):
             hint = (

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 from panestream.errors import InvalidWindowError
 from panestream.windowing.signatures import DELTA_EVICTOR, check_function
-from panestream.windowing.time import Duration, format_duration, to_micros
+from panestream.windowing.time import Duration, check_micros, format_duration, to_micros
 from panestream.windowing.triggers.count import is_count
 from panestream.windowing.windows import Window
 
@@ -132,6 +132,7 @@ class TimeEvictor(_BuiltIn):
     do_evict_after: bool = False
 
     def __post_init__(self) -> None:
+        check_micros("TimeEvictor.of('10 seconds')", self.size)
         if self.size < 0:
             raise InvalidWindowError(f"the size of TimeEvictor must not be negative, got {format_duration(self.size)!r}")
 

@@ -38,6 +38,7 @@ def test_of_the_clock_it_is_the_clock_that_counts():
         lambda: TumblingProcessingTimeWindows(-1),
         lambda: TumblingEventTimeWindows(10, 10),
         lambda: TumblingEventTimeWindows(10, -10),
+        lambda: TumblingEventTimeWindows(10, stagger="random"),
     ],
 )
 def test_what_makes_no_sense_is_refused(build):

@@ -72,3 +72,9 @@ def test_who_needs_the_clock():
 def test_an_interval_that_is_not_positive_is_refused(kind, interval):
     with pytest.raises(InvalidWindowError, match="must be positive"):
         kind.of(interval) if isinstance(interval, timedelta) else kind(interval)
+
+
+@pytest.mark.parametrize("kind", [ContinuousEventTimeTrigger, ContinuousProcessingTimeTrigger])
+def test_the_constructor_takes_no_durations(kind):
+    with pytest.raises(InvalidWindowError, match=rf"whole microseconds, not '5 minutes': write {kind.__name__}\.of"):
+        kind("5 minutes")

@@ -59,7 +59,7 @@ def test_it_cannot_serve_sessions_and_needs_the_clock():
         Driven(EventTimeSessionWindows(10), ProcessingTimeoutTrigger(THREE, 10))
 
 
-@pytest.mark.parametrize(("inner", "timeout"), [(THREE, -1), (CountTrigger, 10), (None, 10)])
+@pytest.mark.parametrize(("inner", "timeout"), [(THREE, -1), (CountTrigger, 10), (None, 10), (THREE, "1 minute")])
 def test_what_makes_no_sense_is_refused(inner, timeout):
     with pytest.raises(InvalidWindowError, match="ProcessingTimeoutTrigger"):
         ProcessingTimeoutTrigger(inner, timeout)

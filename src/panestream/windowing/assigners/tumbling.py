@@ -29,6 +29,10 @@ class _Tumbling(OneTimeAssigner):
                 f"the offset of a tumbling window must be smaller than its size: "
                 f"offset {format_duration(self.offset)!r}, size {format_duration(self.size)!r}"
             )
+        if not isinstance(self.stagger, WindowStagger):
+            raise InvalidWindowError(
+                f"the stagger of a tumbling window must be a WindowStagger such as WindowStagger.RANDOM, got {self.stagger!r}"
+            )
 
     @classmethod
     def of(  # noqa: PYI019 - typing.Self came with 3.11

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from panestream.errors import InvalidPlanError, InvalidWindowError
 from panestream.windowing.state import ReducingState, ReducingStateDescriptor
-from panestream.windowing.time import MAX_TIMESTAMP, Duration, format_duration, to_micros
+from panestream.windowing.time import MAX_TIMESTAMP, Duration, check_micros, format_duration, to_micros
 from panestream.windowing.triggers.base import OnMergeContext, TriggerContext, TriggerResult
 from panestream.windowing.triggers.kinds import ByEventTime, ByProcessingTime, ByTime
 from panestream.windowing.windows import Window
@@ -28,6 +28,7 @@ class _Continuous(ByTime):
     interval: int
 
     def __post_init__(self) -> None:
+        check_micros(f"{type(self).__name__}.of('5 minutes')", self.interval)
         if self.interval <= 0:
             raise InvalidWindowError(
                 f"the interval of {type(self).__name__} must be positive, got {format_duration(self.interval)!r}"

@@ -7,7 +7,7 @@ from typing import Any
 
 from panestream.errors import InvalidWindowError
 from panestream.windowing.state import ValueStateDescriptor
-from panestream.windowing.time import Duration, format_duration, to_micros
+from panestream.windowing.time import Duration, check_micros, format_duration, to_micros
 from panestream.windowing.triggers.base import Trigger, TriggerContext, TriggerResult, check_inner
 from panestream.windowing.windows import Window
 
@@ -43,6 +43,7 @@ class ProcessingTimeoutTrigger(Trigger):
 
     def __post_init__(self) -> None:
         check_inner(self.inner, "ProcessingTimeoutTrigger")
+        check_micros("ProcessingTimeoutTrigger.of(CountTrigger.of(100), '1 minute')", self.timeout)
         if self.timeout < 0:
             raise InvalidWindowError(
                 f"the timeout of ProcessingTimeoutTrigger must not be negative, got {format_duration(self.timeout)!r}"

@@ -12,6 +12,10 @@ from panestream.windowing.triggers import Trigger
 class Delegating(Trigger):
     inner: Trigger
 
+    @property
+    def uses_processing_time(self):
+        return self.inner.uses_processing_time
+
     def on_element(self, element, timestamp, window, ctx):
         return self.inner.on_element(element, timestamp, window, ctx)
 

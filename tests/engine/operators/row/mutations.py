@@ -137,8 +137,8 @@ MUTANTS: list[tuple[str, str, str]] = [
     (CONTEXTS, "self.current.event_timers.times.discard(time)", "pass"),
     (CONTEXTS, "            self.current.processing_timers.times.discard(time)", "            pass"),
     # evictors
-    (ROW, "kept = evictor.evict_before(before, len(before), window, scope)", "kept = before"),
-    (ROW, "        kept = evictor.evict_after(kept, len(kept), window, scope)\n", ""),
+    (ROW, 'kept = self._stay("evict_before", before, window_state)', "kept = before"),
+    (ROW, '        kept = self._stay("evict_after", kept, window_state)\n', ""),
     (ROW, "        self._replace_elements(window_state, before, kept)", "        pass"),
     (ROW, "window_state.contents.drop_first(dropped)", "window_state.contents.drop_first(dropped - 1)"),
     (EVICTORS, "if element[1] > cutoff]", "if element[1] >= cutoff]"),

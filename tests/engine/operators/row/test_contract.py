@@ -49,6 +49,7 @@ class Scripted(Trigger):
     merges: bool = True
     on: dict = field(default_factory=dict)  # by callback: what to do with (window, ctx)
     calls: list = field(default_factory=list)
+    uses_processing_time = True  # as tests may let it
 
     def _called(self, name, window, ctx, answer, *noted):
         self.calls.append((name, window, *noted))
@@ -573,6 +574,58 @@ def test_wrong_merges_are_refused(function):
         harness.process_element(1, 0, "k")
         with pytest.raises(InvalidWindowError, match=message):
             harness.process_element(1, 20, "k")
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        ([(0, 10)], r"Assigns\(.*\) assigned \(0, 10\): assign_windows\(\) returns windows"),
+        (["day"], "assigned 'day'"),
+        (None, "the assigner raised TypeError: 'NoneType' object is not iterable"),
+        (TimeWindow(0, 10), "the assigner raised TypeError: 'TimeWindow' object is not iterable"),
+    ],
+)
+def test_what_is_no_window_is_refused_and_no_global_window(function, answer, message):
+    @dataclass(frozen=True)
+    class Assigns(WindowAssigner):
+        answer: object
+        is_event_time = True
+
+        def assign_windows(self, element, timestamp, processing_time):
+            return self.answer
+
+    harness = harness_of(Assigns(answer), function, EventTimeTrigger())
+    with pytest.raises((InvalidWindowError, WindowFunctionError), match=message):
+        harness.process_element(1, 0, "k")
+
+
+def test_a_merging_that_raises_says_where(function):
+    class Broken(Blocks):
+        def merge_windows(self, windows):
+            raise ValueError("of mine")
+
+    harness = harness_of(Broken(), function, EventTimeTrigger())
+    harness.process_element(1, 20, "k")
+    with pytest.raises(WindowFunctionError, match=r"merge_windows of the assigner raised ValueError: of mine \(at key 'k'\)"):
+        harness.process_element(1, 30, "k")
+
+
+@pytest.mark.parametrize("method", ["evict_before", "evict_after"])
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (lambda elements: None, "returned None: it returns a list of the elements that stay"),
+        (lambda elements: [element.value for element in elements], r"returned \[7\]: it returns a list"),
+        (lambda elements: (element for element in elements), "returned <generator"),
+        (lambda elements: 1 // 0, r"of the evictor raised ZeroDivisionError: .* \(at key 'k', window TimeWindow"),
+    ],
+)
+def test_evictors_that_go_wrong_are_named(function, method, answer, message):
+    evictor = type("Mine", (Evictor,), {method: lambda self, elements, size, window, ctx: answer(elements)})()
+    window = WindowSpec(TumblingEventTimeWindows(10), Scripted(element=FIRE), evictor)
+    harness = WindowTestHarness.of_plan(RowPlan(window, function[0]))
+    with pytest.raises((InvalidPlanError, WindowFunctionError), match=f"{method} .*{message}"):
+        harness.process_element(7, 1, "k")
 
 
 # -------------------------------------------------------------------- functions

@@ -154,13 +154,7 @@ class RowGroupOperator(GroupOperator[list[_Arrived]]):
         pass
 
     def _wake_up(self, step: TimeStep) -> int | None:
-        time = self._operator.next_processing_time_timer()
-        if time is not None and not self._plan.operator.uses_processing_time:
-            raise InvalidPlanError(
-                f"{self._operator.plan.window.firing_trigger!r} registered a processing-time timer: give it the property "
-                "uses_processing_time that returns True, so that Spark wakes the query up without new data"
-            )
-        return time
+        return self._operator.next_processing_time_timer()
 
     def _emit(self, emitted: Output, output: GroupOutput) -> None:
         if emitted.fired:

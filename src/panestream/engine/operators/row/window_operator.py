@@ -27,7 +27,7 @@ from panestream.windowing.evictors import Elements as EvictorElements
 from panestream.windowing.functions import ProcessWindowFunction, WindowFunctionError
 from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 from panestream.windowing.triggers import EventTimeTrigger, TriggerResult
-from panestream.windowing.windows import TimeWindow, Window
+from panestream.windowing.windows import GlobalWindow, TimeWindow, Window
 
 FiredResult = tuple[Any, Window, Any, int]
 """Key, window, value, timestamp."""
@@ -170,7 +170,7 @@ class RowOperator:
         stored = element if self.plan.window.evictor is None else stamped((element, timestamp))
         scope, taken = self._scope, False
         try:
-            windows = assigner.assign_windows(element, timestamp, self.processing_time)
+            windows = iter(assigner.assign_windows(element, timestamp, self.processing_time))
         except Exception as error:  # noqa: BLE001 - whatever users' code raises
             self.failed(ASSIGNER, owner.key, None, error)
         for window in windows:
@@ -238,15 +238,30 @@ class RowOperator:
             self.store.commit(keep_bare=self.plan.window.merges)
 
     def next_processing_time_timer(self) -> int | None:
-        """At or before the next processing-time timer; None where there is none. It is due when the clock is past it."""
+        """At or before the next processing-time timer; None where there is none. It is due when the clock is past it.
+
+        Raises:
+            InvalidPlanError: there is one, and the trigger did not say that it registers such timers.
+        """
         first = self.store.first_processing_timer()
-        return None if first == NEVER else first
+        if first == NEVER:
+            return None
+        if not self.plan.window.uses_processing_time:
+            raise InvalidPlanError(
+                f"{self._trigger!r} registered a processing-time timer: give it the property uses_processing_time that "
+                "returns True, so that Spark wakes the query up without new data"
+            )
+        return first
 
     # ---------------------------------------------------------------- windows
 
     def _find_plain(self, owner: KeyState, window: Window) -> WindowState | None:
         """The window among those of its key, new where it must be; None where it is closed."""
         bounds = (window.start, window.end) if isinstance(window, TimeWindow) else None
+        if bounds is None and not isinstance(window, GlobalWindow):
+            raise InvalidWindowError(
+                f"{self._assigner!r} assigned {window!r}: assign_windows() returns windows, e.g. [TimeWindow(start, end)]"
+            )
         return owner.window_states.get(bounds) or self.open_window_state(owner, bounds)
 
     def _find_merging(self, owner: KeyState, window: Window) -> WindowState | None:
@@ -254,7 +269,10 @@ class RowOperator:
         if not isinstance(window, TimeWindow) or not isinstance(self._assigner, MergingWindowAssigner):
             raise InvalidWindowError(f"{self._assigner!r} must assign time windows: others cannot merge")
         owner.latest = None  # what the session loop knows may not hold after this
-        known = MergingWindowSet(self._assigner, owner.window_states).add_window(window, self._merge)
+        try:
+            known = MergingWindowSet(self._assigner, owner.window_states).add_window(window, self._merge)
+        except Exception as error:  # noqa: BLE001
+            self.failed(f"merge_windows of {ASSIGNER}", owner.key, None, error)
         return known if isinstance(known, WindowState) else self.open_window_state(owner, (known.start, known.end))
 
     def open_window_state(self, owner: KeyState, bounds: tuple[int, int] | None) -> WindowState | None:
@@ -438,18 +456,29 @@ class RowOperator:
 
     def _emit_evicted(self, window_state: WindowState) -> None:
         """Evict, run the function over the rest, evict again; what is left are the contents."""
-        evictor = self.plan.window.evictor
-        assert evictor is not None  # noqa: S101 - this is the emitter of plans that have one
-        window, scope = window_state.window, self._scope
+        scope = self._scope
         scope.current = window_state
         before: EvictorElements = self.store.elements(window_state.owner.page, window_state.contents)
-        kept = evictor.evict_before(before, len(before), window, scope)
+        kept = self._stay("evict_before", before, window_state)
         values = [value for value, _ in kept]
         of_elements = self.logic.of_elements
         self._hand_over(window_state, values if of_elements is None else [of_elements(values)])
         scope.current = window_state
-        kept = evictor.evict_after(kept, len(kept), window, scope)
+        kept = self._stay("evict_after", kept, window_state)
         self._replace_elements(window_state, before, kept)
+
+    def _stay(self, method: str, elements: EvictorElements, window_state: WindowState) -> EvictorElements:
+        """The elements that a method of the evictor lets stay."""
+        evictor = self.plan.window.evictor
+        try:
+            kept = getattr(evictor, method)(elements, len(elements), window_state.window, self._scope)
+        except Exception as error:  # noqa: BLE001
+            self.failed(f"{method} of the evictor", window_state.owner.key, window_state, error)
+        if isinstance(kept, Sequence) and (not kept or isinstance(kept[0], tuple)):
+            return kept
+        raise InvalidPlanError(
+            f"{method} of {evictor!r} returned {kept!r}: it returns a list of the elements that stay (each a TimestampedValue)"
+        )
 
     @staticmethod
     def _replace_elements(window_state: WindowState, before: EvictorElements, kept: EvictorElements) -> None:
