@@ -104,5 +104,5 @@ class Sink(ABC):
         return EXACTLY_ONCE
 
     def describe(self) -> str:
-        """What explain() and the summary call it."""
+        """What warnings and errors call it."""
         return repr(self)

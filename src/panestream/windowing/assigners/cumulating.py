@@ -56,7 +56,7 @@ class _Cumulating(OneTimeAssigner):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class CumulatingEventTimeWindows(_Cumulating):
-    """Windows ``[start, start + step)``, ``[start, start + 2*step)``, … ``[start, start + size)`` of event time.
+    """Windows ``[start, start + step)``, ``[start, start + 2*step)``, … ``[start, start + max_size)`` of event time.
 
     A day so far, every hour. Flink: the window function ``CUMULATE`` of Flink SQL (its DataStream API has no such assigner).
     The constructor takes engine units; :meth:`of` takes durations.
@@ -72,7 +72,7 @@ class CumulatingEventTimeWindows(_Cumulating):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class CumulatingProcessingTimeWindows(_Cumulating):
-    """Windows ``[start, start + step)``, ``[start, start + 2*step)``, … ``[start, start + size)`` of the clock.
+    """Windows ``[start, start + step)``, ``[start, start + 2*step)``, … ``[start, start + max_size)`` of the clock.
 
     >>> CumulatingProcessingTimeWindows.of("1 hour", "10 seconds")
     CumulatingProcessingTimeWindows.of('1 hour', '10 seconds')
