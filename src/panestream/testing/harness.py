@@ -49,7 +49,8 @@ class Snapshot(NamedTuple):
 class WindowTestHarness:
     """Runs windows and a function on one key group, step by step. Flink: ``KeyedOneInputStreamOperatorTestHarness``.
 
-    It takes what ``.window(...)`` of a stream takes, one kind of windows at a time, and runs it with the row operator, which defines what all others do.
+    It takes what ``.window(...)`` of a stream takes (one kind of windows at a time), and runs it with the row operator, which
+    defines what all others do.
 
     Times go in as integers, as durations since the epoch (``"90 seconds"``), or as ``datetime`` with a time zone. They come out
     as integers in the unit of the windows: microseconds where windows, triggers and evictors were made from durations
