@@ -147,7 +147,8 @@ class WindowedStream(WindowedEvents):
             *aggregates: declared aggregates (``panestream.agg``), which run as columns; or one :class:`AggregateFunction` of your
                 own, whose ``add`` is called with every row, and which needs ``schema``.
             schema: the columns of what your function returns (``get_result``, or ``then``).
-            then: a process function that is given the one result of each firing window (Flink: the second argument).
+            then: a process function that is given the one result of each firing window (Flink: the second argument); of declared
+                aggregates a tuple, in their order.
 
         Returns:
             The result: ``.main`` has the key columns, ``window_start``, ``window_end`` and a column for each aggregate or of

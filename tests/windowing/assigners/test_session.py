@@ -60,6 +60,12 @@ def test_the_gap_of_a_column(gap, unit, micros):
     assert GapColumn("gap", unit)({"gap": gap}) == micros
 
 
+@pytest.mark.parametrize("gap", [2.5, 3.0, None, "5 seconds"])
+def test_a_function_that_returns_no_engine_units_is_refused(gap):
+    with pytest.raises(InvalidWindowError, match="must be an integer, in engine units"):
+        EventTimeSessionWindows(lambda element: gap).assign_windows(7, 5, 0)
+
+
 @pytest.mark.parametrize("gap", [None, 0, -1, float("nan"), float("inf"), 2**62])
 def test_a_column_without_a_gap_is_refused(gap):
     with pytest.raises(InvalidWindowError, match="must be positive"):

@@ -157,6 +157,11 @@ class _Session(OneTimeAssigner, MergingWindowAssigner):
         gap = self.gap
         if not isinstance(gap, int):
             gap = gap(element)
+            if not hasattr(gap, "__index__"):
+                raise InvalidWindowError(
+                    f"the session gap of an element must be an integer, in engine units, got {gap!r} for {element!r}; "
+                    "with_dynamic_gap() takes a function that returns durations"
+                )
             if not 0 < gap < LONGEST_GAP:
                 raise InvalidWindowError(
                     "the session gap of an element must be positive (and less than 140,000 years), "

@@ -581,6 +581,8 @@ def test_wrong_merges_are_refused(function):
     [
         ([(0, 10)], r"Assigns\(.*\) assigned \(0, 10\): assign_windows\(\) returns windows"),
         (["day"], "assigned 'day'"),
+        ([TimeWindow(0.5, 10)], r"assigned \[0.5, 10\): windows begin and end at integers"),
+        ([TimeWindow(0, 10.0)], r"assigned \[0, 10.0\): windows begin and end at integers"),
         (None, "the assigner raised TypeError: 'NoneType' object is not iterable"),
         (TimeWindow(0, 10), "the assigner raised TypeError: 'TimeWindow' object is not iterable"),
     ],
@@ -597,6 +599,15 @@ def test_what_is_no_window_is_refused_and_no_global_window(function, answer, mes
     harness = harness_of(Assigns(answer), function, EventTimeTrigger())
     with pytest.raises((InvalidWindowError, WindowFunctionError), match=message):
         harness.process_element(1, 0, "k")
+
+
+@pytest.mark.parametrize("kind", ["event", "processing"])
+@pytest.mark.parametrize("time", [4.5, "4 seconds", None])
+def test_a_timer_that_is_no_integer_is_refused_where_it_is_registered(function, kind, time):
+    trigger = Scripted(on={"element": lambda window, ctx: getattr(ctx, f"register_{kind}_time_timer")(time)})
+    harness = harness_of(TumblingEventTimeWindows(10), function, trigger)
+    with pytest.raises(WindowFunctionError, match=r"on_element of the trigger raised TypeError: .* as an integer"):
+        harness.process_element(7, 1, "k")
 
 
 def test_a_merging_that_raises_says_where(function):

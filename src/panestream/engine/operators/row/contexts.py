@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import index
 from typing import Any, Protocol
 
 from panestream.engine.operators.row.state import RowStore
@@ -42,10 +43,10 @@ class TriggerScope:
         return self._times.processing_time
 
     def register_event_time_timer(self, time: int) -> None:
-        self._store.event_queue.register(self.current.event_timers, time)
+        self._store.event_queue.register(self.current.event_timers, index(time))
 
     def register_processing_time_timer(self, time: int) -> None:
-        self._store.processing_queue.register(self.current.get_or_create_processing_timers(), time)
+        self._store.processing_queue.register(self.current.get_or_create_processing_timers(), index(time))
 
     def delete_event_time_timer(self, time: int) -> None:
         self.current.event_timers.times.discard(time)

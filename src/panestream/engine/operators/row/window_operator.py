@@ -278,6 +278,11 @@ class RowOperator:
     def open_window_state(self, owner: KeyState, bounds: tuple[int, int] | None) -> WindowState | None:
         """A new window, empty and without timers; None where it is closed already."""
         start, end = bounds or (None, None)
+        if bounds is not None and not (hasattr(start, "__index__") and hasattr(end, "__index__")):
+            # State would cut the fraction off: after a restart it would be another window.
+            raise InvalidWindowError(
+                f"{self._assigner!r} assigned [{start}, {end}): windows begin and end at integers; divide with //"
+            )
         if self.is_event_time and (MAX_TIMESTAMP if end is None else end - 1) <= self.closed:
             return None
         window_state = self.store.new_window_state(owner, start, end)
