@@ -77,3 +77,21 @@ def test_a_lost_part_is_not_passed_over(monkeypatch):
     last = max(parts, key=lambda part: part[:2])
     with pytest.raises(RuntimeError, match="lacks its last part"):
         gather(plan(), [part for part in parts if part is not last])
+
+
+@pytest.mark.parametrize("part_bytes", [200, payload.PART_BYTES])
+def test_a_part_that_comes_twice_is_not_counted_twice(monkeypatch, part_bytes):
+    monkeypatch.setattr(payload, "PART_BYTES", part_bytes)
+    _, parts = packed(1_000)
+    for part in parts:
+        with pytest.raises(RuntimeError, match="twice"):
+            gather(plan(), [*parts, part])
+
+
+def test_a_lost_part_is_named_wherever_it_was():
+    """Arrow would read what follows, of another payload, as the rest of it."""
+    parts = [PayloadPart(0, 1, 2, b"a"), PayloadPart(0, 2, 1, b"b"), PayloadPart(0, 3, 0, b"c"), PayloadPart(1, 1, 0, b"d")]
+    assert list(payload.joined(reversed(parts))) == [(0, b"abc"), (1, b"d")]
+    for lost in (1, 2):
+        with pytest.raises(RuntimeError, match="source partition 0 lacks a part"):
+            list(payload.joined(parts[:lost] + parts[lost + 1 :]))

@@ -173,16 +173,27 @@ def cut(body: bytes, origin: int, after: int) -> Iterator[PayloadPart]:
 
 
 def joined(parts: Iterable[PayloadPart]) -> Iterator[tuple[int, bytes]]:
-    """The payloads and where each came from, by source partition, in the order in which they left it."""
+    """The payloads and where each came from, by source partition, in the order in which they left it.
+
+    Raises:
+        RuntimeError: a part is missing, or is there twice. (Of a payload that is missing whole nothing tells.)
+    """
     gathered: list[bytes] = []
+    before: PayloadPart | None = None
     # Spark gives no order inside a group; sorting makes a rerun of the micro-batch see, and give, the same bytes.
-    for origin, _, parts_left, body in sorted(parts, key=lambda part: part[:2]):
-        gathered.append(body)
-        if not parts_left:
-            yield origin, b"".join(gathered)  # of one it is itself
+    for part in sorted(parts, key=lambda part: part[:2]):
+        if before is not None and before.parts_left:
+            if part[:3] != (before.origin, before.sequence + 1, before.parts_left - 1):
+                raise RuntimeError(f"a payload from source partition {before.origin} lacks a part, or has one twice")
+        elif before is not None and part[:2] == before[:2]:
+            raise RuntimeError(f"a payload from source partition {part.origin} has come twice")
+        gathered.append(part.body)
+        if not part.parts_left:
+            yield part.origin, b"".join(gathered)  # of one it is itself
             gathered = []
-    if gathered:
-        raise RuntimeError(f"a payload from source partition {origin} lacks its last part")
+        before = part
+    if gathered and before is not None:
+        raise RuntimeError(f"a payload from source partition {before.origin} lacks its last part")
 
 
 def as_schema(table: pa.Table, schema: pa.Schema | None) -> pa.Table:

@@ -65,6 +65,7 @@ class RowStore:
             when it finds nothing.
         event_queue, processing_queue: the timers of all pages that were read.
         meta: counters and times that the operator keeps (JSON values).
+        failure: what the state raised when a value was read: no function of the user's did, whichever asked for it.
     """
 
     def __init__(self, plan: RowPlan, state: State, resume: Callable[[WindowState], bool]) -> None:
@@ -91,6 +92,7 @@ class RowStore:
         self.event_queue = TimerQueue()
         self.processing_queue = TimerQueue()
         self.meta: dict[str, Any] = {}
+        self.failure: Exception | None = None
         if self._written is not None:
             self._read_meta(self._written)
 
@@ -187,7 +189,11 @@ class RowStore:
     @contextmanager
     def _reading(self, space: str, key: int) -> Iterator[bytes]:
         """A value to take apart. What goes wrong there must not pass for an error of the users' functions that asked for it."""
-        data = self._state.get(space, key)
+        try:
+            data = self._state.get(space, key)
+        except Exception as error:
+            self.failure = error
+            raise
         if data is None:
             raise StateDamagedError(f"value {key} of {space!r} is referred to, but missing from the state", None, space, key)
         try:

@@ -513,8 +513,8 @@ class RowOperator:
             self._fired.extend((key, window, value, timestamp) for value in results)
 
     def failed(self, what: str, key: Any, window_state: WindowState | None, error: Exception) -> NoReturn:
-        """Raises what a function of the user's own raised, with the place where it was."""
-        if isinstance(error, PanestreamError):
+        """Raises what a function of the user's own raised, with the place where it was; what the state raised, as it is."""
+        if isinstance(error, PanestreamError) or error is self.store.failure:
             raise error
         window, contents = (None, EMPTY) if window_state is None else (window_state.window, window_state.contents)
         if self.plan.keeps_elements:
