@@ -17,10 +17,10 @@ import pyarrow as pa
 
 from panestream.engine.kernels.slicing import Int64s
 from panestream.engine.runtime.group_io import GroupInput, GroupOutput
-from panestream.engine.storage.payload import FORMAT_VERSION
+from panestream.engine.storage.payload import FORMAT_VERSION, decode
 from panestream.engine.storage.sealed_state import SealedState
 from panestream.engine.storage.state import State
-from panestream.errors import PlanMismatchError
+from panestream.errors import PanestreamError, PlanMismatchError
 from panestream.windowing.assigners import MergingWindowAssigner, WindowAssigner
 from panestream.windowing.assigners.several import SeveralWindows
 from panestream.windowing.watermarks import WatermarkStrategy
@@ -212,6 +212,15 @@ def check_identity(saved: Mapping[str, str], now: Mapping[str, str], where: str)
     raise PlanMismatchError(text, changed)
 
 
+def _check_record(state: SealedState, plan: WindowPlan) -> None:
+    """Refuses the meta record of another plan, whichever operator wrote it."""
+    record = state.get("meta", 0)
+    header = {} if record is None else decode(record)[1]
+    saved = header.get("identity") or header.get("meta", {}).get("identity")
+    if saved is not None:
+        check_identity(saved, plan.identity(), "the checkpoint")
+
+
 @dataclass(frozen=True, slots=True)
 class Chunk:
     """Rows of one key group, as many as are packed at once.
@@ -310,7 +319,15 @@ class OperatorSpec(ABC):
             StateDamagedError: its meta record is not what was last written.
             StateFormatError: another version of panestream wrote it.
         """
-        return self.on_sealed(plan, SealedState(state, group, self.name), group)
+        sealed = SealedState(state, group, self.name)
+        try:
+            return self.on_sealed(plan, sealed, group)
+        except PanestreamError:
+            raise
+        except Exception:
+            # The meta record of another operator has another form: whose it is says more than where its reader stumbled.
+            _check_record(sealed, plan)
+            raise
 
     @abstractmethod
     def on_sealed(self, plan: WindowPlan, state: SealedState, group: int) -> Operator:

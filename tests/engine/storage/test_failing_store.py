@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from panestream.engine.storage.state import MemoryState
+from panestream.errors import PlanMismatchError
 from tests.engine.storage.test_damage import PLANS, run_of, small_pages, step
 
 MOST_CALLS = 12
@@ -58,3 +59,14 @@ def test_each_call_may_fail(name):
             assert step(run.plan, state, run.batches[at], 0) == run.outputs[at]
             assert state.values == run.rested[at]
     assert failed > 10
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_the_state_of_any_other_operator_is_refused_as_that(name):
+    """Also where its meta record has a form that this operator cannot read."""
+    plan = PLANS[name]()
+    for other in PLANS:
+        run = run_of(other, 0)
+        if run.plan.identity() != plan.identity():
+            with pytest.raises(PlanMismatchError, match="belongs to another plan"):
+                plan.operator.for_group(plan, MemoryState(dict(run.rested[4])), 0)
