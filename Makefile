@@ -12,7 +12,7 @@ SPARK_ENV = JAVA_HOME="$$(scripts/ensure_java.sh)" && export JAVA_HOME PYSPARK_P
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-fast test-floor check format bench bench-functions bench-flink bench-slides bench-limits bench-nexmark parity job-keys clean
+.PHONY: help setup run test test-fast test-connectors test-floor check format bench bench-functions bench-flink bench-slides bench-limits bench-nexmark parity job-keys clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -27,12 +27,20 @@ run: $(STAMP) ## the demo: hot items from shop clicks, streaming (ARGS="--help" 
 # cores and take twice the memory. Both parts run, whatever the first one says. ARGS goes to both.
 test: $(STAMP) ## all tests
 	@$(SPARK_ENV) && failed=0; \
-	$(PY) -m pytest -m "not spark" -n auto $(ARGS) || failed=1; \
-	$(PY) -m pytest -m spark $(ARGS) || failed=1; \
+	$(PY) -m pytest -m "not spark and not connectors" -n auto $(ARGS) || failed=1; \
+	$(PY) -m pytest -m "spark and not connectors" $(ARGS) || failed=1; \
+	$(MAKE) --no-print-directory test-connectors || failed=1; \
 	exit $$failed
 
 test-fast: $(STAMP) ## the tests that need neither Spark nor Java
-	@$(PY) -m pytest -m "not spark and not slow" -n auto $(ARGS)
+	@$(PY) -m pytest -m "not spark and not slow and not connectors" -n auto $(ARGS)
+
+# Delta, Iceberg and Kafka are released for each line of Spark by themselves: the newest that has all three is this one.
+CONNECTORS_SPARK ?= 4.1
+test-connectors: ## real Delta, Iceberg and Kafka, beside the newest Spark that all were released for
+	@python=$$(scripts/make_spark_env.sh $(CONNECTORS_SPARK)) || exit 1; [ -n "$$python" ] || exit 0; \
+	JAVA_HOME="$$(scripts/ensure_java.sh)" && export JAVA_HOME PYSPARK_PYTHON="$$python" PYTHONPATH="$(CURDIR)/src:$(CURDIR)"; \
+	"$$python" -m pytest -m connectors tests/connectors $(ARGS)
 
 # Without pandas, and with the oldest Python, Spark and libraries that pyproject.toml allows; skipped, with the reason, where no such
 # environment can be made. What other versions of numpy, Arrow and the command line's libraries would break; on Spark the README's example,
@@ -84,7 +92,7 @@ parity: $(STAMP) ## renew the tables of docs/flink-parity.md
 	@$(PY) scripts/make_parity.py
 
 clean: ## remove .venv, caches and demo output
-	rm -rf $(VENV) .venv-floor demo-output build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-floor .venv-spark-* demo-output build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(STAMP): pyproject.toml scripts/make_venv.sh

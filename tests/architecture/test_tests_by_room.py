@@ -19,6 +19,7 @@ ACROSS = {
     "conformance": "Flink's recorded answers, what runs them, and on what",
     "conformance/executors": "what runs them",
     "conformance/scenarios": "the answers",
+    "connectors": "real Delta, Iceberg and Kafka",
     "data": "real events with known answers",
     "examples": "the scripts of examples/",
     "recovery": "jobs that are killed",

@@ -72,13 +72,13 @@ def written(session, sink=None, batch_id=7, output="late"):
 
 
 def test_whatever_is_a_delta_table_is_told_the_micro_batch():
-    delta = {"txnAppId": "q1/late/t", "txnVersion": "7"}
+    delta = {"format": "delta", "txnAppId": "q1/late/t", "txnVersion": "7"}
     assert written(Session(t="delta")) == delta
     assert written(Session(default="delta")) == delta  # made by this very micro-batch
-    assert written(Session(default="delta", t="parquet")) == {}
-    assert written(Session()) == {}
-    assert written(Session(), pst.TableSink("t", "delta")) == {"format": "delta", **delta}
-    assert written(Session(t="delta"), batch_id=None) == {}
+    assert written(Session(default="delta", t="parquet")) == {"format": "parquet"}
+    assert written(Session()) == {"format": "parquet"}
+    assert written(Session(), pst.TableSink("t", "delta")) == delta
+    assert written(Session(t="delta"), batch_id=None) == {"format": "delta"}
     assert written(Session(t="delta"), output="main")["txnAppId"] != delta["txnAppId"]
 
 

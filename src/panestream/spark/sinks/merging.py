@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from panestream.engine.plan import DELETE, OP_COLUMN, UPDATE_BEFORE
 from panestream.errors import SinkError
 from panestream.spark.columns import quoted
+from panestream.spark.sinks.table_formats.known import format_to_be
 from panestream.spark.sinks.tables import CatalogTableSink
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ class MergeSink(CatalogTableSink):
         self.make(df.drop(OP_COLUMN.name), self.format)
         df.createOrReplaceTempView(_CHANGES)
         try:
-            self._merge(spark, df.columns)
+            self._merge(spark, df.columns, batch_id)
         finally:
             spark.catalog.dropTempView(_CHANGES)
 
@@ -89,13 +90,17 @@ class MergeSink(CatalogTableSink):
         ]
         return "\n".join(lines)
 
-    def _merge(self, spark: SparkSession, columns: Sequence[str]) -> None:
+    def _merge(self, spark: SparkSession, columns: Sequence[str], batch_id: int | None) -> None:
+        kind = format_to_be(spark, self.name, self.format)
         try:
-            spark.sql(self.statement(columns))
+            kind.merge(spark, self.name, self.statement(columns), self.commit(batch_id))
         except Exception as error:
             if "MERGE INTO TABLE" in str(error) or "UNSUPPORTED_FEATURE.TABLE_OPERATION" in str(error):
                 raise SinkError(f"the table {self.name} does not know MERGE: a MergeSink needs {_KNOWS_MERGE}") from error
             raise
+
+    def guarantee(self, spark: SparkSession) -> str:
+        return format_to_be(spark, self.name, self.format).merge_guarantee()
 
     def describe(self) -> str:
         return f"MERGE into {self.name}"

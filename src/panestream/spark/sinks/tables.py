@@ -8,13 +8,14 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from panestream.errors import SinkError
-from panestream.spark.sinks.base import AT_LEAST_ONCE, EXACTLY_ONCE, Run, Sink
+from panestream.spark.sinks.base import Run, Sink
+from panestream.spark.sinks.table_formats.base import Commit, TableFormat
+from panestream.spark.sinks.table_formats.known import format_to_be
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _TABLE_NAME = re.compile(r"[A-Za-z_][\w$-]*(\.[A-Za-z_][\w$-]*){0,2}")
-_DEFAULT_FORMAT = "spark.sql.sources.default"
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,10 @@ class CatalogTableSink(Sink):
             writer = writer.format(kind)
         writer.saveAsTable(self.name)
 
+    def commit(self, batch_id: int | None) -> Commit:
+        """What the commit of a micro-batch carries, where the table's format takes it."""
+        return Commit(f"{self.run.query}/{self.run.output}/{self.name}", batch_id)
+
 
 @dataclass(frozen=True)
 class TableSink(CatalogTableSink):
@@ -77,31 +82,22 @@ class TableSink(CatalogTableSink):
 
     format: str | None = None
     options: Mapping[str, str] = field(default_factory=dict)
-    _providers: dict[str, str | None] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _formats: dict[str, TableFormat] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def write(self, df: DataFrame, batch_id: int | None) -> None:
         self.run.check(df.sparkSession)
-        writer = df.write.mode("append").options(**dict(self.options))
-        if self.format is not None:
-            writer = writer.format(self.format)
-        if batch_id is not None and self._provider(df) == "delta":
-            writer = writer.option("txnAppId", f"{self.run.query}/{self.run.output}/{self.name}")
-            writer = writer.option("txnVersion", str(batch_id))
-        writer.saveAsTable(self.name)
+        self._format(df).append(df, self.name, self.options, self.commit(batch_id))
 
-    def _provider(self, df: DataFrame) -> str | None:
+    def _format(self, df: DataFrame) -> TableFormat:
         """What the table is, asked once a run: nobody changes that under a query. Dropped meanwhile, it is made anew by Spark."""
-        if self.name not in self._providers:
+        if self.name not in self._formats:
             # Empty, so that it can be asked what it is before the first rows come.
             self.make(df, self.format)
-            self._providers[self.name] = provider_of(df.sparkSession, self.name)
-        return self._providers[self.name]
+            self._formats[self.name] = format_to_be(df.sparkSession, self.name, self.format)
+        return self._formats[self.name]
 
     def guarantee(self, spark: SparkSession) -> str:
-        provider = provider_of(spark, self.name) or self.format or str(spark.conf.get(_DEFAULT_FORMAT, "parquet"))
-        if provider.lower() == "delta":
-            return EXACTLY_ONCE
-        return f"{AT_LEAST_ONCE}: a {provider} table is appended to again by a micro-batch that is run again"
+        return format_to_be(spark, self.name, self.format).append_guarantee()
 
     def describe(self) -> str:
         return f"table {self.name}"
@@ -115,20 +111,3 @@ def table_place(spark: SparkSession, name: str) -> str:
     if len(parts) == 2:
         parts = [spark.catalog.currentCatalog(), *parts]
     return "table " + ".".join(parts).lower()
-
-
-def provider_of(spark: SparkSession, name: str) -> str | None:
-    """The format of a table in lower case, e.g. ``delta``; None where it does not exist or says nothing."""
-    if not spark.catalog.tableExists(name):
-        return None
-    rows = spark.sql(f"DESCRIBE TABLE EXTENDED {quoted_name(name)}").collect()
-    return next((row.data_type.lower() for row in reversed(rows) if row.col_name == "Provider"), None)
-
-
-def quoted_name(name: str) -> str:
-    """A checked table name for SQL.
-
-    >>> quoted_name("shop.click-counts")
-    '`shop`.`click-counts`'
-    """
-    return ".".join(f"`{part}`" for part in name.split("."))

@@ -1,0 +1,52 @@
+"""What the sinks of tables ask of a table's format. A format that knows nothing of micro-batches is this one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from panestream.spark.sinks.base import AT_LEAST_ONCE, EXACTLY_ONCE
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass(frozen=True)
+class Commit:
+    """What one commit to a table brings.
+
+    Attributes:
+        writer: who writes: the query's identity, the output and the table, as one text.
+        batch_id: the micro-batch; None: a batch query, which commits once.
+    """
+
+    writer: str
+    batch_id: int | None
+
+
+@dataclass(frozen=True)
+class TableFormat:
+    """The format of a table, by the name that Spark's catalog has for it.
+
+    Attributes:
+        name: in lower case, e.g. ``delta``.
+    """
+
+    name: str
+
+    def append(self, df: DataFrame, table: str, options: Mapping[str, str], commit: Commit) -> None:
+        """Appends the rows of one micro-batch, unless the table says that it has them."""
+        df.write.format(self.name).mode("append").options(**dict(options)).saveAsTable(table)
+
+    def merge(self, spark: SparkSession, table: str, statement: str, commit: Commit) -> None:
+        """Runs a MERGE INTO that brings one micro-batch."""
+        spark.sql(statement)
+
+    def append_guarantee(self) -> str:
+        """How often a row arrives by :meth:`append` where a micro-batch is run again, with the reason."""
+        return f"{AT_LEAST_ONCE}: a {self.name} table is appended to again by a micro-batch that is run again"
+
+    def merge_guarantee(self) -> str:
+        """The same of :meth:`merge`: rows are merged by key and window, which changes nothing the second time."""
+        return EXACTLY_ONCE

@@ -1,0 +1,43 @@
+"""A session with Delta, Iceberg and Kafka, real ones, where they can be had for the Spark at hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.connectors import components
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """All tests of this folder carry the marker ``connectors``; one of ``delta``, ``iceberg`` and ``kafka`` says what each needs."""
+    there = components.packages()
+    for item in items:
+        if item.path.is_relative_to(__file__.removesuffix("/conftest.py")):
+            item.add_marker("connectors")
+            for name in ("delta", "iceberg", "kafka"):
+                if item.get_closest_marker(name) and name not in there:
+                    item.add_marker(pytest.mark.skip(reason=f"no {name} was released for Spark {components.LINE}"))
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A local session of two cores with every component that there is for this Spark."""
+    from panestream.spark.session import build_session
+
+    if not components.packages():
+        pytest.skip(f"neither Delta, Iceberg nor Kafka was released for Spark {components.LINE}")
+    settings = components.session_settings(tmp_path_factory.mktemp("warehouse"))
+    try:
+        session = build_session("panestream connectors", settings, master="local[2]")
+    except Exception as error:
+        if "spark.jars.packages" in str(error) or "unresolved dependency" in str(error) or "JAVA_GATEWAY_EXITED" in str(error):
+            pytest.skip(f"Maven Central cannot be reached: {error}")
+        raise
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()
