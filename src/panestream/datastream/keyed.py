@@ -30,7 +30,7 @@ def stream(df: DataFrame) -> DataStream:
 
     Raises:
         InvalidPlanError: it is no DataFrame, or has two columns of the same name.
-        EnvironmentNotReadyError: Spark is older than 4.1.
+        EnvironmentNotReadyError: Spark is older than 4.0.
     """
     if not isinstance(df, DataFrame):
         raise InvalidPlanError(f"stream wants a DataFrame such as spark.readStream.schema(...).parquet('clicks'), got {df!r}")

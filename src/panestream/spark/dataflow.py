@@ -16,7 +16,7 @@ from panestream.spark.columns import quoted
 from panestream.spark.event_time import or_raise, usable
 from panestream.spark.exchange import EXCHANGE_SCHEMA, Pack
 from panestream.spark.operate import OPERATED_SCHEMA, Unpack, process_batch, process_reduced
-from panestream.spark.processor import WindowProcessor
+from panestream.spark.stateful import transform
 from panestream.spark.types import arrow_schema, spark_schema
 from panestream.spark.without_pandas import without_pandas
 from panestream.windowing.watermarks import WatermarkStrategy
@@ -117,13 +117,10 @@ def operate(projected: DataFrame, plan: WindowPlan, columns: PackColumns) -> Dat
     with without_pandas():
         if not projected.isStreaming and reducible(plan):
             return reduce_rows(projected, plan).groupBy("group").applyInArrow(process_reduced(plan), OPERATED_SCHEMA)
-        grouped = projected.mapInArrow(Pack(plan, columns).__call__, EXCHANGE_SCHEMA).groupBy("group")
+        exchanged = projected.mapInArrow(Pack(plan, columns).__call__, EXCHANGE_SCHEMA)
         if not projected.isStreaming:
-            return grouped.applyInArrow(process_batch(plan), OPERATED_SCHEMA)
-        mode = "ProcessingTime" if plan.wakes_up else "None"
-        return grouped.transformWithState(
-            statefulProcessor=WindowProcessor(plan), outputStructType=OPERATED_SCHEMA, outputMode="append", timeMode=mode
-        )
+            return exchanged.groupBy("group").applyInArrow(process_batch(plan), OPERATED_SCHEMA)
+        return transform(exchanged, plan)
 
 
 def unpack(operated: DataFrame, plan: WindowPlan, tag: str) -> DataFrame:

@@ -7,7 +7,7 @@ PySpark's own, and the plan stays pickled until rows come: else that Python woul
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark import TaskContext, cloudpickle
@@ -47,7 +47,10 @@ class SparkState:
 
 
 class WindowProcessor(StatefulProcessor):
-    """The processor for ``transformWithState``: a call for each key group and micro-batch, a few binary rows in and out."""
+    """The processor for ``transformWithState``: a call for each key group and micro-batch, a few binary rows in and out.
+
+    Spark 4.0 wants them as data frames (:mod:`panestream.spark.data_frames`); all else is the same.
+    """
 
     def __init__(self, plan: WindowPlan) -> None:
         # Travels inside what Spark pickles and ships itself, and is opened only by the workers of the same query. Spark's own
@@ -62,13 +65,21 @@ class WindowProcessor(StatefulProcessor):
         self._handle = handle
         self._state = SparkState(handle.getMapState("panestream", _KEY, _VALUE))
 
-    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: TimerValues) -> Iterator[Row]:
-        return self._process(key, list(rows), timerValues)
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: TimerValues) -> Iterator[Any]:
+        return self._process(key, self.parts_of(rows), timerValues)
 
-    def handleExpiredTimer(self, key: Any, timerValues: TimerValues, expiredTimerInfo: Any) -> Iterator[Row]:
+    def handleExpiredTimer(self, key: Any, timerValues: TimerValues, expiredTimerInfo: Any) -> Iterator[Any]:
         return self._process(key, [], timerValues)
 
-    def _process(self, key: Any, arrived: list[Row], timers: TimerValues) -> Iterator[Row]:
+    def parts_of(self, rows: Iterator[Any]) -> list[Sequence[Any]]:
+        """What arrived for a key group: of each row the fields of a :class:`~panestream.engine.storage.payload.PayloadPart`."""
+        return [(row.origin, row.sequence, row.parts_left, row.body) for row in rows]
+
+    def rows_of(self, output: Iterable[tuple[str, bytes]]) -> Iterator[Any]:
+        """What leaves a key group, as Spark takes it; ``output``: tags and bodies."""
+        return (Row(tag=tag, body=body) for tag, body in output)
+
+    def _process(self, key: Any, arrived: list[Sequence[Any]], timers: TimerValues) -> Iterator[Any]:
         from panestream.engine.exchange.group_run import bodies, run_micro_batch
         from panestream.engine.runtime.gc_control import freeze_modules_once
         from panestream.engine.storage.payload import PayloadPart
@@ -79,14 +90,13 @@ class WindowProcessor(StatefulProcessor):
             raise RuntimeError("Spark called the processor before init")
         plan = self._plan = self._plan or pickle.loads(self._pickled_plan)  # noqa: S301 (see __init__)
         now = timers.getCurrentProcessingTimeInMs() * plan.ticks if self._wakes_up else None
-        parts = [PayloadPart(row.origin, row.sequence, row.parts_left, row.body) for row in arrived]
+        parts = [PayloadPart(*part) for part in arrived]
         with in_few_words():
             output = run_micro_batch(plan, self._state, group_number(plan.groups, key[0]), parts, now)
         if self._wakes_up:
             # An engine timer is due once the clock is past it.
             self._wake_up_at(None if output.wake_up is None else output.wake_up // plan.ticks + 1)
-        for tag, body in bodies(output):
-            yield Row(tag=tag, body=body)
+        yield from self.rows_of(bodies(output))
         freeze_modules_once()
 
     def _wake_up_at(self, expiry: int | None) -> None:

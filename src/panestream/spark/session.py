@@ -98,14 +98,24 @@ def _local_by_default(settings: Mapping[str, str]) -> Iterator[None]:
 
 
 def check_version(spark: SparkSession) -> None:
-    """Refuses a Spark without the Row flavour of ``transformWithState``.
+    """Refuses a Spark without ``transformWithState`` for Python.
 
     Raises:
-        EnvironmentNotReadyError: Spark is older than 4.1.
+        EnvironmentNotReadyError: Spark is older than 4.0.
     """
-    major, minor = (int(part) for part in spark.version.split(".")[:2])
-    if (major, minor) < (4, 1):
-        raise EnvironmentNotReadyError(f"panestream needs Spark 4.1 or later, this session runs {spark.version}")
+    if version(spark) < (4, 0):
+        raise EnvironmentNotReadyError(f"panestream needs Spark 4.0 or later, this session runs {spark.version}")
+
+
+def version(spark: SparkSession) -> tuple[int, int]:
+    """Which line of Spark the session runs, e.g. ``(4, 1)``."""
+    major, minor = spark.version.split(".")[:2]
+    return int(major), int(minor)
+
+
+def has_rows(spark: SparkSession) -> bool:
+    """Whether Spark hands rows to stateful operators, as it does from 4.1 on; 4.0 hands over data frames of pandas'."""
+    return version(spark) >= (4, 1)
 
 
 def is_connect(spark: SparkSession) -> bool:

@@ -1,0 +1,29 @@
+"""The processor for Spark 4.0, which knows ``transformWithStateInPandas`` only: the one place where panestream meets pandas.
+
+A key group's micro-batch is a few binary rows. They come as data frames and leave as data frames of one row each; nothing but
+their fields is read, so what pandas costs does not grow with the rows of the stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from panestream.spark.processor import WindowProcessor
+
+_FIELDS = ("origin", "sequence", "parts_left", "body")
+
+
+class DataFrameWindowProcessor(WindowProcessor):
+    """The processor for ``transformWithStateInPandas``. State and timers are those of its base."""
+
+    def parts_of(self, rows: Iterator[Any]) -> list[Sequence[Any]]:
+        # tolist: numbers of Python's, not numpy's.
+        return [part for frame in rows for part in zip(*(frame[name].tolist() for name in _FIELDS), strict=True)]
+
+    def rows_of(self, output: Iterable[tuple[str, bytes]]) -> Iterator[Any]:
+        import pandas as pd
+
+        # Spark makes an Arrow batch of each frame: with one body in each, none grows beyond what Arrow can hold.
+        for tag, body in output:
+            yield pd.DataFrame({"tag": [tag], "body": [body]})

@@ -1,0 +1,80 @@
+"""What Spark 4.0 hands to a stateful operator, and takes of it, says the same as the rows of later versions."""
+
+import pickle
+
+import pandas as pd
+import pytest
+from pyspark.sql import Row
+
+from panestream.errors import EnvironmentNotReadyError
+from panestream.spark import stateful
+from panestream.spark.data_frames import DataFrameWindowProcessor
+from panestream.spark.processor import WindowProcessor
+from panestream.spark.session import check_version
+from tests.engine.exchange.test_exchange import plan
+
+PARTS = [
+    {"group": 3, "origin": 0, "sequence": 1, "parts_left": 0, "body": b"\x00a"},
+    {"group": 3, "origin": 2, "sequence": 0, "parts_left": 1, "body": b""},
+    {"group": 3, "origin": 2, "sequence": 1, "parts_left": 0, "body": b"\xff"},
+]
+
+
+def test_data_frames_are_read_as_rows_are():
+    frames = [pd.DataFrame(PARTS[:1]), pd.DataFrame(PARTS[1:]).astype({"origin": "int32", "sequence": "int32"})]
+    found = DataFrameWindowProcessor(plan(groups=4)).parts_of(iter(frames))
+    assert found == WindowProcessor(plan(groups=4)).parts_of(Row(**part) for part in PARTS)
+    # Payloads are sealed over these numbers: numpy's would be others' bytes.
+    assert {type(value) for part in found for value in part} == {int, bytes}
+
+
+def test_data_frames_say_what_rows_say():
+    output = [("main", b"\x00"), ("late", b"")]
+    frames = list(DataFrameWindowProcessor(plan(groups=4)).rows_of(iter(output)))
+    assert [tuple(frame.iloc[0]) for frame in frames] == output
+    assert [list(frame.columns) for frame in frames] == 2 * [["tag", "body"]]
+    assert [tuple(row) for row in WindowProcessor(plan(groups=4)).rows_of(iter(output))] == output
+
+
+def test_a_processor_of_either_kind_can_be_sent():
+    for kind in (WindowProcessor, DataFrameWindowProcessor):
+        assert type(pickle.loads(pickle.dumps(kind(plan(groups=2))))) is kind
+
+
+class Frame:
+    """As much of a DataFrame of Spark 4.0 as is asked."""
+
+    def __init__(self, grouped, version="4.0.1"):
+        self.grouped, self.sparkSession = grouped, type("Session", (), {"version": version})()
+
+    def groupBy(self, name):  # noqa: N802 - Spark's name
+        assert name == "group"
+        return self.grouped
+
+
+class Grouped:
+    def transformWithStateInPandas(self, **given):  # noqa: N802 - Spark's name
+        return given
+
+
+def test_spark_4_0_gets_the_processor_with_data_frames():
+    given = stateful.transform(Frame(Grouped()), plan(groups=2))
+    assert type(given["statefulProcessor"]) is DataFrameWindowProcessor
+    assert (given["outputMode"], given["timeMode"]) == ("append", "None")
+
+
+def test_connect_of_spark_4_0_has_no_streams():
+    with pytest.raises(EnvironmentNotReadyError, match=r"Spark Connect of Spark 4\.0 has no stateful operators"):
+        stateful.transform(Frame(object()), plan(groups=2))
+
+
+def test_spark_4_0_needs_pandas(monkeypatch):
+    monkeypatch.setattr(stateful, "find_spec", lambda name: None)
+    with pytest.raises(EnvironmentNotReadyError, match=r"streams on Spark 4\.0 need pandas"):
+        stateful.transform(Frame(Grouped()), plan(groups=2))
+
+
+def test_spark_3_is_refused():
+    check_version(type("Session", (), {"version": "4.0.0"})())
+    with pytest.raises(EnvironmentNotReadyError, match=r"needs Spark 4\.0 or later, this session runs 3\.5\.7"):
+        check_version(type("Session", (), {"version": "3.5.7"})())
