@@ -188,6 +188,16 @@ def register(spark: SparkSession, claim: Claim, places: Iterable[str]) -> None:
     claim.epoch.forget_old()
 
 
+def planned_at(spark: SparkSession, checkpoint: str, batch_id: int) -> int | None:
+    """When Spark planned a micro-batch, milliseconds since 1970, by the clock of the driver that did; None: its log does not say.
+
+    It is planned anew at a restart only where no plan of it was written.
+    """
+    lines = spark.read.text(f"{escaped(checkpoint)}/offsets/{batch_id}").collect()
+    found = [match for row in lines for match in re.findall(r'"batchTimestampMs":\s*(\d+)', row.value)]
+    return int(found[0]) if found else None
+
+
 def _entries_pattern(checkpoint: str, names: str = "*") -> str:
     return f"{escaped(checkpoint)}/{_RUNS}/{names}/{PARTS}"
 

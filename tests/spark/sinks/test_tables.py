@@ -16,7 +16,7 @@ class Session:
 
     def __init__(self, default="parquet", **tables):
         self.tables, self.default, self.written, self.asked = dict(tables), default, [], []
-        self.catalog = SimpleNamespace(tableExists=self.exists)
+        self.catalog = SimpleNamespace(tableExists=self.exists, currentCatalog=lambda: "spark_catalog")
         self.conf = SimpleNamespace(get=lambda name, default=None: self.default)
 
     def exists(self, name):

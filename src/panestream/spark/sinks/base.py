@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from panestream.spark.checkpoint import Epoch, Rank
+from panestream.spark.checkpoint import Epoch, Rank, planned_at
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -42,6 +42,10 @@ class Run:
         """
         if self.epoch is not None:
             self.epoch.check(spark)
+
+    def planned_at(self, spark: SparkSession, batch_id: int) -> int | None:
+        """When Spark planned a micro-batch, milliseconds since 1970; None: it does not say."""
+        return None if self.epoch is None else planned_at(spark, self.epoch.checkpoint, batch_id)
 
     def registered(self, spark: SparkSession, rank: Rank) -> bool:
         """Whether the checkpoint knows that run."""

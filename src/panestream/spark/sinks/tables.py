@@ -58,7 +58,7 @@ class CatalogTableSink(Sink):
 
     def commit(self, batch_id: int | None) -> Commit:
         """What the commit of a micro-batch carries, where the table's format takes it."""
-        return Commit(f"{self.run.query}/{self.run.output}/{self.name}", batch_id)
+        return Commit(f"{self.run.query}/{self.run.output}/{self.name}", batch_id, self.run)
 
 
 @dataclass(frozen=True)

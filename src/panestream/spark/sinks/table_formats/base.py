@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from panestream.spark.sinks.base import AT_LEAST_ONCE, EXACTLY_ONCE
+from panestream.spark.sinks.base import AT_LEAST_ONCE, EXACTLY_ONCE, Run
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -19,10 +19,12 @@ class Commit:
     Attributes:
         writer: who writes: the query's identity, the output and the table, as one text.
         batch_id: the micro-batch; None: a batch query, which commits once.
+        run: of the query; a format that looks before it commits asks it whether it may.
     """
 
     writer: str
     batch_id: int | None
+    run: Run = field(default_factory=Run, repr=False, compare=False)
 
 
 @dataclass(frozen=True)

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from panestream.spark.columns import quoted
 from panestream.spark.sinks.table_formats.base import TableFormat
 from panestream.spark.sinks.table_formats.delta import DeltaFormat
+from panestream.spark.sinks.table_formats.iceberg import IcebergFormat
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_KNOWN: dict[str, TableFormat] = {one.name: one for one in (DeltaFormat(),)}
+_KNOWN: Mapping[str, Callable[[], TableFormat]] = {"delta": DeltaFormat, "iceberg": IcebergFormat}
+_ICEBERG_CATALOG = "org.apache.iceberg.spark.SparkCatalog"
 _DEFAULT_FORMAT = "spark.sql.sources.default"
 
 
 def format_named(name: str) -> TableFormat:
     """The format that Spark's catalog calls so."""
-    return _KNOWN.get(name.lower()) or TableFormat(name.lower())
+    known = _KNOWN.get(name.lower())
+    return TableFormat(name.lower()) if known is None else known()
 
 
 def format_of(spark: SparkSession, table: str) -> TableFormat | None:
@@ -31,7 +35,18 @@ def format_of(spark: SparkSession, table: str) -> TableFormat | None:
 
 def format_to_be(spark: SparkSession, table: str, wanted: str | None) -> TableFormat:
     """What a table is, or would be if it were made now as ``wanted``; None: as the session's default."""
-    return format_of(spark, table) or format_named(wanted or str(spark.conf.get(_DEFAULT_FORMAT, "parquet")))
+    there = format_of(spark, table)
+    if there is None and spark.conf.get(f"spark.sql.catalog.{_catalog_of(spark, table)}", None) == _ICEBERG_CATALOG:
+        # Whatever is made there is Iceberg; "parquet" is then the format of its files.
+        return IcebergFormat()
+    return there or format_named(wanted or str(spark.conf.get(_DEFAULT_FORMAT, "parquet")))
+
+
+def _catalog_of(spark: SparkSession, table: str) -> str:
+    """The catalog that a table's name leads to: its first part, if that is one."""
+    first, _, rest = table.partition(".")
+    there = rest and spark.conf.get(f"spark.sql.catalog.{first}", None) is not None
+    return first if there else spark.catalog.currentCatalog()
 
 
 def quoted_name(name: str) -> str:

@@ -1,0 +1,146 @@
+"""Apache Iceberg: a snapshot carries who wrote and which micro-batch, and is committed only onto what the writer has looked at.
+
+Iceberg knows no transaction of an application, as Delta does. So the sink looks itself: the snapshots behind the table's
+current one say whether a micro-batch is there. What another copy of the query commits between that look and the commit is noticed
+by Iceberg: rows are added as an overwrite of nothing (an append in the table's history), which is checked against all data files
+that came since the snapshot looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+from panestream.errors import SinkError
+from panestream.spark.sinks.base import EXACTLY_ONCE
+from panestream.spark.sinks.table_formats.base import Commit, TableFormat
+from panestream.spark.sinks.table_formats.iceberg_history import BATCH, WAP_ID, WRITER, Target, refresh, target_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.readwriter import DataFrameWriterV2
+
+_PROPERTY = "snapshot-property."
+_ATTEMPTS = 3
+"""How often a commit that others came before is tried again in a way that notices them."""
+
+_CAME_BEFORE = ("Found conflicting files", "Cannot determine history between", "CommitFailedException")
+_CLOCKS_APART = 60_000
+"""Milliseconds that the clocks of two writers may differ; Iceberg itself allows as much."""
+
+
+@dataclass(frozen=True)
+class IcebergFormat(TableFormat):
+    """An Iceberg table, in one run of a query."""
+
+    name: str = "iceberg"
+    _last: dict[str, int] = field(default_factory=dict, repr=False, compare=False)
+    """The last micro-batch that is known to be in the table, by writer: within a run nobody else brings ours."""
+
+    def append(self, df: DataFrame, table: str, options: Mapping[str, str], commit: Commit) -> None:
+        if commit.batch_id is None:
+            df.writeTo(table).options(**dict(options)).append()
+        elif commit.batch_id > self._last.get(commit.writer, -1):
+            self._append_once(df, table, options, commit, commit.batch_id)
+
+    def append_guarantee(self) -> str:
+        return EXACTLY_ONCE
+
+    def _append_once(self, df: DataFrame, table: str, options: Mapping[str, str], commit: Commit, batch_id: int) -> None:
+        spark = df.sparkSession
+        if commit.writer not in self._last and df.isEmpty():
+            # The first micro-batch of a run comes without rows, too; a snapshot without any would tell nothing.
+            return
+        for attempt in range(_ATTEMPTS):
+            target = self._looked(spark, table, options, commit, again=attempt > 0)
+            if target is None:
+                return
+            # After the look: what another copy committed before it is seen, and that copy after it.
+            commit.run.check(spark)
+            if _onto(_marked(df, table, options, commit), target.head):
+                self._last[commit.writer] = batch_id
+                return
+        # Others add to the table faster than this micro-batch can be written.
+        if self._looked(spark, table, options, commit, again=True) is not None:
+            commit.run.check(spark)
+            _marked(df, table, options, commit).append()
+            self._last[commit.writer] = batch_id
+
+    def _looked(
+        self, spark: SparkSession, table: str, options: Mapping[str, str], commit: Commit, *, again: bool
+    ) -> Target | None:
+        """What the micro-batch can be added to; None: it is there."""
+        if again or commit.writer not in self._last:
+            refresh(spark, table)
+        target = target_of(spark, table, options)
+        if target.wap_enabled and spark.conf.get(WAP_ID, None) is not None:
+            raise SinkError(
+                f"the session stages what it writes to {table} ({WAP_ID} is set): the rows would never be in the table. "
+                "Unset it; to have them looked at before they are published, set spark.wap.branch instead"
+            )
+        if again or commit.writer not in self._last:
+            self._last[commit.writer] = _last_there(spark, target, commit)
+        return None if commit.batch_id is None or commit.batch_id <= self._last[commit.writer] else target
+
+
+def _marked(df: DataFrame, table: str, options: Mapping[str, str], commit: Commit) -> DataFrameWriterV2:
+    """The writer of a micro-batch, whose snapshot says so."""
+    marks = {_PROPERTY + WRITER: commit.writer, _PROPERTY + BATCH: str(commit.batch_id)}
+    return df.writeTo(table).options(**{**dict(options), **marks})
+
+
+def _onto(writer: DataFrameWriterV2, head: int | None) -> bool:
+    """Adds the rows, if none were added by others since ``head``; False: some were, and nothing was committed."""
+    from pyspark.sql import functions as F
+
+    writer = writer.option("isolation-level", "serializable")
+    if head is not None:
+        writer = writer.option("validate-from-snapshot-id", str(head))
+    try:
+        writer.overwrite(F.lit(False))
+    except Exception as error:
+        if any(words in str(error) for words in _CAME_BEFORE):
+            return False
+        raise
+    return True
+
+
+def _last_there(spark: SparkSession, target: Target, commit: Commit) -> int:
+    """The last micro-batch of the writer in a table; -1: none.
+
+    Raises:
+        SinkError: the table has forgotten too much to tell.
+    """
+    history = target.history(spark, commit.writer)
+    said = target.properties.get(_said(commit))
+    if said is not None and said.lstrip("-").isdigit():
+        return max(int(said), -1 if history.last is None else history.last)
+    if history.last is not None:
+        return history.last
+    if history.whole or _reaches_back(spark, history.oldest, commit):
+        return -1
+    raise SinkError(_forgotten(target, commit, history.oldest))
+
+
+def _reaches_back(spark: SparkSession, oldest: int | None, commit: Commit) -> bool:
+    """Whether what was expired is older than the plan of the micro-batch, which Spark keeps: then its commit was not among it."""
+    planned = None if commit.batch_id is None else commit.run.planned_at(spark, commit.batch_id)
+    return planned is not None and oldest is not None and oldest + _CLOCKS_APART < planned
+
+
+def _said(commit: Commit) -> str:
+    """The property of the table by which its owner says what the snapshots do not."""
+    return f"panestream-last/{commit.writer}"
+
+
+def _forgotten(target: Target, commit: Commit, oldest: int | None) -> str:
+    number, table = commit.batch_id or 0, target.table
+    since = "" if oldest is None else f" of before {datetime.fromtimestamp(oldest / 1000, timezone.utc):%Y-%m-%d %H:%M:%S} UTC"
+    return (
+        f"whether micro-batch {number} is in the table {table} cannot be told: it was planned before the query stopped, and the "
+        f"table's snapshots{since} were expired meanwhile, its own perhaps among them. Look whether its rows are there, then say "
+        f"so: ALTER TABLE {table} SET TBLPROPERTIES ('{_said(commit)}' = '{number}') where they are, = '{number - 1}' where they "
+        "are not; and keep snapshots for longer than the query may be down"
+    )

@@ -1,0 +1,140 @@
+"""What an Iceberg table remembers of a writer: the micro-batches that the snapshots behind its current state carry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from panestream.spark.columns import quoted
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MAIN = "main"
+WRITER, BATCH = "panestream-writer", "panestream-batch-id"
+"""Properties of a snapshot's summary."""
+
+_BRANCH = "branch_"
+_WAP_ENABLED, _WAP_BRANCH, WAP_ID = "write.wap.enabled", "spark.wap.branch", "spark.wap.id"
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """One snapshot of a table.
+
+    Attributes:
+        name: its id.
+        parent: what it was made from; None: nothing.
+        committed: when, in milliseconds since 1970, by its writer's clock.
+        batch: the micro-batch that the writer in question brought with it; None: it is of somebody else.
+    """
+
+    name: int
+    parent: int | None
+    committed: int
+    batch: int | None
+
+
+@dataclass(frozen=True)
+class History:
+    """What the snapshots from a table's current one backwards tell of a writer. Those that were rolled back are not among them.
+
+    Attributes:
+        last: the newest micro-batch of the writer; None: none is to be found.
+        whole: whether all are there, up to the first of the table.
+        oldest: when the oldest of those that are there was committed, milliseconds since 1970.
+    """
+
+    last: int | None
+    whole: bool = True
+    oldest: int | None = None
+
+
+def walk(head: int | None, snapshots: Iterable[Snapshot]) -> History:
+    """Goes from ``head`` to the parents, as far as they are there or until one is the writer's.
+
+    >>> walk(2, [Snapshot(1, None, 1000, 7), Snapshot(2, 1, 2000, None), Snapshot(3, 1, 3000, 8)])
+    History(last=7, whole=True, oldest=None)
+    >>> walk(2, [Snapshot(2, 1, 2000, None)])
+    History(last=None, whole=False, oldest=2000)
+    """
+    known = {each.name: each for each in snapshots}
+    at, oldest = head, None
+    while at is not None:
+        if at not in known:
+            return History(None, whole=False, oldest=oldest)
+        if known[at].batch is not None:
+            return History(known[at].batch)
+        oldest, at = known[at].committed, known[at].parent
+    return History(None)
+
+
+@dataclass(frozen=True)
+class Target:
+    """The state of a table that a writer is about to build on.
+
+    Attributes:
+        table: its name, without a branch.
+        branch: which line of its snapshots is written to.
+        head: the current snapshot of that; None: there is none yet.
+        properties: of the table.
+    """
+
+    table: str
+    branch: str
+    head: int | None
+    properties: Mapping[str, str]
+
+    @property
+    def wap_enabled(self) -> bool:
+        """Whether sessions may divert what they write to the table."""
+        return self.properties.get(_WAP_ENABLED, "false").lower() == "true"
+
+    def history(self, spark: SparkSession, writer: str) -> History:
+        """What the table remembers of ``writer``."""
+        from pyspark.sql import functions as F
+
+        batch = F.when(F.col("summary")[WRITER] == F.lit(writer), F.col("summary")[BATCH].cast("bigint"))
+        committed = F.unix_millis("committed_at").alias("committed")
+        every = spark.table(f"{_name(self.table)}.snapshots").select("snapshot_id", "parent_id", committed, batch.alias("batch"))
+        rows = every.collect()
+        return walk(self.head, (Snapshot(row.snapshot_id, row.parent_id, row.committed, row.batch) for row in rows))
+
+
+def target_of(spark: SparkSession, name: str, options: Mapping[str, str]) -> Target:
+    """Where rows go that are written to ``name`` with these options of Spark's writer, and what is there now."""
+    from pyspark.sql import functions as F
+
+    table, branch = _without_branch(name)
+    properties = {row.key: row.value for row in spark.sql(f"SHOW TBLPROPERTIES {_name(table)}").collect()}
+    chosen = {option.lower(): value for option, value in options.items()}.get("branch")
+    if properties.get(_WAP_ENABLED, "false").lower() == "true":
+        branch = branch or spark.conf.get(_WAP_BRANCH, None)
+    branch = chosen or branch or MAIN
+    head = properties.get("current-snapshot-id", "none")
+    main = None if head == "none" else int(head)
+    if branch == MAIN:
+        return Target(table, branch, main, properties)
+    found = spark.table(f"{_name(table)}.refs").where(F.col("name") == F.lit(branch)).collect()
+    # A branch that does not exist begins where the table is.
+    return Target(table, branch, found[0].snapshot_id if found else main, properties)
+
+
+def refresh(spark: SparkSession, name: str) -> None:
+    """Forgets what the session's catalog keeps of a table: it may be older than what others committed."""
+    spark.sql(f"REFRESH TABLE {_name(_without_branch(name)[0])}")
+
+
+def _without_branch(name: str) -> tuple[str, str | None]:
+    """A table's name and the branch in it, as Iceberg writes it.
+
+    >>> _without_branch("shop.clicks.branch_audit")
+    ('shop.clicks', 'audit')
+    """
+    table, _, last = name.rpartition(".")
+    return (table, last.removeprefix(_BRANCH)) if table and last.startswith(_BRANCH) else (name, None)
+
+
+def _name(table: str) -> str:
+    return ".".join(quoted(part) for part in table.split("."))
