@@ -2,25 +2,40 @@
 
 from __future__ import annotations
 
+import re
+import time
+import uuid
 import warnings
 from datetime import datetime, timedelta, timezone
+from typing import NamedTuple
 
 import pytest
+from pyspark.sql import functions as F
 
 import panestream as pst
 from panestream import agg
+from panestream.errors import SinkError
+from panestream.spark.session import session_settings
+from panestream.spark.sinks.base import Run
+from panestream.spark.sinks.table_formats import iceberg
+from panestream.spark.sinks.table_formats.base import Commit
 from panestream.testing import MicroBatches
 
 pytestmark = [pytest.mark.connectors, pytest.mark.iceberg]
 
 SCHEMA = "user BIGINT, price BIGINT, ts TIMESTAMP"
 START = datetime(2026, 1, 1, tzinfo=timezone.utc)
-TABLES = iter(range(1000))
+
+
+@pytest.fixture(autouse=True)
+def _few_partitions(spark):
+    with session_settings(spark, {"spark.sql.shuffle.partitions": "2"}):
+        yield
 
 
 @pytest.fixture
 def table(spark):
-    name = f"ice.db.t{next(TABLES)}"
+    name = f"ice.db.t_{uuid.uuid4().hex}"
     yield name
     spark.sql(f"DROP TABLE IF EXISTS {name}")
 
@@ -97,3 +112,179 @@ def test_a_micro_batch_that_is_run_again_is_passed_over(spark, table, clicks):
     clicks.add().run(pst.TableSink(table))
     assert rows_of(spark, table) == clicks.expected() == 12
     assert marks(spark, table) == [*written, clicks.last]
+
+
+class Copies:
+    """Runs of one query, each with a sink of its own on one table; without a stream."""
+
+    def __init__(self, spark, table, **sink):
+        self.spark, self.table, self.made = spark, table, sink
+
+    def run(self, **kept):
+        """A new run: what it knows of the table it has to look up."""
+        return pst.TableSink(self.table, **self.made).open(self.spark, Run("q", "main", **kept))
+
+    def rows(self, batch_id, count=3):
+        return self.spark.range(batch_id * 100, batch_id * 100 + count).toDF("x")
+
+    def write(self, run, *batches):
+        for batch_id in batches:
+            run.write(self.rows(batch_id), batch_id)
+
+    @property
+    def there(self):
+        found = sorted(row.x for row in self.spark.table(self.table).collect())
+        return [x // 100 for x in found if x % 100 == 0], len(found)
+
+
+@pytest.fixture
+def copies(spark, table):
+    spark.sql(f"CREATE TABLE {table} (x BIGINT) USING iceberg")
+    return Copies(spark, table)
+
+
+class Planned(NamedTuple):
+    """The entry of a run, as far as a sink asks it."""
+
+    milliseconds: int
+    checkpoint: str = ""
+
+    def check(self, spark):
+        return None
+
+
+def test_what_was_rolled_back_is_written_again(spark, table, copies):
+    copies.write(copies.run(), 0, 1)
+    before = snapshots(spark, table)[0].snapshot_id
+    spark.sql(f"CALL ice.system.rollback_to_snapshot('{table.removeprefix('ice.')}', {before})")
+    copies.write(copies.run(), 0, 1)
+    assert copies.there == ([0, 1], 6)
+
+
+def test_compaction_does_not_hide_what_was_written(spark, table, copies):
+    copies.write(copies.run(), 0, 1)
+    short = table.removeprefix("ice.")
+    done = spark.sql(f"CALL ice.system.rewrite_data_files(table => '{short}', options => map('rewrite-all', 'true'))").collect()
+    assert done[0].rewritten_data_files_count > 0
+    copies.write(copies.run(), 1, 2)
+    assert copies.there == ([0, 1, 2], 9)
+
+
+def test_expired_snapshots(spark, table, copies, monkeypatch):
+    copies.write(copies.run(), 0, 1)
+    spark.range(7, 8).toDF("x").writeTo(table).append()
+    short, now = table.removeprefix("ice."), int(time.time() * 1000)
+    spark.sql(f"CALL ice.system.expire_snapshots(table => '{short}', older_than => now(), retain_last => 1)")
+    assert len(snapshots(spark, table)) == 1
+    monkeypatch.setattr("panestream.spark.sinks.base.planned_at", lambda spark, checkpoint, batch_id: planned)
+    # Planned before what is left was committed: the rows may have come with what is gone.
+    planned = now - 600_000
+    with pytest.raises(SinkError, match=r"whether micro-batch 1 is in the table .* cannot be told") as refused:
+        copies.write(copies.run(epoch=Planned(0)), 1)
+    (said,) = re.findall(r"(ALTER TABLE .*?\)) where they are,", str(refused.value))
+    # Planned long after it: they cannot have.
+    planned = now + 600_000
+    copies.write(copies.run(epoch=Planned(0)), 2)
+    assert copies.there == ([0, 1, 2], 10)  # and somebody else's 7
+    planned = now - 600_000
+    stranger = pst.TableSink(table).open(spark, Run("another", "main", epoch=Planned(0)))
+    with pytest.raises(SinkError, match="cannot be told"):
+        stranger.write(copies.rows(5), 5)
+    spark.sql(said.replace("q/main", "another/main").replace("'1'", "'5'"))
+    for batch_id in (5, 6):
+        pst.TableSink(table).open(spark, Run("another", "main", epoch=Planned(0))).write(copies.rows(batch_id), batch_id)
+    assert copies.there == ([0, 1, 2, 6], 13)
+
+
+def test_two_copies_bring_a_micro_batch_once(spark, table, copies, monkeypatch):
+    """Another copy commits the same micro-batch when this one has looked, and has been told that it may."""
+    first, second = copies.run(), copies.run()
+    copies.write(first, 0)
+    onto, began = iceberg._onto, []
+
+    def meanwhile(writer, head):
+        if not began:
+            began.append(True)
+            copies.write(second, 1)
+        return onto(writer, head)
+
+    monkeypatch.setattr(iceberg, "_onto", meanwhile)
+    copies.write(first, 1)
+    assert copies.there == ([0, 1], 6)
+    assert marks(spark, table) == [0, 1]
+    # The same in a table that has no snapshot yet.
+    spark.sql(f"CREATE OR REPLACE TABLE {table} (x BIGINT) USING iceberg")
+    began.clear()
+    second = copies.run()
+    copies.write(copies.run(), 1)
+    assert copies.there == ([1], 3)
+
+
+def test_others_that_add_rows_in_between_hold_nobody_up(spark, table, copies, monkeypatch):
+    onto, tries = iceberg._onto, []
+
+    def busy(writer, head):
+        tries.append(head)
+        spark.range(50, 51).toDF("x").writeTo(table).append()
+        return onto(writer, head)
+
+    monkeypatch.setattr(iceberg, "_onto", busy)
+    copies.write(copies.run(), 0)
+    assert len(tries) == len(set(tries)) == 3
+    assert copies.there == ([0], 6)
+
+
+def test_branches(spark, table, copies, monkeypatch):
+    copies.write(copies.run(), 0)
+    spark.sql(f"ALTER TABLE {table} CREATE BRANCH audit")
+    copies.write(copies.run(), 1)
+    spark.catalog.setCurrentCatalog("ice")
+    try:
+        branch = Copies(spark, f"{table.removeprefix('ice.')}.branch_audit")
+        # The same writer by its mark: what is on the branch is looked for on the branch.
+        monkeypatch.setattr(pst.TableSink, "commit", lambda sink, batch_id: Commit(f"q/main/{table}", batch_id, sink.run))
+        branch.write(branch.run(), 0, 1)
+    finally:
+        spark.catalog.setCurrentCatalog("spark_catalog")
+    assert spark.table(f"{table}.branch_audit").count() == 6
+    # Diverted by the session: into a branch that is not there yet.
+    spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('write.wap.enabled' = 'true')")
+    spark.conf.set("spark.wap.branch", "wap")
+    try:
+        copies.write(copies.run(), 1, 2)
+        copies.write(copies.run(), 2)
+    finally:
+        spark.conf.unset("spark.wap.branch")
+    assert (copies.there, spark.table(f"{table}.branch_wap").count()) == (([0, 1], 6), 9)
+    spark.conf.set("spark.wap.id", "w")
+    try:
+        with pytest.raises(SinkError, match="stages what it writes"):
+            copies.write(copies.run(), 2)
+    finally:
+        spark.conf.unset("spark.wap.id")
+
+
+def test_partitions_and_columns_that_are_new(spark, table):
+    spark.sql(
+        f"CREATE TABLE {table} (x BIGINT, ts TIMESTAMP) USING iceberg PARTITIONED BY (days(ts), bucket(4, x)) "
+        "TBLPROPERTIES ('write.spark.accept-any-schema' = 'true', 'write.distribution-mode' = 'hash')"
+    )
+    rows = spark.range(30).selectExpr("id AS x", "timestamp_seconds(id * 20000) AS ts")
+    options = {"merge-schema": "true", "fanout-enabled": "true"}
+    for batch_id in (0, 0, 1):
+        wider = rows.withColumn("more", F.lit(batch_id))
+        pst.TableSink(table, options=options).open(spark, Run("q", "main")).write(wider, batch_id)
+    assert spark.table(table).count() == 60
+    assert spark.table(f"{table}.partitions").count() > 7
+    spark.sql(f"ALTER TABLE {table} UNSET TBLPROPERTIES ('write.spark.accept-any-schema')")
+    with pytest.raises(Exception, match="TOO_MANY_DATA_COLUMNS"):
+        pst.TableSink(table).open(spark, Run("q", "main")).write(rows.withColumn("a", F.lit(1)).withColumn("b", F.lit(2)), 2)
+
+
+def test_a_micro_batch_without_rows_leaves_no_snapshot(spark, table):
+    sink = pst.TableSink(table).open(spark, Run("q", "main"))
+    sink.write(spark.range(0).toDF("x"), 0)
+    assert spark.table(table).columns == ["x"]
+    assert marks(spark, table) == []
+    sink.write(spark.range(1).toDF("x"), 1)
+    assert marks(spark, table) == [1]

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import panestream as pst
 from panestream.errors import JobError
 from panestream.jobs.aggregates import FUNCTIONS, AggregateSection, arguments_of
 from panestream.jobs.document import load_document, toml_lines
@@ -287,7 +288,36 @@ def test_the_command_line_changes_input_output_mode_and_checkpoint(job_of, tmp_p
         ),
         (
             changed('"csv"\npath = "clicks"', '"rate"\nfiles_per_batch = 1'),
-            "job.toml:5: source.files_per_batch: is for files (csv, json, parquet, orc, text), not for format 'rate'",
+            "job.toml:5: source.files_per_batch: is for files (csv, json, parquet, orc, text, delta, iceberg), not for format 'rate'",
+        ),
+        (
+            changed('"csv"\npath = "clicks"', '"iceberg"\ntable = "a.b"'),
+            "job.toml:6: source.schema: format 'iceberg' takes no 'schema': the table says its columns",
+        ),
+        (
+            changed('"csv"\npath = "clicks"', '"delta"\npath = "x"\ntable = "a.b"'),
+            "job.toml:5: source.path: 'table' and 'path' exclude each other: keep one of them",
+        ),
+        (
+            changed('"csv"\npath = "clicks"', '"delta"'),
+            "job.toml:3: source: 'table' is missing: format 'delta' needs it, or a path",
+        ),
+        (changed('"csv"\npath = "clicks"', '"table"'), "job.toml:3: source: 'table' is missing: format 'table' needs it"),
+        (
+            changed('"csv"', '"table"'),
+            "job.toml:5: source.path: format 'table' takes no 'path': a table of the catalog has a name",
+        ),
+        (
+            added("source", "table = 't'"),
+            "job.toml:4: source.table: is for formats 'delta', 'iceberg', 'table', not for 'csv'",
+        ),
+        (
+            changed('"csv"\npath = "clicks"', '"iceberg"\ntable = "a.b"\noptions = { maxFilesPerTrigger = 1 }'),
+            "job.toml:6: source.options: Iceberg takes no 'maxFilesPerTrigger': write files_per_batch",
+        ),
+        (
+            changed('"csv"\npath = "clicks"', '"delta"\ntable = "t"\nfiles_per_batch = 1\noptions = { maxFilesPerTrigger = 1 }'),
+            "job.toml:7: source.options: 'maxFilesPerTrigger' and source.files_per_batch say the same: keep one of them",
         ),
         (changed('column = "timestamp"\n', ""), "job.toml:8: event_time: 'column' is missing"),
         (
@@ -407,6 +437,11 @@ def test_the_command_line_changes_input_output_mode_and_checkpoint(job_of, tmp_p
             "job.toml:26: sinks.main.table: must be table, db.table or catalog.db.table in plain names, not '../t'",
         ),
         (changed('"parquet"', '"console"'), "job.toml:26: sinks.main.path: format 'console' takes no 'path'"),
+        (changed('"parquet"', '"iceberg"'), "job.toml:24: sinks.main: 'table' is missing: format 'iceberg' needs it"),
+        (
+            changed('"parquet"\npath = "out/main"', '"delta"\ntable = "t"\ntable_format = "iceberg"'),
+            "job.toml:27: sinks.main.table_format: is for formats 'table' and 'merge', not for 'delta'",
+        ),
         (
             JOB + "[sinks.late]\nformat = 'json'\npath = 'out/../out/main'\n",
             "job.toml:27: sinks.late: writes to the same place as sinks.main",
@@ -533,3 +568,16 @@ p = 1'''.replace('""\\""" ""', '""\\""""')
 @pytest.mark.parametrize("mode", ["stream", "batch"])
 def test_the_examples_are_valid_in_both_modes(example, mode):
     assert load_job(example, Overrides(mode=mode)).job.mode == mode
+
+
+@pytest.mark.parametrize(
+    ("sink", "recipe"),
+    [
+        ('"iceberg"\ntable = "ice.shop.views"', pst.TableSink("ice.shop.views", format="iceberg")),
+        ('"delta"\ntable = "views"\noptions.mergeSchema = true', pst.TableSink("views", "delta", {"mergeSchema": "true"})),
+        ('"merge"\ntable = "views"\ntable_format = "iceberg"', pst.MergeSink("views", ["item_id"], "iceberg")),
+    ],
+)
+def test_tables_of_delta_and_iceberg(job_of, sink, recipe):
+    job = job_of(changed('"parquet"\npath = "out/main"', sink))
+    assert job.sinks.main.recipe(job.key) == recipe

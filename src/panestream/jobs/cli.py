@@ -218,7 +218,7 @@ def _stop_on_interrupt(stop: threading.Event) -> Generator[None]:
 
 def described(job: Job, guarantees: Mapping[str, str] | None = None, *, outputs_only: bool = False) -> list[tuple[str, str]]:
     """Where a job reads from and writes to, as label and place; ``guarantees``, by output, are told with a stream's."""
-    lines = [] if outputs_only else [("job", f"{job.name} ({job.mode})"), ("source", job.source.path or job.source.format)]
+    lines = [] if outputs_only else [("job", f"{job.name} ({job.mode})"), ("source", str(job.source))]
     if not outputs_only:
         lines += _asked_for(job)
     told = {tag: f", {text}" for tag, text in (guarantees or {}).items() if job.mode == "stream"}

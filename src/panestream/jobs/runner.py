@@ -153,15 +153,19 @@ def read_source(loaded: LoadedJob, spark: SparkSession) -> DataFrame:
     options = dict(source.options)
     if source.header is not None:
         options["header"] = "true" if source.header else "false"
-    if streaming and source.files_per_batch is not None:
-        options["maxFilesPerTrigger"] = str(source.files_per_batch)
-    reader: Any = spark.readStream if streaming else spark.read
-    reader = reader.format(source.format).options(**options)
+    if streaming and source.files_per_batch is not None and source.limit is not None:
+        options[source.limit] = str(source.files_per_batch)
+    reader: Any = (spark.readStream if streaming else spark.read).options(**options)
+    if source.table is None:
+        reader = reader.format(source.format)
     schema = source.schema
     if schema is not None:
         reader = _asked(loaded, ("source", "schema"), lambda: reader.schema(schema))
     path = stream_path(source) if streaming else source.path
-    df: DataFrame = _asked(loaded, ("source",), lambda: reader.load() if path is None else reader.load(path))
+    if source.table is not None:
+        df: DataFrame = _asked(loaded, ("source", "table"), lambda: _analysed(reader.table(source.table)))
+    else:
+        df = _asked(loaded, ("source",), lambda: reader.load() if path is None else reader.load(path))
     for name, expression in source.columns.items():
         df = _asked(loaded, ("source", "columns", name), partial(_with_column, df, name, expression))
     where = source.where

@@ -59,6 +59,20 @@ class _Table(Format):
         return pst.TableSink(str(sink.table), format=sink.table_format, options=sink.options)
 
 
+class _TableOf(Format):
+    """A table that is of this format where it is made anew: its name says what "table" has in ``table_format``."""
+
+    needs, takes = "table", ("options",)
+
+    def told(self, sink: Sink) -> str:
+        return f"table {sink.table} ({sink.format})"
+
+    def made(self, sink: Sink, key: Sequence[str]) -> pst.Sink:
+        import panestream as pst
+
+        return pst.TableSink(str(sink.table), format=sink.format, options=sink.options)
+
+
 class _Merge(Format):
     needs, takes, by_key = "table", ("table_format", "keys"), True
 
@@ -84,6 +98,7 @@ class _Console(Format):
 FORMATS: Mapping[str, Format] = {
     **dict.fromkeys(("parquet", "json", "csv", "orc"), _Files()),
     "table": _Table(),
+    **dict.fromkeys(("delta", "iceberg"), _TableOf()),
     "merge": _Merge(),
     "console": _Console(),
 }
@@ -94,13 +109,13 @@ class Sink:
     """``[sinks.main]`` and its sisters: where an output goes.
 
     Attributes:
-        format: "parquet", "json", "csv" or "orc" (with ``path``); "table", which appends, or "merge", which replaces the row of a
-            key and window (both with ``table``); or "console".
+        format: "parquet", "json", "csv" or "orc" (with ``path``); "delta", "iceberg" or "table" (of any kind), which append, or
+            "merge", which replaces the row of a key and window (all with ``table``); or "console".
         path: a folder; seen from the folder of the job file.
         table: ``table``, ``db.table`` or ``catalog.db.table``. For "merge" one that knows MERGE: Delta, Iceberg, Hudi.
-        table_format: the format of a table that is made anew, e.g. delta; default: Spark's.
+        table_format: of "table" and "merge": the format of a table that is made anew, e.g. delta; default: the catalog's.
         keys: of "merge": the key columns of the results; default: the job's.
-        options: of files and of "table": passed on to Spark's writer.
+        options: of files and of tables that are appended to: passed on to Spark's writer.
     """
 
     format: str = field(metadata=reads(choice(*FORMATS)))

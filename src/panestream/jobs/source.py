@@ -5,10 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from panestream.jobs.schema import Place, boolean, ddl, identifier, integer, location, reads, spark_options, sql, table
+from panestream.jobs import schema as read
+from panestream.jobs.schema import Place, boolean, ddl, identifier, integer, location, reads, spark_options, sql, table_name
 
 FILE_FORMATS = ("csv", "json", "parquet", "orc", "text")
 """Source formats that read files: they want a path and can be cut into micro-batches by ``files_per_batch``."""
+
+TABLE_FORMATS: Mapping[str, str | None] = {
+    "delta": "maxFilesPerTrigger",
+    "iceberg": "streaming-max-files-per-micro-batch",
+    "table": None,
+}
+"""Source formats that read a table, by path or by name; and the option by which a micro-batch takes so many files of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,11 +24,14 @@ class Source:
     """``[source]``: where rows come from.
 
     Attributes:
-        format: csv, json, parquet, orc, text, or any other format that Spark knows by name (kafka, rate, delta, …).
-        path: file or folder; seen from the folder of the job file. May be a glob.
+        format: csv, json, parquet, orc, text; "delta" or "iceberg" (with ``table`` or ``path``), "table" (any of the catalog,
+            with ``table``); or any other format that Spark knows by name (kafka, rate, …).
+        path: file or folder; seen from the folder of the job file. May be a glob. Or the folder of a table of Delta or Iceberg.
+        table: ``table``, ``db.table`` or ``catalog.db.table``, which says its own columns. Where to begin, say ``options``:
+            Delta's ``startingVersion``, Iceberg's ``stream-from-timestamp``; what a batch reads, ``versionAsOf``.
         schema: the columns as Spark DDL.
         header: whether CSV files begin with a line of names.
-        files_per_batch: how many files a micro-batch takes at most.
+        files_per_batch: how many files a micro-batch takes at most; of files, Delta and Iceberg.
         columns: derived columns as SQL, added in this order; later ones may use earlier ones.
         where: SQL filter, after the derived columns. Rows for which it is not true are not part of the job.
         options: passed on to Spark.
@@ -28,10 +39,11 @@ class Source:
 
     format: str = field(metadata=reads(identifier))
     path: str | None = field(default=None, metadata=reads(location))
+    table: str | None = field(default=None, metadata=reads(table_name))
     schema: str | None = field(default=None, metadata=reads(ddl))
     header: bool | None = field(default=None, metadata=reads(boolean))
     files_per_batch: int | None = field(default=None, metadata=reads(integer(1)))
-    columns: Mapping[str, str] = field(default_factory=dict, metadata=reads(table(identifier, sql)))
+    columns: Mapping[str, str] = field(default_factory=dict, metadata=reads(read.table(identifier, sql)))
     where: str | None = field(default=None, metadata=reads(sql))
     options: Mapping[str, str] = field(default_factory=dict, metadata=reads(spark_options))
 
@@ -40,17 +52,48 @@ class Source:
         """Whether rows come from files."""
         return self.format in FILE_FORMATS
 
+    @property
+    def reads_table(self) -> bool:
+        """Whether rows come from a table, which says its own columns."""
+        return self.format in TABLE_FORMATS
+
+    @property
+    def limit(self) -> str | None:
+        """Spark's option for ``files_per_batch``; None: the format has none."""
+        return "maxFilesPerTrigger" if self.reads_files else TABLE_FORMATS.get(self.format)
+
     def check(self, place: Place) -> None:
         """What only shows when the keys are seen together."""
+        if self.reads_table:
+            self._check_table(place)
+        elif self.table is not None:
+            place.at("table").note(f"is for formats {', '.join(map(repr, TABLE_FORMATS))}, not for {self.format!r}")
         if self.reads_files:
             if self.path is None:
                 place.note(f"'path' is missing: format {self.format!r} reads files")
             if self.schema is None and self.format in ("csv", "json"):
                 place.note(f"'schema' is missing: {self.format} files do not say the types of their columns")
-        elif self.files_per_batch is not None:
-            place.at("files_per_batch").note(f"is for files ({', '.join(FILE_FORMATS)}), not for format {self.format!r}")
+        elif self.files_per_batch is not None and self.limit is None:
+            known = ", ".join((*FILE_FORMATS, *(name for name, limit in TABLE_FORMATS.items() if limit)))
+            place.at("files_per_batch").note(f"is for files ({known}), not for format {self.format!r}")
         if self.header is not None and self.format != "csv":
             place.at("header").note(f"is for format 'csv', not for {self.format!r}")
-        for own, option in (("header", "header"), ("files_per_batch", "maxFilesPerTrigger")):
+        for own, option in (("header", "header"), ("files_per_batch", self.limit or "maxFilesPerTrigger")):
             if getattr(self, own) is not None and option.lower() in {given.lower() for given in self.options}:
                 place.at("options").note(f"{option!r} and source.{own} say the same: keep one of them")
+
+    def _check_table(self, place: Place) -> None:
+        """A table has a name or a folder, and its own columns."""
+        if self.format == "table" and self.path is not None:
+            place.at("path").note("format 'table' takes no 'path': a table of the catalog has a name")
+        if self.path is None and self.table is None:
+            place.note(f"'table' is missing: format {self.format!r} needs it{'' if self.format == 'table' else ', or a path'}")
+        if self.path is not None and self.table is not None:
+            place.at("path").note("'table' and 'path' exclude each other: keep one of them")
+        if self.schema is not None:
+            place.at("schema").note(f"format {self.format!r} takes no 'schema': the table says its columns")
+        if self.format == "iceberg" and "maxfilespertrigger" in {given.lower() for given in self.options}:
+            place.at("options").note("Iceberg takes no 'maxFilesPerTrigger': write files_per_batch")
+
+    def __str__(self) -> str:
+        return self.path or (f"table {self.table}" if self.table is not None else self.format)

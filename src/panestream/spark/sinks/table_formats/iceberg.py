@@ -54,7 +54,7 @@ class IcebergFormat(TableFormat):
             # The first micro-batch of a run comes without rows, too; a snapshot without any would tell nothing.
             return
         for attempt in range(_ATTEMPTS):
-            target = self._looked(spark, table, options, commit, again=attempt > 0)
+            target = self._looked(spark, table, commit, again=attempt > 0)
             if target is None:
                 return
             # After the look: what another copy committed before it is seen, and that copy after it.
@@ -63,18 +63,16 @@ class IcebergFormat(TableFormat):
                 self._last[commit.writer] = batch_id
                 return
         # Others add to the table faster than this micro-batch can be written.
-        if self._looked(spark, table, options, commit, again=True) is not None:
+        if self._looked(spark, table, commit, again=True) is not None:
             commit.run.check(spark)
             _marked(df, table, options, commit).append()
             self._last[commit.writer] = batch_id
 
-    def _looked(
-        self, spark: SparkSession, table: str, options: Mapping[str, str], commit: Commit, *, again: bool
-    ) -> Target | None:
+    def _looked(self, spark: SparkSession, table: str, commit: Commit, *, again: bool) -> Target | None:
         """What the micro-batch can be added to; None: it is there."""
         if again or commit.writer not in self._last:
             refresh(spark, table)
-        target = target_of(spark, table, options)
+        target = target_of(spark, table)
         if target.wap_enabled and spark.conf.get(WAP_ID, None) is not None:
             raise SinkError(
                 f"the session stages what it writes to {table} ({WAP_ID} is set): the rows would never be in the table. "

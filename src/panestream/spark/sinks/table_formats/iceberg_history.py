@@ -102,16 +102,15 @@ class Target:
         return walk(self.head, (Snapshot(row.snapshot_id, row.parent_id, row.committed, row.batch) for row in rows))
 
 
-def target_of(spark: SparkSession, name: str, options: Mapping[str, str]) -> Target:
-    """Where rows go that are written to ``name`` with these options of Spark's writer, and what is there now."""
+def target_of(spark: SparkSession, name: str) -> Target:
+    """Where rows go that this session writes to ``name``, and what is there now."""
     from pyspark.sql import functions as F
 
     table, branch = _without_branch(name)
     properties = {row.key: row.value for row in spark.sql(f"SHOW TBLPROPERTIES {_name(table)}").collect()}
-    chosen = {option.lower(): value for option, value in options.items()}.get("branch")
     if properties.get(_WAP_ENABLED, "false").lower() == "true":
         branch = branch or spark.conf.get(_WAP_BRANCH, None)
-    branch = chosen or branch or MAIN
+    branch = branch or MAIN
     head = properties.get("current-snapshot-id", "none")
     main = None if head == "none" else int(head)
     if branch == MAIN:
