@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 import pyarrow as pa
+from pyspark.sql import Column
 from pyspark.sql.types import StructType
 
 from panestream.datastream.events import WindowedEvents
@@ -16,9 +17,10 @@ from panestream.datastream.names import RESERVED, checked_tag
 from panestream.datastream.result import WindowedResult
 from panestream.engine.operators.accumulating.windowed_rows import AllWindows, OverRows, TablePerWindow
 from panestream.engine.operators.row.row_plan import Aggregate, AnyWindowFunction, Elements, Reduce
+from panestream.engine.plan import OperatorSpec
 from panestream.engine.planner import aggregating, calling, over_tables
 from panestream.errors import InvalidPlanError, InvalidWindowError
-from panestream.spark.columns import type_of
+from panestream.spark.columns import quoted, type_of
 from panestream.spark.names import Names, shown
 from panestream.spark.types import arrow_schema, schema_of, to_arrow
 from panestream.windowing import aggregates as recipes
@@ -140,6 +142,7 @@ class WindowedStream(WindowedEvents):
         *aggregates: recipes.Aggregate | AggregateFunction,
         schema: Schema | None = None,
         then: AnyWindowFunction | Callable[..., Any] | None = None,
+        accumulator_type: Schema | None = None,
     ) -> WindowedResult:
         """Aggregates the rows of each key and window.
 
@@ -149,13 +152,18 @@ class WindowedStream(WindowedEvents):
             schema: the columns of what your function returns (``get_result``, or ``then``).
             then: a process function that is given the one result of each firing window (Flink: the second argument); of declared
                 aggregates a tuple, in their order.
-
-        Returns:
+            accumulator_type: the columns of an accumulator of your function (``"total double, n bigint"``; PyFlink's argument).
+                With it the function runs in two phases: ``add`` before the shuffle, in all tasks that read the input and once for
+                all windows that a row lies in, ``merge`` in the key's own. It keeps the answer of a function for which
+                ``merge`` of two accumulators is what ``add`` makes of all their rows, in any order; it needs ``merge``,
+                the default or a continuous trigger, and no evictor. For a key that has most of the rows, see docs/skew.md. A
+                checkpoint is tied to it. Declared aggregates do so anyway.
             The result: ``.main`` has the key columns, ``window_start``, ``window_end`` and a column for each aggregate or of
             the schema.
 
         Raises:
-            InvalidPlanError: none given, an unknown column, a type that an aggregate does not take, two results of the same name.
+            InvalidPlanError: none given, an unknown column, a type that an aggregate does not take, two results of the same name;
+                ``accumulator_type`` where the accumulators are other than that, or the windows need every row.
         """
         if not aggregates:
             raise InvalidPlanError("aggregate wants at least one aggregate, e.g. agg.count()")
@@ -166,7 +174,10 @@ class WindowedStream(WindowedEvents):
             check_methods(first, AggregateFunction)
             if len(aggregates) > 1:
                 raise InvalidPlanError("aggregate takes one AggregateFunction: let its accumulator hold all you need")
-            return self._calling(Aggregate(first, following(then)), schema, "aggregate")
+            accumulators = None if accumulator_type is None else self._columns(accumulator_type)
+            return self._calling(Aggregate(first, following(then)), schema, "aggregate", accumulators)
+        if accumulator_type is not None:
+            raise InvalidPlanError("accumulator_type is for an AggregateFunction of your own: leave it out, partials have types")
         for aggregate in aggregates:
             if not isinstance(aggregate, recipes.Aggregate):
                 raise no_aggregate(self._df, aggregate)
@@ -189,6 +200,7 @@ class WindowedStream(WindowedEvents):
         *,
         then: AnyWindowFunction | Callable[..., Any] | None = None,
         schema: Schema | None = None,
+        two_phase: bool = False,
     ) -> WindowedResult:
         """Combines rows two at a time into one. Flink: ``reduce``.
 
@@ -196,6 +208,8 @@ class WindowedStream(WindowedEvents):
             function: given two rows, returns one (``a.replace(n=a.n + b.n)``, or a tuple of the same columns).
             then: a process function that is given the one row of each firing window; needs ``schema``.
             schema: the columns of what ``then`` returns.
+            two_phase: combine rows before the shuffle too, in all tasks that read the input, and what comes of it in the key's own:
+                as ``accumulator_type`` of :meth:`aggregate` does. The function must not depend on the order of rows.
 
         Returns:
             Without ``then``: key columns, window, and the other columns of the row.
@@ -203,7 +217,8 @@ class WindowedStream(WindowedEvents):
         check_function(function, REDUCE)
         after = following(then)
         if after is not None:
-            return self._calling(Reduce(function, after), schema, "reduce")
+            accumulators = arrow_schema(self._df.schema) if two_phase else None
+            return self._calling(Reduce(function, after), schema, "reduce", accumulators)
         check_gap_of_rows(self._df, self.windowing.assigner, self.gap)
         rows = arrow_schema(self._df.schema)
         naming = Names.of(self._df.sparkSession)
@@ -211,7 +226,9 @@ class WindowedStream(WindowedEvents):
         taken = [column.name for column in kept if naming.find(column.name, RESERVED) is not None]
         if taken:
             raise InvalidPlanError(f"the input has a column {taken[0]!r}, results have such a column too: rename it first")
-        return WindowedResult(self, calling(self.windowing, Reduce(function), pa.schema(kept), rows, function))
+        keys, accumulators = (self.keyed.key_schema, rows) if two_phase else (None, None)
+        operator = calling(self.windowing, Reduce(function), pa.schema(kept), rows, function, keys, accumulators)
+        return WindowedResult(self, operator, self._inputs_of(operator))
 
     def apply(self, function: WindowFunction | Callable[..., Any], schema: Schema) -> WindowedResult:
         """Runs a function over all rows of each firing window. Flink: ``apply``.
@@ -231,11 +248,21 @@ class WindowedStream(WindowedEvents):
         """
         return self._calling(Elements(processed(function)), schema, "process")
 
-    def _calling(self, function: Reduce | Aggregate | Elements, schema: Schema | None, what: str) -> WindowedResult:
+    def _calling(
+        self, function: Reduce | Aggregate | Elements, schema: Schema | None, what: str, accumulators: pa.Schema | None = None
+    ) -> WindowedResult:
         results = self._results(self._needed(schema, what))
         check_gap_of_rows(self._df, self.windowing.assigner, self.gap)
         rows = arrow_schema(self._df.schema)
-        return WindowedResult(self, calling(self.windowing, function, results, rows, _shown(function), self.keyed.key_schema))
+        operator = calling(self.windowing, function, results, rows, _shown(function), self.keyed.key_schema, accumulators)
+        return WindowedResult(self, operator, self._inputs_of(operator))
+
+    def _inputs_of(self, operator: OperatorSpec) -> dict[str, Column]:
+        """The columns of rows that an operator wants one by one, by their names; none where it takes rows whole."""
+        if not operator.inputs:
+            return {}
+        wanted = [name for name in operator.inputs if name in self._df.columns]
+        return {name: self._df[quoted(name)] for name in wanted} | gap_input(self._df, self.windowing.assigner, self.gap)
 
     def apply_arrow(self, function: Callable[..., Any], schema: Schema, *, all_windows: bool = False) -> WindowedResult:
         """Runs a function over the rows of firing windows, as Arrow tables. Flink has no counterpart.
@@ -286,9 +313,12 @@ class WindowedStream(WindowedEvents):
             raise InvalidPlanError(f"{what} needs the columns that your function returns, e.g. schema='n bigint, label string'")
         return schema
 
+    def _columns(self, schema: Schema) -> pa.Schema:
+        return schema if isinstance(schema, pa.Schema) else schema_of(self._df.sparkSession, schema)
+
     def _results(self, schema: Schema) -> pa.Schema:
         """Columns that come after the key columns and the window."""
-        columns = schema if isinstance(schema, pa.Schema) else schema_of(self._df.sparkSession, schema)
+        columns = self._columns(schema)
         naming = Names.of(self._df.sparkSession)
         for name in columns.names:
             if naming.find(name, (*RESERVED, *self.keyed.key_schema.names)) is not None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
+from panestream.engine.aggregates.two_phase import InTwoPhases
 from panestream.engine.operators.accumulating.rule import accumulating_rule
 from panestream.engine.operators.accumulating.windowed_rows import AllWindows, OverRows, TableOfRows, TablePerWindow
 from panestream.engine.operators.counts.rule import counts_rule
@@ -14,7 +15,7 @@ from panestream.engine.operators.row.row_plan import Aggregate, AnyWindowFunctio
 from panestream.engine.operators.row.rule import row_spec
 from panestream.engine.operators.sessions.rule import sessions_rule
 from panestream.engine.plan import OperatorSpec
-from panestream.engine.rule import Asked, DeclaredAggregates, FunctionOfRows, FunctionOfTables, Rule, Supported
+from panestream.engine.rule import Asked, DeclaredAggregates, FunctionOfRows, FunctionOfTables, Rule, Supported, Unsupported
 from panestream.engine.window_spec import WindowSpec
 from panestream.errors import InvalidPlanError
 from panestream.windowing import aggregates as recipes
@@ -34,6 +35,8 @@ def choose(window: WindowSpec, asked: Asked) -> OperatorSpec:
     Raises:
         InvalidPlanError: an aggregate does not take its type; parts that do not fit together; no operator runs it.
     """
+    if isinstance(asked, FunctionOfRows) and asked.accumulators is not None:
+        return _in_two_phases(window, asked)
     reasons: Sequence[str] = ()
     for rule in RULES:
         verdict = rule(window, asked)
@@ -48,6 +51,25 @@ def choose(window: WindowSpec, asked: Asked) -> OperatorSpec:
         # The row operator tells windows apart by bounds, not by labels.
         raise InvalidPlanError(f"several windows in one query run as aligned panes only, and cannot here: {'; '.join(reasons)}")
     return row_spec(window, asked, reasons)
+
+
+def _in_two_phases(window: WindowSpec, asked: FunctionOfRows) -> OperatorSpec:
+    """A function of the user's own as one more declared aggregate, which is reduced before the shuffle as these are."""
+    function = asked.function
+    if isinstance(function, Elements) or asked.keys is None or asked.accumulators is None:
+        raise InvalidPlanError(f"{asked.described!r} sees rows, which cannot be merged")
+    reasons = ["then= sees one window at a time, with its context"] if function.then is not None else []
+    recipe = InTwoPhases(function.function, asked.rows, asked.accumulators, asked.results)
+    declared = DeclaredAggregates([recipe], {field.name: field.type for field in asked.rows}, asked.keys)
+    verdict = sessions_rule(window, declared) or panes_rule(window, declared)
+    if isinstance(verdict, Supported) and not reasons:
+        return verdict.operator
+    reasons += verdict.reasons if isinstance(verdict, Unsupported) else []
+    raise InvalidPlanError(
+        f"{recipe!r} cannot run in two phases here, so that rows would be added before the shuffle: {'; '.join(reasons)}. Leave "
+        f"out {'two_phase=True' if isinstance(function, Reduce) else 'accumulator_type'}: then the rows cross, and the row "
+        "operator runs the query"
+    )
 
 
 def _on_rows(window: WindowSpec, asked: FunctionOfTables, reasons: Sequence[str]) -> OperatorSpec:
@@ -78,9 +100,10 @@ def calling(
     rows: pa.Schema,
     described: object,
     keys: pa.Schema | None = None,
+    accumulators: pa.Schema | None = None,
 ) -> OperatorSpec:
     """:func:`choose` for :class:`~panestream.engine.rule.FunctionOfRows`, which says what the arguments are."""
-    return choose(window, FunctionOfRows(function, results, rows, described, keys))
+    return choose(window, FunctionOfRows(function, results, rows, described, keys, accumulators))
 
 
 def over_tables(window: WindowSpec, function: OverRows, results: pa.Schema, rows: pa.Schema, keys: pa.Schema) -> OperatorSpec:

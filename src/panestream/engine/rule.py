@@ -51,6 +51,8 @@ class FunctionOfRows:
         rows: the columns of the input.
         described: how ``explain()`` calls it.
         keys: the key columns; None: only the row operator will do.
+        accumulators: the columns of an accumulator, where the function is to run in two phases: rows are added before the
+            shuffle, accumulators merged after it.
     """
 
     function: Reduce | AggregateWith | Elements
@@ -58,6 +60,7 @@ class FunctionOfRows:
     rows: pa.Schema
     described: object
     keys: pa.Schema | None = None
+    accumulators: pa.Schema | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from panestream.engine.aggregates import Aggregation
 from panestream.engine.kernels.pairs import is_among, numbered
 from panestream.engine.kernels.slicing import Int64s, PaneGrid
-from panestream.engine.operators.panes.firing import ARRIVAL, TIME, Arrivals, Combiner, FiredWindows, Interval, rows_of
+from panestream.engine.operators.panes.firing import ARRIVAL, HIDDEN, TIME, Arrivals, Combiner, FiredWindows, Interval, rows_of
 from panestream.engine.operators.panes.firing_history import FiringHistory, NumberedRows
 from panestream.engine.operators.panes.purged_windows import PurgedWindows
 from panestream.engine.operators.panes.rollups import Rollups, resolutions
@@ -62,7 +62,9 @@ class PaneSettings:
 
     @property
     def result_schema(self) -> pa.Schema:
-        return pa.schema(list(self.aggregation.output_schema)[: len(self.aggregates)])
+        # A user's function may return several results; the hidden aggregates come last.
+        shown = len(self.aggregation.output_schema) - (len(HIDDEN) if self.interval is not None else 0)
+        return pa.schema(list(self.aggregation.output_schema)[:shown])
 
     @property
     def purges(self) -> bool:

@@ -1,0 +1,127 @@
+"""The windows and functions whose skew :mod:`benchmarks.skew` counts: one or more for each operator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from panestream.engine.operators.accumulating.windowed_rows import AllWindows
+from panestream.engine.operators.row.row_plan import Aggregate, Elements, Reduce
+from panestream.engine.plan import OperatorSpec
+from panestream.engine.planner import aggregating, calling, over_tables
+from panestream.engine.window_spec import WindowSpec
+from panestream.windowing import aggregates as agg
+from panestream.windowing.assigners import EventTimeSessionWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
+from panestream.windowing.assigners.global_windows import count_window
+from panestream.windowing.assigners.several import SeveralWindows
+from panestream.windowing.evictors import TimeEvictor
+from panestream.windowing.functions import AggregateFunction, applied, processed
+
+SECOND = 1_000_000
+KEYS = pa.schema([("key", pa.int64())])
+ROWS = pa.schema([("key", pa.int64()), ("ts", pa.int64()), ("price", pa.int64()), ("user", pa.int64())])
+TYPES = {name: ROWS.field(name).type for name in ROWS.names}
+RESULT = pa.schema([("result", pa.float64())])
+
+TUMBLING = WindowSpec(TumblingEventTimeWindows(60 * SECOND))
+SLIDING = WindowSpec(SlidingEventTimeWindows(60 * SECOND, 5 * SECOND))
+SESSIONS = WindowSpec(EventTimeSessionWindows(2 * SECOND))
+SEVERAL = WindowSpec(
+    SeveralWindows.of({"minute": TumblingEventTimeWindows(60 * SECOND), "hour": TumblingEventTimeWindows(3600 * SECOND)})
+)
+SUM = (agg.sum("price").alias("total"), agg.count().alias("n"))
+
+
+class Mean(AggregateFunction):
+    """A mean, as a user would write it."""
+
+    def create_accumulator(self) -> Any:
+        return 0, 0
+
+    def add(self, value: Any, accumulator: Any) -> Any:
+        return accumulator[0] + value.price, accumulator[1] + 1
+
+    def get_result(self, accumulator: Any) -> Any:
+        return accumulator[0] / accumulator[1]
+
+    def merge(self, a: Any, b: Any) -> Any:
+        return a[0] + b[0], a[1] + b[1]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One query.
+
+    Attributes:
+        name: what the table calls it.
+        window: its windows.
+        operator: makes what runs it.
+        keyed: whether it has a key; without one all rows are of one group.
+        late: whether late rows go to an output, so that all cross whole.
+    """
+
+    name: str
+    window: WindowSpec
+    operator: Callable[[], OperatorSpec]
+    keyed: bool = True
+    late: bool = False
+
+
+def declared(name: str, window: WindowSpec, aggregates: Sequence[agg.Aggregate] = SUM, **more: bool) -> Case:
+    """Declared aggregates over windows."""
+    keys = KEYS if more.get("keyed", True) else pa.schema([])
+    return Case(name, window, lambda: aggregating(window, aggregates, TYPES, keys), **more)
+
+
+def own(name: str, window: WindowSpec, function: Reduce | Aggregate | Elements, results: pa.Schema = RESULT) -> Case:
+    """A function of the user's own over rows."""
+    return Case(name, window, lambda: calling(window, function, results, ROWS, name, KEYS))
+
+
+def _largest(a: Any, b: Any) -> Any:
+    return a if a.price >= b.price else b
+
+
+def _mean(rows: Sequence[Any]) -> float:
+    total: float = sum(row.price for row in rows)
+    return total / len(rows)
+
+
+def cases() -> Iterator[Case]:
+    """One or more for each operator."""
+    yield declared("panes: tumbling 1 min, sum and count", TUMBLING)
+    yield declared("panes: sliding 1 min / 5 s, sum and count", SLIDING)
+    yield declared("panes: several windows, sum and count", SEVERAL)
+    yield declared("panes: tumbling, sum and count, late output", TUMBLING, late=True)
+    yield declared("panes: no key at all, sum and count", TUMBLING, keyed=False)
+    yield declared("panes: tumbling, approx_quantile", TUMBLING, [agg.approx_quantile("price", 0.5)])
+    yield declared("panes: tumbling, approx_count_distinct", TUMBLING, [agg.approx_count_distinct("user")])
+    yield declared("panes: tumbling, count_distinct of 100,000", TUMBLING, [agg.count_distinct("user")])
+    yield declared("panes: sliding, count_distinct of 100,000", SLIDING, [agg.count_distinct("user")])
+    yield declared("panes: tumbling, collect_list", TUMBLING, [agg.collect_list("price")])
+    yield declared("sessions: gap 2 s, sum and count", SESSIONS)
+    yield declared("sessions: gap 2 s, sum and count, late output", SESSIONS, late=True)
+    yield declared("counts: 100 rows, sum and count", WindowSpec(*count_window(100)))
+    counting = applied(lambda key, window, rows: [_mean(rows)])
+    yield own("accumulating: tumbling, apply", TUMBLING, Elements(counting))
+    yield Case("accumulating: tumbling, apply_arrow of all windows", TUMBLING, _all_windows)
+    evicting = WindowSpec(SLIDING.assigner, evictor=TimeEvictor(15 * SECOND))
+    yield own("accumulating: sliding, time evictor, apply", evicting, Elements(counting))
+    yield own("row operator: tumbling, process", TUMBLING, Elements(processed(lambda key, context, rows: [_mean(rows)])))
+    yield own("row operator: tumbling, AggregateFunction", TUMBLING, Aggregate(Mean()))
+    yield own("row operator: sliding, AggregateFunction", SLIDING, Aggregate(Mean()))
+    yield own("row operator: sessions, AggregateFunction", SESSIONS, Aggregate(Mean()))
+    rest = pa.schema([field for field in ROWS if field.name != "key"])
+    yield own("row operator: tumbling, reduce", TUMBLING, Reduce(_largest), rest)
+
+
+def _all_windows() -> OperatorSpec:
+    return over_tables(TUMBLING, AllWindows(_means), RESULT, ROWS, KEYS)
+
+
+def _means(table: pa.Table) -> pa.Table:
+    places = ["key", "window_start", "window_end"]
+    return table.group_by(places).aggregate([("price", "mean")]).rename_columns([*places, "result"])

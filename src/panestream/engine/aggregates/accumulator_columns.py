@@ -1,0 +1,171 @@
+"""Accumulators of users' functions as Arrow columns and back, in the shape in which ``create_accumulator`` makes them."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+
+from panestream.engine.kernels.python_values import RowType, arrow_column, python_values
+from panestream.errors import InvalidPlanError
+
+_Convert: TypeAlias = Callable[[Any], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class AccumulatorColumns:
+    """Turns accumulators into columns, and columns into accumulators that nobody else holds: whoever gets one may change it.
+
+    Attributes:
+        schema: of the columns: one for each part of an accumulator, or one for all of it.
+        example: an empty accumulator: tells tuples, lists, dicts, sets and the like apart, which are alike in columns.
+    """
+
+    schema: pa.Schema
+    example: Any
+
+    def __post_init__(self) -> None:
+        self._kind()
+
+    def encode(self, accumulators: Sequence[Any]) -> list[pa.Array]:
+        """The columns.
+
+        Raises:
+            InvalidPlanError: an accumulator does not fit them.
+        """
+        names, width = self.schema.names, len(self.schema)
+        rows = [_parts(accumulator, names, self._whole()) for accumulator in accumulators]
+        columns: Sequence[Sequence[Any]] = list(zip(*rows, strict=True)) if rows else [()] * width
+        fields = [field.with_name(f"{field.name} of the accumulator") for field in self.schema]
+        return [arrow_column([_plain(value) for value in column], field) for column, field in zip(columns, fields, strict=True)]
+
+    def decode(self, columns: Sequence[pa.Array]) -> list[Any]:
+        """The accumulators."""
+        values = [python_values(column) for column in columns]
+        if self._whole():
+            convert = _reader(self.example, self.schema.field(0).type)
+            return list(map(convert, values[0])) if convert is not None else values[0]
+        make = self._kind()
+        named = isinstance(self.example, dict)
+        for place, field in enumerate(self.schema if self.example is not None else ()):
+            convert = _reader(self.example[field.name if named else place], field.type)
+            if convert is not None:
+                values[place] = list(map(convert, values[place]))
+        return list(map(make, zip(*values, strict=True)))
+
+    def _whole(self) -> bool:
+        """Whether the one column is the accumulator, not a part of it."""
+        if len(self.schema) != 1:
+            return False
+        name, type_ = self.schema.names[0], self.schema.field(0).type
+        if isinstance(self.example, (tuple, list)):
+            return pa.types.is_nested(type_) and not (isinstance(self.example, tuple) and len(self.example) == 1)
+        return not (isinstance(self.example, dict) and set(self.example) == {name} and not pa.types.is_map(type_))
+
+    def _kind(self) -> Callable[[tuple[Any, ...]], Any]:
+        """What makes an accumulator of its parts."""
+        example, names = self.example, self.schema.names
+        if self._whole():
+            return lambda parts: parts[0]
+        if example is None or isinstance(example, (tuple, list)):
+            if example is not None and len(example) != len(names):
+                raise InvalidPlanError(
+                    f"accumulator_type has {len(names)} columns ({', '.join(names)}), create_accumulator() returns {example!r}: "
+                    f"write a column for each of its {len(example)} values"
+                )
+            if example is None:
+                return _none_of_nulls
+            return getattr(type(example), "_make", type(example))
+        if isinstance(example, dict):
+            # Columns are found by name; in the order in which the function made them.
+            wrong = set(example) ^ set(names)
+            if wrong:
+                raise InvalidPlanError(
+                    f"accumulator_type has the columns {', '.join(names)}, create_accumulator() returns {example!r}: "
+                    "write a column for each of its keys, called alike; or one map<...> for all of it"
+                )
+            return lambda parts: dict(zip(names, parts, strict=True))
+        raise InvalidPlanError(
+            f"create_accumulator() returns {example!r}, of which accumulator_type {', '.join(names)} cannot be the columns: "
+            "return a tuple, a list or a dict with a value for each, or declare one column for all of it"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RowColumns:
+    """The same where the accumulators are rows: those of reduce functions."""
+
+    row_type: RowType
+
+    def encode(self, accumulators: Sequence[Any]) -> list[pa.Array]:
+        """The columns."""
+        return self.row_type.columns(accumulators)
+
+    def decode(self, columns: Sequence[pa.Array]) -> list[Any]:
+        """The rows."""
+        return self.row_type.from_columns(list(map(python_values, columns)), len(columns[0]))
+
+
+def _parts(accumulator: Any, names: Sequence[str], whole: bool) -> Sequence[Any]:
+    """The value of each column."""
+    if whole:
+        return (accumulator,)
+    if accumulator is None:
+        return (None,) * len(names)
+    if isinstance(accumulator, dict) and set(accumulator) == set(names):
+        return [accumulator[name] for name in names]
+    if isinstance(accumulator, (tuple, list)) and len(accumulator) == len(names):
+        return accumulator
+    raise InvalidPlanError(
+        f"an accumulator must have {len(names)} values ({', '.join(names)}), as accumulator_type says; got {accumulator!r}"
+    )
+
+
+def _none_of_nulls(parts: tuple[Any, ...]) -> Any:
+    return None if all(part is None for part in parts) else parts
+
+
+def _plain(value: Any) -> Any:
+    """A value as Arrow takes it: sets as lists, in an order that is the same in every process."""
+    if isinstance(value, (set, frozenset)):
+        try:
+            return sorted(value)
+        except TypeError:
+            return sorted(value, key=repr)
+    if isinstance(value, (tuple, list)):
+        return list(map(_plain, value)) if isinstance(value, list) else tuple(map(_plain, value))
+    if isinstance(value, dict):
+        return {name: _plain(one) for name, one in value.items()}
+    return value
+
+
+def _reader(example: Any, type_: pa.DataType) -> _Convert | None:
+    """What makes, of a value as Arrow gives it, one like the example; None: it is like it already."""
+    if isinstance(example, (set, frozenset, tuple)) and (pa.types.is_list(type_) or pa.types.is_large_list(type_)):
+        kind = type(example)
+        return lambda value: None if value is None else kind(value)
+    if isinstance(example, dict) and pa.types.is_map(type_) and type(example) is not dict:
+        return lambda value: None if value is None else _filled(example, value)
+    if isinstance(example, (tuple, list)) and pa.types.is_struct(type_):
+        make = getattr(type(example), "_make", type(example))
+        inner = [(part.name, _reader(one, part.type) or _same) for one, part in zip(example, type_, strict=False)]
+        return lambda value: None if value is None else make([convert(value[name]) for name, convert in inner])
+    return None
+
+
+def _filled(example: dict[Any, Any], value: dict[Any, Any]) -> dict[Any, Any]:
+    """A Counter, defaultdict or the like with the items."""
+    made = copy.copy(example)
+    made.clear()
+    made.update(value)
+    return made
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+__all__ = ["AccumulatorColumns", "RowColumns"]

@@ -1,0 +1,244 @@
+"""Users' aggregate and reduce functions in two phases: rows are added before the shuffle, accumulators are merged after it.
+
+To operators it is a declared aggregate like others, whose partial is the accumulator: ``reduce`` calls the function's ``add`` for
+each row, once for all windows that the row lies in; ``merge`` and ``combine`` call its ``merge``; results are ``get_result``'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from traceback import TracebackException
+from typing import Any, ClassVar, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from panestream.engine.aggregates.accumulator_columns import AccumulatorColumns, RowColumns
+from panestream.engine.aggregates.partial_aggregate import Batch, PartialAggregate, sparse
+from panestream.engine.aggregates.planning import AggregationPlanner
+from panestream.engine.aggregates.registry import Implementation, implements
+from panestream.engine.aggregates.result import Result
+from panestream.engine.kernels.columns import Ints
+from panestream.engine.kernels.grouping import Groups
+from panestream.engine.kernels.python_values import RowType, python_values, result_columns
+from panestream.engine.kernels.ranges import Ranges, State
+from panestream.errors import InvalidPlanError, PanestreamError
+from panestream.windowing.aggregate_function import AggregateFunction
+from panestream.windowing.aggregates import Aggregate
+from panestream.windowing.failures import BAR, WindowFunctionError, users_lines
+
+ReduceFunction: TypeAlias = Callable[[Any, Any], Any]
+_NOTHING: Any = object()
+"""The accumulator of a group that has no row yet."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class InTwoPhases(Aggregate):
+    """A function of the user's own over rows.
+
+    Attributes:
+        written: an aggregate function, or a reduce function.
+        rows: the columns of the input, all of which make an element.
+        accumulators: the columns of an accumulator; of a reduce function those of a row.
+        results: the columns of what it returns: several results of one aggregate.
+    """
+
+    written: AggregateFunction | ReduceFunction
+    rows: pa.Schema
+    accumulators: pa.Schema
+    results: pa.Schema
+
+    function: ClassVar[str] = "two_phase"
+    plain_arguments: ClassVar[bool] = False
+    merge_rule: ClassVar[str] = "rows are added before the shuffle, accumulators merged by the function's own merge after it"
+
+    def __post_init__(self) -> None:
+        written = self.written
+        if isinstance(written, AggregateFunction):
+            if type(written).merge is AggregateFunction.merge:
+                raise InvalidPlanError(
+                    f"{type(written).__name__} needs merge(a, b): with accumulator_type it is given two of them"
+                )
+            AccumulatorColumns(self.accumulators, written.create_accumulator())
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        return tuple(self.rows.names)
+
+    def __repr__(self) -> str:
+        # What a checkpoint is tied to: the function's code may change, what it keeps may not.
+        if isinstance(self.written, AggregateFunction):
+            return f"aggregate with {type(self.written).__qualname__}"
+        return "reduce"
+
+
+@implements(InTwoPhases)
+class TwoPhaseImplementation(Implementation[InTwoPhases]):
+    """Plans it: one partial, and a result for each column."""
+
+    def plan(self, recipe: InTwoPhases, planner: AggregationPlanner) -> None:
+        sources = tuple(planner.source(name) for name in recipe.rows.names)
+        partial = PartialAccumulator(sources[0], recipe.written, sources, recipe.rows, recipe.accumulators, recipe.results)
+        number = planner.partial(partial)
+        planner.results += [
+            ColumnAt(field.name, repr(recipe), field.type, (number,), place) for place, field in enumerate(recipe.results)
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnAt(Result):
+    """One of the columns that a function returns.
+
+    Attributes:
+        place: which.
+    """
+
+    place: int
+
+    def finish(self, partials: Sequence[Sequence[pa.Array]], rows: Ints) -> pa.Array:
+        return partials[0][self.place]
+
+
+@dataclass(frozen=True, slots=True)
+class PartialAccumulator(PartialAggregate):
+    """The accumulator of a key and pane; over windows, its results.
+
+    Attributes:
+        written: the user's function.
+        sources: the numbers of the expressions that make a row.
+        rows: the columns of a row.
+        accumulators: the columns of an accumulator.
+        results: the columns of the results.
+    """
+
+    written: AggregateFunction | ReduceFunction
+    sources: tuple[int, ...]
+    rows: pa.Schema
+    accumulators: pa.Schema
+    results: pa.Schema
+
+    needs_rows: ClassVar[bool] = True
+
+    @property
+    def columns(self) -> tuple[tuple[str, pa.DataType], ...]:
+        return tuple((field.name, field.type) for field in self.accumulators)
+
+    def reduce(self, groups: Groups, batch: Batch) -> list[pa.Array]:
+        columns = [python_values(batch.values[source].array) for source in self.sources]
+        rows = _row_type(self.rows).from_columns(columns, len(groups.ids))
+        add = self._adding()
+        accumulators: list[Any] = [_NOTHING] * groups.size
+        group, row = -1, None
+        try:
+            for group, row in zip(groups.ids.tolist(), rows, strict=True):
+                accumulators[group] = add(row, accumulators[group])
+        except Exception as error:
+            raise self._failed("add", f"the row {row!r}", error) from error
+        return self._in_columns().encode(accumulators)
+
+    def merge(self, groups: Groups, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
+        merge, merged = self._merging(), [_NOTHING] * groups.size
+        for group, accumulator in zip(groups.ids.tolist(), self._in_columns().decode(columns), strict=True):
+            known = merged[group]
+            merged[group] = accumulator if known is _NOTHING else merge(known, accumulator)
+        return self._in_columns().encode(merged)
+
+    def combine(self, ranges: Ranges, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
+        ranges = sparse(ranges)
+        order = pa.array(ranges.order)
+        partials, merge = _Growing([column.take(order) for column in columns]), self._merging()
+
+        def combine(a: State, b: State) -> State:
+            known = np.flatnonzero(a[0] >= 0)
+            # Each is made anew of its columns: merge may change what it is given, and others need it as it was.
+            lefts, rights = (self._in_columns().decode(partials.take(side[0][known])) for side in (a, b))
+            merged = [merge(left, right) for left, right in zip(lefts, rights, strict=True)]
+            combined = b[0].copy()
+            combined[known] = partials.add(self._in_columns().encode(merged))
+            return (combined,)
+
+        # What is folded are the numbers of the accumulators: -1 stands for none.
+        (numbers,) = ranges.fold_in_order((np.arange(len(ranges.order)),), (-1,), combine)
+        return self._results(partials.take(numbers))
+
+    def finalize(self, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
+        return self._results(columns)
+
+    def _results(self, columns: Sequence[pa.Array]) -> list[pa.Array]:
+        accumulators = self._in_columns().decode(columns)
+        written = self.written
+        if not isinstance(written, AggregateFunction):
+            # The reduced row has the keys too, which stand before the results already.
+            by_name = dict(zip(self.rows.names, result_columns(accumulators, self.rows), strict=True))
+            return [by_name[name] for name in self.results.names]
+        return result_columns(list(self._called("get_result", map(written.get_result, accumulators))), self.results)
+
+    def _adding(self) -> Callable[[Any, Any], Any]:
+        written = self.written
+        if not isinstance(written, AggregateFunction):
+            return lambda row, accumulator: row if accumulator is _NOTHING else written(accumulator, row)
+        add, create = written.add, written.create_accumulator
+        return lambda row, accumulator: add(row, create() if accumulator is _NOTHING else accumulator)
+
+    def _merging(self) -> Callable[[Any, Any], Any]:
+        written = self.written
+        function = written.merge if isinstance(written, AggregateFunction) else written
+
+        def merge(a: Any, b: Any) -> Any:
+            try:
+                return function(a, b)
+            except Exception as error:
+                raise self._failed("merge", f"the accumulators {a!r} and {b!r}", error) from error
+
+        return merge
+
+    def _called(self, method: str, results: Iterable[Any]) -> Iterable[Any]:
+        try:
+            yield from results
+        except Exception as error:
+            raise self._failed(method, "a window that fires", error) from error
+
+    def _in_columns(self) -> AccumulatorColumns | RowColumns:
+        if isinstance(self.written, AggregateFunction):
+            return AccumulatorColumns(self.accumulators, self.written.create_accumulator())
+        return RowColumns(_row_type(self.rows))
+
+    def _failed(self, method: str, at: str, error: Exception) -> Exception:
+        """The error with the place where it was: neither key nor window is known here, but the row has its key."""
+        if isinstance(error, PanestreamError):
+            return error
+        what = f"{type(self.written).__name__}.{method}" if isinstance(self.written, AggregateFunction) else "the reduce function"
+        summary = "".join(TracebackException.from_exception(error, lookup_lines=False).format_exception_only()).strip()
+        headline = f"{what} raised {summary.splitlines()[0]} (at {at})"
+        return WindowFunctionError("\n".join([headline, *(BAR + line for line in users_lines(error))]))
+
+
+@lru_cache(maxsize=4)
+def _row_type(schema: pa.Schema) -> RowType:
+    """The class of the rows: made once in a process, it takes longer than many rows."""
+    return RowType(schema)
+
+
+class _Growing:
+    """Accumulators in columns that are added one lot after the other, and found again by their number."""
+
+    def __init__(self, first: list[pa.Array]) -> None:
+        self._lots = [first]
+        self._count = len(first[0])
+
+    def add(self, more: list[pa.Array]) -> Ints:
+        """Adds accumulators; their numbers."""
+        self._lots.append(more)
+        self._count += len(more[0])
+        return np.arange(self._count - len(more[0]), self._count)
+
+    def take(self, numbers: Ints) -> list[pa.Array]:
+        """The accumulators of some numbers."""
+        if len(self._lots) > 1:
+            self._lots = [[pa.concat_arrays(list(column)) for column in zip(*self._lots, strict=True)]]
+        return [column.take(pa.array(numbers)) for column in self._lots[0]]
+
+
+__all__ = ["InTwoPhases", "PartialAccumulator"]

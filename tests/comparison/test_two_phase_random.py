@@ -1,0 +1,171 @@
+"""Functions of users' own in two phases (rows added before the shuffle, accumulators merged after it) against the row operator.
+
+Random windows, lateness, triggers and streams; the functions change the accumulators that they are given, as users' do.
+``PANESTREAM_CASES=20000 pytest tests/comparison/test_two_phase_random.py`` runs more; ``PANESTREAM_SEED`` others.
+"""
+
+import random
+from collections import Counter
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+import pytest
+
+from panestream.engine.operators.panes.rule import why_not_panes
+from panestream.engine.operators.row.row_plan import Aggregate, Reduce
+from panestream.engine.planner import calling
+from panestream.engine.window_spec import WindowSpec
+from panestream.windowing.assigners.several import SeveralWindows
+from panestream.windowing.functions import AggregateFunction
+from tests.comparison import harness, test_panes_random, test_sessions_random
+
+CHUNKS = 8
+
+
+class Totals(AggregateFunction):
+    """Two numbers in a tuple, and two results; a null result where no row has a value."""
+
+    accumulator = pa.schema([("total", pa.int64()), ("n", pa.int64())])
+    results = pa.schema([("total", pa.int64()), ("n", pa.int64())])
+
+    def create_accumulator(self):
+        return 0, 0
+
+    def add(self, value, accumulator):
+        return accumulator[0] + (value.v or 0), accumulator[1] + 1
+
+    def get_result(self, accumulator):
+        return (accumulator[0] or None), accumulator[1]
+
+    def merge(self, a, b):
+        return a[0] + b[0], a[1] + b[1]
+
+
+class Seen(AggregateFunction):
+    """A set that grows in place, in a dict that is the same object for ever; its result is a list."""
+
+    accumulator = pa.schema([("seen", pa.list_(pa.int64())), ("last", pa.int64())])
+    results = pa.schema([("seen", pa.list_(pa.int64()))])
+
+    def create_accumulator(self):
+        return {"seen": set(), "last": None}
+
+    def add(self, value, accumulator):
+        accumulator["seen"].add(value.u)
+        accumulator["last"] = max(value.ts, accumulator["last"] or value.ts)
+        return accumulator
+
+    def get_result(self, accumulator):
+        return (sorted(accumulator["seen"]),)
+
+    def merge(self, a, b):
+        a["seen"] |= b["seen"]
+        a["last"] = max(a["last"], b["last"])
+        return a
+
+
+class Counts(AggregateFunction):
+    """How often each value came: a Counter that grows in place, from None."""
+
+    accumulator = pa.schema([("counts", pa.map_(pa.int64(), pa.int64()))])
+    results = pa.schema([("most", pa.int64()), ("different", pa.int64())])
+
+    def create_accumulator(self):
+        return Counter()
+
+    def add(self, value, accumulator):
+        if value.v is not None:
+            accumulator[value.v] += 1
+        return accumulator
+
+    def get_result(self, accumulator):
+        if not accumulator:
+            return None
+        return {"different": len(accumulator), "most": max(accumulator.values())}
+
+    def merge(self, a, b):
+        a.update(b)
+        return a
+
+
+def largest(a, b):
+    """Of two rows the one with the larger ``u``, which no two share; it takes over what is larger of the times."""
+    winner = a if a.u >= b.u else b
+    return winner.replace(ts=max(a.ts, b.ts))
+
+
+FUNCTIONS = (Totals(), Seen(), Counts(), largest)
+
+
+@dataclass(frozen=True)
+class OwnFunction(harness.Query):
+    """A query with a function of a user's own instead of declared aggregates."""
+
+    function: object = None
+
+    def columnar(self):
+        return self._with(self.windowing, phases=True)
+
+    def row(self):
+        return self._with(replace(self.windowing, exact_firings=True), phases=False)
+
+    def _with(self, windowing, *, phases):
+        function, keys = self.function, harness.KEYS
+        if isinstance(function, AggregateFunction):
+            accumulator = function.accumulator if phases else None
+            operator = calling(windowing, Aggregate(function), function.results, harness.ROWS, function, keys, accumulator)
+        else:
+            rest = pa.schema([field for field in harness.ROWS if field.name != "key"])
+            accumulator = harness.ROWS if phases else None
+            operator = calling(windowing, Reduce(function), rest, harness.ROWS, function, keys, accumulator)
+        return harness.plan_for(operator, windowing, self.delay, late=self.late, **self.more)
+
+
+def own(rng: random.Random, query: harness.Query) -> OwnFunction:
+    return OwnFunction(query.windowing, (), query.delay, query.late, query.more, rng.choice(FUNCTIONS))
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_panes_are_what_the_row_operator_does(chunk):
+    def case(rng, seed):
+        query, span = test_panes_random.random_query(rng)
+        query = own(rng, query)
+        batches = harness.random_stream(rng, span, clock=not query.windowing.assigner.is_event_time)
+        harness.compare(query, batches, f"seed {seed}")
+        if seed % 4 == 0 and not query.columnar().operator.purges:
+            harness.compare_batch(query, batches, f"seed {seed}")
+
+    harness.run_cases(240, chunk, CHUNKS, case)
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_sessions_are_what_the_row_operator_does(chunk):
+    def case(rng, seed):
+        query, span = test_sessions_random.random_query(rng)
+        query = own(rng, query)
+        batches = harness.random_stream(rng, span)
+        harness.compare(query, batches, f"seed {seed}", test_sessions_random.of_the_row_operator(query, batches))
+
+    harness.run_cases(240, chunk, CHUNKS, case)
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_several_windows_are_what_each_is_alone(chunk):
+    def case(rng, seed):
+        pairs = [test_panes_random.random_assigner(rng, False) for _ in range(2)]
+        together = SeveralWindows.of({label: assigner for label, (assigner, _) in zip("ab", pairs, strict=True)})
+        windowing = WindowSpec(together, allowed_lateness=rng.choice([0, 0, 5]))
+        if why_not_panes(windowing):
+            return
+        query = own(rng, harness.Query(windowing, (), 3, rng.random() < 0.4))
+        batches = harness.random_stream(rng, max(size for _, size in pairs))
+        alone = {
+            label: harness.run(replace(query, windowing=replace(windowing, assigner=assigner)).row(), batches)
+            for label, assigner in zip(together.labels, together.assigners, strict=True)
+        }
+        merged = [
+            test_panes_random.in_one(dict(zip(alone, one, strict=True)), query.late) for one in zip(*alone.values(), strict=True)
+        ]
+        harness.compare(query, batches, f"seed {seed}", merged, count_late=query.late)
+
+    harness.run_cases(80, chunk, CHUNKS, case)
