@@ -1,8 +1,8 @@
 """One key has most of the rows: what crosses the exchange, and what each key group's task costs. Counted, without Spark.
 
 Run: ``python -m benchmarks.skew [--rows 200000] [--write]``. Some source partitions pack their rows; some key groups each take in
-what came for them, micro-batch by micro-batch, with state in memory. The same once with all keys alike, once with one key that has
-90 % of the rows. Rows and bytes are those of the exchange; seconds are processor time of one core, so that load on the machine
+what came for them, micro-batch by micro-batch, with state in memory. Once with all keys alike, once with one key that has 90 % of
+the rows. Rows and bytes are those of the exchange; seconds are processor time of one core, so that load on the machine
 does not count. (A second is a second of this machine: compare the columns, not the machines.)
 """
 

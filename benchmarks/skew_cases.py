@@ -25,6 +25,8 @@ KEYS = pa.schema([("key", pa.int64())])
 ROWS = pa.schema([("key", pa.int64()), ("ts", pa.int64()), ("price", pa.int64()), ("user", pa.int64())])
 TYPES = {name: ROWS.field(name).type for name in ROWS.names}
 RESULT = pa.schema([("result", pa.float64())])
+ACCUMULATOR = pa.schema([("total", pa.int64()), ("n", pa.int64())])
+REST = pa.schema([field for field in ROWS if field.name != "key"])
 
 TUMBLING = WindowSpec(TumblingEventTimeWindows(60 * SECOND))
 SLIDING = WindowSpec(SlidingEventTimeWindows(60 * SECOND, 5 * SECOND))
@@ -76,18 +78,23 @@ def declared(name: str, window: WindowSpec, aggregates: Sequence[agg.Aggregate] 
     return Case(name, window, lambda: aggregating(window, aggregates, TYPES, keys), **more)
 
 
-def own(name: str, window: WindowSpec, function: Reduce | Aggregate | Elements, results: pa.Schema = RESULT) -> Case:
-    """A function of the user's own over rows."""
-    return Case(name, window, lambda: calling(window, function, results, ROWS, name, KEYS))
+def own(
+    name: str,
+    window: WindowSpec,
+    function: Reduce | Aggregate | Elements,
+    results: pa.Schema = RESULT,
+    accumulators: pa.Schema | None = None,
+) -> Case:
+    """A function of the user's own over rows; in two phases where the columns of its accumulators are given."""
+    return Case(name, window, lambda: calling(window, function, results, ROWS, name, KEYS, accumulators))
 
 
 def _largest(a: Any, b: Any) -> Any:
     return a if a.price >= b.price else b
 
 
-def _mean(rows: Sequence[Any]) -> float:
-    total: float = sum(row.price for row in rows)
-    return total / len(rows)
+def _applied(key: Any, _: Any, rows: Sequence[Any]) -> list[float]:  # noqa: ARG001 - a window function
+    return [sum(row.price for row in rows) / len(rows)]
 
 
 def cases() -> Iterator[Case]:
@@ -105,17 +112,19 @@ def cases() -> Iterator[Case]:
     yield declared("sessions: gap 2 s, sum and count", SESSIONS)
     yield declared("sessions: gap 2 s, sum and count, late output", SESSIONS, late=True)
     yield declared("counts: 100 rows, sum and count", WindowSpec(*count_window(100)))
-    counting = applied(lambda key, window, rows: [_mean(rows)])
-    yield own("accumulating: tumbling, apply", TUMBLING, Elements(counting))
+    yield own("accumulating: tumbling, apply", TUMBLING, Elements(applied(_applied)))
     yield Case("accumulating: tumbling, apply_arrow of all windows", TUMBLING, _all_windows)
     evicting = WindowSpec(SLIDING.assigner, evictor=TimeEvictor(15 * SECOND))
-    yield own("accumulating: sliding, time evictor, apply", evicting, Elements(counting))
-    yield own("row operator: tumbling, process", TUMBLING, Elements(processed(lambda key, context, rows: [_mean(rows)])))
+    yield own("accumulating: sliding, time evictor, apply", evicting, Elements(applied(_applied)))
+    yield own("row operator: tumbling, process", TUMBLING, Elements(processed(_applied)))
     yield own("row operator: tumbling, AggregateFunction", TUMBLING, Aggregate(Mean()))
     yield own("row operator: sliding, AggregateFunction", SLIDING, Aggregate(Mean()))
     yield own("row operator: sessions, AggregateFunction", SESSIONS, Aggregate(Mean()))
-    rest = pa.schema([field for field in ROWS if field.name != "key"])
-    yield own("row operator: tumbling, reduce", TUMBLING, Reduce(_largest), rest)
+    yield own("row operator: tumbling, reduce", TUMBLING, Reduce(_largest), REST)
+    yield own("in two phases: tumbling, AggregateFunction", TUMBLING, Aggregate(Mean()), accumulators=ACCUMULATOR)
+    yield own("in two phases: sliding, AggregateFunction", SLIDING, Aggregate(Mean()), accumulators=ACCUMULATOR)
+    yield own("in two phases: sessions, AggregateFunction", SESSIONS, Aggregate(Mean()), accumulators=ACCUMULATOR)
+    yield own("in two phases: tumbling, reduce", TUMBLING, Reduce(_largest), REST, accumulators=ROWS)
 
 
 def _all_windows() -> OperatorSpec:

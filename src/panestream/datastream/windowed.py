@@ -208,8 +208,8 @@ class WindowedStream(WindowedEvents):
             function: given two rows, returns one (``a.replace(n=a.n + b.n)``, or a tuple of the same columns).
             then: a process function that is given the one row of each firing window; needs ``schema``.
             schema: the columns of what ``then`` returns.
-            two_phase: combine rows before the shuffle too, in all tasks that read the input, and what comes of it in the key's own:
-                as ``accumulator_type`` of :meth:`aggregate` does. The function must not depend on the order of rows.
+            two_phase: combine rows before the shuffle too, in all tasks that read the input, as ``accumulator_type`` of
+                :meth:`aggregate` does. The function must not depend on the order of rows.
 
         Returns:
             Without ``then``: key columns, window, and the other columns of the row.

@@ -17,7 +17,8 @@ def explain_plan(plan: WindowPlan, *, streaming: bool, chosen: int | None, reduc
     """
     own = dict(plan.operator.explain(plan, streaming=streaming))
     groups = f"{plan.groups} key group{'s' if plan.groups > 1 else ''}, one per state partition"
-    exchange = own.get("exchange", [])
+    # What is put in order in the key group is reduced there, not before.
+    exchange = own.get("exchange", []) if plan.arrival is None or not streaming else []
     sections = {
         "windows": [_windows(plan)],
         "operator": [plan.operator.name, *own.pop("operator", [])],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -50,7 +51,19 @@ def choose(window: WindowSpec, asked: Asked) -> OperatorSpec:
     if isinstance(window.assigner, SeveralWindows):
         # The row operator tells windows apart by bounds, not by labels.
         raise InvalidPlanError(f"several windows in one query run as aligned panes only, and cannot here: {'; '.join(reasons)}")
-    return row_spec(window, asked, reasons)
+    return replace(row_spec(window, asked, reasons), advice=_advice(window, asked))
+
+
+def _advice(window: WindowSpec, asked: Asked) -> str:
+    """What would let rows that cross the shuffle be added up before it; empty where nothing would."""
+    if not isinstance(asked, FunctionOfRows) or isinstance(asked.function, Elements) or asked.function.then is not None:
+        return ""
+    declared = DeclaredAggregates([recipes.count()], {}, pa.schema([]))
+    if not isinstance(sessions_rule(window, declared) or panes_rule(window, declared), Supported):
+        return ""
+    if isinstance(asked.function, Reduce):
+        return "two_phase=True of reduce would combine them before it"
+    return "accumulator_type of aggregate would have them added before it, and accumulators merged after it"
 
 
 def _in_two_phases(window: WindowSpec, asked: FunctionOfRows) -> OperatorSpec:

@@ -186,6 +186,12 @@ class Aggregation:
         return any(partial.follows_arrival for partial in self.partial_aggregates)
 
     @property
+    def crossing(self) -> tuple[str, ...]:
+        """What crosses the exchange of the rows of a key though they are reduced, in words: e.g. every value of a column."""
+        found = (f"{one.grows} of {self.inputs[one.source]}" for one in self.partial_aggregates if one.grows)
+        return tuple(dict.fromkeys(found))
+
+    @property
     def keeps_order(self) -> bool:
         """Whether it matters in which order rows came."""
         return any(partial.keeps_order for partial in self.partial_aggregates)

@@ -48,6 +48,7 @@ class PartialDistinct(PartialAggregate):
 
     type: pa.DataType
 
+    grows: ClassVar[str] = "every distinct value"
     needs_rows: ClassVar[bool] = True
 
     @property

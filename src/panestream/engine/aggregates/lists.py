@@ -45,6 +45,7 @@ class PartialList(PartialAggregate):
 
     type: pa.DataType
 
+    grows: ClassVar[str] = "every value"
     orders_by_time: ClassVar[bool] = True
     needs_rows: ClassVar[bool] = True
 

@@ -86,6 +86,8 @@ class PartialAggregate(ABC):
 
     orders_by_time: ClassVar[bool] = False
     """Whether it needs the event times of rows."""
+    grows: ClassVar[str] = ""
+    """What it keeps of the rows, in words, where that grows with them; empty: its size is bounded."""
     needs_rows: ClassVar[bool] = False
     """Whether it is combined over windows from partial rows one after the other (sparse ranges), not from a matrix."""
 

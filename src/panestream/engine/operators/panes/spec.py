@@ -105,6 +105,7 @@ class PaneSpec(PaneSettings, OperatorSpec):
             ],
             "exchange": [
                 "pre-aggregated per (key, pane) before the shuffle",
+                *(f"{what} crosses it all the same" for what in self.aggregation.crossing),
                 *(
                     ["whole rows cross the shuffle too, for the late output"]
                     if plan.late_tag and not self.by_processing_time

@@ -21,12 +21,14 @@ class RowSpec(RowSettings, OperatorSpec):
         reasons: why no columnar operator runs the query, for ``explain()``.
         described: how ``explain()`` calls the function.
         kind: what the checkpoint is tied to of it: its code may change, what it keeps may not.
+        advice: what would reduce the rows before the shuffle, in words; empty: nothing would.
     """
 
     by_processing_time: bool = False
     reasons: tuple[str, ...] = ()
     described: str = ""
     kind: str = ""
+    advice: str = ""
 
     @property
     def name(self) -> str:
@@ -97,7 +99,7 @@ class RowSpec(RowSettings, OperatorSpec):
             "operator": [f"not columnar: {reason}" for reason in self.reasons],
             "trigger": [stable_repr(self.row_plan.window.firing_trigger)],
             "function": [self.described],
-            "exchange": ["rows cross the shuffle unreduced, in columns"],
+            "exchange": ["rows cross the shuffle unreduced, in columns", *([self.advice] if self.advice else [])],
             "state": [
                 f"{kept}, in {self.row_plan.pages} pages per key group or more, as it grows; touched and due pages are read and "
                 f"written{'; what has no columns is pickled' if self.row_plan.window.pickled_state else ''}"

@@ -105,6 +105,7 @@ class SessionSpec(SessionSettings, OperatorSpec):
             "aggregates": [f"{aggregate!r}; {aggregate.merge_rule}" for aggregate in self.aggregates],
             "exchange": [
                 "local sessions are built before the shuffle: one row for each key and session of a chunk",
+                *(f"{what} crosses it all the same" for what in self.aggregation.crossing),
                 *(
                     []
                     if self.by_processing_time
