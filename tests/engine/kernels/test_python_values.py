@@ -75,8 +75,26 @@ def test_results_are_tuples_dicts_rows_or_nothing():
         ({"lable": "a"}, "did you mean 'label'"),
         (("x", "a"), r"'x' \(str\) does not fit the column 'n' of type int64"),
         ((2**70, "a"), "does not fit the column 'n'"),
+        ((1.5, "a"), "the value 1.5 does not fit the column 'n' of type int64, which would cut its fraction off"),
+        ((float("nan"), "a"), "'n'"),
     ],
 )
 def test_other_results_are_refused_by_name(result, named):
     with pytest.raises(InvalidPlanError, match=named):
         result_columns([(1, "a"), result], RESULTS)
+
+
+@pytest.mark.parametrize(
+    ("type_", "whole", "cut"),
+    [
+        (pa.list_(pa.int32()), [1, 2.0, None], [1, 2.5]),
+        (pa.map_(pa.string(), pa.int64()), {"a": 1}, {"a": 0.5}),
+        (pa.struct([("x", pa.int64()), ("y", pa.float64())]), {"x": 3.0, "y": 0.5}, {"x": 0.5, "y": 0.5}),
+        (pa.list_(pa.struct([("x", pa.int64())])), [{"x": 1}], [{"x": 1}, {"x": 1.5}]),
+    ],
+)
+def test_no_fraction_is_cut_off_inside_a_value(type_, whole, cut):
+    schema = pa.schema([("n", pa.int64()), ("v", type_)])
+    assert result_columns([(1, whole), (2, None)], schema)[1].null_count == 1
+    with pytest.raises(InvalidPlanError, match="cut its fraction off"):
+        result_columns([(1, whole), (2, cut)], schema)

@@ -20,6 +20,7 @@ from panestream.engine.exchange.arrival_order import unordered
 from panestream.engine.exchange.event_times import LARGEST_TIME, TimesSeen, complaint, instant, usable_times
 from panestream.engine.kernels.columns import one_chunk
 from panestream.engine.plan import Chunk, WindowPlan
+from panestream.engine.runtime.gc_control import collector_paused
 from panestream.engine.storage import payload
 from panestream.engine.storage.payload import INVALID, REPORT, UNORDERED, PayloadPart, as_schema, cut
 from panestream.errors import InvalidEventTimeError
@@ -207,7 +208,10 @@ class _Packing:
             order = [_array(table, position).cast(column.type) for position, column in arrival]
             yield from self._send(group, UNORDERED, unordered(chunk, order))
             return
-        for kind, packed in self.plan.operator.pack(self.plan, chunk):
+        # A function of the user's own may be called for each row: what rows become then is no garbage yet.
+        with collector_paused():
+            parts = list(self.plan.operator.pack(self.plan, chunk))
+        for kind, packed in parts:
             yield from self._send(group, kind, packed)
 
     def _whole_rows(self, table: pa.Table) -> pa.Table:

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from panestream.engine.kernels.columns import one_chunk
+from panestream.engine.kernels.whole_numbers import with_fraction
 from panestream.errors import InvalidEventTimeError, InvalidPlanError, did_you_mean
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
@@ -178,13 +179,20 @@ def arrow_column(values: Sequence[Any], field: pa.Field) -> pa.Array:
     try:
         if pa.types.is_timestamp(field.type) and field.type.tz is not None and field.type.unit == "us":
             return instants(values, field.type)
-        return pa.array(values, field.type)
+        made = pa.array(values, field.type)
     except (pa.ArrowException, OverflowError, TypeError, ValueError, AttributeError) as error:
         wrong = next((value for value in values if not _fits(value, field.type)), None)
         raise InvalidPlanError(
             f"the value {wrong!r} ({type(wrong).__name__}) does not fit the column {field.name!r} of type {field.type}: "
             "change the schema, or return another value"
         ) from error
+    cut = with_fraction(values, field.type)
+    if cut is not None:
+        raise InvalidPlanError(
+            f"the value {cut!r} does not fit the column {field.name!r} of type {field.type}, which would cut its fraction off: "
+            "make it a double, or round the value"
+        )
+    return made
 
 
 def instants(values: Sequence[Any], type_: pa.TimestampType) -> pa.Array:

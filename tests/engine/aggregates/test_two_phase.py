@@ -1,0 +1,180 @@
+"""Users' functions in two phases: accumulators as columns, what is refused, what errors and explain() say, what crosses."""
+
+from collections import Counter, defaultdict, namedtuple
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from panestream.engine.aggregates.accumulator_columns import AccumulatorColumns
+from panestream.engine.explain import explain_plan
+from panestream.engine.operators.row.row_plan import Aggregate, Elements, Reduce
+from panestream.engine.plan import Chunk
+from panestream.engine.planner import aggregating, calling
+from panestream.engine.window_spec import WindowSpec
+from panestream.errors import InvalidPlanError
+from panestream.windowing import aggregates as agg
+from panestream.windowing.assigners import EventTimeSessionWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
+from panestream.windowing.assigners.global_windows import count_window
+from panestream.windowing.evictors import CountEvictor
+from panestream.windowing.functions import AggregateFunction, WindowFunctionError, applied
+from tests.comparison import harness
+
+Pair = namedtuple("Pair", ["total", "n"])  # noqa: PYI024 - as users write them
+LONG, DOUBLE, TEXTS, COUNTS = pa.int64(), pa.float64(), pa.list_(pa.string()), pa.map_(pa.string(), pa.int64())
+POINT = pa.struct([("x", LONG), ("y", LONG)])
+filled = defaultdict(int)
+filled["a"] = 3
+
+
+@pytest.mark.parametrize(
+    ("types", "empty", "accumulators"),
+    [
+        ([DOUBLE, LONG], (0, 0), [(1.5, 2), (None, 3)]),
+        ([DOUBLE, LONG], Pair(0, 0), [Pair(1.5, 2)]),
+        ([DOUBLE, LONG], [0, 0], [[1.5, 2]]),
+        ([DOUBLE, LONG], {"c1": 0, "c0": 0}, [{"c0": 1.5, "c1": 2}]),
+        ([DOUBLE, LONG], None, [None, (1.5, 2)]),
+        ([LONG], 0, [1, 2, None]),
+        ([LONG], (0,), [(1,), (2,)]),
+        ([LONG], [0], [[1], [2]]),
+        ([TEXTS], set(), [{"a", "b"}, set()]),
+        ([TEXTS], frozenset(), [frozenset("ab")]),
+        ([TEXTS], (set(),), [({"a", "b"},)]),
+        ([TEXTS], [], [["a"], []]),
+        ([LONG, TEXTS], (0, set()), [(1, {"a"}), (2, set())]),
+        ([COUNTS], {}, [{"a": 1}, {}]),
+        ([COUNTS], Counter(), [Counter(a=2), Counter()]),
+        ([COUNTS], defaultdict(int), [filled]),
+        ([POINT], (0, 0), [(1, 2)]),
+        ([POINT, LONG], ((0, 0), 0), [((1, 2), 3)]),
+    ],
+    ids=str,
+)
+def test_accumulators_come_back_as_they_were(types, empty, accumulators):
+    columns = AccumulatorColumns(pa.schema([(f"c{place}", type_) for place, type_ in enumerate(types)]), empty)
+    encoded = columns.encode(accumulators)
+    assert [column.type for column in encoded] == types
+    back = columns.decode(encoded)
+    assert back == accumulators
+    assert [type(one) for one in back] == [type(one) for one in accumulators]
+    assert columns.decode(encoded)[-1] is not back[-1] or not isinstance(empty, (dict, set, list))
+
+
+@pytest.mark.parametrize(
+    ("names", "empty", "message"),
+    [
+        ("t", (0, 0), "write a column for each of its 2 values"),
+        ("tn", {"t": 0}, "a column for each of its keys, called alike"),
+        ("tn", 0, "declare one column for all of it"),
+    ],
+)
+def test_columns_that_are_not_the_accumulators_are_refused(names, empty, message):
+    with pytest.raises(InvalidPlanError, match=message):
+        AccumulatorColumns(pa.schema([(name, LONG) for name in names]), empty)
+
+
+def test_an_accumulator_that_does_not_fit_is_named():
+    columns = AccumulatorColumns(pa.schema([("t", LONG), ("n", LONG)]), (0, 0))
+    with pytest.raises(InvalidPlanError, match=r"the value 1.5 does not fit the column 't of the accumulator'"):
+        columns.encode([(1.5, 2)])
+    deep = AccumulatorColumns(pa.schema([("counts", COUNTS)]), {})
+    with pytest.raises(InvalidPlanError, match=r"the value 0.5 does not fit the column 'counts of the accumulator'"):
+        deep.encode([{"a": 1, "b": 0.5}])
+    with pytest.raises(InvalidPlanError, match=r"must have 2 values \(t, n\)"):
+        columns.encode([(1, 2, 3)])
+
+
+class Mean(AggregateFunction):
+    def create_accumulator(self):
+        return 0, 0
+
+    def add(self, value, accumulator):
+        return accumulator[0] + value.v, accumulator[1] + 1
+
+    def get_result(self, accumulator):
+        return accumulator[0] / accumulator[1]
+
+    def merge(self, a, b):
+        return a[0] + b[0], a[1] + b[1]
+
+
+class Unmerged(Mean):
+    merge = AggregateFunction.merge
+
+
+SLIDING = WindowSpec(SlidingEventTimeWindows(60, 10))
+RESULT, ACCUMULATOR = pa.schema([("mean", DOUBLE)]), pa.schema([("t", LONG), ("n", LONG)])
+
+
+def operator(window=SLIDING, function=None, accumulators=ACCUMULATOR, results=RESULT):
+    return calling(window, function or Aggregate(Mean()), results, harness.ROWS, "it", harness.KEYS, accumulators)
+
+
+@pytest.mark.parametrize(
+    ("window", "function", "message"),
+    [
+        (
+            WindowSpec(SLIDING.assigner, evictor=CountEvictor(3)),
+            None,
+            "an evictor needs all elements.*Leave out accumulator_type",
+        ),
+        (WindowSpec(SLIDING.assigner, exact_firings=True), None, "exact firings were asked for"),
+        (WindowSpec(*count_window(3)), None, "GlobalWindows are not aligned windows"),
+        (SLIDING, Aggregate(Mean(), applied(lambda key, window, rows: [])), "then= sees one window at a time"),
+        (SLIDING, Elements(applied(lambda key, window, rows: [])), "sees rows, which cannot be merged"),
+        (SLIDING, Aggregate(Unmerged()), r"Unmerged needs merge\(a, b\)"),
+    ],
+)
+def test_what_needs_every_row_is_refused(window, function, message):
+    with pytest.raises(InvalidPlanError, match=message):
+        operator(window, function)
+
+
+def rows_of_one_key(rows, value=1):
+    table = pa.table({"key": ["a"] * rows, "ts": range(rows), "v": [value] * rows, "x": [0.5] * rows, "u": range(rows)})
+    return table.cast(harness.ROWS).combine_chunks()
+
+
+def packed(spec, table):
+    plan = harness.plan_for(spec, SLIDING)
+    inputs = [table[text].chunk(0) for text in spec.inputs]
+    rows = table if plan.carries_rows else None
+    return list(spec.pack(plan, Chunk(np.asarray(table["ts"]), [table["key"].chunk(0)], inputs, rows)))
+
+
+def test_one_key_crosses_as_an_accumulator_for_each_pane():
+    ((_, before),) = packed(operator(accumulators=None), rows_of_one_key(600))
+    ((_, after),) = packed(operator(), rows_of_one_key(600))
+    assert (before.num_rows, after.num_rows) == (600, 60)
+    assert sum(after["rows"].to_pylist()) == 600
+
+
+def test_an_error_names_the_row():
+    with pytest.raises(WindowFunctionError, match=r"Mean.add raised TypeError: .*\(at the row Row\(key='a', ts=0, v=None"):
+        packed(operator(), rows_of_one_key(3, None))
+
+
+def explained(spec, **more):
+    return explain_plan(harness.plan_for(spec, SLIDING, **more), streaming=True, chosen=None)
+
+
+def test_explain_says_what_is_reduced_before_the_shuffle():
+    assert "accumulator_type of aggregate would have them added before it" in explained(operator(accumulators=None))
+    combined = Reduce(lambda a, b: a)
+    assert "two_phase=True of reduce would combine them before it" in explained(operator(SLIDING, combined, None, harness.ROWS))
+    alone = operator(WindowSpec(SLIDING.assigner, evictor=CountEvictor(3)), accumulators=None)
+    assert "before it" not in explained(alone)
+    own = explained(operator())
+    assert "pre-aggregated per (key, pane) before the shuffle" in own
+    assert "rows are added before the shuffle, accumulators merged" in own
+    grows = aggregating(SLIDING, [agg.count_distinct("u"), agg.collect_list("v"), agg.sum("x")], harness.TYPES, harness.KEYS)
+    assert "every distinct value of u crosses it all the same" in explained(grows)
+    assert "every value of v crosses it all the same" in explained(grows)
+    assert "of x crosses" not in explained(grows)
+    for window in (WindowSpec(EventTimeSessionWindows(5)), WindowSpec(TumblingEventTimeWindows(5))):
+        lists = aggregating(window, [agg.collect_list("v")], harness.TYPES, harness.KEYS)
+        assert "every value of v crosses it all the same" in explained(lists)
+        ordered = explained(lists, arrival=pa.schema([("u", LONG)]))
+        assert "before the shuffle" not in ordered
+        assert "rows cross unreduced, and are put in order in their key group" in ordered
