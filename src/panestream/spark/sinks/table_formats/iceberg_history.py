@@ -75,7 +75,7 @@ class Target:
     """The state of a table that a writer is about to build on.
 
     Attributes:
-        table: its name, without a branch.
+        table: its name for SQL, without a branch.
         branch: which line of its snapshots is written to.
         head: the current snapshot of that; None: there is none yet.
         properties: of the table.
@@ -97,7 +97,7 @@ class Target:
 
         batch = F.when(F.col("summary")[WRITER] == F.lit(writer), F.col("summary")[BATCH].cast("bigint"))
         committed = F.unix_millis("committed_at").alias("committed")
-        every = spark.table(f"{_name(self.table)}.snapshots").select("snapshot_id", "parent_id", committed, batch.alias("batch"))
+        every = spark.table(f"{self.table}.snapshots").select("snapshot_id", "parent_id", committed, batch.alias("batch"))
         rows = every.collect()
         return walk(self.head, (Snapshot(row.snapshot_id, row.parent_id, row.committed, row.batch) for row in rows))
 
@@ -106,8 +106,9 @@ def target_of(spark: SparkSession, name: str) -> Target:
     """Where rows go that this session writes to ``name``, and what is there now."""
     from pyspark.sql import functions as F
 
-    table, branch = _without_branch(name)
-    properties = {row.key: row.value for row in spark.sql(f"SHOW TBLPROPERTIES {_name(table)}").collect()}
+    parts, branch = _without_branch(name)
+    table = _whole(spark, parts)
+    properties = {row.key: row.value for row in spark.sql(f"SHOW TBLPROPERTIES {table}").collect()}
     if properties.get(_WAP_ENABLED, "false").lower() == "true":
         branch = branch or spark.conf.get(_WAP_BRANCH, None)
     branch = branch or MAIN
@@ -115,25 +116,33 @@ def target_of(spark: SparkSession, name: str) -> Target:
     main = None if head == "none" else int(head)
     if branch == MAIN:
         return Target(table, branch, main, properties)
-    found = spark.table(f"{_name(table)}.refs").where(F.col("name") == F.lit(branch)).collect()
+    found = spark.table(f"{table}.refs").where(F.col("name") == F.lit(branch)).collect()
     # A branch that does not exist begins where the table is.
     return Target(table, branch, found[0].snapshot_id if found else main, properties)
 
 
 def refresh(spark: SparkSession, name: str) -> None:
     """Forgets what the session's catalog keeps of a table: it may be older than what others committed."""
-    spark.sql(f"REFRESH TABLE {_name(_without_branch(name)[0])}")
+    spark.sql(f"REFRESH TABLE {_whole(spark, _without_branch(name)[0])}")
 
 
-def _without_branch(name: str) -> tuple[str, str | None]:
-    """A table's name and the branch in it, as Iceberg writes it.
+def _without_branch(name: str) -> tuple[list[str], str | None]:
+    """The parts of a table's name, and the branch in it, as Iceberg writes it.
 
     >>> _without_branch("shop.clicks.branch_audit")
-    ('shop.clicks', 'audit')
+    (['shop', 'clicks'], 'audit')
+    >>> _without_branch("`shop`.`clicks`")
+    (['shop', 'clicks'], None)
     """
-    table, _, last = name.rpartition(".")
-    return (table, last.removeprefix(_BRANCH)) if table and last.startswith(_BRANCH) else (name, None)
+    parts = [part.strip("`") for part in name.split(".")]
+    branch = parts.pop().removeprefix(_BRANCH) if len(parts) > 1 and parts[-1].startswith(_BRANCH) else None
+    return parts, branch
 
 
-def _name(table: str) -> str:
-    return ".".join(quoted(part) for part in table.split("."))
+def _whole(spark: SparkSession, parts: list[str]) -> str:
+    """A table's name for SQL with all its parts: else the table would be taken for a schema in ``table.snapshots``."""
+    if len(parts) == 1:
+        parts = [*filter(None, [spark.catalog.currentDatabase()]), *parts]
+    if len(parts) == 2 and spark.conf.get(f"spark.sql.catalog.{parts[0]}", None) is None:
+        parts = [spark.catalog.currentCatalog(), *parts]
+    return ".".join(map(quoted, parts))
