@@ -12,7 +12,7 @@ SPARK_ENV = JAVA_HOME="$$(scripts/ensure_java.sh)" && export JAVA_HOME PYSPARK_P
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-fast test-connectors test-floor check format bench bench-functions bench-flink bench-slides bench-limits bench-nexmark parity job-keys clean
+.PHONY: help setup run test test-fast test-connectors kafka test-floor check format bench bench-functions bench-flink bench-slides bench-limits bench-nexmark bench-kafka parity job-keys clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -41,6 +41,10 @@ test-connectors: ## real Delta, Iceberg and Kafka, beside the newest Spark that 
 	@python=$$(scripts/make_spark_env.sh $(CONNECTORS_SPARK)) || exit 1; [ -n "$$python" ] || exit 0; \
 	JAVA_HOME="$$(scripts/ensure_java.sh)" && export JAVA_HOME PYSPARK_PYTHON="$$python" PYTHONPATH="$(CURDIR)/src:$(CURDIR)"; \
 	"$$python" -m pytest -m connectors tests/connectors $(ARGS)
+
+kafka: ## a real Kafka broker on this machine, until Ctrl+C (ARGS="--port 9092 --topic clicks:4")
+	@python=$$(scripts/make_spark_env.sh $(CONNECTORS_SPARK)) || exit 1; [ -n "$$python" ] || exit 0; \
+	JAVA_HOME="$$(scripts/ensure_java.sh)" exec "$$python" scripts/kafka_broker.py $(ARGS)
 
 # Without pandas, and with the oldest Python, Spark and libraries that pyproject.toml allows; skipped, with the reason, where no such
 # environment can be made. What other versions of numpy, Arrow and the command line's libraries would break; on Spark the README's example,
@@ -85,6 +89,11 @@ bench-limits: $(STAMP) ## 100 to 1,000,000 keys, none to a third of the rows lat
 bench-nexmark: $(STAMP) ## Nexmark's five windowed queries, beside native Spark
 	@$(SPARK_ENV) && $(PY) -m benchmarks.nexmark.run $(ARGS)
 
+bench-kafka: ## hot items through a real Kafka, one partition an hour behind, beside native Spark
+	@python=$$(scripts/make_spark_env.sh $(CONNECTORS_SPARK)) || exit 1; [ -n "$$python" ] || exit 0; \
+	JAVA_HOME="$$(scripts/ensure_java.sh)" && export JAVA_HOME PYTHONPATH="$(CURDIR)/src:$(CURDIR)"; \
+	"$$python" -m benchmarks.kafka.run $(ARGS)
+
 job-keys: $(STAMP) ## renew the tables of docs/job-files.md
 	@$(PY) scripts/make_job_keys.py
 
@@ -92,7 +101,7 @@ parity: $(STAMP) ## renew the tables of docs/flink-parity.md
 	@$(PY) scripts/make_parity.py
 
 clean: ## remove .venv, caches and demo output
-	rm -rf $(VENV) .venv-floor .venv-spark-* demo-output build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-floor .venv-spark-* demo-output .kafka build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(STAMP): pyproject.toml scripts/make_venv.sh

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from panestream.jobs import functions, model, sinks, source, times, windows
+from panestream.jobs import functions, kafka, model, sinks, source, times, windows
 from panestream.jobs.aggregates import FUNCTIONS
 from panestream.jobs.schema import wants
 
@@ -25,6 +25,7 @@ _MARKED = re.compile(r"(<!-- made: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 SECTIONS: dict[str, type] = {
     "job": model.Job,
     "source": source.Source,
+    "source_kafka": kafka.KafkaSource,
     "event_time": times.EventTime,
     "watermark": times.Watermark,
     "processing_time": times.ProcessingTime,

@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from panestream.datastream import WindowedResult as WindowedResult
     from panestream.datastream import WindowedStream as WindowedStream
     from panestream.datastream import stream as stream
+    from panestream.datastream.kafka import KafkaStream as KafkaStream
+    from panestream.datastream.kafka import from_kafka as from_kafka
     from panestream.spark.arrival import FILE_ORDER as FILE_ORDER
+    from panestream.spark.kafka.once import KafkaOnce as KafkaOnce
     from panestream.spark.progress import BatchProgress as BatchProgress
     from panestream.spark.query import RunningQuery as RunningQuery
     from panestream.spark.session import build_session as build_session
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     from panestream.spark.sinks.base import Sink as Sink
     from panestream.spark.sinks.files import FileSink as FileSink
     from panestream.spark.sinks.files import ParquetSink as ParquetSink
+    from panestream.spark.sinks.kafka import KafkaSink as KafkaSink
     from panestream.spark.sinks.merging import MergeSink as MergeSink
     from panestream.spark.sinks.others import ConsoleSink as ConsoleSink
     from panestream.spark.sinks.others import ForeachBatchSink as ForeachBatchSink

@@ -32,6 +32,10 @@ class InvalidEventTimeError(PanestreamError, ValueError):
     """Rows carry no event time, or one that cannot be used."""
 
 
+class MalformedRecordError(PanestreamError, ValueError):
+    """A record of a source is not of the format that it was said to be; the message says which record, and shows it."""
+
+
 class AggregateOverflowError(PanestreamError, ArithmeticError):
     """A sum left the range of its SQL type."""
 

@@ -12,6 +12,9 @@ from tests.connectors import components
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from scripts.kafka_broker import Broker
+    from tests.connectors.kafka_topics import Topics
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """All tests of this folder carry the marker ``connectors``; one of ``delta``, ``iceberg`` and ``kafka`` says what each needs."""
@@ -41,3 +44,26 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A real broker of one node. A test that kills it starts it again."""
+    from scripts.kafka_broker import Broker, NoBrokerError
+
+    try:
+        one = Broker(tmp_path_factory.mktemp("kafka"))
+        one.start()
+    except NoBrokerError as error:
+        pytest.skip(str(error))
+    yield one
+    one.stop()
+
+
+@pytest.fixture(scope="session")
+def topics(broker: Broker) -> Topics:
+    """A client of the broker's that is not ours."""
+    pytest.importorskip("confluent_kafka")
+    from tests.connectors.kafka_topics import Topics
+
+    return Topics(broker.servers)

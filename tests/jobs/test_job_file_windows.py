@@ -328,7 +328,10 @@ SESSION = "[window]\ntype = 'session'\n"
             text_of(TUMBLING, out="[sinks.main]\nformat = 'merge'\ntable = 't'\n").replace('"user"', "'lower(user) AS u'"),
             "sinks.main: 'keys' is missing: what is the column of the key 'lower(user) AS u' called?",
         ),
-        (text_of(TUMBLING, out=OUT + "keys = ['user']\n"), "sinks.main.keys: is for format 'merge', not for 'parquet'"),
+        (
+            text_of(TUMBLING, out=OUT + "keys = ['user']\n"),
+            "sinks.main.keys: is for formats 'merge' and 'kafka', not for 'parquet'",
+        ),
         (
             text_of(TUMBLING, out=OUT + "table_format = 'delta'\n"),
             "sinks.main.table_format: is for formats 'table' and 'merge', not for 'parquet'",

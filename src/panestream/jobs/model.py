@@ -199,7 +199,7 @@ class Job:
         for each in outputs:
             if each in self.key or each in self.made_columns:
                 place.at("aggregate").note(f"the output has a column {each!r} of its own; give the aggregate another 'alias'")
-        if self.sinks.main.kind.by_key and self.sinks.main.keys is None:
+        if "keys" in self.sinks.main.kind.takes and self.sinks.main.keys is None:
             for each in self.key:
                 if not each.isidentifier():
                     place.at("sinks", "main").note(f"'keys' is missing: what is the column of the key {each!r} called?")

@@ -7,6 +7,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -96,18 +97,19 @@ class SparkRunner(AbstractContextManager["SparkRunner"]):
         return str(self._result().explain())
 
     def guarantees(self) -> Mapping[str, str]:
-        return {tag: sink.recipe(self.loaded.job.key).guarantee(self.spark) for tag, sink in self.loaded.job.sinks.items()}
+        sinks = self.loaded.job.sinks.recipes(self.loaded.job.key)
+        return {tag: sink.guarantee(self.spark) for tag, sink in sinks.items()}
 
     def start(self, on_progress: Callable[[BatchProgress], Any]) -> Query:
         job = self.loaded.job
-        sinks = {tag: sink.recipe(job.key) for tag, sink in job.sinks.items()}
+        sinks = job.sinks.recipes(job.key)
         return self._result().start(
             checkpoint=str(job.checkpoint), trigger=job.trigger.spark, name=job.name, on_progress=on_progress, **sinks
         )
 
     def run_batch(self) -> None:
         job = self.loaded.job
-        self._result().run(**{tag: sink.recipe(job.key) for tag, sink in job.sinks.items()})
+        self._result().run(**job.sinks.recipes(job.key))
 
     def _result(self) -> pst.WindowedResult:
         return build(self.loaded, self.spark)
@@ -143,13 +145,32 @@ def check_paths(loaded: LoadedJob) -> None:
         place.finish()
 
 
-def read_source(loaded: LoadedJob, spark: SparkSession) -> DataFrame:
-    """The rows of ``[source]`` as a DataFrame: read, with the derived columns, filtered.
+def read_source(loaded: LoadedJob, spark: SparkSession) -> pst.DataStream:
+    """The rows of ``[source]``: read, with the derived columns, filtered.
 
     Raises:
         JobError: Spark refuses the source, the schema or a SQL text; the error names the key.
     """
+    stream = _read(loaded, spark)
+    df, source = stream.df, loaded.job.source
+    for name, expression in source.columns.items():
+        df = _asked(loaded, ("source", "columns", name), partial(_with_column, df, name, expression))
+    where = source.where
+    if where is not None:
+        df = _asked(loaded, ("source", "where"), partial(_filtered, df, where))
+    return replace(stream, df=df)
+
+
+def _read(loaded: LoadedJob, spark: SparkSession) -> pst.DataStream:
+    import panestream as pst
+
     source, streaming = loaded.job.source, loaded.job.mode == "stream"
+    schema, kafka = source.schema, source.kafka
+    if kafka is not None:
+        event_time = loaded.job.event_time
+        invalid = event_time is not None and event_time.invalid == "side_output"
+        ask = partial(kafka.stream, spark, schema, source.options, invalid=invalid, batch=not streaming)
+        return _asked(loaded, ("source", "kafka"), ask)
     options = dict(source.options)
     if source.header is not None:
         options["header"] = "true" if source.header else "false"
@@ -158,7 +179,6 @@ def read_source(loaded: LoadedJob, spark: SparkSession) -> DataFrame:
     reader: Any = (spark.readStream if streaming else spark.read).options(**options)
     if source.table is None:
         reader = reader.format(source.format)
-    schema = source.schema
     if schema is not None:
         reader = _asked(loaded, ("source", "schema"), lambda: reader.schema(schema))
     path = stream_path(source) if streaming else source.path
@@ -166,10 +186,7 @@ def read_source(loaded: LoadedJob, spark: SparkSession) -> DataFrame:
         df: DataFrame = _asked(loaded, ("source", "table"), lambda: _analysed(reader.table(source.table)))
     else:
         df = _asked(loaded, ("source",), lambda: reader.load() if path is None else reader.load(path))
-    for name, expression in source.columns.items():
-        df = _asked(loaded, ("source", "columns", name), partial(_with_column, df, name, expression))
-    where = source.where
-    return df if where is None else _asked(loaded, ("source", "where"), lambda: _filtered(df, where))
+    return pst.stream(df)
 
 
 def _with_column(df: DataFrame, name: str, expression: str) -> DataFrame:
@@ -179,7 +196,11 @@ def _with_column(df: DataFrame, name: str, expression: str) -> DataFrame:
 
 
 def _filtered(df: DataFrame, where: str) -> DataFrame:
-    return _analysed(df.where(where))
+    from pyspark.sql import functions as F
+
+    from panestream.spark.kafka.records import filtered
+
+    return _analysed(filtered(df, F.expr(where)))
 
 
 def _analysed(df: DataFrame) -> DataFrame:
@@ -229,10 +250,10 @@ def build(loaded: LoadedJob, spark: SparkSession) -> pst.WindowedResult:
     """
     job = loaded.job
     functions = find_function(loaded)
-    df = read_source(loaded, spark)
-    _check_columns(loaded, df.columns)
+    stream = read_source(loaded, spark)
+    _check_columns(loaded, stream.df.columns)
     check_zone(loaded, spark)
-    windowed = _windowed(loaded, df)
+    windowed = _windowed(loaded, stream)
     if functions is not None and functions.home is not None:
         ship_module(spark, functions.home)
     result = _computed(loaded, windowed, functions)
@@ -256,12 +277,11 @@ def find_function(loaded: LoadedJob) -> Found | None:
     return find(function[1], loaded.document.path.resolve().parent, loaded.place(function[0], "function"))
 
 
-def _windowed(loaded: LoadedJob, df: DataFrame) -> pst.WindowedStream:
+def _windowed(loaded: LoadedJob, stream: pst.DataStream) -> pst.WindowedStream:
     """The rows of the source in their windows."""
     import panestream as pst
 
     job = loaded.job
-    stream = pst.stream(df)
     if job.event_time is not None and job.watermark is not None:
         column, unit, strategy = job.event_time.expression, job.event_time.unit, job.watermark.recipe
         timed = stream.assign_timestamps

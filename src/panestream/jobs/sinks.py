@@ -7,7 +7,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from panestream.jobs.schema import Place, array, choice, identifier, location, reads, section, spark_options, table_name, text
+from panestream.jobs.schema import (
+    Place,
+    array,
+    boolean,
+    choice,
+    identifier,
+    location,
+    reads,
+    section,
+    spark_options,
+    table_name,
+    text,
+)
 
 if TYPE_CHECKING:
     import panestream as pst
@@ -85,6 +97,19 @@ class _Merge(Format):
         return pst.MergeSink(str(sink.table), list(key if sink.keys is None else sink.keys), format=sink.table_format)
 
 
+class _Kafka(Format):
+    needs, takes = "topic", ("servers", "keys", "compacted", "options")
+
+    def told(self, sink: Sink) -> str:
+        return f"topic {sink.topic}"
+
+    def made(self, sink: Sink, key: Sequence[str]) -> pst.Sink:
+        import panestream as pst
+
+        keys = list(key if sink.keys is None else sink.keys)
+        return pst.KafkaSink(str(sink.servers), str(sink.topic), keys, compacted=bool(sink.compacted), options=sink.options)
+
+
 class _Console(Format):
     def told(self, sink: Sink) -> str:
         return "console"
@@ -100,6 +125,7 @@ FORMATS: Mapping[str, Format] = {
     "table": _Table(),
     **dict.fromkeys(("delta", "iceberg"), _TableOf()),
     "merge": _Merge(),
+    "kafka": _Kafka(),
     "console": _Console(),
 }
 
@@ -110,18 +136,25 @@ class Sink:
 
     Attributes:
         format: "parquet", "json", "csv" or "orc" (with ``path``); "delta", "iceberg" or "table" (of any kind), which append, or
-            "merge", which replaces the row of a key and window (all with ``table``); or "console".
+            "merge", which replaces the row of a key and window (all with ``table``); "kafka" (with
+            ``servers`` and ``topic``); or "console".
         path: a folder; seen from the folder of the job file.
         table: ``table``, ``db.table`` or ``catalog.db.table``. For "merge" one that knows MERGE: Delta, Iceberg, Hudi.
         table_format: of "table" and "merge": the format of a table that is made anew, e.g. delta; default: the catalog's.
-        keys: of "merge": the key columns of the results; default: the job's.
-        options: of files and of tables that are appended to: passed on to Spark's writer.
+        servers: of "kafka": ``host:port``, several with commas.
+        topic: of "kafka": its name.
+        compacted: of "kafka": whether the last record of a key is what counts; of a changelog, deletes become tombstones.
+        keys: of "merge" and "kafka": the key columns; default: of the results the job's, of late and invalid rows none.
+        options: of files, of tables that are appended to, and of "kafka": passed on to Spark's writer.
     """
 
     format: str = field(metadata=reads(choice(*FORMATS)))
     path: str | None = field(default=None, metadata=reads(location))
     table: str | None = field(default=None, metadata=reads(table_name))
     table_format: str | None = field(default=None, metadata=reads(identifier))
+    servers: str | None = field(default=None, metadata=reads(text))
+    topic: str | None = field(default=None, metadata=reads(text))
+    compacted: bool | None = field(default=None, metadata=reads(boolean))
     keys: tuple[str, ...] | None = field(default=None, metadata=reads(array(text)))
     options: Mapping[str, str] = field(default_factory=dict, metadata=reads(spark_options))
 
@@ -131,14 +164,16 @@ class Sink:
         return FORMATS[self.format]
 
     def check(self, place: Place) -> None:
-        """Files want a path, tables a name."""
-        for argument in ("path", "table"):
+        """Files want a path, tables and topics a name."""
+        for argument in ("path", "table", "topic"):
             given = getattr(self, argument) is not None
             if argument == self.kind.needs and not given:
                 place.note(f"{argument!r} is missing: format {self.format!r} needs it")
             if given and argument != self.kind.needs:
                 place.at(argument).note(f"format {self.format!r} takes no {argument!r}")
-        for argument in ("table_format", "keys"):
+        if self.format == "kafka" and self.servers is None:
+            place.note("'servers' is missing: where are the brokers, e.g. servers = 'localhost:9092'?")
+        for argument in ("table_format", "keys", "servers", "compacted"):
             if getattr(self, argument) is not None and argument not in self.kind.takes:
                 place.at(argument).note(f"is for {_that_take(argument)}, not for {self.format!r}")
         if self.options and "options" not in self.kind.takes:
@@ -170,14 +205,18 @@ class Sinks:
         every = (("main", self.main), ("late", self.late), ("invalid", self.invalid))
         return [(tag, sink) for tag, sink in every if sink is not None]
 
+    def recipes(self, key: Sequence[str]) -> dict[str, pst.Sink]:
+        """The library's sinks by output; ``key`` is the job's, which the rows of ``main`` have."""
+        return {tag: sink.recipe(key if tag == "main" else ()) for tag, sink in self.items()}
+
     def check(self, place: Place) -> None:
         """No two write to the same place."""
         for tag, sink in self.items():
             if sink.kind.by_key and tag != "main":
                 place.at(tag, "format").note(f"{sink.format!r} is by key and window, which only the rows of sinks.main have")
-        seen: dict[tuple[str | None, str | None], str] = {}
+        seen: dict[tuple[str | None, ...], str] = {}
         for tag, sink in self.items():
-            target = (sink.path, sink.table)
-            if target != (None, None) and target in seen:
+            target = (sink.path, sink.table, sink.topic, sink.servers)
+            if any(target) and target in seen:
                 place.at(tag).note(f"writes to the same place as sinks.{seen[target]}")
             seen[target] = tag

@@ -6,7 +6,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from panestream.jobs import schema as read
-from panestream.jobs.schema import Place, boolean, ddl, identifier, integer, location, reads, spark_options, sql, table_name
+from panestream.jobs.kafka import KafkaSource
+from panestream.jobs.schema import (
+    Place,
+    boolean,
+    ddl,
+    identifier,
+    integer,
+    location,
+    reads,
+    section,
+    spark_options,
+    sql,
+    table_name,
+)
 
 FILE_FORMATS = ("csv", "json", "parquet", "orc", "text")
 """Source formats that read files: they want a path and can be cut into micro-batches by ``files_per_batch``."""
@@ -25,11 +38,11 @@ class Source:
 
     Attributes:
         format: csv, json, parquet, orc, text; "delta" or "iceberg" (with ``table`` or ``path``), "table" (any of the catalog,
-            with ``table``); or any other format that Spark knows by name (kafka, rate, …).
+            with ``table``); "kafka", with [source.kafka]; or any other format that Spark knows by name.
         path: file or folder; seen from the folder of the job file. May be a glob. Or the folder of a table of Delta or Iceberg.
         table: ``table``, ``db.table`` or ``catalog.db.table``, which says its own columns. Where to begin, say ``options``:
             Delta's ``startingVersion``, Iceberg's ``stream-from-timestamp``; what a batch reads, ``versionAsOf``.
-        schema: the columns as Spark DDL.
+        schema: the columns as Spark DDL; of kafka the fields of a value in JSON.
         header: whether CSV files begin with a line of names.
         files_per_batch: how many files a micro-batch takes at most; of files, Delta and Iceberg.
         columns: derived columns as SQL, added in this order; later ones may use earlier ones.
@@ -46,6 +59,7 @@ class Source:
     columns: Mapping[str, str] = field(default_factory=dict, metadata=reads(read.table(identifier, sql)))
     where: str | None = field(default=None, metadata=reads(sql))
     options: Mapping[str, str] = field(default_factory=dict, metadata=reads(spark_options))
+    kafka: KafkaSource | None = field(default=None, metadata=reads(section(KafkaSource)))
 
     @property
     def reads_files(self) -> bool:
@@ -78,9 +92,26 @@ class Source:
             place.at("files_per_batch").note(f"is for files ({known}), not for format {self.format!r}")
         if self.header is not None and self.format != "csv":
             place.at("header").note(f"is for format 'csv', not for {self.format!r}")
+        self._check_kafka(place)
         for own, option in (("header", "header"), ("files_per_batch", self.limit or "maxFilesPerTrigger")):
             if getattr(self, own) is not None and option.lower() in {given.lower() for given in self.options}:
                 place.at("options").note(f"{option!r} and source.{own} say the same: keep one of them")
+
+    def _check_kafka(self, place: Place) -> None:
+        if (self.format == "kafka") != (self.kafka is not None):
+            if self.kafka is None:
+                place.note("[source.kafka] is missing: it says the servers and topics of format 'kafka'")
+            else:
+                place.at("kafka").note(f"is for format 'kafka', not for {self.format!r}")
+        elif self.kafka is not None:
+            if self.path is not None:
+                place.at("path").note("is for files: kafka has topics, in [source.kafka]")
+            if (self.kafka.value_format == "json") != (self.schema is not None):
+                place.note(
+                    "'schema' is missing: it has the fields of values in JSON"
+                    if self.schema is None
+                    else f"'schema' is for values in JSON, not for value_format {self.kafka.value_format!r}"
+                )
 
     def _check_table(self, place: Place) -> None:
         """A table has a name or a folder, and its own columns."""
@@ -96,4 +127,6 @@ class Source:
             place.at("options").note("Iceberg takes no 'maxFilesPerTrigger': write files_per_batch")
 
     def __str__(self) -> str:
+        if self.kafka is not None:
+            return f"topic {', '.join(self.kafka.topics)}"
         return self.path or (f"table {self.table}" if self.table is not None else self.format)

@@ -1,0 +1,1 @@
+"""Clicks through Kafka, one partition an hour behind: panestream beside Spark's own ``window()``."""

@@ -1,0 +1,134 @@
+"""Spark's Kafka source, asked for topics."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from panestream.errors import InvalidPlanError
+from panestream.spark.asking import asking
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+PACKAGE = "org.apache.spark:spark-sql-kafka-0-10_2.13"
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_SERVERS = re.compile(r"[^\s,]+:\d+(\s*,\s*[^\s,]+:\d+)*")
+
+
+@dataclass(frozen=True)
+class Topics:
+    """Which topics, and how they are read.
+
+    Attributes:
+        servers: ``host:port``, several with commas.
+        topics: names, or a pattern.
+        starting: where a query without a checkpoint begins.
+        records_per_batch: how many records a micro-batch takes at most.
+        headers: whether to read headers.
+        options: of Spark's source.
+    """
+
+    servers: str
+    topics: str | Sequence[str]
+    starting: str = "earliest"
+    records_per_batch: int | None = None
+    headers: bool = False
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_servers(self.servers)
+        names = [self.topics] if isinstance(self.topics, str) else list(self.topics)
+        if not names or not all(isinstance(name, str) and name for name in names):
+            raise InvalidPlanError(f"topics must be names of topics, got {self.topics!r}")
+        for name in names if not self.pattern else ():
+            check_topic(name)
+        if self.records_per_batch is not None and (not isinstance(self.records_per_batch, int) or self.records_per_batch < 1):
+            raise InvalidPlanError(f"records_per_batch must be a positive number, got {self.records_per_batch!r}")
+        if self.starting not in ("earliest", "latest") and not str(self.starting).lstrip().startswith("{"):
+            raise InvalidPlanError(f"starting is 'earliest', 'latest' or offsets in Spark's JSON, got {self.starting!r}")
+        own = {
+            "subscribe",
+            "subscribepattern",
+            "kafka.bootstrap.servers",
+            "startingoffsets",
+            "maxoffsetspertrigger",
+            "includeheaders",
+        }
+        for name in self.options:
+            if name.lower() in own:
+                raise InvalidPlanError(f"the option {name!r} has an argument of its own in from_kafka: give that instead")
+
+    @property
+    def pattern(self) -> bool:
+        """Whether the topics are all that match a pattern."""
+        return isinstance(self.topics, str) and "*" in self.topics
+
+    def frame(self, spark: SparkSession, *, batch: bool = False) -> DataFrame:
+        """Spark's own columns: key, value, topic, partition, offset, timestamp, timestampType.
+
+        Raises:
+            InvalidPlanError: Spark has no Kafka source here, or refuses the options.
+        """
+        given = {"kafka.bootstrap.servers": self.servers, "startingOffsets": self.starting, **self.options}
+        given["subscribePattern" if self.pattern else "subscribe"] = (
+            self.topics if isinstance(self.topics, str) else ",".join(self.topics)
+        )
+        if self.records_per_batch is not None and not batch:
+            given["maxOffsetsPerTrigger"] = str(self.records_per_batch)
+        if self.headers:
+            given["includeHeaders"] = "true"
+        reader: Any = spark.read if batch else spark.readStream
+        return asked(lambda: reader.format("kafka").options(**given).load())
+
+
+def asked(ask: Any) -> DataFrame:
+    """What ``ask`` gives, looked at.
+
+    Raises:
+        InvalidPlanError: Spark has no Kafka source, or refuses the options.
+    """
+    try:
+        with asking():
+            df: DataFrame = ask()
+            _ = df.columns
+            return df
+    except Exception as error:
+        said = str(error)
+        if "Failed to find data source: kafka" in said or "DATA_SOURCE_NOT_FOUND" in said or "deployment section" in said:
+            raise InvalidPlanError(no_kafka()) from error
+        if "IllegalArgumentException" in type(error).__name__ or "AnalysisException" in type(error).__name__:
+            raise InvalidPlanError(f"Spark's Kafka source refuses: {said.strip().splitlines()[0]}") from error
+        raise
+
+
+def no_kafka() -> str:
+    """What to do where Spark knows no Kafka."""
+    import pyspark
+
+    return (
+        f"this Spark has no Kafka: start the session with .config('spark.jars.packages', '{PACKAGE}:{pyspark.__version__}'), or "
+        "give that package to spark-submit --packages"
+    )
+
+
+def check_servers(servers: object) -> None:
+    """Refuses what is no list of servers.
+
+    Raises:
+        InvalidPlanError: it is none.
+    """
+    if not isinstance(servers, str) or _SERVERS.fullmatch(servers.strip()) is None:
+        raise InvalidPlanError(f"servers must be 'host:port', several with commas, got {servers!r}")
+
+
+def check_topic(name: object) -> None:
+    """Refuses what cannot be a topic.
+
+    Raises:
+        InvalidPlanError: it cannot.
+    """
+    if not isinstance(name, str) or _TOPIC.fullmatch(name) is None:
+        raise InvalidPlanError(f"a topic has a name of letters, digits, '.', '_' and '-', got {name!r}")

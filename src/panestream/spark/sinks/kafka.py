@@ -1,0 +1,191 @@
+"""Outputs as records of a Kafka topic."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Window
+from pyspark.sql import functions as F
+
+from panestream.engine.plan import DELETE, FIRING_COLUMNS, MAIN, OP_COLUMN, UPDATE_BEFORE
+from panestream.errors import InvalidPlanError, SinkError, did_you_mean
+from panestream.spark.columns import quoted
+from panestream.spark.kafka.headers import BATCH, ID, WRITER
+from panestream.spark.kafka.source import check_servers, check_topic, no_kafka
+from panestream.spark.sinks.base import AT_LEAST_ONCE, EXACTLY_ONCE, Run, Sink
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+_WINDOW = ("window", "window_start", "window_end")
+_FIRING = FIRING_COLUMNS[1].name
+_AS_JSON = {"ignoreNullFields": "false", "timeZone": "UTC", "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"}
+"""The same text whatever the session is set to: a record that is written again must be the same to the byte."""
+_LOOKS = {"kafka.default.api.timeout.ms": "20000", "kafka.request.timeout.ms": "10000", "fetchOffset.numRetries": "1"}
+"""Whoever starts a query against a broker that is not there should not wait for minutes."""
+_ABSENT = ("UnknownTopicOrPartition", "not present in metadata", "UNKNOWN_TOPIC", "does not host this topic")
+_SILENT = ("TimeoutException", "Failed to create new KafkaAdminClient", "Failed to construct kafka", "UnknownHost")
+
+
+@dataclass(frozen=True)
+class KafkaSink(Sink):
+    """Writes rows as records of a topic. At least once; exactly once for a reader that follows the rule of :class:`KafkaOnce`.
+
+    **Records.** The key is JSON of the key columns and, of ``main``, the window's: all records of a key and window are in one
+    partition, in the order in which they were emitted. The value is JSON of all columns; times are in UTC with microseconds.
+    Records of an output without key columns (late rows, say) have their id as key.
+
+    **Headers.** ``panestream-writer`` (query and output), ``panestream-batch`` (the micro-batch's number), and ``panestream-id``:
+    made of the query, the output, the record's key and the firing's number, where the results have it
+    (:meth:`WindowedResult.with_firing`), else the micro-batch's; and, if these have several rows, which of them it is. A
+    micro-batch that is run again writes the same records with the same ids to the same partitions.
+
+    **Exactly once** is what a reader makes of it, since Spark cannot commit a micro-batch together with records of Kafka. It
+    takes each id once: :class:`KafkaOnce` is the rule with little memory, a unique key on the id is the one with none.
+
+    **Compacted.** With ``compacted=True`` the last record of a key is what counts, as in a topic with ``cleanup.policy=compact``:
+    of a micro-batch one record per key and window, the last one; of rows of ``.changelog()`` those that are gone become
+    tombstones (records without a value), and ``op`` is not part of the value. Exactly once for whoever reads the topic as a
+    table; while a micro-batch that was broken off is run again, its records come again, the same.
+
+    Two copies of a query: the one that was started later goes on, the other one learns so before and after it writes; until
+    then it may write records of its micro-batch again, with the same ids.
+
+    The topic must exist; how many partitions it has is for you to say, and should not change while a query that was broken off
+    waits to be started again (its last records would go to other partitions).
+
+    Args:
+        servers: ``host:port``, several with commas.
+        topic: its name.
+        keys: the key columns; the window's columns are added for ``main``.
+        compacted: whether the last record of a key is what counts.
+        options: of Spark's writer and, with the prefix ``kafka.``, of Kafka's producer, e.g. ``{"kafka.max.request.size":
+            "8388608"}``.
+
+    >>> KafkaSink("localhost:9092", "hot-items", ["item_id"]).describe()
+    'topic hot-items'
+    """
+
+    servers: str
+    topic: str
+    keys: Sequence[str] = ()
+    compacted: bool = False
+    options: Mapping[str, str] = field(default_factory=dict)
+    run: Run = field(default_factory=Run, repr=False, compare=False, kw_only=True)
+
+    def __post_init__(self) -> None:
+        try:
+            check_servers(self.servers)
+            check_topic(self.topic)
+        except InvalidPlanError as error:
+            raise SinkError(f"a KafkaSink: {error}") from None
+        if isinstance(self.keys, str) or not all(isinstance(key, str) for key in self.keys):
+            raise SinkError(f"a KafkaSink wants the names of the key columns as a list, got {self.keys!r}")
+        for name in self.options:
+            if name.lower() in ("topic", "kafka.bootstrap.servers"):
+                raise SinkError(f"the option {name!r} has an argument of its own in KafkaSink: give that instead")
+
+    def place(self, spark: SparkSession) -> str:
+        return f"topic {self.topic} of {','.join(sorted(one.strip().lower() for one in self.servers.split(',')))}"
+
+    def check_columns(self, names: Sequence[str]) -> None:
+        for key in self.keys:
+            if key not in names:
+                raise SinkError(f"the rows for {self.describe()} have no key column {key!r}; {did_you_mean(key, names)}")
+
+    def open(self, spark: SparkSession, run: Run) -> Sink:
+        if self.compacted and run.output != MAIN and not self.keys:
+            raise SinkError(f"{self.describe()}: the output {run.output!r} has no window: compacted=True needs keys=[...]")
+        self._check_topic(spark)
+        # A batch has no identity of its own: what it writes is not what another one wrote.
+        return replace(self, run=run if run.query else replace(run, query=uuid.uuid4().hex))
+
+    def write(self, df: DataFrame, batch_id: int | None) -> None:
+        self.run.check(df.sparkSession)
+        try:
+            writer = self.records(df, batch_id).write.format("kafka").options(**dict(self.options))
+            writer.option("kafka.bootstrap.servers", self.servers).option("topic", self.topic).save()
+        except Exception as error:
+            self._explain(error)
+            raise
+        self.run.check(df.sparkSession)
+
+    def records(self, df: DataFrame, batch_id: int | None) -> DataFrame:
+        """The records of a micro-batch: key, value and headers; those of one key in one partition, in order."""
+        by_window = self.run.output == MAIN
+        named = [*self.keys, *(name for name in _WINDOW if by_window and name in df.columns and name not in self.keys)]
+        changes = self.compacted and OP_COLUMN.name in df.columns
+        # An order that a shuffle does not lose; of whole rows only what is in them counts.
+        rows = df.withColumn("__at", F.monotonically_increasing_id())
+        if changes:
+            rows = rows.where(F.col(quoted(OP_COLUMN.name)) != UPDATE_BEFORE)
+        value = _json([name for name in df.columns if not (changes and name == OP_COLUMN.name)])
+        firing = F.col(quoted(_FIRING)) if by_window and _FIRING in df.columns else F.lit(None).cast("bigint")
+        rows = rows.select(
+            (_json(named) if named else F.lit(None).cast("string")).alias("key"),
+            (F.when(F.col(quoted(OP_COLUMN.name)) != DELETE, value) if changes else value).alias("value"),
+            firing.alias("firing"),
+            F.col("__at") if by_window else F.lit(0).alias("__at"),
+        )
+        rows = rows.withColumn("place", F.coalesce("key", "value")).repartition("place")
+        last = Window.partitionBy("place").orderBy(F.col("__at").desc(), F.col("value").desc())
+        if self.compacted:
+            rows = rows.withColumn("__last", F.row_number().over(last)).where("__last = 1")
+        rows = rows.withColumn("nth", F.row_number().over(Window.partitionBy("place", "firing").orderBy("__at", "value")))
+        writer, number = f"{self.run.query}/{self.run.output}", -1 if batch_id is None else batch_id
+        event = F.when(F.col("firing").isNotNull(), F.concat(F.lit("firing "), F.col("firing"))).otherwise(
+            F.lit(f"batch {number}")
+        )
+        parts = F.struct(F.lit(writer).alias("w"), event.alias("e"), F.col("place").alias("p"), F.col("nth").alias("n"))
+        rows = rows.withColumn("id", F.substring(F.sha2(F.to_json(parts), 256), 1, 32))
+        headers = F.array(_header(ID, F.col("id")), _header(WRITER, F.lit(writer)), _header(BATCH, F.lit(str(number))))
+        return rows.select(F.coalesce("key", "id").alias("key"), "value", headers.alias("headers"))
+
+    def guarantee(self, spark: SparkSession) -> str:
+        if self.compacted:
+            return f"{EXACTLY_ONCE} for a reader of the last record of each key (the topic as a table)"
+        return (
+            f"{AT_LEAST_ONCE}: of a micro-batch that is run again Kafka has the records twice, with the same ids; exactly once "
+            f"for a reader that takes each {ID} once (pst.KafkaOnce)"
+        )
+
+    def describe(self) -> str:
+        return f"topic {self.topic}"
+
+    def _check_topic(self, spark: SparkSession) -> None:
+        """Refuses a topic that is not there: what a producer would wait for, micro-batch by micro-batch."""
+        given = {**self.options, **_LOOKS, "kafka.bootstrap.servers": self.servers, "subscribe": self.topic}
+        try:
+            spark.read.format("kafka").options(**given).load().select("partition").isEmpty()
+        except Exception as error:
+            self._explain(error)
+            if any(sign in str(error) for sign in _SILENT):
+                raise SinkError(f"{self.describe()}: no broker answers at {self.servers}") from error
+            if "Authorization" not in str(error):  # who may write need not be one who may read
+                raise
+
+    def _explain(self, error: Exception) -> None:
+        """Raises what is wrong in few words, where they are known."""
+        said = str(error)
+        if "Failed to find data source: kafka" in said or "DATA_SOURCE_NOT_FOUND" in said:
+            raise SinkError(no_kafka()) from error
+        if any(sign in said for sign in _ABSENT):
+            raise SinkError(
+                f"{self.describe()}: there is no such topic at {self.servers}; make it, with as many partitions as readers want"
+            ) from error
+        if "RecordTooLarge" in said or "MESSAGE_TOO_LARGE" in said:
+            raise SinkError(
+                f"{self.describe()}: a record is larger than the producer or the topic allows: give "
+                "options={'kafka.max.request.size': 'BYTES'}, and the topic the same as max.message.bytes"
+            ) from error
+
+
+def _json(names: Sequence[str]) -> Column:
+    return F.to_json(F.struct(*(F.col(quoted(name)) for name in names)), _AS_JSON)
+
+
+def _header(name: str, value: Column) -> Column:
+    return F.struct(F.lit(name).alias("key"), value.cast("binary").alias("value"))
