@@ -42,6 +42,8 @@ def session_settings(warehouse: Path) -> dict[str, str]:
         "spark.sql.warehouse.dir": str(warehouse),
         "spark.ui.enabled": "false",
         "spark.driver.memory": "2g",
+        # Tables of a few files: tasks that have nothing to do are what takes time.
+        "spark.databricks.delta.snapshotPartitions": "1",
         "spark.jars.packages": ",".join(there.values()),
     }
     extensions = []

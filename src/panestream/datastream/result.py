@@ -252,15 +252,26 @@ class WindowedResult(Shown):
             finally:
                 operated.unpersist()
 
-    def explain(self) -> Explanation:
+    def explain(self, **sinks: Sink) -> Explanation:
         """How the query will run: operator, panes, state, exchange, and why.
+
+        Args:
+            sinks: as :meth:`start` and :meth:`run` take them: then also where each output goes, and of a stream how often a row
+                arrives there where a micro-batch is run again. Nothing is opened or made.
 
         Returns:
             A string for ``print``, which a console or a notebook shows as it is read.
         """
         chosen = chosen_partitions(self._df.sparkSession)
         reduced = not self.is_streaming and reducible(self.plan)
-        return Explanation(explain_plan(self.plan, streaming=self.is_streaming, chosen=chosen, reduced_by_spark=reduced))
+        if sinks:
+            self._check_sinks(sinks)
+        spark = self._df.sparkSession
+        sent = {
+            tag: f"{sink.describe()}{', ' + sink.guarantee(spark) if self.is_streaming else ''}" for tag, sink in sinks.items()
+        }
+        how: dict[str, Any] = {"streaming": self.is_streaming, "chosen": chosen, "reduced_by_spark": reduced, "sinks": sent}
+        return Explanation(explain_plan(self.plan, **how))
 
     def _parts(self) -> Mapping[str, str]:
         results = [f"{one.name} {one.type}" for one in self.operator.result_schema]

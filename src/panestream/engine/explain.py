@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from panestream.engine.plan import WindowPlan
 from panestream.windowing.time import format_duration
 
 
-def explain_plan(plan: WindowPlan, *, streaming: bool, chosen: int | None, reduced_by_spark: bool = False) -> str:
+def explain_plan(
+    plan: WindowPlan,
+    *,
+    streaming: bool,
+    chosen: int | None,
+    reduced_by_spark: bool = False,
+    sinks: Mapping[str, str] | None = None,
+) -> str:
     """The plan in words.
 
     Args:
@@ -14,6 +23,7 @@ def explain_plan(plan: WindowPlan, *, streaming: bool, chosen: int | None, reduc
         streaming: whether it runs on a stream.
         chosen: the session's number of shuffle partitions, None where it is Spark's default.
         reduced_by_spark: whether Spark itself reduces the rows before the operator sees them.
+        sinks: by output, where it goes and how often a row arrives.
     """
     own = dict(plan.operator.explain(plan, streaming=streaming))
     groups = f"{plan.groups} key group{'s' if plan.groups > 1 else ''}, one per state partition"
@@ -30,7 +40,10 @@ def explain_plan(plan: WindowPlan, *, streaming: bool, chosen: int | None, reduc
             groups,
         ],
         "state": [*own.get("state", []), *(_settings(plan, chosen) if streaming else [])],
-        "outputs": [", ".join(plan.tags) + (f"; main: the top {plan.top.n} of each window by {plan.top.by}" if plan.top else "")],
+        "outputs": [
+            ", ".join(plan.tags) + (f"; main: the top {plan.top.n} of each window by {plan.top.by}" if plan.top else ""),
+            *(f"{tag}: {where}" for tag, where in (sinks or {}).items()),
+        ],
     }
     width = max(len(title) for title in sections)
     lines = [

@@ -16,17 +16,30 @@ class Session:
 
     def __init__(self, default="parquet", **tables):
         self.tables, self.default, self.written, self.asked = dict(tables), default, [], []
+<<<<<<< HEAD
         self.catalog = SimpleNamespace(tableExists=self.exists, currentCatalog=lambda: "spark_catalog")
         self.conf = SimpleNamespace(get=lambda name, default=None: self.default)
+=======
+        self.catalog = SimpleNamespace(tableExists=self.exists)
+        settings = {"spark.sql.sources.default": default}
+        self.conf = SimpleNamespace(get=lambda name, default=None: settings.get(name, default))
+>>>>>>> f310a82 (Whatever is a Delta table is told the micro-batch, by MERGE too; jobs are killed beside it)
 
     def exists(self, name):
         self.asked.append("exists")
-        return name in self.tables
+        return name.replace("`", "") in self.tables
+
+    def table(self, name):
+        return SimpleNamespace(columns=["user", "n"])
 
     def sql(self, text):
         self.asked.append("describe")
-        name = text.removeprefix("DESCRIBE TABLE EXTENDED ").replace("`", "")
-        rows = [("Provider", "a column's type"), ("# Detailed Table Information", ""), ("Provider", self.tables[name])]
+        name = text.split()[-1].replace("`", "")
+        if text.startswith("DESCRIBE DETAIL"):
+            raise ValueError("only Delta knows that")
+        kind = self.tables[name]
+        details = [("# Detailed Table Information", ""), *([("Type", kind)] if "VIEW" in kind else [("Provider", kind)])]
+        rows = [("Provider", "a column's type"), *(details if kind else [])]
         return SimpleNamespace(collect=lambda: [SimpleNamespace(col_name=key, data_type=value) for key, value in rows])
 
     def createDataFrame(self, rows, schema):  # noqa: N802 (Spark's name)
@@ -36,10 +49,9 @@ class Session:
 class Frame:
     """A DataFrame and its writer."""
 
-    schema = None
-
-    def __init__(self, session, empty=False):
+    def __init__(self, session, empty=False, columns=("user", "n")):
         self.sparkSession, self.empty, self.said = session, empty, {}
+        self.schema = [SimpleNamespace(name=name, dataType=SimpleNamespace(simpleString=lambda: "bigint")) for name in columns]
 
     @property
     def write(self):
@@ -60,6 +72,7 @@ class Frame:
         return self
 
     def saveAsTable(self, name):  # noqa: N802 (Spark's name)
+        name = name.replace("`", "")
         self.sparkSession.tables.setdefault(name, self.said.get("format", self.sparkSession.default))
         if not self.empty:
             self.sparkSession.written.append(self.said)
@@ -72,7 +85,7 @@ def written(session, sink=None, batch_id=7, output="late"):
 
 
 def test_whatever_is_a_delta_table_is_told_the_micro_batch():
-    delta = {"format": "delta", "txnAppId": "q1/late/t", "txnVersion": "7"}
+    delta = {"format": "delta", "txnAppId": "q1/late", "txnVersion": "7"}
     assert written(Session(t="delta")) == delta
     assert written(Session(default="delta")) == delta  # made by this very micro-batch
     assert written(Session(default="delta", t="parquet")) == {"format": "parquet"}
@@ -113,3 +126,33 @@ def test_a_table_that_vanished_is_missed(sink):
         sink.open(Session(), Run("q1", written=True))
     assert sink.open(Session(t="delta"), Run("q1", written=True)) == sink
     assert sink.open(Session(), Run("q1")) == sink
+
+
+@pytest.mark.parametrize("provider", ["DELTA", "org.apache.spark.sql.delta.sources.DeltaDataSource"])
+def test_catalogs_call_delta_differently(provider):
+    assert pst.TableSink("t").guarantee(Session(t=provider)) == "exactly once"
+    assert written(Session(t=provider))["txnVersion"] == "7"
+
+
+@pytest.mark.parametrize("kind", ["VIEW", ""])
+def test_a_view_is_refused(kind):
+    for sink in (pst.TableSink("t"), pst.MergeSink("t", ["user"])):
+        with pytest.raises(SinkError, match="t is a view: rows can only be written into a table"):
+            sink.guarantee(Session(t=kind))
+
+
+def test_a_result_without_a_column_in_the_table_is_named():
+    frame = Frame(Session(t="delta"), columns=("user", "N", "mean"))
+    with pytest.raises(SinkError, match=r"the table t has no column 'mean' \(bigint\), which the output 'main' has"):
+        pst.TableSink("t").write(frame, 7)
+    pst.TableSink("t", options={"mergeSchema": "true"}).write(frame, 7)
+
+
+def test_names_are_quoted():
+    assert "MERGE INTO `a-b`.`c$d` AS t" in pst.MergeSink("a-b.c$d", ["user"]).statement(["user", "n"])
+    by_path = pst.TableSink("delta.`/data/a b`")
+    assert by_path.place(None) == "file:/data/a b"
+    assert by_path.quoted_name == "`delta`.`/data/a b`"
+    for name in ("a b", "a.b.c.d", "delta.`x", "delta./x", "", 3):
+        with pytest.raises(SinkError, match="is no table name"):
+            pst.TableSink(name)

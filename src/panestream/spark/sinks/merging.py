@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pyspark.sql import functions as F
+
 from panestream.engine.plan import DELETE, OP_COLUMN, UPDATE_BEFORE
 from panestream.errors import SinkError
 from panestream.spark.columns import quoted
+from panestream.spark.sinks.table_formats.base import TableFormat
 from panestream.spark.sinks.table_formats.known import format_to_be
 from panestream.spark.sinks.tables import CatalogTableSink
 
@@ -24,15 +28,16 @@ _KNOWS_MERGE = "a table of Delta, Iceberg or Hudi (whose SQL extensions the sess
 class MergeSink(CatalogTableSink):
     """Upserts into a table by key and window: a window that fires again replaces its row. Exactly once, by idempotence.
 
-    A micro-batch that is run again merges the same rows again, which changes nothing. Rows are plain results, or those of
-    ``.changelog()``: then ``delete`` removes the row, and ``update_before`` is not needed. Each micro-batch has at most one
-    row per key and window, which is what columnar operators emit; a row operator that fires a window several times in one makes
-    the MERGE fail.
+    A micro-batch that is run again merges the same rows again, which changes nothing; into a **Delta** table the MERGE carries
+    the micro-batch's id as well (as with :class:`TableSink`; not through Spark Connect), and is passed over. Rows are plain
+    results, or those of ``.changelog()``: then ``delete`` removes the row, and ``update_before`` is not needed. Each micro-batch
+    has at most one row per key and window, which is what columnar operators emit; a row operator that fires a window several
+    times in one is refused with an error that names the key: which of them is the last cannot be told.
 
     The table must know ``MERGE INTO``: Delta, Iceberg or Hudi. It is made by the first micro-batch where it does not exist.
 
     Args:
-        name: ``table``, ``schema.table`` or ``catalog.schema.table``.
+        name: ``table``, ``schema.table`` or ``catalog.schema.table``; or a Delta table by its path, ``delta.`/data/clicks```.
         keys: the key columns of the results; the window's columns are added.
         format: of a table that does not exist yet, e.g. ``delta``, ``iceberg``; None: the catalog's default.
 
@@ -56,18 +61,21 @@ class MergeSink(CatalogTableSink):
     def write(self, df: DataFrame, batch_id: int | None) -> None:
         spark = df.sparkSession
         self.run.check(spark)
-        self.make(df.drop(OP_COLUMN.name), self.format)
-        df.createOrReplaceTempView(_CHANGES)
+        found = self.table(df.drop(OP_COLUMN.name), self.format, {})
+        self._check_single(df)
+        # A name of its own: through Spark Connect queries may share a session, and all its views.
+        changes = f"{_CHANGES}_{uuid.uuid4().hex}"
+        df.createOrReplaceTempView(changes)
         try:
-            self._merge(spark, df.columns, batch_id)
+            self._merge(spark, found, self.statement(df.columns, changes), batch_id)
         finally:
-            spark.catalog.dropTempView(_CHANGES)
+            spark.catalog.dropTempView(changes)
 
-    def statement(self, columns: Sequence[str]) -> str:
-        """The MERGE for rows of these columns.
+    def statement(self, columns: Sequence[str], changes: str = _CHANGES) -> str:
+        """The MERGE for rows of these columns, which are in the view ``changes``.
 
         >>> print(MergeSink("clicks", ["user"]).statement(["user", "window_start", "window_end", "n", "op"]))
-        MERGE INTO clicks AS t
+        MERGE INTO `clicks` AS t
         USING (SELECT * FROM panestream_changes WHERE `op` <> 'update_before') AS s
         ON t.`user` <=> s.`user` AND t.`window_start` <=> s.`window_start` AND t.`window_end` <=> s.`window_end`
         WHEN MATCHED AND s.`op` = 'delete' THEN DELETE
@@ -75,13 +83,13 @@ class MergeSink(CatalogTableSink):
         WHEN NOT MATCHED AND s.`op` <> 'delete' THEN INSERT (`user`, `window_start`, `window_end`, `n`)
         VALUES (s.`user`, s.`window_start`, s.`window_end`, s.`n`)
         """
-        matched = [*self.keys, *(name for name in _WINDOW if name in columns and name not in self.keys)]
+        matched = self._matched(columns)
         op = quoted(OP_COLUMN.name) if OP_COLUMN.name in columns else None
         stored = [name for name in columns if name != OP_COLUMN.name]
         changed = [name for name in stored if name not in matched]
         lines = [
-            f"MERGE INTO {self.name} AS t",
-            f"USING (SELECT * FROM {_CHANGES}{f' WHERE {op} <> {UPDATE_BEFORE!r}' if op else ''}) AS s",  # noqa: S608 (quoted)
+            f"MERGE INTO {self.quoted_name} AS t",
+            f"USING (SELECT * FROM {changes}{f' WHERE {op} <> {UPDATE_BEFORE!r}' if op else ''}) AS s",  # noqa: S608 (quoted)
             "ON " + " AND ".join(f"t.{quoted(name)} <=> s.{quoted(name)}" for name in matched),
             *([f"WHEN MATCHED AND s.{op} = {DELETE!r} THEN DELETE"] if op else []),
             *(["WHEN MATCHED THEN UPDATE SET " + ", ".join(f"{quoted(n)} = s.{quoted(n)}" for n in changed)] if changed else []),
@@ -90,10 +98,28 @@ class MergeSink(CatalogTableSink):
         ]
         return "\n".join(lines)
 
-    def _merge(self, spark: SparkSession, columns: Sequence[str], batch_id: int | None) -> None:
-        kind = format_to_be(spark, self.name, self.format)
+    def _matched(self, columns: Sequence[str]) -> list[str]:
+        """What tells one row of the table from another."""
+        return [*self.keys, *(name for name in _WINDOW if name in columns and name not in self.keys)]
+
+    def _check_single(self, df: DataFrame) -> None:
+        """Refuses two rows for one key and window: a MERGE would insert both where the table has none."""
+        matched = [F.col(quoted(name)) for name in self._matched(df.columns)]
+        rows = df.where(F.col(OP_COLUMN.name) != UPDATE_BEFORE) if OP_COLUMN.name in df.columns else df
+        counts = rows.groupBy(*matched).agg(F.count(F.lit(1)).alias("panestream_count"))
+        twice = counts.where("panestream_count > 1").first()
+        if twice is not None:
+            *values, count = twice
+            row = ", ".join(f"{name} = {value}" for name, value in zip(self._matched(df.columns), values, strict=True))
+            raise SinkError(
+                f"a micro-batch has {count} rows for one row of the table {self.name} ({row}): which of them is the last cannot "
+                "be told. A window must fire at most once in a micro-batch and give one row: let columns run it (explain() says "
+                "why they do not; without .exact_firings()), or write all rows with a TableSink"
+            )
+
+    def _merge(self, spark: SparkSession, found: TableFormat, statement: str, batch_id: int | None) -> None:
         try:
-            kind.merge(spark, self.name, self.statement(columns), self.commit(batch_id))
+            found.merge(spark, self.quoted_name, statement, self.commit(batch_id))
         except Exception as error:
             if "MERGE INTO TABLE" in str(error) or "UNSUPPORTED_FEATURE.TABLE_OPERATION" in str(error):
                 raise SinkError(f"the table {self.name} does not know MERGE: a MergeSink needs {_KNOWS_MERGE}") from error

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from panestream.errors import SinkError
+from panestream.spark.names import Names
 from panestream.spark.sinks.base import Run, Sink
 from panestream.spark.sinks.table_formats.base import Commit, TableFormat
 from panestream.spark.sinks.table_formats.known import format_to_be
+from panestream.spark.sinks.table_formats.names import check_table_name, quoted_name, table_place
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-_TABLE_NAME = re.compile(r"[A-Za-z_][\w$-]*(\.[A-Za-z_][\w$-]*){0,2}")
 
 
 @dataclass(frozen=True)
@@ -29,16 +28,21 @@ class CatalogTableSink(Sink):
 
     name: str
     run: Run = field(default_factory=Run, repr=False, compare=False, kw_only=True)
+    _known: list[TableFormat] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or _TABLE_NAME.fullmatch(self.name) is None:
-            raise SinkError(f"{self.name!r} is no table name: write table, schema.table or catalog.schema.table")
+        check_table_name(self.name)
+
+    @property
+    def quoted_name(self) -> str:
+        """The name as Spark takes it literally."""
+        return quoted_name(self.name)
 
     def place(self, spark: SparkSession) -> str:
         return table_place(spark, self.name)
 
     def open(self, spark: SparkSession, run: Run) -> Sink:
-        if run.written and not spark.catalog.tableExists(self.name):
+        if run.written and not spark.catalog.tableExists(self.quoted_name):
             raise SinkError(
                 f"the table {self.name} is gone: earlier micro-batches of this checkpoint were written there, and they do not "
                 "come again. Put it back; or if it was meant to go, make an empty one or choose another, in which the output "
@@ -46,19 +50,57 @@ class CatalogTableSink(Sink):
             )
         return replace(self, run=run)
 
-    def make(self, df: DataFrame, kind: str | None) -> None:
-        """Makes an empty table for these rows, of format ``kind``, where there is none."""
-        spark = df.sparkSession
-        if spark.catalog.tableExists(self.name):
-            return
-        writer = spark.createDataFrame([], df.schema).write.mode("ignore")
-        if kind is not None:
-            writer = writer.format(kind)
-        writer.saveAsTable(self.name)
+    def table(self, df: DataFrame, kind: str | None, options: Mapping[str, str]) -> TableFormat:
+        """What the table is, into which these rows go: made empty where there is none, and asked once a run.
+
+        Nobody changes what a table is under a query; dropped meanwhile, it is made anew by Spark, or Spark says that it is gone.
+
+        Args:
+            df: rows as they come.
+            kind: the format of a table that does not exist yet; None: the catalog's default.
+            options: of Spark's writer.
+
+        Raises:
+            SinkError: it is a view, or has no column for one of the rows'.
+        """
+        if not self._known:
+            spark = df.sparkSession
+            # Empty, so that it can be asked what it is before the first rows come.
+            self._make(df, kind, options)
+            found = format_to_be(spark, self.name, kind)
+            if not found.takes_new_columns(spark, options):
+                self._check_fits(df)
+            self._known.append(found)
+        return self._known[0]
 
     def commit(self, batch_id: int | None) -> Commit:
         """What the commit of a micro-batch carries, where the table's format takes it."""
+<<<<<<< HEAD
         return Commit(f"{self.run.query}/{self.run.output}/{self.name}", batch_id, self.run)
+=======
+        return Commit(f"{self.run.query}/{self.run.output}", batch_id)
+
+    def _make(self, df: DataFrame, kind: str | None, options: Mapping[str, str]) -> None:
+        spark = df.sparkSession
+        if spark.catalog.tableExists(self.quoted_name):
+            return
+        writer = spark.createDataFrame([], df.schema).write.mode("ignore").options(**dict(options))
+        if kind is not None:
+            writer = writer.format(kind)
+        writer.saveAsTable(self.quoted_name)
+
+    def _check_fits(self, df: DataFrame) -> None:
+        there = df.sparkSession.table(self.quoted_name).columns
+        names = Names.of(df.sparkSession)
+        missing = [column for column in df.schema if names.find(column.name, there) is None]
+        if missing:
+            name, kind = missing[0].name, missing[0].dataType.simpleString()
+            raise SinkError(
+                f"the table {self.name} has no column {name!r} ({kind}), which the output {self.run.output!r} has; it has "
+                f"{', '.join(there)}. Add it (ALTER TABLE {self.quoted_name} ADD COLUMN `{name}` {kind}), call the result as the "
+                "table does (.alias), or write into another table"
+            )
+>>>>>>> f310a82 (Whatever is a Delta table is told the micro-batch, by MERGE too; jobs are killed beside it)
 
 
 @dataclass(frozen=True)
@@ -67,47 +109,30 @@ class TableSink(CatalogTableSink):
 
     Into a **Delta** table, exactly once: the transaction carries the query's identity and the batch's id (``txnAppId``,
     ``txnVersion``), and Delta passes over one that it has seen. That holds for whatever *is* a Delta table, with or without
-    ``format="delta"``. It compares ids, not rows: with a checkpoint that was restored from a copy older than the table,
-    micro-batches that the table has are passed over also where they would bring other rows now.
+    ``format="delta"``, also after it was renamed. It compares ids, not rows: with a checkpoint that was restored from a copy
+    older than the table, micro-batches that the table has are passed over also where they would bring other rows now. A table
+    that forgets ids (``delta.setTransactionRetentionDuration``) takes what comes again after that time for new.
 
     Tables of **other formats** append, and a micro-batch that is run again appends again: at least once, which the query warns of
     when it starts. For exactly once there, use :class:`FileSink`, :class:`MergeSink`, or a
     :class:`ForeachBatchSink` that overwrites.
 
     Args:
-        name: ``table``, ``schema.table`` or ``catalog.schema.table``.
+        name: ``table``, ``schema.table`` or ``catalog.schema.table``; or a Delta table by its path, ``delta.`/data/clicks```.
         format: of a table that does not exist yet, e.g. ``delta``, ``iceberg``, ``parquet``; None: the catalog's default.
-        options: of Spark's writer.
+        options: of Spark's writer, also when the table is made.
     """
 
     format: str | None = None
     options: Mapping[str, str] = field(default_factory=dict)
-    _formats: dict[str, TableFormat] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def write(self, df: DataFrame, batch_id: int | None) -> None:
         self.run.check(df.sparkSession)
-        self._format(df).append(df, self.name, self.options, self.commit(batch_id))
-
-    def _format(self, df: DataFrame) -> TableFormat:
-        """What the table is, asked once a run: nobody changes that under a query. Dropped meanwhile, it is made anew by Spark."""
-        if self.name not in self._formats:
-            # Empty, so that it can be asked what it is before the first rows come.
-            self.make(df, self.format)
-            self._formats[self.name] = format_to_be(df.sparkSession, self.name, self.format)
-        return self._formats[self.name]
+        found = self.table(df, self.format, self.options)
+        found.append(df, self.quoted_name, self.options, self.commit(batch_id))
 
     def guarantee(self, spark: SparkSession) -> str:
         return format_to_be(spark, self.name, self.format).append_guarantee()
 
     def describe(self) -> str:
         return f"table {self.name}"
-
-
-def table_place(spark: SparkSession, name: str) -> str:
-    """One text for all spellings of a table's name."""
-    parts = name.split(".")
-    if len(parts) == 1:
-        parts = [spark.catalog.currentDatabase(), *parts]
-    if len(parts) == 2:
-        parts = [spark.catalog.currentCatalog(), *parts]
-    return "table " + ".".join(parts).lower()

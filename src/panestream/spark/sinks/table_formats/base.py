@@ -17,7 +17,8 @@ class Commit:
     """What one commit to a table brings.
 
     Attributes:
-        writer: who writes: the query's identity, the output and the table, as one text.
+        writer: who writes: the query's identity and the output, as one text. Not the table: it keeps the text itself, whatever
+            it is called by now.
         batch_id: the micro-batch; None: a batch query, which commits once.
         run: of the query; a format that looks before it commits asks it whether it may.
     """
@@ -32,23 +33,37 @@ class TableFormat:
     """The format of a table, by the name that Spark's catalog has for it.
 
     Attributes:
-        name: in lower case, e.g. ``delta``.
+        name: in lower case, e.g. ``delta``; ``""``: the catalog does not say.
     """
 
     name: str
 
     def append(self, df: DataFrame, table: str, options: Mapping[str, str], commit: Commit) -> None:
         """Appends the rows of one micro-batch, unless the table says that it has them."""
-        df.write.format(self.name).mode("append").options(**dict(options)).saveAsTable(table)
+        writer = df.write.mode("append").options(**dict(options))
+        (writer.format(self.name) if self.name else writer).saveAsTable(table)
 
     def merge(self, spark: SparkSession, table: str, statement: str, commit: Commit) -> None:
-        """Runs a MERGE INTO that brings one micro-batch."""
+        """Runs a MERGE INTO that brings one micro-batch, unless the table says that it has it."""
         spark.sql(statement)
+
+    def takes_new_columns(self, spark: SparkSession, options: Mapping[str, str]) -> bool:
+        """Whether rows may have columns that the table has not, which gets them."""
+        return any(name.lower().replace("-", "") == "mergeschema" and is_true(value) for name, value in options.items())
 
     def append_guarantee(self) -> str:
         """How often a row arrives by :meth:`append` where a micro-batch is run again, with the reason."""
-        return f"{AT_LEAST_ONCE}: a {self.name} table is appended to again by a micro-batch that is run again"
+        kind = f"a {self.name} table" if self.name else "a table whose format the catalog does not tell"
+        return (
+            f"{AT_LEAST_ONCE}: {kind} is appended to again by a micro-batch that is run again. For exactly once take a Delta "
+            "table, a FileSink, or a MergeSink into a table that knows MERGE"
+        )
 
     def merge_guarantee(self) -> str:
         """The same of :meth:`merge`: rows are merged by key and window, which changes nothing the second time."""
         return EXACTLY_ONCE
+
+
+def is_true(value: object) -> bool:
+    """Whether a setting or an option is on."""
+    return str(value).lower() == "true"

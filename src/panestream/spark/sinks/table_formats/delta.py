@@ -6,16 +6,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from panestream.spark.session import is_connect, session_settings
 from panestream.spark.sinks.base import EXACTLY_ONCE
-from panestream.spark.sinks.table_formats.base import Commit, TableFormat
+from panestream.spark.sinks.table_formats.base import Commit, TableFormat, is_true
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
+
+_DML = "spark.databricks.delta.write"
+_AUTO_MERGE = "spark.databricks.delta.schema.autoMerge.enabled"
 
 
 @dataclass(frozen=True)
 class DeltaFormat(TableFormat):
-    """A Delta table."""
+    """A Delta table.
+
+    Delta compares: a transaction whose number is not larger than the last one of the same writer is passed over. The last one is
+    kept in the table itself, for ever unless the table has a ``delta.setTransactionRetentionDuration``.
+    """
 
     name: str = "delta"
 
@@ -25,5 +33,24 @@ class DeltaFormat(TableFormat):
             writer = writer.option("txnAppId", commit.writer).option("txnVersion", str(commit.batch_id))
         writer.saveAsTable(table)
 
+    def merge(self, spark: SparkSession, table: str, statement: str, commit: Commit) -> None:
+        with session_settings(spark, transaction(spark, commit)):
+            spark.sql(statement)
+
+    def takes_new_columns(self, spark: SparkSession, options: Mapping[str, str]) -> bool:
+        return super().takes_new_columns(spark, options) or is_true(spark.conf.get(_AUTO_MERGE, "false"))
+
     def append_guarantee(self) -> str:
         return EXACTLY_ONCE
+
+
+def transaction(spark: SparkSession, commit: Commit) -> dict[str, str]:
+    """The settings by which a statement carries the commit: Delta reads them where a statement has no options.
+
+    Spark gives every streaming query a session of its own, in which micro-batches and the sinks of each follow one another: no
+    other statement sees them. Not so through Spark Connect, where all queries of a client may share one: there a MERGE is right
+    by what it does, alone.
+    """
+    if commit.batch_id is None or is_connect(spark):
+        return {}
+    return {f"{_DML}.txnAppId": commit.writer, f"{_DML}.txnVersion": str(commit.batch_id)}

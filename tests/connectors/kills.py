@@ -1,0 +1,297 @@
+"""``kill -9`` of a whole job at chosen places, and its start again, until it ends: what the sinks hold is then looked at.
+
+What is killed is a process of its own (this file, run with ``python -m tests.connectors.kills FOLDER``) with everything it
+started, Java too. It runs one streaming query for each *target*, all at once in one session, over the same files of clicks.
+A target says where the results go and how they are read; it is a name that another process can import::
+
+    # tests/connectors/delta_targets.py
+    APPEND = Target(
+        lambda spark, folder: {"main": pst.TableSink("clicks", "delta"), "late": pst.ParquetSink(str(folder / "late"))},
+        lambda spark, folder: spark.read.format("delta").load(str(folder / "clicks")).collect(),
+    )
+
+    # tests/connectors/test_delta_kills.py
+    def test_append(spark, tmp_path):
+        compare(spark, tmp_path, ["tests.connectors.delta_targets:APPEND"])
+
+``compare`` runs the targets once undisturbed in the session at hand and once with kills, and the rows must be the same: nothing
+lost, nothing there twice. The session of a job that was killed knows tables no more where its catalog lies in memory: the first
+function of a target makes them known again (``CREATE TABLE IF NOT EXISTS ... LOCATION``).
+
+Where a kill strikes, by turns:
+
+``after``
+    directly after ``write`` of the sink has returned: its table has the micro-batch, Spark has not committed it, and
+    writes it again.
+``within``
+    a random time after ``write`` was called: in the midst of it, or of what comes after it.
+
+Each kill belongs to a target, an output and a micro-batch, is struck once, and is noted in ``FOLDER/kills.log``. How many there are
+says ``PANESTREAM_KILLS`` (2 for each output otherwise), ``PANESTREAM_SEED`` draws the moments::
+
+    PANESTREAM_KILLS=40 make test-connectors ARGS="-k kills -s"
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import panestream as pst
+from panestream import agg
+from panestream.spark.sinks.base import Run, Sink
+from tests.connectors import components
+
+if TYPE_CHECKING:
+    from pyspark.sql import Row, SparkSession
+
+ROOT = Path(__file__).resolve().parents[2]
+SEED = int(os.environ.get("PANESTREAM_SEED", "20261122"))
+FILES = 6
+LONGEST_RUN_SECONDS = 300
+LONGEST_WRITE_SECONDS = 1.5
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where the results go, and how they are read.
+
+    Attributes:
+        sinks: of session and folder of the job, the sinks by output (``main``, ``late``); every kill strikes one of them.
+        read: of session and folder, all rows that are there at the end, in any order.
+        changes: whether the results are those of ``.changelog()``.
+        sessions: whether the windows are sessions, which merge; else minutes.
+    """
+
+    sinks: Callable[[SparkSession, Path], Mapping[str, Sink]]
+    read: Callable[[SparkSession, Path], Sequence[Row]]
+    changes: bool = False
+    sessions: bool = False
+
+
+@dataclass(frozen=True)
+class Kill:
+    """Where one kill is to strike: ``seconds`` after the write began; None: directly after it. Its number tells it from others there."""
+
+    target: str
+    output: str
+    batch: int
+    seconds: float | None
+    number: int = 0
+
+
+@dataclass(frozen=True)
+class Struck(Sink):
+    """A sink that kills the job, itself included, where the plan says so."""
+
+    sink: Sink
+    target: str
+    output: str
+    folder: Path
+    kills: tuple[Kill, ...] = field(default=(), repr=False)
+
+    def place(self, spark: SparkSession) -> str | None:
+        return self.sink.place(spark)
+
+    def check_columns(self, names: Sequence[str]) -> None:
+        self.sink.check_columns(names)
+
+    def open(self, spark: SparkSession, run: Run) -> Sink:
+        opened = self.sink.open(spark, run) or self.sink
+        return Struck(opened, self.target, self.output, self.folder, self.kills)
+
+    def begin(self, df: Any, batch_id: int) -> None:
+        self.sink.begin(df, batch_id)
+
+    def write(self, df: Any, batch_id: int | None) -> None:
+        kill = next(
+            (one for one in self.kills if (one.target, one.output, one.batch) == (self.target, self.output, batch_id)), None
+        )
+        if kill is not None and kill.seconds is not None:
+            timer = threading.Timer(kill.seconds, strike, (self.folder, kill))
+            timer.daemon = True
+            timer.start()
+        self.sink.write(df, batch_id)
+        if kill is not None and kill.seconds is None:
+            strike(self.folder, kill)
+
+    def guarantee(self, spark: SparkSession) -> str:
+        return self.sink.guarantee(spark)
+
+    def describe(self) -> str:
+        return self.sink.describe()
+
+
+def strike(folder: Path, kill: Kill) -> None:
+    """Notes the kill, and kills the whole process group."""
+    with (folder / "kills.log").open("a") as log:
+        log.write(json.dumps(asdict(kill)) + "\n")
+    os.killpg(0, signal.SIGKILL)
+
+
+def target_named(name: str) -> Target:
+    """What ``module:NAME`` is."""
+    module, _, attribute = name.partition(":")
+    return getattr(importlib.import_module(module), attribute)
+
+
+def write_clicks(folder: Path, files: int = FILES) -> None:
+    """Files of 60 clicks each, a minute after the other; some come minutes late, a few too late."""
+    numbers = random.Random(7)
+    begin = datetime(2026, 1, 1, tzinfo=timezone.utc)
+    folder.mkdir(parents=True)
+    for number in range(files):
+        late = [numbers.choice([0, 0, 0, 0, 1, 2, 9]) for _ in range(60)]
+        times = [begin + timedelta(minutes=10 + number - minutes, seconds=second) for second, minutes in enumerate(late)]
+        columns = {"user": [numbers.randrange(5) for _ in late], "price": [numbers.randrange(100) for _ in late]}
+        path = folder / f"{number:03}.parquet"
+        pq.write_table(pa.table({**columns, "ts": pa.array(times, pa.timestamp("us", tz="UTC"))}), path)
+        # Spark takes files by their age.
+        os.utime(path, (number, number))
+
+
+def start(spark: SparkSession, name: str, folder: Path, kills: Sequence[Kill] = ()) -> Any:
+    """Starts the query of a target; a file is a micro-batch."""
+    target = target_named(name)
+    clicks = spark.readStream.schema("user BIGINT, price BIGINT, ts TIMESTAMP").option("maxFilesPerTrigger", 1)
+    sessions = pst.EventTimeSessionWindows.with_gap("15 seconds")
+    result = (
+        pst.stream(clicks.parquet(str(folder / "clicks")))
+        .assign_timestamps("ts", pst.WatermarkStrategy.for_bounded_out_of_orderness("10 seconds"))
+        .key_by("user")
+        .window(sessions if target.sessions else pst.TumblingEventTimeWindows.of("1 minute"))
+        .allowed_lateness("3 minutes")
+        .side_output_late_data("late")
+        .key_groups(1)
+        .aggregate(agg.count().alias("clicks"), agg.sum("price").alias("revenue"))
+    )
+    result = result.changelog() if target.changes else result
+    sinks = {
+        output: Struck(sink, name, output, folder, tuple(kills)) if kills else sink
+        for output, sink in target.sinks(spark, folder).items()
+    }
+    return result.start(checkpoint=str(folder / "checkpoints" / name.replace(":", ".")), **sinks)
+
+
+def run_job(folder: Path) -> None:
+    """The job that is killed: all targets of ``plan.json`` in one session."""
+    from panestream.spark.session import build_session
+
+    plan = json.loads((folder / "plan.json").read_text())
+    done = _struck(folder)
+    kills = [kill for kill in (Kill(**entry) for entry in plan["kills"]) if kill not in done]
+    spark = build_session("panestream kills", components.session_settings(folder / "warehouse"), master="local[2]")
+    spark.sparkContext.setLogLevel("ERROR")
+    queries = [start(spark, name, folder, kills) for name in plan["targets"]]
+    for query in queries:
+        query.await_termination()
+    spark.stop()
+
+
+def run_with_kills(folder: Path, names: Sequence[str], kills: Sequence[Kill]) -> list[Kill]:
+    """Runs the targets to their end, with all these kills in between.
+
+    Raises:
+        RuntimeError: the job failed by itself, took too long, or ended before all kills.
+    """
+    (folder / "plan.json").write_text(json.dumps({"targets": list(names), "kills": [asdict(kill) for kill in kills]}))
+    while True:
+        before = len(_struck(folder))
+        code = _run_once(folder)
+        if code == 0:
+            break
+        if code != -signal.SIGKILL or len(_struck(folder)) == before:
+            raise RuntimeError(f"the job ended with {code}:\n{(folder / 'job.log').read_text()[-4000:]}")
+    struck = _struck(folder)
+    if len(struck) < len(kills):
+        raise RuntimeError(f"the job ended after {len(struck)} of {len(kills)} kills: give it more files")
+    return struck
+
+
+def kills_of(outputs: Mapping[str, Sequence[str]], number: int, seed: int = SEED, files: int = FILES) -> list[Kill]:
+    """``number`` kills for each output of each target: two in a micro-batch, after the write and then within, and on to the next."""
+    numbers = random.Random(seed)
+    kills = []
+    for target, tags in outputs.items():
+        for tag in tags:
+            for turn in range(number):
+                batch = 1 + (turn // 2) % (files - 1)
+                kills.append(
+                    Kill(target, tag, batch, None if turn % 2 == 0 else numbers.uniform(0, LONGEST_WRITE_SECONDS), len(kills))
+                )
+    return kills
+
+
+def compare(spark: SparkSession, folder: Path, outputs: Mapping[str, Sequence[str]]) -> None:
+    """Runs targets undisturbed and with kills, and compares what they hold.
+
+    Args:
+        spark: the session that runs them undisturbed and reads them.
+        folder: an empty one.
+        outputs: by target (``module:NAME``) those of its outputs whose sink is struck. Every one of them must write in every
+            micro-batch from the second on.
+    """
+    struck = sum(len(tags) for tags in outputs.values())
+    number = max(1, int(os.environ.get("PANESTREAM_KILLS", str(2 * struck))) // struck)
+    undisturbed, killed = folder / "undisturbed", folder / "killed"
+    for work in (undisturbed, killed):
+        write_clicks(work / "clicks")
+    began = time.monotonic()
+    kills = run_with_kills(killed, list(outputs), kills_of(outputs, number))
+    for kill in kills:
+        print(f"seed {SEED}: {kill}")
+    print(f"{len(kills)} kills in {time.monotonic() - began:.0f} s")
+    for name in outputs:
+        start(spark, name, undisturbed).await_termination()
+        expected, found = (sorted(map(tuple, target_named(name).read(spark, work)), key=repr) for work in (undisturbed, killed))
+        assert expected
+        assert found == expected, f"{name}: {len(found)} rows after {len(kills)} kills, {len(expected)} undisturbed"
+
+
+def _struck(folder: Path) -> list[Kill]:
+    log = folder / "kills.log"
+    return [Kill(**json.loads(line)) for line in log.read_text().splitlines()] if log.exists() else []
+
+
+def _run_once(folder: Path) -> int:
+    path = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
+    with (folder / "job.log").open("ab") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.connectors.kills", str(folder)],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": path, "PYSPARK_PYTHON": sys.executable},
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            return process.wait(timeout=LONGEST_RUN_SECONDS)
+        except subprocess.TimeoutExpired:
+            raise RuntimeError(f"the job did not end within {LONGEST_RUN_SECONDS} s") from None
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description="the job that is killed")
+    parser.add_argument("folder", type=Path)
+    # The targets import this file by its name: what runs is that module, not a second copy of it.
+    importlib.import_module("tests.connectors.kills").run_job(parser.parse_args().folder)
