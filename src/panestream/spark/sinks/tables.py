@@ -11,7 +11,7 @@ from panestream.spark.names import Names
 from panestream.spark.sinks.base import Run, Sink
 from panestream.spark.sinks.table_formats.base import Commit, TableFormat
 from panestream.spark.sinks.table_formats.known import format_to_be
-from panestream.spark.sinks.table_formats.names import check_table_name, quoted_name, table_place
+from panestream.spark.sinks.table_formats.names import check_table_name, path_of, quoted_name, table_exists, table_place
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -42,7 +42,7 @@ class CatalogTableSink(Sink):
         return table_place(spark, self.name)
 
     def open(self, spark: SparkSession, run: Run) -> Sink:
-        if run.written and not spark.catalog.tableExists(self.quoted_name):
+        if run.written and not table_exists(spark, self.name):
             raise SinkError(
                 f"the table {self.name} is gone: earlier micro-batches of this checkpoint were written there, and they do not "
                 "come again. Put it back; or if it was meant to go, make an empty one or choose another, in which the output "
@@ -82,12 +82,14 @@ class CatalogTableSink(Sink):
 
     def _make(self, df: DataFrame, kind: str | None, options: Mapping[str, str]) -> None:
         spark = df.sparkSession
-        if spark.catalog.tableExists(self.quoted_name):
+        if table_exists(spark, self.name):
             return
         writer = spark.createDataFrame([], df.schema).write.mode("ignore").options(**dict(options))
-        if kind is not None:
-            writer = writer.format(kind)
-        writer.saveAsTable(self.quoted_name)
+        by_path = path_of(self.name)
+        if by_path is not None:
+            writer.format(by_path[0]).save(by_path[1])
+        else:
+            (writer if kind is None else writer.format(kind)).saveAsTable(self.quoted_name)
 
     def _check_fits(self, df: DataFrame) -> None:
         there = df.sparkSession.table(self.quoted_name).columns

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from pyspark.errors import AnalysisException
+
 from panestream.errors import SinkError
 from panestream.spark.columns import quoted
 from panestream.spark.places import file_place
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
 
 _IN_PARTS = re.compile(r"[A-Za-z_][\w$-]*(\.[A-Za-z_][\w$-]*){0,2}")
 _BY_PATH = re.compile(r"([A-Za-z_]\w*)\.`([^`]+)`")
+_NOT_THERE = ("DELTA_MISSING_DELTA_TABLE", "DELTA_PATH_DOES_NOT_EXIST", "PATH_NOT_FOUND")
 
 
 def check_table_name(name: str) -> None:
@@ -34,15 +37,35 @@ def quoted_name(name: str) -> str:
     >>> print(quoted_name("shop.click-counts"), quoted_name("delta.`/data/clicks`"))
     `shop`.`click-counts` `delta`.`/data/clicks`
     """
+    return ".".join(quoted(part) for part in path_of(name) or name.split("."))
+
+
+def path_of(name: str) -> tuple[str, str] | None:
+    """Format and path of a table that is called by them; None: it has a name.
+
+    >>> path_of("delta.`/data/clicks`"), path_of("shop.clicks")
+    (('delta', '/data/clicks'), None)
+    """
     by_path = _BY_PATH.fullmatch(name)
-    return ".".join(quoted(part) for part in (by_path.groups() if by_path else name.split(".")))
+    return (by_path.group(1), by_path.group(2)) if by_path else None
+
+
+def table_exists(spark: SparkSession, name: str) -> bool:
+    """Whether there is such a table, or view."""
+    try:
+        return bool(spark.catalog.tableExists(quoted_name(name)))
+    except AnalysisException as error:
+        # Of a name the answer is no; of a path, that nothing is there.
+        if path_of(name) and any(what in str(error) for what in _NOT_THERE):
+            return False
+        raise
 
 
 def table_place(spark: SparkSession, name: str) -> str:
     """One text for all spellings of a table's name."""
-    by_path = _BY_PATH.fullmatch(name)
-    if by_path:
-        return file_place(by_path.group(2))
+    by_path = path_of(name)
+    if by_path is not None:
+        return file_place(by_path[1])
     parts = name.split(".")
     if len(parts) == 1:
         parts = [spark.catalog.currentDatabase(), *parts]
