@@ -64,8 +64,11 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 SEED = int(os.environ.get("PANESTREAM_SEED", "20261122"))
 FILES = 6
-LONGEST_RUN_SECONDS = 300
+LONGEST_RUN_SECONDS = 900
 LONGEST_WRITE_SECONDS = 1.5
+OVERLOADED = ("Python worker failed to connect back", "CANNOT_OPEN_SOCKET")
+"""Spark gives its Python processes a few seconds to answer: a machine that is too busy for that ends the job. It is started again."""
+FAILURES = 5
 
 
 @dataclass(frozen=True)
@@ -211,12 +214,16 @@ def run_with_kills(folder: Path, names: Sequence[str], kills: Sequence[Kill]) ->
         RuntimeError: the job failed by itself, took too long, or ended before all kills.
     """
     (folder / "plan.json").write_text(json.dumps({"targets": list(names), "kills": [asdict(kill) for kill in kills]}))
+    log, failures = folder / "job.log", 0
     while True:
         before = len(_struck(folder))
+        written = log.stat().st_size if log.exists() else 0
         code = _run_once(folder)
         if code == 0:
             break
-        if code != -signal.SIGKILL or len(_struck(folder)) == before:
+        if code > 0 and failures < FAILURES and any(words in log.read_text()[written:] for words in OVERLOADED):
+            failures += 1
+        elif code != -signal.SIGKILL or len(_struck(folder)) == before:
             raise RuntimeError(f"the job ended with {code}:\n{(folder / 'job.log').read_text()[-4000:]}")
     struck = _struck(folder)
     if len(struck) < len(kills):

@@ -16,14 +16,9 @@ class Session:
 
     def __init__(self, default="parquet", **tables):
         self.tables, self.default, self.written, self.asked = dict(tables), default, [], []
-<<<<<<< HEAD
         self.catalog = SimpleNamespace(tableExists=self.exists, currentCatalog=lambda: "spark_catalog")
-        self.conf = SimpleNamespace(get=lambda name, default=None: self.default)
-=======
-        self.catalog = SimpleNamespace(tableExists=self.exists)
         settings = {"spark.sql.sources.default": default}
         self.conf = SimpleNamespace(get=lambda name, default=None: settings.get(name, default))
->>>>>>> f310a82 (Whatever is a Delta table is told the micro-batch, by MERGE too; jobs are killed beside it)
 
     def exists(self, name):
         self.asked.append("exists")

@@ -119,7 +119,7 @@ class MergeSink(CatalogTableSink):
 
     def _merge(self, spark: SparkSession, found: TableFormat, statement: str, batch_id: int | None) -> None:
         try:
-            found.merge(spark, self.quoted_name, statement, self.commit(batch_id))
+            found.merge(spark, self.name, statement, self.commit(batch_id))
         except Exception as error:
             if "MERGE INTO TABLE" in str(error) or "UNSUPPORTED_FEATURE.TABLE_OPERATION" in str(error):
                 raise SinkError(f"the table {self.name} does not know MERGE: a MergeSink needs {_KNOWS_MERGE}") from error

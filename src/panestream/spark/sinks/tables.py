@@ -75,10 +75,7 @@ class CatalogTableSink(Sink):
 
     def commit(self, batch_id: int | None) -> Commit:
         """What the commit of a micro-batch carries, where the table's format takes it."""
-<<<<<<< HEAD
-        return Commit(f"{self.run.query}/{self.run.output}/{self.name}", batch_id, self.run)
-=======
-        return Commit(f"{self.run.query}/{self.run.output}", batch_id)
+        return Commit(f"{self.run.query}/{self.run.output}", batch_id, self.run)
 
     def _make(self, df: DataFrame, kind: str | None, options: Mapping[str, str]) -> None:
         spark = df.sparkSession
@@ -102,7 +99,6 @@ class CatalogTableSink(Sink):
                 f"{', '.join(there)}. Add it (ALTER TABLE {self.quoted_name} ADD COLUMN `{name}` {kind}), call the result as the "
                 "table does (.alias), or write into another table"
             )
->>>>>>> f310a82 (Whatever is a Delta table is told the micro-batch, by MERGE too; jobs are killed beside it)
 
 
 @dataclass(frozen=True)
@@ -131,7 +127,7 @@ class TableSink(CatalogTableSink):
     def write(self, df: DataFrame, batch_id: int | None) -> None:
         self.run.check(df.sparkSession)
         found = self.table(df, self.format, self.options)
-        found.append(df, self.quoted_name, self.options, self.commit(batch_id))
+        found.append(df, self.name, self.options, self.commit(batch_id))
 
     def guarantee(self, spark: SparkSession) -> str:
         return format_to_be(spark, self.name, self.format).append_guarantee()

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from panestream.spark.sinks.base import AT_LEAST_ONCE, EXACTLY_ONCE, Run
+from panestream.spark.sinks.table_formats.names import quoted_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -41,7 +42,7 @@ class TableFormat:
     def append(self, df: DataFrame, table: str, options: Mapping[str, str], commit: Commit) -> None:
         """Appends the rows of one micro-batch, unless the table says that it has them."""
         writer = df.write.mode("append").options(**dict(options))
-        (writer.format(self.name) if self.name else writer).saveAsTable(table)
+        (writer.format(self.name) if self.name else writer).saveAsTable(quoted_name(table))
 
     def merge(self, spark: SparkSession, table: str, statement: str, commit: Commit) -> None:
         """Runs a MERGE INTO that brings one micro-batch, unless the table says that it has it."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from panestream.spark.session import is_connect, session_settings
 from panestream.spark.sinks.base import EXACTLY_ONCE
 from panestream.spark.sinks.table_formats.base import Commit, TableFormat, is_true
+from panestream.spark.sinks.table_formats.names import quoted_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -31,7 +32,7 @@ class DeltaFormat(TableFormat):
         writer = df.write.format(self.name).mode("append").options(**dict(options))
         if commit.batch_id is not None:
             writer = writer.option("txnAppId", commit.writer).option("txnVersion", str(commit.batch_id))
-        writer.saveAsTable(table)
+        writer.saveAsTable(quoted_name(table))
 
     def merge(self, spark: SparkSession, table: str, statement: str, commit: Commit) -> None:
         with session_settings(spark, transaction(spark, commit)):

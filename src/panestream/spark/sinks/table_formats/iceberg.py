@@ -17,6 +17,7 @@ from panestream.errors import SinkError
 from panestream.spark.sinks.base import EXACTLY_ONCE
 from panestream.spark.sinks.table_formats.base import Commit, TableFormat
 from panestream.spark.sinks.table_formats.iceberg_history import BATCH, WAP_ID, WRITER, Target, refresh, target_of
+from panestream.spark.sinks.table_formats.names import quoted_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -41,7 +42,7 @@ class IcebergFormat(TableFormat):
 
     def append(self, df: DataFrame, table: str, options: Mapping[str, str], commit: Commit) -> None:
         if commit.batch_id is None:
-            df.writeTo(table).options(**dict(options)).append()
+            df.writeTo(quoted_name(table)).options(**dict(options)).append()
         elif commit.batch_id > self._last.get(commit.writer, -1):
             self._append_once(df, table, options, commit, commit.batch_id)
 
@@ -86,7 +87,7 @@ class IcebergFormat(TableFormat):
 def _marked(df: DataFrame, table: str, options: Mapping[str, str], commit: Commit) -> DataFrameWriterV2:
     """The writer of a micro-batch, whose snapshot says so."""
     marks = {_PROPERTY + WRITER: commit.writer, _PROPERTY + BATCH: str(commit.batch_id)}
-    return df.writeTo(table).options(**{**dict(options), **marks})
+    return df.writeTo(quoted_name(table)).options(**{**dict(options), **marks})
 
 
 def _onto(writer: DataFrameWriterV2, head: int | None) -> bool:

@@ -47,7 +47,7 @@ def format_of(spark: SparkSession, table: str) -> TableFormat | None:
     start = next((at for at, (title, _) in enumerate(rows) if title == _DETAILS), len(rows))
     details = dict(rows[start + 1 :])
     if not details or "VIEW" in str(details.get("Type", "")).upper():
-        raise SinkError(f"{table} is a view: rows can only be written into a table. Name the table, or another that does not exist yet")
+        raise SinkError(f"{table} is a view: rows can only be written into a table. Name one, or what does not exist yet")
     return format_named(details.get("Provider") or _told_by_delta(spark, name))
 
 
