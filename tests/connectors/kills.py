@@ -199,7 +199,12 @@ def run_job(folder: Path) -> None:
     plan = json.loads((folder / "plan.json").read_text())
     done = _struck(folder)
     kills = [kill for kill in (Kill(**entry) for entry in plan["kills"]) if kill not in done]
-    spark = build_session("panestream kills", components.session_settings(folder / "warehouse"), master="local[2]")
+    settings = components.session_settings(folder / "warehouse")
+    if plan["jars"]:
+        # Found already: to look for them anew takes seconds a start.
+        del settings["spark.jars.packages"]
+        settings["spark.jars"] = plan["jars"]
+    spark = build_session("panestream kills", settings, master="local[2]")
     spark.sparkContext.setLogLevel("ERROR")
     queries = [start(spark, name, folder, kills) for name in plan["targets"]]
     for query in queries:
@@ -207,13 +212,20 @@ def run_job(folder: Path) -> None:
     spark.stop()
 
 
-def run_with_kills(folder: Path, names: Sequence[str], kills: Sequence[Kill]) -> list[Kill]:
+def run_with_kills(folder: Path, names: Sequence[str], kills: Sequence[Kill], jars: str = "") -> list[Kill]:
     """Runs the targets to their end, with all these kills in between.
+
+    Args:
+        folder: of the job, with its clicks.
+        names: of the targets.
+        kills: each is struck once.
+        jars: what a session found for ``spark.jars.packages``, as its ``spark.jars``.
 
     Raises:
         RuntimeError: the job failed by itself, took too long, or ended before all kills.
     """
-    (folder / "plan.json").write_text(json.dumps({"targets": list(names), "kills": [asdict(kill) for kill in kills]}))
+    plan = {"targets": list(names), "kills": [asdict(kill) for kill in kills], "jars": jars}
+    (folder / "plan.json").write_text(json.dumps(plan))
     log, failures = folder / "job.log", 0
     while True:
         before = len(_struck(folder))
@@ -260,7 +272,8 @@ def compare(spark: SparkSession, folder: Path, outputs: Mapping[str, Sequence[st
     for work in (undisturbed, killed):
         write_clicks(work / "clicks")
     began = time.monotonic()
-    kills = run_with_kills(killed, list(outputs), kills_of(outputs, number))
+    jars = spark.sparkContext.getConf().get("spark.jars", "") or ""
+    kills = run_with_kills(killed, list(outputs), kills_of(outputs, number), jars)
     for kill in kills:
         print(f"seed {SEED}: {kill}")
     print(f"{len(kills)} kills in {time.monotonic() - began:.0f} s")
