@@ -1,9 +1,12 @@
-"""What the kills strike of Delta: a table that is appended to, and tables that are merged into."""
+"""What the kills strike of Delta: a table that is merged into and one that is appended to, by one query."""
 
 from __future__ import annotations
 
 import panestream as pst
 from tests.connectors.kills import Target
+
+RESULT = "user BIGINT, window_start TIMESTAMP, window_end TIMESTAMP, clicks BIGINT, revenue BIGINT"
+LATE = "user BIGINT, price BIGINT, ts TIMESTAMP"
 
 
 def known(spark, folder, name, columns):
@@ -13,22 +16,17 @@ def known(spark, folder, name, columns):
     return table
 
 
-def reader(name):
-    return lambda spark, folder: spark.read.format("delta").load(str(folder / name)).collect()
+def sinks(spark, folder):
+    # Not a word of Delta to the sinks: that the tables are Delta's must be found out.
+    merge = pst.MergeSink(known(spark, folder, "merged", RESULT), ["user"])
+    return {"main": merge, "late": pst.TableSink(known(spark, folder, "appended", LATE))}
 
 
-RESULT = "user BIGINT, window_start TIMESTAMP, window_end TIMESTAMP, clicks BIGINT, revenue BIGINT"
+def read(spark, folder):
+    return [
+        (name, *row) for name in ("merged", "appended") for row in spark.read.format("delta").load(str(folder / name)).collect()
+    ]
 
 
-def appended(spark, folder):
-    # Not a word of Delta to the sink: that the table is one must be found out.
-    return {"main": pst.TableSink(known(spark, folder, "appended", RESULT))}
-
-
-def merged(spark, folder):
-    return {"main": pst.MergeSink(known(spark, folder, "merged", RESULT), ["user"])}
-
-
-APPEND = Target(appended, reader("appended"))
-# Sessions that a late row makes one: rows are inserted, updated and deleted.
-MERGE = Target(merged, reader("merged"), changes=True, sessions=True)
+# Sessions that a late row makes one: rows are inserted, updated and deleted. Rows that are too late are appended as they are.
+MERGE_AND_APPEND = Target(sinks, read, changes=True, sessions=True)
