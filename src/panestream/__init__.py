@@ -16,8 +16,10 @@ if TYPE_CHECKING:
     from panestream import testing as testing
     from panestream.datastream import DataStream as DataStream
     from panestream.datastream import KeyedStream as KeyedStream
+    from panestream.datastream import PreparedQuery as PreparedQuery
     from panestream.datastream import WindowedResult as WindowedResult
     from panestream.datastream import WindowedStream as WindowedStream
+    from panestream.datastream import prepare as prepare
     from panestream.datastream import stream as stream
     from panestream.datastream.kafka import KafkaStream as KafkaStream
     from panestream.datastream.kafka import from_kafka as from_kafka

@@ -5,7 +5,8 @@ streaming and batch: the same code, the same numbers.
 """
 
 from panestream.datastream.keyed import DataStream, KeyedStream, stream
+from panestream.datastream.prepared import PreparedQuery, prepare
 from panestream.datastream.result import WindowedResult
 from panestream.datastream.windowed import WindowedStream
 
-__all__ = ["DataStream", "KeyedStream", "WindowedResult", "WindowedStream", "stream"]
+__all__ = ["DataStream", "KeyedStream", "PreparedQuery", "WindowedResult", "WindowedStream", "prepare", "stream"]

@@ -22,7 +22,7 @@ from panestream.spark import query as spark_query
 from panestream.spark.arrival import order_of
 from panestream.spark.catalyst import reducible
 from panestream.spark.columns import micros_of
-from panestream.spark.dataflow import operate, project
+from panestream.spark.dataflow import Projection, operate, project
 from panestream.spark.expressions import text_of
 from panestream.spark.failures import of_sink
 from panestream.spark.names import Names
@@ -136,7 +136,7 @@ class WindowedResult(Shown):
         Warns (:class:`~panestream.errors.PanestreamWarning`) where the session's settings would make the stream slow, with the
         lines to set.
         """
-        return self._output(MAIN)
+        return self._output(MAIN, self._df)
 
     def output(self, tag: str) -> DataFrame:
         """The rows of one output as a DataFrame of its own.
@@ -147,26 +147,42 @@ class WindowedResult(Shown):
         Raises:
             InvalidPlanError: no such output; or ``top`` on a stream.
         """
-        return self._output(tag)
+        return self._output(tag, self._df)
 
-    def _output(self, tag: str) -> DataFrame:
+    def output_over(self, rows: DataFrame, tag: str, *, quiet: bool = False) -> DataFrame:
+        """The rows of one output of the same query over other rows with these columns, for :func:`panestream.prepare`.
+
+        From the second call on it asks Spark nothing but settings.
+
+        Args:
+            rows: the rows.
+            tag: the output's name.
+            quiet: without a warning about the session's settings.
+        """
+        return self._output(tag, rows, quiet=quiet)
+
+    def _output(self, tag: str, rows: DataFrame, *, quiet: bool = False) -> DataFrame:
         plan = self.plan
         if tag not in plan.tags:
             raise InvalidPlanError(f"there is no output {tag!r}; {did_you_mean(tag, plan.tags)}")
         if tag == MAIN and plan.top is not None and self.is_streaming:
             raise InvalidPlanError("top on a stream ranks each window when it fires: use result.start(main=...), not .main")
+        operated = self._operated if rows is self._df else operate(rows, self._plan_run, self._projection)
         if not self.is_streaming:
-            return spark_query.output(self._operated, plan, tag)
-        lines = slow_settings(self._df.sparkSession, plan.groups)
+            return spark_query.output(operated, plan, tag)
+        lines = [] if quiet else slow_settings(self._df.sparkSession, plan.groups)
         if lines:
             warnings.warn(
                 f"a stream of {plan.groups} key group{'s' if plan.groups > 1 else ''} built from .main or .output is slow, or "
                 "fails, with this session's settings (an empty shuffle partition costs as much as one with a key group). Before "
-                "it is started:\n  " + "\n  ".join(lines) + "\nresult.start(main=...) sets all that for its query alone",
+                "it is started:\n  "
+                + "\n  ".join(lines)
+                + "\nresult.start(main=...) sets all that for its query alone; a pipeline's "
+                "spec has a place for them, `configuration`",
                 PanestreamWarning,
                 stacklevel=3,
             )
-        return spark_query.output(observed(self._operated), plan, tag)
+        return spark_query.output(observed(operated), plan, tag)
 
     def start(
         self,
@@ -278,7 +294,7 @@ class WindowedResult(Shown):
         own = {"top": f"{self.largest.n} by {self.largest.by}" if self.largest else "", "operator": self.operator.name}
         return {"results": listed(results), **own, **parts_of(self.windowed)}
 
-    @property
+    @cached_property
     def is_streaming(self) -> bool:
         return bool(self._df.isStreaming)
 
@@ -344,14 +360,20 @@ class WindowedResult(Shown):
 
     @cached_property
     def _operated(self) -> DataFrame:
+        return operate(self._df, self._plan_run, self._projection)
+
+    @cached_property
+    def _plan_run(self) -> WindowPlan:
+        """In a batch nothing is late: no whole rows need to cross the exchange for that."""
+        return self.plan if self.is_streaming else replace(self.plan, late_tag=None)
+
+    @cached_property
+    def _projection(self) -> Projection:
         keyed = self.windowed.keyed
         time = None if keyed.source.event_time is None else micros_of(self._df, keyed.source.event_time, keyed.source.unit)
         values = [self.inputs[text] for text in self.operator.inputs]
         given, unit = keyed.source.processing_time, keyed.source.processing_time_unit
         processing_time = None if given is None else micros_of(self._df, given, unit)
         order = self._order[0]
-        # In a batch nothing is late: no whole rows need to cross the exchange for that.
-        plan = self.plan if self.is_streaming else replace(self.plan, late_tag=None)
         keys = [column for _, column in keyed.key_columns]
-        projected, columns = project(self._df, plan, time, keys, values, processing_time, order)
-        return operate(projected, plan, columns)
+        return project(self._df, self._plan_run, time, keys, values, processing_time, order)

@@ -37,7 +37,8 @@ def column_of(df: DataFrame, given: str | Column, what: str) -> Column:
         if not isinstance(given, str) or not given.strip():
             raise InvalidPlanError(f"{what} must be the name of a column, a SQL expression or a Column, not {given!r}")
         if given in df.columns or Names.of(df.sparkSession).find(given, df.columns) is not None:
-            return df[quoted(given)]
+            # By name, so that it is a column of every DataFrame that has one.
+            return F.col(quoted(given))
     try:
         with asking():
             column = F.expr(given) if isinstance(given, str) else given

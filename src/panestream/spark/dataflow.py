@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from panestream.engine.exchange.packing import PackColumns
 from panestream.engine.plan import WindowPlan
@@ -15,11 +17,43 @@ from panestream.spark.catalyst import reduce_rows, reducible
 from panestream.spark.columns import quoted
 from panestream.spark.event_time import or_raise, usable
 from panestream.spark.exchange import EXCHANGE_SCHEMA, Pack
+from panestream.spark.known import known
 from panestream.spark.operate import OPERATED_SCHEMA, Unpack, process_batch, process_reduced
 from panestream.spark.stateful import transform
 from panestream.spark.types import arrow_schema, spark_schema
 from panestream.spark.without_pandas import without_pandas
 from panestream.windowing.watermarks import WatermarkStrategy
+
+
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """How rows become what ``pack`` takes: found out over one DataFrame, good for every other one with its columns.
+
+    Attributes:
+        streaming: whether the rows are a stream.
+        evaluated: what users wrote, under names of its own, beside the row's columns.
+        taken: the columns that ``pack`` takes, and those to order by.
+        arrival: the names of those to order a batch by; empty: it stays as it is.
+        groups: the number of key groups.
+        schema: of ``taken``.
+        pack: where ``pack`` finds what.
+    """
+
+    streaming: bool
+    evaluated: tuple[Column, ...]
+    taken: tuple[Column, ...]
+    arrival: tuple[str, ...]
+    groups: int
+    schema: T.StructType
+    pack: PackColumns
+
+    def rows_of(self, df: DataFrame) -> DataFrame:
+        """The rows that ``pack`` takes. Asks Spark nothing."""
+        rows = known(df.select("*", *self.evaluated).select(*self.taken), self.schema)
+        if not self.arrival:
+            return rows
+        left = T.StructType([field for field in self.schema if field.name not in self.arrival])
+        return known(ordered(rows, self.groups, self.arrival), left)
 
 
 def project(
@@ -30,7 +64,7 @@ def project(
     values: Sequence[Column],
     processing_time: Column | None = None,
     order: Sequence[Column] = (),
-) -> tuple[DataFrame, PackColumns]:
+) -> Projection:
     """The columns that ``pack`` takes: few and narrow, since the way from the JVM to Arrow is what limits the speed.
 
     Args:
@@ -48,7 +82,7 @@ def project(
     asked |= {f"key_{position}": key for position, key in enumerate(keys)}
     asked |= {f"value_{position}": value for position, value in enumerate(values)}
     asked |= {f"order_{position}": column for position, column in enumerate(order)}
-    rows, of = _with_columns(df, asked)
+    evaluated, of = _named(df, asked)
     columns = [(of("processing_time") if time is None else or_raise(of("time"), df, plan)).alias("time")]
     columns += [of(name).alias(name) for name in asked if name.startswith(("key_", "value_"))]
     positions: dict[str, Any] = {}
@@ -72,16 +106,17 @@ def project(
     arrival = [f"order_{position}" for position in range(len(order))]
     if order and df.isStreaming:
         positions["order"] = tuple(range(len(columns), len(columns) + len(order)))
-    projected = rows.select(*columns, *(of(name).alias(name) for name in arrival))
-    if order and not df.isStreaming:
-        projected = ordered(projected, plan.groups, arrival)
-    value_types = [field.type for field in arrow_schema(projected.schema)][1 + len(keys) : 1 + len(keys) + len(values)]
+    taken = (*columns, *(of(name).alias(name) for name in arrival))
+    streaming = bool(df.isStreaming)
+    schema = df.select("*", *evaluated).select(*taken).schema
+    value_types = [field.type for field in arrow_schema(schema)][1 + len(keys) : 1 + len(keys) + len(values)]
     key_types = tuple(field.type for field in plan.key_schema)
-    return projected, PackColumns(key_types, tuple(value_types), **positions)
+    packed = PackColumns(key_types, tuple(value_types), **positions)
+    return Projection(streaming, evaluated, taken, () if streaming else tuple(arrival), plan.groups, schema, packed)
 
 
-def _with_columns(df: DataFrame, asked: Mapping[str, Column]) -> tuple[DataFrame, Callable[[str], Column]]:
-    """The rows with some columns more, under names that are free, and the way to these: what users wrote is in a plan once.
+def _named(df: DataFrame, asked: Mapping[str, Column]) -> tuple[tuple[Column, ...], Callable[[str], Column]]:
+    """Columns to come beside the row's own, under names that are free, and the way to these: what users wrote is in a plan once.
 
     ``rand()`` or ``uuid()`` written into the plan where a key is, and once more where its key group is, are two numbers. Spark
     puts a projection into the one above it only where nothing is evaluated more often by that.
@@ -89,8 +124,7 @@ def _with_columns(df: DataFrame, asked: Mapping[str, Column]) -> tuple[DataFrame
     prefix = "__panestream_"
     while any(name.lower().startswith(prefix) for name in df.columns):
         prefix += "_"
-    rows = df.select("*", *(column.alias(prefix + name) for name, column in asked.items()))
-    return rows, lambda name: F.col(quoted(prefix + name))
+    return tuple(column.alias(prefix + name) for name, column in asked.items()), lambda name: F.col(quoted(prefix + name))
 
 
 def _may_be_invalid(time: Column, processing_time: Column, watermark: WatermarkStrategy) -> Column:
@@ -112,20 +146,21 @@ def batch_time() -> Column:
     return F.array_sort(F.array(F.unix_micros(F.current_timestamp())))[0]
 
 
-def operate(projected: DataFrame, plan: WindowPlan, columns: PackColumns) -> DataFrame:
-    """The operator's output, a few rows (tag, body) per key group and micro-batch."""
+def operate(df: DataFrame, plan: WindowPlan, projection: Projection) -> DataFrame:
+    """The operator's output, a few rows (tag, body) per key group and micro-batch. Asks Spark nothing."""
+    projected = projection.rows_of(df)
     with without_pandas():
-        if not projected.isStreaming and reducible(plan):
+        if not projection.streaming and reducible(plan):
             return reduce_rows(projected, plan).groupBy("group").applyInArrow(process_reduced(plan), OPERATED_SCHEMA)
-        exchanged = projected.mapInArrow(Pack(plan, columns).__call__, EXCHANGE_SCHEMA)
-        if not projected.isStreaming:
+        exchanged = projected.mapInArrow(Pack(plan, projection.pack).__call__, EXCHANGE_SCHEMA)
+        if not projection.streaming:
             return exchanged.groupBy("group").applyInArrow(process_batch(plan), OPERATED_SCHEMA)
         return transform(exchanged, plan)
 
 
 def unpack(operated: DataFrame, plan: WindowPlan, tag: str) -> DataFrame:
-    """The rows of one output."""
+    """The rows of one output. Asks Spark nothing."""
     schema = plan.output_schema(tag)
-    bodies = operated.where(F.col("tag") == tag).select("body")
+    bodies = known(operated.where(F.col("tag") == tag).select("body"), T.StructType([OPERATED_SCHEMA["body"]]))
     with without_pandas():
         return bodies.mapInArrow(Unpack(schema).__call__, spark_schema(schema))

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
+from pyspark.sql import types as T
 
 from panestream.engine.exchange.packing import PackColumns, pack
 from panestream.engine.plan import WindowPlan
@@ -13,17 +14,13 @@ from panestream.engine.runtime.gc_control import freeze_modules_once
 from panestream.spark.placement import group_values
 from panestream.spark.reasons import in_few_words
 
-EXCHANGE_SCHEMA = "group int, origin int, sequence int, parts_left int, body binary"
-"""The integer by which Spark knows the key group, and a :class:`~panestream.engine.storage.payload.PayloadPart`."""
-_EXCHANGE = pa.schema(
-    [
-        pa.field("group", pa.int32()),
-        pa.field("origin", pa.int32()),
-        pa.field("sequence", pa.int32()),
-        pa.field("parts_left", pa.int32()),
-        pa.field("body", pa.binary()),
-    ]
+_NUMBERS = ("group", "origin", "sequence", "parts_left")
+# Types rather than text, which Spark Connect's client would have the server read.
+EXCHANGE_SCHEMA = T.StructType(
+    [*(T.StructField(name, T.IntegerType()) for name in _NUMBERS), T.StructField("body", T.BinaryType())]
 )
+"""The integer by which Spark knows the key group, and a :class:`~panestream.engine.storage.payload.PayloadPart`."""
+_EXCHANGE = pa.schema([*(pa.field(name, pa.int32()) for name in _NUMBERS), pa.field("body", pa.binary())])
 
 
 @dataclass(slots=True)

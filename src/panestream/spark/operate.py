@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 import pyarrow as pa
+from pyspark.sql import types as T
 
 from panestream.engine.exchange.group_run import bodies, run_batch
 from panestream.engine.plan import WindowPlan
@@ -17,7 +18,7 @@ from panestream.spark.catalyst import group_input
 from panestream.spark.placement import group_number
 from panestream.spark.reasons import in_few_words
 
-OPERATED_SCHEMA = "tag string, body binary"
+OPERATED_SCHEMA = T.StructType([T.StructField("tag", T.StringType()), T.StructField("body", T.BinaryType())])
 _OPERATED = pa.schema([("tag", pa.string()), ("body", pa.binary())])
 
 

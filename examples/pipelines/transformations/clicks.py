@@ -1,0 +1,60 @@
+"""Clicks per user and ten seconds as a streaming table, the late ones in another, and a materialized view over the first.
+
+Run by `spark-pipelines run`; see the README beside.
+"""
+
+from __future__ import annotations
+
+from pyspark import pipelines as dp
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+import panestream as pst
+from panestream import agg
+
+SCHEMA = "user STRING, price DOUBLE, ts TIMESTAMP"
+spark = SparkSession.active()
+path = spark.conf.get("clicks.path")
+
+
+def per_user(clicks: DataFrame) -> pst.WindowedResult:
+    """The windows. Columns are named: a column of this DataFrame, `clicks.price`, would belong to no other."""
+    return (
+        pst.stream(clicks)
+        .assign_timestamps("ts", pst.WatermarkStrategy.for_bounded_out_of_orderness("5 seconds"))
+        .key_by("user")
+        .window(pst.TumblingEventTimeWindows.of("10 seconds"))
+        .side_output_late_data("late")
+        .aggregate(agg.count().alias("clicks"), agg.sum("price").alias("revenue"))
+    )
+
+
+# Here, not in the functions below: in these Spark refuses whatever looks at a DataFrame (its schema, whether it is a stream).
+windows = pst.prepare(per_user, SCHEMA)
+
+
+def clicks() -> DataFrame:
+    """The input, from outside of the pipeline: it must be there when the pipeline is read."""
+    return spark.readStream.schema(SCHEMA).json(path)
+
+
+@dp.table
+def clicks_per_user() -> DataFrame:
+    """A row for each user and window, once the watermark has passed its end."""
+    return windows.main(clicks())
+
+
+@dp.table
+def late_clicks() -> DataFrame:
+    """A query of its own: it computes the windows once more, and keeps a state of its own."""
+    return windows.output("late", clicks())
+
+
+@dp.materialized_view
+def revenue_per_user() -> DataFrame:
+    """An ordinary view over the streaming table."""
+    return (
+        spark.read.table("clicks_per_user")
+        .groupBy("user")
+        .agg(F.sum("clicks").alias("clicks"), F.sum("revenue").alias("revenue"))
+    )
