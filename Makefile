@@ -12,7 +12,7 @@ SPARK_ENV = JAVA_HOME="$$(scripts/ensure_java.sh)" && export JAVA_HOME PYSPARK_P
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-fast test-connectors kafka test-floor check format bench bench-functions bench-flink bench-slides bench-limits bench-nexmark bench-kafka parity job-keys clean
+.PHONY: help setup run test test-fast test-connectors kafka test-floor package test-package sbom check format bench bench-functions bench-flink bench-slides bench-limits bench-nexmark bench-kafka parity job-keys clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -61,6 +61,17 @@ test-floor: ## the oldest versions allowed, without pandas: tests without Spark,
 	"$$python" -m pytest -m spark $(FLOOR_SPARK_TESTS) $(ARGS) || failed=1; \
 	exit $$failed
 
+RELEASE = python=$$(scripts/make_release_env.sh) || exit 1; [ -n "$$python" ] || exit 0;
+
+package: ## wheel and sdist in dist/: built twice, looked into, checked
+	@$(RELEASE) "$$python" scripts/package.py build
+
+test-package: package ## the wheel in an empty environment (.venv-package): README's example and the demo run from there
+	@$(RELEASE) JAVA_HOME="$$(scripts/ensure_java.sh)" && export JAVA_HOME; "$$python" scripts/package.py try
+
+sbom: package ## what an installation holds, as CycloneDX, in dist/; and whether pip-audit knows anything against it
+	@$(RELEASE) "$$python" scripts/package.py sbom
+
 check: $(STAMP) ## lint, formatting, types
 	@failed=0; \
 	$(PY) -m ruff check . || failed=1; \
@@ -101,7 +112,7 @@ parity: $(STAMP) ## renew the tables of docs/flink-parity.md
 	@$(PY) scripts/make_parity.py
 
 clean: ## remove .venv, caches and demo output
-	rm -rf $(VENV) .venv-floor .venv-spark-* demo-output .kafka build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-floor .venv-package .venv-release .venv-spark-* demo-output .kafka build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(STAMP): pyproject.toml scripts/make_venv.sh

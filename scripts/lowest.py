@@ -2,6 +2,7 @@
 
 Of panestream itself and of its extras spark, cli and sketches; those that name no lower bound are left to pip. The tools of the
 tests come as they are in `dev`. pandas is not among them: nothing but Spark Connect and the benchmarks may need it.
+With ``--as-is EXTRA`` the requirements of that extra, as they stand.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 EXTRAS = ("spark", "cli", "sketches")
@@ -27,18 +29,24 @@ def lowest(requirement: str) -> str:
     return f"{floor};{marker}" if marker else floor
 
 
-def requirements() -> list[str]:
-    """The requirements at their lowest, and the tools of the tests."""
+def project() -> dict[str, Any]:
+    """What pyproject.toml says of the project."""
     if sys.version_info >= (3, 11):
         import tomllib
     else:
         from pip._vendor import tomli as tomllib  # there before anything is installed
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    extras = project["optional-dependencies"]
-    wanted = [*project["dependencies"], *(each for extra in EXTRAS for each in extras[extra])]
+    said: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    return said
+
+
+def requirements() -> list[str]:
+    """The requirements at their lowest, and the tools of the tests."""
+    extras = project()["optional-dependencies"]
+    wanted = [*project()["dependencies"], *(each for extra in EXTRAS for each in extras[extra])]
     tools = [each for each in extras["dev"] if re.match(r"[\w-]+", each)[0] in TOOLS]  # type: ignore[index]
     return sorted({lowest(each) for each in wanted}) + tools
 
 
 if __name__ == "__main__":
-    print("\n".join(requirements()))
+    as_is = sys.argv[1:2] == ["--as-is"]
+    print("\n".join(project()["optional-dependencies"][sys.argv[2]] if as_is else requirements()))

@@ -32,7 +32,13 @@ def pipeline(home: Path, *arguments: str) -> str:
     done = subprocess.run(
         [spark_home / "bin" / "spark-pipelines", *settings, *arguments, "--spec", home / "spark-pipeline.yml"],
         cwd=home,
-        env={**os.environ, "SPARK_HOME": str(spark_home), "PYTHONPATH": str(ROOT / "src"), "PYSPARK_PYTHON": sys.executable},
+        env={
+            **os.environ,
+            "SPARK_HOME": str(spark_home),
+            "PYTHONPATH": str(ROOT / "src"),
+            "PYSPARK_PYTHON": sys.executable,
+            "SPARK_TESTING": "1",  # a free port for the server of Spark Connect, which is 15002 else
+        },
         capture_output=True,
         text=True,
         check=False,

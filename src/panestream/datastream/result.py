@@ -26,6 +26,7 @@ from panestream.spark.dataflow import Projection, operate, project
 from panestream.spark.expressions import text_of
 from panestream.spark.failures import of_sink
 from panestream.spark.names import Names
+from panestream.spark.observing import counters_name
 from panestream.spark.progress import BatchProgress, observed
 from panestream.spark.session import (
     DEFAULT_GROUPS,
@@ -182,7 +183,7 @@ class WindowedResult(Shown):
                 PanestreamWarning,
                 stacklevel=3,
             )
-        return spark_query.output(observed(operated), plan, tag)
+        return spark_query.output(observed(operated, self._observed_as), plan, tag)
 
     def start(
         self,
@@ -237,7 +238,7 @@ class WindowedResult(Shown):
             )
         how: dict[str, Any] = {"checkpoint": checkpoint, "trigger": when, "name": name, "on_progress": on_progress}
         try:
-            return spark_query.start(self._operated, self.plan, sinks, **how)
+            return spark_query.start(self._operated, self.plan, sinks, observed_as=self._observed_as, **how)
         except PlanMismatchError as error:
             of_checkpoint = error.changed.get(KEY_GROUPS, (None, None))[0]
             if of_checkpoint is None or self.windowed.groups is not None or not self.windowed.keyed.keys:
@@ -361,6 +362,11 @@ class WindowedResult(Shown):
     @cached_property
     def _operated(self) -> DataFrame:
         return operate(self._df, self._plan_run, self._projection)
+
+    @cached_property
+    def _observed_as(self) -> str:
+        """What the counters are called: the input may have an operator of its own."""
+        return counters_name(self._df)
 
     @cached_property
     def _plan_run(self) -> WindowPlan:

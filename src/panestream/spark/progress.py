@@ -71,13 +71,14 @@ class BatchProgress:
         )
 
     @classmethod
-    def of_spark(cls, progress: Mapping[str, Any]) -> BatchProgress | None:
+    def of_spark(cls, progress: Mapping[str, Any], name: str = "panestream") -> BatchProgress | None:
         """From an entry of Spark's ``recentProgress``; None where no micro-batch ran, or none of panestream's.
 
         Args:
             progress: the entry, as classic Spark or Spark Connect gives it.
+            name: what the operator's counters are called in it, where the query has several.
         """
-        counters = _as_dict((progress["observedMetrics"] or {}).get(OBSERVED))
+        counters = _as_dict((progress["observedMetrics"] or {}).get(name))
         took = progress["durationMs"].get("addBatch")
         if took is None or counters is None or counters.get("input_rows") is None:
             return None
@@ -109,8 +110,8 @@ def _as_dict(row: Any) -> dict[str, Any] | None:
     return dict(zip([field["name"] for field in counters["schema"]["fields"]], counters["values"], strict=True))
 
 
-def observed(operated: DataFrame) -> DataFrame:
-    """Operator rows whose counters Spark shows in each progress of the query, under ``observedMetrics["panestream"]``."""
+def observed(operated: DataFrame, name: str = OBSERVED) -> DataFrame:
+    """Operator rows whose counters Spark shows in each progress of the query, under ``observedMetrics[name]``."""
 
     def text(name: str) -> Column:
         return F.when(F.col("tag") == METRICS, F.get_json_object(F.col("body").cast("string"), f"$.{name}"))
@@ -125,7 +126,7 @@ def observed(operated: DataFrame) -> DataFrame:
     fired = F.array_distinct(F.flatten(F.collect_list(F.from_json(text("fired_windows"), "array<bigint>"))))
     open_windows = F.max(counter("open_windows[1]")) - F.min(counter("open_windows[0]")) + 1
     windows = [F.size(fired).cast("bigint").alias("fired_windows"), open_windows.alias("open_windows")]
-    return operated.observe(OBSERVED, *same, *sums, *windows)
+    return operated.observe(name, *same, *sums, *windows)
 
 
 def metrics_of(bodies: Iterable[str]) -> list[dict[str, Any]]:

@@ -21,8 +21,8 @@ from panestream.spark.columns import quoted
 from panestream.spark.dataflow import unpack
 from panestream.spark.failures import java_is_gone, of_callback, of_operator, own_error, without_java
 from panestream.spark.notices import Notices
-from panestream.spark.progress import BatchProgress, metrics_of, observed
-from panestream.spark.session import is_connect, session_settings, settings_for
+from panestream.spark.progress import OBSERVED, BatchProgress, metrics_of, observed
+from panestream.spark.session import DEFAULT_GROUPS, chosen_partitions, is_connect, session_settings, settings_for
 from panestream.spark.sinks.base import Sink
 from panestream.spark.sinks.outputs import Outputs, open_outputs
 
@@ -110,6 +110,8 @@ class RunningQuery(Shown):
     """What a micro-batch ended in, where it runs in this process."""
     notices: Notices | None = field(default=None, repr=False)
     """What looks at the progress that the server reports; None where the micro-batches themselves do."""
+    observed_as: str = field(default=OBSERVED, repr=False)
+    """What the counters are called in Spark's progress."""
 
     def _parts(self) -> Mapping[str, str]:
         # Of the plan alone: what the query is called, and whether it runs, one would have to ask Spark.
@@ -129,7 +131,7 @@ class RunningQuery(Shown):
         They come with Spark's own progress, which is there shortly after the sinks have their rows. Spark keeps the last 100
         (``spark.sql.streaming.numRecentProgressUpdates``).
         """
-        entries = map(BatchProgress.of_spark, self.query.recentProgress)
+        entries = [BatchProgress.of_spark(entry, self.observed_as) for entry in self.query.recentProgress]
         return [progress for progress in entries if progress is not None]
 
     def await_termination(self, timeout: float | None = None) -> bool:
@@ -201,6 +203,7 @@ def start(
     trigger: Mapping[str, Any],
     name: str | None,
     on_progress: Callable[[BatchProgress], Any] | None,
+    observed_as: str = OBSERVED,
 ) -> RunningQuery:
     """Starts one streaming query that serves all ``sinks``; see ``WindowedResult.start``."""
     spark = operated.sparkSession
@@ -211,9 +214,13 @@ def start(
     # Through Spark Connect the micro-batches run on the server, out of reach: there the query itself looks.
     notices = Notices.of(plan, kept=plan.late_tag in sinks)
     sink_writer = SinkWriter(plan, outputs, on_progress, None if remote else notices)
-    writer = observed(operated).writeStream.foreachBatch(sink_writer.__call__)
+    writer = observed(operated, observed_as).writeStream.foreachBatch(sink_writer.__call__)
     writer = writer.outputMode("append").option("checkpointLocation", checkpoint).trigger(**trigger)
     if name is not None:
         writer = writer.queryName(name)
-    with session_settings(spark, settings_for(spark, plan.groups)):
-        return RunningQuery(writer.start(), plan, spark, outputs, sink_writer.failure, notices if remote else None)
+    partitions = plan.groups
+    if observed_as != OBSERVED:
+        # An operator before this one shares the query, and with it the number of partitions.
+        partitions = max(partitions, chosen_partitions(spark) or DEFAULT_GROUPS)
+    with session_settings(spark, settings_for(spark, partitions)):
+        return RunningQuery(writer.start(), plan, spark, outputs, sink_writer.failure, notices if remote else None, observed_as)

@@ -1,0 +1,240 @@
+"""Builds the wheel and the sdist, looks into them, and tries them where nothing else is: what `make package` and its kin run.
+
+package.py build            dist/: wheel and sdist, checked
+package.py try              installs the wheel into an empty environment and runs the demo and the README's example from there
+package.py sbom             dist/*.cdx.json: what that environment holds; and asks whether any of it is known to be vulnerable
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import venv
+import zipfile
+from collections.abc import Iterable
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+DIST = ROOT / "dist"
+EMPTY = ROOT / ".venv-package"
+PACKAGE = ROOT / "src" / "panestream"
+_LARGEST = {".whl": 2_000_000, ".gz": 4_000_000}
+"""Bytes of a distribution; data that slipped in would be larger."""
+_UNWANTED = re.compile(r"(^|/)(\.venv|\.git/|__pycache__|\.data|node_modules)|\.(parquet|crc|pyc|png\.bak|csv\.gz)$")
+
+
+class PackageError(Exception):
+    """What is wrong with a distribution."""
+
+
+def main(arguments: list[str]) -> int:
+    """Runs one command."""
+    commands = {"build": build, "try": try_it, "sbom": sbom}
+    if len(arguments) != 1 or arguments[0] not in commands:
+        print(__doc__, file=sys.stderr)
+        return 2
+    try:
+        commands[arguments[0]]()
+    except PackageError as error:
+        print(f"package {arguments[0]}: {error}", file=sys.stderr)
+        return 1
+    except subprocess.CalledProcessError as error:
+        print(f"package {arguments[0]}: {' '.join(map(str, error.cmd))} ended with {error.returncode}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def build() -> None:
+    """Wheel and sdist in dist/: the same bytes for the same commit, and the wheel the same as the one that the sdist makes."""
+    shutil.rmtree(DIST, ignore_errors=True)
+    environment = {**os.environ, "SOURCE_DATE_EPOCH": os.environ.get("SOURCE_DATE_EPOCH") or _time_of_commit()}
+    _build(ROOT, DIST, environment)
+    wheel, sdist = _only(DIST, "*.whl"), _only(DIST, "*.tar.gz")
+    with tempfile.TemporaryDirectory() as folder:
+        with tarfile.open(sdist) as archive:
+            archive.extractall(folder, filter="data")
+        again = Path(folder) / "again"
+        _build(_only(Path(folder), "panestream-*"), again, environment)
+        for one in (wheel, sdist):
+            if one.read_bytes() != (again / one.name).read_bytes():
+                raise PackageError(f"{one.name} is another one when it is built from the sdist")
+    check_wheel(wheel)
+    check_sdist(sdist)
+    _run([sys.executable, "-m", "twine", "check", "--strict", wheel, sdist])
+    print(f"built and checked: {wheel.name} ({wheel.stat().st_size:,} bytes), {sdist.name} ({sdist.stat().st_size:,} bytes)")
+
+
+def _build(source: Path, into: Path, environment: dict[str, str]) -> None:
+    _run([sys.executable, "-m", "build", "--no-isolation", "--outdir", into, source], env=environment, stdout=subprocess.DEVNULL)
+
+
+def _time_of_commit() -> str:
+    done = subprocess.run(["git", "log", "-1", "--format=%ct"], cwd=ROOT, capture_output=True, text=True, check=False)
+    # Not from a clone: any time will do, as long as it is the same.
+    return done.stdout.strip() or "315619200"
+
+
+def check_wheel(wheel: Path) -> None:
+    """The wheel has every file of the package, its metadata, and nothing else.
+
+    Raises:
+        PackageError: names the files.
+    """
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+        metadata = archive.read(_one(names, r"panestream-[^/]+\.dist-info/METADATA")).decode()
+        scripts = archive.read(_one(names, r"panestream-[^/]+\.dist-info/entry_points\.txt")).decode()
+    files = (path for path in PACKAGE.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    wanted = {path.relative_to(PACKAGE.parent).as_posix() for path in files}
+    _compare(wheel, wanted - names, {name for name in names - wanted if ".dist-info/" not in name})
+    _one(names, r"panestream-[^/]+\.dist-info/licenses/LICENSE")
+    if "panestream/py.typed" not in names:
+        raise PackageError(f"{wheel.name} has no py.typed")
+    for line in ("License-Expression: Apache-2.0", "Requires-Python: >=3.10", "Description-Content-Type: text/markdown"):
+        if line not in metadata:
+            raise PackageError(f"{wheel.name}: its metadata have no {line!r}")
+    if re.search(r"^Requires-Dist: pyspark(?!.*extra ==)", metadata, re.MULTILINE):
+        raise PackageError(f"{wheel.name} requires pyspark, which would replace a platform's own (docs/decisions/0001)")
+    if "panestream = panestream.jobs.cli:app" not in scripts:
+        raise PackageError(f"{wheel.name} has no command `panestream`")
+    _check_names(wheel, names)
+
+
+def check_sdist(sdist: Path) -> None:
+    """The sdist has what building and testing needs, and no data or caches.
+
+    Raises:
+        PackageError: names the files.
+    """
+    with tarfile.open(sdist) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    wanted = {
+        "pyproject.toml",
+        "README.md",
+        "LICENSE",
+        "CHANGELOG.md",
+        "PKG-INFO",
+        "src/panestream/py.typed",
+        "tests/conftest.py",
+    }
+    _compare(sdist, wanted - names, set())
+    _check_names(sdist, names)
+
+
+def _check_names(file: Path, names: Iterable[str]) -> None:
+    _compare(file, set(), {name for name in names if _UNWANTED.search(name)})
+    if file.stat().st_size > _LARGEST[file.suffix]:
+        raise PackageError(f"{file.name} has {file.stat().st_size:,} bytes: what slipped in?")
+
+
+def _compare(file: Path, missing: set[str], surplus: set[str]) -> None:
+    for what, which in (("lacks", missing), ("should not have", surplus)):
+        if which:
+            raise PackageError(f"{file.name} {what}: {', '.join(sorted(which)[:10])}")
+
+
+def try_it() -> None:
+    """Installs the wheel beside nothing, and runs the demo and the README's first example in an empty folder."""
+    python = empty_environment()
+    example = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL)[0]
+    data = (
+        "import datetime as d, os, pyarrow as pa, pyarrow.parquet as pq\n"
+        "os.mkdir('clicks'); start = d.datetime(2026, 1, 1, tzinfo=d.timezone.utc)\n"
+        "times = pa.array([start + d.timedelta(minutes=5 * n) for n in range(40)], pa.timestamp('us', tz='UTC'))\n"
+        "pq.write_table(pa.table({'user_id': [n % 2 for n in range(40)], 'price': [1.5] * 40, 'ts': times}), 'clicks/a.parquet')\n"
+    )
+    look = (
+        "import panestream, sys\n"
+        "assert 'site-packages' in panestream.__file__, panestream.__file__\n"
+        "found = spark.read.parquet('out/main').where('window_start >= timestamp\"2026-01-01 00:00:00Z\"').collect()\n"
+        "assert found and all((row.clicks, row.revenue) == (6, 9.0) for row in found), found\n"
+        "spark.stop()\n"
+    )
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PYSPARK", "SPARK", "VIRTUAL"))
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        _run([python, "-c", data + example + look], cwd=folder, env=environment)
+        _run([python.with_name("panestream"), "demo", "--rows", "20000", "--files", "3"], cwd=folder, env=environment)
+        if not list(Path(folder).rglob("*.parquet")):
+            raise PackageError("the demo left nothing")
+    print("installed and run from the wheel: the README's first example, and the demo")
+
+
+def empty_environment() -> Path:
+    """An environment with the wheel, panestream[spark,cli], and nothing else; its Python."""
+    wheel = _only(DIST, "*.whl")
+    if not EMPTY.exists():
+        venv.create(EMPTY, with_pip=True)
+    python = EMPTY / "bin" / "python"
+    pip = [python, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    _run([*pip, "install", f"{wheel}[spark,cli]"])
+    # The same version may have been another wheel.
+    _run([*pip, "install", "--force-reinstall", "--no-deps", wheel])
+    _run([*pip, "check"])
+    return python
+
+
+def sbom() -> None:
+    """What the environment with panestream[spark,cli] holds, as CycloneDX; and what of it is known to be vulnerable."""
+    python, wheel = empty_environment(), _only(DIST, "*.whl")
+    bill = DIST / f"{'-'.join(wheel.name.split('-')[:2])}.cdx.json"
+    tool = Path(sys.executable).with_name("cyclonedx-py")
+    about = ["--pyproject", ROOT / "pyproject.toml", "--mc-type", "library", "--output-reproducible"]
+    _run([tool, "environment", *about, "--output-format", "JSON", "--output-file", bill, python])
+    print(f"wrote {bill.relative_to(ROOT)}")
+    audit(python)
+
+
+def audit(python: Path) -> None:
+    """Asks PyPI for known vulnerabilities of what is installed; says so where it cannot be asked.
+
+    PANESTREAM_AUDIT=required makes that an error.
+
+    Raises:
+        PackageError: there are some, or they could not be asked for where they must.
+    """
+    ask = [python, "-c", "import site; print(site.getsitepackages()[0])"]
+    said = subprocess.run(ask, capture_output=True, text=True, check=True)
+    report = DIST / "audit.json"
+    report.unlink(missing_ok=True)
+    tool = Path(sys.executable).with_name("pip-audit")
+    command = [tool, "--path", said.stdout.strip(), "--skip-editable", "--progress-spinner", "off", "--timeout", "10"]
+    done = subprocess.run([*command, "--format", "json", "--output", report], capture_output=True, text=True, check=False)
+    # It ends with 1 when it found something and when it could not ask; only in the first case there is a report.
+    if not report.exists():
+        reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+        if os.environ.get("PANESTREAM_AUDIT") == "required":
+            raise PackageError(f"pip-audit could not ask: {reason}")
+        print(f"pip-audit: skipped: its data cannot be reached: {reason[:200]}")
+        return
+    if done.returncode != 0:
+        raise PackageError(f"pip-audit found something, see {report.relative_to(ROOT)}:\n{done.stdout}{done.stderr}")
+    print("pip-audit: nothing known")
+
+
+def _run(command: list[object], **how: object) -> None:
+    subprocess.run([str(part) for part in command], check=True, **how)  # type: ignore[call-overload]
+
+
+def _only(folder: Path, pattern: str) -> Path:
+    found = sorted(folder.glob(pattern))
+    if len(found) != 1:
+        raise PackageError(f"{folder} has {len(found)} files {pattern}, not one: make package")
+    return found[0]
+
+
+def _one(names: Iterable[str], pattern: str) -> str:
+    found = [name for name in names if re.fullmatch(pattern, name)]
+    if len(found) != 1:
+        raise PackageError(f"the wheel has {len(found)} files {pattern}, not one")
+    return found[0]
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
