@@ -146,7 +146,8 @@ def try_it() -> None:
         "import datetime as d, os, pyarrow as pa, pyarrow.parquet as pq\n"
         "os.mkdir('clicks'); start = d.datetime(2026, 1, 1, tzinfo=d.timezone.utc)\n"
         "times = pa.array([start + d.timedelta(minutes=5 * n) for n in range(40)], pa.timestamp('us', tz='UTC'))\n"
-        "pq.write_table(pa.table({'user_id': [n % 2 for n in range(40)], 'price': [1.5] * 40, 'ts': times}), 'clicks/a.parquet')\n"
+        "rows = {'user_id': [n % 2 for n in range(40)], 'price': [1.5] * 40, 'ts': times}\n"
+        "pq.write_table(pa.table(rows), 'clicks/a.parquet')\n"
     )
     look = (
         "import panestream, sys\n"
