@@ -23,6 +23,9 @@ ROOT = Path(__file__).resolve().parent.parent
 DIST = ROOT / "dist"
 EMPTY = ROOT / ".venv-package"
 PACKAGE = ROOT / "src" / "panestream"
+MUST = os.environ.get("PANESTREAM_AUDIT") == "required"
+"""Whether what cannot be looked at is an error: for a release."""
+_UNREACHABLE = re.compile(r"NewConnectionError|ConnectionError|ProxyError|Temporary failure|timed out|No matching distribution")
 _LARGEST = {".whl": 2_000_000, ".gz": 4_000_000}
 """Bytes of a distribution; data that slipped in would be larger."""
 _UNWANTED = re.compile(r"(^|/)(\.venv|\.git/|__pycache__|\.data|node_modules)|\.(parquet|crc|pyc|png\.bak|csv\.gz)$")
@@ -30,6 +33,10 @@ _UNWANTED = re.compile(r"(^|/)(\.venv|\.git/|__pycache__|\.data|node_modules)|\.
 
 class PackageError(Exception):
     """What is wrong with a distribution."""
+
+
+class Skipped(Exception):  # noqa: N818 - it is no error
+    """What this machine cannot have."""
 
 
 def main(arguments: list[str]) -> int:
@@ -40,6 +47,9 @@ def main(arguments: list[str]) -> int:
         return 2
     try:
         commands[arguments[0]]()
+    except Skipped as reason:
+        print(f"package {arguments[0]}: skipped: {reason}", file=sys.stderr)
+        return 1 if MUST else 0
     except PackageError as error:
         print(f"package {arguments[0]}: {error}", file=sys.stderr)
         return 1
@@ -174,7 +184,12 @@ def empty_environment() -> Path:
         venv.create(EMPTY, with_pip=True)
     python = EMPTY / "bin" / "python"
     pip = [python, "-m", "pip", "--quiet", "--disable-pip-version-check"]
-    _run([*pip, "install", f"{wheel}[spark,cli]"])
+    command = [str(part) for part in (*pip, "install", f"{wheel}[spark,cli]")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        if _UNREACHABLE.search(done.stderr):
+            raise Skipped(f"no package index has what the wheel needs: {done.stderr.strip().splitlines()[-1][:200]}")
+        raise PackageError(f"the wheel cannot be installed:\n{done.stderr}")
     # The same version may have been another wheel.
     _run([*pip, "install", "--force-reinstall", "--no-deps", wheel])
     _run([*pip, "check"])
@@ -210,7 +225,7 @@ def audit(python: Path) -> None:
     # It ends with 1 when it found something and when it could not ask; only in the first case there is a report.
     if not report.exists():
         reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
-        if os.environ.get("PANESTREAM_AUDIT") == "required":
+        if MUST:
             raise PackageError(f"pip-audit could not ask: {reason}")
         print(f"pip-audit: skipped: its data cannot be reached: {reason[:200]}")
         return
