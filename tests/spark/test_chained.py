@@ -1,11 +1,10 @@
-"""Two operators in one query: windows over the results of windows, behind a stream-stream join, before Spark's own operators."""
+"""Two operators in one query: windows over the results of windows."""
 
 from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
 
 import pytest
-from pyspark.errors import AnalysisException
 
 import panestream as pst
 from panestream import agg
@@ -82,12 +81,3 @@ def test_windows_over_the_results_of_windows(spark, tmp_path, strategy, behind):
     assert at_once == [*WINDOWS, (30, 1, 1), (40, 1, 1)]
     first = spark.read.parquet(str(tmp_path / "out"))
     assert first.columns[:4] == ["window_start", "window_end", "most", "results"]
-
-
-def test_what_spark_refuses_after_windows(spark, tmp_path):
-    clicks = MicroBatches(spark, tmp_path / "clicks", "item string, at timestamp").add(BATCHES[0])
-    main = counts(clicks.stream()).main
-    aggregated = main.withWatermark("window_end", "0 seconds").groupBy("window_end").count()
-    with pytest.raises(AnalysisException) as refused:
-        aggregated.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "c")).outputMode("append").start()
-    print(refused.value)
