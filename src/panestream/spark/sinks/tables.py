@@ -111,6 +111,10 @@ class TableSink(CatalogTableSink):
     older than the table, micro-batches that the table has are passed over also where they would bring other rows now. A table
     that forgets ids (``delta.setTransactionRetentionDuration``) takes what comes again after that time for new.
 
+    Into an **Iceberg** table, exactly once: snapshots carry the query's identity and the batch's id, and one that the table's
+    current state descends from is not written again (docs/connectors/iceberg.md says what it takes). In a catalog of Iceberg's
+    every table is one, with or without ``format="iceberg"``.
+
     Tables of **other formats** append, and a micro-batch that is run again appends again: at least once, which the query warns of
     when it starts. For exactly once there, use :class:`FileSink`, :class:`MergeSink`, or a
     :class:`ForeachBatchSink` that overwrites.

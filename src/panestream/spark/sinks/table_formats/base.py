@@ -56,8 +56,8 @@ class TableFormat:
         """How often a row arrives by :meth:`append` where a micro-batch is run again, with the reason."""
         kind = f"a {self.name} table" if self.name else "a table whose format the catalog does not tell"
         return (
-            f"{AT_LEAST_ONCE}: {kind} is appended to again by a micro-batch that is run again. For exactly once take a Delta "
-            "table, a FileSink, or a MergeSink into a table that knows MERGE"
+            f"{AT_LEAST_ONCE}: {kind} is appended to again by a micro-batch that is run again. For exactly once take a table of "
+            "Delta or Iceberg, a FileSink, or a MergeSink into a table that knows MERGE"
         )
 
     def merge_guarantee(self) -> str:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from panestream.errors import SinkError
 from panestream.spark.sinks.base import EXACTLY_ONCE
-from panestream.spark.sinks.table_formats.base import Commit, TableFormat
+from panestream.spark.sinks.table_formats.base import Commit, TableFormat, is_true
 from panestream.spark.sinks.table_formats.iceberg_history import BATCH, WAP_ID, WRITER, Target, refresh, target_of
 from panestream.spark.sinks.table_formats.names import quoted_name
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql.readwriter import DataFrameWriterV2
 
 _PROPERTY = "snapshot-property."
+_MERGE_SCHEMA = "spark.sql.iceberg.merge-schema"
 _ATTEMPTS = 3
 """How often a commit that others came before is tried again in a way that notices them."""
 
@@ -45,6 +46,9 @@ class IcebergFormat(TableFormat):
             df.writeTo(quoted_name(table)).options(**dict(options)).append()
         elif commit.batch_id > self._last.get(commit.writer, -1):
             self._append_once(df, table, options, commit, commit.batch_id)
+
+    def takes_new_columns(self, spark: SparkSession, options: Mapping[str, str]) -> bool:
+        return super().takes_new_columns(spark, options) or is_true(spark.conf.get(_MERGE_SCHEMA, "false"))
 
     def append_guarantee(self) -> str:
         return EXACTLY_ONCE
