@@ -52,7 +52,7 @@ def format_of(spark: SparkSession, table: str) -> TableFormat | None:
 
 
 def _told_by_delta(spark: SparkSession, name: str) -> str:
-    """``delta``, where the catalog does not say so, but Delta answers for the table; else ``""``."""
+    """What Delta says that a table is, whose catalog does not say it; ``""``: nobody there who knows."""
     try:
         return str(spark.sql(f"DESCRIBE DETAIL {name}").select("format").collect()[0][0])
     except Exception:  # noqa: BLE001 (whoever else there is does not know the statement)
