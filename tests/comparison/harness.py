@@ -220,8 +220,16 @@ def run(
         output = plan.operator.for_group(plan, state, 0).process(group_input(plan, batch))
         fired = [row for tag, table in output.tables if tag == MAIN for row in rows_of(plan, table)]
         late = [tuple(row.values()) for tag, table in output.tables if tag == LATE for row in table.to_pylist()]
+        check_sum(output.metrics)
+        assert sum(output.metrics.firings.values()) >= len({place for place, _ in fired}), output.metrics
         emitted.append(Emitted(fired, late, output.metrics, output.wake_up))
     return emitted
+
+
+def check_sum(metrics: GroupMetrics) -> None:
+    """Every row that came is in a window, late, invalid or in no window at all; and in one of these only."""
+    counted = metrics.windowed_rows + metrics.late_rows + metrics.invalid_rows + metrics.outside_rows
+    assert metrics.input_rows == counted, metrics
 
 
 def rows_of(plan: WindowPlan, table: pa.Table) -> list[tuple[Place, tuple]]:
@@ -297,6 +305,8 @@ def compare(
         wrong = difference(coalesced(theirs.fired), once(ours.fired))
         if wrong is None and count_late and theirs.metrics.late_rows != ours.metrics.late_rows:
             wrong = f"late rows: expected {theirs.metrics.late_rows}, found {ours.metrics.late_rows}"
+        if wrong is None and count_late and theirs.metrics.windowed_rows != ours.metrics.windowed_rows:
+            wrong = f"rows in windows: expected {theirs.metrics.windowed_rows}, found {ours.metrics.windowed_rows}"
         if wrong is None and theirs.late != ours.late:
             wrong = f"late output: expected {theirs.late}, found {ours.late}"
         if wrong is not None:

@@ -60,5 +60,5 @@ def test_no_sink_gets_rows_of_key_groups_that_do_not_agree(spark, tmp_path):
     sink = pst.ForeachBatchSink(lambda frame, batch_id: written.append(batch_id), idempotent=True)
     outputs = open_outputs(spark, result.plan, {"main": sink}, str(tmp_path / "checkpoint"))
     with pytest.raises(StateDamagedError, match="key group 1 is damaged: all of it is that of micro-batch 11"):
-        SinkWriter(result.plan, outputs)(spark.createDataFrame(bodies, OPERATED_SCHEMA), 0)
+        SinkWriter(result.plan, outputs, late_kept=False)(spark.createDataFrame(bodies, OPERATED_SCHEMA), 0)
     assert not written

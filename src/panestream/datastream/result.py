@@ -183,7 +183,9 @@ class WindowedResult(Shown):
                 PanestreamWarning,
                 stacklevel=3,
             )
-        return spark_query.output(observed(operated, self._observed_as), plan, tag)
+        # Who reads the output for late rows is not known here: it is another query.
+        kept = plan.late_tag is not None
+        return spark_query.output(observed(operated, plan, self._observed_as, late_kept=kept), plan, tag)
 
     def start(
         self,

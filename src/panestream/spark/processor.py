@@ -7,6 +7,7 @@ PySpark's own, and the plan stays pickled until rows come: else that Python woul
 from __future__ import annotations
 
 import pickle
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -91,11 +92,13 @@ class WindowProcessor(StatefulProcessor):
         plan = self._plan = self._plan or pickle.loads(self._pickled_plan)  # noqa: S301 (see __init__)
         now = timers.getCurrentProcessingTimeInMs() * plan.ticks if self._wakes_up else None
         parts = [PayloadPart(*part) for part in arrived]
+        started = time.perf_counter()
         with in_few_words():
             output = run_micro_batch(plan, self._state, group_number(plan.groups, key[0]), parts, now)
         if self._wakes_up:
             # An engine timer is due once the clock is past it.
             self._wake_up_at(None if output.wake_up is None else output.wake_up // plan.ticks + 1)
+        output.metrics.operator_us = round((time.perf_counter() - started) * 1_000_000)
         yield from self.rows_of(bodies(output))
         freeze_modules_once()
 

@@ -3,22 +3,40 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from panestream.engine.exchange.group_run import METRICS
+from panestream.engine.plan import FIRINGS, WindowPlan
 
 OBSERVED = "panestream"
 """The name of the counters in the progress that Spark reports."""
 
 
 @dataclass(frozen=True, slots=True)
+class PartitionProgress:
+    """How far one source partition is after a micro-batch; times in microseconds since the epoch.
+
+    Attributes:
+        name: the value of the column of ``per_partition``; empty: the whole source has one watermark.
+        max_event_time: its largest event time so far.
+        watermark: what its rows say; None: nothing yet. (The query's own is the smallest of those that are not idle.)
+        idle: whether it was silent for so long that it holds the query's watermark back no more.
+    """
+
+    name: str
+    max_event_time: int
+    watermark: int | None
+    idle: bool
+
+
+@dataclass(frozen=True, slots=True)
 class BatchProgress:
-    """What one micro-batch did.
+    """What one micro-batch did. Every row is counted once: ``rows`` is ``windowed_rows + late_rows + invalid_rows + outside_rows``.
 
     Attributes:
         batch_id: Spark's number of the micro-batch.
@@ -27,9 +45,31 @@ class BatchProgress:
         rows_per_second: the two divided.
         watermark, max_event_time: microseconds since the epoch; None: unknown yet.
         watermark_before: the watermark before this micro-batch.
-        late_rows, invalid_rows, fired_rows, fired_windows: in this micro-batch.
-        open_windows: windows that have rows and have not fired.
-        state_bytes, state_calls: size of the panes kept, calls of the state store, over all key groups.
+        windowed_rows: rows that at least one window took: also one that came too late for others of its windows.
+        late_rows: rows that no window takes any more, behind the watermark.
+        dropped_rows: those of them that nobody takes: the query has no output for late rows, or ``start`` no sink for it.
+        invalid_rows: rows without usable event time, or too far ahead.
+        outside_rows: rows that lie in no window, such as between two windows with a pause, and are not late.
+        fired_rows: results.
+        fired_windows: distinct windows that fired, where all keys have the same ones; else 0.
+        early_firings, on_time_firings, late_firings: firings of a key and window: before its end, at it, after it because of
+            late rows; those of the global window are early. Operators on columns emit the last one of a micro-batch only.
+        output_rows: how many rows the key groups gave, by output tag; of ``.top`` each group's own largest.
+        open_windows: windows that have rows and have not ended, where all keys have the same ones. Of sessions, count windows and
+            on the row operator the windows of all keys that are kept, be it only for late rows; None: unknown.
+        state_bytes: size of what is kept, over all key groups.
+        state_calls: calls of the state store; so are ``state_read_bytes`` and ``state_written_bytes`` what they moved.
+        groups: the number of key groups.
+        groups_reporting: how many took part: all where there were rows. Where the clock woke some, state and open windows are
+            those of these only.
+        most_rows, most_rows_group: of the key group with the most rows: how many, and its number (-1: no rows).
+        most_bytes, most_bytes_group: of the key group with the largest state.
+        operator_us: the time in the operators in microseconds, over all key groups.
+        most_us, most_us_group: of the key group that took longest.
+        partition_count, idle_partitions: how many source partitions are known, and idle.
+        partitions: the source partitions, the furthest behind first; a thousand at most.
+        stages: Spark's own times of the micro-batch's parts in milliseconds (``addBatch``, ``walCommit``, …); empty in
+            ``on_progress``, which is called before Spark knows them (not so through Spark Connect).
     """
 
     batch_id: int
@@ -42,32 +82,75 @@ class BatchProgress:
     invalid_rows: int
     fired_rows: int
     fired_windows: int
-    open_windows: int
+    open_windows: int | None
     state_bytes: int
     state_calls: int
     watermark_before: int | None = None
+    windowed_rows: int = 0
+    dropped_rows: int = 0
+    outside_rows: int = 0
+    early_firings: int = 0
+    on_time_firings: int = 0
+    late_firings: int = 0
+    output_rows: Mapping[str, int] = field(default_factory=dict)
+    state_read_bytes: int = 0
+    state_written_bytes: int = 0
+    groups: int = 1
+    groups_reporting: int = 0
+    most_rows: int = 0
+    most_rows_group: int = -1
+    most_bytes: int = 0
+    most_bytes_group: int = -1
+    operator_us: int = 0
+    most_us: int = 0
+    most_us_group: int = -1
+    partition_count: int = 0
+    idle_partitions: int = 0
+    partitions: tuple[PartitionProgress, ...] = ()
+    stages: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, batch_id: int, seconds: float, groups: list[dict[str, Any]]) -> BatchProgress:
-        """From the metrics of the key groups."""
-        rows = max((group["input_rows"] for group in groups), default=0)
-        spans = [group["open_windows"] for group in groups if group["open_windows"] is not None]
-        fired = set().union(*(group["fired_windows"] for group in groups))
+    def of(
+        cls, batch_id: int, seconds: float, reports: list[dict[str, Any]], plan: WindowPlan, *, late_kept: bool
+    ) -> BatchProgress:
+        """From the metrics of the key groups.
+
+        Args:
+            batch_id: the micro-batch.
+            seconds: how long it took.
+            reports: the metrics; a group that had rows and was woken by the clock as well comes twice.
+            plan: the query.
+            late_kept: whether somebody takes the output for late rows.
+        """
+        rows = max((one["input_rows"] for one in reports), default=0)
+        # What a group keeps that comes twice is what it kept the second time, when the clock woke it.
+        latest = {one["key_group"]: one for one in sorted(reports, key=lambda one: bool(one["woken"]))}
+        spans = [one["open_windows"] for one in latest.values() if one["open_windows"] is not None]
+        kept = [one["kept_windows"] for one in latest.values()]
+        numbered = max(span[1] for span in spans) - min(span[0] for span in spans) + 1 if spans else 0
+        ours: dict[str, Any] = {name: sum(one[theirs] for one in reports) for name, theirs in _SUMS.items()}
+        ours |= {name: max((one[name] for one in reports if one[name] is not None), default=None) for name in _MAY_BE_UNKNOWN}
+        ours |= {name: max((one[name] for one in reports), default=0) for name in _SAME}
+        ours |= {f"{kind}_firings": sum(one["firings"].get(kind, 0) for one in reports) for kind in FIRINGS}
+        for name, them, of in (("rows", reports, _came), ("bytes", latest.values(), _state_bytes), ("us", reports, _took)):
+            # Of equals the first group.
+            most, group = max(((of(one), -one["key_group"]) for one in them), default=(0, 1))
+            ours |= {f"most_{name}": most, f"most_{name}_group": -group}
+        partitions = next((one["partitions"] for one in reports if one["partitions"] is not None), ())
         return cls(
             batch_id=batch_id,
             rows=rows,
             duration_ms=round(seconds * 1000),
             rows_per_second=rows / seconds if seconds > 0 else 0.0,
-            watermark=_largest(groups, "watermark"),
-            watermark_before=_largest(groups, "watermark_before"),
-            max_event_time=_largest(groups, "max_event_time"),
-            late_rows=sum(group["late_rows"] for group in groups),
-            invalid_rows=max((group["invalid_rows"] for group in groups), default=0),
-            fired_rows=sum(group["fired_rows"] for group in groups),
-            fired_windows=len(fired),
-            open_windows=max(span[1] for span in spans) - min(span[0] for span in spans) + 1 if spans else 0,
-            state_bytes=sum(group["state_bytes"] for group in groups),
-            state_calls=sum(group["state_calls"] for group in groups),
+            fired_windows=len(set().union(*(one["fired_windows"] for one in reports))),
+            open_windows=None if None in kept else numbered + sum(kept),
+            state_bytes=sum(map(_state_bytes, latest.values())),
+            dropped_rows=0 if late_kept else ours["late_rows"],
+            output_rows={tag: sum(one["outputs"].get(tag, 0) for one in reports) for tag in plan.tags},
+            groups=plan.groups,
+            groups_reporting=len(latest),
+            partitions=tuple(PartitionProgress(*one) for one in partitions),
+            **ours,
         )
 
     @classmethod
@@ -82,22 +165,48 @@ class BatchProgress:
         took = progress["durationMs"].get("addBatch")
         if took is None or counters is None or counters.get("input_rows") is None:
             return None
-        known = {field.name: counters[field.name] for field in fields(cls) if field.name in counters}
+        known = {each.name: counters[each.name] for each in fields(cls) if each.name in counters}
+        written = {name: json.loads(known.pop(name) or empty) for name, empty in (("output_rows", "{}"), ("partitions", "[]"))}
         return cls(
             batch_id=progress["batchId"],
             rows=counters["input_rows"],
             duration_ms=took,
             rows_per_second=counters["input_rows"] / took * 1000 if took > 0 else 0.0,
-            **{name: 0 if value is None and name not in _MAY_BE_UNKNOWN else value for name, value in known.items()},
+            output_rows=written["output_rows"],
+            partitions=tuple(PartitionProgress(*one) for one in written["partitions"]),
+            stages=dict(progress["durationMs"]),
+            **{name: 0 if value is None and name not in _NULLABLE else value for name, value in known.items()},
         )
 
 
+_SUMS = {
+    "late_rows": "late_rows",
+    "windowed_rows": "windowed_rows",
+    "outside_rows": "outside_rows",
+    "fired_rows": "fired_rows",
+    "state_calls": "state_calls",
+    "state_read_bytes": "bytes_read",
+    "state_written_bytes": "bytes_written",
+    "operator_us": "operator_us",
+}
+"""What is the sum over the key groups, and what they call it."""
+_SAME = ("invalid_rows", "partition_count", "idle_partitions")
+"""What all key groups say alike, beside ``input_rows``; one that the clock woke says less."""
 _MAY_BE_UNKNOWN = ("watermark", "watermark_before", "max_event_time")
+_NULLABLE = (*_MAY_BE_UNKNOWN, "open_windows")
 
 
-def _largest(groups: Iterable[Mapping[str, Any]], name: str) -> int | None:
-    """Of what the groups know; None: none does."""
-    return max((group[name] for group in groups if group[name] is not None), default=None)
+def _came(report: Mapping[str, Any]) -> int:
+    """The rows of the micro-batch that came to a key group."""
+    return int(report["windowed_rows"] + report["late_rows"] + report["outside_rows"])
+
+
+def _state_bytes(report: Mapping[str, Any]) -> int:
+    return int(report["state_bytes"])
+
+
+def _took(report: Mapping[str, Any]) -> int:
+    return int(report["operator_us"])
 
 
 def _as_dict(row: Any) -> dict[str, Any] | None:
@@ -107,26 +216,64 @@ def _as_dict(row: Any) -> dict[str, Any] | None:
     counters: dict[str, Any] = row.asDict()
     if set(counters) != {"values", "schema"}:
         return counters
-    return dict(zip([field["name"] for field in counters["schema"]["fields"]], counters["values"], strict=True))
+    return dict(zip([each["name"] for each in counters["schema"]["fields"]], counters["values"], strict=True))
 
 
-def observed(operated: DataFrame, name: str = OBSERVED) -> DataFrame:
-    """Operator rows whose counters Spark shows in each progress of the query, under ``observedMetrics[name]``."""
+def observed(operated: DataFrame, plan: WindowPlan, name: str = OBSERVED, *, late_kept: bool) -> DataFrame:
+    """Operator rows whose counters Spark shows in each progress of the query, under ``observedMetrics[name]``.
+
+    Args:
+        operated: what the operators gave.
+        plan: the query.
+        name: what the counters are called, where the query has several operators.
+        late_kept: whether somebody takes the output for late rows.
+    """
 
     def text(name: str) -> Column:
         return F.when(F.col("tag") == METRICS, F.get_json_object(F.col("body").cast("string"), f"$.{name}"))
 
-    def counter(name: str) -> Column:
-        return text(name).cast("bigint")
+    def counter(name: str, kind: str = "bigint") -> Column:
+        return text(name).cast(kind)
 
-    sums = [F.sum(counter(name)).alias(name) for name in ("late_rows", "fired_rows", "state_bytes", "state_calls")]
-    names = ("input_rows", "invalid_rows", "watermark", "watermark_before", "max_event_time")
-    same = [F.max(counter(name)).alias(name) for name in names]
+    columns = {name: F.max(counter(name)) for name in ("input_rows", *_SAME, *_MAY_BE_UNKNOWN)}
+    columns |= {name: F.sum(counter(theirs)) for name, theirs in _SUMS.items()}
+    columns |= {f"{kind}_firings": F.sum(counter(f"firings.{kind}")) for kind in FIRINGS}
+    columns["dropped_rows"] = F.lit(0).cast("bigint") if late_kept else F.sum(counter("late_rows"))
     # The key groups fire the same windows: their numbers are counted once.
     fired = F.array_distinct(F.flatten(F.collect_list(F.from_json(text("fired_windows"), "array<bigint>"))))
-    open_windows = F.max(counter("open_windows[1]")) - F.min(counter("open_windows[0]")) + 1
-    windows = [F.size(fired).cast("bigint").alias("fired_windows"), open_windows.alias("open_windows")]
-    return operated.observe(name, *same, *sums, *windows)
+    columns["fired_windows"] = F.size(fired).cast("bigint")
+    by_tag = {tag: F.sum(F.coalesce(counter(f"outputs.{tag}"), F.lit(0).cast("bigint"))) for tag in plan.tags}
+    columns["output_rows"] = F.to_json(F.struct(*(rows.alias(tag) for tag, rows in by_tag.items())))
+    columns["partitions"] = F.max(text("partitions"))
+    columns["groups"] = F.lit(plan.groups)
+    came = counter("windowed_rows") + counter("late_rows") + counter("outside_rows")
+    columns |= _most("rows", F.max(F.struct(came.alias("most"), (-counter("key_group")).alias("group"))))
+    columns |= _most("us", F.max(F.struct(counter("operator_us").alias("most"), (-counter("key_group")).alias("group"))))
+    columns |= _kept(text)
+    return operated.observe(name, *(column.alias(each) for each, column in columns.items()))
+
+
+def _kept(text: Callable[[str], Column]) -> dict[str, Column]:
+    """What the key groups keep: of one that comes twice, since the clock woke it as well, what it kept in the end."""
+    names = {"woken": "woken", "group": "key_group", "bytes": "state_bytes", "kept": "kept_windows"}
+    names |= {"low": "open_windows[0]", "high": "open_windows[1]"}
+    said = [text(theirs).cast("boolean" if name == "woken" else "bigint").alias(name) for name, theirs in names.items()]
+    reports = F.collect_list(F.when(F.col("tag") == METRICS, F.struct(*said)))
+    groups = F.array_distinct(F.transform(reports, lambda one: one["group"]))
+    latest = F.transform(groups, lambda group: F.array_max(F.filter(reports, lambda one: one["group"] == group)))
+
+    def total(name: str) -> Column:
+        return F.aggregate(latest, F.lit(0).cast("bigint"), lambda sum_, one: sum_ + one[name])
+
+    span = F.array_max(F.transform(latest, lambda one: one["high"])) - F.array_min(F.transform(latest, lambda one: one["low"]))
+    most = F.array_max(F.transform(latest, lambda one: F.struct(one["bytes"].alias("most"), (-one["group"]).alias("group"))))
+    columns = {"groups_reporting": F.size(latest), "state_bytes": total("bytes")}
+    return {**columns, "open_windows": F.coalesce(span + 1, F.lit(0)) + total("kept"), **_most("bytes", most)}
+
+
+def _most(name: str, found: Column) -> dict[str, Column]:
+    """Of the key group that has most of something: how much, and its number."""
+    return {f"most_{name}": found["most"], f"most_{name}_group": -found["group"]}
 
 
 def metrics_of(bodies: Iterable[str]) -> list[dict[str, Any]]:

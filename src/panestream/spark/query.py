@@ -40,6 +40,7 @@ class SinkWriter:
 
     plan: WindowPlan
     outputs: Outputs
+    late_kept: bool
     on_progress: Callable[[BatchProgress], Any] | None = None
     notices: Notices | None = None
     failure: list[Exception] = field(default_factory=list)
@@ -78,7 +79,7 @@ class SinkWriter:
         finally:
             operated.unpersist()
         seconds = time.perf_counter() - started
-        progress = BatchProgress.of(batch_id, seconds, groups)
+        progress = BatchProgress.of(batch_id, seconds, groups, self.plan, late_kept=self.late_kept)
         if self.on_progress is not None:
             with of_callback("on_progress", batch_id):
                 self.on_progress(progress)
@@ -212,9 +213,10 @@ def start(
         raise InvalidPlanError("on_progress cannot be called through Spark Connect: look at query.recent_progress")
     outputs = open_outputs(spark, plan, sinks, checkpoint)
     # Through Spark Connect the micro-batches run on the server, out of reach: there the query itself looks.
-    notices = Notices.of(plan, kept=plan.late_tag in sinks)
-    sink_writer = SinkWriter(plan, outputs, on_progress, None if remote else notices)
-    writer = observed(operated, observed_as).writeStream.foreachBatch(sink_writer.__call__)
+    late_kept = plan.late_tag in sinks
+    notices = Notices.of(plan, kept=late_kept)
+    sink_writer = SinkWriter(plan, outputs, late_kept, None if remote else on_progress, None if remote else notices)
+    writer = observed(operated, plan, observed_as, late_kept=late_kept).writeStream.foreachBatch(sink_writer.__call__)
     writer = writer.outputMode("append").option("checkpointLocation", checkpoint).trigger(**trigger)
     if name is not None:
         writer = writer.queryName(name)

@@ -42,15 +42,25 @@ class GroupInput:
         return self.parts.get(kind, [])
 
 
+MOST_PARTITIONS = 1000
+"""Of so many source partitions the metrics tell."""
+
+
 @dataclass(slots=True)
 class GroupMetrics:
     """What happened in one micro-batch of one key group; JSON-able. Event times are in engine units, None: unknown yet.
 
     ``input_rows``, ``invalid_rows``, ``watermark_before`` (the micro-batch), ``watermark`` (after it) and ``max_event_time`` are
     the same in all groups; all else is of this group.
+    ``windowed_rows`` are the rows that at least one window took, ``late_rows`` those that no window takes any more, of which the
+    plan has no output for the ``dropped_rows``; ``outside_rows`` those that lie in no window and are not late. A row is one of the
+    three: over all groups, ``input_rows`` = ``windowed_rows`` + ``late_rows`` + ``outside_rows`` + ``invalid_rows``.
     ``key_group`` is its number, ``state_of`` the micro-batch that had written its state before (-1: none), the same in all groups
     unless they are woken by the clock. ``fired_windows`` are the windows' numbers, ``open_windows`` the first and last that still
-    have open panes here.
+    have open panes here; ``kept_windows`` how many windows of keys are kept, where they have no such numbers (None: unknown).
+    ``firings`` are counted for each key and window, ``outputs`` rows by tag.
+    ``partitions`` are the source partitions (name, largest event time, watermark, whether it is idle), the furthest behind first,
+    :data:`MOST_PARTITIONS` at most; of key group 0 only, since all know the same. ``woken``: the clock called, no rows came. ``operator_us`` (microseconds) is for who has a clock.
     """
 
     input_rows: int = 0
@@ -59,16 +69,27 @@ class GroupMetrics:
     watermark: int | None = None
     max_event_time: int | None = None
     late_rows: int = 0
+    dropped_rows: int = 0
+    windowed_rows: int = 0
+    outside_rows: int = 0
     fired_rows: int = 0
     fired_windows: list[int] = field(default_factory=list)
     open_windows: tuple[int, int] | None = None
+    kept_windows: int | None = 0
+    firings: dict[str, int] = field(default_factory=dict)
+    outputs: dict[str, int] = field(default_factory=dict)
+    partitions: list[tuple[str, int, int | None, bool]] | None = None
+    partition_count: int = 0
+    idle_partitions: int = 0
     blocks: int = 0
     key_group: int = 0
+    woken: bool = False
     state_of: int = -1
     state_bytes: int = 0
     state_calls: int = 0
     bytes_read: int = 0
     bytes_written: int = 0
+    operator_us: int = 0
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -85,3 +106,4 @@ class GroupOutput:
     def emit(self, tag: str, table: pa.Table) -> None:
         if table.num_rows:
             self.tables.append((tag, table))
+            self.metrics.outputs[tag] = self.metrics.outputs.get(tag, 0) + table.num_rows

@@ -131,11 +131,16 @@ class GroupOperator(ABC, Generic[Fresh]):
         """The first and the last window that still have rows, for the metrics; None: none, or they have no numbers."""
         return None
 
+    def _kept_windows(self) -> int | None:
+        """How many windows of keys are kept, where they have no such numbers, for the metrics; None: unknown."""
+        return 0
+
     # -- what it is given ----------------------------------------------------------------------------------------------
 
     def _emit_late(self, count: int, rows: Iterable[pa.Table], output: GroupOutput) -> None:
         """Counts late rows and, where the plan has an output for them, emits the whole rows; only then ``rows`` is looked at."""
         output.metrics.late_rows = count
+        output.metrics.dropped_rows = count if self._plan.late_tag is None else 0
         if self._plan.late_tag is not None:
             for table in rows:
                 output.emit(self._plan.late_tag, table)
@@ -144,6 +149,12 @@ class GroupOperator(ABC, Generic[Fresh]):
         """Emits rows of the main output, the results of ``fired`` keys and windows."""
         output.metrics.fired_rows += fired
         output.emit(MAIN, rows)
+
+    @staticmethod
+    def _count_firings(firing: str, count: int, output: GroupOutput) -> None:
+        """Counts ``count`` keys and windows that fired: early, on time or late."""
+        firings = output.metrics.firings
+        firings[firing] = firings.get(firing, 0) + count
 
     # -- the same for all ----------------------------------------------------------------------------------------------
 
@@ -170,8 +181,10 @@ class GroupOperator(ABC, Generic[Fresh]):
     def _measure(self, batch: GroupInput, step: TimeStep, output: GroupOutput) -> None:
         metrics, sizes = output.metrics, self._storage.sizes()
         self._tracker.measure(batch, metrics)
-        metrics.open_windows = self._open_windows(step)
+        metrics.partitions = self._tracker.by_partition() if self._state.group == 0 else None
+        metrics.open_windows, metrics.kept_windows = self._open_windows(step), self._kept_windows()
         metrics.blocks, metrics.state_bytes = len(sizes), sum(sizes)
+        metrics.woken = not (batch.input_rows or batch.seen)
         state = self._state
         metrics.key_group, metrics.state_of = state.group, state.last_written_before
         metrics.state_calls = state.counted.calls

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from panestream.engine.kernels.slicing import AlignedWindows, Int64s, PaneGrid
-from panestream.engine.runtime.group_io import GroupInput, GroupMetrics
+from panestream.engine.runtime.group_io import MOST_PARTITIONS, GroupInput, GroupMetrics
 from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 from panestream.windowing.watermarks import WatermarkStrategy
 
@@ -93,6 +93,16 @@ class WatermarkTracker:
         metrics.watermark_before = None if self.before == MIN_TIMESTAMP else self.before
         metrics.watermark = None if self.watermark == MIN_TIMESTAMP else self.watermark
         metrics.max_event_time = max((known.max_timestamp for known in self.partitions.values()), default=None)
+        metrics.partition_count = len(self.partitions)
+        metrics.idle_partitions = sum(map(self._is_idle, self.partitions.values()))
+
+    def by_partition(self) -> list[tuple[str, int, int | None, bool]]:
+        """Of each source partition: name, largest event time, watermark, whether it is idle. The furthest behind first."""
+        behind = sorted((self._watermark_of(known), name, known) for name, known in self.partitions.items())
+        return [
+            (name, known.max_timestamp, None if watermark == MIN_TIMESTAMP else watermark, self._is_idle(known))
+            for watermark, name, known in behind[:MOST_PARTITIONS]
+        ]
 
     def _watermark_of(self, known: SourcePartition) -> int:
         if self.strategy.generator is not None:

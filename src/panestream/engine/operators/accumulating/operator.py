@@ -16,7 +16,7 @@ from panestream.engine.kernels.pairs import is_among, numbered
 from panestream.engine.kernels.slicing import AlignedWindows, Int64s, PaneGrid
 from panestream.engine.operators.accumulating.evicting import kept
 from panestream.engine.operators.accumulating.windowed_rows import AllWindows, OverRows, WindowedRows, grouped
-from panestream.engine.plan import WindowPlan
+from panestream.engine.plan import LATE, ON_TIME, WindowPlan
 from panestream.engine.runtime.group_io import GroupInput, GroupOutput
 from panestream.engine.runtime.group_operator import GroupOperator, TimeStep
 from panestream.engine.runtime.main_rows import window_rows
@@ -93,6 +93,8 @@ class AccumulatingOperator(GroupOperator[pa.Table]):
         table = table.append_column(_ARRIVAL, pa.array(self._arrived + np.arange(len(panes))))
         self._arrived += len(panes)
         taken = self._lateness.taken(panes, closed)
+        output.metrics.windowed_rows = int(taken.sum())
+        output.metrics.outside_rows = int((~taken & ~late).sum())
         table = table if taken.all() else table.filter(pa.array(taken))
         return by_pane([table])
 
@@ -113,6 +115,16 @@ class AccumulatingOperator(GroupOperator[pa.Table]):
             ended = last_ended(self._windows, step.before), last_ended(self._windows, step.after)
             self._fire_windows(self._due(fresh, *ended), fresh, output)
         return fresh
+
+    def _open_windows(self, step: TimeStep) -> tuple[int, int] | None:
+        spans = [(block.low, block.high) for block in self._blocks.index]
+        if not spans:
+            return None
+        low = self._grid.starts_of(np.asarray([min(first for first, _ in spans)]))
+        high = self._grid.starts_of(np.asarray([max(last for _, last in spans)]))
+        first = max(int(self._windows.first_ending_after(low)[0]), last_ended(self._windows, step.after) + 1)
+        last = int(self._windows.last_starting_by(high)[0])
+        return (first, last) if first <= last else None
 
     def _due(self, fresh: pa.Table, after: int, until: int) -> Int64s:
         spans = {(block.low, block.high) for block in self._blocks.index}
@@ -137,6 +149,7 @@ class AccumulatingOperator(GroupOperator[pa.Table]):
             if rows is None:
                 continue
             output.metrics.fired_windows += np.unique(rows.starts).tolist()
+            self._count_firings(ON_TIME if touched_by is None else LATE, len(rows.starts), output)
             self._emit_main(self._results(rows), len(rows.starts), output)
 
     def _portions(self, windows: Int64s, fresh: pa.Table) -> Iterator[Int64s]:

@@ -7,7 +7,9 @@ key after key, so windows of one key are ranges on it and never reach into anoth
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +20,7 @@ from panestream.engine.kernels.grouping import Keys, encode_keys
 from panestream.engine.kernels.key_hashing import key_hashes
 from panestream.engine.kernels.ordering import stable_order
 from panestream.engine.operators.counts.shape import CountShape
-from panestream.engine.plan import WindowPlan
+from panestream.engine.plan import EARLY, WindowPlan
 from panestream.engine.runtime.group_io import GroupInput, GroupOutput
 from panestream.engine.runtime.group_operator import GroupOperator, TimeStep
 from panestream.engine.runtime.main_rows import window_rows
@@ -64,6 +66,7 @@ class Contents:
         partials: one row for each pane, which is its place on the axis.
         read: the pages that were read: all rows of theirs are here.
         fired: how many windows of each key are complete now.
+        stored_keys: how many of the keys had panes in these pages.
     """
 
     keys: Keys
@@ -73,6 +76,7 @@ class Contents:
     partials: pa.Table
     read: Mask
     fired: Ints
+    stored_keys: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,11 +106,20 @@ class CountOperator(GroupOperator[Contents | None]):
         self._schema = pa.schema([*fields, *settings.aggregation.partial_schema])
         self._pages = KeyedPages(state, self._schema)
         super().__init__(plan, state, self._pages)
+        # State of before they were counted does not know how many there are.
+        self._keys: int | None = self._saved.get("keys") if self._saved else 0
+
+    def _kept(self) -> Mapping[str, Any]:
+        return {} if self._keys is None else {"keys": self._keys}
+
+    def _kept_windows(self) -> int | None:
+        return self._keys
 
     def _take_in(self, batch: GroupInput, step: TimeStep, output: GroupOutput) -> Contents | None:
         arrived = batch.of(INPUTS)
         if not arrived:
             return None
+        output.metrics.windowed_rows = sum(table.num_rows for table in arrived)
         columns = [plain(column) for column in pa.concat_tables(arrived).columns]
         # Whatever is done once per key is done with the distinct keys only.
         came = encode_keys(columns[: self._width], sum(table.num_rows for table in arrived))
@@ -152,7 +165,7 @@ class CountOperator(GroupOperator[Contents | None]):
         arrived = settings.aggregation.partials([], axis.places(new, came), values, times)
         kept = stored.select(range(self._width, stored.num_columns))
         merged = settings.aggregation.merge([numbered(kept, axis.places(old, panes)), arrived])
-        return Contents(keys, axis, since, fresh, merged, read, (since + fresh) // self._shape.slide)
+        return Contents(keys, axis, since, fresh, merged, read, (since + fresh) // self._shape.slide, len(np.unique(old)))
 
     def _fire(self, fresh: Contents | None, step: TimeStep, output: GroupOutput) -> Contents | None:
         if fresh is not None:
@@ -176,6 +189,7 @@ class CountOperator(GroupOperator[Contents | None]):
             begins = np.maximum(begins, ends - shape.panes_per_window)
         windows, results = self._settings.aggregation.windows(contents.partials, begins, ends)
         keys = contents.keys.take(codes[windows])
+        self._count_firings(EARLY, len(windows), output)
         self._emit_main(window_rows(self._plan, keys, (None, None), results.columns), len(windows), output)
 
     def _close(self, fresh: Contents | None, step: TimeStep) -> None:
@@ -185,6 +199,8 @@ class CountOperator(GroupOperator[Contents | None]):
     def _keep(self, contents: Contents) -> None:
         """Writes the panes that later windows need, counted from the last firing now."""
         codes, panes, partials = self._needed(contents, contents.fired)
+        if self._keys is not None:
+            self._keys += len(np.unique(codes)) - contents.stored_keys
         keys = contents.keys.take(codes)
         columns = [*keys, pa.array(panes), *partials.columns[1:]]
         table = pa.Table.from_arrays([plain(column) for column in columns], schema=self._schema)

@@ -123,7 +123,10 @@ class PaneOperator(GroupOperator[pa.Table]):
 
     def _take_in(self, batch: GroupInput, step: TimeStep, output: GroupOutput) -> pa.Table:
         if self._by_processing_time:
-            return self._merged([self._at_processing_time(table) for table in batch.of(PARTIALS)])
+            partials = [self._at_processing_time(table) for table in batch.of(PARTIALS)]
+            output.metrics.windowed_rows = _rows(partials)
+            output.metrics.outside_rows = _rows(batch.of(PARTIALS)) - output.metrics.windowed_rows
+            return self._merged(partials)
         fresh = self._merged(self._drop_late(batch, step.before, output))
         self._note_overdue(fresh, step.before)
         return fresh
@@ -156,10 +159,13 @@ class PaneOperator(GroupOperator[pa.Table]):
             if self._grid.holes:
                 kept = kept.filter(pa.array(self._lateness.taken(kept.column("pane").to_numpy(), closed)))
             if kept.num_rows < table.num_rows:
-                late += pc.sum(table.column("rows")).as_py() - (pc.sum(kept.column("rows")).as_py() or 0)
+                late += _rows([table]) - _rows([kept])
             live.append(kept)
         # A row between two windows vanishes, unless the watermark has passed the row itself: then it is late.
-        late += sum(int((table.column("time").to_numpy() <= closed).sum()) for table in batch.of(GAPS))
+        between = sum(table.num_rows for table in batch.of(GAPS))
+        late_between = sum(int((table.column("time").to_numpy() <= closed).sum()) for table in batch.of(GAPS))
+        late += late_between
+        output.metrics.windowed_rows, output.metrics.outside_rows = _rows(live), between - late_between
         self._emit_late(late, self._late_rows(batch.of(ROWS), closed), output)
         return live
 
@@ -260,6 +266,7 @@ class PaneOperator(GroupOperator[pa.Table]):
         for one in fired:
             if not len(one.windows):
                 continue
+            self._count_firings(firing, len(one.windows), output)
             if self._plan.top is not None:
                 names = list(self._plan.key_names)
                 which, rows = largest_per_window(one.windows, one.rows, self._plan.top, names)
@@ -306,3 +313,8 @@ class PaneOperator(GroupOperator[pa.Table]):
         first = max(int(one.first_ending_after(low).min()), last_ended(one, step.after) + 1)
         last = int(one.last_starting_by(high).max())
         return (first, last) if first <= last else None
+
+
+def _rows(partials: list[pa.Table]) -> int:
+    """How many rows are in some partials."""
+    return sum(pc.sum(table.column("rows")).as_py() or 0 for table in partials)

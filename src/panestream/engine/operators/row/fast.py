@@ -66,11 +66,13 @@ def _default_timers(operator: LoopOperator, purges: bool, watermark: int) -> Non
         window_state = timers.owner
         window_state.owner.page.dirty = True
         if called and time == window_state.max_timestamp:
+            operator.timer = time
             operator.fire(window_state)
             if purges:
                 window_state.contents = EMPTY
         if operator.is_event_time and time == operator.cleanup_time(window_state.max_timestamp):
             operator.close(window_state)
+    operator.timer = None
 
 
 # The loops repeat a few lines: what they share of the work on one element would be a call for each, a tenth of the time.

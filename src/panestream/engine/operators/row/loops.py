@@ -26,6 +26,7 @@ class LoopOperator(Protocol):
     watermark: int
     closed: int
     is_event_time: bool
+    timer: int | None
 
     def element(self, key: Any, timestamp: int, element: Any) -> None:
         """One row by the general protocol."""

@@ -111,7 +111,7 @@ class _RowStorage:
         self.operator.commit()
 
     def sizes(self) -> Sequence[int]:
-        return ()
+        return self.operator.store.sizes()
 
 
 class RowGroupOperator(GroupOperator[list[_Arrived]]):
@@ -145,6 +145,9 @@ class RowGroupOperator(GroupOperator[list[_Arrived]]):
             self._emit(self._operator.drain(), output)
         late = {id(element) for _, _, element in emitted.late}
         self._emit_late(emitted.late_dropped + len(emitted.late), self._late_rows(arrived, late), output)
+        metrics, came = output.metrics, sum(len(part.rows) for part in arrived)
+        metrics.outside_rows, metrics.firings = self._operator.outside, self._operator.firing_counts
+        metrics.windowed_rows = came - metrics.late_rows - metrics.outside_rows
         return arrived
 
     def _fire(self, fresh: list[_Arrived], step: TimeStep, output: GroupOutput) -> list[_Arrived]:
@@ -155,6 +158,9 @@ class RowGroupOperator(GroupOperator[list[_Arrived]]):
 
     def _wake_up(self, step: TimeStep) -> int | None:
         return self._operator.next_processing_time_timer()
+
+    def _kept_windows(self) -> int | None:
+        return self._operator.store.window_count
 
     def _emit(self, emitted: Output, output: GroupOutput) -> None:
         if emitted.fired:

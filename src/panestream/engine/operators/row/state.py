@@ -53,6 +53,8 @@ from panestream.errors import PanestreamError, StateDamagedError
 from panestream.windowing.time import MIN_TIMESTAMP
 
 META, PAGES, ELEMENTS = "meta", "pages", "elements"
+_WINDOWS, _CHUNKED, _CHUNK_BYTES = "windows", "chunked elements", "chunk bytes"
+"""What the meta record counts for the metrics: windows; elements in chunks, and their bytes."""
 MANY_CHUNKS = 32
 """With more chunks than this in one page, the smaller ones are put together."""
 
@@ -95,6 +97,8 @@ class RowStore:
         self.failure: Exception | None = None
         if self._written is not None:
             self._read_meta(self._written)
+        else:
+            self.meta.update(dict.fromkeys((_WINDOWS, _CHUNKED, _CHUNK_BYTES), 0))
 
     # ---------------------------------------------------------------- keys and windows
 
@@ -152,6 +156,16 @@ class RowStore:
         for page in self._all_pages():
             yield from page.keys.values()
 
+    @property
+    def window_count(self) -> int | None:
+        """How many windows rest in the pages; None: the state is of before they were counted. Reads nothing."""
+        return self.meta.get(_WINDOWS)
+
+    def sizes(self) -> list[int]:
+        """The bytes of each page, and those of all chunks of elements. Reads nothing."""
+        chunks = self.meta.get(_CHUNK_BYTES, 0)
+        return [entry.size for entry in self._index.entries.values()] + ([chunks] if chunks else [])
+
     def _all_pages(self) -> list[KeyPage]:
         for number, entry in self._index.entries.items():
             self._page(number, entry.modulus)
@@ -170,6 +184,7 @@ class RowStore:
     def _read_page(self, page: KeyPage) -> None:
         with self._reading(PAGES, page.number) as data:
             self._page_codec.decode(page, data, self.new_window_state)
+        page.at_rest = page.window_count()
         for window_state in list(page.window_states()):
             if not self._resume(window_state):
                 page.dirty = True
@@ -221,6 +236,7 @@ class RowStore:
         dirty = [page for _, page in sorted(self._pages.items()) if page.dirty]
         for page in dirty:
             self._forget(page, keep_bare)
+            self._count(_WINDOWS, -page.at_rest)
             for split in self._split(page):
                 self._write_page(split)
         self.used_keys.clear()
@@ -274,7 +290,7 @@ class RowStore:
                 if window_state.contents is not EMPTY:
                     window_state.contents = ElementList(self.elements(page, window_state.contents))
         for chunk in sorted(page.chunks):
-            self._state.remove(ELEMENTS, chunk)
+            self._remove_chunk(page, chunk)
         self._pages.update(pages)
         return [pages[number] for number in sorted(pages)]
 
@@ -289,6 +305,8 @@ class RowStore:
             return
         data = self._page_codec.encode(page)
         self._state.put(PAGES, page.number, data)
+        page.at_rest = page.window_count()
+        self._count(_WINDOWS, page.at_rest)
         event = min((window_state.event_timers.following() for window_state in page.window_states()), default=NEVER)
         clocks = (
             window_state.processing_timers.following()
@@ -311,14 +329,30 @@ class RowStore:
             self._put_at_rest(page, contents, rewritten, fresh)
         kept = {chunk: size for chunk, size in page.chunks.items() if chunk in live and chunk not in rewritten}
         for chunk in sorted(set(page.chunks) - set(kept)):
-            self._state.remove(ELEMENTS, chunk)
+            self._remove_chunk(page, chunk)
             page.loaded.pop(chunk, None)
         if fresh:
             kept[self._next_chunk] = len(fresh)
-            self._state.put(ELEMENTS, self._next_chunk, self._chunk_codec.encode(fresh))
+            data = self._chunk_codec.encode(fresh)
+            self._state.put(ELEMENTS, self._next_chunk, data)
+            self._count(_CHUNKED, len(fresh))
+            self._count(_CHUNK_BYTES, len(data))
             page.loaded[self._next_chunk] = fresh
             self._next_chunk += 1
         page.chunks = kept
+
+    def _remove_chunk(self, page: KeyPage, chunk: int) -> None:
+        self._state.remove(ELEMENTS, chunk)
+        # Of a chunk is known how many elements it has, not how many bytes: it counts as one of average size.
+        elements, in_all = page.chunks[chunk], self.meta.get(_CHUNKED, 0)
+        size = self.meta.get(_CHUNK_BYTES, 0) * elements // in_all if in_all > 0 else 0
+        self._count(_CHUNKED, -elements)
+        self._count(_CHUNK_BYTES, -size)
+
+    def _count(self, what: str, change: int) -> None:
+        # State of before there were counters goes on without.
+        if what in self.meta:
+            self.meta[what] = max(self.meta[what] + change, 0)
 
     @staticmethod
     def _worth_rewriting(page: KeyPage, live: dict[int, int]) -> set[int]:

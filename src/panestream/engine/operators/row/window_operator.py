@@ -68,6 +68,9 @@ class RowOperator:
         closed: windows of event time whose last instant is this or before are closed, whatever the lateness was when they were.
         is_event_time: whether windows end, and elements are late, by event time.
         late_dropped: how many late elements were only counted, ever.
+        outside: how many elements lay in no window and were not late, since the operator was made.
+        firing_counts: how often windows fired early, on time and late, since the operator was made.
+        timer: the time of the timer that runs, if it is of the time by which windows end; None: an element has come.
 
     >>> from panestream.engine.storage.state import MemoryState
     >>> from panestream.engine.window_spec import WindowSpec
@@ -102,7 +105,9 @@ class RowOperator:
         self._fired: list[FiredResult] = []
         self._firings: list[Firing] = []
         self._late: list[Row] = []
-        self._timer: int | None = None
+        self.outside = 0
+        self.firing_counts: dict[str, int] = {}
+        self.timer: int | None = None
 
         self.is_event_time = plan.window.assigner.is_event_time
         self._trigger = plan.window.firing_trigger
@@ -362,6 +367,7 @@ class RowOperator:
     def not_taken(self, key: Any, timestamp: int, element: Any) -> None:
         """No window took the element: it is late, or lies between windows."""
         if not self.is_event_time or timestamp > self.closed:
+            self.outside += 1
             return
         if self.plan.late_output is None:
             self.late_dropped += 1
@@ -377,7 +383,7 @@ class RowOperator:
 
     def _on_timer(self, window_state: WindowState, time: int, called: bool, event_time: bool) -> None:
         window_state.owner.page.dirty = True
-        self._timer = time if event_time == self.is_event_time else None
+        self.timer = time if event_time == self.is_event_time else None
         if called:
             self._scope.current = window_state
             call = self._trigger.on_event_time if event_time else self._trigger.on_processing_time
@@ -389,7 +395,7 @@ class RowOperator:
                 self._obey(window_state, result)
         if event_time == self.is_event_time and time == self.cleanup_time(window_state.max_timestamp):
             self._clear(window_state)
-        self._timer = None
+        self.timer = None
 
     def _clear(self, window_state: WindowState) -> None:
         """The end of a window: the trigger first, then the function, then all that is left."""
@@ -431,8 +437,10 @@ class RowOperator:
             self._emit(window_state)
         except Exception as error:  # noqa: BLE001
             self.failed("the window function", window_state.owner.key, window_state, error)
+        which = self._which_firing(window_state)
+        self.firing_counts[which] = self.firing_counts.get(which, 0) + 1
         if self.plan.numbers_firings and len(self._fired) > fired:
-            firing = self._which_firing(window_state), window_state.firings, self._is_last_firing(window_state)
+            firing = which, window_state.firings, self._is_last_firing(window_state)
             self._firings += [firing] * (len(self._fired) - fired)
             window_state.firings += 1
 
@@ -440,17 +448,17 @@ class RowOperator:
         end = window_state.max_timestamp
         if window_state.end is None:
             return EARLY
-        if self._timer is None:
+        if self.timer is None:
             return LATE if (self.watermark if self.is_event_time else self.processing_time - 1) >= end else EARLY
-        return EARLY if self._timer < end else ON_TIME if self._timer == end else LATE
+        return EARLY if self.timer < end else ON_TIME if self.timer == end else LATE
 
     def _is_last_firing(self, window_state: WindowState) -> bool:
         """Whether no other can follow, as far as it is known now: only of the plainest trigger what it will do."""
-        if self._timer is None or window_state.end is None:
+        if self.timer is None or window_state.end is None:
             return False
         cleanup = self.cleanup_time(window_state.max_timestamp)
         trigger, _ = unwrapped(self._trigger)
-        return self._timer >= cleanup or (type(trigger) is EventTimeTrigger and cleanup <= self.watermark)
+        return self.timer >= cleanup or (type(trigger) is EventTimeTrigger and cleanup <= self.watermark)
 
     def _emit_result(self, window_state: WindowState) -> None:
         assert self.logic.result is not None  # noqa: S101 - only element lists have none

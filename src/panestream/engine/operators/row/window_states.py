@@ -174,9 +174,10 @@ class KeyPage:
         chunks: the size of every chunk of elements that belongs to the page, by its number.
         loaded: the elements of those that were read.
         dirty: whether anything changed since the page was read or written.
+        at_rest: how many windows it had when it was read or written.
     """
 
-    __slots__ = ("chunks", "dirty", "keys", "loaded", "modulus", "number")
+    __slots__ = ("at_rest", "chunks", "dirty", "keys", "loaded", "modulus", "number")
 
     def __init__(self, number: int, modulus: int) -> None:
         self.number = number
@@ -185,6 +186,11 @@ class KeyPage:
         self.chunks: dict[int, int] = {}
         self.loaded: dict[int, list[Any]] = {}
         self.dirty = False
+        self.at_rest = 0
+
+    def window_count(self) -> int:
+        """How many windows all keys have."""
+        return sum(len(key.window_states) for key in self.keys.values())
 
     def window_states(self) -> Iterator[WindowState]:
         """All windows of all keys."""

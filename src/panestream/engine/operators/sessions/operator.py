@@ -7,10 +7,12 @@ the last state is emitted: what it is when the micro-batch is over.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from panestream.engine.kernels.columns import Ints, Mask, plain
 from panestream.engine.kernels.grouping import Keys, encode_keys
@@ -20,7 +22,7 @@ from panestream.engine.operators.sessions.exchange import SESSIONS, session_sche
 from panestream.engine.operators.sessions.firing import FiredSessions, session_rows
 from panestream.engine.operators.sessions.local import SessionSettings
 from panestream.engine.operators.sessions.merged import Merged
-from panestream.engine.plan import WindowPlan
+from panestream.engine.plan import LATE, ON_TIME, WindowPlan
 from panestream.engine.runtime.group_io import GroupInput, GroupOutput
 from panestream.engine.runtime.group_operator import GroupOperator, TimeStep
 from panestream.engine.storage.keyed_pages import KeyedPages
@@ -81,6 +83,7 @@ class SessionOperator(GroupOperator[SessionsAtHand]):
         stored = gathered.stored.filter(alive)
         fresh, late = gathered.arrivals.without_late(stored, closed, self._plan, self._settings)
         self._emit_late(late.count, late.rows, output)
+        output.metrics.windowed_rows = _rows(fresh)
         merged = Merged.of(gathered.keys, stored, fresh, self._settings)
         return SessionsAtHand(gathered.read, gathered.stored.codes[~alive], merged)
 
@@ -111,7 +114,13 @@ class SessionOperator(GroupOperator[SessionsAtHand]):
 
     def _emit(self, merged: Merged, fired: FiredSessions, output: GroupOutput) -> None:
         rows = session_rows(self._plan, self._settings.aggregation, merged, fired)
+        late = int(fired.late.sum())
+        self._count_firings(LATE, late, output)
+        self._count_firings(ON_TIME, len(fired.late) - late, output)
         self._emit_main(rows, len(fired.places), output)
+
+    def _kept_windows(self) -> int:
+        return sum(page.rows for page in self._pages.index)
 
     # -- state ---------------------------------------------------------------------------------------------------------
 
@@ -168,6 +177,7 @@ class ProcessingTimeSessionOperator(SessionOperator):
         ended = gathered.stored.ends <= now
         over = Merged.of(gathered.keys, gathered.stored.filter(ended), [], self._settings)
         fresh = [chunk.after(now) for chunk in gathered.arrivals.chunks]
+        output.metrics.windowed_rows = _rows(fresh)
         merged = Merged.of(gathered.keys, gathered.stored.filter(~ended), fresh, self._settings)
         return SessionsAtHand(gathered.read, gathered.stored.codes[ended], merged, over=over)
 
@@ -185,3 +195,8 @@ class ProcessingTimeSessionOperator(SessionOperator):
     def _wake_up(self, step: TimeStep) -> int | None:
         due = MAX_TIMESTAMP if step.end_of_input else min(page.due for page in self._pages.index)
         return None if due == MAX_TIMESTAMP else due
+
+
+def _rows(spans: Sequence[Spans]) -> int:
+    """How many rows are in some sessions."""
+    return sum(pc.sum(one.partials.column("rows")).as_py() or 0 for one in spans)
