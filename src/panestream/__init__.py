@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from panestream import errors as errors
+    from panestream import metrics as metrics
     from panestream import testing as testing
     from panestream.datastream import DataStream as DataStream
     from panestream.datastream import KeyedStream as KeyedStream
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from panestream.spark.arrival import FILE_ORDER as FILE_ORDER
     from panestream.spark.kafka.once import KafkaOnce as KafkaOnce
     from panestream.spark.progress import BatchProgress as BatchProgress
+    from panestream.spark.progress import PartitionProgress as PartitionProgress
     from panestream.spark.query import RunningQuery as RunningQuery
     from panestream.spark.session import build_session as build_session
     from panestream.spark.shipping import ship as ship

@@ -60,7 +60,7 @@ class Totals:
         self.late += progress.late_rows
         self.invalid += progress.invalid_rows
         self.windows += progress.fired_windows
-        self.open_windows = progress.open_windows
+        self.open_windows = progress.open_windows or 0
         self.watermark = progress.watermark
         if progress.max_event_time is not None:
             self.newest = max(progress.max_event_time, self.newest or progress.max_event_time)

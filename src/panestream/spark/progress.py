@@ -36,7 +36,7 @@ class PartitionProgress:
 
 @dataclass(frozen=True, slots=True)
 class BatchProgress:
-    """What one micro-batch did. Every row is counted once: ``rows`` is ``windowed_rows + late_rows + invalid_rows + outside_rows``.
+    """What one micro-batch did. A row is counted once: ``rows`` = ``windowed_rows + late_rows + invalid_rows + outside_rows``.
 
     Attributes:
         batch_id: Spark's number of the micro-batch.

@@ -52,15 +52,16 @@ class GroupMetrics:
 
     ``input_rows``, ``invalid_rows``, ``watermark_before`` (the micro-batch), ``watermark`` (after it) and ``max_event_time`` are
     the same in all groups; all else is of this group.
-    ``windowed_rows`` are the rows that at least one window took, ``late_rows`` those that no window takes any more, of which the
-    plan has no output for the ``dropped_rows``; ``outside_rows`` those that lie in no window and are not late. A row is one of the
-    three: over all groups, ``input_rows`` = ``windowed_rows`` + ``late_rows`` + ``outside_rows`` + ``invalid_rows``.
+    ``windowed_rows`` are the rows that at least one window took, ``late_rows`` those that no window takes any more (of which the
+    plan has no output for the ``dropped_rows``), ``outside_rows`` those that lie in no window and are not late. A row is one of
+    these three: over all groups, ``input_rows`` = ``windowed_rows`` + ``late_rows`` + ``outside_rows`` + ``invalid_rows``.
     ``key_group`` is its number, ``state_of`` the micro-batch that had written its state before (-1: none), the same in all groups
     unless they are woken by the clock. ``fired_windows`` are the windows' numbers, ``open_windows`` the first and last that still
     have open panes here; ``kept_windows`` how many windows of keys are kept, where they have no such numbers (None: unknown).
     ``firings`` are counted for each key and window, ``outputs`` rows by tag.
     ``partitions`` are the source partitions (name, largest event time, watermark, whether it is idle), the furthest behind first,
-    :data:`MOST_PARTITIONS` at most; of key group 0 only, since all know the same. ``woken``: the clock called, no rows came. ``operator_us`` (microseconds) is for who has a clock.
+    :data:`MOST_PARTITIONS` at most; of key group 0 only, since all know the same. ``woken``: the clock called, no rows came.
+    ``operator_us`` (microseconds) is for who has a clock.
     """
 
     input_rows: int = 0

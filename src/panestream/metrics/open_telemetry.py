@@ -1,0 +1,53 @@
+"""For OpenTelemetry: the same metrics as observable instruments, which the user's own reader or exporter reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from panestream.metrics.table import ALL, Metric
+from panestream.metrics.totals import TotalsListener
+
+if TYPE_CHECKING:
+    from opentelemetry.metrics import MeterProvider
+
+
+class OpenTelemetryMetrics(TotalsListener):
+    """What the queries of a session do, as instruments of OpenTelemetry: the metrics of docs/metrics.md, without ``_total``.
+
+    ``spark.streams.addListener(OpenTelemetryMetrics(provider))`` adds it; how often and where to things are exported is the
+    provider's business. Otherwise like :class:`PrometheusMetrics`.
+
+    Args:
+        provider: makes the meter; None: the one that is set for the process (``opentelemetry.metrics.set_meter_provider``).
+        most_partitions: so many source partitions of a query have series of their own, the ones furthest behind.
+        most_ended: so many queries that have ended keep their counters, the last ones.
+
+    Raises:
+        ModuleNotFoundError: opentelemetry-api is missing.
+    """
+
+    def __init__(self, provider: MeterProvider | None = None, *, most_partitions: int = 100, most_ended: int = 100) -> None:
+        super().__init__(most_partitions, most_ended)
+        try:
+            from opentelemetry import metrics
+        except ModuleNotFoundError as error:
+            raise ModuleNotFoundError(
+                "OpenTelemetryMetrics needs opentelemetry-api: pip install 'panestream[otel]'", name="opentelemetry"
+            ) from error
+        self._observation: Any = metrics.Observation
+        meter = (metrics.get_meter_provider() if provider is None else provider).get_meter("panestream")
+        for metric in ALL:
+            create = meter.create_observable_counter if metric.kind == "counter" else meter.create_observable_gauge
+            create(metric.name, callbacks=[self._reader(metric)], unit=_UNITS[metric.unit], description=metric.text)
+
+    def _reader(self, metric: Metric) -> Callable[[Any], Iterable[Any]]:
+        def read(_: Any) -> Iterable[Any]:
+            values = next(values for one, values in self.readings() if one is metric)
+            return [self._observation(value, dict(zip(metric.all_labels, own, strict=True))) for own, value in values.items()]
+
+        return read
+
+
+_UNITS = {"": "1", "seconds": "s", "bytes": "By", "ratio": "1"}
+"""Units as OpenTelemetry writes them."""

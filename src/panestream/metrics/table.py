@@ -1,0 +1,387 @@
+"""Every metric: what it is called, what it means, its labels, and where its value comes from.
+
+Exporters, dashboard, alerts and docs/metrics.md all follow this table; tests compare them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal, TypeAlias
+
+from panestream.spark.progress import BatchProgress, PartitionProgress
+
+Labels: TypeAlias = tuple[str, ...]
+"""The values of a metric's own labels; that of ``query`` comes before them."""
+Reading: TypeAlias = Iterator[tuple[Labels, float]]
+"""Values by their labels."""
+
+
+@dataclass(frozen=True, slots=True)
+class MicroBatch:
+    """What there is to know of one micro-batch.
+
+    Attributes:
+        progress: what it did.
+        clock: when Spark began it, in seconds since the epoch.
+        partitions: the source partitions that may have a label of their own.
+    """
+
+    progress: BatchProgress
+    clock: float
+    partitions: tuple[PartitionProgress, ...]
+
+    @classmethod
+    def of(cls, progress: BatchProgress, spark: Mapping[str, Any], most_partitions: int) -> MicroBatch:
+        """From Spark's progress; of the source partitions the ones furthest behind are kept, ``most_partitions`` at most."""
+        began = datetime.strptime(spark["timestamp"], "%Y-%m-%dT%H:%M:%S.%f%z")
+        return cls(progress, began.timestamp(), progress.partitions[:most_partitions])
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One metric.
+
+    Attributes:
+        name: as Prometheus has it; a counter without ``_total``, which is added where it is shown.
+        kind: a counter adds up over micro-batches, a gauge is what the last one said.
+        text: what it means.
+        unit: of the values; empty: a number of things.
+        labels: its own, besides ``query``.
+        read: what a micro-batch says; nothing: it says nothing of it, and a gauge stays as it is.
+        complete: whether only micro-batches count in which all key groups took part.
+        by_query: whether it has the label ``query``.
+    """
+
+    name: str
+    kind: Literal["counter", "gauge"]
+    text: str
+    read: Callable[[MicroBatch], Reading]
+    unit: str = ""
+    labels: tuple[str, ...] = ()
+    complete: bool = False
+    by_query: bool = True
+
+    @property
+    def all_labels(self) -> tuple[str, ...]:
+        """The names of its labels."""
+        return ("query", *self.labels) if self.by_query else self.labels
+
+    @property
+    def shown(self) -> str:
+        """The name of its series."""
+        return f"{self.name}_total" if self.kind == "counter" else self.name
+
+
+def _number(of: Callable[[BatchProgress], float | None], scale: float = 1) -> Callable[[MicroBatch], Reading]:
+    """One value without labels; None: nothing is known."""
+
+    def read(batch: MicroBatch) -> Reading:
+        value = of(batch.progress)
+        if value is not None:
+            yield (), value / scale
+
+    return read
+
+
+def _lag(batch: MicroBatch, watermark: int | None, *, behind_clock: bool) -> Reading:
+    newest = batch.clock * _MICROS if behind_clock else batch.progress.max_event_time
+    if watermark is not None and newest is not None:
+        yield (), (newest - watermark) / _MICROS
+
+
+def _by_partition(of: Callable[[MicroBatch, PartitionProgress], float | None]) -> Callable[[MicroBatch], Reading]:
+    def read(batch: MicroBatch) -> Reading:
+        for partition in batch.partitions:
+            value = of(batch, partition)
+            if value is not None:
+                yield (partition.name,), value
+
+    return read
+
+
+def _watermark(_: MicroBatch, partition: PartitionProgress) -> float | None:
+    return None if partition.watermark is None else partition.watermark / _MICROS
+
+
+def _behind_newest(batch: MicroBatch, partition: PartitionProgress) -> float | None:
+    newest = batch.progress.max_event_time
+    return None if partition.watermark is None or newest is None else (newest - partition.watermark) / _MICROS
+
+
+def _behind_clock(batch: MicroBatch, partition: PartitionProgress) -> float | None:
+    return None if partition.watermark is None else batch.clock - partition.watermark / _MICROS
+
+
+def _nothing(_: MicroBatch) -> Reading:
+    """What micro-batches do not say."""
+    return iter(())
+
+
+def _firings(batch: MicroBatch) -> Reading:
+    progress = batch.progress
+    yield from (
+        (("early",), progress.early_firings),
+        (("on_time",), progress.on_time_firings),
+        (("late",), progress.late_firings),
+    )
+
+
+def _outputs(batch: MicroBatch) -> Reading:
+    yield from (((tag,), rows) for tag, rows in batch.progress.output_rows.items())
+
+
+def _stages(batch: MicroBatch) -> Reading:
+    yield from (((stage,), took / 1000) for stage, took in batch.progress.stages.items())
+
+
+def _skew(batch: MicroBatch) -> Reading:
+    for by, most, total, _ in _groups(batch.progress):
+        # Without rows there is nothing that could lie unevenly.
+        if total:
+            yield (by,), most * batch.progress.groups / total
+
+
+def _largest_groups(batch: MicroBatch) -> Reading:
+    for by, _, total, group in _groups(batch.progress):
+        if total:
+            yield (by,), group
+
+
+def _groups(progress: BatchProgress) -> Iterator[tuple[str, float, float, int]]:
+    came = progress.rows - progress.invalid_rows
+    yield "rows", progress.most_rows, came, progress.most_rows_group
+    yield "bytes", progress.most_bytes, progress.state_bytes, progress.most_bytes_group
+    yield "time", progress.most_us, progress.operator_us, progress.most_us_group
+
+
+_MICROS = 1_000_000
+_CHANGE_AS = "the largest key group over the mean of all: 1 is even, the number of key groups is all in one"
+
+METRICS: tuple[Metric, ...] = (
+    Metric("panestream_micro_batches", "counter", "Micro-batches that are done.", _number(lambda _: 1)),
+    Metric(
+        "panestream_rows",
+        "counter",
+        "Input rows. Each is in a window, late, invalid, or outside: the four counters below add up to this one.",
+        _number(lambda one: one.rows),
+    ),
+    Metric(
+        "panestream_windowed_rows",
+        "counter",
+        "Rows that at least one window took; a row that came too late for some of its windows is among them, and counts once.",
+        _number(lambda one: one.windowed_rows),
+    ),
+    Metric(
+        "panestream_late_rows",
+        "counter",
+        "Rows that came too late for all their windows, behind the watermark.",
+        _number(lambda one: one.late_rows),
+    ),
+    Metric(
+        "panestream_invalid_rows",
+        "counter",
+        "Rows without usable event time, or further ahead than the watermark strategy allows.",
+        _number(lambda one: one.invalid_rows),
+    ),
+    Metric(
+        "panestream_outside_rows",
+        "counter",
+        "Rows that lie in no window, such as between two windows whose slide is longer than their size, and are not late.",
+        _number(lambda one: one.outside_rows),
+    ),
+    Metric(
+        "panestream_dropped_rows",
+        "counter",
+        "Late rows that nobody takes: the query has no output for them, or no sink for that. They are among the late rows.",
+        _number(lambda one: one.dropped_rows),
+    ),
+    Metric(
+        "panestream_output_rows",
+        "counter",
+        "Rows that the key groups gave, by output; of a top each key group's own largest.",
+        _outputs,
+        labels=("output",),
+    ),
+    Metric(
+        "panestream_firings",
+        "counter",
+        "Firings of a key and window: early (before its end, and of global windows), on_time, late (late rows made it fire "
+        "again).",
+        _firings,
+        labels=("firing",),
+    ),
+    Metric(
+        "panestream_open_windows",
+        "gauge",
+        "Windows that have rows and have not ended, where all keys have the same ones. Of sessions, count windows and on the row "
+        "operator the windows of all keys that are kept, be it only for late rows.",
+        _number(lambda one: one.open_windows),
+        complete=True,
+    ),
+    Metric(
+        "panestream_watermark_timestamp_seconds",
+        "gauge",
+        "How far event time has come: the watermark of the query, since the epoch.",
+        _number(lambda one: one.watermark, _MICROS),
+        "seconds",
+    ),
+    Metric(
+        "panestream_newest_event_timestamp_seconds",
+        "gauge",
+        "The largest event time of any row so far, since the epoch.",
+        _number(lambda one: one.max_event_time, _MICROS),
+        "seconds",
+    ),
+    Metric(
+        "panestream_watermark_event_lag_seconds",
+        "gauge",
+        "How far the watermark is behind the newest event time.",
+        lambda batch: _lag(batch, batch.progress.watermark, behind_clock=False),
+        "seconds",
+    ),
+    Metric(
+        "panestream_watermark_clock_lag_seconds",
+        "gauge",
+        "How far the watermark was behind the clock when the last micro-batch began.",
+        lambda batch: _lag(batch, batch.progress.watermark, behind_clock=True),
+        "seconds",
+    ),
+    Metric(
+        "panestream_partition_watermark_timestamp_seconds",
+        "gauge",
+        "The watermark of one source partition, since the epoch; partition is empty where the whole source has one.",
+        _by_partition(_watermark),
+        "seconds",
+        ("partition",),
+    ),
+    Metric(
+        "panestream_partition_event_lag_seconds",
+        "gauge",
+        "How far the watermark of one source partition is behind the newest event time of the whole source.",
+        _by_partition(_behind_newest),
+        "seconds",
+        ("partition",),
+    ),
+    Metric(
+        "panestream_partition_clock_lag_seconds",
+        "gauge",
+        "How far the watermark of one source partition was behind the clock when the last micro-batch began.",
+        _by_partition(_behind_clock),
+        "seconds",
+        ("partition",),
+    ),
+    Metric(
+        "panestream_partition_idle",
+        "gauge",
+        "1: the source partition was silent for so long that it holds the watermark back no more; else 0.",
+        _by_partition(lambda _, partition: float(partition.idle)),
+        labels=("partition",),
+    ),
+    Metric(
+        "panestream_partitions",
+        "gauge",
+        "Source partitions that were seen, also those without a series of their own.",
+        _number(lambda one: one.partition_count),
+    ),
+    Metric("panestream_idle_partitions", "gauge", "Source partitions that are idle.", _number(lambda one: one.idle_partitions)),
+    Metric(
+        "panestream_state_bytes",
+        "gauge",
+        "Size of what the key groups keep, as written by panestream (Spark's own overhead is not in it).",
+        _number(lambda one: one.state_bytes),
+        "bytes",
+        complete=True,
+    ),
+    Metric(
+        "panestream_state_read_bytes",
+        "counter",
+        "Bytes read from the state store.",
+        _number(lambda one: one.state_read_bytes),
+        "bytes",
+    ),
+    Metric(
+        "panestream_state_written_bytes",
+        "counter",
+        "Bytes written to the state store.",
+        _number(lambda one: one.state_written_bytes),
+        "bytes",
+    ),
+    Metric("panestream_state_calls", "counter", "Calls of the state store.", _number(lambda one: one.state_calls)),
+    Metric(
+        "panestream_key_groups", "gauge", "Key groups of the query: how parallel its state is.", _number(lambda one: one.groups)
+    ),
+    Metric(
+        "panestream_key_group_skew_ratio",
+        "gauge",
+        f"Skew by rows of the micro-batch, by state bytes, by time in the operator: {_CHANGE_AS}.",
+        _skew,
+        "ratio",
+        ("by",),
+        complete=True,
+    ),
+    Metric(
+        "panestream_largest_key_group",
+        "gauge",
+        "The number of the key group that has most rows of the micro-batch, most state bytes, or took longest.",
+        _largest_groups,
+        labels=("by",),
+        complete=True,
+    ),
+    Metric(
+        "panestream_stage_seconds",
+        "counter",
+        "Time of the parts of micro-batches, by Spark's names: triggerExecution is all of it; addBatch reads, computes and "
+        "writes; the others are bookkeeping around it.",
+        _stages,
+        "seconds",
+        ("stage",),
+    ),
+    Metric(
+        "panestream_operator_seconds",
+        "counter",
+        "Time in panestream's operators, added up over key groups, which run in parallel; a part of addBatch.",
+        _number(lambda one: one.operator_us, _MICROS),
+        "seconds",
+    ),
+    Metric(
+        "panestream_micro_batch_seconds",
+        "gauge",
+        "How long the last micro-batch took, all in all.",
+        _number(lambda one: one.stages.get("triggerExecution", one.duration_ms), 1000),
+        "seconds",
+    ),
+    Metric(
+        "panestream_slowest_key_group_seconds",
+        "gauge",
+        "Time in the operator of the key group that took longest in the last micro-batch.",
+        _number(lambda one: one.most_us, _MICROS),
+        "seconds",
+    ),
+    Metric(
+        "panestream_micro_batch_timestamp_seconds",
+        "gauge",
+        "When the last micro-batch that is done began, since the epoch.",
+        lambda batch: iter([((), batch.clock)]),
+        "seconds",
+    ),
+)
+"""All metrics that follow from micro-batches, in the order in which they are shown."""
+
+ACTIVE = Metric(
+    "panestream_query_active",
+    "gauge",
+    "1 while the query runs, 0 once it has ended; its gauges are gone then, its counters stay.",
+    _nothing,
+)
+FAILED = Metric("panestream_query_failures", "counter", "Runs that ended in an error.", _nothing)
+ERRORS = Metric(
+    "panestream_listener_errors",
+    "counter",
+    "Events of Spark's that could not be taken in, of whatever query; the log says why.",
+    _nothing,
+    by_query=False,
+)
+ALL = (*METRICS, ACTIVE, FAILED, ERRORS)
+"""Every metric there is."""

@@ -1,0 +1,98 @@
+"""What exporters show: counters that add up and gauges of the last micro-batch, for each query; whoever reads sees whole ones."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from panestream.metrics.table import ACTIVE, ERRORS, FAILED, METRICS, Labels, Metric, MicroBatch
+from panestream.spark.listening import ProgressListener, QueryRun
+from panestream.spark.progress import BatchProgress
+
+Values = dict[str, dict[Labels, float]]
+"""By name of the metric, then by labels."""
+
+
+@dataclass(slots=True)
+class _Query:
+    """One query, under its label.
+
+    Attributes:
+        counters: over all runs that were heard of.
+        gauges: of the last micro-batch; none once it has ended.
+        runs: the runs that go on.
+        failures: how many runs ended in an error.
+    """
+
+    counters: Values = field(default_factory=dict)
+    gauges: Values = field(default_factory=dict)
+    runs: set[str] = field(default_factory=set)
+    failures: int = 0
+
+    def take(self, batch: MicroBatch) -> None:
+        """Takes in a micro-batch."""
+        everybody = batch.progress.groups_reporting == batch.progress.groups
+        for metric in METRICS:
+            if metric.kind == "counter":
+                counted = self.counters.setdefault(metric.name, {})
+                for labels, value in metric.read(batch):
+                    counted[labels] = counted.get(labels, 0) + value
+            elif everybody or not metric.complete:
+                # Anew each time: a source partition that is told of no more has no series any more.
+                self.gauges[metric.name] = dict(metric.read(batch))
+
+
+class TotalsListener(ProgressListener):
+    """A listener that keeps what exporters show. Its readings are consistent: all of them are of the same micro-batches.
+
+    Args:
+        most_partitions: so many source partitions of a query have series of their own, the ones furthest behind.
+        most_ended: so many queries that have ended are remembered, the last ones.
+    """
+
+    def __init__(self, most_partitions: int, most_ended: int) -> None:
+        super().__init__()
+        self._most_partitions = most_partitions
+        self._most_ended = most_ended
+        self._queries: dict[str, _Query] = {}
+        self._reading = threading.Lock()
+
+    def readings(self) -> list[tuple[Metric, dict[Labels, float]]]:
+        """Every metric with its values; the first label is ``query``, where the metric has it."""
+        with self._reading:
+            found: list[tuple[Metric, dict[Labels, float]]] = []
+            for metric in METRICS:
+                values = {
+                    (label, *labels): value
+                    for label, query in self._queries.items()
+                    for labels, value in (query.counters | query.gauges).get(metric.name, {}).items()
+                }
+                found.append((metric, values))
+            found.append((ACTIVE, {(label,): float(bool(query.runs)) for label, query in self._queries.items()}))
+            found.append((FAILED, {(label,): float(query.failures) for label, query in self._queries.items()}))
+            found.append((ERRORS, {(): float(self.errors)}))
+            return found
+
+    def batch(self, run: QueryRun, progress: BatchProgress, spark: Mapping[str, Any]) -> None:
+        """Takes in a micro-batch."""
+        batch = MicroBatch.of(progress, spark, self._most_partitions)
+        with self._reading:
+            query = self._queries.setdefault(run.label, _Query())
+            query.runs.add(run.run_id)
+            query.take(batch)
+
+    def ended(self, run: QueryRun, error: str | None) -> None:
+        """A query has ended: its gauges would look as if it went on."""
+        with self._reading:
+            query = next((one for one in self._queries.values() if run.run_id in one.runs), None)
+            if query is None:
+                return
+            query.runs.discard(run.run_id)
+            query.failures += error is not None
+            if not query.runs:
+                query.gauges.clear()
+            over = [label for label, one in self._queries.items() if not one.runs]
+            for label in over[: max(len(over) - self._most_ended, 0)]:
+                del self._queries[label]
