@@ -12,7 +12,7 @@ SPARK_ENV = JAVA_HOME="$$(scripts/ensure_java.sh)" && export JAVA_HOME PYSPARK_P
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-fast test-connectors kafka test-floor package test-package sbom check format bench bench-functions bench-flink bench-slides bench-limits bench-nexmark bench-kafka parity job-keys clean
+.PHONY: help setup run test test-fast test-connectors kafka test-floor package test-package sbom check format bench bench-functions bench-flink bench-slides bench-limits bench-nexmark bench-kafka parity job-keys metrics-table clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -107,6 +107,9 @@ bench-kafka: ## hot items through a real Kafka, one partition an hour behind, be
 
 job-keys: $(STAMP) ## renew the tables of docs/job-files.md
 	@$(PY) scripts/make_job_keys.py
+
+metrics-table: $(STAMP) ## renew the table of docs/metrics.md
+	@$(PY) scripts/make_metrics_table.py
 
 parity: $(STAMP) ## renew the tables of docs/flink-parity.md
 	@$(PY) scripts/make_parity.py

@@ -36,6 +36,7 @@ SECTIONS: dict[str, type] = {
     "top": model.Top,
     "sinks": sinks.Sink,
     "trigger": model.Trigger,
+    "metrics": model.Metrics,
 }
 
 

@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from panestream.jobs import cli
-from panestream.jobs.runner import SparkRunner
+from panestream.jobs.runner import SparkRunner, open_listeners
 
 
 @pytest.fixture
@@ -16,9 +16,12 @@ def panestream(spark, monkeypatch):
     class SharedSession(SparkRunner):
         def __init__(self, loaded):
             self.loaded, self.spark = loaded, spark
+            self._listeners = open_listeners(loaded)
 
         def __exit__(self, *exception):
-            return None
+            self._close_listeners()
+            for listener in self._listeners:
+                spark.streams.removeListener(listener)
 
     monkeypatch.setattr(cli, "make_runner", SharedSession)
     monkeypatch.setenv("COLUMNS", "300")

@@ -52,6 +52,7 @@ class StandIn:
     stopped: bool = False
     batch_ran: bool = False
     loaded: object = None
+    metrics_url: str | None = None
 
     def __call__(self, loaded):
         self.loaded = loaded

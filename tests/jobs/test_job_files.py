@@ -15,6 +15,8 @@ from panestream.errors import JobError
 from panestream.jobs.aggregates import FUNCTIONS, AggregateSection, arguments_of
 from panestream.jobs.document import load_document, toml_lines
 from panestream.jobs.loading import Overrides, load_job
+from panestream.jobs.runner import open_listeners
+from panestream.metrics import PrometheusMetrics
 from panestream.windowing.assigners import SlidingEventTimeWindows, TumblingEventTimeWindows
 from panestream.windowing.watermarks import WatermarkStrategy
 
@@ -241,6 +243,26 @@ def test_the_command_line_changes_input_output_mode_and_checkpoint(job_of, tmp_p
     assert job.checkpoint == str(tmp_path / "o" / "checkpoint")
     assert job_of(JOB, output=Path("o"), checkpoint=Path("c")).checkpoint == str(tmp_path / "c")
     assert job_of(JOB, mode="batch").mode == "batch"
+    assert (job_of(JOB, metrics_port=0).metrics.port, job_of(JOB).metrics) == (0, None)
+    assert job_of(JOB + "[metrics]\nport = 1\njson_lines = 'm'\n", metrics_port=2).metrics.port == 2
+
+
+def test_metrics_listen_on_this_machine_unless_told_otherwise(job_of, tmp_path):
+    metrics = job_of(JOB + "[metrics]\nport = 9464\njson_lines = 'm.jsonl'\n").metrics
+    assert (metrics.address, metrics.json_lines) == ("127.0.0.1", str(tmp_path / "m.jsonl"))
+
+
+def test_metrics_that_cannot_be_had_are_told_with_their_line_before_spark_is_started(tmp_path):
+    (tmp_path / "taken").mkdir()
+    with PrometheusMetrics(0) as other:
+        for text, told in (
+            (f"port = {other.port}", "job.toml:28: metrics.port: .*in use"),
+            ("json_lines = 'taken'", "job.toml:28: metrics.json_lines: "),
+        ):
+            (tmp_path / "job.toml").write_text(f"{JOB}[metrics]\n{text}\n")
+            with pytest.raises(JobError, match=told):
+                open_listeners(load_job(tmp_path / "job.toml"))
+            assert not open_listeners(load_job(tmp_path / "job.toml", Overrides(mode="batch")))
 
 
 # --- mistakes: each is answered with its line, its path and a hint
@@ -460,6 +482,15 @@ def test_the_command_line_changes_input_output_mode_and_checkpoint(job_of, tmp_p
         (
             changed("[window]\n", "[window]\n[window.size]\nx = 1\n[w]\n"),
             "job.toml:16: window.size: must be a string such as '90 seconds', not {'x': 1}",
+        ),
+        (
+            JOB + "[metrics]\naddress = '::'\n",
+            "job.toml:27: metrics: is empty: say where, port = 9464 for Prometheus, or json_lines = 'a file'",
+        ),
+        (JOB + "[metrics]\nport = 65536\n", "job.toml:28: metrics.port: there is no port 65536: they end at 65535"),
+        (
+            JOB + "[metrics]\njson_lines = 's3://b/m'\n",
+            "job.toml:28: metrics.json_lines: must be a file of this machine, not s3://b/m",
         ),
         ("key = [\n", "job.toml:2: not valid TOML: Invalid value (column 1)"),
     ],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections import Counter
 from datetime import datetime, timedelta, timezone
 
@@ -139,10 +141,13 @@ def trips(tmp_path):
 
 
 def test_strings_with_a_zone_late_and_unreadable_rows(panestream, trips, tmp_path):
-    import json
-
-    result = panestream("run", trips, "--input", tmp_path / "in", "--output", tmp_path / "out")
+    trips.write_text(trips.read_text() + '[metrics]\njson_lines = "metrics.jsonl"\n')
+    result = panestream("run", trips, "--input", tmp_path / "in", "--output", tmp_path / "out", "--metrics-port", 0)
     assert result.exit_code == 0, result.output
+    assert re.search(r"^metrics +http://127.0.0.1:\d+/metrics$", result.output, re.MULTILINE)
+    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert {line["query"] for line in lines} == {"trips"}
+    assert lines[0]["rows"] == lines[0]["windowed_rows"] == 3  # Spark tells of the last micro-batch after the query has ended
     rows = [
         json.loads(line) for file in sorted((tmp_path / "out" / "main").rglob("*.json")) for line in file.read_text().splitlines()
     ]

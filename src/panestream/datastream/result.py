@@ -209,7 +209,8 @@ class WindowedResult(Shown):
                 ``{"processingTime": "10 seconds"}``.
             name: of the query, for Spark's UI.
             on_progress: called on the driver after each micro-batch with a :class:`BatchProgress`; an exception fails the query.
-                Not through Spark Connect: :attr:`RunningQuery.recent_progress` has the same there.
+                Through Spark Connect it is called in the client, about a second later; an exception stops the query, which may
+                have done some micro-batches more by then, and ``await_termination`` raises it.
             **sinks: by output tag: ``main=ParquetSink(...)``, ``late=...``. An output without a sink is computed and not kept.
 
         Warns (:class:`~panestream.errors.PanestreamWarning`, once) in the first micro-batch that drops late rows: those of a

@@ -60,6 +60,10 @@ Input = Annotated[Path | None, typer.Option("--input", help="Read this file or f
 Output = Annotated[Path | None, typer.Option("--output", help="Write all outputs and the checkpoint below this folder.")]
 ModeOption = Annotated[Mode | None, typer.Option("--mode", help="Run as a stream or as a batch, whatever the file says.")]
 Checkpoint = Annotated[Path | None, typer.Option("--checkpoint", help="Remember progress in this folder instead.")]
+MetricsPort = Annotated[
+    int | None,
+    typer.Option("--metrics-port", min=0, max=65535, help="Show metrics to Prometheus on this port; 0: any that is free."),
+]
 Traceback = Annotated[bool, typer.Option("--traceback", help="Show where an error came from.")]
 
 
@@ -76,12 +80,13 @@ def run(
     output: Output = None,
     mode: ModeOption = None,
     checkpoint: Checkpoint = None,
+    metrics_port: MetricsPort = None,
     show_traceback: Traceback = False,
 ) -> None:
     """Run a job file. A stream goes on where it stopped: use the same command again."""
     console = PipeConsole()
     with readable_errors(show_traceback), ended_with(console):
-        execute(_loaded(job, input, output, mode, checkpoint), console)
+        execute(_loaded(job, input, output, mode, checkpoint, metrics_port), console)
 
 
 @app.command()
@@ -106,8 +111,17 @@ def explain(
         console.print(Text(plan), soft_wrap=True)
 
 
-def _loaded(job: Path, source: Path | None, output: Path | None, mode: Mode | None, checkpoint: Path | None) -> LoadedJob:
-    return load_job(job, Overrides(input=source, output=output, mode=mode.value if mode else None, checkpoint=checkpoint))
+def _loaded(
+    job: Path,
+    source: Path | None,
+    output: Path | None,
+    mode: Mode | None,
+    checkpoint: Path | None,
+    metrics_port: int | None = None,
+) -> LoadedJob:
+    kind = mode.value if mode else None
+    overrides = Overrides(input=source, output=output, mode=kind, checkpoint=checkpoint, metrics_port=metrics_port)
+    return load_job(job, overrides)
 
 
 @app.command()
@@ -167,6 +181,8 @@ def execute(
             with console.status(f"running {job.name} as a batch"):
                 runner.run_batch()
         else:
+            if runner.metrics_url is not None:
+                console.print(Text("metrics  ", style="dim").append(runner.metrics_url, style="default"), soft_wrap=True)
             with Display(console, after_batch) as display, _stop_on_interrupt(stop):
                 _wait(runner.start(display), stop, display, console.closed)
     end_if_closed(console)

@@ -21,12 +21,14 @@ class Overrides:
         output: a folder for all sinks that write files (``main``, ``late``, ``invalid`` in it) and for the checkpoint.
         mode: "stream" or "batch".
         checkpoint: another checkpoint.
+        metrics_port: another ``metrics.port``.
     """
 
     input: Path | None = None
     output: Path | None = None
     mode: str | None = None
     checkpoint: Path | None = None
+    metrics_port: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,4 +88,8 @@ def _overridden(document: Document, overrides: Overrides) -> Document:
         data["checkpoint"] = str((overrides.output / "checkpoint").resolve())
     if overrides.checkpoint is not None:
         data["checkpoint"] = str(overrides.checkpoint.resolve())
+    if overrides.metrics_port is not None:
+        metrics = data.setdefault("metrics", {})
+        if isinstance(metrics, dict):
+            metrics["port"] = overrides.metrics_port
     return replace(document, data=data)

@@ -11,7 +11,21 @@ from panestream.engine.plan import FIRING_COLUMNS, OP_COLUMN, RESERVED
 from panestream.errors import did_you_mean
 from panestream.jobs.aggregates import AggregateSection, aggregates
 from panestream.jobs.functions import ArrowFunctionSection, FunctionSection
-from panestream.jobs.schema import Place, array, boolean, choice, duration, flat, integer, location, reads, section, table, text
+from panestream.jobs.schema import (
+    Place,
+    array,
+    boolean,
+    choice,
+    duration,
+    flat,
+    integer,
+    is_local,
+    location,
+    reads,
+    section,
+    table,
+    text,
+)
 from panestream.jobs.sinks import Sinks
 from panestream.jobs.source import Source
 from panestream.jobs.times import EventTime, ProcessingTime, Watermark
@@ -64,6 +78,30 @@ class Trigger:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Metrics:
+    """``[metrics]``: what a stream does, for others to read while it runs. Of a batch nothing is told.
+
+    Attributes:
+        port: of an HTTP endpoint for Prometheus, ``/metrics``; 0: any that is free, which is told.
+        address: on which address it listens; "0.0.0.0" for all, as containers need it.
+        json_lines: a file that gets a line of JSON for each micro-batch; seen from the folder of the job file.
+    """
+
+    port: int | None = field(default=None, metadata=reads(integer(0)))
+    address: str = field(default="127.0.0.1", metadata=reads(text))
+    json_lines: str | None = field(default=None, metadata=reads(location))
+
+    def check(self, place: Place) -> None:
+        """Something must be asked for."""
+        if self.port is None and self.json_lines is None:
+            place.note("is empty: say where, port = 9464 for Prometheus, or json_lines = 'a file'")
+        if self.port is not None and self.port > 65535:
+            place.at("port").note(f"there is no port {self.port}: they end at 65535")
+        if self.json_lines is not None and not is_local(self.json_lines):
+            place.at("json_lines").note(f"must be a file of this machine, not {self.json_lines}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """A whole job file.
 
@@ -95,6 +133,7 @@ class Job:
     top: Top | None = field(default=None, metadata=reads(section(Top)))
     sinks: Sinks = field(metadata=reads(section(Sinks)))
     trigger: Trigger = field(default_factory=Trigger, metadata=reads(section(Trigger)))
+    metrics: Metrics | None = field(default=None, metadata=reads(section(Metrics)))
     key: tuple[str, ...] = field(default=(), metadata=reads(array(text)))
     key_groups: int | None = field(default=None, metadata=reads(integer(1)))
     allowed_lateness: str | None = field(default=None, metadata=reads(duration()))
@@ -242,5 +281,6 @@ _SECTION_KEYS: Mapping[str, frozenset[str]] = {
         ("firing", Firing),
         ("top", Top),
         ("trigger", Trigger),
+        ("metrics", Metrics),
     )
 }

@@ -18,6 +18,8 @@ from panestream.jobs.functions import ArrowFunctionSection, Found, find
 from panestream.jobs.loading import LoadedJob
 from panestream.jobs.schema import is_local
 from panestream.jobs.source import Source
+from panestream.metrics import JsonLinesMetrics, PrometheusMetrics
+from panestream.spark.listening import ProgressListener
 from panestream.spark.progress import BatchProgress
 from panestream.spark.reasons import first_sentence, of_spark
 from panestream.spark.shipping import ship_module
@@ -39,6 +41,10 @@ class Query(Protocol):
 
 class Runner(Protocol):
     """What the command line needs of Spark. Tests put another one in its place."""
+
+    @property
+    def metrics_url(self) -> str | None:
+        """Where Prometheus finds what the job does; None: nowhere."""
 
     def explain(self) -> str:
         """The plan."""
@@ -70,6 +76,7 @@ class SparkRunner(AbstractContextManager["SparkRunner"]):
         find_function(loaded)  # in vain rather before Spark is started than after
         job = loaded.job
         self.loaded = loaded
+        self._listeners = open_listeners(loaded)
         settings = {name: value for name, value in job.spark.items() if name != "spark.master"}
         # Java and the Python workers inherit the error output: what they say would tear the live line.
         handle, name = tempfile.mkstemp(prefix="panestream-spark-", suffix=".log")
@@ -78,17 +85,29 @@ class SparkRunner(AbstractContextManager["SparkRunner"]):
             with _errors_into(handle):
                 self.spark = build_session(f"panestream: {job.name}", settings, job.spark.get("spark.master"))
         except BaseException:
+            self._close_listeners()
             self._tell_log()
             raise
 
     def __exit__(self, *exception: object) -> None:
         try:
+            # With it ends what brings events to the listeners, after the last one.
             self.spark.stop()
         finally:
+            self._close_listeners()
             if isinstance(exception[1], Exception) and not isinstance(exception[1], PanestreamError):
                 self._tell_log()
             else:
                 self.log.unlink(missing_ok=True)
+
+    @property
+    def metrics_url(self) -> str | None:
+        return next((listener.url for listener in self._listeners if isinstance(listener, PrometheusMetrics)), None)
+
+    def _close_listeners(self) -> None:
+        for listener in self._listeners:
+            if isinstance(listener, PrometheusMetrics):
+                listener.close()
 
     def _tell_log(self) -> None:
         print(f"What Spark said is in {self.log}", file=sys.stderr)
@@ -103,6 +122,8 @@ class SparkRunner(AbstractContextManager["SparkRunner"]):
     def start(self, on_progress: Callable[[BatchProgress], Any]) -> Query:
         job = self.loaded.job
         sinks = job.sinks.recipes(job.key)
+        for listener in self._listeners:
+            self.spark.streams.addListener(listener)
         return self._result().start(
             checkpoint=str(job.checkpoint), trigger=job.trigger.spark, name=job.name, on_progress=on_progress, **sinks
         )
@@ -127,6 +148,31 @@ def _errors_into(handle: int) -> Generator[None]:
         os.dup2(ours, 2)
         os.close(ours)
         os.close(handle)
+
+
+def open_listeners(loaded: LoadedJob) -> list[ProgressListener]:
+    """What ``[metrics]`` asks for, before Spark is started: a port that is taken is told at once.
+
+    Raises:
+        JobError: it cannot be had; the error names the key.
+    """
+    asked = loaded.job.metrics if loaded.job.mode == "stream" else None
+    found: list[ProgressListener] = []
+    key = "port"
+    try:
+        if asked is not None and asked.port is not None:
+            found.append(PrometheusMetrics(asked.port, address=asked.address))
+        key = "json_lines"
+        if asked is not None and asked.json_lines is not None:
+            found.append(JsonLinesMetrics(asked.json_lines))
+    except (OSError, ModuleNotFoundError) as error:
+        for listener in found:
+            if isinstance(listener, PrometheusMetrics):
+                listener.close()
+        place = loaded.place("metrics", key)
+        place.note(str(error))
+        place.finish()
+    return found
 
 
 def check_paths(loaded: LoadedJob) -> None:

@@ -16,7 +16,7 @@ from panestream.engine.exchange.group_run import METRICS
 from panestream.engine.plan import MAIN, WindowPlan, stable_repr
 from panestream.engine.shown import Shown, listed
 from panestream.engine.storage.sealed_state import check_that_groups_agree
-from panestream.errors import InvalidPlanError, OperatorError, PanestreamError
+from panestream.errors import OperatorError, PanestreamError
 from panestream.spark.columns import quoted
 from panestream.spark.dataflow import unpack
 from panestream.spark.failures import java_is_gone, of_callback, of_operator, own_error, without_java
@@ -25,6 +25,7 @@ from panestream.spark.progress import OBSERVED, BatchProgress, metrics_of, obser
 from panestream.spark.session import DEFAULT_GROUPS, chosen_partitions, is_connect, session_settings, settings_for
 from panestream.spark.sinks.base import Sink
 from panestream.spark.sinks.outputs import Outputs, open_outputs
+from panestream.spark.watching import ProgressWatcher
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -113,6 +114,8 @@ class RunningQuery(Shown):
     """What looks at the progress that the server reports; None where the micro-batches themselves do."""
     observed_as: str = field(default=OBSERVED, repr=False)
     """What the counters are called in Spark's progress."""
+    watcher: ProgressWatcher | None = field(default=None, repr=False)
+    """What calls ``on_progress`` where the micro-batches themselves cannot."""
 
     def _parts(self) -> Mapping[str, str]:
         # Of the plan alone: what the query is called, and whether it runs, one would have to ask Spark.
@@ -150,13 +153,19 @@ class RunningQuery(Shown):
             StreamingQueryException: any other failure (e.g. of the source), as Spark tells it.
         """
         try:
-            return self._wait(timeout)
+            ended = self._wait(timeout)
+            if ended and self.watcher is not None:
+                self.watcher.finish()
         except StreamingQueryException as error:
+            if self.watcher is not None:
+                self.watcher.wait()
             failed = self._named(error)
         except Exception as error:
             if not java_is_gone(error):
                 raise
             failed = without_java(error)
+        else:
+            return ended
         raise failed
 
     def stop(self) -> None:
@@ -209,8 +218,6 @@ def start(
     """Starts one streaming query that serves all ``sinks``; see ``WindowedResult.start``."""
     spark = operated.sparkSession
     remote = is_connect(spark)
-    if on_progress is not None and remote:
-        raise InvalidPlanError("on_progress cannot be called through Spark Connect: look at query.recent_progress")
     outputs = open_outputs(spark, plan, sinks, checkpoint)
     # Through Spark Connect the micro-batches run on the server, out of reach: there the query itself looks.
     late_kept = plan.late_tag in sinks
@@ -225,4 +232,7 @@ def start(
         # An operator before this one shares the query, and with it the number of partitions.
         partitions = max(partitions, chosen_partitions(spark) or DEFAULT_GROUPS)
     with session_settings(spark, settings_for(spark, partitions)):
-        return RunningQuery(writer.start(), plan, spark, outputs, sink_writer.failure, notices if remote else None, observed_as)
+        query = writer.start()
+    watcher = ProgressWatcher(query, on_progress, observed_as) if remote and on_progress is not None else None
+    looks = notices if remote else None
+    return RunningQuery(query, plan, spark, outputs, sink_writer.failure, looks, observed_as, watcher)

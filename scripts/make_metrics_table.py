@@ -1,0 +1,36 @@
+"""Renews the table of docs/metrics.md from the metrics that there are; the rest of the page is written by hand.
+
+A test fails where the page is not as this script would leave it.
+
+    make metrics-table
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from panestream.metrics.table import ALL
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "metrics.md"
+
+_MARKED = re.compile(r"(<!-- made: metrics -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def table() -> list[str]:
+    """A line for each metric."""
+    lines = ["| metric | kind | unit | labels | meaning |", "|---|---|---|---|---|"]
+    for metric in ALL:
+        labels = ", ".join(f"`{label}`" for label in metric.labels) or ("" if metric.by_query else "not even `query`")
+        lines.append(f"| `{metric.shown}` | {metric.kind} | {metric.unit} | {labels} | {metric.text} |")
+    return lines
+
+
+def renewed(text: str) -> str:
+    """The page with its table as it is now."""
+    return _MARKED.sub(lambda mark: mark[1] + "\n".join(table()) + "\n" + mark[2], text)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(renewed(PAGE.read_text("utf-8")), encoding="utf-8")
+    print(f"renewed {PAGE}")

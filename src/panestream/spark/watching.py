@@ -1,0 +1,80 @@
+"""``on_progress`` of a query that runs on a server of Spark Connect: a thread of this process asks what is done, and calls it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from pyspark.errors import StreamingQueryException
+
+from panestream.errors import CallbackError
+from panestream.spark.failures import of_callback
+from panestream.spark.progress import BatchProgress
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+_EVERY = 1
+"""Seconds between two questions to the server."""
+
+
+class ProgressWatcher:
+    """Calls a function in this process after each micro-batch of a query that runs elsewhere, in their order.
+
+    It asks for the query's progress rather than listening: the thread of a listener of Spark Connect keeps the process from
+    ending, and taking the last one away can wait for ever (docs/decisions/0129-on-progress-through-connect.md).
+
+    Args:
+        query: the query.
+        on_progress: the user's function. When it raises, it is not called again, and the query is stopped.
+        observed_as: what the operator's counters are called in Spark's progress.
+    """
+
+    def __init__(self, query: StreamingQuery, on_progress: Callable[[BatchProgress], Any], observed_as: str) -> None:
+        self._query = query
+        self._observed_as = observed_as
+        self._on_progress = on_progress
+        self._told = -1
+        self.failure: CallbackError | None = None
+        """What the function raised."""
+        self._thread = threading.Thread(target=self._watch, name="panestream on_progress", daemon=True)
+        self._thread.start()
+
+    def wait(self) -> None:
+        """Waits until all that the query did before it ended was told."""
+        if threading.current_thread() is not self._thread:  # the function itself may wait for its query
+            self._thread.join()
+
+    def finish(self) -> None:
+        """The same.
+
+        Raises:
+            CallbackError: the function raised.
+        """
+        self.wait()
+        if self.failure is not None:
+            raise self.failure
+
+    def _watch(self) -> None:
+        ended = False
+        while not ended and self.failure is None:
+            try:
+                ended = bool(self._query.awaitTermination(_EVERY))
+            except StreamingQueryException:
+                ended = True
+            except Exception:  # noqa: BLE001 - nobody answers any more: who waits for the query finds out why
+                return
+            self._tell()
+
+    def _tell(self) -> None:
+        try:
+            heard = [BatchProgress.of_spark(entry, self._observed_as) for entry in self._query.recentProgress]
+            for progress in heard:
+                if progress is not None and progress.batch_id > self._told:
+                    self._told = progress.batch_id
+                    with of_callback("on_progress", progress.batch_id):
+                        self._on_progress(progress)
+        except CallbackError as error:
+            self.failure = error
+            self._query.stop()

@@ -1,0 +1,223 @@
+"""What is scraped: by a real HTTP client, from events as Spark gives them."""
+
+import logging
+import threading
+import urllib.request
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+import panestream as pst
+from panestream.metrics.table import ALL
+from tests.metrics.told import HOUR, ID, progress, started, terminated
+
+
+@pytest.fixture
+def metrics():
+    with pst.metrics.PrometheusMetrics(port=0) as made:
+        yield made
+
+
+def parsed(text):
+    """By name and the values of the labels in the order of the table."""
+    order = {metric.shown: metric.all_labels for metric in ALL}
+    return {
+        (sample.name, *(sample.labels[label] for label in order[sample.name])): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def scraped(metrics):
+    with urllib.request.urlopen(metrics.url, timeout=30) as answer:
+        assert answer.status == 200
+        return parsed(answer.read().decode())
+
+
+def check_sum(values, query="clicks"):
+    parts = [values[f"panestream_{kind}_rows_total", query] for kind in ("windowed", "late", "invalid", "outside")]
+    assert values["panestream_rows_total", query] == sum(parts)
+
+
+def test_a_micro_batch_is_shown_with_all_metrics(metrics):
+    metrics.onQueryProgress(progress())
+    values = scraped(metrics)
+    check_sum(values)
+    said = {(name.removeprefix("panestream_"), *labels[1:]): value for (name, *labels), value in values.items() if labels}
+    assert said["rows_total",] == 10
+    assert said["dropped_rows_total",] == 2
+    assert [said["firings_total", kind] for kind in ("early", "on_time", "late")] == [0, 4, 1]
+    assert (said["output_rows_total", "main"], said["output_rows_total", "late"]) == (5, 0)
+    assert said["open_windows",] == 3
+    assert (said["watermark_event_lag_seconds",], said["watermark_clock_lag_seconds",]) == (3600, 7200)
+    assert (said["partition_event_lag_seconds", "a"], said["partition_event_lag_seconds", "b"]) == (3600, 1e-6)
+    assert (said["partition_idle", "a"], said["partition_idle", "b"], said["idle_partitions",]) == (0, 1, 1)
+    assert said["key_group_skew_ratio", "rows"] == pytest.approx(6 * 4 / 9)
+    assert (said["key_group_skew_ratio", "bytes"], said["largest_key_group", "bytes"]) == (3, 1)
+    assert (said["key_group_skew_ratio", "time"], said["largest_key_group", "time"]) == (2, 3)
+    assert (said["stage_seconds_total", "addBatch"], said["stage_seconds_total", "walCommit"]) == (1.5, 0.1)
+    assert (said["micro_batch_seconds",], said["slowest_key_group_seconds",]) == (2, 4)
+    assert said["micro_batch_timestamp_seconds",] == 3 * 3600
+    # Whatever the table has is shown, and nothing else.
+    assert {name for name, *_ in values} == {metric.shown for metric in ALL}
+
+
+def test_every_metric_has_a_help_text_its_kind_and_a_name_by_the_conventions(metrics):
+    metrics.onQueryProgress(progress())
+    with urllib.request.urlopen(metrics.url, timeout=30) as answer:
+        families = list(text_string_to_metric_families(answer.read().decode()))
+    assert len(families) == len(ALL)
+    for family, metric in zip(families, ALL, strict=True):
+        assert (family.type, family.documentation) == (metric.kind, metric.text)
+        assert metric.text.endswith(".")
+        assert metric.shown.startswith("panestream_")
+        base = metric.name.removesuffix("_total")
+        assert not metric.unit or base.endswith(metric.unit), f"{metric.name} is in {metric.unit}"
+        assert metric.unit or not base.endswith(("seconds", "bytes", "ratio"))
+
+
+def test_counters_add_up_over_micro_batches_and_gauges_are_of_the_last(metrics):
+    metrics.onQueryStarted(started())
+    for number in range(3):
+        metrics.onQueryProgress(progress(number, state_bytes=1000 * number))
+    values = scraped(metrics)
+    check_sum(values)
+    assert values["panestream_rows_total", "clicks"] == 30
+    assert values["panestream_micro_batches_total", "clicks"] == 3
+    assert values["panestream_state_bytes", "clicks"] == 2000
+    assert values["panestream_query_active", "clicks"] == 1
+
+
+def test_a_query_that_ends_keeps_its_counters_and_goes_on_with_them_when_it_is_started_again(metrics):
+    metrics.onQueryProgress(progress())
+    metrics.onQueryTerminated(terminated("java.lang.Error: no"))
+    values = scraped(metrics)
+    assert (values["panestream_query_active", "clicks"], values["panestream_query_failures_total", "clicks"]) == (0, 1)
+    assert ("panestream_open_windows", "clicks") not in values
+    assert values["panestream_rows_total", "clicks"] == 10
+    metrics.onQueryProgress(progress(1, run="another run"))
+    metrics.onQueryTerminated(terminated())  # the first run once more: it is over already
+    values = scraped(metrics)
+    assert (values["panestream_query_active", "clicks"], values["panestream_query_failures_total", "clicks"]) == (1, 1)
+    assert values["panestream_rows_total", "clicks"] == 20
+
+
+def test_several_queries_have_series_of_their_own_and_one_without_a_name_is_called_by_its_id(metrics):
+    metrics.onQueryProgress(progress())
+    metrics.onQueryProgress(progress(name=None, run="another run", input_rows=6, windowed_rows=2))
+    values = scraped(metrics)
+    check_sum(values)
+    check_sum(values, ID)
+    assert (values["panestream_rows_total", "clicks"], values["panestream_rows_total", ID]) == (10, 6)
+
+
+def test_of_many_queries_that_ended_only_the_last_are_remembered():
+    with pst.metrics.PrometheusMetrics(port=0, most_ended=2) as metrics:
+        for name in ("one", "two", "three", "four"):
+            metrics.onQueryProgress(progress(name=name, run=name))
+            if name != "four":
+                metrics.onQueryTerminated(terminated(run=name))
+        metrics.onQueryTerminated(terminated(run="four"))
+        assert {key[1] for key in scraped(metrics) if key[0] == "panestream_rows_total"} == {"three", "four"}
+
+
+def test_the_source_partitions_furthest_behind_have_series_and_gone_ones_have_none():
+    with pst.metrics.PrometheusMetrics(port=0, most_partitions=1) as metrics:
+        metrics.onQueryProgress(progress())
+        assert [key[2] for key in scraped(metrics) if key[0] == "panestream_partition_idle"] == ["a"]
+        metrics.onQueryProgress(progress(1, partitions=f'[["b",{HOUR},{HOUR},false]]'))
+        values = scraped(metrics)
+        assert [key[2] for key in values if key[0] == "panestream_partition_idle"] == ["b"]
+        assert values["panestream_partitions", "clicks"] == 2
+
+
+def test_where_the_clock_woke_some_key_groups_the_gauges_of_all_stay(metrics):
+    metrics.onQueryProgress(progress())
+    metrics.onQueryProgress(
+        progress(1, input_rows=0, windowed_rows=0, late_rows=0, invalid_rows=0, outside_rows=0, groups_reporting=1, state_bytes=7)
+    )
+    values = scraped(metrics)
+    assert values["panestream_state_bytes", "clicks"] == 4000
+    assert values["panestream_micro_batches_total", "clicks"] == 2
+
+
+def test_what_is_unknown_is_not_shown(metrics):
+    metrics.onQueryProgress(progress(open_windows=None, watermark=None, max_event_time=None, partitions="[]"))
+    values = scraped(metrics)
+    for name in ("open_windows", "watermark_timestamp_seconds", "watermark_clock_lag_seconds", "newest_event_timestamp_seconds"):
+        assert (f"panestream_{name}", "clicks") not in values
+
+
+def test_micro_batches_of_others_and_triggers_without_one_count_nothing(metrics):
+    event = progress()
+    event.progress["observedMetrics"] = {}
+    metrics.onQueryProgress(event)
+    event = progress()
+    del event.progress["durationMs"]["addBatch"]
+    metrics.onQueryProgress(event)
+    assert set(scraped(metrics)) == {("panestream_listener_errors_total",)}
+
+
+def test_an_error_in_the_listener_is_logged_and_counted_and_nobody_elses(metrics, caplog):
+    event = progress()
+    event.progress["timestamp"] = "no time"
+    with caplog.at_level(logging.ERROR, "panestream.metrics"):
+        metrics.onQueryProgress(event)
+    assert "PrometheusMetrics could not take in an event" in caplog.text
+    metrics.onQueryProgress(progress(1))
+    values = scraped(metrics)
+    assert values["panestream_listener_errors_total",] == 1
+    assert values["panestream_rows_total", "clicks"] == 10
+
+
+def test_a_scrape_in_the_middle_of_others_work_sees_whole_micro_batches():
+    metrics = pst.metrics.PrometheusMetrics(registry=CollectorRegistry())
+
+    def tell(name):
+        for number in range(50):
+            metrics.onQueryProgress(progress(number, name=name, run=name))
+
+    threads = [threading.Thread(target=tell, args=(name,)) for name in ("one", "two", "three")]
+    for thread in threads:
+        thread.start()
+    seen = set()
+    while any(thread.is_alive() for thread in threads):
+        values = parsed(generate_latest(metrics.registry).decode())
+        for name in {key[1] for key in values if key[0] == "panestream_rows_total"}:
+            check_sum(values, name)
+            seen.add(name)
+    for thread in threads:
+        thread.join()
+    values = parsed(generate_latest(metrics.registry).decode())
+    assert [values["panestream_rows_total", name] for name in ("one", "two", "three")] == [500, 500, 500]
+    assert metrics.errors == 0
+
+
+def test_a_registry_that_is_there_is_used_and_left_on_close():
+    registry = CollectorRegistry()
+    metrics = pst.metrics.PrometheusMetrics(registry=registry)
+    assert (metrics.port, metrics.url) == (None, None)
+    metrics.onQueryProgress(progress())
+    assert registry.get_sample_value("panestream_rows_total", {"query": "clicks"}) == 10
+    with pytest.raises(ValueError, match="panestream_"):
+        pst.metrics.PrometheusMetrics(registry=registry)
+    metrics.close()
+    metrics.close()
+    assert b"panestream" not in generate_latest(registry)
+    pst.metrics.PrometheusMetrics(registry=registry).close()
+
+
+def test_a_port_that_is_taken_is_an_error_and_nothing_is_left_behind(metrics):
+    registry = CollectorRegistry()
+    with pytest.raises(OSError, match="in use"):
+        pst.metrics.PrometheusMetrics(metrics.port, registry=registry)
+    assert not generate_latest(registry)
+
+
+def test_an_endpoint_that_is_closed_answers_no_more():
+    metrics = pst.metrics.PrometheusMetrics(port=0)
+    url = metrics.url
+    metrics.close()
+    with pytest.raises(OSError, match="refused"):
+        urllib.request.urlopen(url, timeout=5)

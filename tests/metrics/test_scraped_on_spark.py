@@ -1,0 +1,77 @@
+"""The endpoint of a job that runs, scraped by an HTTP client: on classic Spark and through Spark Connect, over a restart."""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from panestream.errors import PanestreamWarning
+from tests.metrics import scraped
+
+ROOT = Path(__file__).resolve().parents[2]
+TAKES = ("duration_ms", "rows_per_second", "stages")
+
+
+def counts(progress):
+    """What does not depend on how long it took, or on where it was asked."""
+    partitions = [list(one.values()) if isinstance(one, dict) else one for one in progress["partitions"]]
+    return {**{name: value for name, value in progress.items() if name not in TAKES}, "partitions": partitions}
+
+
+def check(found):
+    """The rows that were written down beforehand; the same numbers wherever they are asked for."""
+    first, second = found["running"]
+    assert (first["panestream_query_active"], second["panestream_query_active"]) == (1, 1)
+    assert (first["panestream_windowed_rows_total"], first["panestream_invalid_rows_total"]) == (3, 1)
+    assert (second["panestream_late_rows_total"], second["panestream_outside_rows_total"]) == (1, 1)
+    # Of 1970 or so: the watermark of each partition, and that of the query, the smaller one.
+    assert second["panestream_partition_event_lag_seconds a"] == pytest.approx(67 - 55, abs=1e-3)
+    assert second["panestream_partition_event_lag_seconds b"] == pytest.approx(67 - 62, abs=1e-3)
+    assert second["panestream_watermark_event_lag_seconds"] == pytest.approx(67 - 55, abs=1e-3)
+    assert second["panestream_stage_seconds_total addBatch"] > 0
+    assert "panestream_watermark_event_lag_seconds" not in found["stopped"]
+    ended = {name.removeprefix("panestream_").removesuffix("_rows_total"): value for name, value in found["ended"].items()}
+    assert [ended[kind] for kind in ("windowed", "late", "dropped", "invalid", "outside")] == [7, 2, 2, 1, 1]
+    assert ended["rows_total"] == 11
+    assert (ended["output_rows_total main"], ended["output_rows_total invalid"]) == (5, 1)
+    assert (ended["micro_batches_total"], ended["listener_errors_total"], ended["query_failures_total"]) == (3, 0, 0)
+    told = [counts(step) for step in found["told"]]
+    assert [step["batch_id"] for step in told] == [0, 1, 2]
+    assert told[2:] == [counts(step) for step in found["recent"]]
+    lines = [{name: value for name, value in line.items() if name in found["told"][0]} for line in found["lines"]]
+    assert [counts(line) for line in lines] == told
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_a_job_is_scraped_while_it_runs(spark, tmp_path):
+    with pytest.warns(PanestreamWarning, match="late row"):
+        found = scraped.run(spark, tmp_path)
+    check(json.loads(json.dumps(found)))
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_through_spark_connect_too(tmp_path):
+    for needed in ("pandas", "grpc", "grpc_status", "zstandard"):
+        if importlib.util.find_spec(needed) is None:
+            pytest.skip(f"Spark Connect's client needs {needed}: install panestream[connect]")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]), "PYSPARK_PYTHON": sys.executable}
+    done = subprocess.run(
+        [sys.executable, scraped.__file__, str(tmp_path)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=900,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-6000:]
+    found = json.loads((tmp_path / "found.json").read_text())
+    assert "connect" in found["session"]
+    check(found)
+    assert "on_progress failed in micro-batch 0" in found["refused"]
+    assert "ValueError: no more of 4" in found["refused"]
