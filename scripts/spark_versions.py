@@ -42,6 +42,7 @@ TESTS_NEED = (
     "hypothesis>=6.130",
     "matplotlib>=3.8",
     "numpy",
+    "opentelemetry-sdk>=1.30",
     "pandas>=2.2,<3",
     "prometheus-client>=0.22",
     "protobuf>=6.33.5",
