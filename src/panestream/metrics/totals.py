@@ -86,13 +86,12 @@ class TotalsListener(ProgressListener):
     def ended(self, run: QueryRun, error: str | None) -> None:
         """A query has ended: its gauges would look as if it went on."""
         with self._reading:
-            query = next((one for one in self._queries.values() if run.run_id in one.runs), None)
-            if query is None:
-                return
-            query.runs.discard(run.run_id)
-            query.failures += error is not None
-            if not query.runs:
-                query.gauges.clear()
+            for query in self._queries.values():  # of several operators each has its own
+                if run.run_id in query.runs:
+                    query.runs.discard(run.run_id)
+                    query.failures += error is not None
+                    if not query.runs:
+                        query.gauges.clear()
             over = [label for label, one in self._queries.items() if not one.runs]
             for label in over[: max(len(over) - self._most_ended, 0)]:
                 del self._queries[label]

@@ -17,7 +17,7 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
-from panestream.spark.progress import BatchProgress
+from panestream.spark.progress import OBSERVED, BatchProgress
 
 _log = logging.getLogger("panestream.metrics")
 
@@ -30,16 +30,18 @@ class QueryRun:
         id: of the query; the same after a restart from its checkpoint.
         run_id: of the run, from start to stop.
         name: as it was given to ``start``; None: it has none.
+        operator: which of several operators in one query, ``_2`` and so on; empty: the first.
     """
 
     id: str
     run_id: str
     name: str | None
+    operator: str = ""
 
     @property
     def label(self) -> str:
         """What it is called in metrics: its name; without one, its id."""
-        return self.name or self.id
+        return (self.name or self.id) + self.operator
 
 
 class ProgressListener(StreamingQueryListener):
@@ -98,13 +100,15 @@ class ProgressListener(StreamingQueryListener):
 
     def _on_progress(self, event: QueryProgressEvent) -> None:
         spark: Any = event.progress
-        progress = BatchProgress.of_spark(spark)
-        if progress is None:
-            return
-        run = QueryRun(str(spark["id"]), str(spark["runId"]), spark["name"])
-        with self._lock:
-            self._runs[run.run_id] = run
-            self.batch(run, progress, spark)
+        for observed_as in sorted(name for name in spark["observedMetrics"] or {} if name.startswith(OBSERVED)):
+            progress = BatchProgress.of_spark(spark, observed_as)
+            if progress is None:
+                continue
+            # Of a query with several operators each is told of: "clicks", "clicks_2".
+            run = QueryRun(str(spark["id"]), str(spark["runId"]), spark["name"], observed_as.removeprefix(OBSERVED))
+            with self._lock:
+                self._runs[run.run_id] = run
+                self.batch(run, progress, spark)
 
     def _on_terminated(self, event: QueryTerminatedEvent) -> None:
         with self._lock:
