@@ -129,7 +129,7 @@ def test_a_partition_that_lags_holds_the_watermark_back(spark, topics, broker, t
     assert not sinks["late"].rows
 
 
-@pytest.mark.parametrize("pieces", [1])
+@pytest.mark.parametrize("pieces", [1, 6])
 def test_offsets_are_the_order_in_which_rows_arrive(spark, topics, broker, tmp_path, pieces):
     """Also where Spark reads a partition in several tasks; the watermark is that of the partition, not of a task."""
     topic = topics.make(1)
