@@ -84,7 +84,7 @@ def rows_of(number: int, rows: int, share: float) -> pa.Table:
     return pa.Table.from_arrays([pa.array(column) for column in columns], schema=ROWS)
 
 
-def given(plan: WindowPlan, table: pa.Table) -> tuple[pa.Table, PackColumns]:
+def given(plan: WindowPlan, table: pa.Table, *, split: bool = False) -> tuple[pa.Table, PackColumns]:
     """The columns that Spark hands to ``pack``, and where they are."""
     columns = {"time": table["ts"], **{f"key {name}": table[name] for name in plan.key_schema.names}}
     columns |= {f"value {text}": table[text] for text in plan.operator.inputs}
@@ -93,7 +93,8 @@ def given(plan: WindowPlan, table: pa.Table) -> tuple[pa.Table, PackColumns]:
     if plan.groups > 1:
         where = replace(where, group=len(columns))
         # As a hash would, without leaving it to luck which groups the other keys come to.
-        columns["group"] = pa.array(table["key"].to_numpy() % plan.groups)
+        part = table["user"].to_numpy() if split else 0
+        columns["group"] = pa.array((table["key"].to_numpy() + part) % plan.groups)
     if plan.row_schema is not None:
         where = replace(where, row=len(columns))
         columns["row"] = table.to_struct_array()
@@ -117,7 +118,9 @@ def measure(case: Case, rows: int, share: float) -> Counted:
         took = Counted()
         for origin in range(PARTITIONS):
             # Neighbouring rows go to different partitions, as in a source that is read in parallel.
-            columns, where = given(plan, table.take(pa.array(np.arange(origin, rows, PARTITIONS))).combine_chunks())
+            columns, where = given(
+                plan, table.take(pa.array(np.arange(origin, rows, PARTITIONS))).combine_chunks(), split=case.split
+            )
             took.packing[origin], packed = timed(partial(_packed, plan, where, columns, origin))
             for group, part in packed:
                 parts[group].append(part)

@@ -63,6 +63,7 @@ class Case:
         operator: makes what runs it.
         keyed: whether it has a key; without one all rows are of one group.
         late: whether late rows go to an output, so that all cross whole.
+        split: whether the values of ``user`` say, beside the key, to which group a row goes.
     """
 
     name: str
@@ -70,6 +71,7 @@ class Case:
     operator: Callable[[], OperatorSpec]
     keyed: bool = True
     late: bool = False
+    split: bool = False
 
 
 def declared(name: str, window: WindowSpec, aggregates: Sequence[agg.Aggregate] = SUM, **more: bool) -> Case:
@@ -108,6 +110,8 @@ def cases() -> Iterator[Case]:
     yield declared("panes: tumbling, approx_count_distinct", TUMBLING, [agg.approx_count_distinct("user")])
     yield declared("panes: tumbling, count_distinct of 100,000", TUMBLING, [agg.count_distinct("user")])
     yield declared("panes: sliding, count_distinct of 100,000", SLIDING, [agg.count_distinct("user")])
+    yield declared("split by value: tumbling, count_distinct", TUMBLING, [agg.count_distinct("user")], split=True)
+    yield declared("split by value: sliding, count_distinct", SLIDING, [agg.count_distinct("user")], split=True)
     yield declared("panes: tumbling, collect_list", TUMBLING, [agg.collect_list("price")])
     yield declared("sessions: gap 2 s, sum and count", SESSIONS)
     yield declared("sessions: gap 2 s, sum and count, late output", SESSIONS, late=True)

@@ -101,6 +101,7 @@ class WindowedEvents(Shown):
         side_outputs: the columns of what window functions send to side outputs, by tag.
         groups: the number of key groups that the user chose; None: none.
         gap: the gap of sessions, where the user gave a Column.
+        parts: into how many parts the distinct values of a key are split; None: they are not.
     """
 
     keyed: KeyedEvents
@@ -109,6 +110,7 @@ class WindowedEvents(Shown):
     side_outputs: Mapping[str, pa.Schema] = field(default_factory=dict)
     groups: int | None = None
     gap: Column | None = None
+    parts: int | None = None
 
     def _parts(self) -> Mapping[str, str]:
         windowing = self.windowing

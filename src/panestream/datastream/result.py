@@ -15,7 +15,7 @@ from pyspark.sql import Column, DataFrame
 from panestream.datastream.events import WindowedEvents
 from panestream.datastream.starting import SPARKS_NAMES, spark_trigger
 from panestream.engine.explain import explain_plan
-from panestream.engine.plan import FIRING_COLUMNS, KEY_GROUPS, MAIN, OP_COLUMN, OperatorSpec, Top, WindowPlan, carries_rows
+from panestream.engine.plan import FIRING_COLUMNS, KEY_GROUPS, MAIN, OP_COLUMN, OperatorSpec, Split, Top, WindowPlan, carries_rows
 from panestream.engine.shown import Explanation, Shown, listed, parts_of
 from panestream.errors import InvalidPlanError, PanestreamWarning, PlanMismatchError, SinkError, did_you_mean
 from panestream.spark import query as spark_query
@@ -60,6 +60,7 @@ class WindowedResult(Shown):
     largest: Top | None = None
     firing: bool = False
     changes: bool = False
+    split: Split | None = None
 
     def with_firing(self) -> WindowedResult:
         """Adds to each row of ``main`` which firing of its window it comes from.
@@ -91,6 +92,7 @@ class WindowedResult(Shown):
         return replace(self, changes=True)
 
     def _check_firings(self, what: str, why_not: str | None, columns: Sequence[pa.Field]) -> None:
+        self._check_not_split(what)
         if why_not is not None:
             raise InvalidPlanError(f"{what}: {why_not}")
         if self.largest is not None:
@@ -100,11 +102,21 @@ class WindowedResult(Shown):
             if Names.of(self._df.sparkSession).find(column.name, names) is not None:
                 raise InvalidPlanError(f"{what} adds a column {column.name!r}, the results have one already: rename it")
 
+    def _check_not_split(self, what: str) -> None:
+        if self.split is not None:
+            raise InvalidPlanError(f"{what} looks at whole results in a key group, where split_distinct has parts: leave out one")
+
+    @property
+    def _grouped(self) -> bool:
+        """Whether there may be several key groups."""
+        return bool(self.windowed.keyed.keys) or self.split is not None
+
     def top(self, n: int, by: str) -> WindowedResult:
         """Of each window only the ``n`` rows with the largest ``by`` (a result's name), with their ``rank`` (1 first).
 
         Ties go to the smaller key. On a stream use :meth:`start`, which ranks each window when it fires; :attr:`main` cannot.
         """
+        self._check_not_split("top")
         names = self.operator.result_schema.names
         if self.firing or self.changes:
             raise InvalidPlanError("top goes neither with with_firing nor with changelog: a window's top is all there is of it")
@@ -168,6 +180,10 @@ class WindowedResult(Shown):
             raise InvalidPlanError(f"there is no output {tag!r}; {did_you_mean(tag, plan.tags)}")
         if tag == MAIN and plan.top is not None and self.is_streaming:
             raise InvalidPlanError("top on a stream ranks each window when it fires: use result.start(main=...), not .main")
+        if tag == MAIN and plan.split is not None and self.is_streaming:
+            raise InvalidPlanError(
+                "split_distinct on a stream puts windows together when they fire: use result.start(main=...), not .main"
+            )
         operated = self._operated if rows is self._df else operate(rows, self._plan_run, self._projection)
         if not self.is_streaming:
             return spark_query.output(operated, plan, tag)
@@ -244,7 +260,7 @@ class WindowedResult(Shown):
             return spark_query.start(self._operated, self.plan, sinks, observed_as=self._observed_as, **how)
         except PlanMismatchError as error:
             of_checkpoint = error.changed.get(KEY_GROUPS, (None, None))[0]
-            if of_checkpoint is None or self.windowed.groups is not None or not self.windowed.keyed.keys:
+            if of_checkpoint is None or self.windowed.groups is not None or not self._grouped:
                 raise
         # Nobody asked for another number: the checkpoint's is taken, whatever the session was set to since.
         again = replace(self, windowed=replace(self.windowed, groups=int(of_checkpoint)))
@@ -323,7 +339,7 @@ class WindowedResult(Shown):
         windowed, keyed = self.windowed, self.windowed.keyed
         source = keyed.source
         groups = 1
-        if keyed.keys:
+        if self._grouped:
             spark = self._df.sparkSession
             # What a checkpoint keeps must not depend on the machine; a batch keeps nothing.
             groups = windowed.groups or chosen_partitions(spark) or 0
@@ -349,6 +365,7 @@ class WindowedResult(Shown):
             way_out=source.way_out,
             side_outputs=windowed.side_outputs,
             processing_time=processing_time,
+            split=self.split,
             top=self.largest,
             with_firing=self.firing,
             changelog=self.changes,

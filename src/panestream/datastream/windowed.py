@@ -19,6 +19,7 @@ from panestream.engine.operators.accumulating.windowed_rows import AllWindows, O
 from panestream.engine.operators.row.row_plan import Aggregate, AnyWindowFunction, Elements, Reduce
 from panestream.engine.plan import OperatorSpec
 from panestream.engine.planner import aggregating, calling, over_tables
+from panestream.engine.split import split_of
 from panestream.errors import InvalidPlanError, InvalidWindowError
 from panestream.spark.columns import quoted, type_of
 from panestream.spark.names import Names, shown
@@ -137,6 +138,25 @@ class WindowedStream(WindowedEvents):
             raise InvalidPlanError(f"the number of key groups must be between 1 and 32768, got {number!r}")
         return replace(self, groups=number)
 
+    def split_distinct(self, parts: int = 16) -> WindowedStream:
+        """Spreads the distinct values that ``agg.count_distinct`` counts over key groups, so that not all of a key meet in one.
+
+        For a key with very many distinct values: each counts in one part, which follows from the value, and a window is put
+        together when it fires. Beside one expression's ``count_distinct`` it takes ``count``, ``sum``, ``min`` and ``max``. The
+        results are the same; ``fired_rows`` of the progress counts the parts. A checkpoint is tied to it. Flink SQL:
+        ``table.optimizer.distinct-agg.split.enabled``.
+
+        Args:
+            parts: at most so many key groups have values of a key. More are more work for keys with few values.
+
+        Raises:
+            InvalidPlanError: ``parts`` is not between 2 and 32768. :meth:`aggregate`: windows that fire more than once, or other
+                aggregates; a stream's :attr:`WindowedResult.main` (use :meth:`WindowedResult.start`).
+        """
+        if isinstance(parts, bool) or not isinstance(parts, int) or not 2 <= parts <= 32768:
+            raise InvalidPlanError(f"split_distinct wants between 2 and 32768 parts, got {parts!r}")
+        return replace(self, parts=parts)
+
     def aggregate(
         self,
         *aggregates: recipes.Aggregate | AggregateFunction,
@@ -192,7 +212,8 @@ class WindowedStream(WindowedEvents):
         if function is not None:
             results = self._results(self._needed(schema, "then"))
         operator = aggregating(self.windowing, declared, types, self.keyed.key_schema, function, results)
-        return WindowedResult(self, operator, inputs, frozenset() if results is not None else collated)
+        split = None if self.parts is None else split_of(self.parts, declared, operator, types)
+        return WindowedResult(self, operator, inputs, frozenset() if results is not None else collated, split=split)
 
     def reduce(
         self,
@@ -219,6 +240,7 @@ class WindowedStream(WindowedEvents):
         if after is not None:
             accumulators = arrow_schema(self._df.schema) if two_phase else None
             return self._calling(Reduce(function, after), schema, "reduce", accumulators)
+        self._check_not_split("reduce")
         check_gap_of_rows(self._df, self.windowing.assigner, self.gap)
         rows = arrow_schema(self._df.schema)
         naming = Names.of(self._df.sparkSession)
@@ -251,6 +273,7 @@ class WindowedStream(WindowedEvents):
     def _calling(
         self, function: Reduce | Aggregate | Elements, schema: Schema | None, what: str, accumulators: pa.Schema | None = None
     ) -> WindowedResult:
+        self._check_not_split(what)
         results = self._results(self._needed(schema, what))
         check_gap_of_rows(self._df, self.windowing.assigner, self.gap)
         rows = arrow_schema(self._df.schema)
@@ -297,10 +320,15 @@ class WindowedStream(WindowedEvents):
         return self._over_tables(TablePerWindow(function, "pandas"), schema, "apply_in_pandas")
 
     def _over_tables(self, function: OverRows, schema: Schema, what: str) -> WindowedResult:
+        self._check_not_split(what)
         results = self._results(self._needed(schema, what))
         check_gap_of_rows(self._df, self.windowing.assigner, self.gap)
         rows = arrow_schema(self._df.schema)
         return WindowedResult(self, over_tables(self.windowing, function, results, rows, self.keyed.key_schema))
+
+    def _check_not_split(self, what: str) -> None:
+        if self.parts is not None:
+            raise InvalidPlanError(f"split_distinct is for agg.count_distinct, not for {what}: leave it out")
 
     @staticmethod
     def _check_free(tag: str, taken: Sequence[str | None]) -> None:

@@ -37,6 +37,7 @@ def explain_plan(
         "exchange": [
             *(["rows are reduced per (key, pane) by Spark's own aggregation"] if reduced_by_spark else exchange),
             *_arrival(plan, streaming=streaming),
+            *_split(plan),
             groups,
         ],
         "state": [*own.get("state", []), *(_settings(plan, chosen) if streaming else [])],
@@ -82,6 +83,13 @@ def _arrival(plan: WindowPlan, *, streaming: bool) -> list[str]:
         return ["results depend on the order of arrival, which is Spark's"] if plan.operator.follows_arrival else []
     how = "rows cross unreduced, and are put in order in their key group" if streaming else "Spark puts the rows in order first"
     return [f"in the order of {', '.join(plan.arrival.names)}: {how}"]
+
+
+def _split(plan: WindowPlan) -> list[str]:
+    if plan.split is None:
+        return []
+    parts = f"the rows of a key go to up to {min(plan.split.parts, plan.groups)} key groups, by {plan.split.by}"
+    return [f"{parts}; a window is put together when it fires"]
 
 
 def _settings(plan: WindowPlan, chosen: int | None) -> list[str]:

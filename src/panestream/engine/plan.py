@@ -55,6 +55,21 @@ class Top:
 
 
 @dataclass(frozen=True, slots=True)
+class Split:
+    """The rows of a key lie in several key groups, by the value of ``by``; its results are put together when a window fires.
+
+    Attributes:
+        parts: how many parts a key has.
+        by: the expression whose values decide, one of the operator's inputs.
+        together: for each result how those of the parts become one: ``sum``, ``min`` or ``max``.
+    """
+
+    parts: int
+    by: str
+    together: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
 class WindowPlan:
     """What one windowed query does.
 
@@ -76,6 +91,7 @@ class WindowPlan:
         processing_time: the column (or SQL) that stands in for processing time, as the user wrote it; None: Spark's batch time.
         ticks: how many engine units a millisecond of Spark's clock has (the engine is unit-free, Spark's windows count
             microseconds).
+        split: how the rows of a key are spread over key groups, or None: each key lies in one.
         top: keep only the largest rows of each window, or None.
         with_firing: whether each row says which firing of its window it comes from.
         changelog: whether the rows are changes: each says what becomes of the row before it.
@@ -97,6 +113,7 @@ class WindowPlan:
     arrival: pa.Schema | None = field(default=None)
     processing_time: str | None = None
     ticks: int = 1000
+    split: Split | None = None
     top: Top | None = None
     with_firing: bool = False
     changelog: bool = False
@@ -177,6 +194,7 @@ class WindowPlan:
             KEY_GROUPS: str(self.groups),
             "operator": self.operator.name,
             **self.operator.identity(),
+            **({"split": f"{self.split.parts} parts by {self.split.by}"} if self.split is not None else {}),
             **({"emitted": "values" if self.changelog else "numbers"} if self.with_firing or self.changelog else {}),
         }
 

@@ -14,7 +14,7 @@ from panestream.engine.exchange.packing import PackColumns
 from panestream.engine.plan import WindowPlan
 from panestream.spark.arrival import ordered
 from panestream.spark.catalyst import reduce_rows, reducible
-from panestream.spark.columns import quoted
+from panestream.spark.columns import quoted, type_of
 from panestream.spark.event_time import or_raise, usable
 from panestream.spark.exchange import EXCHANGE_SCHEMA, Pack
 from panestream.spark.known import known
@@ -92,8 +92,12 @@ def project(
         columns.append(column.alias(name))
 
     if plan.groups > 1:
-        hashed = F.xxhash64(*(of(f"key_{position}") for position in range(len(keys))))
-        add("group", F.pmod(hashed, F.lit(plan.groups)).cast("int"))
+        hashed = F.xxhash64(*(of(f"key_{position}") for position in range(len(keys)))) if keys else F.lit(0)
+        group = F.pmod(hashed, F.lit(plan.groups))
+        if plan.split is not None:
+            place = plan.operator.inputs.index(plan.split.by)
+            group = F.pmod(group + part_of(of(f"value_{place}"), values[place], df, plan.split.parts), F.lit(plan.groups))
+        add("group", group.cast("int"))
     if plan.watermark.partition_column is not None:
         add("partition", F.col(quoted(plan.watermark.partition_column)).cast("string"))
     if plan.row_schema is not None:
@@ -113,6 +117,20 @@ def project(
     key_types = tuple(field.type for field in plan.key_schema)
     packed = PackColumns(key_types, tuple(value_types), **positions)
     return Projection(streaming, evaluated, taken, () if streaming else tuple(arrival), plan.groups, schema, packed)
+
+
+def part_of(value: Column, written: Column, df: DataFrame, parts: int) -> Column:
+    """Which part of its key a row is of: equal values are of one part.
+
+    Args:
+        value: the value.
+        written: what it comes from in ``df``, for its type.
+        df: the input.
+        parts: how many there are.
+    """
+    if isinstance(type_of(df, written), (T.FloatType, T.DoubleType)):
+        value = value + F.lit(0.0)  # -0.0 and 0.0 are one value; their hashes differ
+    return F.pmod(F.xxhash64(value), F.lit(parts))
 
 
 def _named(df: DataFrame, asked: Mapping[str, Column]) -> tuple[tuple[Column, ...], Callable[[str], Column]]:

@@ -25,6 +25,7 @@ from panestream.spark.progress import OBSERVED, BatchProgress, metrics_of, obser
 from panestream.spark.session import DEFAULT_GROUPS, chosen_partitions, is_connect, session_settings, settings_for
 from panestream.spark.sinks.base import Sink
 from panestream.spark.sinks.outputs import Outputs, open_outputs
+from panestream.spark.split import put_together
 from panestream.spark.watching import ProgressWatcher
 
 if TYPE_CHECKING:
@@ -91,6 +92,8 @@ class SinkWriter:
 def output(operated: DataFrame, plan: WindowPlan, tag: str) -> DataFrame:
     """The rows of one output of computed operator rows; the largest of each window where the plan says so."""
     rows = unpack(operated, plan, tag)
+    if tag == MAIN and plan.split is not None:
+        return put_together(rows, plan)
     if tag != MAIN or plan.top is None:
         return rows
     # Every key group kept its own largest; all groups fire a window in the same micro-batch, so these decide.

@@ -1,0 +1,59 @@
+"""Distinct values of a key in parts, so that not all meet in one key group: which queries can, and how parts make a whole.
+
+Which part a value is of follows from the value: no part has a value of another, so the numbers of distinct values add up. All key
+groups fire a window in the same micro-batch, so its parts can be put together there, without state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+
+from panestream.engine.operators.panes.spec import PaneSpec
+from panestream.engine.plan import OperatorSpec, Split
+from panestream.errors import InvalidPlanError
+from panestream.windowing.aggregates import Aggregate, Count, CountDistinct, Max, Min, Sum
+
+_TOGETHER: Mapping[type[Aggregate], str] = {CountDistinct: "sum", Count: "sum", Sum: "sum", Min: "min", Max: "max"}
+"""How the results of parts become that of the whole."""
+
+
+def split_of(parts: int, aggregates: Sequence[Aggregate], operator: OperatorSpec, types: Mapping[str, pa.DataType]) -> Split:
+    """How a query is split.
+
+    Args:
+        parts: into how many.
+        aggregates: what is computed.
+        operator: what runs it.
+        types: of the expressions that the aggregates take.
+
+    Raises:
+        InvalidPlanError: it cannot be split; says why, and what to do.
+    """
+    distinct = dict.fromkeys(one.expr for one in aggregates if isinstance(one, CountDistinct))
+    if len(distinct) != 1:
+        have = "there is none" if not distinct else f"these are of {', '.join(distinct)}"
+        raise InvalidPlanError(
+            f"split_distinct splits the values of one count_distinct, {have}: all else is small before the shuffle already; "
+            "of several expressions take a query each, or approx_count_distinct"
+        )
+    (by,) = distinct
+    if pa.types.is_nested(types[by]):
+        raise InvalidPlanError(f"split_distinct takes plain values, {by!r} is a {types[by]}: count to_json({by}) instead")
+    others = [one for one in aggregates if type(one) not in _TOGETHER]
+    if others:
+        raise InvalidPlanError(
+            f"split_distinct cannot put the parts of {', '.join(map(repr, others))} together: beside count_distinct it takes "
+            "count, sum, min and max; of a mean take sum and count, for others a query of their own"
+        )
+    if not isinstance(operator, PaneSpec) or not operator.fires_once or operator.uses_processing_time:
+        raise InvalidPlanError(
+            "split_distinct puts a window together when it fires, in all key groups at once: it needs tumbling, sliding or "
+            "cumulating windows of event time that fire once (default trigger, no allowed lateness); these "
+            f"{'fire again' if isinstance(operator, PaneSpec) else f'run as {operator.name}'}"
+        )
+    return Split(parts, by, {one.name: _TOGETHER[type(one)] for one in aggregates})
+
+
+__all__ = ["split_of"]

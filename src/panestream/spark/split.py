@@ -1,0 +1,41 @@
+"""Windows whose rows lie in several key groups: their parts put together, in the micro-batch in which all of them fire."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from panestream.engine.plan import WindowPlan
+from panestream.spark.columns import quoted
+
+
+def put_together(rows: DataFrame, plan: WindowPlan) -> DataFrame:
+    """One row for each key and window.
+
+    Args:
+        rows: of the main output, a row for each key, window and key group that has rows of it.
+        plan: a query that is split.
+    """
+    if plan.split is None:
+        return rows
+    places = [*plan.key_names, *(["window"] if plan.labels else []), "window_start", "window_end"]
+    together = plan.split.together
+    results = [_whole(field, together[field.name]).alias(field.name) for field in rows.schema if field.name in together]
+    grouped = rows.groupBy(*(F.col(quoted(name)) for name in places)).agg(*results)
+    return grouped.select(*(F.col(quoted(field.name)) for field in rows.schema))
+
+
+def _whole(field: T.StructField, how: str) -> Column:
+    part, kind = F.col(quoted(field.name)), field.dataType
+    if how != "sum":
+        return F.min(part) if how == "min" else F.max(part)
+    if isinstance(kind, (T.DoubleType, T.FloatType)):
+        return F.sum(part).cast(kind)
+    # Spark's own sum of whole numbers goes round in a circle where ANSI mode is off.
+    total = F.sum(part.cast("decimal(38, 0)") if isinstance(kind, T.IntegralType) else part).try_cast(kind)
+    error = F.raise_error(F.lit(f"the column {field.name!r} left the range of {kind.simpleString()}: cast its input to double"))
+    return F.when((F.count(part) > 0) & total.isNull(), error.cast(kind)).otherwise(total)
+
+
+__all__ = ["put_together"]

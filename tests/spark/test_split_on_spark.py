@@ -1,0 +1,110 @@
+"""Distinct values of a key split over key groups: the same results, batch and stream; two steps of users' own; what is refused."""
+
+import datetime as dt
+
+import pytest
+from pyspark.sql import functions as F
+
+import panestream as pst
+from panestream import agg
+from panestream.errors import InvalidPlanError, PanestreamError
+
+START = dt.datetime(2024, 1, 1)
+RESULTS = (agg.count_distinct("user").alias("users"), agg.count().alias("n"), agg.sum("price").alias("total"), agg.min("price"))
+HOUR = pst.TumblingEventTimeWindows.of("1 hour")
+
+
+@pytest.fixture(scope="module")
+def clicks(spark):
+    rows = [
+        (
+            0 if number % 10 else number % 70,
+            START + dt.timedelta(seconds=40 * number),
+            [None, 0.0, -0.0, float("nan"), number % 97 + 0.5][number % 5],
+            None if number % 7 == 0 else number % 11,
+        )
+        for number in range(400)
+    ]
+    return spark.createDataFrame(rows, "shop bigint, ts timestamp, user double, price bigint").repartition(3)
+
+
+def windows(df, *keys, assigner=HOUR):
+    events = pst.stream(df).assign_timestamps("ts", pst.WatermarkStrategy.for_monotonous_timestamps())
+    return events.key_by(*keys).window(assigner).key_groups(2) if keys else events.window_all(assigner)
+
+
+def rows_of(df):
+    return sorted(map(tuple, df.collect()), key=str)
+
+
+@pytest.mark.spark
+def test_the_same_results(clicks):
+    over = windows(clicks, "shop", assigner=pst.SlidingEventTimeWindows.of("1 hour", "20 minutes"))
+    split = over.split_distinct(4).aggregate(*RESULTS)
+    assert split.main.schema == over.aggregate(*RESULTS).main.schema
+    assert "the rows of a key go to up to 2 key groups, by user" in split.explain()
+    assert rows_of(split.main) == rows_of(over.aggregate(*RESULTS).main)
+
+
+@pytest.mark.spark
+def test_the_same_results_on_a_stream_without_a_key(spark, clicks, tmp_path):
+    clicks.orderBy("ts").coalesce(1).write.parquet(str(tmp_path / "in"))
+    clicks.withColumn("ts", F.expr("ts + interval 1 day")).coalesce(1).write.mode("append").parquet(str(tmp_path / "in"))
+    stream = spark.readStream.schema(clicks.schema).option("maxFilesPerTrigger", 1).parquet(str(tmp_path / "in"))
+    split = windows(stream).key_groups(2).split_distinct(4).aggregate(*RESULTS)
+    with pytest.raises(InvalidPlanError, match="split_distinct on a stream"):
+        split.main.collect()
+    query = split.start(main=pst.ParquetSink(str(tmp_path / "out")), checkpoint=str(tmp_path / "checkpoint"))
+    query.await_termination()
+    written = spark.read.parquet(str(tmp_path / "out"))
+    batch = windows(clicks).aggregate(*RESULTS).main.collect()
+    columns = [name for name in written.columns if name != "batch_id"]
+    first_day = {tuple(row[name] for name in columns) for row in batch}
+    found = [tuple(row[name] for name in columns) for row in written.collect()]
+    assert len(found) == len(set(found))
+    assert first_day <= set(found)
+
+
+@pytest.mark.spark
+def test_a_whole_that_does_not_fit_is_an_error(spark):
+    rows = [(START, number, 2**62) for number in range(8)]
+    over = windows(spark.createDataFrame(rows, "ts timestamp, user bigint, price bigint")).key_groups(2).split_distinct(8)
+    with pytest.raises(Exception, match="left the range of bigint"):
+        over.aggregate(agg.count_distinct("user"), agg.sum("price")).main.collect()
+
+
+@pytest.mark.spark
+def test_what_cannot_be_split_is_refused(clicks):
+    split = windows(clicks, "shop").split_distinct()
+    users = agg.count_distinct("user")
+    for aggregates, message in [
+        ([agg.count()], "there is none"),
+        ([users, agg.count_distinct("price")], "these are of user, price"),
+        ([users, agg.mean("price")], r"cannot put the parts of agg.mean\('price'\) together"),
+    ]:
+        with pytest.raises(InvalidPlanError, match=message):
+            split.aggregate(*aggregates)
+    for over in (split.allowed_lateness("1 hour"), split.trigger(pst.CountTrigger.of(3))):
+        with pytest.raises(InvalidPlanError, match="windows of event time that fire once"):
+            over.aggregate(users)
+    with pytest.raises(InvalidPlanError, match="not for apply"):
+        split.apply(lambda key, window, rows: [len(rows)], "n int")
+    with pytest.raises(InvalidPlanError, match="top looks at whole results"):
+        split.aggregate(users.alias("n")).top(3, by="n")
+    with pytest.raises(PanestreamError, match="between 2 and 32768 parts"):
+        windows(clicks, "shop").split_distinct(1)
+
+
+@pytest.mark.spark
+def test_two_steps_of_docs_skew(clicks):
+    def busiest(key, window, rows):
+        counts = {}
+        for row in rows:
+            counts[row.price] = counts.get(row.price, 0) + 1
+        return sorted(((n, -1 if price is None else price) for price, n in counts.items()), reverse=True)[:1]
+
+    parts = windows(clicks, "shop", "pmod(xxhash64(price), 16) AS part").apply(busiest, "n bigint, price bigint")
+    places = ("shop", "window_start", "window_end")
+    together = parts.main.groupBy(*places).agg(F.max(F.struct("n", "price")).alias("most")).select(*places, "most.*")
+    at_once = windows(clicks, "shop").apply(busiest, "n bigint, price bigint").main
+    assert sorted(together.collect()) == sorted(at_once.collect())
