@@ -167,7 +167,7 @@ def line_of(case: Case, even: Counted, skewed: Counted, rows: int) -> str:
 HEAD = """\
 # One key has 90 % of the rows
 
-Counted by `python -m benchmarks.skew --rows {rows} --write`: {partitions} source partitions, {groups} key groups, {keys:,} keys; per micro-batch
+Counted by `python -m benchmarks.skew --rows {rows} {only}--write`: {partitions} source partitions, {groups} key groups, {keys:,} keys; per micro-batch
 of {rows:,} rows ({batches} of them after the first), {second:,} rows a second of event time. Key group 0 has the key. Rows and bytes are those of
 the exchange (reports left out; a packed cell of rows counts as one row, with all its bytes). Milliseconds are processor time of one
 core: of the slowest packing task, and of key groups' tasks. The last column is what the query takes with a core for every task
@@ -182,10 +182,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=200_000, help="rows of a micro-batch")
     parser.add_argument("--only", default="", help="cases whose name contains this")
-    parser.add_argument("--write", action="store_true", help="write results/skew.md")
+    parser.add_argument("--write", action="store_true", help="write results/skew.md (with --only: skew-ONLY.md)")
     options = parser.parse_args()
     head = HEAD.format(
-        rows=options.rows, partitions=PARTITIONS, groups=GROUPS, keys=NUMBER_OF_KEYS, batches=BATCHES, second=PER_SECOND
+        rows=options.rows,
+        only=f"--only {options.only} " if options.only else "",
+        partitions=PARTITIONS,
+        groups=GROUPS,
+        keys=NUMBER_OF_KEYS,
+        batches=BATCHES,
+        second=PER_SECOND,
     )
     print(head, flush=True)
     lines = [head]
@@ -195,7 +201,8 @@ def main() -> None:
             lines.append(line_of(case, even, skewed, options.rows))
             print(lines[-1], flush=True)
     if options.write:
-        (RESULTS / "skew.md").write_text("\n".join(lines) + "\n")
+        name = "-".join(["skew", *options.only.split()])
+        (RESULTS / f"{name}.md").write_text("\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from pyspark.sql import functions as F
 import panestream as pst
 from panestream import agg
 from panestream.errors import InvalidPlanError, PanestreamError
+from panestream.spark.split import put_together
 
 START = dt.datetime(2024, 1, 1)
 RESULTS = (agg.count_distinct("user").alias("users"), agg.count().alias("n"), agg.sum("price").alias("total"), agg.min("price"))
@@ -66,11 +67,18 @@ def test_the_same_results_on_a_stream_without_a_key(spark, clicks, tmp_path):
 
 
 @pytest.mark.spark
-def test_a_whole_that_does_not_fit_is_an_error(spark):
-    rows = [(START, number, 2**62) for number in range(8)]
-    over = windows(spark.createDataFrame(rows, "ts timestamp, user bigint, price bigint")).key_groups(2).split_distinct(8)
-    with pytest.raises(Exception, match="left the range of bigint"):
-        over.aggregate(agg.count_distinct("user"), agg.sum("price")).main.collect()
+def test_a_whole_that_does_not_fit_is_an_error(spark, clicks):
+    plan = (
+        windows(clicks).split_distinct(8).aggregate(agg.count_distinct("user").alias("n"), agg.sum("price").alias("total")).plan
+    )
+    columns = "window_start timestamp, window_end timestamp, n bigint, total bigint"
+    # Each part fits, both together do not; of no values at all the sum is null.
+    for parts, total in ([2**62, 2**62 - 1], 2**63 - 1), ([None, 5], 5), ([None, None], None):
+        rows = spark.createDataFrame([(START, START, 1, part) for part in parts], columns)
+        assert [tuple(row) for row in put_together(rows, plan).collect()] == [(START, START, 2, total)]
+    rows = spark.createDataFrame([(START, START, 1, 2**62)] * 2, columns)
+    with pytest.raises(Exception, match="'total' left the range of bigint"):
+        put_together(rows, plan).collect()
 
 
 @pytest.mark.spark
