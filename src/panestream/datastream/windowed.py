@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 from pyspark.sql import Column
+from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from panestream.datastream.events import WindowedEvents
@@ -285,7 +286,7 @@ class WindowedStream(WindowedEvents):
         if not operator.inputs:
             return {}
         wanted = [name for name in operator.inputs if name in self._df.columns]
-        return {name: self._df[quoted(name)] for name in wanted} | gap_input(self._df, self.windowing.assigner, self.gap)
+        return {name: F.col(quoted(name)) for name in wanted} | gap_input(self._df, self.windowing.assigner, self.gap)
 
     def apply_arrow(self, function: Callable[..., Any], schema: Schema, *, all_windows: bool = False) -> WindowedResult:
         """Runs a function over the rows of firing windows, as Arrow tables. Flink has no counterpart.
