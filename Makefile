@@ -12,7 +12,7 @@ SPARK_ENV = JAVA_HOME="$$(scripts/ensure_java.sh)" && export JAVA_HOME PYSPARK_P
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-fast test-connectors kafka test-floor package test-package sbom check format bench bench-functions bench-flink bench-slides bench-limits bench-nexmark bench-kafka parity job-keys metrics-table clean
+.PHONY: help setup run test test-fast test-connectors kafka test-floor test-matrix package test-package sbom check format bench bench-functions bench-flink bench-slides bench-limits bench-nexmark bench-kafka parity job-keys metrics-table clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -60,6 +60,10 @@ test-floor: ## the oldest versions allowed, without pandas: tests without Spark,
 	"$$python" -m pytest -m "not spark and not slow" -n auto $(FLOOR_TESTS) $(ARGS) || failed=1; \
 	"$$python" -m pytest -m spark $(FLOOR_SPARK_TESTS) $(ARGS) || failed=1; \
 	exit $$failed
+
+# Which of them are to be run, and environments that are there already: ARGS="--help" says how.
+test-matrix: ## every line of Spark, several Pythons, Java 21, checkpoints that go on from one to the next: an hour; fills docs/versions.md
+	@python3 scripts/run_matrix.py $(ARGS)
 
 RELEASE = python=$$(scripts/make_release_env.sh) || exit 1; [ -n "$$python" ] || exit 0;
 
@@ -115,7 +119,7 @@ parity: $(STAMP) ## renew the tables of docs/flink-parity.md
 	@$(PY) scripts/make_parity.py
 
 clean: ## remove .venv, caches and demo output
-	rm -rf $(VENV) .venv-floor .venv-package .venv-release .venv-spark-* demo-output .kafka build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-floor .venv-package .venv-release .venv-spark-* .java-21 demo-output .kafka build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(STAMP): pyproject.toml scripts/make_venv.sh

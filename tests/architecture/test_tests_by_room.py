@@ -23,6 +23,7 @@ ACROSS = {
     "data": "real events with known answers",
     "examples": "the scripts of examples/",
     "recovery": "jobs that are killed",
+    "versions": "every operator on each version of Spark, and on checkpoints of the one before",
 }
 
 

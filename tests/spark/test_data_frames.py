@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import Row
 
 from panestream.errors import EnvironmentNotReadyError
-from panestream.spark import stateful
+from panestream.spark import flavours, stateful
 from panestream.spark.data_frames import DataFrameWindowProcessor
 from panestream.spark.processor import WindowProcessor
 from panestream.spark.session import check_version
@@ -45,10 +45,14 @@ class Frame:
     """As much of a DataFrame of Spark 4.0 as is asked."""
 
     def __init__(self, grouped, version="4.0.1"):
-        self.grouped, self.sparkSession = grouped, type("Session", (), {"version": version})()
+        self.grouped, self.sparkSession = grouped, self
+        self.version, self.conf = version, {}
+
+    def range(self, rows):
+        return self
 
     def groupBy(self, name):  # noqa: N802 - Spark's name
-        assert name == "group"
+        assert name in ("group", "id")
         return self.grouped
 
 
@@ -58,23 +62,38 @@ class Grouped:
 
 
 def test_spark_4_0_gets_the_processor_with_data_frames():
-    given = stateful.transform(Frame(Grouped()), plan(groups=2))
+    given = stateful.transform(Frame(Grouped()), plan(groups=2), data_frames=True)
     assert type(given["statefulProcessor"]) is DataFrameWindowProcessor
     assert (given["outputMode"], given["timeMode"]) == ("append", "None")
 
 
 def test_connect_of_spark_4_0_has_no_streams():
     with pytest.raises(EnvironmentNotReadyError, match=r"Spark Connect of Spark 4\.0 has no stateful operators"):
-        stateful.transform(Frame(object()), plan(groups=2))
+        stateful.transform(Frame(object()), plan(groups=2), data_frames=True)
 
 
 def test_spark_4_0_needs_pandas(monkeypatch):
-    monkeypatch.setattr(stateful, "find_spec", lambda name: None)
-    with pytest.raises(EnvironmentNotReadyError, match=r"streams on Spark 4\.0 need pandas"):
-        stateful.transform(Frame(Grouped()), plan(groups=2))
+    monkeypatch.setattr(flavours, "find_spec", lambda name: None)
+    with pytest.raises(EnvironmentNotReadyError, match=r"streams on Spark 4\.0, and checkpoints .* need pandas"):
+        stateful.transform(Frame(Grouped()), plan(groups=2), data_frames=True)
 
 
 def test_spark_3_is_refused():
     check_version(type("Session", (), {"version": "4.0.0"})())
     with pytest.raises(EnvironmentNotReadyError, match=r"needs Spark 4\.0 or later, this session runs 3\.5\.7"):
         check_version(type("Session", (), {"version": "3.5.7"})())
+
+
+@pytest.mark.parametrize(
+    ("version", "setting", "wanted"), [("4.0.4", {}, True), ("4.1.0", {}, False), ("4.3.0", {flavours.DATA_FRAMES: "true"}, True)]
+)
+def test_data_frames_are_for_spark_4_0_and_for_who_asks(version, setting, wanted):
+    frame = Frame(Grouped(), version)
+    frame.conf = setting
+    assert flavours.wants_data_frames(frame) is wanted
+
+
+def test_spark_4_0_cannot_go_back_to_what_a_later_version_began():
+    flavours.check_rows(Frame(Grouped(), "4.1.0"), "ckpt")
+    with pytest.raises(EnvironmentNotReadyError, match=r"the checkpoint ckpt was begun with Spark 4\.1 or later, Spark 4\.0\.1"):
+        flavours.check_rows(Frame(Grouped()), "ckpt")

@@ -105,6 +105,9 @@ def check(folder: Path, found: dict, taken) -> None:
     )  # nothing is late in a batch: two rows, two windows each
 
 
+@pytest.mark.skipif(
+    pyspark.__version__.startswith("4.0."), reason="Connect of 4.0 has no streams: tests/versions/test_connect.py"
+)
 def test_spark_connect(tmp_path):
     for needed in ("pandas", "grpc", "grpc_status", "zstandard"):
         if importlib.util.find_spec(needed) is None:

@@ -25,6 +25,7 @@ from panestream.spark.columns import micros_of
 from panestream.spark.dataflow import Projection, operate, project
 from panestream.spark.expressions import text_of
 from panestream.spark.failures import of_sink
+from panestream.spark.flavours import wants_data_frames
 from panestream.spark.names import Names
 from panestream.spark.observing import counters_name
 from panestream.spark.progress import BatchProgress, observed
@@ -145,6 +146,8 @@ class WindowedResult(Shown):
         ``spark.sql.shuffle.partitions`` to the number of key groups, and the RocksDB state store; :meth:`start` does both. Late
         rows and the watermark are in the query's progress, ``observedMetrics["panestream"]``. A checkpoint is tied to its number
         of key groups, which is not known here: where it was born with another one, the query fails and says ``.key_groups(n)``.
+        Nor is known that it was begun on Spark 4.0: to go on with it on a later version, first
+        ``spark.conf.set("panestreamDataFrames", "true")``.
 
         Warns (:class:`~panestream.errors.PanestreamWarning`) where the session's settings would make the stream slow, with the
         lines to set.
@@ -184,7 +187,9 @@ class WindowedResult(Shown):
             raise InvalidPlanError(
                 "split_distinct on a stream puts windows together when they fire: use result.start(main=...), not .main"
             )
-        operated = self._operated if rows is self._df else operate(rows, self._plan_run, self._projection)
+        operated = (
+            self._operated if rows is self._df else operate(rows, self._plan_run, self._projection, data_frames=self._data_frames)
+        )
         if not self.is_streaming:
             return spark_query.output(operated, plan, tag)
         lines = [] if quiet else slow_settings(self._df.sparkSession, plan.groups)
@@ -242,6 +247,8 @@ class WindowedResult(Shown):
             StateDamagedError: a marker in the checkpoint or in a sink's place cannot be read; names the file.
             StateFormatError: a newer panestream wrote it.
             FencedError: another copy of the query was started in the same moment.
+            EnvironmentNotReadyError: Spark 4.0, or a checkpoint that was begun on it, without pandas; a checkpoint of a later
+                version on 4.0.
         """
         if not self.is_streaming:
             raise InvalidPlanError("start is for streams; this DataFrame is a batch: use result.run(main=...) or result.main")
@@ -257,7 +264,9 @@ class WindowedResult(Shown):
             )
         how: dict[str, Any] = {"checkpoint": checkpoint, "trigger": when, "name": name, "on_progress": on_progress}
         try:
-            return spark_query.start(self._operated, self.plan, sinks, observed_as=self._observed_as, **how)
+            return spark_query.start(
+                self._df.sparkSession, self._operated_over, self.plan, sinks, observed_as=self._observed_as, **how
+            )
         except PlanMismatchError as error:
             of_checkpoint = error.changed.get(KEY_GROUPS, (None, None))[0]
             if of_checkpoint is None or self.windowed.groups is not None or not self._grouped:
@@ -381,7 +390,15 @@ class WindowedResult(Shown):
 
     @cached_property
     def _operated(self) -> DataFrame:
-        return operate(self._df, self._plan_run, self._projection)
+        return self._operated_over(data_frames=self._data_frames)
+
+    def _operated_over(self, *, data_frames: bool) -> DataFrame:
+        return operate(self._df, self._plan_run, self._projection, data_frames=data_frames)
+
+    @cached_property
+    def _data_frames(self) -> bool:
+        """Whether a stream is built over data frames; where it is started the checkpoint says so."""
+        return self.is_streaming and wants_data_frames(self._df.sparkSession)
 
     @cached_property
     def _observed_as(self) -> str:

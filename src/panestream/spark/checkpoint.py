@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from panestream.engine.plan import WindowPlan, check_identity
 from panestream.errors import FencedError, SinkError
+from panestream.spark.flavours import check_data_frames, check_rows, wants_data_frames
 from panestream.spark.markers import PARTS, list_files, read_markers, write_marker
 from panestream.spark.places import escaped, file_place, local_folder
 
@@ -119,6 +120,7 @@ class Claim:
         plan: the identity of the plan.
         last: the last micro-batch that was committed; -1: none.
         written: the places of outputs that had micro-batches committed to them.
+        data_frames: whether its state was begun over data frames, as Spark 4.0 does; of a new one whether it is to be.
         new: whether the checkpoint knew no query yet.
     """
 
@@ -128,6 +130,7 @@ class Claim:
     plan: Mapping[str, str]
     last: int
     written: frozenset[str]
+    data_frames: bool = False
     new: bool = False
 
 
@@ -139,20 +142,27 @@ def look_at(spark: SparkSession, plan: WindowPlan, checkpoint: str) -> Claim:
             refuses another; here it is found before anything runs.)
         StateDamagedError: an entry cannot be read.
         StateFormatError: a newer panestream wrote it.
+        EnvironmentNotReadyError: this Spark cannot go on with what another version began.
     """
     markers = read_markers(spark, _entries_pattern(checkpoint), _BROKEN)
     entries = {rank: marker for path, marker in markers.items() for rank in _ranks([path])}
     number, query, last = 1, str(uuid.uuid4()), -1
+    data_frames = wants_data_frames(spark)
     if entries:
         newest = max(entries)
         if _last(spark, checkpoint, "offsets") >= 0:
             check_identity(entries[newest]["identity"], plan.identity(), f"the checkpoint {checkpoint}")
+            data_frames = bool(entries[newest].get("data_frames", False))
+            if not data_frames:
+                check_rows(spark, checkpoint)
         number, query, last = newest[0] + 1, str(entries[newest]["query"]), _last(spark, checkpoint, "commits")
+    if data_frames:
+        check_data_frames(spark)
     queries = {query, *(str(marker["query"]) for marker in entries.values())}
     # A run that committed nothing may not have come to write to its places.
     written = {place for marker in entries.values() if last > marker["after"] for place in marker["places"]}
     epoch = Epoch(checkpoint, number, uuid.uuid4().hex)
-    return Claim(epoch, query, frozenset(queries), plan.identity(), last, frozenset(written), not entries)
+    return Claim(epoch, query, frozenset(queries), plan.identity(), last, frozenset(written), data_frames, not entries)
 
 
 def introduce(spark: SparkSession, plan: WindowPlan, checkpoint: str) -> Claim:
@@ -183,6 +193,7 @@ def register(spark: SparkSession, claim: Claim, places: Iterable[str]) -> None:
         FencedError: another copy was started in the same moment, and holds it.
     """
     marker = {"query": claim.query, "identity": claim.plan, "after": claim.last, "places": sorted(places)}
+    marker["data_frames"] = claim.data_frames
     write_marker(spark, f"{claim.epoch.checkpoint}/{_RUNS}/{claim.epoch.entry}", marker)
     claim.epoch.check(spark)
     claim.epoch.forget_old()

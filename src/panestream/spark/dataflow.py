@@ -164,8 +164,11 @@ def batch_time() -> Column:
     return F.array_sort(F.array(F.unix_micros(F.current_timestamp())))[0]
 
 
-def operate(df: DataFrame, plan: WindowPlan, projection: Projection) -> DataFrame:
-    """The operator's output, a few rows (tag, body) per key group and micro-batch. Asks Spark nothing."""
+def operate(df: DataFrame, plan: WindowPlan, projection: Projection, *, data_frames: bool = False) -> DataFrame:
+    """The operator's output, a few rows (tag, body) per key group and micro-batch. Asks Spark nothing.
+
+    A stream runs over rows, or over ``data_frames`` as Spark 4.0 has them.
+    """
     projected = projection.rows_of(df)
     with without_pandas():
         if not projection.streaming and reducible(plan):
@@ -173,7 +176,7 @@ def operate(df: DataFrame, plan: WindowPlan, projection: Projection) -> DataFram
         exchanged = projected.mapInArrow(Pack(plan, projection.pack).__call__, EXCHANGE_SCHEMA)
         if not projection.streaming:
             return exchanged.groupBy("group").applyInArrow(process_batch(plan), OPERATED_SCHEMA)
-        return transform(exchanged, plan)
+        return transform(exchanged, plan, data_frames=data_frames)
 
 
 def unpack(operated: DataFrame, plan: WindowPlan, tag: str) -> DataFrame:

@@ -208,7 +208,8 @@ class RunningQuery(Shown):
 
 
 def start(
-    operated: DataFrame,
+    spark: SparkSession,
+    operated_over: Callable[..., DataFrame],
     plan: WindowPlan,
     sinks: Mapping[str, Sink],
     *,
@@ -218,11 +219,14 @@ def start(
     on_progress: Callable[[BatchProgress], Any] | None,
     observed_as: str = OBSERVED,
 ) -> RunningQuery:
-    """Starts one streaming query that serves all ``sinks``; see ``WindowedResult.start``."""
-    spark = operated.sparkSession
+    """Starts one streaming query that serves all ``sinks``; see ``WindowedResult.start``.
+
+    ``operated_over`` gives the operator's output, over rows or over ``data_frames``: the checkpoint says which.
+    """
     remote = is_connect(spark)
     outputs = open_outputs(spark, plan, sinks, checkpoint)
     # Through Spark Connect the micro-batches run on the server, out of reach: there the query itself looks.
+    operated = operated_over(data_frames=outputs.data_frames)
     late_kept = plan.late_tag in sinks
     notices = Notices.of(plan, kept=late_kept)
     sink_writer = SinkWriter(plan, outputs, late_kept, None if remote else on_progress, None if remote else notices)

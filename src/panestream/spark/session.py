@@ -113,11 +113,6 @@ def version(spark: SparkSession) -> tuple[int, int]:
     return int(major), int(minor)
 
 
-def has_rows(spark: SparkSession) -> bool:
-    """Whether Spark hands rows to stateful operators, as it does from 4.1 on; 4.0 hands over data frames of pandas'."""
-    return version(spark) >= (4, 1)
-
-
 def is_connect(spark: SparkSession) -> bool:
     """Whether the session is a client of Spark Connect: then `foreachBatch` runs on the server, out of reach of this process."""
     return type(spark).__module__.startswith("pyspark.sql.connect")

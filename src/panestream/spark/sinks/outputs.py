@@ -25,11 +25,13 @@ class Outputs:
     Attributes:
         sinks: what :meth:`Sink.open` gave.
         epoch: the run's entry in the checkpoint.
+        data_frames: whether the checkpoint's state was begun over data frames.
         begun: whether the sinks know the first micro-batch.
     """
 
     sinks: Mapping[str, Sink]
     epoch: Epoch
+    data_frames: bool = False
     begun: bool = field(default=False)
 
     def deliver(self, rows_of: Callable[[str], DataFrame], present: Collection[str], batch_id: int) -> None:
@@ -86,13 +88,14 @@ def open_outputs(spark: SparkSession, plan: WindowPlan, sinks: Mapping[str, Sink
         StateDamagedError: a marker in the checkpoint or in a place cannot be read.
         StateFormatError: a newer panestream wrote it.
         FencedError: another copy was started in the same moment.
+        EnvironmentNotReadyError: this Spark cannot go on with what another version began.
     """
     places = checked_places(spark, plan, sinks, checkpoint)
     claim = introduce(spark, plan, checkpoint)
     opened = {tag: sink.open(spark, _run(claim, tag, places.get(tag))) or sink for tag, sink in sinks.items()}
     _warn(spark, sinks)
     register(spark, claim, places.values())
-    return Outputs(opened, claim.epoch)
+    return Outputs(opened, claim.epoch, claim.data_frames)
 
 
 def open_for_batch(spark: SparkSession, plan: WindowPlan, sinks: Mapping[str, Sink]) -> dict[str, Sink]:

@@ -1,0 +1,51 @@
+"""The tables of versions are what `make test-matrix` wrote, and nothing in them failed."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def matrix():
+    spec = importlib.util.spec_from_file_location("run_matrix", ROOT / "scripts" / "run_matrix.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    yield module
+    sys.path.remove(str(ROOT / "scripts"))
+
+
+@pytest.fixture(scope="module")
+def results(matrix):
+    return json.loads(matrix.RESULTS.read_text("utf-8"))
+
+
+def test_the_pages_are_as_the_command_left_them(matrix, results):
+    for page in matrix.PAGES:
+        text = page.read_text("utf-8")
+        assert "<!-- made: " in text
+        assert matrix.renewed(text, results) == text, f"python scripts/run_matrix.py --show renews {page.name}"
+
+
+def test_nothing_that_was_run_failed(matrix, results):
+    assert {cell["line"] for cell in results["cells"].values()} <= set(matrix.LINES)
+    assert matrix.failures(results) == []
+
+
+def test_a_failure_is_found(matrix):
+    failed = {"cells": {"4.0": {"spark": {"passed": 1, "failed": 1}, "pure": {"passed": 3, "failed": 0}}}}
+    assert matrix.failures(failed) == ["4.0, spark"]
+    assert matrix.failures({"cells": {"4.0": {"pure": {"passed": 0, "failed": 0}}}}) == ["4.0, pure"]
+
+
+def test_a_report_is_counted(matrix, tmp_path):
+    report = tmp_path / "report.xml"
+    report.write_text('<testsuites><testsuite tests="7" failures="1" errors="1" skipped="2"/></testsuites>')
+    counts = matrix.counted(report)
+    assert (counts["passed"], counts["failed"], counts["skipped"]) == (3, 2, 2)

@@ -1,0 +1,47 @@
+"""Each operator on the Spark that is here: a stream that is stopped and goes on says what the same rows say as a batch."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+import panestream as pst
+from panestream.testing import MicroBatches
+from tests.versions.carried import SCHEMA, START, USERS, queries, visiting
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+SECONDS = ([0, 1, 2, 9, 12], [14, 16, 17, 21, 24])
+CLOSING = ("zed", START + timedelta(seconds=1000), 1)
+
+
+def every_operator():
+    # What fires early on a stream fires once in a batch; and in a batch there is no clock to wait for.
+    chosen = {name: query for name, query in queries().items() if name not in ("row", "clock")}
+    return {**chosen, "row": visiting}
+
+
+def shown(rows):
+    return sorted(tuple(row) for row in rows if row["user"] != "zed")
+
+
+def test_stream_restart_and_batch_agree_for_every_operator(spark, tmp_path):
+    rows = MicroBatches(spark, tmp_path / "in", SCHEMA)
+    found = {name: [] for name in every_operator()}
+    for seconds in SECONDS:
+        events = [(user, START + timedelta(seconds=one), 10 * one + USERS.index(user)) for one in seconds for user in USERS]
+        rows.add(events if seconds is SECONDS[0] else [*events, CLOSING])
+        for name, query in every_operator().items():
+            sink = pst.MemorySink()
+            query(rows.stream()).start(main=sink, checkpoint=str(tmp_path / name)).await_termination()
+            found[name] += sink.rows
+    in_batch = {name: shown(query(rows.batch()).main.collect()) for name, query in every_operator().items()}
+    assert all(in_batch.values())
+    assert {name: shown(each) for name, each in found.items()} == in_batch
+
+
+def test_the_operators_are_those_there_are(spark, tmp_path):
+    rows = MicroBatches(spark, tmp_path / "in", SCHEMA).add([CLOSING])
+    names = {query(rows.stream()).plan.operator.name for query in queries().values()}
+    assert len(names) == 5, names
