@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import datetime, timezone
 
 import pytest
@@ -142,6 +143,52 @@ def test_offsets_are_the_order_in_which_rows_arrive(spark, topics, broker, tmp_p
     # A list is in the order of event time, and of arrival where that is equal.
     assert [row.offsets for row in main.rows] == [[59, *range(59)]]
     assert query.recent_progress[0].watermark == 60_000_000 - 1
+
+
+def test_partitions_stop_and_come_back_and_grow_and_the_broker_dies(spark, topics, broker, tmp_path):
+    topic, sinks = topics.make(2), {"main": pst.MemorySink(), "late": pst.MemorySink()}
+    clicks = pst.from_kafka(spark, broker.servers, topic, schema=SCHEMA, idle_after="2 seconds")
+    query = counted(clicks).start(checkpoint=str(tmp_path / "checkpoint"), trigger="10 milliseconds", **sinks)
+
+    def feed(*rows):
+        topics.write(topic, events(rows))
+        query.query.processAllAvailable()
+        fired = {}
+        for row in sinks["main"].rows:
+            fired.setdefault(row.window_start.hour, []).append((row.user, row.n))
+        return {hour: sorted(counts) for hour, counts in fired.items()}
+
+    try:
+        assert not feed((0, "ann", 10), (1, "bob", 20))
+        # It falls silent: no micro-batch makes it idle at once, some do.
+        fired, silent = feed((0, "ann", 2 * HOUR)), 1
+        assert not fired
+        deadline = time.monotonic() + 120
+        while not fired and time.monotonic() < deadline:
+            fired, silent = feed((0, "ann", 2 * HOUR + silent)), silent + 1
+        assert fired == {0: [("ann", 1), ("bob", 1)]}
+        assert silent >= 3
+        # Back with what is late by now; from then on it counts again.
+        feed((1, "bob", 30))
+        assert [row.at for row in sinks["late"].rows] == [30]
+        feed((1, "bob", 3 * HOUR))
+        fired = feed((0, "ann", 5 * HOUR), (1, "bob", 3 * HOUR))
+        assert fired[2] == [("ann", silent)]
+        assert 3 not in fired
+        # A new partition: what is older than the watermark is late, but then it holds the others back.
+        topics.grow(topic, 3)
+        feed((2, "cid", 40))
+        assert [row.at for row in sinks["late"].rows] == [30, 40]
+        assert 3 not in feed((2, "cid", 41), (0, "ann", 5 * HOUR), (1, "bob", 5 * HOUR))
+        fired = feed((2, "cid", 6 * HOUR), (0, "ann", 6 * HOUR), (1, "bob", 6 * HOUR))
+        assert (fired[3], fired[5]) == ([("bob", 2)], [("ann", 2), ("bob", 1)])
+        broker.kill()
+        broker.start()
+        fired = feed(*((place, "dan", 9 * HOUR) for place in range(3)))
+        assert fired[6] == [("ann", 1), ("bob", 1), ("cid", 1)]
+        assert [row.at for row in sinks["late"].rows] == [30, 40, 41]
+    finally:
+        query.stop()
 
 
 def test_what_is_wrong_is_said_before_anything_runs(spark, broker):

@@ -1,0 +1,86 @@
+"""The blocks of docs/connectors/kafka.md run, one after the other, against a real broker; and so does the job file it names."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from panestream.jobs.loading import load_job
+from panestream.jobs.runner import build
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs" / "connectors" / "kafka.md").read_text("utf-8")
+TOPICS = {"clicks": 2, "hot-items": 4, "late-clicks": 1, "hot-table": 1}
+
+pytestmark = [
+    pytest.mark.connectors,
+    pytest.mark.kafka,
+    pytest.mark.filterwarnings("ignore::panestream.errors.PanestreamWarning"),
+]
+
+
+def click(user, item, at, partition):
+    return {"partition": partition, "value": {"user": user, "item": item, "at": f"2024-01-01T{at}Z"}}
+
+
+@pytest.fixture
+def named(topics):
+    """The page's topics, each under a name of this test's own."""
+    return {name: topics.make(partitions, name) for name, partitions in TOPICS.items()}
+
+
+def test_the_blocks_of_the_page_run(spark, topics, broker, named, tmp_path, monkeypatch):
+    topics.write(
+        named["clicks"], [click("ann", 7, "00:10:00", 0), click("bob", 7, "00:20:00", 1), {"partition": 0, "value": b"?"}]
+    )
+    topics.write(named["clicks"], [click("cid", 8, "02:00:00", place) for place in (0, 1)])
+    monkeypatch.chdir(tmp_path)
+    spark.conf.set("spark.sql.shuffle.partitions", "2")
+    known = {"spark": spark}
+    blocks = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    assert len(blocks) == 5
+    try:
+        for block in blocks:
+            code = block.replace("localhost:9092", broker.servers)
+            code = re.sub(r'"checkpoint', f'"{tmp_path}/checkpoint', code).replace(
+                '"invalid", "json"', f'"{tmp_path}/invalid", "json"'
+            )
+            for name, topic in named.items():
+                code = code.replace(f'"{name}"', f'"{topic}"')
+            exec(code, known)
+    finally:
+        spark.conf.unset("spark.sql.shuffle.partitions")
+    hour_0 = {
+        "item": 7,
+        "window_start": "2024-01-01T00:00:00.000000Z",
+        "views": 2,
+        "users": 2,
+        "firing": "on_time",
+        "firing_number": 0,
+    }
+    assert [{name: value for name, value in json.loads(one).items() if name in hour_0} for one in known["taken"]] == [hour_0]
+    assert [(row.item, row.views, row.firing_number) for row in known["hot"].collect()] == [(7, 2, 0)]
+    (record,) = topics.read(named["hot-table"])
+    assert (json.loads(record.key)["item"], record.json["views"], "op" in record.json) == (7, 2, False)
+    assert spark.read.json(f"{tmp_path}/invalid").count() == 1
+
+
+def test_the_job_file_of_the_page_is_a_query(spark, topics, broker, named, tmp_path):
+    text = (ROOT / "examples" / "hot_items_kafka.toml").read_text("utf-8").replace("localhost:9092", broker.servers)
+    text = text.replace('"clicks"', f'"{named["clicks"]}"').replace('"hot-items"', f'"{named["hot-items"]}"')
+    (tmp_path / "job.toml").write_text(text)
+    views = [
+        {"partition": 0, "value": {"user_id": user, "item_id": 1, "behavior": "pv", "timestamp": 60 + user}} for user in range(3)
+    ]
+    others = [{"value": {"behavior": "buy", "timestamp": 70}}, {"value": b"?"}]
+    close = [{"partition": place, "value": {"item_id": 2, "behavior": "pv", "timestamp": 600}} for place in (0, 1)]
+    topics.write(named["clicks"], [*views, *others, *close])
+    loaded = load_job(tmp_path / "job.toml")
+    sinks = loaded.job.sinks.recipes(loaded.job.key)
+    build(loaded, spark).start(checkpoint=loaded.job.checkpoint, **sinks).await_termination()
+    found = [(one.json["item_id"], one.json["window_end"], one.json["views"]) for one in topics.read(named["hot-items"])]
+    assert sorted(found) == [(1, "1970-01-01T00:05:00.000000Z", 3)]
+    assert spark.read.json(str(loaded.job.sinks.invalid.path)).count() == 1
