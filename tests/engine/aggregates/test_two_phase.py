@@ -49,7 +49,6 @@ filled["a"] = 3
         ([POINT], (0, 0), [(1, 2)]),
         ([POINT, LONG], ((0, 0), 0), [((1, 2), 3)]),
     ],
-    ids=str,
 )
 def test_accumulators_come_back_as_they_were(types, empty, accumulators):
     columns = AccumulatorColumns(pa.schema([(f"c{place}", type_) for place, type_ in enumerate(types)]), empty)
