@@ -11,9 +11,11 @@ import pytest
 import panestream as pst
 from panestream.errors import SinkError
 from panestream.spark.sinks.base import Run
+from tests.connectors.kills import start, write_clicks
 
 pytestmark = [pytest.mark.connectors, pytest.mark.delta]
 
+TARGET = "tests.connectors.delta_targets:MERGE_AND_APPEND"
 RUN = Run("query", "main")
 ROWS = "user BIGINT, n BIGINT"
 
@@ -158,3 +160,23 @@ def test_a_table_that_forgets_ids_takes_a_micro_batch_again(spark, table):
     )
     twice(spark, pst.TableSink(table), [(1, 1)])
     assert found(spark, table) == [(1, 1), (1, 1)]
+
+
+def test_queries_of_one_session_do_not_take_each_others_numbers(spark, tmp_path):
+    """Two queries at the same time, each with a MERGE and an append; what a MERGE carries is in settings of the session."""
+    folders = [tmp_path / "one", tmp_path / "two"]
+    for folder in folders:
+        write_clicks(folder / "clicks", 3)
+    for query in [start(spark, TARGET, folder) for folder in folders]:
+        query.await_termination()
+    writers = set()
+    for folder in folders:
+        for name, output in (("merged", "main"), ("appended", "late")):
+            written = transactions(folder / name)
+            (writer,) = {writer for writer, _ in written}
+            assert writer.endswith(f"/{output}")
+            assert [number for _, number in written] == sorted({number for _, number in written})
+            assert written[-1][1] == 2
+            writers.add(writer)
+    assert len(writers) == 4
+    assert spark.conf.get("spark.databricks.delta.write.txnAppId", None) is None
