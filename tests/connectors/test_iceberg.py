@@ -84,13 +84,20 @@ class Clicks:
         return 4 * ((self.count if upto is None else upto) - 1)
 
 
+def seen_now(spark, table):
+    """Each session's catalog keeps tables as it saw them, for half a minute; the sinks commit in sessions of their own."""
+    spark.sql(f"REFRESH TABLE {table}")
+
+
 def rows_of(spark, table):
+    seen_now(spark, table)
     found = [tuple(row) for row in spark.table(table).collect()]
     assert len(set(found)) == len(found), "rows are there twice"
     return len(found)
 
 
 def snapshots(spark, table):
+    seen_now(spark, table)
     return spark.sql(f"SELECT * FROM {table}.snapshots ORDER BY committed_at").collect()
 
 
