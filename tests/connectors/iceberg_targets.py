@@ -14,6 +14,8 @@ def catalog(spark, folder):
     spark.conf.set(f"spark.sql.catalog.{name}", "org.apache.iceberg.spark.SparkCatalog")
     spark.conf.set(f"spark.sql.catalog.{name}.type", "hadoop")
     spark.conf.set(f"spark.sql.catalog.{name}.warehouse", str(folder / "iceberg"))
+    # Who reads here saw the table before the query, which writes in a session of its own.
+    spark.conf.set(f"spark.sql.catalog.{name}.cache-enabled", "false")
     return name
 
 

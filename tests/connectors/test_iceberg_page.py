@@ -39,7 +39,7 @@ def run_job(spark, path):
     """As ``panestream run`` does, in the session at hand."""
     loaded = load_job(path)
     runner = SparkRunner.__new__(SparkRunner)
-    runner.loaded, runner.spark = loaded, spark
+    runner.loaded, runner.spark, runner._listeners = loaded, spark, []
     runner.start(lambda progress: None).await_termination()
 
 
