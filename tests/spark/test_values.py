@@ -134,7 +134,12 @@ def test_a_day_is_24_hours_on_every_operator(spark):
 def handed_over(monkeypatch, result):
     """What the operators of a query get, and its plan."""
     taken = []
-    monkeypatch.setattr(result_module, "operate", lambda projected, plan, columns: taken.append(projected) or projected)
+
+    def take(df, plan, projection, **how):
+        taken.append(projection.rows_of(df))
+        return taken[-1]
+
+    monkeypatch.setattr(result_module, "operate", take)
     assert result._operated is taken[0]
     return taken[0], result.plan
 
