@@ -6,21 +6,23 @@ import pytest
 from typer.testing import CliRunner
 
 from panestream.jobs import cli
-from panestream.jobs.runner import SparkRunner, open_listeners
+from panestream.jobs.runner import SessionRunner, close_listeners, open_listeners
 
 
 @pytest.fixture
 def panestream(spark, monkeypatch):
     """Runs a command on the session that all tests share."""
 
-    class SharedSession(SparkRunner):
+    class SharedSession(SessionRunner):
         def __init__(self, loaded):
-            self.loaded, self.spark = loaded, spark
-            self._listeners = open_listeners(loaded)
+            super().__init__(loaded, spark, open_listeners(loaded))
+
+        def __enter__(self):
+            return self
 
         def __exit__(self, *exception):
-            self._close_listeners()
-            for listener in self._listeners:
+            close_listeners(self.listeners)
+            for listener in self.listeners:
                 spark.streams.removeListener(listener)
 
     monkeypatch.setattr(cli, "make_runner", SharedSession)

@@ -42,6 +42,8 @@ WAY_OUT = "Filter such rows out, or route them to an output of their own with .s
 """What to do about rows without usable event time."""
 OP_COLUMN = pa.field("op", pa.string(), nullable=False)
 """What a row of a changelog is: a new one; the old or the new state of one that changed; one that is gone."""
+WINDOW_COLUMNS = ("window", "window_start", "window_end")
+"""The window's columns in the results; ``window`` only where there are several kinds."""
 RESERVED = ("window_start", "window_end", "rank", "batch_id")
 """Columns of results: no key and no result of the user's can be called so."""
 
@@ -171,6 +173,11 @@ class WindowPlan:
         if self.row_schema is None:
             raise RuntimeError(f"the plan has an output {tag!r} but no schema for it")
         return self.row_schema
+
+    @property
+    def window_names(self) -> tuple[str, ...]:
+        """The window's columns' names in the results."""
+        return WINDOW_COLUMNS if self.labels else WINDOW_COLUMNS[1:]
 
     @property
     def key_names(self) -> tuple[str, ...]:

@@ -59,7 +59,49 @@ class Runner(Protocol):
         """Runs a batch to its end."""
 
 
-class SparkRunner(AbstractContextManager["SparkRunner"]):
+class SessionRunner:
+    """Runs a job on a Spark session that is there.
+
+    Args:
+        loaded: the job.
+        spark: the session.
+        listeners: what is told of a stream's progress.
+    """
+
+    def __init__(self, loaded: LoadedJob, spark: SparkSession, listeners: Sequence[ProgressListener] = ()) -> None:
+        self.loaded = loaded
+        self.spark = spark
+        self.listeners = listeners
+
+    @property
+    def metrics_url(self) -> str | None:
+        return next((listener.url for listener in self.listeners if isinstance(listener, PrometheusMetrics)), None)
+
+    def explain(self) -> str:
+        return str(self._result().explain())
+
+    def guarantees(self) -> Mapping[str, str]:
+        sinks = self.loaded.job.sinks.recipes(self.loaded.job.key)
+        return {tag: sink.guarantee(self.spark) for tag, sink in sinks.items()}
+
+    def start(self, on_progress: Callable[[BatchProgress], Any]) -> Query:
+        job = self.loaded.job
+        sinks = job.sinks.recipes(job.key)
+        for listener in self.listeners:
+            self.spark.streams.addListener(listener)
+        return self._result().start(
+            checkpoint=str(job.checkpoint), trigger=job.trigger.spark, name=job.name, on_progress=on_progress, **sinks
+        )
+
+    def run_batch(self) -> None:
+        job = self.loaded.job
+        self._result().run(**job.sinks.recipes(job.key))
+
+    def _result(self) -> pst.WindowedResult:
+        return build(self.loaded, self.spark)
+
+
+class SparkRunner(SessionRunner, AbstractContextManager["SparkRunner"]):
     """Runs a job on a Spark session that it makes and ends.
 
     Args:
@@ -75,65 +117,33 @@ class SparkRunner(AbstractContextManager["SparkRunner"]):
         check_paths(loaded)
         find_function(loaded)  # in vain rather before Spark is started than after
         job = loaded.job
-        self.loaded = loaded
-        self._listeners = open_listeners(loaded)
+        listeners = open_listeners(loaded)
         settings = {name: value for name, value in job.spark.items() if name != "spark.master"}
         # Java and the Python workers inherit the error output: what they say would tear the live line.
         handle, name = tempfile.mkstemp(prefix="panestream-spark-", suffix=".log")
         self.log = Path(name)
         try:
             with _errors_into(handle):
-                self.spark = build_session(f"panestream: {job.name}", settings, job.spark.get("spark.master"))
+                spark = build_session(f"panestream: {job.name}", settings, job.spark.get("spark.master"))
         except BaseException:
-            self._close_listeners()
+            close_listeners(listeners)
             self._tell_log()
             raise
+        super().__init__(loaded, spark, listeners)
 
     def __exit__(self, *exception: object) -> None:
         try:
             # With it ends what brings events to the listeners, after the last one.
             self.spark.stop()
         finally:
-            self._close_listeners()
+            close_listeners(self.listeners)
             if isinstance(exception[1], Exception) and not isinstance(exception[1], PanestreamError):
                 self._tell_log()
             else:
                 self.log.unlink(missing_ok=True)
 
-    @property
-    def metrics_url(self) -> str | None:
-        return next((listener.url for listener in self._listeners if isinstance(listener, PrometheusMetrics)), None)
-
-    def _close_listeners(self) -> None:
-        for listener in self._listeners:
-            if isinstance(listener, PrometheusMetrics):
-                listener.close()
-
     def _tell_log(self) -> None:
         print(f"What Spark said is in {self.log}", file=sys.stderr)
-
-    def explain(self) -> str:
-        return str(self._result().explain())
-
-    def guarantees(self) -> Mapping[str, str]:
-        sinks = self.loaded.job.sinks.recipes(self.loaded.job.key)
-        return {tag: sink.guarantee(self.spark) for tag, sink in sinks.items()}
-
-    def start(self, on_progress: Callable[[BatchProgress], Any]) -> Query:
-        job = self.loaded.job
-        sinks = job.sinks.recipes(job.key)
-        for listener in self._listeners:
-            self.spark.streams.addListener(listener)
-        return self._result().start(
-            checkpoint=str(job.checkpoint), trigger=job.trigger.spark, name=job.name, on_progress=on_progress, **sinks
-        )
-
-    def run_batch(self) -> None:
-        job = self.loaded.job
-        self._result().run(**job.sinks.recipes(job.key))
-
-    def _result(self) -> pst.WindowedResult:
-        return build(self.loaded, self.spark)
 
 
 @contextmanager
@@ -166,13 +176,18 @@ def open_listeners(loaded: LoadedJob) -> list[ProgressListener]:
         if asked is not None and asked.json_lines is not None:
             found.append(JsonLinesMetrics(asked.json_lines))
     except (OSError, ModuleNotFoundError) as error:
-        for listener in found:
-            if isinstance(listener, PrometheusMetrics):
-                listener.close()
+        close_listeners(found)
         place = loaded.place("metrics", key)
         place.note(str(error))
         place.finish()
     return found
+
+
+def close_listeners(listeners: Sequence[ProgressListener]) -> None:
+    """Gives back what they hold: a port."""
+    for listener in listeners:
+        if isinstance(listener, PrometheusMetrics):
+            listener.close()
 
 
 def check_paths(loaded: LoadedJob) -> None:

@@ -60,7 +60,10 @@ class _Files(Format):
 
 
 class _Table(Format):
-    needs, takes = "table", ("table_format", "options")
+    """A table that is appended to."""
+
+    needs = "table"
+    takes: tuple[str, ...] = ("table_format", "options")
 
     def told(self, sink: Sink) -> str:
         return f"table {sink.table}"
@@ -68,21 +71,23 @@ class _Table(Format):
     def made(self, sink: Sink, key: Sequence[str]) -> pst.Sink:
         import panestream as pst
 
-        return pst.TableSink(str(sink.table), format=sink.table_format, options=sink.options)
+        return pst.TableSink(str(sink.table), format=self.format_of(sink), options=sink.options)
+
+    def format_of(self, sink: Sink) -> str | None:
+        """The format of a table that is made anew; None: the catalog's default."""
+        return sink.table_format
 
 
-class _TableOf(Format):
-    """A table that is of this format where it is made anew: its name says what "table" has in ``table_format``."""
+class _TableOf(_Table):
+    """The same, where the name of the format says what "table" has in ``table_format``."""
 
-    needs, takes = "table", ("options",)
+    takes = ("options",)
 
     def told(self, sink: Sink) -> str:
-        return f"table {sink.table} ({sink.format})"
+        return f"{super().told(sink)} ({sink.format})"
 
-    def made(self, sink: Sink, key: Sequence[str]) -> pst.Sink:
-        import panestream as pst
-
-        return pst.TableSink(str(sink.table), format=sink.format, options=sink.options)
+    def format_of(self, sink: Sink) -> str:
+        return sink.format
 
 
 class _Merge(Format):

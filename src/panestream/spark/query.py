@@ -98,8 +98,7 @@ def output(operated: DataFrame, plan: WindowPlan, tag: str) -> DataFrame:
         return rows
     # Every key group kept its own largest; all groups fire a window in the same micro-batch, so these decide.
     order = [F.col(quoted(plan.top.by)).desc_nulls_last(), *(F.col(quoted(name)).asc_nulls_first() for name in plan.key_names)]
-    windows = [*(["window"] if plan.labels else []), "window_start", "window_end"]
-    ranked = rows.withColumn("rank", F.row_number().over(Window.partitionBy(*windows).orderBy(*order)))
+    ranked = rows.withColumn("rank", F.row_number().over(Window.partitionBy(*plan.window_names).orderBy(*order)))
     return ranked.where(F.col("rank") <= plan.top.n)
 
 
@@ -225,9 +224,9 @@ def start(
     """
     remote = is_connect(spark)
     outputs = open_outputs(spark, plan, sinks, checkpoint)
-    # Through Spark Connect the micro-batches run on the server, out of reach: there the query itself looks.
     operated = operated_over(data_frames=outputs.data_frames)
     late_kept = plan.late_tag in sinks
+    # Through Spark Connect the micro-batches run on the server, out of reach: there the query itself looks.
     notices = Notices.of(plan, kept=late_kept)
     sink_writer = SinkWriter(plan, outputs, late_kept, None if remote else on_progress, None if remote else notices)
     writer = observed(operated, plan, observed_as, late_kept=late_kept).writeStream.foreachBatch(sink_writer.__call__)

@@ -17,12 +17,9 @@ def put_together(rows: DataFrame, plan: WindowPlan) -> DataFrame:
         rows: of the main output, a row for each key, window and key group that has rows of it.
         plan: a query that is split.
     """
-    if plan.split is None:
-        return rows
-    places = [*plan.key_names, *(["window"] if plan.labels else []), "window_start", "window_end"]
-    together = plan.split.together
+    together = plan.split.together if plan.split is not None else {}
     results = [_whole(field, together[field.name]).alias(field.name) for field in rows.schema if field.name in together]
-    grouped = rows.groupBy(*(F.col(quoted(name)) for name in places)).agg(*results)
+    grouped = rows.groupBy(*(F.col(quoted(name)) for name in (*plan.key_names, *plan.window_names))).agg(*results)
     return grouped.select(*(F.col(quoted(field.name)) for field in rows.schema))
 
 

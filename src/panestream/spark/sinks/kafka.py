@@ -11,16 +11,16 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from panestream.engine.plan import DELETE, FIRING_COLUMNS, MAIN, OP_COLUMN, UPDATE_BEFORE
-from panestream.errors import InvalidPlanError, SinkError, did_you_mean
+from panestream.errors import InvalidPlanError, SinkError
 from panestream.spark.columns import quoted
 from panestream.spark.kafka.headers import BATCH, ID, WRITER
 from panestream.spark.kafka.source import check_servers, check_topic, no_kafka
 from panestream.spark.sinks.base import AT_LEAST_ONCE, EXACTLY_ONCE, Run, Sink
+from panestream.spark.sinks.keys import check_key_columns, check_keys, key_and_window
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-_WINDOW = ("window", "window_start", "window_end")
 _FIRING = FIRING_COLUMNS[1].name
 _AS_JSON = {"ignoreNullFields": "false", "timeZone": "UTC", "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"}
 """The same text whatever the session is set to: a record that is written again must be the same to the byte."""
@@ -82,8 +82,7 @@ class KafkaSink(Sink):
             check_topic(self.topic)
         except InvalidPlanError as error:
             raise SinkError(f"a KafkaSink: {error}") from None
-        if isinstance(self.keys, str) or not all(isinstance(key, str) for key in self.keys):
-            raise SinkError(f"a KafkaSink wants the names of the key columns as a list, got {self.keys!r}")
+        check_keys(self.keys, "a KafkaSink")
         for name in self.options:
             if name.lower() in ("topic", "kafka.bootstrap.servers"):
                 raise SinkError(f"the option {name!r} has an argument of its own in KafkaSink: give that instead")
@@ -92,9 +91,7 @@ class KafkaSink(Sink):
         return f"topic {self.topic} of {','.join(sorted(one.strip().lower() for one in self.servers.split(',')))}"
 
     def check_columns(self, names: Sequence[str]) -> None:
-        for key in self.keys:
-            if key not in names:
-                raise SinkError(f"the rows for {self.describe()} have no key column {key!r}; {did_you_mean(key, names)}")
+        check_key_columns(self.keys, names, f"the rows for {self.describe()}")
 
     def open(self, spark: SparkSession, run: Run) -> Sink:
         if self.compacted and run.output != MAIN and not self.keys:
@@ -116,7 +113,7 @@ class KafkaSink(Sink):
     def records(self, df: DataFrame, batch_id: int | None) -> DataFrame:
         """The records of a micro-batch: key, value and headers; those of one key in one partition, in order."""
         by_window = self.run.output == MAIN
-        named = [*self.keys, *(name for name in _WINDOW if by_window and name in df.columns and name not in self.keys)]
+        named = key_and_window(self.keys, df.columns) if by_window else list(self.keys)
         changes = self.compacted and OP_COLUMN.name in df.columns
         # An order that a shuffle does not lose; of whole rows only what is in them counts.
         rows = df.withColumn("__at", F.monotonically_increasing_id())

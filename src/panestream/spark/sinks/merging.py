@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from panestream.engine.plan import DELETE, OP_COLUMN, UPDATE_BEFORE
 from panestream.errors import SinkError
 from panestream.spark.columns import quoted
+from panestream.spark.sinks.keys import check_key_columns, check_keys, key_and_window
 from panestream.spark.sinks.table_formats.base import TableFormat
 from panestream.spark.sinks.table_formats.known import format_to_be
 from panestream.spark.sinks.tables import CatalogTableSink
@@ -19,7 +20,6 @@ from panestream.spark.sinks.tables import CatalogTableSink
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_WINDOW = ("window", "window_start", "window_end")
 _CHANGES = "panestream_changes"
 _KNOWS_MERGE = "a table of Delta, Iceberg or Hudi (whose SQL extensions the session must have)"
 
@@ -50,13 +50,10 @@ class MergeSink(CatalogTableSink):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if isinstance(self.keys, str) or not all(isinstance(key, str) for key in self.keys):
-            raise SinkError(f"a MergeSink wants the names of the key columns as a list, got {self.keys!r}")
+        check_keys(self.keys, "a MergeSink")
 
     def check_columns(self, names: Sequence[str]) -> None:
-        missing = [key for key in self.keys if key not in names]
-        if missing:
-            raise SinkError(f"the results have no key column {missing[0]!r}: they have {', '.join(names)}")
+        check_key_columns(self.keys, names, f"the results for {self.name}")
 
     def write(self, df: DataFrame, batch_id: int | None) -> None:
         spark = df.sparkSession
@@ -83,7 +80,7 @@ class MergeSink(CatalogTableSink):
         WHEN NOT MATCHED AND s.`op` <> 'delete' THEN INSERT (`user`, `window_start`, `window_end`, `n`)
         VALUES (s.`user`, s.`window_start`, s.`window_end`, s.`n`)
         """
-        matched = self._matched(columns)
+        matched = key_and_window(self.keys, columns)
         op = quoted(OP_COLUMN.name) if OP_COLUMN.name in columns else None
         stored = [name for name in columns if name != OP_COLUMN.name]
         changed = [name for name in stored if name not in matched]
@@ -98,19 +95,15 @@ class MergeSink(CatalogTableSink):
         ]
         return "\n".join(lines)
 
-    def _matched(self, columns: Sequence[str]) -> list[str]:
-        """What tells one row of the table from another."""
-        return [*self.keys, *(name for name in _WINDOW if name in columns and name not in self.keys)]
-
     def _check_single(self, df: DataFrame) -> None:
         """Refuses two rows for one key and window: a MERGE would insert both where the table has none."""
-        matched = [F.col(quoted(name)) for name in self._matched(df.columns)]
+        names = key_and_window(self.keys, df.columns)
         rows = df.where(F.col(OP_COLUMN.name) != UPDATE_BEFORE) if OP_COLUMN.name in df.columns else df
-        counts = rows.groupBy(*matched).agg(F.count(F.lit(1)).alias("panestream_count"))
+        counts = rows.groupBy(*(F.col(quoted(name)) for name in names)).agg(F.count(F.lit(1)).alias("panestream_count"))
         twice = counts.where("panestream_count > 1").first()
         if twice is not None:
             *values, count = twice
-            row = ", ".join(f"{name} = {value}" for name, value in zip(self._matched(df.columns), values, strict=True))
+            row = ", ".join(f"{name} = {value}" for name, value in zip(names, values, strict=True))
             raise SinkError(
                 f"a micro-batch has {count} rows for one row of the table {self.name} ({row}): which of them is the last cannot "
                 "be told. A window must fire at most once in a micro-batch and give one row: let columns run it (explain() says "

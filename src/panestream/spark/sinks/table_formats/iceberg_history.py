@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from panestream.spark.columns import quoted
+from panestream.spark.sinks.table_formats.base import is_true
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -89,7 +90,7 @@ class Target:
     @property
     def wap_enabled(self) -> bool:
         """Whether sessions may divert what they write to the table."""
-        return self.properties.get(_WAP_ENABLED, "false").lower() == "true"
+        return is_true(self.properties.get(_WAP_ENABLED))
 
     def history(self, spark: SparkSession, writer: str) -> History:
         """What the table remembers of ``writer``."""
@@ -109,7 +110,7 @@ def target_of(spark: SparkSession, name: str) -> Target:
     parts, branch = _without_branch(name)
     table = _whole(spark, parts)
     properties = {row.key: row.value for row in spark.sql(f"SHOW TBLPROPERTIES {table}").collect()}
-    if properties.get(_WAP_ENABLED, "false").lower() == "true":
+    if is_true(properties.get(_WAP_ENABLED)):
         branch = branch or spark.conf.get(_WAP_BRANCH, None)
     branch = branch or MAIN
     head = properties.get("current-snapshot-id", "none")

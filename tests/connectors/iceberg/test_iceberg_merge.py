@@ -2,33 +2,18 @@
 
 from __future__ import annotations
 
-import uuid
 from datetime import datetime, timedelta, timezone
 
 import pytest
 
 import panestream as pst
 from panestream import agg
-from panestream.spark.session import session_settings
 from panestream.spark.sinks.base import Run
 from panestream.testing import MicroBatches
 
 pytestmark = [pytest.mark.connectors, pytest.mark.iceberg]
 
 START = datetime(2026, 1, 1, tzinfo=timezone.utc)
-
-
-@pytest.fixture(autouse=True)
-def _few_partitions(spark):
-    with session_settings(spark, {"spark.sql.shuffle.partitions": "2"}):
-        yield
-
-
-@pytest.fixture
-def table(spark):
-    name = f"ice.db.m_{uuid.uuid4().hex}"
-    yield name
-    spark.sql(f"DROP TABLE IF EXISTS {name}")
 
 
 @pytest.mark.parametrize("mode", ["copy-on-write", "merge-on-read"])

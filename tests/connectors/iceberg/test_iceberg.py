@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import time
-import uuid
 import warnings
 from datetime import datetime, timedelta, timezone
 from typing import NamedTuple
@@ -15,7 +14,6 @@ from pyspark.sql import functions as F
 import panestream as pst
 from panestream import agg
 from panestream.errors import SinkError
-from panestream.spark.session import session_settings
 from panestream.spark.sinks.base import Run
 from panestream.spark.sinks.table_formats import iceberg
 from panestream.testing import MicroBatches
@@ -24,19 +22,6 @@ pytestmark = [pytest.mark.connectors, pytest.mark.iceberg]
 
 SCHEMA = "user BIGINT, price BIGINT, ts TIMESTAMP"
 START = datetime(2026, 1, 1, tzinfo=timezone.utc)
-
-
-@pytest.fixture(autouse=True)
-def _few_partitions(spark):
-    with session_settings(spark, {"spark.sql.shuffle.partitions": "2"}):
-        yield
-
-
-@pytest.fixture
-def table(spark):
-    name = f"ice.db.t_{uuid.uuid4().hex}"
-    yield name
-    spark.sql(f"DROP TABLE IF EXISTS {name}")
 
 
 @pytest.fixture

@@ -12,19 +12,12 @@ import pytest
 import panestream as pst
 from panestream import agg
 from panestream.jobs.loading import load_job
-from panestream.jobs.runner import SparkRunner
-from panestream.spark.session import session_settings
+from panestream.jobs.runner import SessionRunner
 
 pytestmark = pytest.mark.connectors
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 START = datetime(2026, 1, 1, tzinfo=timezone.utc)
-
-
-@pytest.fixture(autouse=True)
-def _few_partitions(spark):
-    with session_settings(spark, {"spark.sql.shuffle.partitions": "2"}):
-        yield
 
 
 def clicks(spark, hours):
@@ -37,10 +30,7 @@ def clicks(spark, hours):
 
 def run_job(spark, path):
     """As ``panestream run`` does, in the session at hand."""
-    loaded = load_job(path)
-    runner = SparkRunner.__new__(SparkRunner)
-    runner.loaded, runner.spark, runner._listeners = loaded, spark, []
-    runner.start(lambda progress: None).await_termination()
+    SessionRunner(load_job(path), spark).start(lambda progress: None).await_termination()
 
 
 def hours_of(spark, table):
