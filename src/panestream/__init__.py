@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from panestream.datastream.kafka import from_kafka as from_kafka
     from panestream.spark.arrival import FILE_ORDER as FILE_ORDER
     from panestream.spark.kafka.once import KafkaOnce as KafkaOnce
-    from panestream.spark.progress import BatchProgress as BatchProgress
-    from panestream.spark.progress import PartitionProgress as PartitionProgress
+    from panestream.spark.progress.micro_batch import BatchProgress as BatchProgress
+    from panestream.spark.progress.micro_batch import PartitionProgress as PartitionProgress
     from panestream.spark.query import RunningQuery as RunningQuery
     from panestream.spark.session import build_session as build_session
     from panestream.spark.shipping import ship as ship

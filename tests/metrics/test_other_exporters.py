@@ -8,7 +8,7 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 import panestream as pst
 from panestream.metrics.table import ALL
-from panestream.spark.progress import BatchProgress
+from panestream.spark.progress.micro_batch import BatchProgress
 from tests.metrics.told import ID, RUN, progress, terminated
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from pyspark.sql import Row
 
-from panestream.spark.progress import OBSERVED
+from panestream.spark.progress.micro_batch import OBSERVED
 
 ID, RUN = "11111111-1111-1111-1111-111111111111", "22222222-2222-2222-2222-222222222222"
 HOUR = 3_600_000_000

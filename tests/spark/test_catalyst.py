@@ -15,7 +15,8 @@ import pytest
 import panestream as pst
 from panestream import agg
 from panestream.errors import AggregateOverflowError
-from panestream.spark import catalyst, dataflow
+from panestream.spark import catalyst
+from panestream.spark.operator import dataflow
 from panestream.spark.shipping import ship_module
 from panestream.windowing.watermarks import WatermarkStrategy
 from tests.engine.aggregates import toy

@@ -22,13 +22,13 @@ from panestream.spark import query as spark_query
 from panestream.spark.arrival import order_of
 from panestream.spark.catalyst import reducible
 from panestream.spark.columns import micros_of
-from panestream.spark.dataflow import Projection, operate, project
 from panestream.spark.expressions import text_of
 from panestream.spark.failures import of_sink
-from panestream.spark.flavours import wants_data_frames
 from panestream.spark.names import Names
-from panestream.spark.observing import counters_name
-from panestream.spark.progress import BatchProgress, observed
+from panestream.spark.operator.dataflow import Projection, operate, project
+from panestream.spark.operator.flavours import wants_data_frames
+from panestream.spark.progress.micro_batch import BatchProgress, observed
+from panestream.spark.progress.observing import counters_name
 from panestream.spark.session import (
     DEFAULT_GROUPS,
     chosen_partitions,

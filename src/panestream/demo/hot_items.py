@@ -17,7 +17,7 @@ from rich.text import Text
 
 from panestream.demo.clicks import BROKEN, EMPTY_TIME, LATE, Shape, make_clicks, split_file, write_clicks
 from panestream.errors import JobError
-from panestream.spark.progress import BatchProgress
+from panestream.spark.progress.micro_batch import BatchProgress
 
 MARKER = ".panestream-demo.json"
 """Says that a folder is a demo's, and with what it was made."""

@@ -22,7 +22,7 @@ from panestream.jobs.loading import LoadedJob, Overrides, load_job
 from panestream.jobs.model import Job
 from panestream.jobs.runner import Query, Runner, SparkRunner
 from panestream.jobs.words import told_of_job
-from panestream.spark.progress import BatchProgress
+from panestream.spark.progress.micro_batch import BatchProgress
 from panestream.spark.reasons import first_sentence, of_spark
 
 app = typer.Typer(

@@ -17,7 +17,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from panestream.spark.progress import BatchProgress
+from panestream.spark.progress.micro_batch import BatchProgress
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -19,8 +19,8 @@ from panestream.jobs.loading import LoadedJob
 from panestream.jobs.schema import is_local
 from panestream.jobs.source import Source
 from panestream.metrics import JsonLinesMetrics, PrometheusMetrics
-from panestream.spark.listening import ProgressListener
-from panestream.spark.progress import BatchProgress
+from panestream.spark.progress.listening import ProgressListener
+from panestream.spark.progress.micro_batch import BatchProgress
 from panestream.spark.reasons import first_sentence, of_spark
 from panestream.spark.shipping import ship_module
 

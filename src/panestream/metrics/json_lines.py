@@ -9,8 +9,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from panestream.spark.listening import ProgressListener, QueryRun
-from panestream.spark.progress import BatchProgress
+from panestream.spark.progress.listening import ProgressListener, QueryRun
+from panestream.spark.progress.micro_batch import BatchProgress
 
 
 class JsonLinesMetrics(ProgressListener):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, TypeAlias
 
-from panestream.spark.progress import BatchProgress, PartitionProgress
+from panestream.spark.progress.micro_batch import BatchProgress, PartitionProgress
 
 Labels: TypeAlias = tuple[str, ...]
 """The values of a metric's own labels; that of ``query`` comes before them."""

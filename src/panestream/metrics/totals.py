@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from panestream.metrics.table import ACTIVE, ERRORS, FAILED, METRICS, Labels, Metric, MicroBatch
-from panestream.spark.listening import ProgressListener, QueryRun
-from panestream.spark.progress import BatchProgress
+from panestream.spark.progress.listening import ProgressListener, QueryRun
+from panestream.spark.progress.micro_batch import BatchProgress
 
 Values = dict[str, dict[Labels, float]]
 """By name of the metric, then by labels."""

@@ -12,7 +12,7 @@ from pyspark.sql import types as T
 from panestream.errors import InvalidPlanError
 from panestream.spark.columns import column_of, type_of
 from panestream.spark.expressions import text_of
-from panestream.spark.placement import group_values
+from panestream.spark.operator.placement import group_values
 from panestream.spark.types import to_arrow
 
 FILE_ORDER = ("_metadata.file_modification_time", "_metadata.file_path", "_metadata.file_block_start")

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 from panestream.engine.plan import WindowPlan, check_identity
 from panestream.errors import FencedError, SinkError
-from panestream.spark.flavours import check_data_frames, check_rows, wants_data_frames
 from panestream.spark.markers import PARTS, list_files, read_markers, write_marker
+from panestream.spark.operator.flavours import check_data_frames, check_rows, wants_data_frames
 from panestream.spark.places import escaped, file_place, local_folder
 
 if TYPE_CHECKING:

@@ -18,15 +18,15 @@ from panestream.engine.shown import Shown, listed
 from panestream.engine.storage.sealed_state import check_that_groups_agree
 from panestream.errors import OperatorError, PanestreamError
 from panestream.spark.columns import quoted
-from panestream.spark.dataflow import unpack
 from panestream.spark.failures import java_is_gone, of_callback, of_operator, own_error, without_java
-from panestream.spark.notices import Notices
-from panestream.spark.progress import OBSERVED, BatchProgress, metrics_of, observed
+from panestream.spark.operator.dataflow import unpack
+from panestream.spark.operator.split import put_together
+from panestream.spark.progress.micro_batch import OBSERVED, BatchProgress, metrics_of, observed
+from panestream.spark.progress.notices import Notices
+from panestream.spark.progress.watching import ProgressWatcher
 from panestream.spark.session import DEFAULT_GROUPS, chosen_partitions, is_connect, session_settings, settings_for
 from panestream.spark.sinks.base import Sink
 from panestream.spark.sinks.outputs import Outputs, open_outputs
-from panestream.spark.split import put_together
-from panestream.spark.watching import ProgressWatcher
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -18,9 +18,9 @@ from panestream.engine.planner import calling
 from panestream.engine.storage import payload
 from panestream.engine.storage.payload import REPORT
 from panestream.errors import PanestreamError
-from panestream.spark.exchange import Pack
-from panestream.spark.placement import group_values
-from panestream.spark.processor import WindowProcessor
+from panestream.spark.operator.exchange import Pack
+from panestream.spark.operator.placement import group_values
+from panestream.spark.operator.processor import WindowProcessor
 from panestream.windowing.watermarks import WatermarkStrategy
 from tests.conformance.executors.base import Observed
 from tests.conformance.executors.batches import (

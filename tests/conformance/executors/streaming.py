@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 from panestream.datastream import WindowedResult, stream
 from panestream.engine.operators.row.row_plan import Aggregate, Reduce, RowPlan
 from panestream.errors import PanestreamError
-from panestream.spark.progress import BatchProgress
+from panestream.spark.progress.micro_batch import BatchProgress
 from panestream.spark.session import build_session
 from panestream.spark.sinks.others import ForeachBatchSink
 from panestream.windowing.functions import ProcessWindowFunction

@@ -7,7 +7,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from panestream.spark.asking import asking
-from panestream.spark.progress import OBSERVED
+from panestream.spark.progress.micro_batch import OBSERVED
 
 _TAKEN = "DUPLICATED_METRICS_NAME"
 _MOST = 100

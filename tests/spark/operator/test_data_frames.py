@@ -7,9 +7,9 @@ import pytest
 from pyspark.sql import Row
 
 from panestream.errors import EnvironmentNotReadyError
-from panestream.spark import flavours, stateful
-from panestream.spark.data_frames import DataFrameWindowProcessor
-from panestream.spark.processor import WindowProcessor
+from panestream.spark.operator import flavours, stateful
+from panestream.spark.operator.data_frames import DataFrameWindowProcessor
+from panestream.spark.operator.processor import WindowProcessor
 from panestream.spark.session import check_version
 from tests.engine.exchange.test_exchange import plan
 

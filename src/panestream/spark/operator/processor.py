@@ -50,7 +50,7 @@ class SparkState:
 class WindowProcessor(StatefulProcessor):
     """The processor for ``transformWithState``: a call for each key group and micro-batch, a few binary rows in and out.
 
-    Spark 4.0 wants them as data frames (:mod:`panestream.spark.data_frames`); all else is the same.
+    Spark 4.0 wants them as data frames (:mod:`panestream.spark.operator.data_frames`); all else is the same.
     """
 
     def __init__(self, plan: WindowPlan) -> None:
@@ -84,7 +84,7 @@ class WindowProcessor(StatefulProcessor):
         from panestream.engine.exchange.group_run import bodies, run_micro_batch
         from panestream.engine.runtime.gc_control import freeze_modules_once
         from panestream.engine.storage.payload import PayloadPart
-        from panestream.spark.placement import group_number
+        from panestream.spark.operator.placement import group_number
         from panestream.spark.reasons import in_few_words
 
         if self._state is None or self._handle is None:

@@ -10,7 +10,7 @@ from pyspark.errors import StreamingQueryException
 
 from panestream.errors import CallbackError
 from panestream.spark.failures import of_callback
-from panestream.spark.progress import BatchProgress
+from panestream.spark.progress.micro_batch import BatchProgress
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery

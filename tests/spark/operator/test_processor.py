@@ -6,9 +6,9 @@ import sys
 
 from pyspark.sql.streaming.stateful_processor import TimerValues
 
-from panestream.spark import processor
-from panestream.spark.placement import group_number, group_values
-from panestream.spark.processor import WindowProcessor
+from panestream.spark.operator import processor
+from panestream.spark.operator.placement import group_number, group_values
+from panestream.spark.operator.processor import WindowProcessor
 from tests.conformance.executors.processor import MemoryHandle
 from tests.engine.exchange.test_exchange import plan
 
@@ -16,13 +16,13 @@ from tests.engine.exchange.test_exchange import plan
 def test_the_processor_brings_in_nothing_heavy():
     code = (
         "import sys; import pyspark.sql.streaming.transform_with_state_driver_worker; before = set(sys.modules)\n"
-        "import panestream.spark.processor\n"
+        "import panestream.spark.operator.processor\n"
         "print(sorted({name.split('.')[0] for name in set(sys.modules) - before}))\n"
         "print(sorted(name for name in sys.modules if name.startswith('panestream')))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     brought, own = (set(eval(line)) for line in done.stdout.splitlines())
-    assert own == {"panestream", "panestream.spark", "panestream.spark.processor"}
+    assert own == {"panestream", "panestream.spark", "panestream.spark.operator.processor"}
     assert not brought & {"pyarrow", "numpy", "pandas"}
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from panestream.spark.processor import WindowProcessor
+from panestream.spark.operator.processor import WindowProcessor
 
 _FIELDS = ("origin", "sequence", "parts_left", "body")
 

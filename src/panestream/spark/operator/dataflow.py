@@ -16,12 +16,12 @@ from panestream.spark.arrival import ordered
 from panestream.spark.catalyst import reduce_rows, reducible
 from panestream.spark.columns import quoted, type_of
 from panestream.spark.event_time import or_raise, usable
-from panestream.spark.exchange import EXCHANGE_SCHEMA, Pack
 from panestream.spark.known import known
-from panestream.spark.operate import OPERATED_SCHEMA, Unpack, process_batch, process_reduced
-from panestream.spark.stateful import transform
+from panestream.spark.operator.exchange import EXCHANGE_SCHEMA, Pack
+from panestream.spark.operator.operate import OPERATED_SCHEMA, Unpack, process_batch, process_reduced
+from panestream.spark.operator.stateful import transform
+from panestream.spark.operator.without_pandas import without_pandas
 from panestream.spark.types import arrow_schema, spark_schema
-from panestream.spark.without_pandas import without_pandas
 from panestream.windowing.watermarks import WatermarkStrategy
 
 

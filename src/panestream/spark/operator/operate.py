@@ -15,7 +15,7 @@ from panestream.engine.storage import payload
 from panestream.engine.storage.payload import PayloadPart
 from panestream.engine.storage.state import MemoryState
 from panestream.spark.catalyst import group_input
-from panestream.spark.placement import group_number
+from panestream.spark.operator.placement import group_number
 from panestream.spark.reasons import in_few_words
 
 OPERATED_SCHEMA = T.StructType([T.StructField("tag", T.StringType()), T.StructField("body", T.BinaryType())])

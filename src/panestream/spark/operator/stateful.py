@@ -5,9 +5,9 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 
 from panestream.engine.plan import WindowPlan
-from panestream.spark.flavours import check_data_frames
-from panestream.spark.operate import OPERATED_SCHEMA
-from panestream.spark.processor import WindowProcessor
+from panestream.spark.operator.flavours import check_data_frames
+from panestream.spark.operator.operate import OPERATED_SCHEMA
+from panestream.spark.operator.processor import WindowProcessor
 
 
 def transform(exchanged: DataFrame, plan: WindowPlan, *, data_frames: bool) -> DataFrame:
@@ -27,7 +27,7 @@ def transform(exchanged: DataFrame, plan: WindowPlan, *, data_frames: bool) -> D
         return grouped.transformWithState(
             statefulProcessor=WindowProcessor(plan), outputStructType=OPERATED_SCHEMA, outputMode="append", timeMode=mode
         )
-    from panestream.spark.data_frames import DataFrameWindowProcessor
+    from panestream.spark.operator.data_frames import DataFrameWindowProcessor
 
     check_data_frames(exchanged.sparkSession)
     return grouped.transformWithStateInPandas(

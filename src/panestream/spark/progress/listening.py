@@ -17,7 +17,7 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
-from panestream.spark.progress import OBSERVED, BatchProgress
+from panestream.spark.progress.micro_batch import OBSERVED, BatchProgress
 
 _log = logging.getLogger("panestream.metrics")
 

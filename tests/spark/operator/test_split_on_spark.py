@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 import panestream as pst
 from panestream import agg
 from panestream.errors import InvalidPlanError, PanestreamError
-from panestream.spark.split import put_together
+from panestream.spark.operator.split import put_together
 
 START = dt.datetime(2024, 1, 1)
 RESULTS = (agg.count_distinct("user").alias("users"), agg.count().alias("n"), agg.sum("price").alias("total"), agg.min("price"))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from panestream.engine.exchange.event_times import instant
 from panestream.engine.plan import WindowPlan
 from panestream.errors import PanestreamWarning
-from panestream.spark.progress import BatchProgress
+from panestream.spark.progress.micro_batch import BatchProgress
 from panestream.windowing.time import format_duration
 
 _MUCH = 24 * 3600 * 1_000_000
