@@ -1,0 +1,67 @@
+"""Settings that the pages on platforms name are settings that Spark reads: their names are in the classes of the PySpark at hand."""
+
+from __future__ import annotations
+
+import re
+import zipfile
+from pathlib import Path
+
+import pyspark
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = sorted((ROOT / "docs" / "platforms").glob("*.md"))
+JARS = ("core", "common-utils", "catalyst", "sql-api", "sql", "kubernetes", "yarn")
+NOT_OPEN_SOURCE = "spark.emr-serverless"
+NO_SETTINGS = ("spark.conf", "spark.sql.execution.streaming.state.", "spark.internal.io.cloud.")
+"""A call, and classes whose name goes on behind ``org.apache.``."""
+FAMILIES = {
+    "spark.executorEnv.": (),
+    "spark.yarn.appMasterEnv.": (),
+    "spark.kubernetes.driver.volumes.": ("persistentVolumeClaim", "mount.path", "options.claimName"),
+    "spark.kubernetes.executor.volumes.": ("persistentVolumeClaim", "emptyDir", "mount.path", "options.claimName"),
+    "spark.sql.streaming.stateStore.rocksdb": (".changelogCheckpointing.enabled", ".boundedMemoryUsage", ".maxMemoryUsageMB"),
+}
+"""Names that Spark puts together: how they begin, and what may stand in the rest (nothing said: names of the user's own)."""
+
+
+def settings(text: str) -> set[str]:
+    """The names of settings that a page writes."""
+    found = set(re.findall(r"(?<![\w.])spark\.[a-zA-Z][\w.-]*\w", text))
+    return {name for name in found if not name.startswith((*NO_SETTINGS, NOT_OPEN_SOURCE))}
+
+
+def wanted(name: str) -> list[str]:
+    """The strings of which a name is made in Spark's classes."""
+    for prefix, parts in FAMILIES.items():
+        if name.startswith(prefix):
+            rest = name.removeprefix(prefix)
+            used = [part for part in parts if part in rest]
+            # Each part by itself, without the dot that binds it.
+            return [prefix, *(part.removeprefix(".") for part in used)] if used or not parts else [name]
+    return [name]
+
+
+def absent(strings: set[str]) -> set[str]:
+    """Which of them no class of Spark's has."""
+    jars = Path(pyspark.__file__).parent / "jars"
+    missing = {string.encode() for string in strings}
+    for jar in (path for part in JARS for path in jars.glob(f"spark-{part}_*.jar")):
+        with zipfile.ZipFile(jar) as archive:
+            for name in (name for name in archive.namelist() if name.endswith(".class")):
+                content = archive.read(name)
+                missing -= {string for string in missing if string in content}
+    return {string.decode() for string in missing}
+
+
+def test_the_settings_of_the_pages_are_sparks():
+    named = {name for page in PAGES for name in settings(page.read_text("utf-8"))}
+    assert len(named) > 15
+    strings = {string for name in named for string in wanted(name)}
+    assert absent({*strings, "spark.sql.shuffle.partitionz"}) == {"spark.sql.shuffle.partitionz"}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_each_page_says_what_was_run(page):
+    said = page.read_text("utf-8")
+    assert all(f"**{word}" in said for word in ("Run:", "Not run:", "Looked up"))
