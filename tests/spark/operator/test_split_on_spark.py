@@ -1,6 +1,8 @@
 """Distinct values of a key split over key groups: the same results, batch and stream; two steps of users' own; what is refused."""
 
 import datetime as dt
+import re
+from pathlib import Path
 
 import pytest
 from pyspark.sql import functions as F
@@ -9,9 +11,11 @@ import panestream as pst
 from panestream import agg
 from panestream.errors import InvalidPlanError, PanestreamError
 from panestream.spark.operator.split import put_together
+from panestream.testing import MicroBatches
 
 START = dt.datetime(2024, 1, 1)
 RESULTS = (agg.count_distinct("user").alias("users"), agg.count().alias("n"), agg.sum("price").alias("total"), agg.min("price"))
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "skew.md"
 HOUR = pst.TumblingEventTimeWindows.of("1 hour")
 
 
@@ -116,3 +120,28 @@ def test_two_steps_of_docs_skew(clicks):
     together = parts.main.groupBy(*places).agg(F.max(F.struct("n", "price")).alias("most")).select(*places, "most.*")
     at_once = windows(clicks, "shop").apply(busiest, "n bigint, price bigint").main
     assert sorted(together.collect()) == sorted(at_once.collect())
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_the_block_of_docs_skew_on_a_stream(spark, tmp_path):
+    block = re.findall(r"```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)[-1]
+    assert "put_together" in block
+    start = START.replace(tzinfo=dt.timezone.utc)
+    clicks = MicroBatches(spark, tmp_path / "clicks", "shop bigint, user string, n bigint, ts timestamp")
+    rows = [(number % 2, f"u{number:03}", number * 37 % 101, start + dt.timedelta(minutes=number)) for number in range(200)]
+    for first in range(0, 200, 50):
+        clicks.add(rows[first : first + 50])
+    for place in ("out", "checkpoint"):
+        block = block.replace(f'"{place}', f'"{tmp_path}/{place}')
+    known = {"pst": pst, "F": F, "clicks": clicks.stream(), "strategy": pst.WatermarkStrategy.for_monotonous_timestamps()}
+    exec(block.replace("parts.start(", "query = parts.start("), known)
+    known["query"].await_termination()
+    found = {(row.shop, row.window_start.hour): row.user for row in spark.read.parquet(f"{tmp_path}/out").collect()}
+    expected = {}
+    for shop, user, n, ts in rows:
+        best = expected.get((shop, ts.hour), (-1, ""))
+        expected[shop, ts.hour] = max(best, (n, user))
+    closed = {place: user for place, (_, user) in expected.items() if place[1] < 3}
+    assert found == closed
+    assert len(found) == 6
