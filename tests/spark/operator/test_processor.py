@@ -22,7 +22,7 @@ def test_the_processor_brings_in_nothing_heavy():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     brought, own = (set(eval(line)) for line in done.stdout.splitlines())
-    assert own == {"panestream", "panestream.spark", "panestream.spark.operator.processor"}
+    assert own == {"panestream", "panestream.spark", "panestream.spark.operator", "panestream.spark.operator.processor"}
     assert not brought & {"pyarrow", "numpy", "pandas"}
 
 
