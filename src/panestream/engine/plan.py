@@ -20,6 +20,7 @@ from panestream.engine.runtime.group_io import GroupInput, GroupOutput
 from panestream.engine.storage.payload import FORMAT_VERSION, decode
 from panestream.engine.storage.sealed_state import SealedState
 from panestream.engine.storage.state import State
+from panestream.engine.storage.state_tables import StateTables
 from panestream.errors import PanestreamError, PlanMismatchError
 from panestream.windowing.assigners import MergingWindowAssigner, WindowAssigner
 from panestream.windowing.assigners.several import SeveralWindows
@@ -237,6 +238,21 @@ def check_identity(saved: Mapping[str, str], now: Mapping[str, str], where: str)
     raise PlanMismatchError(text, changed)
 
 
+def check_taken_over(saved: Mapping[str, str], plan: WindowPlan) -> None:
+    """Refuses saved state that a plan cannot take over, as far as its identity says. (The rest is found in the tables.)
+
+    Raises:
+        PlanMismatchError: naming every difference that cannot be, and what to do.
+    """
+    now, free = plan.identity(), {KEY_GROUPS, *plan.operator.changeable}
+    names = sorted({*saved, *now} - free)
+    changed = {name: (saved.get(name), now.get(name)) for name in names if saved.get(name) != now.get(name)}
+    if changed:
+        lines = [f"  {name}: {then or '(absent)'}  ->  {new or '(absent)'}" for name, (then, new) in changed.items()]
+        way = f"Start with the old ones, or without saved state. (What may change: {', '.join(sorted(free))}.)"
+        raise PlanMismatchError("\n".join(["the saved state belongs to another plan (then -> now):", *lines, way]), changed)
+
+
 def _check_record(state: SealedState, plan: WindowPlan) -> None:
     """Refuses the meta record of another plan, whichever operator wrote it."""
     record = state.get("meta", 0)
@@ -268,6 +284,12 @@ class Operator(Protocol):
 
     def process(self, batch: GroupInput) -> GroupOutput:
         """Takes in a micro-batch; returns what it emits. The state is then complete: there is no separate commit."""
+
+    def tables(self) -> StateTables:
+        """What the key group keeps, as tables."""
+
+    def restore(self, saved: StateTables) -> int | None:
+        """Writes the state that tables say, of a key group that is new; returns when it is to be woken up by the clock."""
 
 
 class OperatorSpec(ABC):
@@ -302,6 +324,11 @@ class OperatorSpec(ABC):
     def fires_once(self) -> bool:
         """Whether a window fires once, at the watermark, in the same micro-batch for all keys."""
         return False
+
+    @property
+    def changeable(self) -> frozenset[str]:
+        """What of :meth:`identity` and of the plan's own may be another one when the query starts from saved state."""
+        return frozenset()
 
     @property
     def why_no_firings(self) -> str | None:

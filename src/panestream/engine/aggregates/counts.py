@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from panestream.engine.aggregates.accumulator import Accumulator, Row, RowLayout
@@ -56,6 +57,9 @@ class PartialCount(PartialAggregate):
         if columns[0].null_count == len(rows):
             return [all_rows(len(ranges.windows))]
         return [array_of(ranges.sums(counts_of(columns[0], rows)), pa.int64())]
+
+    def nothing(self, count: int) -> list[pa.Array]:
+        return [array_of(np.zeros(count, np.int64), pa.int64())]
 
     def sql(self, names: Sequence[str]) -> tuple[str, ...]:
         return (f"count({names[self.source]})",)

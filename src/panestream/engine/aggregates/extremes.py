@@ -61,6 +61,9 @@ class PartialExtreme(PartialAggregate):
         least = groups.smallest(codes if rows is None else codes[rows], rows)
         return [column.codes.decode(~least if self.largest else least, valid)]
 
+    def nothing(self, count: int) -> list[pa.Array]:
+        return [pa.nulls(count, type_) for _, type_ in self.columns]
+
     def combine(self, ranges: Ranges, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
         column, valid = Input(columns[0]), None
         codes = self._oriented(column)

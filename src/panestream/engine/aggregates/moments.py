@@ -72,6 +72,12 @@ class PartialMoments(PartialAggregate):
             array_of(spread, pa.float64()),
         ]
 
+    def nothing(self, count: int) -> list[pa.Array]:
+        return [
+            array_of(np.zeros(count, type_), arrow)
+            for type_, (_, arrow) in zip((np.int64, float, float), self.columns, strict=True)
+        ]
+
     def combine(self, ranges: Ranges, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
         counts = counts_of(columns[0], rows)
         states = (counts.astype(np.float64), numbers(columns[1]), numbers(columns[2]))

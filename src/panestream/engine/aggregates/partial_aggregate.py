@@ -13,9 +13,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from decimal import Decimal
 from functools import cached_property
-from typing import ClassVar
+from types import FunctionType
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +26,9 @@ from panestream.engine.kernels.columns import Ints, Mask, Vector, floats_of, num
 from panestream.engine.kernels.grouping import Groups
 from panestream.engine.kernels.ordering import Codes, order_codes
 from panestream.engine.kernels.ranges import Ranges, SparseRanges, State
+
+KEEPS = ", keeps "
+"""Between the name of a user's function and the types that it keeps, in :meth:`PartialAggregate.described`."""
 
 
 class Input:
@@ -88,6 +93,8 @@ class PartialAggregate(ABC):
     """Whether it needs the event times of rows."""
     grows: ClassVar[str] = ""
     """What it keeps of the rows, in words, where that grows with them; empty: its size is bounded."""
+    expressions: ClassVar[tuple[str, ...]] = ("source",)
+    """Its attributes that are numbers of expressions: a number each, None, or a tuple of numbers or of (number, type)."""
     needs_rows: ClassVar[bool] = False
     """Whether it is combined over windows from partial rows one after the other (sparse ranges), not from a matrix."""
 
@@ -130,6 +137,39 @@ class PartialAggregate(ABC):
             rows: the number of input rows behind each partial row.
         """
 
+    def nothing(self, count: int) -> list[pa.Array]:
+        """The columns of partials of no rows at all: merged with any other partial they leave it as it is.
+
+        Args:
+            count: how many.
+
+        Raises:
+            InvalidPlanError: there is no such partial: a function of the user's own makes it of rows only.
+        """
+        none = np.zeros(0, np.int64)
+        groups = Groups(none, count, None, np.zeros(count, np.int64), np.zeros(count, np.int64), np.arange(count), False)
+        return self.merge(groups, [pa.array([], type_) for _, type_ in self.columns], none)
+
+    def described(self, inputs: Sequence[str]) -> str:
+        """What it is of, in words that stay the same whatever other aggregates there are: by it state is found again.
+
+        Args:
+            inputs: the plan's expressions.
+
+        >>> from panestream.engine.aggregates.counts import PartialCount
+        >>> PartialCount(1).described(["price", "user"])
+        "PartialCount(source='user')"
+        """
+
+        def named(value: Any) -> Any:
+            if isinstance(value, tuple):
+                return tuple(map(named, value))
+            return inputs[value] if isinstance(value, int) else value if value is None else str(value)
+
+        own = {field.name: getattr(self, field.name) for field in fields(self)}
+        told = {name: repr(named(value)) if name in self.expressions else words_of(value) for name, value in own.items()}
+        return f"{type(self).__name__}({', '.join(f'{name}={value}' for name, value in told.items())})"
+
     def finalize(self, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
         """Partial rows, one per (key, window) already → the same as :meth:`combine` gives: what its results are computed from."""
         return list(columns)
@@ -148,6 +188,17 @@ class PartialAggregate(ABC):
     def from_sql(self, results: Sequence[pa.Array]) -> list[pa.Array]:
         """Its own columns, from the results of :meth:`sql`; they are cast to the types of :attr:`columns` afterwards."""
         return list(results)
+
+
+def words_of(value: Any) -> str:
+    """A parameter of a partial in words: of code of the user's own its name, as it may change."""
+    if isinstance(value, pa.Schema):
+        return f"({', '.join(f'{field.name} {field.type}' for field in value)})"
+    if value is None or isinstance(value, (bool, int, float, str, tuple, Decimal)):
+        return repr(value)
+    if isinstance(value, pa.DataType):
+        return str(value)
+    return "function" if isinstance(value, FunctionType) else type(value).__qualname__
 
 
 def counts_of(column: pa.Array, rows: Ints) -> Ints:

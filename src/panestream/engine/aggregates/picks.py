@@ -92,6 +92,7 @@ class PartialPick(PartialAggregate):
     skip_nulls: bool
     more: tuple[tuple[int, pa.DataType], ...] = ()
 
+    expressions: ClassVar[tuple[str, ...]] = ("source", "by", "more")
     orders_by_time: ClassVar[bool] = True
 
     @property
@@ -139,6 +140,9 @@ class PartialPick(PartialAggregate):
             return chosen
         rows = equals if rows is None else rows[equals]
         return groups.pick(numbers(times)[rows], False, rows)
+
+    def nothing(self, count: int) -> list[pa.Array]:
+        return [pa.nulls(count, type_) for _, type_ in self.columns]
 
     def combine(self, ranges: Ranges, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
         codes, valid = self._oriented(columns[1 + len(self.more)])

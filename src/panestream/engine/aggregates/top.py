@@ -56,6 +56,7 @@ class PartialTopK(PartialAggregate):
     by: int | None
     by_type: pa.DataType
 
+    expressions: ClassVar[tuple[str, ...]] = ("source", "by")
     orders_by_time: ClassVar[bool] = True
     needs_rows: ClassVar[bool] = True
 

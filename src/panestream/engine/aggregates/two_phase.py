@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from panestream.engine.aggregates.accumulator_columns import AccumulatorColumns, RowColumns
-from panestream.engine.aggregates.partial_aggregate import Batch, PartialAggregate, sparse
+from panestream.engine.aggregates.partial_aggregate import KEEPS, Batch, PartialAggregate, sparse, words_of
 from panestream.engine.aggregates.planning import AggregationPlanner
 from panestream.engine.aggregates.registry import Implementation, implements
 from panestream.engine.aggregates.result import Result
@@ -169,6 +169,21 @@ class PartialAccumulator(PartialAggregate):
         # What is folded are the numbers of the accumulators: -1 stands for none.
         (numbers,) = ranges.fold_in_order((np.arange(len(ranges.order)),), (-1,), combine)
         return self._results(partials.take(numbers))
+
+    def described(self, inputs: Sequence[str]) -> str:
+        # The rows that it is given may have other columns by now: it keeps nothing of them but accumulators.
+        return f"{words_of(self.written)}{KEEPS}{words_of(self.accumulators)}"
+
+    def nothing(self, count: int) -> list[pa.Array]:
+        written = self.written
+        if isinstance(written, AggregateFunction):
+            return self._in_columns().encode([written.create_accumulator() for _ in range(count)])
+        if not count:
+            return super(PartialAccumulator, self).nothing(0)
+        raise InvalidPlanError(
+            "a reduce function makes its result of rows, and those that came before are gone: it cannot be added to windows that "
+            "are open. Start from no saved state"
+        )
 
     def finalize(self, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
         return self._results(columns)

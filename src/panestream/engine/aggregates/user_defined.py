@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -9,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from panestream.engine.aggregates.partial_aggregate import Batch, PartialAggregate, sparse
+from panestream.engine.aggregates.partial_aggregate import KEEPS, Batch, PartialAggregate, sparse
 from panestream.engine.aggregates.planning import AggregationPlanner
 from panestream.engine.aggregates.registry import Implementation, implements
 from panestream.engine.aggregates.result import FirstColumn
@@ -78,6 +79,19 @@ class PartialUser(PartialAggregate):
         # What is folded are the numbers of the partials: -1 stands for none.
         (numbers,) = ranges.fold_in_order((np.arange(len(ranges.order)),), (-1,), combine)
         return self._final(partials.take(numbers))
+
+    def described(self, inputs: Sequence[str]) -> str:
+        given = ", ".join(inputs[source] for source in self.sources)
+        written = re.sub(r" at 0x[0-9a-fA-F]+", "", repr(self.written))
+        return f"{written} of {given}{KEEPS}{self.written.partial_type}"
+
+    def nothing(self, count: int) -> list[pa.Array]:
+        if not count:
+            return [pa.array([], self.written.partial_type)]
+        raise InvalidPlanError(
+            f"{self.written!r} makes partials of rows, and those that came before are gone: it cannot be added to windows that "
+            "are open. Start without it, or from no saved state"
+        )
 
     def finalize(self, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
         return self._final(columns[0])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -43,6 +43,8 @@ class PartialWeightedSums(PartialAggregate):
     """
 
     weight: int
+
+    expressions: ClassVar[tuple[str, ...]] = ("source", "weight")
 
     @property
     def columns(self) -> tuple[tuple[str, pa.DataType], ...]:

@@ -9,10 +9,12 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import pyarrow as pa
 
-from panestream.engine.plan import MAIN, WindowPlan, check_identity
+from panestream.engine.plan import MAIN, WindowPlan, check_identity, check_taken_over
 from panestream.engine.runtime.group_io import GroupInput, GroupOutput
 from panestream.engine.runtime.watermarks import Closing, WatermarkTracker
 from panestream.engine.storage.sealed_state import SealedState
+from panestream.engine.storage.state_tables import TABLES_FORMAT, StateTables
+from panestream.errors import PlanMismatchError, StateFormatError
 from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 
 Fresh = TypeVar("Fresh")
@@ -105,6 +107,52 @@ class GroupOperator(ABC, Generic[Fresh]):
         self._measure(batch, step, output)
         return output
 
+    # -- as tables -----------------------------------------------------------------------------------------------------
+
+    def tables(self) -> StateTables:
+        """What the key group keeps, as tables. Nothing is written."""
+        header = {
+            "format": TABLES_FORMAT,
+            "operator": self._plan.operator.name,
+            "identity": dict(self._plan.identity()),
+            "watermarks": self._tracker.to_json(),
+            "clock": self._processing_time,
+            "closed": self._closing.until,
+            **self._described(),
+        }
+        return StateTables(header, self._state_tables())
+
+    def restore(self, saved: StateTables) -> int | None:
+        """Writes the state that tables say, of a key group that has none yet; the operator is not to be used afterwards.
+
+        Args:
+            saved: what :meth:`tables` gave, the rows in any order.
+
+        Returns:
+            The processing time at which something fires without rows; None: nothing waits for it.
+
+        Raises:
+            PlanMismatchError: what it holds cannot be taken over by this plan.
+            StateFormatError: another version of panestream wrote it; a table or a column is missing.
+        """
+        if self._saved:
+            raise PlanMismatchError("the key group has state already: saved state is put into new checkpoints only")
+        if saved.header.get("format") != TABLES_FORMAT:
+            raise StateFormatError(
+                f"the saved state has format {saved.header.get('format')!r}, this version of panestream reads {TABLES_FORMAT}"
+            )
+        check_taken_over(saved.header["identity"], self._plan)
+        self._tracker = WatermarkTracker.from_json(self._plan.watermark, saved.header["watermarks"])
+        self._processing_time, self._closing.until = saved.header["clock"], saved.header["closed"]
+        self._put(saved)
+        self._save()
+        return self._wake_up(TimeStep(self._reached, self._reached))
+
+    @property
+    def _reached(self) -> int:
+        """How far the time of the windows has come."""
+        return self._processing_time - 1 if self._by_processing_time else self._tracker.watermark
+
     # -- what an operator says -----------------------------------------------------------------------------------------
 
     @abstractmethod
@@ -118,6 +166,18 @@ class GroupOperator(ABC, Generic[Fresh]):
     @abstractmethod
     def _close(self, fresh: Fresh, step: TimeStep) -> None:
         """Writes what windows still need at ``step.after`` to the storage, and drops the rest. Not at the end of the input."""
+
+    @abstractmethod
+    def _state_tables(self) -> Mapping[str, pa.Table]:
+        """All that is kept of keys: tables whose first columns are :func:`~panestream.engine.storage.state_tables.key_fields`."""
+
+    @abstractmethod
+    def _put(self, saved: StateTables) -> None:
+        """Writes to the storage what such tables hold. Time and what is closed are as they were already."""
+
+    def _described(self) -> Mapping[str, Any]:
+        """What the header of state tables says besides time (JSON values): ``partials`` and ``counters``."""
+        return {}
 
     def _kept(self) -> Mapping[str, Any]:
         """What the meta record keeps for the operator besides time (JSON values): :attr:`_saved` has it in the next batch."""

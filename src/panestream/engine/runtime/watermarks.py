@@ -11,7 +11,8 @@ import numpy.typing as npt
 
 from panestream.engine.kernels.slicing import AlignedWindows, Int64s, PaneGrid
 from panestream.engine.runtime.group_io import MOST_PARTITIONS, GroupInput, GroupMetrics
-from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP
+from panestream.errors import PlanMismatchError
+from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP, format_duration
 from panestream.windowing.watermarks import WatermarkStrategy
 
 BEYOND_ALL = 2**62
@@ -215,6 +216,28 @@ class LatenessPolicy:
         if closed == MAX_TIMESTAMP:
             return BEYOND_ALL
         return min(self.grid.pane_of(one.start_of(last_ended(one, closed) + 1)) for one in self.grid.windows)
+
+    def kept_from(self, closed: int) -> int:
+        """The instant before which no rows are kept, since no window needs them."""
+        first = self.first_live_pane(closed)
+        return MIN_TIMESTAMP if first == -BEYOND_ALL else min(self.grid.start_of(first), MAX_TIMESTAMP)
+
+    def check_kept(self, since: int, closed: int) -> None:
+        """Refuses windows that need rows which were not kept.
+
+        Args:
+            since: rows before this instant were not.
+            closed: windows that end up to then take no more rows.
+
+        Raises:
+            PlanMismatchError: an open window begins earlier.
+        """
+        wanted = self.kept_from(closed)
+        if wanted < since:
+            raise PlanMismatchError(
+                f"open windows would begin {format_duration(since - wanted)} before the first row that the saved state still "
+                "has: their results would lack rows. Windows may become shorter, or begin more seldom, not longer"
+            )
 
     def taken(self, panes: Int64s, closed: int) -> npt.NDArray[np.bool_]:
         """Which panes lie in a window that still takes rows."""

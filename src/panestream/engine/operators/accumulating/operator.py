@@ -20,13 +20,16 @@ from panestream.engine.plan import LATE, ON_TIME, WindowPlan
 from panestream.engine.runtime.group_io import GroupInput, GroupOutput
 from panestream.engine.runtime.group_operator import GroupOperator, TimeStep
 from panestream.engine.runtime.main_rows import window_rows
-from panestream.engine.runtime.watermarks import LatenessPolicy, last_ended
+from panestream.engine.runtime.watermarks import BEYOND_ALL, LatenessPolicy, last_ended
 from panestream.engine.storage.blocks import PaneBlocks, StoredBlocks, pane_range
 from panestream.engine.storage.sealed_state import SealedState
+from panestream.engine.storage.state_tables import StateTables, integers, key_fields, named_columns, with_types
 from panestream.windowing.evictors import Evictor
 
 KEPT = "kept"
 """What crosses the exchange: key columns, pane, event time, whole row."""
+ROWS = "rows"
+"""The rows that are kept, as a table."""
 _ARRIVAL = "arrival"
 _MOST_MERGED = 1 << 18
 """Runs of rows are merged up to so many: merging saves calls, and nothing else."""
@@ -57,7 +60,7 @@ class AccumulatingSettings:
     @property
     def kept_schema(self) -> pa.Schema:
         """Keys, pane, event time, and the row. The names are our own: the user's may be any."""
-        columns = [pa.field(f"key {place}", field.type) for place, field in enumerate(self.keys)]
+        columns = key_fields(self.keys)
         columns += [pa.field("pane", pa.int64()), pa.field("time", pa.int64())]
         return pa.schema([*columns, *(pa.field(f"row {place}", field.type) for place, field in enumerate(self.rows))])
 
@@ -78,6 +81,29 @@ class AccumulatingOperator(GroupOperator[pa.Table]):
 
     def _kept(self) -> Mapping[str, Any]:
         return {"arrived": self._arrived}
+
+    # -- as tables -----------------------------------------------------------------------------------------------------
+
+    def _described(self) -> Mapping[str, Any]:
+        kept_from = self._lateness.kept_from(self._closing.until)
+        return {"counters": {"largest": {"arrived": self._arrived, "kept from": kept_from}}}
+
+    def _state_tables(self) -> Mapping[str, pa.Table]:
+        parts = self._blocks.read(-BEYOND_ALL, BEYOND_ALL)
+        table = pa.concat_tables(parts) if parts else self._schema.empty_table()
+        taken = self._lateness.taken(table.column("pane").to_numpy(), self._closing.until)
+        return {ROWS: table.filter(pa.array(taken)).drop_columns(["pane"])}
+
+    def _put(self, saved: StateTables) -> None:
+        table, counters = saved.table(ROWS), saved.header["counters"]["largest"]
+        self._lateness.check_kept(counters["kept from"], self._closing.until)
+        columns = named_columns(table, [name for name in self._schema.names if name != "pane"])
+        columns.insert(self._width, pa.array(self._grid.panes_of(integers(table, "time"))))
+        rows = with_types(columns, self._schema)
+        self._arrived = counters["arrived"]
+        self._blocks.append(by_pane([rows.take(pa.array(stable_order(integers(table, _ARRIVAL))))]))
+
+    # -- rows ----------------------------------------------------------------------------------------------------------
 
     def _take_in(self, batch: GroupInput, step: TimeStep, output: GroupOutput) -> pa.Table:
         """The rows that some window still takes, numbered, sorted by pane."""

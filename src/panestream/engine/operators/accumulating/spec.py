@@ -28,6 +28,10 @@ class AccumulatingSpec(AccumulatingSettings, OperatorSpec):
     def takes_rows(self) -> bool:
         return True
 
+    @property
+    def changeable(self) -> frozenset[str]:
+        return frozenset({"windows", "results"})
+
     def pack(self, plan: WindowPlan, chunk: Chunk) -> Iterator[tuple[str, pa.Table]]:
         if chunk.rows is None:
             raise RuntimeError("accumulating panes need whole rows, the exchange brought none")

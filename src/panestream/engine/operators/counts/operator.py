@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from panestream.engine.aggregates import Aggregation
+from panestream.engine.aggregates.saved_partials import partials_found, partials_saved
 from panestream.engine.kernels.columns import Ints, Mask, numbers, plain
 from panestream.engine.kernels.grouping import Keys, encode_keys
 from panestream.engine.kernels.key_hashing import key_hashes
@@ -26,10 +27,11 @@ from panestream.engine.runtime.group_operator import GroupOperator, TimeStep
 from panestream.engine.runtime.main_rows import window_rows
 from panestream.engine.storage.keyed_pages import KeyedPages
 from panestream.engine.storage.sealed_state import SealedState
+from panestream.engine.storage.state_tables import StateTables, key_fields, named_columns, with_types
 from panestream.windowing.aggregates import Aggregate
 from panestream.windowing.time import MAX_TIMESTAMP
 
-INPUTS = "inputs"
+INPUTS, PANES = "inputs", "panes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +103,7 @@ class CountOperator(GroupOperator[Contents | None]):
     def __init__(self, plan: WindowPlan, settings: CountSettings, state: SealedState) -> None:
         self._settings = settings
         self._shape = settings.shape
-        fields = [pa.field(f"key {place}", field.type) for place, field in enumerate(plan.key_schema)]
+        fields = key_fields(plan.key_schema)
         self._width = len(fields)
         self._schema = pa.schema([*fields, *settings.aggregation.partial_schema])
         self._pages = KeyedPages(state, self._schema)
@@ -114,6 +116,28 @@ class CountOperator(GroupOperator[Contents | None]):
 
     def _kept_windows(self) -> int | None:
         return self._keys
+
+    # -- as tables -----------------------------------------------------------------------------------------------------
+
+    def _described(self) -> Mapping[str, Any]:
+        return {"partials": partials_saved(self._settings.aggregation), "counters": {}}
+
+    def _state_tables(self) -> Mapping[str, pa.Table]:
+        stored = self._pages.read(np.ones(len(self._pages.index), np.bool_))
+        return {PANES: stored}
+
+    def _put(self, saved: StateTables) -> None:
+        table = saved.table(PANES)
+        columns = named_columns(table, self._schema.names[: self._width + 2])
+        columns += partials_found(table, saved.header["partials"], self._settings.aggregation)
+        panes = with_types(columns, self._schema)
+        keys = [plain(panes.column(place)) for place in range(self._width)]
+        self._keys = encode_keys(keys, panes.num_rows).count
+        hashes = key_hashes(keys, panes.num_rows)
+        nothing_is_due = np.full(panes.num_rows, MAX_TIMESTAMP)
+        self._pages.write(np.ones(len(self._pages.index), np.bool_), hashes, panes, hashes, nothing_is_due)
+
+    # -- rows ----------------------------------------------------------------------------------------------------------
 
     def _take_in(self, batch: GroupInput, step: TimeStep, output: GroupOutput) -> Contents | None:
         arrived = batch.of(INPUTS)

@@ -31,6 +31,10 @@ class CountSpec(CountSettings, OperatorSpec):
     def inputs(self) -> tuple[str, ...]:
         return self.aggregation.inputs
 
+    @property
+    def changeable(self) -> frozenset[str]:
+        return frozenset({"aggregates", "partials"})
+
     def pack(self, plan: WindowPlan, chunk: Chunk) -> Iterator[tuple[str, pa.Table]]:
         times = [pa.array(chunk.times).view(_INSTANT)] if self.aggregation.needs_timestamps else []
         columns = [*chunk.keys, *times, *chunk.values]

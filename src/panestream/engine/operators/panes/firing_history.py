@@ -14,8 +14,10 @@ from panestream.engine.kernels.slicing import Int64s, PaneGrid
 from panestream.engine.operators.panes.firing import FiredWindows, rows_of
 from panestream.engine.plan import FIRINGS, INSERT, OPS, UPDATE_AFTER, UPDATE_BEFORE, WindowPlan
 from panestream.engine.runtime.main_rows import firing_columns
+from panestream.engine.runtime.watermarks import BEYOND_ALL
 from panestream.engine.storage.blocks import PaneBlocks
 from panestream.engine.storage.state import State
+from panestream.engine.storage.state_tables import key_fields
 
 _WINDOW, _NUMBER, _FIRING = "pane", "number", "firing"
 
@@ -43,7 +45,7 @@ class FiringHistory:
             values: the columns of the last values that are kept; none where only the number matters.
         """
         own = [(_WINDOW, pa.int64()), (_NUMBER, pa.int64()), (_FIRING, pa.int8())]
-        fields = [pa.field(f"key {place}", field.type) for place, field in enumerate(keys)]
+        fields = key_fields(keys)
         fields += [pa.field(name, type_) for name, type_ in own]
         fields += [pa.field(f"value {place}", field.type) for place, field in enumerate(values)]
         width = len(keys)
@@ -65,6 +67,11 @@ class FiringHistory:
         own = [pa.array(windows), pa.array(numbers), pa.array(np.full(len(windows), firing, np.int8))]
         self.blocks.append(pa.Table.from_arrays([*keys, *own, *values], schema=self.blocks.schema))
 
+    def latest(self, first: int) -> pa.Table:
+        """The last firing of each key and window, from window number ``first`` on."""
+        parts = self.blocks.read(first, BEYOND_ALL)
+        return _latest(parts, self.keys) if parts else self.blocks.schema.empty_table()
+
     def drop_before(self, window: int) -> None:
         """Forgets the windows before ``window``: they are closed."""
         self.blocks.drop_before(window)
@@ -84,6 +91,11 @@ class NumberedRows:
     plan: WindowPlan
     grid: PaneGrid
     histories: list[FiringHistory] = field(default_factory=list)
+
+    @property
+    def values(self) -> pa.Schema:
+        """The columns of what was emitted that are kept."""
+        return self.plan.operator.result_schema if self.plan.changelog else pa.schema([])
 
     def of(self, fired: FiredWindows, firing: str, closed: int) -> pa.Table:
         """The rows; in a changelog each behind the one that it takes the place of.
@@ -123,8 +135,7 @@ class NumberedRows:
 
     def _remember(self, history: FiringHistory, fired: FiredWindows, numbers: Int64s, firing: int, last: np.ndarray) -> None:
         kept = fired.rows if not last.any() else fired.rows.filter(pa.array(~last))
-        names = self.plan.operator.result_schema.names if self.plan.changelog else []
-        values = [kept.column(name) for name in names]
+        values = [kept.column(name) for name in self.values.names]
         history.keep(kept.columns[: len(self.plan.key_schema)], fired.windows[~last], numbers[~last], firing, values)
 
 

@@ -19,12 +19,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from panestream.engine.aggregates import Aggregation
+from panestream.engine.aggregates.saved_partials import partials_saved
 from panestream.engine.kernels.pairs import is_among, numbered
 from panestream.engine.kernels.slicing import Int64s, PaneGrid
 from panestream.engine.operators.panes.firing import ARRIVAL, HIDDEN, TIME, Arrivals, Combiner, FiredWindows, Interval, rows_of
 from panestream.engine.operators.panes.firing_history import FiringHistory, NumberedRows
 from panestream.engine.operators.panes.purged_windows import PurgedWindows
 from panestream.engine.operators.panes.rollups import Rollups, resolutions
+from panestream.engine.operators.panes.tables import EMITTED, PANES, PURGED, PaneTables
 from panestream.engine.plan import EARLY, LATE, ON_TIME, WindowPlan
 from panestream.engine.runtime.group_io import GroupInput, GroupOutput
 from panestream.engine.runtime.group_operator import GroupOperator, TimeStep
@@ -32,6 +34,7 @@ from panestream.engine.runtime.top import largest_per_window
 from panestream.engine.runtime.watermarks import BEYOND_ALL, LatenessPolicy, last_ended
 from panestream.engine.storage.blocks import StoredBlocks, pane_range
 from panestream.engine.storage.sealed_state import SealedState
+from panestream.engine.storage.state_tables import StateTables
 from panestream.windowing import aggregates as agg
 from panestream.windowing.aggregates import Aggregate
 from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP
@@ -118,6 +121,46 @@ class PaneOperator(GroupOperator[pa.Table]):
         arrivals = self._arrivals
         arrived = [arrivals.next_number, arrivals.first_recent, arrivals.overdue]
         return {"settled": self._rollups.settled, "built": self._rollups.built, "arrived": arrived}
+
+    # -- as tables -----------------------------------------------------------------------------------------------------
+
+    def _described(self) -> Mapping[str, Any]:
+        # Counted from the last step of time, so that rows of several key groups can stand side by side.
+        counters = {
+            "largest": {
+                "next row": self._arrivals.next_number - self._arrivals.first_recent,
+                "kept from": self._lateness.kept_from(self._closing.until),
+            },
+            "any": {"overdue": self._arrivals.overdue},
+        }
+        return {"partials": partials_saved(self._aggregation), "counters": counters}
+
+    def _state_tables(self) -> Mapping[str, pa.Table]:
+        own, rollups = self._as_tables(), self._rollups
+        parts = [*rollups.levels[0].read(-BEYOND_ALL, rollups.settled), *rollups.arrivals.read(rollups.settled, BEYOND_ALL)]
+        shifted, by = self._settings.hidden_columns[1:], self._arrivals.first_recent
+        tables = {PANES: own.panes(parts, self._aggregation, shifted, by)}
+        if self._numbered is not None:
+            tables[EMITTED] = own.emitted(self._numbered.histories, self._numbered.values)
+        if self._purged is not None:
+            tables[PURGED] = own.purged(self._purged.blocks)
+        return tables
+
+    def _put(self, saved: StateTables) -> None:
+        own, counters = self._as_tables(), saved.header["counters"]
+        self._lateness.check_kept(counters["largest"]["kept from"], self._closing.until)
+        self._arrivals = Arrivals(counters["largest"]["next row"], 0, counters["any"]["overdue"])
+        partials = own.partials(saved, self._aggregation)
+        self._rollups.roll_up(
+            partials, self._lateness.first_open_pane(self._reached), self._lateness.first_live_pane(self._closing.until)
+        )
+        if self._numbered is not None:
+            own.keep_emitted(saved, self._numbered.histories, self._numbered.values)
+        if self._purged is not None:
+            own.keep_purged(saved, self._purged.blocks)
+
+    def _as_tables(self) -> PaneTables:
+        return PaneTables(self._plan.key_schema, self._grid, self._lateness, self._closing.until)
 
     # -- rows ----------------------------------------------------------------------------------------------------------
 

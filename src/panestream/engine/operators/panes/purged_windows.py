@@ -17,6 +17,7 @@ from panestream.engine.operators.panes.rollups import Rollups
 from panestream.engine.runtime.watermarks import BEYOND_ALL
 from panestream.engine.storage.blocks import PaneBlocks
 from panestream.engine.storage.state import State
+from panestream.engine.storage.state_tables import key_fields
 
 
 @dataclass(slots=True)
@@ -36,7 +37,7 @@ class PurgedWindows:
     @classmethod
     def over(cls, state: State, keys: pa.Schema, grid: PaneGrid) -> PurgedWindows:
         """The store of a key group."""
-        fields = [pa.field(f"key {place}", field.type) for place, field in enumerate(keys)]
+        fields = key_fields(keys)
         return cls(PaneBlocks(state, "purged", pa.schema([*fields, pa.field("pane", pa.int64())]), _in_order), grid)
 
     def has(self, fired: FiredWindows) -> npt.NDArray[np.bool_]:

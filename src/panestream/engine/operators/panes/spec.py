@@ -50,6 +50,10 @@ class PaneSpec(PaneSettings, OperatorSpec):
     def uses_processing_time(self) -> bool:
         return self.by_processing_time
 
+    @property
+    def changeable(self) -> frozenset[str]:
+        return frozenset({"aggregates", "partials", "panes", "windows"})
+
     def pack(self, plan: WindowPlan, chunk: Chunk) -> Iterator[tuple[str, pa.Table]]:
         times, keys, values = chunk.times, chunk.keys, chunk.values
         if self.by_processing_time:

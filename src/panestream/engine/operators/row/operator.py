@@ -15,8 +15,9 @@ import pyarrow as pa
 from panestream.engine.kernels.columns import one_chunk
 from panestream.engine.kernels.python_values import RowType, arrow_column, python_values, result_columns
 from panestream.engine.operators.row.interleaving import interleaved
-from panestream.engine.operators.row.keys import hashable
 from panestream.engine.operators.row.row_plan import RowPlan
+from panestream.engine.operators.row.state import RowStore
+from panestream.engine.operators.row.tables import RowTables, key_values
 from panestream.engine.operators.row.window_operator import FiredResult, Output, RowOperator
 from panestream.engine.plan import FIRING_COLUMNS, MAIN, WindowPlan
 from panestream.engine.runtime.gc_control import collector_paused
@@ -24,6 +25,7 @@ from panestream.engine.runtime.group_io import GroupInput, GroupOutput
 from panestream.engine.runtime.group_operator import GroupOperator, TimeStep
 from panestream.engine.runtime.main_rows import window_rows
 from panestream.engine.storage.sealed_state import SealedState
+from panestream.engine.storage.state_tables import StateTables
 from panestream.errors import InvalidPlanError, did_you_mean
 from panestream.windowing.assigners import GlobalWindows
 from panestream.windowing.time import MAX_TIMESTAMP
@@ -124,6 +126,7 @@ class RowGroupOperator(GroupOperator[list[_Arrived]]):
         self._settings = settings
         prepared = _prepared(plan, settings)
         self._row_type = prepared.row_type
+        self._row_plan = prepared.row_plan
         self._operator = RowOperator(prepared.row_plan, state, group)
         super().__init__(plan, state, _RowStorage(self._operator, state))
 
@@ -132,6 +135,34 @@ class RowGroupOperator(GroupOperator[list[_Arrived]]):
             output = super().process(batch)
             self._operator.store.release()
             return output
+
+    # -- as tables -----------------------------------------------------------------------------------------------------
+
+    def _described(self) -> Mapping[str, Any]:
+        meta = self._operator.store.meta
+        shift = {"stagger": meta["stagger"]} if "stagger" in meta else {}
+        return {"counters": {"total": {"late_dropped": self._operator.late_dropped}, "equal": shift}}
+
+    def _state_tables(self) -> Mapping[str, pa.Table]:
+        # Not the operator's own store: that would ask the user's code about windows which a shorter lateness has closed.
+        store = RowStore(self._row_plan, self._state, lambda _: True)
+        try:
+            return self._as_tables().tables(store)
+        finally:
+            store.release()
+
+    def _put(self, saved: StateTables) -> None:
+        counters = saved.header["counters"]
+        operator = self._operator
+        operator.begin_at(self._tracker.watermark, self._processing_time, self._closing.until)
+        operator.late_dropped = counters["total"]["late_dropped"]
+        operator.store.meta.update(counters["equal"])
+        self._as_tables().fill(saved, operator.store, operator.set_cleanup)
+
+    def _as_tables(self) -> RowTables:
+        return RowTables(self._row_plan, self._plan.key_schema, self._row_type)
+
+    # -- rows ----------------------------------------------------------------------------------------------------------
 
     def _take_in(self, batch: GroupInput, step: TimeStep, output: GroupOutput) -> list[_Arrived]:
         arrived = [self._arrived(table) for table in batch.of(INPUTS)]
@@ -177,7 +208,7 @@ class RowGroupOperator(GroupOperator[list[_Arrived]]):
 
     def _arrived(self, table: pa.Table) -> _Arrived:
         width, rows = len(self._plan.key_schema), table.num_rows
-        keys = [_keys(table.column(position)) for position in range(width)]
+        keys = [key_values(table.column(position)) for position in range(width)]
         key: Sequence[Any] = keys[0] if width == 1 else list(zip(*keys, strict=True)) if keys else [()] * rows
         values = len(self._row_type.schema)
         columns = [one_chunk(table.column(width + 1 + position)) for position in range(values)]
@@ -224,8 +255,3 @@ class RowGroupOperator(GroupOperator[list[_Arrived]]):
             places = [place for place, row in enumerate(part.rows) if id(row[2]) in late]
             rows = part.whole.take(pa.array(places, pa.int64()))
             yield pa.Table.from_arrays(rows.columns, schema=self._plan.row_schema)
-
-
-def _keys(column: pa.ChunkedArray) -> list[Any]:
-    values = python_values(column)
-    return list(map(hashable, values)) if pa.types.is_nested(column.type) else values

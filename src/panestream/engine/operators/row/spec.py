@@ -65,6 +65,10 @@ class RowSpec(RowSettings, OperatorSpec):
     def shows_processing_time(self) -> bool:
         return True
 
+    @property
+    def changeable(self) -> frozenset[str]:
+        return frozenset({"results"})
+
     def pack(self, plan: WindowPlan, chunk: Chunk) -> Iterator[tuple[str, pa.Table]]:
         whole = list(chunk.rows.columns) if chunk.rows is not None and plan.row_schema is not None else []
         times = pa.array(chunk.times)

@@ -233,6 +233,17 @@ class RowOperator:
         self._fired, self._firings, self._late, self._dropped_before = [], [], [], self.late_dropped
         return output
 
+    def begin_at(self, watermark: int, processing_time: int, closed: int) -> None:
+        """Time has come so far, of a key group that is new and is to be given windows that are there already.
+
+        Args:
+            watermark: event time.
+            processing_time: the clock.
+            closed: windows of event time whose last instant is this or before are closed.
+        """
+        self.watermark, self.processing_time, self._closing.until = watermark, processing_time, closed
+        self.closed = self._closed_before = self._closing.at(watermark)
+
     def commit(self) -> None:
         """Writes what was touched since the last commit to the state."""
         closed = self._closing.reach(self.watermark)

@@ -17,6 +17,7 @@ from panestream.engine.aggregates import Aggregation
 from panestream.engine.kernels.columns import Ints, numbers, plain
 from panestream.engine.operators.sessions.local import LocalSessions
 from panestream.engine.storage import payload
+from panestream.engine.storage.state_tables import key_fields
 
 SESSIONS, ROWS = "sessions", "rows"
 """Local sessions; the rows behind them."""
@@ -34,7 +35,7 @@ def session_schema(keys: pa.Schema, aggregation: Aggregation, *, local: bool) ->
     the last time because of a late row.
     """
     bounds = ("start", "end", "first") if local else ("start", "end", "fired", "late")
-    fields = [pa.field(f"key {place}", field.type) for place, field in enumerate(keys)]
+    fields = key_fields(keys)
     fields += [pa.field(name, pa.int64()) for name in bounds]
     return pa.schema([*fields, *list(aggregation.partial_schema)[1:]])
 

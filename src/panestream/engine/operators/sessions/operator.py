@@ -7,13 +7,15 @@ the last state is emitted: what it is when the micro-batch is over.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from panestream.engine.aggregates.saved_partials import partials_found, partials_saved
 from panestream.engine.kernels.columns import Ints, Mask, plain
 from panestream.engine.kernels.grouping import Keys, encode_keys
 from panestream.engine.kernels.key_hashing import key_hashes
@@ -27,6 +29,7 @@ from panestream.engine.runtime.group_io import GroupInput, GroupOutput
 from panestream.engine.runtime.group_operator import GroupOperator, TimeStep
 from panestream.engine.storage.keyed_pages import KeyedPages
 from panestream.engine.storage.sealed_state import SealedState
+from panestream.engine.storage.state_tables import StateTables, integers, named_columns, with_types
 from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 
 
@@ -134,14 +137,13 @@ class SessionOperator(GroupOperator[SessionsAtHand]):
         read, merged, fired = at_hand.read, at_hand.merged, at_hand.fired
         if not read.any():
             return
-        sessions, lateness = merged.sessions, self._plan.allowed_lateness
+        sessions = merged.sessions
         open_ = sessions.ends - 1 > self._closing.at(after)
         kept = np.flatnonzero(open_)
         keys = merged.keys.take(sessions.codes[kept])
         columns = (sessions.starts[kept], sessions.ends[kept], *(column[kept] for column in self._emitted(merged, fired)))
         table = session_table(self._schema, keys, columns, merged.partials.take(pa.array(kept)))
-        last = sessions.ends[kept] - 1
-        due = np.where(last > after, last, np.minimum(last, MAX_TIMESTAMP - lateness) + lateness)
+        due = self._due(sessions.ends[kept], after)
         # A session that was not there before and is not there now changes no page.
         changed = np.where(merged.was_stored, merged.touched | ~open_, open_)
         if self._plan.keeps_emitted and fired is not None:
@@ -149,6 +151,31 @@ class SessionOperator(GroupOperator[SessionsAtHand]):
         codes = np.concatenate([sessions.codes[changed], at_hand.gone])
         hashes = key_hashes(merged.keys.take(codes), len(codes))
         self._pages.write(read, hashes, table, key_hashes(keys, len(kept)), due)
+
+    def _due(self, ends: Ints, after: int) -> Ints:
+        """When sessions ask to be looked at; ``after``: what was due until then has fired."""
+        last, lateness = ends - 1, self._plan.allowed_lateness
+        due: Ints = np.where(last > after, last, np.minimum(last, MAX_TIMESTAMP - lateness) + lateness)
+        return due
+
+    # -- as tables -----------------------------------------------------------------------------------------------------
+
+    def _described(self) -> Mapping[str, Any]:
+        return {"partials": partials_saved(self._settings.aggregation), "counters": {}}
+
+    def _state_tables(self) -> Mapping[str, pa.Table]:
+        stored = self._pages.read(np.ones(len(self._pages.index), np.bool_))
+        # A lateness shorter than that of an earlier run leaves sessions behind that are closed by now.
+        return {SESSIONS: stored.filter(pa.array(stored.column("end").to_numpy() - 1 > self._closing.at(self._reached)))}
+
+    def _put(self, saved: StateTables) -> None:
+        table = saved.table(SESSIONS)
+        own = named_columns(table, [*self._schema.names[: len(self._plan.key_schema)], "start", "end", "fired", "late", "rows"])
+        columns = [*own, *partials_found(table, saved.header["partials"], self._settings.aggregation)]
+        sessions = with_types(columns, self._schema)
+        hashes = key_hashes(self._keys_of(sessions), sessions.num_rows)
+        due = self._due(integers(sessions, "end"), self._reached)
+        self._pages.write(np.ones(len(self._pages.index), np.bool_), hashes, sessions, hashes, due)
 
     def _emitted(self, merged: Merged, fired: FiredSessions | None) -> tuple[Ints, Ints]:
         """How often sessions have fired, and whether last because of a late row; nothing where the plan does not ask."""

@@ -48,6 +48,10 @@ class SessionSpec(SessionSettings, OperatorSpec):
     def uses_processing_time(self) -> bool:
         return self.by_processing_time
 
+    @property
+    def changeable(self) -> frozenset[str]:
+        return frozenset({"aggregates", "partials"})
+
     def pack(self, plan: WindowPlan, chunk: Chunk) -> Iterator[tuple[str, pa.Table]]:
         rows = len(chunk.times)
         keys = encode_keys(chunk.keys, rows)

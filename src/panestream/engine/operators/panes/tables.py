@@ -1,0 +1,147 @@
+"""The state of aligned panes as tables, and state made of tables: panes and windows by their bounds, one row for each key."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from panestream.engine.aggregates import Aggregation
+from panestream.engine.aggregates.saved_partials import partials_found
+from panestream.engine.kernels.ordering import stable_order
+from panestream.engine.kernels.slicing import AlignedWindows, Int64s, PaneGrid
+from panestream.engine.operators.panes.firing_history import FiringHistory
+from panestream.engine.runtime.watermarks import BEYOND_ALL, LatenessPolicy, last_ended
+from panestream.engine.storage.blocks import PaneBlocks
+from panestream.engine.storage.state_tables import StateTables, integers, key_fields, named_columns, with_types
+from panestream.errors import PlanMismatchError
+from panestream.windowing.time import format_duration
+
+PANES, EMITTED, PURGED = "panes", "emitted", "purged"
+
+
+@dataclass(frozen=True, slots=True)
+class PaneTables:
+    """What is the same for all tables of a query.
+
+    Attributes:
+        keys: the key columns.
+        grid: panes and windows.
+        lateness: which are closed.
+        closed: windows whose last instant is this or before are.
+    """
+
+    keys: pa.Schema
+    grid: PaneGrid
+    lateness: LatenessPolicy
+    closed: int
+
+    # -- out -----------------------------------------------------------------------------------------------------------
+
+    def panes(self, parts: Sequence[pa.Table], aggregation: Aggregation, shifted: Sequence[str], by: int) -> pa.Table:
+        """The partials of panes that a window still needs.
+
+        Args:
+            parts: in the order of arrival.
+            aggregation: what they are of.
+            shifted: columns that count rows from another place on in the table.
+            by: that place.
+        """
+        table = aggregation.merge([self._live(part) for part in parts])
+        for name in shifted:
+            place = table.schema.get_field_index(name)
+            table = table.set_column(place, table.schema.field(place), pa.array(table.column(name).to_numpy() - by))
+        width, panes = len(self.keys), table.column("pane").to_numpy()
+        bounds = [pa.array(self.grid.starts_of(panes)), pa.array(self.grid.starts_of(panes + 1))]
+        rest = list(table.schema)[width + 1 :]
+        schema = pa.schema([*key_fields(self.keys), *_BOUNDS, *rest])
+        return pa.Table.from_arrays([*table.columns[:width], *bounds, *table.columns[width + 1 :]], schema=schema)
+
+    def emitted(self, histories: Sequence[FiringHistory], values: pa.Schema) -> pa.Table:
+        """The last firing of each key and window that may fire again."""
+        width, parts = len(self.keys), []
+        own = [pa.field("kind", pa.int64()), *_BOUNDS, *_OWN]
+        schema = pa.schema([*key_fields(self.keys), *own, *_values(values)])
+        for kind, (one, history) in enumerate(zip(self.grid.windows, histories, strict=True)):
+            table = history.latest(last_ended(one, self.closed) + 1)
+            windows = table.column("pane").to_numpy()
+            mine = [pa.array(np.full(len(windows), kind)), *self._bounds(one, windows)]
+            parts.append(pa.Table.from_arrays([*table.columns[:width], *mine, *table.columns[width + 1 :]], schema=schema))
+        return pa.concat_tables(parts)
+
+    def purged(self, blocks: PaneBlocks) -> pa.Table:
+        """The keys and open windows that a purging trigger has fired."""
+        (one,) = self.grid.windows
+        schema = pa.schema([*key_fields(self.keys), *_BOUNDS])
+        parts = blocks.read(last_ended(one, self.closed) + 1, BEYOND_ALL)
+        table = pa.concat_tables(parts) if parts else blocks.schema.empty_table()
+        bounds = self._bounds(one, table.column("pane").to_numpy())
+        return pa.Table.from_arrays([*table.columns[: len(self.keys)], *bounds], schema=schema)
+
+    def _live(self, part: pa.Table) -> pa.Table:
+        return part.filter(pa.array(self.lateness.taken(part.column("pane").to_numpy(), self.closed)))
+
+    @staticmethod
+    def _bounds(one: AlignedWindows, windows: Int64s) -> list[pa.Array]:
+        return [pa.array(one.start_of(windows)), pa.array(one.end_of(windows))]
+
+    # -- in ------------------------------------------------------------------------------------------------------------
+
+    def partials(self, saved: StateTables, aggregation: Aggregation) -> pa.Table:
+        """The partials of saved panes, sorted by pane.
+
+        Raises:
+            PlanMismatchError: a saved pane lies in several of these panes.
+        """
+        table = saved.table(PANES)
+        starts, ends = integers(table, "start"), integers(table, "end")
+        panes = self.grid.panes_of(starts)
+        torn = np.flatnonzero(self.grid.panes_of(ends - 1) != panes)
+        if len(torn):
+            length = format_duration(int(ends[torn[0]] - starts[torn[0]]))
+            raise PlanMismatchError(
+                f"the saved state holds panes of {length} that windows begin or end within now: the rows of a pane are added up, "
+                "and cannot be told apart again. Windows may change where they begin and end between the old panes only"
+            )
+        keys = named_columns(table, [field.name for field in key_fields(self.keys)])
+        rest = partials_found(table, saved.header["partials"], aggregation)
+        columns = [*keys, pa.array(panes), *named_columns(table, ["rows"]), *rest]
+        found = with_types(columns, aggregation.partial_schema)
+        # Where an old pane is a part of a new one, what came in the earlier one is first.
+        return aggregation.merge([found.take(pa.array(stable_order(starts)))])
+
+    def keep_emitted(self, saved: StateTables, histories: Sequence[FiringHistory], values: pa.Schema) -> None:
+        """Writes the last firings of windows that there are still; of results that are new, nulls were emitted."""
+        table = saved.table(EMITTED)
+        kinds = integers(table, "kind")
+        for kind, (one, history) in enumerate(zip(self.grid.windows, histories, strict=True)):
+            self._keep(one, table.filter(pa.array(kinds == kind)), history.blocks, [*_OWN, *_values(values)])
+
+    def keep_purged(self, saved: StateTables, blocks: PaneBlocks) -> None:
+        """Writes the windows that a purging trigger has fired."""
+        self._keep(self.grid.windows[0], saved.table(PURGED), blocks, [])
+
+    def _keep(self, one: AlignedWindows, table: pa.Table, blocks: PaneBlocks, own: Sequence[pa.Field]) -> None:
+        starts, ends = integers(table, "start"), integers(table, "end")
+        windows = one.first_ending_after(ends - 1)
+        there = np.flatnonzero((one.start_of(windows) == starts) & (one.end_of(windows) == ends))
+        order = pa.array(there[stable_order(windows[there])] if len(there) else there)
+        columns = named_columns(table, [field.name for field in key_fields(self.keys)])
+        columns.append(pa.array(windows))
+        for field in own:
+            known = field.name in table.column_names
+            columns += named_columns(table, [field.name]) if known else [pa.nulls(len(windows), field.type)]
+        blocks.append(with_types([column.take(order) for column in columns], blocks.schema))
+
+
+_BOUNDS = (pa.field("start", pa.int64()), pa.field("end", pa.int64()))
+_OWN = (pa.field("number", pa.int64()), pa.field("firing", pa.int8()))
+
+
+def _values(schema: pa.Schema) -> list[pa.Field]:
+    return [pa.field(f"value {field.name}", field.type) for field in schema]
+
+
+__all__ = ["EMITTED", "PANES", "PURGED", "PaneTables"]

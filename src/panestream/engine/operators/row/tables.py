@@ -1,0 +1,243 @@
+"""The state of the row operator as tables, and state made of tables. No function of the user's is called on either way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from panestream.engine.kernels.columns import one_chunk
+from panestream.engine.kernels.python_values import RowType, arrow_column, python_values
+from panestream.engine.operators.row.codec import Codec
+from panestream.engine.operators.row.element_chunks import stamped
+from panestream.engine.operators.row.keys import canonical_key, hashable
+from panestream.engine.operators.row.row_plan import RowPlan
+from panestream.engine.operators.row.state import RowStore
+from panestream.engine.operators.row.value_texts import ValueTexts
+from panestream.engine.operators.row.window_states import EMPTY, ElementList, KeyState, WindowState
+from panestream.engine.storage.state_tables import StateTables, integers, key_fields, named_columns
+from panestream.errors import InvalidPlanError
+
+WINDOWS, ELEMENTS, KEYS = "windows", "elements", "keys"
+_TIMES = pa.list_(pa.int64())
+
+
+@dataclass(slots=True)
+class _Windows:
+    """The rows of the table of windows, and of that of elements."""
+
+    keys: list[Any] = field(default_factory=list)
+    states: list[WindowState] = field(default_factory=list)
+    places: list[int] = field(default_factory=list)
+    references: list[list[int] | None] = field(default_factory=list)
+    element_keys: list[Any] = field(default_factory=list)
+    element_numbers: list[int] = field(default_factory=list)
+    elements: list[Any] = field(default_factory=list)
+
+
+class RowTables:
+    """Reads and writes the tables of a plan's key groups.
+
+    Args:
+        plan: what the row operator does.
+        keys: the key columns.
+        row_type: of the elements.
+    """
+
+    def __init__(self, plan: RowPlan, keys: pa.Schema, row_type: RowType) -> None:
+        self._plan = plan
+        self._keys = keys
+        self._row_type = row_type
+        self._timed = plan.window.evictor is not None
+        self._texts = ValueTexts(Codec(plan.element_type, plan.window.pickled_state), plan.element_type)
+
+    # -- out -----------------------------------------------------------------------------------------------------------
+
+    def tables(self, store: RowStore) -> dict[str, pa.Table]:
+        """The tables of a key group: reads all its pages.
+
+        Args:
+            store: of the group; one that calls nobody when it reads a window.
+        """
+        rows, owners = _Windows(), []
+        for owner in store.all_keys():
+            self._add(rows, owner, store)
+            if owner.global_values:
+                owners.append(owner)
+        keys = self._key_columns([owner.key for owner in owners])
+        values = self._column([owner.global_values for owner in owners], "global:")
+        tables = {WINDOWS: self._windows(rows), KEYS: _table([*keys, ("values", values)])}
+        if self._plan.keeps_elements:
+            tables[ELEMENTS] = self._elements(rows)
+        return tables
+
+    def _add(self, rows: _Windows, owner: KeyState, store: RowStore) -> None:
+        """The windows of a key, and their elements: one that is in several windows is there once."""
+        number_of: dict[int, int] = {}
+        held: list[Any] = []
+        for place, state in enumerate(owner.window_states.values()):
+            references = None
+            if self._plan.keeps_elements and state.contents is not EMPTY:
+                references = []
+                for element in store.elements(owner.page, state.contents):
+                    number = number_of.setdefault(id(element), len(held))
+                    if number == len(held):
+                        held.append(element)
+                    references.append(number)
+            rows.keys.append(owner.key)
+            rows.states.append(state)
+            rows.places.append(place)
+            rows.references.append(references)
+        rows.element_keys += [owner.key] * len(held)
+        rows.element_numbers += range(len(held))
+        rows.elements += held
+
+    def _windows(self, rows: _Windows) -> pa.Table:
+        states = rows.states
+        filled = [state.contents is not EMPTY for state in states]
+        columns = [
+            *self._key_columns(rows.keys),
+            ("start", pa.array([state.start for state in states], pa.int64())),
+            ("end", pa.array([state.end for state in states], pa.int64())),
+            ("place", pa.array(rows.places, pa.int64())),
+            ("filled", pa.array(filled, pa.bool_())),
+        ]
+        if self._plan.keeps_elements:
+            columns.append(("elements", pa.array(rows.references, _TIMES)))
+        else:
+            columns.append(("contents", self._column([state.contents for state in states], "contents", filled)))
+        columns += [
+            ("event_timers", pa.array([sorted(state.event_timers.times) for state in states], _TIMES)),
+            (
+                "processing_timers",
+                pa.array([sorted(state.processing_timers.times if state.processing_timers else ()) for state in states], _TIMES),
+            ),
+            ("firings", pa.array([state.firings for state in states], pa.int64())),
+            ("trigger", self._column([state.trigger_values for state in states], "trigger:")),
+            ("window", self._column([state.window_values or {} for state in states], "window:")),
+        ]
+        return _table(columns)
+
+    def _elements(self, rows: _Windows) -> pa.Table:
+        values: Sequence[Any] = rows.elements
+        columns = [*self._key_columns(rows.element_keys), ("element", pa.array(rows.element_numbers, pa.int64()))]
+        if self._timed:
+            columns.append(("time", pa.array([time for _, time in values], pa.int64())))
+            values = [value for value, _ in values]
+        # What is no row, or does not fit its columns, an evictor of the user's own made up.
+        whole = [type(value) is self._row_type.element for value in values]
+        width = len(self._row_type.schema)
+        nothing = (None,) * width
+        try:
+            arrays = self._row_type.columns([value if row else nothing for value, row in zip(values, whole, strict=True)])
+        except InvalidPlanError:
+            whole = [False] * len(values)
+            arrays = self._row_type.columns([nothing] * len(values))
+        columns += [(f"column {place}", array) for place, array in enumerate(arrays)]
+        columns.append(("value", self._column(values, "value", [not row for row in whole])))
+        return _table(columns)
+
+    def _key_columns(self, keys: Sequence[Any]) -> list[tuple[str, pa.Array]]:
+        parts: Iterable[Sequence[Any]] = (
+            [keys] if len(self._keys) == 1 else zip(*keys, strict=True) if keys else [()] * len(self._keys)
+        )
+        return [
+            (named.name, arrow_column(part, typed))
+            for named, typed, part in zip(key_fields(self._keys), self._keys, parts, strict=False)
+        ]
+
+    def _column(self, values: Sequence[Any], name: str, there: Sequence[bool] | None = None) -> pa.Array:
+        """Values as texts; null where there is none (None: where a value is empty)."""
+        wanted = [bool(value) for value in values] if there is None else there
+        texts = iter(self._texts.write([value for value, known in zip(values, wanted, strict=True) if known], name))
+        return pa.array([next(texts) if known else None for known in wanted], pa.string())
+
+    # -- in ------------------------------------------------------------------------------------------------------------
+
+    def fill(self, saved: StateTables, store: RowStore, set_cleanup: Callable[[WindowState], None]) -> None:
+        """Puts the windows and states of tables into a new store, which is to be committed then.
+
+        Args:
+            saved: the tables.
+            store: of the group.
+            set_cleanup: sets the time at which a window goes.
+        """
+        elements = self._read_elements(saved) if self._plan.keeps_elements else {}
+        windows = saved.table(WINDOWS)
+        windows = windows.take(pa.array(np.argsort(integers(windows, "place"), kind="stable")))
+        names = ["start", "end", "filled", "event_timers", "processing_timers", "firings"]
+        plain = (column.to_pylist() for column in named_columns(windows, names))
+        contents = self._read_elements_of(windows) if self._plan.keeps_elements else self._read(windows, "contents")
+        states = (self._read(windows, "trigger"), self._read(windows, "window"))
+        for key, start, end, filled, event, processing, firings, held, trigger, own in zip(
+            self._read_keys(windows), *plain, contents, *states, strict=True
+        ):
+            owner = store.get_or_create(key)
+            state = store.new_window_state(owner, start, end)
+            owner.window_states[state.bounds] = state
+            if filled:
+                state.contents = (
+                    ElementList([elements[owner.key, number] for number in held]) if self._plan.keeps_elements else held
+                )
+            state.event_timers.times.update(event)
+            if processing:
+                state.get_or_create_processing_timers().times.update(processing)
+            state.firings, state.trigger_values, state.window_values = firings, trigger or {}, own
+            set_cleanup(state)
+            if state.processing_timers is not None:
+                store.processing_queue.load(state.processing_timers)
+        keys = saved.table(KEYS)
+        for key, values in zip(self._read_keys(keys), self._read(keys, "values"), strict=True):
+            store.get_or_create(key).global_values = values
+
+    def _read_elements(self, saved: StateTables) -> dict[tuple[Any, int], Any]:
+        """The elements by key and number."""
+        table = saved.table(ELEMENTS)
+        names = [f"column {place}" for place in range(len(self._row_type.schema))]
+        typed = [
+            column.cast(declared.type)
+            for column, declared in zip(named_columns(table, names), self._row_type.schema, strict=True)
+        ]
+        rows = self._row_type.from_columns(list(map(python_values, typed)), table.num_rows)
+        (texts,) = named_columns(table, ["value"])
+        odd = iter(self._texts.read(texts.drop_null().to_pylist()))
+        values = [next(odd) if is_odd else row for row, is_odd in zip(rows, texts.is_valid().to_pylist(), strict=True)]
+        if self._timed:
+            values = list(map(stamped, zip(values, integers(table, "time").tolist(), strict=True)))
+        keys = map(canonical_key, self._read_keys(table))
+        return dict(zip(zip(keys, integers(table, "element").tolist(), strict=True), values, strict=True))
+
+    @staticmethod
+    def _read_elements_of(windows: pa.Table) -> list[list[int] | None]:
+        (column,) = named_columns(windows, ["elements"])
+        found: list[list[int] | None] = column.to_pylist()
+        return found
+
+    def _read(self, table: pa.Table, name: str) -> list[Any]:
+        """Values of texts; None where there is no text."""
+        (column,) = named_columns(table, [name])
+        values = iter(self._texts.read(column.drop_null().to_pylist()))
+        return [next(values) if there else None for there in column.is_valid().to_pylist()]
+
+    def _read_keys(self, table: pa.Table) -> list[Any]:
+        names = [named.name for named in key_fields(self._keys)]
+        columns = [
+            key_values(column.cast(typed.type)) for column, typed in zip(named_columns(table, names), self._keys, strict=True)
+        ]
+        return columns[0] if len(columns) == 1 else list(zip(*columns, strict=True)) if columns else [()] * table.num_rows
+
+
+def key_values(column: pa.ChunkedArray | pa.Array) -> list[Any]:
+    """A key column as the row operator has it: values that can be looked up."""
+    values = python_values(column if isinstance(column, pa.Array) else one_chunk(column))
+    return list(map(hashable, values)) if pa.types.is_nested(column.type) else values
+
+
+def _table(columns: Sequence[tuple[str, pa.Array]]) -> pa.Table:
+    return pa.Table.from_arrays([array for _, array in columns], names=[name for name, _ in columns])
+
+
+__all__ = ["ELEMENTS", "KEYS", "WINDOWS", "RowTables", "key_values"]

@@ -1,0 +1,139 @@
+"""Python values of users as JSON text, one text for each value: in state tables, where every row must stand for itself.
+
+In pages values rest as columns (:mod:`panestream.engine.operators.row.codec`), which are smaller and faster, but cannot be cut
+and put together by key: a column of several types is a union, and its kind is said once for all. A text can, and it can be read.
+What JSON has is written as it is; what it lacks under a tag::
+
+    (1, [2.5, None])     {"$tuple": [1, [2.5, null]]}
+    {"n": 3}             {"n": 3}
+    {1: {"a"}}           {"$map": [[1, {"$set": ["a"]}]]}
+    Row(price=3)         {"$row": [3]}
+    Decimal("1.50")      {"$columns": "..."}
+
+The last is what the codec of columns makes of one value: it knows every type that may rest in state, and pickles where the user
+allowed it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from base64 import b64decode, b64encode
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from panestream.engine.operators.row.codec import Codec
+from panestream.engine.operators.row.columns import ColumnReader, ColumnWriter
+from panestream.errors import StateFormatError
+
+_SETS: dict[type, str] = {set: "$set", frozenset: "$frozenset"}
+_MAPS: dict[type, str] = {dict: "$map", Counter: "$counter"}
+_LARGEST = 1 << 256
+"""Larger integers are no numbers that anybody reads; Python's are slow to write, or refused, from some size on."""
+
+
+class ValueTexts:
+    """Writes and reads values.
+
+    Args:
+        codec: for what has no JSON.
+        element_type: the class of the plan's elements, where they are named tuples.
+    """
+
+    def __init__(self, codec: Codec, element_type: type | None = None) -> None:
+        self._codec = codec
+        self._element_type = element_type
+        self._readers: dict[str, Callable[[Any], Any]] = {
+            "$tuple": lambda items: tuple(map(self._value, items)),
+            "$set": lambda items: set(map(self._value, items)),
+            "$frozenset": lambda items: frozenset(map(self._value, items)),
+            "$map": lambda pairs: dict(self._pairs(pairs)),
+            "$counter": lambda pairs: Counter(dict(self._pairs(pairs))),
+            "$row": self._row,
+            "$columns": self._from_columns,
+        }
+
+    def write(self, values: Sequence[Any], name: str) -> list[str]:
+        """A text for each value.
+
+        Args:
+            values: any that may rest in state.
+            name: what they are, as the columns of pages are called, for errors.
+
+        Raises:
+            InvalidPlanError: one may not rest in state.
+        """
+        return [json.dumps(self._json(value, name), ensure_ascii=False, separators=(", ", ": ")) for value in values]
+
+    def read(self, texts: Iterable[str]) -> list[Any]:
+        """The values that :meth:`write` was given.
+
+        Raises:
+            StateFormatError: a text is none that it writes.
+            InvalidPlanError: one is pickled, and reading pickles was not allowed.
+        """
+        return [self._value(json.loads(text)) for text in texts]
+
+    # -- writing -------------------------------------------------------------------------------------------------------
+
+    def _json(self, value: Any, name: str) -> Any:
+        """A value as ``json`` takes it."""
+        kind = type(value)
+        if _has_json(value):
+            return value
+        if kind in (list, tuple, self._element_type):
+            items = [self._json(item, name) for item in value]
+            return items if kind is list else {"$tuple" if kind is tuple else "$row": items}
+        if kind in _SETS:
+            return {_SETS[kind]: sorted((self._json(item, name) for item in value), key=repr)}
+        if kind in _MAPS:
+            if kind is dict and all(type(key) is str and not key.startswith("$") and _has_json(key) for key in value):
+                return {key: self._json(item, name) for key, item in value.items()}
+            return {_MAPS[kind]: [[self._json(key, name), self._json(item, name)] for key, item in value.items()]}
+        writer = ColumnWriter(self._codec)
+        writer.values(name, [value])
+        return {"$columns": b64encode(writer.finish({"name": name})).decode()}
+
+    # -- reading -------------------------------------------------------------------------------------------------------
+
+    def _value(self, found: Any) -> Any:
+        if isinstance(found, list):
+            return list(map(self._value, found))
+        if not isinstance(found, dict):
+            return found
+        tag = next(iter(found), "")
+        if not tag.startswith("$"):
+            return {key: self._value(item) for key, item in found.items()}
+        reader = self._readers.get(tag)
+        if reader is None:
+            raise StateFormatError(f"the saved state holds a value under the tag {tag!r}, which this version does not know")
+        return reader(found[tag])
+
+    def _pairs(self, pairs: Iterable[Any]) -> Iterable[tuple[Any, Any]]:
+        return ((self._value(key), self._value(item)) for key, item in pairs)
+
+    def _row(self, items: Iterable[Any]) -> Any:
+        if self._element_type is None:
+            raise StateFormatError("the saved state holds rows of the input: it must be read with the columns that they have")
+        make: Callable[[Iterable[Any]], Any] = self._element_type._make  # type: ignore[attr-defined]
+        return make(map(self._value, items))
+
+    def _from_columns(self, text: str) -> Any:
+        reader = ColumnReader(b64decode(text), self._codec)
+        return reader.values(reader.header["name"])[0]
+
+
+def _has_json(value: Any) -> bool:
+    """Whether a single value is the same after JSON: NaN is not, nor half a character."""
+    kind = type(value)
+    if kind is str:
+        try:
+            value.encode()
+        except UnicodeError:
+            return False
+        return True
+    return value is None or kind is bool or (kind is int and abs(value) < _LARGEST) or (kind is float and math.isfinite(value))
+
+
+__all__ = ["ValueTexts"]

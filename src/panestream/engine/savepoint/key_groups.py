@@ -1,0 +1,165 @@
+"""State tables dealt out anew: to another number of key groups than that which they were taken from.
+
+Three steps, which can run in three places: one header is made of those of all key groups (they are few and small); every row gets
+the number of its new key group (a hash of its key columns, by the one that the exchange asks: Spark); the rows of a key group are
+put together, in any order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from panestream.engine.kernels.columns import Ints, plain
+from panestream.engine.kernels.ordering import stable_order
+from panestream.engine.plan import KEY_GROUPS, WindowPlan
+from panestream.engine.storage.state_tables import StateTables, key_fields
+from panestream.errors import PlanMismatchError, StateDamagedError
+
+Placement: TypeAlias = Callable[[Sequence[pa.Array], int], Ints]
+"""Of key columns and a number of key groups: the key group of each row, as the exchange has it."""
+_SAME = ("format", "operator", "identity", "watermarks", "partials")
+"""What all key groups say alike."""
+
+
+def header_of_all(headers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The header that each new key group gets, made of those of all old ones.
+
+    All key groups are told of all rows' times, so event time is the same in all. Processing time is told to those that have rows,
+    or something that is due: the latest counts, since what was due until then has fired where it was due.
+
+    Args:
+        headers: of all key groups of one savepoint; at least one.
+
+    Raises:
+        StateDamagedError: they are not of the same micro-batch: event time, or the plan, is not the same in all.
+        PlanMismatchError: what each key group has of its own cannot be one: windows that are staggered.
+    """
+    first = headers[0]
+    for name in _SAME:
+        other = next((number for number, header in enumerate(headers) if header.get(name) != first.get(name)), None)
+        if other is not None:
+            raise StateDamagedError(
+                f"the key groups' saved states do not belong together: key group {other} says of its {name} "
+                f"{headers[other].get(name)}, key group 0 {first.get(name)}. Take a savepoint of one micro-batch",
+                group=other,
+            )
+    made = {name: first[name] for name in _SAME if name in first}
+    made |= {name: max(header[name] for header in headers) for name in ("clock", "closed")}
+    made["counters"] = _counters([header["counters"] for header in headers])
+    return made
+
+
+def _counters(all_groups: Sequence[Mapping[str, Mapping[str, Any]]]) -> dict[str, dict[str, Any]]:
+    how: Mapping[str, Callable[[list[Any]], Any]] = {"largest": max, "any": any, "total": sum, "equal": _equal}
+    made: dict[str, dict[str, Any]] = {}
+    for kind in dict.fromkeys(kind for counters in all_groups for kind in counters):
+        names = dict.fromkeys(name for counters in all_groups for name in counters.get(kind, {}))
+        values = {name: [counters[kind][name] for counters in all_groups if name in counters.get(kind, {})] for name in names}
+        made[kind] = {name: how[kind](found) for name, found in values.items()}
+    return made
+
+
+def _equal(values: list[Any]) -> Any:
+    if any(value != values[0] for value in values):
+        raise PlanMismatchError(
+            "staggered windows are shifted for each key group, so rows of one cannot go to another: the number of key groups "
+            "must stay as it is"
+        )
+    return values[0]
+
+
+def header_for(header: Mapping[str, Any], group: int) -> dict[str, Any]:
+    """The header of one new key group: totals are counted in the first only."""
+    counters = dict(header["counters"])
+    if group and "total" in counters:
+        counters["total"] = dict.fromkeys(counters["total"], 0)
+    return {**header, "counters": counters}
+
+
+def new_groups(
+    table: pa.Table, plan: WindowPlan, placement: Placement, groups: int, came_from: int = 0, there_were: int = 1
+) -> Ints:
+    """The new key group of each row of a state table.
+
+    Args:
+        table: of one old key group.
+        plan: the query.
+        placement: as the exchange has it.
+        groups: how many key groups there are to be.
+        came_from: the old key group's number.
+        there_were: how many old key groups there were.
+
+    Raises:
+        PlanMismatchError: the rows of a key are split into more parts than there were key groups.
+    """
+    keys = [plain(table.column(field.name)) for field in key_fields(plan.key_schema)]
+    placed = placement(keys, groups) if keys else np.zeros(table.num_rows, np.int64)
+    if plan.split is None:
+        return placed
+    if plan.split.parts > there_were:
+        raise PlanMismatchError(
+            f"distinct values are split into {plan.split.parts} parts, which lie in {there_were} key groups: which part a saved "
+            "value is of is not known any more. The number of key groups must stay as it is",
+            {KEY_GROUPS: (str(there_were), str(groups))},
+        )
+    before = placement(keys, there_were) if keys else placed
+    found: Ints = (placed + (came_from - before) % there_were) % groups
+    return found
+
+
+def dealt(table: pa.Table, numbers: Ints, groups: int) -> list[pa.Table]:
+    """The rows of each of some key groups; ``numbers``: which is whose."""
+    order = stable_order(numbers)
+    ordered, ends = table.take(pa.array(order)), np.cumsum(np.bincount(numbers, minlength=groups)).tolist()
+    return [ordered.slice(begin, end - begin) for begin, end in zip([0, *ends[:-1]], ends, strict=True)]
+
+
+def put_together(header: Mapping[str, Any], parts: Iterable[Mapping[str, pa.Table]], group: int) -> StateTables:
+    """The state of one new key group.
+
+    Args:
+        header: of all.
+        parts: the tables with its rows.
+        group: its number.
+    """
+    found: dict[str, list[pa.Table]] = {}
+    for part in parts:
+        for name, table in part.items():
+            found.setdefault(name, []).append(table)
+    return StateTables(header_for(header, group), {name: pa.concat_tables(tables) for name, tables in found.items()})
+
+
+def rescaled(saved: Sequence[StateTables], plan: WindowPlan, placement: Placement, groups: int) -> list[StateTables]:
+    """The state of all key groups dealt out to another number of them.
+
+    Where the number stays as it is, nothing moves.
+
+    Args:
+        saved: of all key groups, by number.
+        plan: the query that goes on.
+        placement: the key group of a key.
+        groups: how many key groups it has.
+
+    Raises:
+        StateDamagedError: the states do not belong together.
+        PlanMismatchError: the number must stay as it is.
+    """
+    if groups == len(saved):
+        return list(saved)
+    header = header_of_all([one.header for one in saved])
+    parts: list[list[dict[str, pa.Table]]] = [[] for _ in range(groups)]
+    for number, one in enumerate(saved):
+        for group in parts:
+            group.append({})
+        for name, table in one.tables.items():
+            numbers = new_groups(table, plan, placement, groups, number, len(saved))
+            for group, rows in zip(parts, dealt(table, numbers, groups), strict=True):
+                group[-1][name] = rows
+    return [put_together(header, part, number) for number, part in enumerate(parts)]
+
+
+__all__ = ["Placement", "dealt", "header_for", "header_of_all", "new_groups", "put_together", "rescaled"]

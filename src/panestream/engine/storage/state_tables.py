@@ -1,0 +1,81 @@
+"""The state of a key group as tables: what a savepoint holds, and what is shown of a running job.
+
+Blocks and pages are cut as micro-batches came, and only their operator reads them. These tables have nothing of that: a row
+belongs to one key, whose columns come first, and its place in the table means nothing. So rows can be looked at, kept elsewhere,
+put in another order, and dealt out anew to another number of key groups. docs/decisions/0140-state-as-tables.md has every column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from panestream.engine.kernels.columns import Ints, numbers, plain
+from panestream.errors import StateFormatError
+
+TABLES_FORMAT = 1
+"""Of the tables and the header: raised with every change after which one cannot be read as the other."""
+
+
+@dataclass(frozen=True, slots=True)
+class StateTables:
+    """What one key group keeps.
+
+    Attributes:
+        header: what belongs to no key, as JSON values: operator, identity of the plan, what is known of time, counters.
+        tables: the rows by the table's name. The key columns are the first, called ``key 0``, ``key 1`` and so on.
+    """
+
+    header: Mapping[str, Any]
+    tables: Mapping[str, pa.Table]
+
+    def table(self, name: str) -> pa.Table:
+        """One of the tables.
+
+        Raises:
+            StateFormatError: there is none of that name.
+        """
+        if name not in self.tables:
+            raise StateFormatError(f"the saved state has no table {name!r}, only {', '.join(self.tables) or 'none at all'}")
+        return self.tables[name]
+
+
+def key_fields(keys: pa.Schema) -> list[pa.Field]:
+    """The key columns of a state table: users' names may be any, these collide with no other column."""
+    return [pa.field(f"key {place}", field.type) for place, field in enumerate(keys)]
+
+
+def with_types(columns: Sequence[pa.Array], schema: pa.Schema) -> pa.Table:
+    """Columns as a table: what was kept as Parquet may have come back with types that are like those expected."""
+    typed = [
+        column if column.type == field.type else column.cast(field.type) for column, field in zip(columns, schema, strict=True)
+    ]
+    return pa.Table.from_arrays(typed, schema=schema)
+
+
+def named_columns(table: pa.Table, names: Sequence[str]) -> list[pa.Array]:
+    """Some columns of a table, each as one array.
+
+    Raises:
+        StateFormatError: the table lacks one.
+    """
+    missing = [name for name in names if name not in table.column_names]
+    if missing:
+        raise StateFormatError(
+            f"a table of the saved state lacks the column {missing[0]!r}; it has {', '.join(table.column_names)}"
+        )
+    return [plain(table.column(name)) for name in names]
+
+
+def integers(table: pa.Table, name: str) -> Ints:
+    """A column of whole numbers without nulls."""
+    (column,) = named_columns(table, [name])
+    found: Ints = np.asarray(numbers(column.cast(pa.int64())), np.int64)
+    return found
+
+
+__all__ = ["TABLES_FORMAT", "StateTables", "integers", "key_fields", "named_columns", "with_types"]

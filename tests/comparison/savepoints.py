@@ -1,0 +1,160 @@
+"""Queries over several key groups, stopped at a micro-batch and started again from saved state with another number of them.
+
+The interface: :func:`stopped_and_started`, which raises ``AssertionError`` with the first difference to a query that was never
+stopped. A key group gets a micro-batch where Spark would give it one: where the micro-batch has rows (all are told of their
+times), or where the clock is past what the key group asked to be woken up at.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pyarrow as pa
+
+from panestream.engine.kernels.columns import plain
+from panestream.engine.kernels.key_hashing import key_hashes
+from panestream.engine.operators.accumulating.windowed_rows import AllWindows
+from panestream.engine.plan import MAIN, WindowPlan
+from panestream.engine.runtime.group_io import GroupInput
+from panestream.engine.savepoint.key_groups import rescaled
+from panestream.engine.storage.state import MemoryState
+from panestream.engine.storage.state_tables import StateTables
+from tests.comparison import harness
+from tests.comparison.harness import LATE, MicroBatch
+
+GROUPS = (1, 2, 3, 4, 5, 7, 8)
+
+
+def placement(keys: Sequence[pa.Array], groups: int) -> np.ndarray:
+    """Stands in for Spark's hash."""
+    return key_hashes([plain(key) for key in keys], len(keys[0])) % groups
+
+
+def group_of(key: object, groups: int) -> int:
+    return int(placement([pa.array([key], harness.KEYS.field(0).type)], groups)[0])
+
+
+@dataclass
+class Told:
+    """What a micro-batch brought out of all key groups: rows by key, in order; late rows; how many are what; the next wake-up."""
+
+    fired: dict[object, list[tuple]] = field(default_factory=dict)
+    late: list[tuple] = field(default_factory=list)
+    counts: tuple[int, ...] = (0, 0, 0)
+    wake_up: int | None = None
+
+
+class Query:
+    """A query over several key groups."""
+
+    def __init__(self, plan: WindowPlan, groups: int, *, part_of: Callable[[tuple], int] | None = None) -> None:
+        self.plan = replace(plan, groups=groups)
+        self.groups = groups
+        self.states = [MemoryState() for _ in range(groups)]
+        self.wake_ups: list[int | None] = [None] * groups
+        self._part_of = part_of or (lambda row: 0)
+
+    def run(self, batch: MicroBatch) -> Told:
+        told, rows = Told(), batch.rows
+        for number, state in enumerate(self.states):
+            woken = self.wake_ups[number]
+            if not rows and not batch.end and (woken is None or woken >= batch.clock):
+                continue
+            given = self._input(batch, number)
+            output = self.plan.operator.for_group(self.plan, state, number).process(given)
+            self.wake_ups[number] = output.wake_up
+            for tag, table in output.tables:
+                if tag == MAIN:
+                    for place, values in harness.rows_of(self.plan, table):
+                        told.fired.setdefault(place[0], []).append((place[1:], values))
+                if tag == LATE:
+                    told.late += [tuple(row.values()) for row in table.to_pylist()]
+            metrics = output.metrics
+            new = (metrics.late_rows, metrics.windowed_rows, metrics.outside_rows)
+            told.counts = tuple(a + b for a, b in zip(told.counts, new, strict=True))
+        if self.plan.split is not None or isinstance(getattr(self.plan.operator, "function", None), AllWindows):
+            # The parts of a window come from several key groups; or a function of the test's puts windows in order by all keys.
+            told.fired = {key: sorted(rows, key=repr) for key, rows in told.fired.items()}
+        told.late.sort(key=repr)
+        told.wake_up = min((one for one in self.wake_ups if one is not None), default=None)
+        return told
+
+    def _input(self, batch: MicroBatch, number: int) -> GroupInput:
+        chunks = [
+            [row for row in chunk if (group_of(row[0], self.groups) + self._part_of(row)) % self.groups == number]
+            for chunk in batch.chunks
+        ]
+        given = harness.group_input(self.plan, replace(batch, chunks=chunks))
+        times = [row[1] for row in batch.rows]
+        given.seen, given.input_rows = {"": max(times)} if times else {}, len(batch.rows)
+        return given
+
+    def tables(self) -> list[StateTables]:
+        return [self.plan.operator.for_group(self.plan, state, n).tables() for n, state in enumerate(self.states)]
+
+    def restore(self, saved: Sequence[StateTables]) -> None:
+        for number, (state, tables) in enumerate(zip(self.states, saved, strict=True)):
+            self.wake_ups[number] = self.plan.operator.for_group(self.plan, state, number).restore(tables)
+
+
+def shuffled(tables: StateTables, rng: random.Random) -> StateTables:
+    """The same with the rows of every table in any order."""
+
+    def mixed(table: pa.Table) -> pa.Table:
+        order = list(range(table.num_rows))
+        rng.shuffle(order)
+        return table.take(pa.array(order, pa.int64()))
+
+    return StateTables(tables.header, {name: mixed(table) for name, table in tables.tables.items()})
+
+
+def stopped_and_started(
+    plan: WindowPlan,
+    batches: Sequence[MicroBatch],
+    rng: random.Random,
+    what: object,
+    part_of: Callable[[tuple], int] | None = None,
+    least: int = 1,
+) -> None:
+    """Runs a query twice: never stopped, and taken out and put in again at one or two micro-batches.
+
+    Args:
+        plan: the query.
+        batches: what comes.
+        rng: chooses where to stop, and the numbers of key groups.
+        what: is named in the error.
+        part_of: which part of its key a row is of, where the query is split.
+        least: so many key groups at least.
+    """
+    numbers = [n for n in GROUPS if n >= least]
+    groups = rng.choice(numbers)
+    whole, cut = Query(plan, groups, part_of=part_of), Query(plan, groups, part_of=part_of)
+    stops = {rng.randint(0, len(batches) - 1) for _ in range(rng.choice([1, 1, 2]))}
+    for number, batch in enumerate(batches):
+        if number in stops:
+            groups = rng.choice(numbers)
+            saved = rescaled(cut.tables(), cut.plan, placement, groups)
+            cut = Query(plan, groups, part_of=part_of)
+            cut.restore([shuffled(one, rng) for one in saved])
+        expected, found = whole.run(batch), cut.run(batch)
+        wrong = difference(expected, found)
+        if wrong is not None:
+            shown = "\n".join(f"  {place}: {one}" for place, one in enumerate(batches[: number + 1]))
+            raise AssertionError(f"{what}: micro-batch {number}, stops {stops}: {wrong}\n{plan.operator}\n{shown}")
+
+
+def difference(expected: Told, found: Told) -> str | None:
+    """What differs, in words."""
+    for key in sorted({*expected.fired, *found.fired}, key=repr):
+        if not harness.same(expected.fired.get(key), found.fired.get(key)):
+            return f"{key!r}: expected {expected.fired.get(key)}, found {found.fired.get(key)}"
+    if expected.late != found.late:
+        return f"late rows: expected {expected.late}, found {found.late}"
+    if expected.counts != found.counts:
+        return f"late, windowed, outside: expected {expected.counts}, found {found.counts}"
+    if expected.wake_up != found.wake_up:
+        return f"wake up: expected {expected.wake_up}, found {found.wake_up}"
+    return None

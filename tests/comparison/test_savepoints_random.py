@@ -1,0 +1,197 @@
+"""Random queries of every operator, stopped and started from saved state with another number of key groups: as if never stopped.
+
+``PANESTREAM_CASES=20000 pytest tests/comparison/test_savepoints_random.py`` runs more; ``PANESTREAM_SEED`` others.
+"""
+
+import random
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+
+from panestream.engine.operators.panes.rule import why_not_panes
+from panestream.engine.operators.row.row_plan import Aggregate, Elements, Reduce
+from panestream.engine.operators.row.spec import RowSpec
+from panestream.engine.plan import WindowPlan
+from panestream.engine.planner import calling
+from panestream.engine.split import split_of
+from panestream.engine.window_spec import WindowSpec
+from panestream.windowing.assigners import EventTimeSessionWindows, GlobalWindows, ProcessingTimeSessionWindows
+from panestream.windowing.assigners.several import SeveralWindows
+from panestream.windowing.evictors import CountEvictor, DeltaEvictor, TimeEvictor
+from panestream.windowing.functions import ProcessWindowFunction, applied
+from panestream.windowing.state import (
+    ListStateDescriptor,
+    MapStateDescriptor,
+    ValueStateDescriptor,
+)
+from panestream.windowing.triggers import (
+    ContinuousEventTimeTrigger,
+    ContinuousProcessingTimeTrigger,
+    CountTrigger,
+    DeltaTrigger,
+    ProcessingTimeoutTrigger,
+    PurgingTrigger,
+)
+from tests.comparison import (
+    harness,
+    test_accumulating,
+    test_counts_random,
+    test_panes_random,
+    test_sessions_random,
+    test_split_random,
+    test_two_phase_random,
+)
+from tests.comparison.savepoints import stopped_and_started
+
+CHUNKS = 8
+
+
+def asked(rng: random.Random, plan: WindowPlan) -> WindowPlan:
+    """The plan, maybe with numbered firings, or as a changelog."""
+    more = rng.choice([{}, {}, {"with_firing": True}, {"changelog": True}, {"changelog": True, "with_firing": True}])
+    if plan.operator.why_no_firings is not None or (more.get("changelog") and plan.operator.why_no_changes is not None):
+        return plan
+    return replace(plan, **more)
+
+
+def panes(rng: random.Random, seed: int) -> None:
+    query, span = test_panes_random.random_query(rng)
+    if rng.random() < 0.2:
+        query = test_two_phase_random.own(rng, query)
+    clock = not query.windowing.assigner.is_event_time
+    stopped_and_started(asked(rng, query.columnar()), harness.random_stream(rng, span, clock=clock), rng, seed)
+
+
+def several(rng: random.Random, seed: int) -> None:
+    by_processing_time = rng.random() < 0.3
+    pairs = [test_panes_random.random_assigner(rng, by_processing_time) for _ in range(rng.randint(1, 3))]
+    together = SeveralWindows.of({label: assigner for label, (assigner, _) in zip("abc", pairs, strict=False)})
+    span = max(size for _, size in pairs)
+    trigger = test_panes_random.random_trigger(rng, by_processing_time)
+    windowing = WindowSpec(together, trigger, allowed_lateness=rng.choice([0, 0, 1, span]))
+    if why_not_panes(windowing):
+        return
+    query = harness.Query(windowing, harness.random_aggregates(rng), 3, rng.random() < 0.4)
+    stopped_and_started(asked(rng, query.columnar()), harness.random_stream(rng, span, clock=by_processing_time), rng, seed)
+
+
+def sessions(rng: random.Random, seed: int) -> None:
+    clock = rng.random() < 0.3
+    query, span = test_sessions_random.random_query(rng, clock=clock)
+    if rng.random() < 0.2:
+        query = test_two_phase_random.own(rng, query)
+    stopped_and_started(asked(rng, query.columnar()), harness.random_stream(rng, span, clock=clock), rng, seed)
+
+
+def counts(rng: random.Random, seed: int) -> None:
+    query = test_counts_random.random_query(rng)
+    stopped_and_started(query.columnar(), harness.random_stream(rng, 10), rng, seed)
+
+
+def accumulating(rng: random.Random, seed: int) -> None:
+    assigner, span = test_panes_random.random_assigner(rng, by_processing_time=False)
+    lateness = rng.choice([0, 0, 1, span])
+    evictors = [None, None, CountEvictor(rng.randint(1, 4)), TimeEvictor(rng.randint(1, span))]
+    windowing = WindowSpec(assigner, evictor=None if lateness else rng.choice(evictors), allowed_lateness=lateness)
+    _, plan = test_accumulating.plans(
+        windowing, rng.choice(["rows", "arrow", "all"]), rng.random() < 0.5, rng.choice([0, 3, span])
+    )
+    stopped_and_started(plan, harness.random_stream(rng, span), rng, seed)
+
+
+def split(rng: random.Random, seed: int) -> None:
+    assigner, span = test_panes_random.random_assigner(rng, False)
+    if why_not_panes(WindowSpec(assigner)):
+        return
+    query = harness.Query(WindowSpec(assigner), test_split_random.AGGREGATES, rng.choice([0, 3, span]))
+    plan, parts = query.columnar(), rng.choice([2, 3])
+    plan = replace(plan, split=split_of(parts, test_split_random.AGGREGATES, plan.operator, harness.TYPES))
+    stopped_and_started(plan, harness.random_stream(rng, span), rng, seed, lambda row: hash(row[2]) % parts, parts)
+
+
+def declared_on_rows(rng: random.Random, seed: int) -> None:
+    clock = rng.random() < 0.3
+    query, span = (
+        test_sessions_random.random_query(rng, clock=clock) if rng.random() < 0.4 else test_panes_random.random_query(rng)
+    )
+    clock = not query.windowing.assigner.is_event_time
+    stopped_and_started(asked(rng, query.row()), harness.random_stream(rng, span, clock=clock), rng, seed)
+
+
+class Remembering(ProcessWindowFunction):
+    """Keeps states of all kinds, of the window and of the key."""
+
+    def process(self, key, context, elements):
+        runs = context.window_state().get_list_state(ListStateDescriptor("runs"))
+        runs.add((len(elements), {"v": [row.v for row in elements]}))
+        seen = context.global_state().get_map_state(MapStateDescriptor("seen"))
+        for row in elements:
+            seen.put((row.v, row.x), {row.ts})
+        last = context.global_state().get_state(ValueStateDescriptor("last"))
+        before = last.value()
+        last.update(elements[-1] if elements else None)
+        text = repr((runs.get(), sorted(seen.items(), key=repr), before))
+        yield len(elements), [len(runs.get()), len(list(seen.items()))], sum(map(ord, text))
+
+    def clear(self, context):
+        context.window_state().get_list_state(ListStateDescriptor("runs")).clear()
+
+
+def distance(old, new) -> float:
+    return float(abs((new.u or 0) - (old.u or 0)))
+
+
+def on_rows(rng: random.Random, seed: int) -> None:
+    """Functions, triggers and evictors that only the row operator runs."""
+    kind, clock = rng.random(), False
+    if kind < 0.4:
+        clock = rng.random() < 0.3
+        assigner, span = test_panes_random.random_assigner(rng, clock)
+    elif kind < 0.7:
+        span, clock = rng.choice([4, 10, 30]), rng.random() < 0.3
+        assigner = (ProcessingTimeSessionWindows if clock else EventTimeSessionWindows)(span)
+    else:
+        assigner, span = GlobalWindows.create(), 10
+    merges = 0.4 <= kind < 0.7
+    triggers = [None, CountTrigger.of(rng.randint(1, 4)), ContinuousProcessingTimeTrigger(rng.randint(1, 9))]
+    triggers += [] if merges else [DeltaTrigger(float(rng.choice([10, 1000, 30000])), distance)]
+    triggers += [] if clock or kind >= 0.7 else [ContinuousEventTimeTrigger(rng.randint(1, 9))]
+    trigger = rng.choice(triggers)
+    if trigger is None and kind >= 0.7:
+        trigger = CountTrigger.of(2)
+    if trigger is not None and rng.random() < 0.3:
+        trigger = PurgingTrigger.of(trigger)
+    if trigger is not None and not merges and rng.random() < 0.2:
+        trigger = ProcessingTimeoutTrigger(trigger, rng.randint(0, 9), rng.random() < 0.5, rng.random() < 0.5)
+    evictors = [CountEvictor(rng.randint(0, 4), rng.random() < 0.4), TimeEvictor(rng.randint(0, span), rng.random() < 0.4)]
+    evictor = rng.choice([None, None, *evictors, DeltaEvictor(500.0, distance)])
+    windowing = WindowSpec(assigner, trigger, evictor, rng.choice([0, 0, span]), exact_firings=True)
+    results, function = rng.choice(
+        [
+            (test_accumulating.RESULTS, Elements(applied(test_accumulating.listed))),
+            (pa.schema([("n", pa.int64()), ("of", pa.list_(pa.int64())), ("hash", pa.int64())]), Elements(Remembering())),
+            *((one.results, Aggregate(one)) for one in test_two_phase_random.FUNCTIONS[:3]),
+            (pa.schema([one for one in harness.ROWS if one.name != "key"]), Reduce(test_two_phase_random.largest)),
+        ]
+    )
+    if kind >= 0.7 and isinstance(function, Elements) and not isinstance(function.function, ProcessWindowFunction):
+        return  # it asks for the start of the window
+    if evictor is not None and isinstance(function, Reduce):
+        return  # what is left may be nothing
+    operator = calling(windowing, function, results, harness.ROWS, function, harness.KEYS)
+    assert isinstance(operator, RowSpec)
+    plan = harness.plan_for(operator, windowing, rng.choice([0, 3]), late=rng.random() < 0.5)
+    batches = harness.random_stream(rng, span, clock=windowing.uses_processing_time)
+    if kind >= 0.7:
+        batches = [replace(batch, end=False) for batch in batches]
+    stopped_and_started(asked(rng, plan), batches, rng, seed)
+
+
+CASES = {panes: 200, several: 80, sessions: 120, counts: 64, accumulating: 64, split: 32, declared_on_rows: 80, on_rows: 160}
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
+def test_as_if_never_stopped(case, chunk):
+    harness.run_cases(CASES[case], chunk, CHUNKS, case)

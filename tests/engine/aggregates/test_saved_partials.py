@@ -1,0 +1,111 @@
+"""Saved partials under another list of aggregates: those that stay know all rows, those that are new the rows from now on."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from panestream.engine.aggregates import Aggregation
+from panestream.engine.aggregates.saved_partials import partials_found, partials_saved
+from panestream.errors import InvalidPlanError, PlanMismatchError, StateFormatError
+from panestream.windowing import aggregates as agg
+from tests.engine.aggregates import naive
+from tests.engine.aggregates.naive import Row
+from tests.engine.aggregates.test_against_naive import NUMERIC, TYPES, VALUES, Story, recipes
+
+KEYS = pa.schema([("key", pa.int64())])
+
+
+@st.composite
+def cases(draw):
+    """Two lists of aggregates, rows that came before the change, and rows after it."""
+    known = draw(st.lists(recipes(), min_size=1, max_size=4, unique_by=lambda r: r.name))
+    kept = draw(st.permutations(known))[: draw(st.integers(0, len(known)))]
+    added = draw(st.lists(recipes(), max_size=2, unique_by=lambda r: r.name))
+    after = [one.alias(f"r{place}") for place, one in enumerate(draw(st.permutations([*kept, *added])))] or [agg.count()]
+    columns = sorted({expr for recipe in [*known, *after] for expr in recipe.inputs})
+    nullable = {column: draw(st.booleans()) for column in columns}
+    parts = []
+    for begin in (0, 100):
+        rows = []
+        for arrival in range(draw(st.integers(0, 12))):
+            values = {c: draw(st.none() | VALUES[c] if nullable[c] else VALUES[c]) for c in columns}
+            pane = draw(st.integers(0, 2))
+            rows.append(Row((draw(st.integers(0, 1)),), pane, 3 * pane + draw(st.integers(0, 2)), begin + arrival, values))
+        parts.append(rows)
+    return known, after, *parts
+
+
+def table_of(aggregation, rows):
+    keys = [pa.array([row.key[0] for row in rows], pa.int64())]
+    values = [pa.array([row.values[expr] for row in rows], TYPES[expr]) for expr in aggregation.inputs]
+    panes, times = np.array([row.pane for row in rows], np.int64), np.array([row.time for row in rows], np.int64)
+    return aggregation.partials(keys, panes, values, times)
+
+
+def partials_of(recipe):
+    aggregation = Aggregation.build([recipe], TYPES, KEYS)
+    return {partial.described(aggregation.inputs) for partial in aggregation.partial_aggregates}
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@given(case=cases())
+def test_aggregates_that_stay_know_all_rows_and_others_those_from_now_on(case):
+    known, after, early, late = case
+    before, now = Aggregation.build(known, TYPES, KEYS), Aggregation.build(after, TYPES, KEYS)
+    saved = table_of(before, early)
+    there = {of for recipe in known for of in partials_of(recipe)}
+    if early and any(isinstance(one, agg.User) and not partials_of(one) <= there for one in after):
+        with pytest.raises(InvalidPlanError, match="cannot be added to windows that are open"):
+            partials_found(saved, partials_saved(before), now)
+        return
+    columns = [*saved.columns[:3], *partials_found(saved, partials_saved(before), now)]
+    restored = pa.Table.from_arrays(columns, schema=now.partial_schema)
+    restored.validate(full=True)
+    windows, found = now.windows(pa.concat_tables([restored, table_of(now, late)]), np.arange(3), np.arange(1, 4))
+    places = list(zip(windows.tolist(), found["key"].to_pylist(), strict=True))
+    assert sorted(places) == sorted({(row.pane, row.key[0]) for row in [*early, *late]})
+    for recipe in after:
+        rows = [*early, *late] if partials_of(recipe) <= there else late
+        for (pane, key), value in zip(places, found[recipe.name].to_pylist(), strict=True):
+            own = [row for row in rows if (row.pane, row.key[0]) == (pane, key)]
+            expected = naive.aggregate(recipe, own, TYPES) if own or not isinstance(recipe, agg.User) else None
+            scale = 1e12 if recipe.inputs and recipe.inputs[0] in NUMERIC else 1.0
+            assert naive.same(value, expected, scale), (recipe, pane, key, value, expected)
+
+
+def test_a_partial_is_called_alike_whatever_stands_beside_it():
+    alone, among = ([agg.max_by("v", "u")], [agg.sum("u"), agg.count("x"), agg.max_by("v", "u")])
+    types = dict.fromkeys("vux", pa.int64())
+    (first,) = partials_saved(Aggregation.build(alone, types, KEYS))
+    assert first["of"] in [one["of"] for one in partials_saved(Aggregation.build(among, types, KEYS))]
+    assert first["of"] != partials_saved(Aggregation.build([agg.max_by("u", "v")], types, KEYS))[0]["of"]
+
+
+class Longer(Story):
+    partial_type = pa.struct([("texts", pa.list_(pa.string())), ("sum", pa.int64()), ("more", pa.int64())])
+
+    def __repr__(self):
+        return "story"
+
+
+class Shorter(Story):
+    def __repr__(self):
+        return "story"
+
+
+def test_a_users_aggregate_that_keeps_something_else_is_refused():
+    types = {"text": pa.string(), "int": pa.int64()}
+    before, now = (Aggregation.build([agg.user(one, "text", "int")], types, KEYS) for one in (Shorter(), Longer()))
+    with pytest.raises(PlanMismatchError, match="has other ones now"):
+        partials_found(before.partial_schema.empty_table(), partials_saved(before), now)
+
+
+def test_a_column_that_is_missing_is_named():
+    aggregation = Aggregation.build([agg.sum("v")], {"v": pa.int64()}, KEYS)
+    table = aggregation.partial_schema.empty_table().drop_columns(["#0.high"])
+    with pytest.raises(StateFormatError, match="lacks the column '#0.high'"):
+        partials_found(table, partials_saved(aggregation), aggregation)
