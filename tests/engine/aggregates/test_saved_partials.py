@@ -107,5 +107,5 @@ def test_a_users_aggregate_that_keeps_something_else_is_refused():
 def test_a_column_that_is_missing_is_named():
     aggregation = Aggregation.build([agg.sum("v")], {"v": pa.int64()}, KEYS)
     table = aggregation.partial_schema.empty_table().drop_columns(["#0.high"])
-    with pytest.raises(StateFormatError, match="lacks the column '#0.high'"):
+    with pytest.raises(StateFormatError, match=r"lacks the column .#0\.high."):
         partials_found(table, partials_saved(aggregation), aggregation)

@@ -59,7 +59,11 @@ def test_another_watermark_in_one_key_group_is_no_consistent_cut():
 
 def test_the_latest_clock_counts_and_totals_are_counted_once():
     headers = [
-        {"clock": clock, "closed": clock - 1, "counters": {"total": {"dropped": 2}, "any": {"overdue": clock > 5}, "largest": {"n": clock}}}
+        {
+            "clock": clock,
+            "closed": clock - 1,
+            "counters": {"total": {"dropped": 2}, "any": {"overdue": clock > 5}, "largest": {"n": clock}},
+        }
         for clock in (3, 9, 4)
     ]
     header = header_of_all(headers)
@@ -170,7 +174,9 @@ def test_windows_may_become_fewer_and_shorter_where_panes_allow_it():
     for plan in (sliding(60, 20), sliding(20, 20)):
         found = fired(started(plan, saved).run(MicroBatch([late])))
         ended_before = {place for place in never_stopped[plan.operator.grid] if place[2] <= 57}
-        assert found == {place: values for place, values in never_stopped[plan.operator.grid].items() if place not in ended_before}
+        assert found == {
+            place: values for place, values in never_stopped[plan.operator.grid].items() if place not in ended_before
+        }
     with pytest.raises(PlanMismatchError, match="begin or end within"):
         started(sliding(60, 5), saved)
 
