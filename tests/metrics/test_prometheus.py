@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import panestream as pst
 from panestream.metrics.table import ALL
-from tests.metrics.told import HOUR, ID, progress, started, terminated
+from tests.metrics.told import HOUR, ID, counters, progress, started, terminated
 
 
 @pytest.fixture
@@ -47,6 +47,7 @@ def test_a_micro_batch_is_shown_with_all_metrics(metrics):
     said = {(name.removeprefix("panestream_"), *labels[1:]): value for (name, *labels), value in values.items() if labels}
     assert said["rows_total",] == 10
     assert said["dropped_rows_total",] == 2
+    assert said["spark_dropped_rows_total",] == 3
     assert [said["firings_total", kind] for kind in ("early", "on_time", "late")] == [0, 4, 1]
     assert (said["output_rows_total", "main"], said["output_rows_total", "late"]) == (5, 0)
     assert said["open_windows",] == 3
@@ -221,3 +222,15 @@ def test_an_endpoint_that_is_closed_answers_no_more():
     metrics.close()
     with pytest.raises(OSError, match="refused"):
         urllib.request.urlopen(url, timeout=5)
+
+
+def test_a_micro_batch_all_of_whose_rows_spark_dropped_leaves_the_gauges_as_they_were(metrics):
+    metrics.onQueryProgress(progress())
+    before = scraped(metrics)
+    # No row came to a key group, so none of them said anything.
+    metrics.onQueryProgress(progress(1, **dict.fromkeys(counters())))
+    after = scraped(metrics)
+    assert after["panestream_spark_dropped_rows_total", "clicks"] == 2 * before["panestream_spark_dropped_rows_total", "clicks"]
+    assert after["panestream_rows_total", "clicks"] == before["panestream_rows_total", "clicks"]
+    for gauge in ("watermark_timestamp_seconds", "state_bytes", "key_groups"):
+        assert after[f"panestream_{gauge}", "clicks"] == before[f"panestream_{gauge}", "clicks"]

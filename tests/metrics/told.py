@@ -62,6 +62,7 @@ def progress(batch_id: int = 0, name: str | None = "clicks", run: str = RUN, **c
         "batchId": batch_id,
         "timestamp": "1970-01-01T03:00:00.000Z",
         "durationMs": {"addBatch": 1500, "walCommit": 100, "triggerExecution": 2000},
+        "stateOperators": [{"numRowsDroppedByWatermark": 3}, {"numRowsDroppedByWatermark": 0}],
         "observedMetrics": {OBSERVED: Row(**counters(**changed))},
     }
     return SimpleNamespace(progress=told)

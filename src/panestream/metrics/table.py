@@ -198,6 +198,14 @@ METRICS: tuple[Metric, ...] = (
         _number(lambda one: one.dropped_rows),
     ),
     Metric(
+        "panestream_spark_dropped_rows",
+        "counter",
+        "Rows that Spark's own operators in the same query (joins, dropDuplicates, groupBy with withWatermark) dropped behind "
+        "Spark's watermark, before the windows or behind them. They are not among the input rows. Of several operators in a "
+        "query each says the same.",
+        _number(lambda one: one.spark_dropped_rows),
+    ),
+    Metric(
         "panestream_output_rows",
         "counter",
         "Rows that the key groups gave, by output; of a top each key group's own largest.",

@@ -22,7 +22,7 @@ from panestream.spark.failures import java_is_gone, of_callback, of_operator, ow
 from panestream.spark.operator.dataflow import unpack
 from panestream.spark.operator.split import put_together
 from panestream.spark.progress.micro_batch import OBSERVED, BatchProgress, metrics_of, observed
-from panestream.spark.progress.notices import Notices
+from panestream.spark.progress.notices import DroppedBySpark, Notices
 from panestream.spark.progress.watching import ProgressWatcher
 from panestream.spark.session import DEFAULT_GROUPS, chosen_partitions, is_connect, session_settings, settings_for
 from panestream.spark.sinks.base import Sink
@@ -118,6 +118,8 @@ class RunningQuery(Shown):
     """What the counters are called in Spark's progress."""
     watcher: ProgressWatcher | None = field(default=None, repr=False)
     """What calls ``on_progress`` where the micro-batches themselves cannot."""
+    dropped: DroppedBySpark = field(default_factory=DroppedBySpark, repr=False)
+    """What looks at Spark's own operators when the query has ended: micro-batches do not know of them."""
 
     def _parts(self) -> Mapping[str, str]:
         # Of the plan alone: what the query is called, and whether it runs, one would have to ask Spark.
@@ -156,8 +158,11 @@ class RunningQuery(Shown):
         """
         try:
             ended = self._wait(timeout)
-            if ended and self.watcher is not None:
-                self.watcher.finish()
+            if ended:
+                for progress in self.recent_progress:
+                    self.dropped.look(progress)
+                if self.watcher is not None:
+                    self.watcher.finish()
         except StreamingQueryException as error:
             if self.watcher is not None:
                 self.watcher.wait()

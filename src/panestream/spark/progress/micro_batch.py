@@ -50,6 +50,9 @@ class BatchProgress:
         dropped_rows: those of them that nobody takes: the query has no output for late rows, or ``start`` no sink for it.
         invalid_rows: rows without usable event time, or too far ahead.
         outside_rows: rows that lie in no window, such as between two windows with a pause, and are not late.
+        spark_dropped_rows: rows that Spark's own operators in the same query (joins, ``dropDuplicates``, ``groupBy`` with
+            ``withWatermark``) dropped behind Spark's watermark, before the windows or behind them; none of the four above. 0 in
+            ``on_progress``, which is called before Spark knows them (not so through Spark Connect).
         fired_rows: results.
         fired_windows: distinct windows that fired, where all keys have the same ones; else 0.
         early_firings, on_time_firings, late_firings: firings of a key and window: before its end, at it, after it because of
@@ -89,6 +92,7 @@ class BatchProgress:
     windowed_rows: int = 0
     dropped_rows: int = 0
     outside_rows: int = 0
+    spark_dropped_rows: int = 0
     early_firings: int = 0
     on_time_firings: int = 0
     late_firings: int = 0
@@ -157,24 +161,31 @@ class BatchProgress:
     def of_spark(cls, progress: Mapping[str, Any], name: str = "panestream") -> BatchProgress | None:
         """From an entry of Spark's ``recentProgress``; None where no micro-batch ran, or none of panestream's.
 
+        A micro-batch of which no row came to the windows says nothing of them; it is told of where Spark dropped rows on the way.
+
         Args:
             progress: the entry, as classic Spark or Spark Connect gives it.
             name: what the operator's counters are called in it, where the query has several.
         """
         counters = _as_dict((progress["observedMetrics"] or {}).get(name))
         took = progress["durationMs"].get("addBatch")
-        if took is None or counters is None or counters.get("input_rows") is None:
+        if took is None or counters is None:
             return None
+        dropped = sum(one["numRowsDroppedByWatermark"] for one in progress.get("stateOperators") or ())
+        if counters.get("input_rows") is None and not dropped:
+            return None
+        rows = counters.get("input_rows") or 0
         known = {each.name: counters[each.name] for each in fields(cls) if each.name in counters}
         written = {name: json.loads(known.pop(name) or empty) for name, empty in (("output_rows", "{}"), ("partitions", "[]"))}
         return cls(
             batch_id=progress["batchId"],
-            rows=counters["input_rows"],
+            rows=rows,
             duration_ms=took,
-            rows_per_second=counters["input_rows"] / took * 1000 if took > 0 else 0.0,
+            rows_per_second=rows / took * 1000 if took > 0 else 0.0,
             output_rows=written["output_rows"],
             partitions=tuple(PartitionProgress(*one) for one in written["partitions"]),
             stages=dict(progress["durationMs"]),
+            spark_dropped_rows=dropped,
             **{name: 0 if value is None and name not in _NULLABLE else value for name, value in known.items()},
         )
 

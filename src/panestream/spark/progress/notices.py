@@ -82,6 +82,27 @@ class Jumps:
         )
 
 
+@dataclass(slots=True)
+class DroppedBySpark:
+    """Warns of the first rows of a run that Spark's own operators in the same query dropped."""
+
+    warned: bool = False
+
+    def look(self, progress: BatchProgress) -> None:
+        """Call it with each micro-batch, as Spark reports it."""
+        if self.warned or not progress.spark_dropped_rows:
+            return
+        self.warned = True
+        rows = f"{progress.spark_dropped_rows:,} {'row' if progress.spark_dropped_rows == 1 else 'rows'}"
+        warnings.warn(
+            f"in micro-batch {progress.batch_id} Spark's own operators in this query (joins, dropDuplicates, groupBy) "
+            f"dropped {rows} behind Spark's watermark, before the windows or behind them: more delay in withWatermark(...) keeps "
+            "them. (Said once for each start; the counts of every micro-batch are spark_dropped_rows in query.recent_progress.)",
+            PanestreamWarning,
+            stacklevel=2,
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Notices:
     """All of them."""
