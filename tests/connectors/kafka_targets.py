@@ -1,0 +1,57 @@
+"""Where the jobs that are killed write in Kafka, and how that is read: by the rules of docs/connectors/kafka.md."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+import panestream as pst
+from tests.connectors.kafka_topics import Record, Topics
+from tests.connectors.kills import Target
+
+SERVERS = "PANESTREAM_TEST_KAFKA"
+"""The environment variable that tells the job that is killed where the broker is."""
+
+
+def topic_of(folder: Path, name: str, **settings: str) -> str:
+    """The topic of a job's folder, made where it is not there."""
+    topic = f"{name}-{hashlib.sha256(str(folder).encode()).hexdigest()[:8]}"
+    topics = Topics(os.environ[SERVERS])
+    if topic not in topics.admin.list_topics(timeout=60).topics:
+        topics.make_named(topic, 3, **settings)
+    return topic
+
+
+def records(folder: Path, name: str) -> list[Record]:
+    return Topics(os.environ[SERVERS]).read(topic_of(folder, name))
+
+
+def once(folder: Path, name: str) -> list[tuple[str]]:
+    """What a reader takes that follows the rule of the newest micro-batch."""
+    rule = pst.KafkaOnce()
+    return [
+        (one.value.decode(),) for one in records(folder, name) if rule.takes(one.topic, one.partition, one.headers)
+    ]  # fmt: skip
+
+
+def as_table(folder: Path, name: str) -> list[tuple[str]]:
+    """The last record of each key; without those that are gone."""
+    last = {one.key: one.value for one in records(folder, name)}
+    return [(value.decode(),) for value in last.values() if value is not None]
+
+
+def sink(folder: Path, name: str, *keys: str, compacted: bool = False) -> pst.KafkaSink:
+    return pst.KafkaSink(os.environ[SERVERS], topic_of(folder, name), keys, compacted=compacted)
+
+
+LOG = Target(
+    lambda spark, folder: {"main": sink(folder, "log", "user"), "late": sink(folder, "late")},
+    lambda spark, folder: [*once(folder, "log"), *once(folder, "late")],
+)
+TABLE = Target(
+    lambda spark, folder: {"main": sink(folder, "table", "user", compacted=True)},
+    lambda spark, folder: as_table(folder, "table"),
+    changes=True,
+    sessions=True,
+)

@@ -1,0 +1,46 @@
+"""Topics after ``kill -9`` of the job, between the sink's write and Spark's commit and in the midst, and of the broker: nothing lost, nothing twice."""
+
+from __future__ import annotations
+
+import random
+import threading
+
+import pytest
+
+from tests.connectors.kills import SEED, compare
+
+pytestmark = [pytest.mark.connectors, pytest.mark.kafka, pytest.mark.slow]
+
+TARGETS = "tests.connectors.kafka_targets"
+
+
+@pytest.fixture
+def broker_that_dies(broker, tmp_path, monkeypatch):
+    """Killed a random time after every second kill of the job, and started again; gives how often that was."""
+    monkeypatch.setenv("PANESTREAM_TEST_KAFKA", broker.servers)
+    over, numbers, deaths, log = threading.Event(), random.Random(SEED), [], tmp_path / "killed" / "kills.log"
+
+    def kill():
+        while not over.wait(0.2):
+            if log.exists() and len(log.read_text().splitlines()) > 2 * len(deaths):
+                over.wait(numbers.uniform(0, 12))
+                broker.kill()
+                broker.start()
+                deaths.append(True)
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    yield deaths
+    over.set()
+    thread.join()
+
+
+@pytest.mark.filterwarnings("ignore::panestream.errors.PanestreamWarning")
+def test_kills_of_jobs_that_write_topics(spark, tmp_path, broker_that_dies):
+    from tests.connectors import kafka_targets
+
+    compare(spark, tmp_path, {f"{TARGETS}:LOG": ["main"], f"{TARGETS}:TABLE": ["main"]})
+    # It was not for nothing: there are records that a reader must pass over.
+    log = kafka_targets.records(tmp_path / "killed", "log")
+    assert len(log) > len(kafka_targets.once(tmp_path / "killed", "log"))
+    assert broker_that_dies
