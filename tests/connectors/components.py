@@ -25,13 +25,18 @@ KAFKA = {
     "4.1": "org.apache.spark:spark-sql-kafka-0-10_2.13:4.1.1",
     "4.2": "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",
 }
+AVRO = {
+    "4.0": "org.apache.spark:spark-avro_2.13:4.0.0",
+    "4.1": "org.apache.spark:spark-avro_2.13:4.1.1",
+    "4.2": "org.apache.spark:spark-avro_2.13:4.2.0",
+}
 ICEBERG_CATALOG = "ice"
 """Tables of Iceberg are ``ice.db.table``; those of the session's own catalog may be Delta."""
 
 
 def packages() -> dict[str, str]:
     """What there is for this Spark: coordinates by component."""
-    every = {"delta": DELTA, "iceberg": ICEBERG, "kafka": KAFKA}
+    every = {"delta": DELTA, "iceberg": ICEBERG, "kafka": KAFKA, "avro": AVRO}
     return {name: found[LINE] for name, found in every.items() if LINE in found}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import panestream as pst
@@ -14,12 +15,16 @@ SERVERS = "PANESTREAM_TEST_KAFKA"
 """The environment variable that tells the job that is killed where the broker is."""
 
 
-def topic_of(folder: Path, name: str, **settings: str) -> str:
+COMPACTED = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01", "segment.ms": "1000"}
+"""So that the broker takes out what is not the last of its key while the job runs."""
+
+
+def topic_of(folder: Path, name: str, settings: Mapping[str, str] | None = None) -> str:
     """The topic of a job's folder, made where it is not there."""
     topic = f"{name}-{hashlib.sha256(str(folder).encode()).hexdigest()[:8]}"
     topics = Topics(os.environ[SERVERS])
     if topic not in topics.admin.list_topics(timeout=60).topics:
-        topics.make_named(topic, 3, **settings)
+        topics.make_named(topic, 3, **(settings or {}))
     return topic
 
 
@@ -42,7 +47,8 @@ def as_table(folder: Path, name: str) -> list[tuple[str]]:
 
 
 def sink(folder: Path, name: str, *keys: str, compacted: bool = False) -> pst.KafkaSink:
-    return pst.KafkaSink(os.environ[SERVERS], topic_of(folder, name), keys, compacted=compacted)
+    topic = topic_of(folder, name, COMPACTED if compacted else None)
+    return pst.KafkaSink(os.environ[SERVERS], topic, keys, compacted=compacted)
 
 
 LOG = Target(

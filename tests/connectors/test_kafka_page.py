@@ -8,11 +8,15 @@ from pathlib import Path
 
 import pytest
 
+import panestream as pst
+from panestream import agg
 from panestream.jobs.loading import load_job
 from panestream.jobs.runner import build
+from tests.connectors import components
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "connectors" / "kafka.md").read_text("utf-8")
+BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 TOPICS = {"clicks": 2, "hot-items": 4, "late-clicks": 1, "hot-table": 1}
 
 pytestmark = [
@@ -40,7 +44,7 @@ def test_the_blocks_of_the_page_run(spark, topics, broker, named, tmp_path, monk
     monkeypatch.chdir(tmp_path)
     spark.conf.set("spark.sql.shuffle.partitions", "2")
     known = {"spark": spark}
-    blocks = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    blocks = [block for block in BLOCKS if "from_avro" not in block]
     assert len(blocks) == 5
     try:
         for block in blocks:
@@ -66,6 +70,45 @@ def test_the_blocks_of_the_page_run(spark, topics, broker, named, tmp_path, monk
     (record,) = topics.read(named["hot-table"])
     assert (json.loads(record.key)["item"], record.json["views"], "op" in record.json) == (7, 2, False)
     assert spark.read.json(f"{tmp_path}/invalid").count() == 1
+
+
+def avro(user, item, at):
+    """A record as Avro has it: of a text its length before it; numbers zigzag, seven bits a byte."""
+
+    def long(number):
+        number = number << 1 if number >= 0 else (-number << 1) - 1
+        rest = []
+        while number > 0x7F:
+            rest.append(number & 0x7F | 0x80)
+            number >>= 7
+        return bytes([*rest, number])
+
+    return long(len(user)) + user.encode() + long(item) + long(at * 1_000_000)
+
+
+@pytest.mark.skipif("avro" not in components.packages(), reason="no spark-avro for this Spark")
+def test_avro_of_a_schema_registry(spark, topics, broker, tmp_path):
+    topic, registry = topics.make(1), b"\x00\x00\x00\x00\x07"
+    records = [
+        registry + avro("ann", 7, 10),
+        registry + avro("bob", 7, 20),
+        registry + b"?",
+        None,
+        registry + avro("cid", 8, 7200),
+    ]
+    topics.write(topic, [{"value": one} for one in records])
+    (block,) = (block for block in BLOCKS if "from_avro" in block)
+    known = {"spark": spark, "pst": pst}
+    exec(block.replace("localhost:9092", broker.servers).replace('"avro-clicks"', f'"{topic}"'), known)
+    timed = known["avro_clicks"].assign_timestamps("at", pst.WatermarkStrategy.for_monotonous_timestamps())
+    hours = timed.side_output_invalid("invalid").key_by("item").window(pst.TumblingEventTimeWindows.of("1 hour")).key_groups(1)
+    main, invalid = pst.MemorySink(), pst.MemorySink()
+    result = hours.aggregate(agg.collect_list("user").alias("users"))
+    result.start(checkpoint=str(tmp_path / "checkpoint"), main=main, invalid=invalid).await_termination()
+    assert [(row.item, row.users) for row in main.rows] == [(7, ["ann", "bob"])]
+    wrong = sorted((row.kafka_offset, row.kafka_value) for row in invalid.rows if row.kafka_value is not None)
+    assert [(offset, bytes(value)) for offset, value in wrong] == [(2, registry + b"?")]
+    assert sorted(row.kafka_offset for row in invalid.rows) == [2, 3]
 
 
 def test_the_job_file_of_the_page_is_a_query(spark, topics, broker, named, tmp_path):

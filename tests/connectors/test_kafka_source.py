@@ -145,6 +145,38 @@ def test_offsets_are_the_order_in_which_rows_arrive(spark, topics, broker, tmp_p
     assert query.recent_progress[0].watermark == 60_000_000 - 1
 
 
+@pytest.mark.parametrize("partitions", [None, 2])
+def test_a_partition_without_records_holds_the_watermark_only_where_somebody_says_that_it_is_there(
+    spark, topics, broker, tmp_path, partitions
+):
+    """Flink knows all splits, and waits for each. Nobody tells Spark's queries of partitions before their first record."""
+    topic, sinks = topics.make(2), {"main": pst.MemorySink(), "late": pst.MemorySink()}
+    result = counted(pst.from_kafka(spark, broker.servers, topic, schema=SCHEMA, partitions=partitions))
+    for rows in ([(0, "ann", 10), (0, "ann", 2 * HOUR)], [(1, "bob", 20), (0, "ann", 2 * HOUR)], [(1, "bob", 2 * HOUR)]):
+        topics.write(topic, events(rows))
+        run(result, tmp_path / "checkpoint", **sinks)
+    fired, late = sorted((row.user, row.n) for row in sinks["main"].rows), [row.user for row in sinks["late"].rows]
+    assert (fired, late) == (([("ann", 1)], ["bob"]) if partitions is None else ([("ann", 1), ("bob", 1)], []))
+
+
+def test_what_where_leaves_out_moves_no_watermark(spark, topics, broker, tmp_path):
+    """As in Flink a ``filter`` before the watermark's strategy: a partition of which all is left out is as if it were silent."""
+    topic, main = topics.make(2), pst.MemorySink()
+    result = counted(pst.from_kafka(spark, broker.servers, topic, schema=SCHEMA, where="user <> 'bot'"))
+    for rows in (
+        [(0, "ann", 10), (1, "bob", 20)],
+        # Nobody's clock but the bot's goes on in partition 1: it holds the hour open.
+        [(0, "ann", 2 * HOUR), (1, "bot", 2 * HOUR)],
+    ):
+        topics.write(topic, events(rows))
+        query = run(result, tmp_path / "checkpoint", main=main)
+    (progress,) = query.recent_progress
+    assert (main.rows, progress.rows, progress.watermark) == ([], 1, 20_000_000 - 1)
+    topics.write(topic, events([(1, "bob", 2 * HOUR)]))
+    run(result, tmp_path / "checkpoint", main=main)
+    assert sorted((row.user, row.n) for row in main.rows) == [("ann", 1), ("bob", 1)]
+
+
 def test_partitions_stop_and_come_back_and_grow_and_the_broker_dies(spark, topics, broker, tmp_path):
     topic, sinks = topics.make(2), {"main": pst.MemorySink(), "late": pst.MemorySink()}
     clicks = pst.from_kafka(spark, broker.servers, topic, schema=SCHEMA, idle_after="2 seconds")
@@ -210,6 +242,9 @@ def test_what_is_wrong_is_said_before_anything_runs(spark, broker):
         ({"starting": "yesterday"}, "starting is 'earliest'"),
         ({"options": {"kafka.key.deserializer": "x"}}, "Spark's Kafka source refuses"),
         ({"where": "nothing > 5"}, "where 'nothing > 5'"),
+        ({"partitions": 0}, "partitions is how many a topic has, a positive number; got 0 of 'clicks'"),
+        ({"partitions": {"clicks": 2, "click": 2}}, "partitions names the topic 'click', which is not read"),
+        ({"topics": "clicks.*", "partitions": 2}, "a pattern names none"),
     ):
         with pytest.raises(InvalidPlanError, match=said):
             read(**given)

@@ -57,6 +57,11 @@ def test_a_source_and_a_sink_of_kafka(load):
             [('topics = ["clicks"]', 'topics = ["clicks"]\nkey_schema = "a INT"')],
             "source.kafka.key_schema: is for key_format 'json', not for 'string'",
         ),
+        (
+            [('topics = ["clicks"]', 'topics = ["clicks-.*"]\npartitions = 4')],
+            "source.kafka.partitions: is of topics that are named: a pattern names none",
+        ),
+        ([('topics = ["clicks"]', 'topics = ["clicks"]\npartitions = 0')], "source.kafka.partitions"),
         ([('servers = "localhost:9092"\ntopic = "hot-items"', 'topic = "hot-items"')], "sinks.main: 'servers' is missing"),
         ([('topic = "hot-items"\n', "")], "sinks.main: 'topic' is missing: format 'kafka' needs it"),
         ([('topic = "hot-items"', 'topic = "hot-items"\npath = "out"')], "sinks.main.path: format 'kafka' takes no 'path'"),

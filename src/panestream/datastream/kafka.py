@@ -44,6 +44,7 @@ def from_kafka(
     records_per_batch: int | None = None,
     headers: bool = False,
     idle_after: Duration | None = IDLE_AFTER,
+    partitions: int | Mapping[str, int] | None = None,
     batch: bool = False,
     options: Mapping[str, str] | None = None,
 ) -> KafkaStream:
@@ -71,14 +72,19 @@ def from_kafka(
             says which; ``"side_output"``: it goes to the output of :meth:`DataStream.side_output_invalid`, with its place and its
             bytes in ``kafka_malformed``.
         columns: derived columns, by name; later ones may use earlier ones.
-        where: only rows for which this is true are part of the stream, and those that cannot be read. What it leaves out moves
-            no watermark, and a partition of which it leaves out all is silent.
+        where: only rows for which this is true are part of the stream, and those that cannot be read. As Flink's ``filter``
+            before ``assignTimestampsAndWatermarks``: what it leaves out moves no watermark, and a partition of which it leaves
+            out all is silent.
         starting: where a query that has no checkpoint begins: ``"earliest"``, ``"latest"``, or offsets in Spark's JSON.
         records_per_batch: how many records a micro-batch takes at most, of each partition in proportion to what it has. (Spark's
             ``maxOffsetsPerTrigger``.)
         headers: whether to read the headers.
         idle_after: after how long without records a partition no longer holds the watermark back, where the strategy says nothing
             of it (:meth:`WatermarkStrategy.with_idleness`). None: it holds it back for ever, Flink's default.
+        partitions: how many partitions the topics have, each of them or by topic. Then one that has no records yet holds the
+            watermark back from the start, until it is idle, as in Flink, which asks the broker; without it, nobody knows of a
+            partition before its first record. A query that is started for what is there (``availableNow``) waits for such a
+            partition as for one that has fallen silent: it may never find it idle. More partitions may come later.
         batch: reads what is there now, as a batch.
         options: further ones of Spark's source, e.g. ``{"kafka.security.protocol": "SSL", "minPartitions": "16"}``.
 
@@ -91,12 +97,13 @@ def from_kafka(
         raise InvalidPlanError(f"malformed is 'fail' or '{SIDE_OUTPUT}', not {malformed!r}")
     key, value = Reading("key", key_format, key_schema), Reading("value", value_format, schema, value_options or {})
     source = Topics(servers, topics, starting, records_per_batch, headers, options or {})
+    expected = source.expected(partitions)
     df = read_records(source.frame(spark, batch=batch), key, value, malformed)
     for name, given in (columns or {}).items():
         df = df.withColumn(name, column_of(df, given, f"the column {name!r}"))
     if where is not None:
         df = filtered(df, column_of(df, where, "where"))
-    return KafkaStream(df, order=ARRIVAL, malformed=malformed, idle_after=idle_after)
+    return KafkaStream(df, order=ARRIVAL, malformed=malformed, idle_after=idle_after, expected=expected)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -106,10 +113,12 @@ class KafkaStream(DataStream):
     Attributes:
         malformed: what becomes of records that cannot be read.
         idle_after: when a partition no longer holds the watermark back.
+        expected: partitions that hold it back before their first record, as ``kafka_source`` calls them.
     """
 
     malformed: str = "fail"
     idle_after: Duration | None = IDLE_AFTER
+    expected: tuple[str, ...] = ()
 
     def assign_timestamps(self, column: str | Column, strategy: WatermarkStrategy, *, unit: str | None = None) -> DataStream:
         """As :meth:`DataStream.assign_timestamps`, with a watermark for each partition of each topic.
@@ -123,7 +132,7 @@ class KafkaStream(DataStream):
         """
         if isinstance(strategy, WatermarkStrategy) and (strategy.delay is not None or strategy.generator is not None):
             if strategy.partition_column is None:
-                strategy = strategy.per_partition(SOURCE)
+                strategy = strategy.per_partition(SOURCE, self.expected)
             if strategy.idle_timeout is None and self.idle_after is not None:
                 strategy = strategy.with_idleness(self.idle_after)
         return super().assign_timestamps(column, strategy, unit=unit)

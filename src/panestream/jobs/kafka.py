@@ -30,6 +30,7 @@ class KafkaSource:
         records_per_batch: how many records a micro-batch takes at most.
         headers: whether to read headers, into ``kafka_headers``.
         idle_after: after how long without records a partition stops holding the others back, where [watermark] does not say.
+        partitions: how many partitions each topic has: those without records hold the watermark back from the start, until idle.
     """
 
     servers: str = field(metadata=reads(text))
@@ -41,6 +42,12 @@ class KafkaSource:
     records_per_batch: int | None = field(default=None, metadata=reads(integer(1)))
     headers: bool = field(default=False, metadata=reads(boolean))
     idle_after: str = field(default="5 minutes", metadata=reads(duration(zero=False)))
+    partitions: int | None = field(default=None, metadata=reads(integer(1)))
+
+    @property
+    def pattern(self) -> bool:
+        """Whether the topics are all that match a pattern."""
+        return len(self.topics) == 1 and "*" in self.topics[0]
 
     def check(self, place: Place) -> None:
         """Keys in JSON have a schema, others none."""
@@ -48,6 +55,8 @@ class KafkaSource:
             place.note("'key_schema' is missing: a key in JSON does not say the types of its fields")
         if self.key_format != "json" and self.key_schema is not None:
             place.at("key_schema").note(f"is for key_format 'json', not for {self.key_format!r}")
+        if self.partitions is not None and self.pattern:
+            place.at("partitions").note("is of topics that are named: a pattern names none")
 
     def stream(
         self, spark: SparkSession, schema: str | None, options: Mapping[str, str], *, invalid: bool, batch: bool
@@ -63,8 +72,7 @@ class KafkaSource:
         """
         import panestream as pst
 
-        pattern = len(self.topics) == 1 and "*" in self.topics[0]
-        names: Any = self.topics[0] if pattern else self.topics
+        names: Any = self.topics[0] if self.pattern else self.topics
         return pst.from_kafka(
             spark,
             self.servers,
@@ -78,6 +86,7 @@ class KafkaSource:
             records_per_batch=self.records_per_batch,
             headers=self.headers,
             idle_after=self.idle_after,
+            partitions=self.partitions,
             batch=batch,
             options=options,
         )

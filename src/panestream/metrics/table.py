@@ -290,7 +290,7 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "panestream_partitions",
         "gauge",
-        "Source partitions that were seen, also those without a series of their own.",
+        "Source partitions that were seen or are expected, also those without a series of their own.",
         _number(lambda one: one.partition_count),
     ),
     Metric("panestream_idle_partitions", "gauge", "Source partitions that are idle.", _number(lambda one: one.idle_partitions)),

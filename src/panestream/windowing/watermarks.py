@@ -8,13 +8,16 @@ fire in the same batch.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
 from panestream.errors import InvalidPlanError
 from panestream.windowing.signatures import check_generator, check_methods
 from panestream.windowing.time import Duration, format_duration, to_micros
+
+_SHOWN = 4
+"""Of so many expected partitions the ``repr`` tells."""
 
 
 @dataclass(slots=True)
@@ -78,6 +81,7 @@ class WatermarkStrategy:
         generator: makes the user's own generators; None: there is none.
         max_ahead_by: how far event times may be ahead, in engine units; None: as far as they like.
         max_ahead_of: of what: ``clock`` or ``rows``.
+        expected: partitions that hold the watermark back before their first row.
 
     >>> WatermarkStrategy.for_bounded_out_of_orderness("5 seconds").per_partition("partition")
     WatermarkStrategy.for_bounded_out_of_orderness('5 seconds').per_partition('partition')
@@ -89,6 +93,7 @@ class WatermarkStrategy:
     generator: Callable[[], WatermarkGenerator] | None = None
     max_ahead_by: int | None = None
     max_ahead_of: str = "clock"
+    expected: tuple[str, ...] = ()
 
     @classmethod
     def for_generator(cls, generator: Callable[[], WatermarkGenerator]) -> WatermarkStrategy:
@@ -129,18 +134,29 @@ class WatermarkStrategy:
         """Never a watermark: on a stream no event-time window fires; in batch all do, at the end of input."""
         return cls(None)
 
-    def per_partition(self, column: str) -> WatermarkStrategy:
+    def per_partition(self, column: str, expected: Iterable[str] = ()) -> WatermarkStrategy:
         """One watermark per value of ``column`` (e.g. Kafka's ``partition``); the smallest of them counts.
 
-        A value that was never seen does not hold the watermark back; one that falls silent does, unless
-        :meth:`with_idleness` is given.
+        A value that was never seen does not hold the watermark back, unless it is ``expected``: then there is no watermark before
+        its first row, as in Flink, which knows its splits. One that falls silent, or is expected and never comes, holds it back
+        for ever, unless :meth:`with_idleness` is given.
 
         May be given to, taken from or changed on an existing checkpoint: the watermark stays, and what was seen of the values of
-        another column is forgotten.
+        another column is forgotten. So may ``expected``.
+
+        Args:
+            column: its name.
+            expected: values of it, as strings, that will come.
+
+        Raises:
+            InvalidPlanError: the one is no name, or the others are no strings.
         """
         if not isinstance(column, str) or not column:
             raise InvalidPlanError(f"per_partition wants the name of a column, got {column!r}")
-        return replace(self, partition_column=column)
+        values = (expected,) if isinstance(expected, str) else tuple(expected)
+        if isinstance(expected, str) or not all(isinstance(value, str) for value in values):
+            raise InvalidPlanError(f"per_partition: expected wants values of {column!r} as a list of strings, got {expected!r}")
+        return replace(self, partition_column=column, expected=values)
 
     def with_idleness(self, timeout: Duration) -> WatermarkStrategy:
         """A partition that is silent for ``timeout`` no longer holds the watermark back; it counts again with its next row.
@@ -215,7 +231,8 @@ class WatermarkStrategy:
         else:
             text = f"WatermarkStrategy.for_bounded_out_of_orderness({format_duration(self.delay)!r})"
         if self.partition_column is not None:
-            text += f".per_partition({self.partition_column!r})"
+            values = ", ".join(map(repr, self.expected[:_SHOWN])) + (", ..." if len(self.expected) > _SHOWN else "")
+            text += f".per_partition({self.partition_column!r}{f', expected=[{values}]' if values else ''})"
         if self.idle_timeout is not None:
             text += f".with_idleness({format_duration(self.idle_timeout)!r})"
         if self.max_ahead_by is not None:

@@ -2,8 +2,9 @@
 
 import pytest
 
-from panestream.engine.runtime.group_io import GroupInput
+from panestream.engine.runtime.group_io import GroupInput, GroupMetrics
 from panestream.engine.runtime.watermarks import WatermarkTracker
+from panestream.errors import InvalidPlanError
 from panestream.windowing.time import MIN_TIMESTAMP
 from panestream.windowing.watermarks import WatermarkStrategy
 
@@ -34,6 +35,66 @@ def test_a_new_slow_partition_does_not_turn_it_back():
     tracker = WatermarkTracker(WatermarkStrategy(delay=0).per_partition("p"))
     tracker.advance({"0": 100}, 0)
     assert tracker.advance({"0": 120, "1": 5}, 0) == 99
+
+
+def expecting(*names, timeout=None, saved=None):
+    strategy = WatermarkStrategy(delay=0).per_partition("p", names)
+    strategy = strategy if timeout is None else strategy.with_idleness(timeout)
+    return WatermarkTracker(strategy) if saved is None else WatermarkTracker.from_json(strategy, saved)
+
+
+def test_an_expected_partition_holds_the_watermark_before_its_first_row():
+    tracker = expecting("0", "1")
+    assert tracker.advance({"0": 100}, 0) == MIN_TIMESTAMP
+    assert tracker.by_partition() == [("1", None, None, False), ("0", 100, 99, False)]
+    tracker = expecting("0", "1", saved=tracker.to_json())
+    assert tracker.advance({"0": 200}, 0) == MIN_TIMESTAMP
+    assert tracker.advance({"1": 10}, 0) == 9
+    # One that nobody expected has its turn from its first row on.
+    assert tracker.advance({"1": 300, "2": 150}, 0) == 149
+
+
+def test_an_expected_partition_is_idle_like_any_other():
+    tracker = expecting("0", "1", timeout="10 seconds")
+    for second in (1000, 1005):
+        assert tracker.advance({"0": second}, second * SECOND, run="first") == MIN_TIMESTAMP
+    assert tracker.advance({"0": 1010}, 1010 * SECOND, run="first") == 1009
+    assert tracker.by_partition()[0] == ("1", None, None, True)
+    # It comes with what is late by now, and counts from then on.
+    assert tracker.advance({"0": 2000, "1": 7}, 1011 * SECOND, run="first") == 1009
+    assert tracker.advance({"0": 2001}, 1012 * SECOND, run="first") == 1009
+    assert tracker.advance({"1": 1500}, 1013 * SECOND, run="first") == 1499
+
+
+def test_what_is_expected_may_change_with_a_start():
+    saved = expecting("0").to_json()
+    tracker = expecting("0", "1", saved=saved)
+    tracker.advance({"0": 100}, 0)
+    # Withdrawn before its first row, it does not hold the watermark for ever; given late, nothing goes back.
+    tracker = expecting("0", saved=tracker.to_json())
+    assert tracker.advance({"0": 101}, 0) == 100
+    tracker = expecting("0", "1", "2", saved=tracker.to_json())
+    assert tracker.advance({"0": 200}, 0) == 100
+    assert tracker.advance({"1": 150, "2": 170}, 0) == 149
+
+
+def test_expected_partitions_are_a_list_of_strings():
+    strategy = WatermarkStrategy(delay=0).per_partition("p", ["a", "b"])
+    assert repr(strategy).endswith(".per_partition('p', expected=['a', 'b'])")
+    assert repr(strategy.per_partition("p", map(str, range(9)))).endswith(
+        ".per_partition('p', expected=['0', '1', '2', '3', ...])"
+    )
+    assert strategy.per_partition("q").expected == ()
+    for wrong in ("ab", [1]):
+        with pytest.raises(InvalidPlanError, match="expected wants values of 'p' as a list of strings"):
+            strategy.per_partition("p", wrong)
+
+
+def test_partitions_that_had_no_rows_have_no_event_time_in_the_metrics():
+    tracker, metrics = expecting("0"), GroupMetrics()
+    tracker.take_in(GroupInput(seen={}, input_rows=1, invalid_rows=1))
+    tracker.measure(GroupInput(), metrics)
+    assert (metrics.max_event_time, metrics.watermark, metrics.partition_count) == (None, None, 1)
 
 
 def idle_after(timeout="60 seconds"):

@@ -79,7 +79,7 @@ class GroupMetrics:
     kept_windows: int | None = 0
     firings: dict[str, int] = field(default_factory=dict)
     outputs: dict[str, int] = field(default_factory=dict)
-    partitions: list[tuple[str, int, int | None, bool]] | None = None
+    partitions: list[tuple[str, int | None, int | None, bool]] | None = None
     partition_count: int = 0
     idle_partitions: int = 0
     blocks: int = 0

@@ -24,7 +24,7 @@ class SourcePartition:
     """What is known of one source partition.
 
     Attributes:
-        max_timestamp: its largest event time.
+        max_timestamp: its largest event time; ``MIN_TIMESTAMP``: it is expected, and had no rows yet.
         emitted: the largest watermark that the user's own generator emitted for it.
         silent: for how long it has been silent, in engine units; None: it had rows when the source was last asked, or nobody has
             asked in this run.
@@ -44,7 +44,7 @@ class WatermarkTracker:
     Attributes:
         strategy: the recipe.
         watermark: how far event time has come.
-        partitions: the source partitions that were seen.
+        partitions: the source partitions that were seen or are expected.
         run: of the query, in which the source was last asked; empty: unknown.
         asked: the time of that micro-batch.
         before: the watermark before this micro-batch.
@@ -76,6 +76,8 @@ class WatermarkTracker:
             generated: what the user's own generator emitted for each partition, where the strategy has one.
             run: which run of the query this is; another one than before starts the idle timers anew.
         """
+        for name in self.strategy.expected:
+            self.partitions.setdefault(name, SourcePartition(MIN_TIMESTAMP))
         self._note_silence(seen, batch_time, run)
         for name in sorted(seen):
             known = self.partitions.get(name)
@@ -93,22 +95,25 @@ class WatermarkTracker:
         metrics.input_rows, metrics.invalid_rows = batch.input_rows, batch.invalid_rows
         metrics.watermark_before = None if self.before == MIN_TIMESTAMP else self.before
         metrics.watermark = None if self.watermark == MIN_TIMESTAMP else self.watermark
-        metrics.max_event_time = max((known.max_timestamp for known in self.partitions.values()), default=None)
+        newest = max((known.max_timestamp for known in self.partitions.values()), default=MIN_TIMESTAMP)
+        metrics.max_event_time = None if newest == MIN_TIMESTAMP else newest
         metrics.partition_count = len(self.partitions)
         metrics.idle_partitions = sum(map(self._is_idle, self.partitions.values()))
 
-    def by_partition(self) -> list[tuple[str, int, int | None, bool]]:
+    def by_partition(self) -> list[tuple[str, int | None, int | None, bool]]:
         """Of each source partition: name, largest event time, watermark, whether it is idle. The furthest behind first."""
-        behind = sorted((self._watermark_of(known), name, known) for name, known in self.partitions.items())
-        return [
-            (name, known.max_timestamp, None if watermark == MIN_TIMESTAMP else watermark, self._is_idle(known))
-            for watermark, name, known in behind[:MOST_PARTITIONS]
-        ]
+        behind = sorted((self._watermark_of(known), name) for name, known in self.partitions.items())
+        found: list[tuple[str, int | None, int | None, bool]] = []
+        for watermark, name in behind[:MOST_PARTITIONS]:
+            known = self.partitions[name]
+            newest = None if known.max_timestamp == MIN_TIMESTAMP else known.max_timestamp
+            found.append((name, newest, None if watermark == MIN_TIMESTAMP else watermark, self._is_idle(known)))
+        return found
 
     def _watermark_of(self, known: SourcePartition) -> int:
         if self.strategy.generator is not None:
             return known.emitted
-        if self.strategy.delay is None:
+        if self.strategy.delay is None or known.max_timestamp == MIN_TIMESTAMP:
             return MIN_TIMESTAMP
         # Flink's minus one: a row with exactly the largest event time seen may still come.
         return known.max_timestamp - self.strategy.delay - 1
@@ -147,9 +152,13 @@ class WatermarkTracker:
         """What the meta record kept, under a strategy that may be another one by now.
 
         What another column told apart is forgotten: such a partition has no rows any more, and would hold the watermark for ever.
+        So is a partition that had none yet, and is expected no more.
         """
         same = saved["by"] == _folded(strategy.partition_column)
-        partitions = {name: SourcePartition(*values) for name, values in saved["partitions"].items() if same}
+        kept = {name: SourcePartition(*values) for name, values in saved["partitions"].items() if same}
+        partitions = {
+            name: known for name, known in kept.items() if known.max_timestamp != MIN_TIMESTAMP or name in strategy.expected
+        }
         return cls(strategy, saved["watermark"], partitions, saved["run"], saved["asked"], saved["watermark"])
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from panestream.errors import InvalidPlanError
+from panestream.errors import InvalidPlanError, did_you_mean
 from panestream.spark.asking import asking
 
 if TYPE_CHECKING:
@@ -65,6 +65,31 @@ class Topics:
     def pattern(self) -> bool:
         """Whether the topics are all that match a pattern."""
         return isinstance(self.topics, str) and "*" in self.topics
+
+    def expected(self, partitions: int | Mapping[str, int] | None) -> tuple[str, ...]:
+        """The partitions that are there from the start, as ``TOPIC-NUMBER``.
+
+        Args:
+            partitions: how many each topic has, or by topic; None: nobody says.
+
+        Raises:
+            InvalidPlanError: they are no numbers, of a pattern's topics, or of topics that are not read.
+        """
+        if partitions is None:
+            return ()
+        names = [self.topics] if isinstance(self.topics, str) else list(self.topics)
+        if not isinstance(partitions, Mapping):
+            if self.pattern:
+                raise InvalidPlanError(
+                    f"partitions={partitions!r} is of each topic, and a pattern names none: give them by topic, {{'clicks': 4}}"
+                )
+            partitions = dict.fromkeys(names, partitions)
+        for topic, number in partitions.items():
+            if isinstance(number, bool) or not isinstance(number, int) or number < 1:
+                raise InvalidPlanError(f"partitions is how many a topic has, a positive number; got {number!r} of {topic!r}")
+            if not self.pattern and topic not in names:
+                raise InvalidPlanError(f"partitions names the topic {topic!r}, which is not read; {did_you_mean(topic, names)}")
+        return tuple(f"{topic}-{place}" for topic, number in partitions.items() for place in range(number))
 
     def frame(self, spark: SparkSession, *, batch: bool = False) -> DataFrame:
         """Spark's own columns: key, value, topic, partition, offset, timestamp, timestampType.

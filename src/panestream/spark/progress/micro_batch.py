@@ -23,13 +23,13 @@ class PartitionProgress:
 
     Attributes:
         name: the value of the column of ``per_partition``; empty: the whole source has one watermark.
-        max_event_time: its largest event time so far.
+        max_event_time: its largest event time so far; None: it is expected (``per_partition``), and had no rows yet.
         watermark: what its rows say; None: nothing yet. (The query's own is the smallest of those that are not idle.)
         idle: whether it was silent for so long that it holds the query's watermark back no more.
     """
 
     name: str
-    max_event_time: int
+    max_event_time: int | None
     watermark: int | None
     idle: bool
 

@@ -1,0 +1,104 @@
+"""A script that a test runs in a process of its own: Kafka and Delta through Spark Connect. Not a test module.
+
+    through_connect.py FOLDER SERVERS CLICKS HOURS LATE
+
+Reads the topic CLICKS (which it fills) with two queries, into the topics HOURS and LATE and into two Delta tables; each runs three
+times, and then its last micro-batch once more. Writes what it found to FOLDER/found.json.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import panestream as pst
+from panestream import agg
+from panestream.errors import MalformedRecordError
+from tests.connectors import components
+from tests.connectors.kafka_topics import Topics
+
+ROUNDS = (
+    (("ann", 10), ("bob", 20), ("ann", 3600)),
+    (("ann", 3700), ("ann", 30), ("cid", 3 * 3600)),
+    # An hour that fired fires anew, and a row comes too late for its own.
+    (("ann", 3800), ("bob", 5 * 3600), ("ann", 40)),
+)
+SCHEMA = "user STRING, at BIGINT"
+
+
+def counted(clicks):
+    timed = clicks.assign_timestamps("at", pst.WatermarkStrategy.for_monotonous_timestamps(), unit="seconds")
+    hours = timed.key_by("user").window(pst.TumblingEventTimeWindows.of("1 hour"))
+    return hours.allowed_lateness("2 hours").side_output_late_data("late").key_groups(2).aggregate(agg.count().alias("n"))
+
+
+def forget_last_commit(checkpoint: Path) -> None:
+    """As if the query had been killed between the sink's commit and Spark's."""
+    last = max(checkpoint.glob("commits/[0-9]*"), key=lambda path: int(path.name))
+    last.unlink()
+    last.with_name(f".{last.name}.crc").unlink(missing_ok=True)
+
+
+def transactions(table: Path) -> list[tuple[str, int]]:
+    """Of a Delta table the transactions in its log, one for each commit that has one."""
+    log = sorted(table.glob("_delta_log/*.json"))
+    actions = [json.loads(line) for path in log for line in path.read_text().splitlines()]
+    return [(action["txn"]["appId"], action["txn"]["version"]) for action in actions if "txn" in action]
+
+
+def main() -> None:
+    folder, servers, clicks, hours, late = Path(sys.argv[1]), *sys.argv[2:]
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.remote("local[2]")
+    for name, value in components.session_settings(folder / "warehouse").items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    topics, found = Topics(servers), {"session": type(spark).__module__}
+
+    def of(topic, **given):
+        return pst.from_kafka(spark, servers, topic, schema=SCHEMA, **given)
+
+    def start(name, result, sinks):
+        result.start(checkpoint=str(folder / name), **sinks).await_termination()
+
+    merged, appended = (f"delta.`{folder / name}`" for name in ("merged", "appended"))
+    queries = {
+        "topics": (
+            counted(of(clicks)).with_firing(),
+            {"main": pst.KafkaSink(servers, hours, ["user"]), "late": pst.KafkaSink(servers, late)},
+        ),
+        "tables": (counted(of(clicks)).changelog(), {"main": pst.MergeSink(merged, ["user"]), "late": pst.TableSink(appended)}),
+    }
+    found["guarantees"] = {tag: sink.guarantee(spark) for tag, sink in queries["tables"][1].items()}
+    for rows in ROUNDS:
+        topics.write(clicks, [{"value": {"user": user, "at": at}} for user, at in rows])
+        for name, query in queries.items():
+            start(name, *query)
+    for name, query in queries.items():
+        forget_last_commit(folder / name)
+        start(name, *query)
+    of_tables = {
+        "merged": "SELECT user, unix_seconds(window_start), n FROM",
+        "appended": "SELECT user, at FROM",
+    }
+    for name, select in of_tables.items():
+        rows = spark.sql(f"{select} delta.`{folder / name}`").collect()
+        history = spark.sql(f"DESCRIBE HISTORY delta.`{folder / name}`").collect()
+        found[name] = {
+            "rows": sorted(map(list, rows)),
+            "operations": [row.operation for row in history[::-1]],
+            "transactions": [version for _, version in transactions(folder / name)],
+        }
+    topics.write(clicks, [{"value": b"?"}])
+    try:
+        start("malformed", counted(of(clicks)), {"main": pst.ParquetSink(str(folder / "out"))})
+    except MalformedRecordError as error:
+        found["malformed"] = str(error)
+    (folder / "found.json").write_text(json.dumps(found))
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()
