@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from tests.connectors.kafka_topics import Topics
 
 # A client that is not ours, for the tests' own look at topics: in the environment of the connectors only.
-collect_ignore = [] if importlib.util.find_spec("confluent_kafka") else ["kafka_topics.py"]
+_CLIENTS = ["kafka_topics.py", "kafka_targets.py", "through_connect.py"]
+collect_ignore = [] if importlib.util.find_spec("confluent_kafka") else _CLIENTS
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

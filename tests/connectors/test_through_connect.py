@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyspark
 import pytest
 
 import panestream as pst
@@ -31,7 +32,7 @@ def test_kafka_and_delta_through_connect(broker, topics, tmp_path):
         env={**os.environ, "PYTHONPATH": path, "PYSPARK_PYTHON": sys.executable, "SPARK_TESTING": "1"},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=600,
         check=False,
     )
     assert done.returncode == 0, (done.stdout + done.stderr)[-5000:]
@@ -45,9 +46,12 @@ def test_kafka_and_delta_through_connect(broker, topics, tmp_path):
     assert len(every) > len(fired)
     assert [one["at"] for one in taken(topics.read(late))] == [40]
     assert len(topics.read(late)) == 2
+    # Spark 4.1.1's own error of SPARK-55271: it fails after the micro-batch that came again, and the next start goes on.
+    assert found.get("failed_once") == ["topics", "tables"] or pyspark.__version__ != "4.1.1"
     # The appended table passes the micro-batch over by its number. A MERGE carries none: it merged again, and changed nothing.
     assert found["guarantees"] == {"main": "exactly once", "late": "exactly once"}
-    assert found["appended"] == {"rows": [["ann", 40]], "operations": found["appended"]["operations"], "transactions": [0, 1, 2]}
+    assert found["appended"]["rows"] == [["ann", 40]]
+    assert found["appended"]["transactions"] == [0, 1, 2]
     assert found["merged"]["rows"] == [["ann", 0, 2], ["ann", 3600, 3], ["bob", 0, 1], ["cid", 10800, 1]]
     assert found["merged"]["transactions"] == []
-    print(found)
+    assert found["merged"]["operations"].count("MERGE") == 4

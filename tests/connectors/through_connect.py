@@ -8,8 +8,10 @@ times, and then its last micro-batch once more. Writes what it found to FOLDER/f
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import panestream as pst
@@ -38,6 +40,24 @@ def forget_last_commit(checkpoint: Path) -> None:
     last = max(checkpoint.glob("commits/[0-9]*"), key=lambda path: int(path.name))
     last.unlink()
     last.with_name(f".{last.name}.crc").unlink(missing_ok=True)
+
+
+def failed_after_the_commit(run: Callable[[], object]) -> bool:
+    """Runs a query whose last micro-batch comes again, a second time where Spark's Kafka source failed the first time.
+
+    Spark's Kafka source asks then for what it has not looked up yet. The micro-batch is committed by that time; docs/connectors/kafka.md
+    tells of it.
+    """
+    from pyspark.errors import StreamingQueryException
+
+    try:
+        run()
+    except StreamingQueryException as error:
+        if "KafkaMicroBatchStream" not in str(error):
+            raise
+        run()
+        return True
+    return False
 
 
 def transactions(table: Path) -> list[tuple[str, int]]:
@@ -78,7 +98,8 @@ def main() -> None:
             start(name, *query)
     for name, query in queries.items():
         forget_last_commit(folder / name)
-        start(name, *query)
+        if failed_after_the_commit(functools.partial(start, name, *query)):
+            found.setdefault("failed_once", []).append(name)
     of_tables = {
         "merged": "SELECT user, unix_seconds(window_start), n FROM",
         "appended": "SELECT user, at FROM",
