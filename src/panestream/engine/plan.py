@@ -20,7 +20,7 @@ from panestream.engine.runtime.group_io import GroupInput, GroupOutput
 from panestream.engine.storage.payload import FORMAT_VERSION, decode
 from panestream.engine.storage.sealed_state import SealedState
 from panestream.engine.storage.state import State
-from panestream.engine.storage.state_tables import StateTables
+from panestream.engine.storage.state_tables import StateTables, StateViews
 from panestream.errors import PanestreamError, PlanMismatchError
 from panestream.windowing.assigners import MergingWindowAssigner, WindowAssigner
 from panestream.windowing.assigners.several import SeveralWindows
@@ -384,6 +384,14 @@ class OperatorSpec(ABC):
     @abstractmethod
     def on_sealed(self, plan: WindowPlan, state: SealedState, group: int) -> Operator:
         """The same on values that are sealed: what each operator defines."""
+
+    @abstractmethod
+    def views(self, plan: WindowPlan, saved: StateTables, group: int) -> StateViews:
+        """What is shown of the state of key group number ``group``: open windows, kept elements, users' states, timers.
+
+        Raises:
+            StateFormatError: a table or a column is missing.
+        """
 
     @abstractmethod
     def identity(self) -> Mapping[str, str]:

@@ -186,6 +186,11 @@ class Aggregation:
         return any(partial.follows_arrival for partial in self.partial_aggregates)
 
     @property
+    def runs_users_code(self) -> bool:
+        """Whether code of the user's own merges partials, or makes results of them."""
+        return any(partial.is_users for partial in self.partial_aggregates)
+
+    @property
     def crossing(self) -> tuple[str, ...]:
         """What crosses the exchange of the rows of a key though they are reduced, in words: e.g. every value of a column."""
         found = (f"{one.grows} of {self.inputs[one.source]}" for one in self.partial_aggregates if one.grows)

@@ -98,6 +98,9 @@ class PartialAggregate(ABC):
     needs_rows: ClassVar[bool] = False
     """Whether it is combined over windows from partial rows one after the other (sparse ranges), not from a matrix."""
 
+    is_users: ClassVar[bool] = False
+    """Whether code of the user's own merges it and makes results of it, which is not there where state is only looked at."""
+
     @property
     def follows_arrival(self) -> bool:
         """Whether of rows with equal event times it matters which arrived first."""

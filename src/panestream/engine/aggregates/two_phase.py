@@ -120,6 +120,7 @@ class PartialAccumulator(PartialAggregate):
     results: pa.Schema
 
     needs_rows: ClassVar[bool] = True
+    is_users: ClassVar[bool] = True
 
     @property
     def columns(self) -> tuple[tuple[str, pa.DataType], ...]:

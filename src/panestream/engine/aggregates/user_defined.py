@@ -48,6 +48,7 @@ class PartialUser(PartialAggregate):
     sources: tuple[int, ...]
 
     needs_rows: ClassVar[bool] = True
+    is_users: ClassVar[bool] = True
 
     @property
     def follows_arrival(self) -> bool:

@@ -44,6 +44,23 @@ class StateTables:
         return self.tables[name]
 
 
+@dataclass(frozen=True, slots=True)
+class StateViews:
+    """What is shown of one key group.
+
+    Attributes:
+        windows: a row for each key and window that still takes rows or will fire.
+        elements: the rows that are kept for functions and evictors.
+        user_state: what triggers and functions of users keep, by descriptor.
+        timers: when something is due, for each key and window.
+    """
+
+    windows: pa.Table
+    elements: pa.Table
+    user_state: pa.Table
+    timers: pa.Table
+
+
 def key_fields(keys: pa.Schema) -> list[pa.Field]:
     """The key columns of a state table: users' names may be any, these collide with no other column."""
     return [pa.field(f"key {place}", field.type) for place, field in enumerate(keys)]
@@ -78,4 +95,4 @@ def integers(table: pa.Table, name: str) -> Ints:
     return found
 
 
-__all__ = ["TABLES_FORMAT", "StateTables", "integers", "key_fields", "named_columns", "with_types"]
+__all__ = ["TABLES_FORMAT", "StateTables", "StateViews", "integers", "key_fields", "named_columns", "with_types"]

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from panestream.engine.operators.accumulating.operator import KEPT, AccumulatingOperator, AccumulatingSettings
+from panestream.engine.operators.accumulating.views import accumulating_views
 from panestream.engine.plan import Chunk, OperatorSpec, WindowPlan, stable_repr
 from panestream.engine.storage.sealed_state import SealedState
+from panestream.engine.storage.state_tables import StateTables, StateViews
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,9 @@ class AccumulatingSpec(AccumulatingSettings, OperatorSpec):
 
     def on_sealed(self, plan: WindowPlan, state: SealedState, group: int) -> AccumulatingOperator:
         return AccumulatingOperator(plan, self, state)
+
+    def views(self, plan: WindowPlan, saved: StateTables, group: int) -> StateViews:
+        return accumulating_views(plan, self, saved, group)
 
     def identity(self) -> Mapping[str, str]:
         return {

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from panestream.engine.operators.counts.operator import INPUTS, CountOperator, CountSettings
+from panestream.engine.operators.counts.views import count_views
 from panestream.engine.plan import Chunk, OperatorSpec, WindowPlan
 from panestream.engine.storage.sealed_state import SealedState
+from panestream.engine.storage.state_tables import StateTables, StateViews
 
 _INSTANT = pa.timestamp("us")
 """What event times travel as: the payload drops the decimal places that they have in common."""
@@ -50,6 +52,9 @@ class CountSpec(CountSettings, OperatorSpec):
 
     def on_sealed(self, plan: WindowPlan, state: SealedState, group: int) -> CountOperator:
         return CountOperator(plan, self, state)
+
+    def views(self, plan: WindowPlan, saved: StateTables, group: int) -> StateViews:
+        return count_views(plan, self, saved, group)
 
     def identity(self) -> Mapping[str, str]:
         partial = list(self.aggregation.partial_schema)

@@ -10,8 +10,10 @@ import pyarrow as pa
 
 from panestream.engine.operators.panes.operator import GAPS, PARTIALS, ROWS, PaneOperator, PaneSettings
 from panestream.engine.operators.panes.rollups import FAN_OUT
+from panestream.engine.operators.panes.views import pane_views
 from panestream.engine.plan import Chunk, OperatorSpec, WindowPlan
 from panestream.engine.storage.sealed_state import SealedState
+from panestream.engine.storage.state_tables import StateTables, StateViews
 from panestream.windowing.time import format_duration
 
 _GAPS_SCHEMA = pa.schema([("time", pa.int64())])
@@ -89,6 +91,9 @@ class PaneSpec(PaneSettings, OperatorSpec):
 
     def on_sealed(self, plan: WindowPlan, state: SealedState, group: int) -> PaneOperator:
         return PaneOperator(plan, self, state)
+
+    def views(self, plan: WindowPlan, saved: StateTables, group: int) -> StateViews:
+        return pane_views(plan, self, saved, group)
 
     def identity(self) -> Mapping[str, str]:
         partial = list(self.aggregation.partial_schema)[len(self.aggregation.key_schema) :]

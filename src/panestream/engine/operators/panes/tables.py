@@ -49,15 +49,23 @@ class PaneTables:
             shifted: columns that count rows from another place on in the table.
             by: that place.
         """
-        table = aggregation.merge([self._live(part) for part in parts])
+        live = [self._live(part) for part in parts]
+        if aggregation.runs_users_code:
+            # Which is not there where state is only looked at: what it would merge stays apart, in its order.
+            table = pa.concat_tables([aggregation.partial_schema.empty_table(), *live]).combine_chunks()
+            arrival = np.arange(table.num_rows)
+        else:
+            table = aggregation.merge(live)
+            arrival = np.zeros(table.num_rows, np.int64)
         for name in shifted:
             place = table.schema.get_field_index(name)
             table = table.set_column(place, table.schema.field(place), pa.array(table.column(name).to_numpy() - by))
         width, panes = len(self.keys), table.column("pane").to_numpy()
         bounds = [pa.array(self.grid.starts_of(panes)), pa.array(self.grid.starts_of(panes + 1))]
         rest = list(table.schema)[width + 1 :]
-        schema = pa.schema([*key_fields(self.keys), *_BOUNDS, *rest])
-        return pa.Table.from_arrays([*table.columns[:width], *bounds, *table.columns[width + 1 :]], schema=schema)
+        schema = pa.schema([*key_fields(self.keys), *_BOUNDS, pa.field("arrival", pa.int64()), *rest])
+        columns = [*table.columns[:width], *bounds, pa.array(arrival), *table.columns[width + 1 :]]
+        return pa.Table.from_arrays(columns, schema=schema)
 
     def emitted(self, histories: Sequence[FiringHistory], values: pa.Schema) -> pa.Table:
         """The last firing of each key and window that may fire again."""
@@ -90,11 +98,15 @@ class PaneTables:
     # -- in ------------------------------------------------------------------------------------------------------------
 
     def partials(self, saved: StateTables, aggregation: Aggregation) -> pa.Table:
-        """The partials of saved panes, sorted by pane.
+        """The partials of saved panes, one row for each key and pane, sorted by pane.
 
         Raises:
             PlanMismatchError: a saved pane lies in several of these panes.
         """
+        return aggregation.merge([self.unmerged(saved, aggregation)])
+
+    def unmerged(self, saved: StateTables, aggregation: Aggregation) -> pa.Table:
+        """The same, in the order of arrival where several rows are of one key and pane."""
         table = saved.table(PANES)
         starts, ends = integers(table, "start"), integers(table, "end")
         panes = self.grid.panes_of(starts)
@@ -110,7 +122,7 @@ class PaneTables:
         columns = [*keys, pa.array(panes), *named_columns(table, ["rows"]), *rest]
         found = with_types(columns, aggregation.partial_schema)
         # Where an old pane is a part of a new one, what came in the earlier one is first.
-        return aggregation.merge([found.take(pa.array(stable_order(starts)))])
+        return found.take(pa.array(stable_order(starts, integers(table, "arrival"))))
 
     def keep_emitted(self, saved: StateTables, histories: Sequence[FiringHistory], values: pa.Schema) -> None:
         """Writes the last firings of windows that there are still; of results that are new, nulls were emitted."""

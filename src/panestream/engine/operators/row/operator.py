@@ -95,6 +95,12 @@ def _prepared(plan: WindowPlan, settings: RowSettings) -> _Prepared:
     return prepared
 
 
+def row_tables(plan: WindowPlan, settings: RowSettings) -> RowTables:
+    """What reads and writes the tables of a plan's key groups."""
+    prepared = _prepared(plan, settings)
+    return RowTables(prepared.row_plan, plan.key_schema, prepared.row_type)
+
+
 @dataclass(frozen=True, slots=True)
 class _RowStorage:
     """The row operator's own pages: it also runs without a plan, and keeps time and what is closed in the record itself."""
@@ -160,7 +166,7 @@ class RowGroupOperator(GroupOperator[list[_Arrived]]):
         self._as_tables().fill(saved, operator.store, operator.set_cleanup)
 
     def _as_tables(self) -> RowTables:
-        return RowTables(self._row_plan, self._plan.key_schema, self._row_type)
+        return row_tables(self._plan, self._settings)
 
     # -- rows ----------------------------------------------------------------------------------------------------------
 

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from panestream.engine.operators.row.operator import INPUTS, RowGroupOperator, RowSettings
+from panestream.engine.operators.row.operator import INPUTS, RowGroupOperator, RowSettings, row_tables
+from panestream.engine.operators.row.views import row_views
 from panestream.engine.plan import Chunk, OperatorSpec, WindowPlan, stable_repr
 from panestream.engine.storage.sealed_state import SealedState
+from panestream.engine.storage.state_tables import StateTables, StateViews
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,9 @@ class RowSpec(RowSettings, OperatorSpec):
 
     def on_sealed(self, plan: WindowPlan, state: SealedState, group: int) -> RowGroupOperator:
         return RowGroupOperator(plan, self, state, group)
+
+    def views(self, plan: WindowPlan, saved: StateTables, group: int) -> StateViews:
+        return row_views(plan, self, row_tables(plan, self), saved, group)
 
     def identity(self) -> Mapping[str, str]:
         return {

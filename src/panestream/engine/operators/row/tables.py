@@ -16,7 +16,7 @@ from panestream.engine.operators.row.element_chunks import stamped
 from panestream.engine.operators.row.keys import canonical_key, hashable
 from panestream.engine.operators.row.row_plan import RowPlan
 from panestream.engine.operators.row.state import RowStore
-from panestream.engine.operators.row.value_texts import ValueTexts
+from panestream.engine.operators.row.value_texts import ValueTexts, state_texts
 from panestream.engine.operators.row.window_states import EMPTY, ElementList, KeyState, WindowState
 from panestream.engine.storage.state_tables import StateTables, integers, key_fields, named_columns
 from panestream.errors import InvalidPlanError
@@ -193,6 +193,24 @@ class RowTables:
         for key, values in zip(self._read_keys(keys), self._read(keys, "values"), strict=True):
             store.get_or_create(key).global_values = values
 
+    # -- looking -------------------------------------------------------------------------------------------------------
+
+    def keys_of(self, table: pa.Table) -> list[Any]:
+        """The key of each row, as the operator has it."""
+        return list(map(canonical_key, self._read_keys(table)))
+
+    def values_of(self, texts: pa.Array) -> list[Any]:
+        """Values of texts; None where there is no text."""
+        values = iter(self._texts.read(texts.drop_null().to_pylist()))
+        return [next(values) if there else None for there in texts.is_valid().to_pylist()]
+
+    @staticmethod
+    def parts_of(text: str | None) -> list[tuple[str, str]]:
+        """The states of a trigger or a function by descriptor: the name and the text of each."""
+        return [] if text is None else state_texts(text)
+
+    # -- reading -------------------------------------------------------------------------------------------------------
+
     def _read_elements(self, saved: StateTables) -> dict[tuple[Any, int], Any]:
         """The elements by key and number."""
         table = saved.table(ELEMENTS)
@@ -207,8 +225,7 @@ class RowTables:
         values = [next(odd) if is_odd else row for row, is_odd in zip(rows, texts.is_valid().to_pylist(), strict=True)]
         if self._timed:
             values = list(map(stamped, zip(values, integers(table, "time").tolist(), strict=True)))
-        keys = map(canonical_key, self._read_keys(table))
-        return dict(zip(zip(keys, integers(table, "element").tolist(), strict=True), values, strict=True))
+        return dict(zip(zip(self.keys_of(table), integers(table, "element").tolist(), strict=True), values, strict=True))
 
     @staticmethod
     def _read_elements_of(windows: pa.Table) -> list[list[int] | None]:
@@ -217,10 +234,7 @@ class RowTables:
         return found
 
     def _read(self, table: pa.Table, name: str) -> list[Any]:
-        """Values of texts; None where there is no text."""
-        (column,) = named_columns(table, [name])
-        values = iter(self._texts.read(column.drop_null().to_pylist()))
-        return [next(values) if there else None for there in column.is_valid().to_pylist()]
+        return self.values_of(named_columns(table, [name])[0])
 
     def _read_keys(self, table: pa.Table) -> list[Any]:
         names = [named.name for named in key_fields(self._keys)]

@@ -64,7 +64,7 @@ class ValueTexts:
         Raises:
             InvalidPlanError: one may not rest in state.
         """
-        return [json.dumps(self._json(value, name), ensure_ascii=False, separators=(", ", ": ")) for value in values]
+        return [_text(self._json(value, name)) for value in values]
 
     def read(self, texts: Iterable[str]) -> list[Any]:
         """The values that :meth:`write` was given.
@@ -124,6 +124,21 @@ class ValueTexts:
         return reader.values(reader.header["name"])[0]
 
 
+def state_texts(text: str) -> list[tuple[str, str]]:
+    """Of the text of a dict whose keys are strings: each key, and the text of its value. No value is made.
+
+    >>> state_texts('{"seen": {"$set": ["a"]}, "last": 3}')
+    [('seen', '{"$set": ["a"]}'), ('last', '3')]
+    """
+    found = json.loads(text)
+    pairs = found["$map"] if "$map" in found else found.items()
+    return [(str(name), _text(value)) for name, value in pairs]
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(", ", ": "))
+
+
 def _has_json(value: Any) -> bool:
     """Whether a single value is the same after JSON: NaN is not, nor half a character."""
     kind = type(value)
@@ -136,4 +151,4 @@ def _has_json(value: Any) -> bool:
     return value is None or kind is bool or (kind is int and abs(value) < _LARGEST) or (kind is float and math.isfinite(value))
 
 
-__all__ = ["ValueTexts"]
+__all__ = ["ValueTexts", "state_texts"]

@@ -13,8 +13,10 @@ from panestream.engine.kernels.grouping import encode_keys
 from panestream.engine.operators.sessions.exchange import ROWS, ROWS_SCHEMA, SESSIONS, pack_rows, session_schema, session_table
 from panestream.engine.operators.sessions.local import SessionSettings, local_sessions, own_ends
 from panestream.engine.operators.sessions.operator import ProcessingTimeSessionOperator, SessionOperator
+from panestream.engine.operators.sessions.views import session_views
 from panestream.engine.plan import Chunk, Operator, OperatorSpec, WindowPlan
 from panestream.engine.storage.sealed_state import SealedState
+from panestream.engine.storage.state_tables import StateTables, StateViews
 from panestream.errors import InvalidWindowError
 from panestream.windowing.assigners.session import LONGEST_GAP, GapColumn
 from panestream.windowing.time import format_duration
@@ -94,6 +96,9 @@ class SessionSpec(SessionSettings, OperatorSpec):
 
     def on_sealed(self, plan: WindowPlan, state: SealedState, group: int) -> Operator:
         return (ProcessingTimeSessionOperator if self.by_processing_time else SessionOperator)(plan, self, state)
+
+    def views(self, plan: WindowPlan, saved: StateTables, group: int) -> StateViews:
+        return session_views(plan, self, saved, group)
 
     def identity(self) -> Mapping[str, str]:
         partial = list(self.aggregation.partial_schema)

@@ -1,0 +1,201 @@
+"""What is shown of state against an independent count of the input: which windows must be open, with which rows.
+
+The count knows the assigners' definition of a window, the watermark (the largest time less the delay, less one) and the lateness, and
+nothing of the engine. ``PANESTREAM_CASES=20000 pytest tests/comparison/test_state_views_random.py`` runs more.
+"""
+
+import random
+from collections import defaultdict
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+
+from panestream.engine.window_spec import WindowSpec
+from panestream.windowing import aggregates as agg
+from panestream.windowing.assigners import EventTimeSessionWindows, GlobalWindows, SlidingEventTimeWindows
+from panestream.windowing.assigners.global_windows import count_window
+from panestream.windowing.assigners.several import SeveralWindows
+from panestream.windowing.triggers import ContinuousEventTimeTrigger, CountTrigger
+from tests.comparison import harness, test_accumulating, test_panes_random
+from tests.comparison.savepoints import GROUPS, Query, placement, rescaled, shuffled
+
+CHUNKS = 8
+AGGREGATES = (agg.count(), agg.sum("v").alias("total"), agg.max("u").alias("most"))
+MICROS = pa.int64()
+
+
+def shown(query, rng):
+    """The views of all key groups; now and then of what they are after another number of key groups was chosen."""
+    saved, plan = query.tables(), query.plan
+    if rng.random() < 0.5:
+        saved = [shuffled(one, rng) for one in rescaled(saved, plan, placement, rng.choice(GROUPS))]
+    views = [plan.operator.views(plan, one, number) for number, one in enumerate(saved)]
+    for view in views:
+        for table in (view.windows, view.elements, view.user_state, view.timers):
+            table.validate(full=True)
+    return views
+
+
+def windows_shown(views):
+    """Rows and results by key and window."""
+    found = {}
+    for view in views:
+        table = view.windows
+        for name in ("window_start", "window_end", "due", "closes"):
+            table = table.set_column(table.schema.get_field_index(name), name, table[name].cast(MICROS))
+        for row in table.to_pylist():
+            label = [row["window"]] if row["window"] is not None else []
+            place = (row["key"]["key"], *label, row["window_start"], row["window_end"])
+            assert place not in found
+            found[place] = row
+    return found
+
+
+def rows_of_windows(query, batches):
+    """For each key and window that must be open after the micro-batches: its rows; and how far time has come."""
+    windowing, held, largest, watermark, closed, clock = query.windowing, defaultdict(list), None, None, None, 0
+    assigner = windowing.assigner
+    by_label = (
+        dict(zip(assigner.labels, assigner.assigners, strict=True)) if isinstance(assigner, SeveralWindows) else {None: assigner}
+    )
+    for batch in batches:
+        clock = max(clock, batch.clock)
+        if not assigner.is_event_time:
+            closed = clock - 1
+        for row in batch.rows:
+            for label, one in by_label.items():
+                for window in one.assign_windows(row, row[1], clock):
+                    if closed is None or window.end - 1 > closed:
+                        place = (row[0], *([label] if label else []), window.start, window.end)
+                        held[place].append(row)
+        if assigner.is_event_time and batch.rows:
+            times = [row[1] for row in batch.rows]
+            largest = max(times) if largest is None else max([largest, *times])
+            watermark = largest - query.delay - 1
+            closed = watermark - windowing.allowed_lateness
+    reached = watermark if assigner.is_event_time else clock - 1
+    return {place: rows for place, rows in held.items() if closed is None or place[-1] - 1 > closed}, reached
+
+
+def results(rows):
+    values = [row[2] for row in rows if row[2] is not None]
+    return {"count": len(rows), "total": sum(values) if values else None, "most": max(row[4] for row in rows)}
+
+
+def check(found, expected, reached, lateness, what):
+    assert found.keys() == expected.keys(), f"{what}: {set(found) ^ set(expected)}"
+    for place, rows in expected.items():
+        row = found[place]
+        assert row["rows"] in (None, len(rows)), (what, place, row, rows)
+        assert row["results"] in (None, results(rows)), (what, place, row, rows)
+        assert row["rows"] is not None or row["results"] is not None
+        assert row["closes"] == place[-1] - 1 + lateness, (what, place, row)
+        if row["due"] is not None:
+            assert reached is None or row["due"] > reached, (what, place, row)
+            assert row["due"] <= place[-1] - 1, (what, place, row)
+        elif lateness == 0:
+            raise AssertionError(f"{what}: {place} is open and will fire, but is not due: {row}")
+
+
+def cut(batches, rng):
+    """Some of the micro-batches, all of a stream that has not come to its end."""
+    batches = [batch for batch in batches if not batch.end]
+    return batches[: rng.randint(1, len(batches))]
+
+
+def aligned(rng, seed):
+    clock = rng.random() < 0.3
+    lateness = rng.choice([0, 0, 1, 15])
+    if rng.random() < 0.25:
+        pairs = [test_panes_random.random_assigner(rng, clock) for _ in range(2)]
+        assigner, span = SeveralWindows.of({"a": pairs[0][0], "b": pairs[1][0]}), max(size for _, size in pairs)
+    else:
+        assigner, span = test_panes_random.random_assigner(rng, clock)
+    trigger = None if clock or rng.random() < 0.7 else ContinuousEventTimeTrigger(rng.randint(1, 9))
+    windowing = WindowSpec(assigner, trigger, allowed_lateness=lateness)
+    asked = harness.Query(windowing, AGGREGATES, rng.choice([0, 3, span]))
+    batches = cut(harness.random_stream(rng, span, clock=clock), rng)
+    expected, reached = rows_of_windows(asked, batches)
+    plans = [asked.columnar()]
+    plans += [asked.row()] if trigger is None and not isinstance(assigner, SeveralWindows) else []
+    if rng.random() < 0.5 and not clock and trigger is None and not isinstance(assigner, SeveralWindows):
+        plans += test_accumulating.plans(windowing, "arrow", False, asked.delay)
+    for plan in plans:
+        query = Query(plan, rng.choice(GROUPS))
+        for batch in batches:
+            query.run(batch)
+        views = shown(query, rng)
+        check(windows_shown(views), expected, reached, 0 if clock else lateness, f"seed {seed}: {plan.operator.name}: {batches}")
+        if plan.operator.takes_rows:
+            elements = [row for view in views for row in view.elements.to_pylist()]
+            assert sum(len(row["windows"]) for row in elements) == sum(map(len, expected.values()))
+            kept = {id(row) for rows in expected.values() for row in rows}
+            assert len(elements) == len(kept), f"seed {seed}"
+
+
+def sessions(rng, seed):
+    gap = rng.choice([1, 4, 30])
+    batches = cut(harness.random_stream(rng, gap), rng)
+    lateness = rng.choice([0, 0, gap])
+    windowing = WindowSpec(EventTimeSessionWindows(gap), allowed_lateness=lateness)
+    # No row is late, so a session has all its rows.
+    asked = harness.Query(windowing, AGGREGATES, harness.furthest_back(batches) + 1)
+    rows = sorted((row for batch in batches for row in batch.rows), key=lambda row: row[1])
+    watermark = max((row[1] for row in rows), default=0) - asked.delay - 1
+    last: dict = {}
+    held = []
+    for row in rows:
+        session = last.get(row[0])
+        if session is None or row[1] > session[-1][1] + gap:
+            session = last[row[0]] = []
+            held.append(session)
+        session.append(row)
+    bounded = {(session[0][0], session[0][1], session[-1][1] + gap): session for session in held}
+    expected = {place: session for place, session in bounded.items() if place[2] - 1 + lateness > watermark}
+    for plan in (asked.columnar(), asked.row()):
+        query = Query(plan, rng.choice(GROUPS))
+        for batch in batches:
+            query.run(batch)
+        check(windows_shown(shown(query, rng)), expected, watermark, lateness, f"seed {seed}: {plan.operator.name}: {batches}")
+
+
+def counts(rng, seed):
+    size = rng.randint(1, 6)
+    everything = rng.random() < 0.3
+    windowing = WindowSpec(GlobalWindows.create(), CountTrigger.of(size)) if everything else WindowSpec(*count_window(size))
+    query, came = Query(harness.Query(windowing, AGGREGATES).columnar(), rng.choice(GROUPS)), defaultdict(list)
+    for batch in cut(harness.random_stream(rng, 10), rng):
+        query.run(batch)
+        for row in batch.rows:
+            came[row[0]].append(row)
+    kept = {key: rows if everything else rows[len(rows) // size * size :] for key, rows in came.items()}
+    expected = {(key, None, None): rows for key, rows in kept.items() if rows}
+    found = windows_shown(shown(query, rng))
+    assert found.keys() == expected.keys(), seed
+    for place, rows in expected.items():
+        assert (found[place]["rows"], found[place]["results"]) == (len(rows), results(rows)), (seed, place)
+
+
+CASES = {aligned: 240, sessions: 80, counts: 40}
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
+def test_what_is_shown_is_what_the_input_says(case, chunk):
+    harness.run_cases(CASES[case], chunk, CHUNKS, case)
+
+
+def test_firings_are_shown_where_they_are_kept():
+    windowing = WindowSpec(SlidingEventTimeWindows(20, 10), allowed_lateness=100)
+    asked = harness.Query(windowing, AGGREGATES, more={"with_firing": True})
+    for plan in (asked.columnar(), asked.row()):
+        query = Query(plan, 1)
+        for times in ((3,), (25,), (5,)):
+            query.run(harness.MicroBatch([[("a", time, 1, None, time) for time in times]]))
+        found = windows_shown(shown(query, random.Random(1)))
+        assert {place[1:]: row["firings"] for place, row in found.items()} == {(-10, 10): 2, (0, 20): 2, (10, 30): 0, (20, 40): 0}
+    bare = replace(asked, more={}).columnar()
+    query = Query(bare, 1)
+    query.run(harness.MicroBatch([[("a", 3, 1, None, 3)]]))
+    assert [row["firings"] for row in windows_shown(shown(query, random.Random(1))).values()] == [None, None]

@@ -1,0 +1,130 @@
+"""What is shown of users' functions: their accumulators, elements, states and timers; and none of their code is called for it."""
+
+import datetime as dt
+from dataclasses import replace
+
+import pyarrow as pa
+
+from panestream.engine.operators.row.row_plan import Aggregate, Elements, Reduce
+from panestream.engine.planner import calling
+from panestream.engine.window_spec import WindowSpec
+from panestream.windowing.assigners import GlobalWindows, TumblingEventTimeWindows
+from panestream.windowing.evictors import CountEvictor
+from panestream.windowing.functions import AggregateFunction, ProcessWindowFunction
+from panestream.windowing.state import MapStateDescriptor, ValueStateDescriptor
+from panestream.windowing.triggers import CountTrigger, ProcessingTimeoutTrigger
+from tests.comparison import harness
+from tests.comparison.savepoints import Query
+
+RESULT = pa.schema([("n", pa.int64())])
+
+
+def micros(number):
+    return dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc) + dt.timedelta(microseconds=number)
+
+
+def views_of(plan, *batches, groups=1):
+    query = Query(plan, groups)
+    for clock, rows in enumerate(batches, start=100):
+        query.run(harness.MicroBatch([rows], clock=clock))
+    saved = query.tables()
+    return [plan.operator.views(query.plan, one, number) for number, one in enumerate(saved)]
+
+
+def row(key, time, value):
+    return key, time, value, None, value
+
+
+def plan_of(windowing, function):
+    operator = calling(replace(windowing, exact_firings=True), function, RESULT, harness.ROWS, function, harness.KEYS)
+    return harness.plan_for(operator, windowing, 100)
+
+
+class Remembers(ProcessWindowFunction):
+    def process(self, key, context, elements):
+        context.window_state().get_state(ValueStateDescriptor("times")).update((len(elements), {"a"}))
+        context.global_state().get_map_state(MapStateDescriptor("seen")).put(elements[0].v, None)
+        yield len(elements)
+
+
+def test_states_are_shown_by_descriptor_key_and_window():
+    windowing = WindowSpec(TumblingEventTimeWindows(10), CountTrigger.of(2))
+    (view,) = views_of(plan_of(windowing, Elements(Remembers())), [row("a", 1, 7), row("a", 2, 8), row("a", 3, 9)])
+    bounds = {"window_start": micros(0), "window_end": micros(10), "key_group": 0, "key": {"key": "a"}}
+    nowhere = {**bounds, "window_start": None, "window_end": None}
+    assert view.user_state.to_pylist() == [
+        {**bounds, "of": "trigger", "name": "count", "value": "1"},
+        {**bounds, "of": "window", "name": "times", "value": '{"$tuple": [2, {"$set": ["a"]}]}'},
+        {**nowhere, "of": "key", "name": "seen", "value": '{"$map": [[7, null]]}'},
+    ]
+
+
+def test_elements_are_shown_once_with_the_windows_that_hold_them():
+    windowing = WindowSpec(TumblingEventTimeWindows(10), CountTrigger.of(5), CountEvictor(3))
+    (view,) = views_of(plan_of(windowing, Elements(Remembers())), [row("a", 1, 7), row("a", 12, 8)])
+    assert [(one["element"]["v"], one["time"], one["place"], one["value"]) for one in view.elements.to_pylist()] == [
+        (7, micros(1), 0, None),
+        (8, micros(12), 1, None),
+    ]
+    assert [[held["start"] for held in one["windows"]] for one in view.elements.to_pylist()] == [[micros(0)], [micros(10)]]
+    assert [one["rows"] for one in view.windows.to_pylist()] == [1, 1]
+
+
+def test_timers_of_both_kinds_are_shown_and_the_first_is_due():
+    trigger = ProcessingTimeoutTrigger(CountTrigger.of(9), 4, False, True)
+    (view,) = views_of(plan_of(WindowSpec(GlobalWindows.create(), trigger), Elements(Remembers())), [row("a", 1, 7)])
+    (timer,) = view.timers.to_pylist()
+    assert (timer["kind"], timer["time"], timer["window_start"]) == ("processing", micros(104), None)
+    (window,) = view.windows.to_pylist()
+    assert (window["due"], window["closes"], window["window_end"]) == (micros(104), None, None)
+
+
+class Refusing(AggregateFunction):
+    """Its code works while rows come; then it is gone."""
+
+    gone = False
+
+    def create_accumulator(self):
+        return 0, ()
+
+    def add(self, value, accumulator):
+        return accumulator[0] + 1, (*accumulator[1], value.v)
+
+    def get_result(self, accumulator):
+        assert not Refusing.gone
+        return accumulator[0]
+
+    def merge(self, a, b):
+        assert not Refusing.gone
+        return a[0] + b[0], a[1] + b[1]
+
+
+def test_no_code_of_the_users_is_called_where_state_is_looked_at(monkeypatch):
+    accumulators = pa.schema([("n", pa.int64()), ("values", pa.list_(pa.int64()))])
+    windowing = WindowSpec(TumblingEventTimeWindows(10))
+    for phases in (None, accumulators):
+        operator = calling(windowing, Aggregate(Refusing()), RESULT, harness.ROWS, Refusing(), harness.KEYS, phases)
+        plan = harness.plan_for(operator, windowing)
+        query = Query(plan, 1)
+        for value in (7, 8):
+            query.run(harness.MicroBatch([[row("a", 1, value)]]))
+        with monkeypatch.context() as patch:
+            patch.setattr(Refusing, "gone", True)
+            (saved,) = query.tables()
+            view = plan.operator.views(query.plan, saved, 0)
+        (window,) = view.windows.to_pylist()
+        assert window["results"] is None or window["results"]["n"] is None
+        assert window["contents"] == (None if phases else '{"$tuple": [2, {"$tuple": [7, 8]}]}')
+        assert window["rows"] == (2 if phases else None)
+        again = Query(plan, 1)
+        again.restore([saved])
+        assert again.run(harness.MicroBatch([[row("a", 30, 1)]])).fired == {"a": [((0, 10), (2,))]}
+
+
+def test_a_reduced_row_is_contents():
+    windowing = WindowSpec(TumblingEventTimeWindows(10))
+    rest = pa.schema([field for field in harness.ROWS if field.name != "key"])
+    function = Reduce(lambda a, b: a if a.v > b.v else b)
+    operator = calling(replace(windowing, exact_firings=True), function, rest, harness.ROWS, function, harness.KEYS)
+    (view,) = views_of(harness.plan_for(operator, windowing), [row("a", 1, 7), row("a", 2, 5)])
+    assert [one["contents"] for one in view.windows.to_pylist()] == ['{"$row": ["a", 1, 7, null, 7]}']
