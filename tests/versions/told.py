@@ -1,0 +1,87 @@
+"""Two queries that the metrics listeners are told of: one of ``start()``, one from ``.main``. Not a test module; also a script:
+
+told.py FOLDER     through Spark Connect; writes what it found to FOLDER/found.json
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+import urllib.request
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+from prometheus_client.parser import text_string_to_metric_families
+
+import panestream as pst
+from panestream import agg
+from panestream.spark.session import session_settings, settings_for
+from panestream.testing import MicroBatches
+
+START = datetime(2026, 1, 1, tzinfo=timezone.utc)
+SECONDS = ([1, 2], [30, None], [3, 41])
+"""Of six rows four are in windows of ten seconds, one is late and one has no time; three windows are over."""
+COUNTED = ("rows", "windowed_rows", "late_rows", "invalid_rows", "outside_rows", "dropped_rows", "micro_batches")
+PATIENCE = 120
+
+
+def result_of(rows: MicroBatches) -> pst.WindowedResult:
+    """Counts by user; without an output for late rows, so that they are dropped, and counted."""
+    timed = pst.stream(rows.stream()).assign_timestamps("at", pst.WatermarkStrategy.for_monotonous_timestamps())
+    keyed = timed.side_output_invalid("invalid").key_by("user")
+    return keyed.window(pst.TumblingEventTimeWindows.of("10 seconds")).key_groups(2).aggregate(agg.count().alias("n"))
+
+
+def scraped(url: str) -> dict[str, dict[str, float]]:
+    """The counters without labels of their own, by query."""
+    with urllib.request.urlopen(url, timeout=30) as answer:
+        families = list(text_string_to_metric_families(answer.read().decode()))
+    found: dict[str, dict[str, float]] = {}
+    for sample in (sample for family in families for sample in family.samples):
+        name = sample.name.removeprefix("panestream_").removesuffix("_total")
+        if name in COUNTED:
+            found.setdefault(sample.labels["query"], {})[name] = sample.value
+    return found
+
+
+def run(spark, folder: Path) -> dict:
+    """Runs both to their ends; what was scraped then, and the lines that were written."""
+    rows = MicroBatches(spark, folder / "in", "user string, at timestamp")
+    for batch in SECONDS:
+        rows.add([(user, None if one is None else START + timedelta(seconds=one)) for user, one in zip("ab", batch, strict=True)])
+    metrics, lines = pst.metrics.PrometheusMetrics(port=0), pst.metrics.JsonLinesMetrics(folder / "metrics.jsonl")
+    for listener in (metrics, lines):
+        spark.streams.addListener(listener)
+    sinks = {tag: pst.ParquetSink(str(folder / tag)) for tag in ("main", "invalid")}
+    result_of(rows).start(checkpoint=str(folder / "c"), name="started", **sinks).await_termination()
+    with session_settings(spark, settings_for(spark, 2)):
+        writer = result_of(rows).main.writeStream.queryName("from_main").option("checkpointLocation", str(folder / "d"))
+        writer.trigger(availableNow=True).format("parquet").start(str(folder / "own")).awaitTermination()
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        # The events come shortly after the micro-batches.
+        found = scraped(metrics.url)
+        if all(found.get(name, {}).get("micro_batches") == len(SECONDS) for name in ("started", "from_main")):
+            break
+        assert time.monotonic() < deadline, found
+        time.sleep(0.2)
+    for listener in (metrics, lines):
+        spark.streams.removeListener(listener)
+    metrics.close()
+    written = [json.loads(line) for line in lines.path.read_text("utf-8").splitlines()]
+    return {"scraped": found, "lines": [[line["query"], line["rows"], line["windowed_rows"]] for line in written]}
+
+
+def main() -> None:
+    from pyspark.sql import SparkSession
+
+    folder = Path(sys.argv[1])
+    spark = SparkSession.builder.remote("local[2]").getOrCreate()
+    found = {"session": type(spark).__module__, **run(spark, folder)}
+    (folder / "found.json").write_text(json.dumps(found))
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()
