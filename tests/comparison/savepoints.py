@@ -7,6 +7,7 @@ times), or where the clock is past what the key group asked to be woken up at.
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,6 +22,7 @@ from panestream.engine.operators.row.spec import RowSpec
 from panestream.engine.plan import MAIN, WindowPlan
 from panestream.engine.runtime.group_io import GroupInput
 from panestream.engine.savepoint.key_groups import rescaled
+from panestream.engine.savepoint.plans import plan_json, plan_of
 from panestream.engine.storage.state import MemoryState
 from panestream.engine.storage.state_tables import StateTables
 from tests.comparison import harness
@@ -94,7 +96,12 @@ class Query:
         return given
 
     def tables(self) -> list[StateTables]:
-        return [self.plan.operator.for_group(self.plan, state, n).tables() for n, state in enumerate(self.states)]
+        """Read as another process would: by the plan that rests as JSON, without the code of users' own."""
+        plan = self.plan_read()
+        return [plan.operator.for_group(plan, state, n).tables() for n, state in enumerate(self.states)]
+
+    def plan_read(self) -> WindowPlan:
+        return plan_of(json.loads(json.dumps(plan_json(self.plan))))
 
     def restore(self, saved: Sequence[StateTables]) -> None:
         for number, (state, tables) in enumerate(zip(self.states, saved, strict=True)):

@@ -27,7 +27,7 @@ MICROS = pa.int64()
 
 def shown(query, rng):
     """The views of all key groups; now and then of what they are after another number of key groups was chosen."""
-    saved, plan = query.tables(), query.plan
+    saved, plan = query.tables(), query.plan_read()
     if rng.random() < 0.5:
         saved = [shuffled(one, rng) for one in rescaled(saved, plan, placement, rng.choice(GROUPS))]
     views = [plan.operator.views(plan, one, number) for number, one in enumerate(saved)]

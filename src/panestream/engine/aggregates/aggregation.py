@@ -44,6 +44,7 @@ class Aggregation:
         key_schema: the key columns.
         partial_aggregates: what is kept per key and pane; aggregates that need the same share it.
         results: one per aggregate.
+        input_types: the types of :attr:`inputs`.
     """
 
     inputs: tuple[str, ...]
@@ -53,6 +54,7 @@ class Aggregation:
     key_schema: pa.Schema
     partial_aggregates: tuple[PartialAggregate, ...]
     results: tuple[Result, ...]
+    input_types: tuple[pa.DataType, ...]
 
     @classmethod
     def build(cls, aggregates: Sequence[Aggregate], input_types: Mapping[str, pa.DataType], key_schema: pa.Schema) -> Aggregation:
@@ -85,7 +87,8 @@ class Aggregation:
             fields += [pa.field(f"#{number}.{name}", type_) for name, type_ in partial.columns]
         output = pa.schema([pa.field(result.name, result.type) for result in plan.results])
         timed = any(partial.orders_by_time for partial in partials)
-        return cls(tuple(plan.inputs), timed, output, pa.schema(fields), key_schema, partials, tuple(plan.results))
+        types = tuple(input_types[expr] for expr in plan.inputs)
+        return cls(tuple(plan.inputs), timed, output, pa.schema(fields), key_schema, partials, tuple(plan.results), types)
 
     @_quiet
     def partials(self, keys: Sequence[pa.Array], panes: Ints, values: Sequence[pa.Array], timestamps: Ints | None) -> pa.Table:

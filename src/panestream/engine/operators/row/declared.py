@@ -28,11 +28,15 @@ class DeclaredFunction(AggregateFunction):
         aggregates: the recipes.
         input_types: of the expressions that they take.
 
+    Attributes:
+        aggregates: the recipes.
+
     Raises:
         InvalidPlanError: an aggregate does not take its type.
     """
 
     def __init__(self, aggregates: Sequence[Aggregate], input_types: Mapping[str, pa.DataType]) -> None:
+        self.aggregates = tuple(aggregates)
         aggregation = Aggregation.build(aggregates, input_types, pa.schema([]))
         results = {field.name: field.type for field in aggregation.output_schema}
         layout = RowLayout(aggregation.inputs, input_types, results)

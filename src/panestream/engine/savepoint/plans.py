@@ -1,0 +1,219 @@
+"""A plan as JSON, and back: enough to read and show its state in a process that has none of the job's code.
+
+Functions of users' own are named, not kept. A plan that was read so has the identity that was saved, decodes state, and computes
+declared aggregates; it runs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from panestream.engine.aggregates import Aggregation
+from panestream.engine.operators.accumulating.spec import AccumulatingSpec
+from panestream.engine.operators.counts.shape import CountShape
+from panestream.engine.operators.counts.spec import CountSpec
+from panestream.engine.operators.panes.firing import HIDDEN, HIDDEN_TYPES, Interval
+from panestream.engine.operators.panes.rule import pane_grid
+from panestream.engine.operators.panes.spec import PaneSpec
+from panestream.engine.operators.row.declared import DeclaredFunction
+from panestream.engine.operators.row.row_plan import Aggregate, Elements, Reduce, RowPlan
+from panestream.engine.operators.row.spec import RowSpec
+from panestream.engine.operators.sessions.spec import SessionSpec
+from panestream.engine.plan import OperatorSpec, WindowPlan, stable_repr
+from panestream.engine.savepoint.absent import AbsentFunction, AbsentOverRows, absent_aggregate, absent_reduce
+from panestream.engine.savepoint.recipes import recipe_json, recipe_of
+from panestream.engine.window_spec import WindowSpec
+from panestream.errors import StateFormatError
+from panestream.windowing.assigners.session import GapColumn
+
+PLAN_FORMAT = 1
+"""Of plans as JSON: raised with every change after which one cannot be read as the other."""
+_FIELDS = (
+    "keys",
+    "key_schema",
+    "assigner",
+    "watermark",
+    "event_time",
+    "groups",
+    "allowed_lateness",
+    "late_tag",
+    "invalid_tag",
+    "side_outputs",
+    "row_schema",
+    "arrival",
+    "processing_time",
+    "ticks",
+    "split",
+    "top",
+    "with_firing",
+    "changelog",
+)
+
+
+def plan_json(plan: WindowPlan) -> dict[str, Any]:
+    """A plan as JSON values."""
+    writer, _ = _SPECS.get(type(plan.operator), (None, None))
+    if writer is None:
+        raise StateFormatError(f"{plan.operator.name} has no form in which its plan can be saved")
+    return {
+        "format": PLAN_FORMAT,
+        "identity": dict(plan.identity()),
+        "operator": {
+            "is": type(plan.operator).__name__,
+            **{name: recipe_json(part) for name, part in writer(plan.operator).items()},
+        },
+        **{name: recipe_json(getattr(plan, name)) for name in _FIELDS},
+    }
+
+
+def plan_of(saved: Mapping[str, Any]) -> WindowPlan:
+    """The plan that :func:`plan_json` was given; code of users' own is not there.
+
+    Raises:
+        StateFormatError: another version of panestream wrote it; it names an aggregate of a package that is not here.
+    """
+    if saved.get("format") != PLAN_FORMAT:
+        newer = isinstance(saved.get("format"), int) and saved["format"] > PLAN_FORMAT
+        raise StateFormatError(
+            f"the saved plan has format {saved.get('format')!r}, this version of panestream reads {PLAN_FORMAT}: it was written "
+            f"by {'a newer' if newer else 'an older'} one"
+        )
+    read = {kind.__name__: reader for kind, (_, reader) in _SPECS.items()}
+    own = {name: recipe_of(part) for name, part in saved["operator"].items() if name != "is"}
+    fields = {name: recipe_of(saved[name]) for name in _FIELDS}
+    reader = read.get(saved["operator"]["is"])
+    if reader is None:
+        raise StateFormatError(f"the saved plan is of the operator {saved['operator']['is']!r}, which this version does not have")
+    plan = WindowPlan(operator=reader({**fields, **own}), **fields)
+    # Names of functions are in it, which stand-ins do not have.
+    object.__setattr__(plan, "_identity", dict(saved["identity"]))
+    return plan
+
+
+# -- operators -------------------------------------------------------------------------------------------------------------
+
+Own = Mapping[str, Any]
+
+
+def _types(aggregation: Aggregation) -> dict[str, pa.DataType]:
+    return dict(zip(aggregation.inputs, aggregation.input_types, strict=True))
+
+
+def _panes(spec: Any) -> Own:
+    interval = None if spec.interval is None else (spec.interval.length, spec.interval.purging)
+    shown = {text: type_ for text, type_ in _types(spec.aggregation).items() if text not in HIDDEN_TYPES}
+    return {
+        "aggregates": spec.aggregates,
+        "types": shown,
+        "by_processing_time": spec.by_processing_time,
+        "interval": interval,
+        "fires_again": spec.fires_again,
+    }
+
+
+def _read_panes(own: Own) -> OperatorSpec:
+    hidden = HIDDEN if own["interval"] is not None else ()
+    types = {**own["types"], **(HIDDEN_TYPES if hidden else {})}
+    aggregation = Aggregation.build([*own["aggregates"], *hidden], types, own["key_schema"])
+    interval = None if own["interval"] is None else Interval(*own["interval"])
+    grid = pane_grid(own["assigner"])
+    return PaneSpec(grid, own["aggregates"], aggregation, own["by_processing_time"], interval, own["fires_again"])
+
+
+def _sessions(spec: Any) -> Own:
+    gap = spec.gap if isinstance(spec.gap, (int, GapColumn)) and type(spec.gap) in (int, GapColumn) else None
+    return {
+        "gap": gap,
+        "longest": spec.longest,
+        "aggregates": spec.aggregates,
+        "types": _types(spec.aggregation),
+        "by_processing_time": spec.by_processing_time,
+    }
+
+
+def _read_sessions(own: Own) -> OperatorSpec:
+    aggregation = Aggregation.build(own["aggregates"], own["types"], pa.schema([]))
+    gap = 1 if own["gap"] is None else own["gap"]
+    return SessionSpec(gap, own["longest"], own["aggregates"], aggregation, aggregation.input_types, own["by_processing_time"])
+
+
+def _counts(spec: Any) -> Own:
+    return {
+        "size": spec.shape.size,
+        "slide": spec.shape.slide,
+        "aggregates": spec.aggregates,
+        "types": _types(spec.aggregation),
+    }
+
+
+def _read_counts(own: Own) -> OperatorSpec:
+    aggregation = Aggregation.build(own["aggregates"], own["types"], pa.schema([]))
+    return CountSpec(CountShape(own["size"], own["slide"]), own["aggregates"], aggregation, aggregation.input_types)
+
+
+def _accumulating(spec: Any) -> Own:
+    return {"function": stable_repr(spec.function), "result": spec.result, "rows": spec.rows, "evictor": spec.evictor}
+
+
+def _read_accumulating(own: Own) -> OperatorSpec:
+    grid, function = pane_grid(own["assigner"]), AbsentOverRows(own["function"])
+    return AccumulatingSpec(grid, function, own["result"], own["rows"], own["key_schema"], own["evictor"])
+
+
+def _row(spec: Any) -> Own:
+    plan, window = spec.row_plan, spec.row_plan.window
+    function = plan.function
+    declared = function.function.aggregates if _is_declared(function) else None
+    return {
+        "trigger": window.trigger,
+        "evictor": window.evictor,
+        "exact_firings": window.exact_firings,
+        "pickled_state": window.pickled_state,
+        "function": "declared" if declared is not None else type(function).__name__,
+        "then": getattr(function, "then", None) is not None,
+        "aggregates": declared,
+        "named": type(function.function).__qualname__,
+        "pages": plan.pages,
+        "result": spec.result,
+        "element_schema": spec.element_schema,
+        "input_texts": spec.input_texts,
+        "returned": spec.returned,
+        "by_processing_time": spec.by_processing_time,
+    }
+
+
+def _is_declared(function: Any) -> bool:
+    return isinstance(function, Aggregate) and isinstance(function.function, DeclaredFunction)
+
+
+def _read_row(own: Own) -> OperatorSpec:
+    window = WindowSpec(
+        own["assigner"], own["trigger"], own["evictor"], own["allowed_lateness"], own["exact_firings"], own["pickled_state"]
+    )
+    then = AbsentFunction(own["named"]) if own["then"] else None
+    function: Reduce | Aggregate | Elements
+    if own["function"] == "declared":
+        types = {field.name: field.type for field in own["element_schema"]}
+        function = Aggregate(DeclaredFunction(own["aggregates"], types), then)
+    elif own["function"] == "Elements":
+        function = Elements(AbsentFunction(own["named"]))
+    elif own["function"] == "Reduce":
+        function = Reduce(absent_reduce, then)
+    else:
+        function = Aggregate(absent_aggregate(own["named"]), then)
+    rest = {name: own[name] for name in ("input_texts", "returned", "by_processing_time")}
+    return RowSpec(RowPlan(window, function, pages=own["pages"]), own["result"], own["element_schema"], **rest)
+
+
+_SPECS: dict[type[OperatorSpec], tuple[Callable[[Any], Own], Callable[[Own], OperatorSpec]]] = {
+    PaneSpec: (_panes, _read_panes),
+    SessionSpec: (_sessions, _read_sessions),
+    CountSpec: (_counts, _read_counts),
+    AccumulatingSpec: (_accumulating, _read_accumulating),
+    RowSpec: (_row, _read_row),
+}
+
+__all__ = ["PLAN_FORMAT", "plan_json", "plan_of"]

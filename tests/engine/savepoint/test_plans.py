@@ -1,0 +1,175 @@
+"""Plans as JSON: what is the library's comes back equal, what is the user's comes back by name."""
+
+import json
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+
+from panestream.engine.operators.row.row_plan import Aggregate, Elements, Reduce
+from panestream.engine.planner import aggregating, calling
+from panestream.engine.savepoint.plans import plan_json, plan_of
+from panestream.engine.savepoint.recipes import recipe_json, recipe_of
+from panestream.engine.window_spec import WindowSpec
+from panestream.errors import InvalidPlanError, StateFormatError
+from panestream.windowing import aggregates as agg
+from panestream.windowing.assigners import (
+    CumulatingEventTimeWindows,
+    EventTimeSessionWindows,
+    GlobalWindows,
+    ProcessingTimeSessionWindows,
+    SlidingProcessingTimeWindows,
+    TumblingEventTimeWindows,
+    WindowStagger,
+)
+from panestream.windowing.assigners.base import WindowAssigner
+from panestream.windowing.assigners.several import SeveralWindows
+from panestream.windowing.evictors import CountEvictor, Evictor, TimeEvictor
+from panestream.windowing.functions import applied
+from panestream.windowing.triggers import (
+    ContinuousEventTimeTrigger,
+    CountTrigger,
+    DeltaTrigger,
+    EndOfStreamTrigger,
+    EventTimeTrigger,
+    ProcessingTimeoutTrigger,
+    PurgingTrigger,
+)
+from panestream.windowing.watermarks import WatermarkGenerator, WatermarkStrategy
+from panestream.windowing.windows import TimeWindow
+from tests.comparison import harness
+from tests.comparison.test_two_phase_random import Totals
+from tests.engine.aggregates.test_against_naive import Story, recipes
+
+
+def there_and_back(value):
+    return recipe_of(json.loads(json.dumps(recipe_json(value))))
+
+
+@settings(max_examples=200, deadline=None)
+@given(recipe=recipes())
+def test_declared_aggregates_come_back_equal(recipe):
+    found = there_and_back(recipe)
+    if isinstance(recipe, agg.User):
+        assert (repr(found.written).split(" at ")[0], found.exprs) == (repr(recipe.written).split(" at ")[0], recipe.exprs)
+    else:
+        assert found == recipe
+
+
+@pytest.mark.parametrize(
+    "recipe",
+    [
+        TumblingEventTimeWindows.of("1 day", "-8 hours"),
+        TumblingEventTimeWindows(10, 0, WindowStagger.RANDOM),
+        SlidingProcessingTimeWindows(20, 5, 1),
+        CumulatingEventTimeWindows(20, 5),
+        EventTimeSessionWindows(7),
+        EventTimeSessionWindows(7).max_duration("1 hour"),
+        ProcessingTimeSessionWindows.with_gap_column("gap", "seconds"),
+        GlobalWindows(EndOfStreamTrigger()),
+        SeveralWindows.of({"a": TumblingEventTimeWindows(10), "b": CumulatingEventTimeWindows(20, 5)}),
+        PurgingTrigger.of(ContinuousEventTimeTrigger(3)),
+        ProcessingTimeoutTrigger(CountTrigger.of(9), 4, True, False),
+        CountEvictor(3, True),
+        TimeEvictor(10),
+        WatermarkStrategy.for_bounded_out_of_orderness("5 seconds"),
+        pa.schema([pa.field("key", pa.decimal128(5, 2), nullable=False), pa.field("tags", pa.list_(pa.string()))]),
+        {"late": pa.schema([("a", pa.map_(pa.string(), pa.int64()))])},
+        None,
+        float("inf"),
+    ],
+    ids=repr,
+)
+def test_what_is_the_librarys_comes_back_equal(recipe):
+    assert there_and_back(recipe) == recipe
+
+
+class Whole(WindowAssigner):
+    is_event_time = True
+
+    def assign_windows(self, element, timestamp, processing_time):
+        return [TimeWindow(0, 1000)]
+
+
+class Quiet(EventTimeTrigger):
+    @property
+    def uses_processing_time(self):
+        return True
+
+
+class Odd(Evictor):
+    def evict_before(self, elements, size, window, ctx):
+        return elements[::2]
+
+
+class Silent(WatermarkGenerator):
+    def on_event(self, element, timestamp, output):
+        pass
+
+
+def plan(windowing, function, results=Totals.results, **more):
+    operator = calling(replace(windowing, exact_firings=True), function, results, harness.ROWS, function, harness.KEYS)
+    return replace(harness.plan_for(operator, windowing), **more)
+
+
+def read(written):
+    return plan_of(json.loads(json.dumps(plan_json(written))))
+
+
+def test_code_of_the_users_comes_back_by_name_and_does_not_run():
+    windowing = WindowSpec(Whole(), Quiet(), Odd())
+    found = read(plan(windowing, Aggregate(Totals()), watermark=WatermarkStrategy.for_generator(Silent)))
+    window = found.operator.row_plan.window
+    assert (repr(window.assigner).split(".")[-1], window.assigner.is_event_time) == ("Whole object>", True)
+    assert window.trigger.uses_processing_time
+    assert found.watermark.generator is not None
+    for call in (
+        lambda: window.assigner.assign_windows(None, 0, 0),
+        lambda: window.trigger.on_element(None, 0, None, None),
+        lambda: window.evictor.evict_before([], 0, None, None),
+        lambda: found.operator.row_plan.function.function.add(1, 2),
+        lambda: found.watermark.generator().on_event(None, 0, None),
+    ):
+        with pytest.raises(InvalidPlanError, match="has no code of"):
+            call()
+
+
+@pytest.mark.parametrize(
+    "function",
+    [Elements(applied(lambda key, window, rows: [])), Aggregate(Totals()), Reduce(lambda a, b: a)],
+    ids=["e", "a", "r"],
+)
+def test_a_plan_says_the_same_of_itself_whatever_code_is_missing(function):
+    written = plan(WindowSpec(Whole(), DeltaTrigger.of(1.0, lambda a, b: 0.0)), function, harness.ROWS)
+    assert read(written).identity() == written.identity()
+
+
+def test_a_newer_format_and_what_is_not_known_are_refused_in_words():
+    written = plan_json(plan(WindowSpec(TumblingEventTimeWindows(10)), Aggregate(Totals())))
+    with pytest.raises(StateFormatError, match=r"format 99.*a newer one"):
+        plan_of({**written, "format": 99})
+    with pytest.raises(StateFormatError, match="operator 'MatchSpec'"):
+        plan_of({**written, "operator": {"is": "MatchSpec"}})
+    with pytest.raises(StateFormatError, match="names 'MoonWindows'"):
+        recipe_of({"is": "MoonWindows", "size": 3})
+    with pytest.raises(StateFormatError, match="CountTrigger with the fields"):
+        recipe_of({"is": "CountTrigger", "number": 3})
+    with pytest.raises(StateFormatError, match="does not know"):
+        recipe_of({"moon": 3})
+
+
+def test_an_aggregate_of_another_package_must_be_imported():
+    class Product(agg.Sum):
+        pass
+
+    with pytest.raises(StateFormatError, match="of another package"):
+        there_and_back(Product("v"))
+
+
+def test_a_users_aggregate_over_columns_keeps_its_types():
+    types = {"text": pa.string(), "int": pa.int64()}
+    windowing = WindowSpec(TumblingEventTimeWindows(10))
+    operator = aggregating(windowing, [agg.user(Story(), "text", "int")], types, harness.KEYS)
+    written = harness.plan_for(operator, windowing)
+    assert read(written).operator.aggregation.partial_schema == operator.aggregation.partial_schema
