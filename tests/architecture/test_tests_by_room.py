@@ -20,7 +20,7 @@ ACROSS = {
     "conformance/executors": "what runs them",
     "conformance/scenarios": "the answers",
     "connectors": "real Delta, Iceberg and Kafka",
-    "connectors/iceberg": "one of them",
+    **{f"connectors/{name}": "one of them" for name in ("delta", "iceberg", "kafka")},
     "data": "real events with known answers",
     "examples": "the scripts of examples/",
     "recovery": "jobs that are killed",

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from scripts.kafka_broker import Broker
-    from tests.connectors.kafka_topics import Topics
+    from tests.connectors.kafka.kafka_topics import Topics
 
 # A client that is not ours, for the tests' own look at topics: in the environment of the connectors only.
-_CLIENTS = ["kafka_topics.py", "kafka_targets.py", "through_connect.py"]
+_CLIENTS = ["kafka/kafka_topics.py", "kafka/kafka_targets.py", "through_connect.py"]
 collect_ignore = [] if importlib.util.find_spec("confluent_kafka") else _CLIENTS
 
 
@@ -69,6 +69,6 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 def topics(broker: Broker) -> Topics:
     """A client of the broker's that is not ours."""
     pytest.importorskip("confluent_kafka")
-    from tests.connectors.kafka_topics import Topics
+    from tests.connectors.kafka.kafka_topics import Topics
 
     return Topics(broker.servers)

@@ -4,15 +4,15 @@ What is killed is a process of its own (this file, run with ``python -m tests.co
 started, Java too. It runs one streaming query for each *target*, all at once in one session, over the same files of clicks.
 A target says where the results go and how they are read; it is a name that another process can import::
 
-    # tests/connectors/delta_targets.py
+    # tests/connectors/delta/delta_targets.py
     APPEND = Target(
         lambda spark, folder: {"main": pst.TableSink(f"delta.`{folder / 'clicks'}`")},
         lambda spark, folder: spark.read.format("delta").load(str(folder / "clicks")).collect(),
     )
 
-    # tests/connectors/test_delta_kills.py
+    # tests/connectors/delta/test_delta_kills.py
     def test_append(spark, tmp_path):
-        compare(spark, tmp_path, {"tests.connectors.delta_targets:APPEND": ["main"]})
+        compare(spark, tmp_path, {"tests.connectors.delta.delta_targets:APPEND": ["main"]})
 
 ``compare`` runs the targets once undisturbed in the session at hand and once with kills, and the rows must be the same: nothing
 lost, nothing there twice. The session of a job that was killed knows tables no more where its catalog lies in memory: the first

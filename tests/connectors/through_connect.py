@@ -18,7 +18,7 @@ import panestream as pst
 from panestream import agg
 from panestream.errors import MalformedRecordError
 from tests.connectors import components
-from tests.connectors.kafka_topics import Topics
+from tests.connectors.kafka.kafka_topics import Topics
 
 ROUNDS = (
     (("ann", 10), ("bob", 20), ("ann", 3600)),

@@ -11,7 +11,7 @@ from tests.connectors.kills import SEED, compare
 
 pytestmark = [pytest.mark.connectors, pytest.mark.kafka, pytest.mark.slow]
 
-TARGETS = "tests.connectors.kafka_targets"
+TARGETS = "tests.connectors.kafka.kafka_targets"
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def broker_that_dies(broker, tmp_path, monkeypatch):
 
 @pytest.mark.filterwarnings("ignore::panestream.errors.PanestreamWarning")
 def test_kills_of_jobs_that_write_topics(spark, tmp_path, broker_that_dies):
-    from tests.connectors import kafka_targets
+    from tests.connectors.kafka import kafka_targets
 
     compare(spark, tmp_path, {f"{TARGETS}:LOG": ["main"], f"{TARGETS}:TABLE": ["main"]})
     # It was not for nothing: there are records that a reader must pass over.

@@ -15,7 +15,7 @@ from tests.connectors.kills import start, write_clicks
 
 pytestmark = [pytest.mark.connectors, pytest.mark.delta]
 
-TARGET = "tests.connectors.delta_targets:MERGE_AND_APPEND"
+TARGET = "tests.connectors.delta.delta_targets:MERGE_AND_APPEND"
 RUN = Run("query", "main")
 ROWS = "user BIGINT, n BIGINT"
 

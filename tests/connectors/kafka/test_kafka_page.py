@@ -14,7 +14,7 @@ from panestream.jobs.loading import load_job
 from panestream.jobs.runner import build
 from tests.connectors import components
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 PAGE = (ROOT / "docs" / "connectors" / "kafka.md").read_text("utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 TOPICS = {"clicks": 2, "hot-items": 4, "late-clicks": 1, "hot-table": 1}

@@ -10,4 +10,4 @@ pytestmark = [pytest.mark.connectors, pytest.mark.delta, pytest.mark.slow]
 
 
 def test_kills_of_merges_and_appends(spark, tmp_path):
-    compare(spark, tmp_path, {"tests.connectors.delta_targets:MERGE_AND_APPEND": ["main", "late"]})
+    compare(spark, tmp_path, {"tests.connectors.delta.delta_targets:MERGE_AND_APPEND": ["main", "late"]})

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import panestream as pst
-from tests.connectors.kafka_topics import Record, Topics
+from tests.connectors.kafka.kafka_topics import Record, Topics
 from tests.connectors.kills import Target
 
 SERVERS = "PANESTREAM_TEST_KAFKA"
