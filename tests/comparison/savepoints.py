@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from panestream.engine.kernels.columns import plain
 from panestream.engine.kernels.key_hashing import key_hashes
@@ -109,12 +110,19 @@ class Query:
 
 
 def shuffled(tables: StateTables, rng: random.Random) -> StateTables:
-    """The same with the rows of every table in any order."""
+    """The same with the rows of every table in any order, now and then written to Parquet and read again."""
+    parquet = rng.random() < 0.3
 
     def mixed(table: pa.Table) -> pa.Table:
         order = list(range(table.num_rows))
         rng.shuffle(order)
-        return table.take(pa.array(order, pa.int64()))
+        table = table.take(pa.array(order, pa.int64()))
+        if not parquet:
+            return table
+        sink = pa.BufferOutputStream()
+        pq.write_table(table, sink)
+        assert not [field for field in table.schema if pa.types.is_decimal256(field.type)]  # Spark has none
+        return pq.read_table(pa.BufferReader(sink.getvalue()))
 
     return StateTables(tables.header, {name: mixed(table) for name, table in tables.tables.items()})
 

@@ -6,7 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from panestream.engine.planner import aggregating
+from panestream.engine.operators.row.row_plan import Aggregate
+from panestream.engine.planner import aggregating, calling
 from panestream.engine.savepoint.key_groups import dealt, header_for, header_of_all, new_groups, rescaled
 from panestream.engine.storage.state_tables import StateTables
 from panestream.engine.window_spec import WindowSpec
@@ -21,6 +22,7 @@ from panestream.windowing.assigners import (
 from tests.comparison import harness
 from tests.comparison.harness import MicroBatch
 from tests.comparison.savepoints import Query, placement
+from tests.comparison.test_two_phase_random import Totals
 
 
 def plan_of(windowing, *aggregates, exact=False, **more):
@@ -136,13 +138,26 @@ def fired(told):
     return {(key, *place): values for key, firings in told.fired.items() for place, values in firings}
 
 
-def test_aggregates_are_added_left_out_renamed_and_put_in_another_order():
-    before = plan_of(TUMBLING, agg.sum("v").alias("total"), agg.max("u"), agg.mean("x"))
-    after = plan_of(TUMBLING, agg.count(), agg.max("u").alias("largest"), agg.min("u"), agg.sum("v"))
+@pytest.mark.parametrize("exact", [False, True], ids=["panes", "rows"])
+def test_aggregates_are_added_left_out_renamed_and_put_in_another_order(exact):
+    before = plan_of(TUMBLING, agg.sum("v").alias("total"), agg.max("u"), agg.mean("x"), agg.count(), exact=exact)
+    after = plan_of(TUMBLING, agg.count(), agg.max("u").alias("largest"), agg.min("u"), agg.sum("v"), exact=exact)
     query = started(after, rescaled(saved_after(before, rows(3, 4, value=5)), before, placement, 2))
     found = fired(query.run(MicroBatch([rows(8, 25, value=2)])))
     # min(u) is new: it knows the row at 8 only.
     assert found == {(key, 0, 10): (3, 8, 8, 12) for key in "abcd"}
+
+
+def test_a_users_function_and_declared_aggregates_do_not_take_over_each_others_accumulators():
+    operator = calling(
+        replace(TUMBLING, exact_firings=True), Aggregate(Totals()), Totals.results, harness.ROWS, Totals(), harness.KEYS
+    )
+    own = harness.plan_for(operator, TUMBLING)
+    declared = plan_of(TUMBLING, exact=True)
+    with pytest.raises(PlanMismatchError, match="a function of the user's own, now aggregates are declared"):
+        started(declared, saved_after(own, rows(3)))
+    with pytest.raises(PlanMismatchError, match=r"function: agg\.sum.*->  aggregate with Totals"):
+        started(own, saved_after(declared, rows(3)))
 
 
 def test_sessions_take_other_aggregates_too():

@@ -11,6 +11,7 @@ import pyarrow as pa
 from panestream.engine.aggregates.aggregation import Aggregation
 from panestream.engine.aggregates.partial_aggregate import KEEPS
 from panestream.engine.kernels.columns import plain
+from panestream.engine.kernels.storable import typed
 from panestream.errors import PlanMismatchError, StateFormatError
 
 Saved = Sequence[Mapping[str, Any]]
@@ -67,8 +68,7 @@ def partials_found(table: pa.Table, saved: Saved, aggregation: Aggregation) -> l
         for name, (_, type_) in zip(known[of], partial.columns, strict=True):
             if name not in table.column_names:
                 raise StateFormatError(f"a table of the saved state lacks the column {name!r} of {of}")
-            column = plain(table.column(name))
-            found.append(column if column.type == type_ else column.cast(type_))
+            found.append(typed(plain(table.column(name)), type_))
     return found
 
 

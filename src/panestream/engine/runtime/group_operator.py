@@ -13,7 +13,7 @@ from panestream.engine.plan import MAIN, WindowPlan, check_identity, check_taken
 from panestream.engine.runtime.group_io import GroupInput, GroupOutput
 from panestream.engine.runtime.watermarks import Closing, WatermarkTracker
 from panestream.engine.storage.sealed_state import SealedState
-from panestream.engine.storage.state_tables import TABLES_FORMAT, StateTables
+from panestream.engine.storage.state_tables import TABLES_FORMAT, StateTables, storable
 from panestream.errors import PlanMismatchError, StateFormatError
 from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 
@@ -120,7 +120,7 @@ class GroupOperator(ABC, Generic[Fresh]):
             "closed": self._closing.until,
             **self._described(),
         }
-        return StateTables(header, self._state_tables())
+        return StateTables(header, {name: storable(table) for name, table in self._state_tables().items()})
 
     def restore(self, saved: StateTables) -> int | None:
         """Writes the state that tables say, of a key group that has none yet; the operator is not to be used afterwards.

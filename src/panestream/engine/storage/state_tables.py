@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from panestream.engine.kernels.columns import Ints, numbers, plain
+from panestream.engine.kernels.storable import storable, typed
 from panestream.errors import StateFormatError
 
 TABLES_FORMAT = 1
@@ -67,11 +68,8 @@ def key_fields(keys: pa.Schema) -> list[pa.Field]:
 
 
 def with_types(columns: Sequence[pa.Array], schema: pa.Schema) -> pa.Table:
-    """Columns as a table: what was kept as Parquet may have come back with types that are like those expected."""
-    typed = [
-        column if column.type == field.type else column.cast(field.type) for column, field in zip(columns, schema, strict=True)
-    ]
-    return pa.Table.from_arrays(typed, schema=schema)
+    """Columns of saved state as a table of a schema."""
+    return pa.Table.from_arrays([typed(column, field.type) for column, field in zip(columns, schema, strict=True)], schema=schema)
 
 
 def named_columns(table: pa.Table, names: Sequence[str]) -> list[pa.Array]:
@@ -95,4 +93,14 @@ def integers(table: pa.Table, name: str) -> Ints:
     return found
 
 
-__all__ = ["TABLES_FORMAT", "StateTables", "StateViews", "integers", "key_fields", "named_columns", "with_types"]
+__all__ = [
+    "TABLES_FORMAT",
+    "StateTables",
+    "StateViews",
+    "integers",
+    "key_fields",
+    "named_columns",
+    "storable",
+    "typed",
+    "with_types",
+]

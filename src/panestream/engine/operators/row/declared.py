@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -42,6 +43,22 @@ class DeclaredFunction(AggregateFunction):
         layout = RowLayout(aggregation.inputs, input_types, results)
         self._parts = [_accumulator(aggregate, layout) for aggregate in aggregates]
         self._adders = [part.add for part in self._parts]
+
+    @property
+    def described(self) -> list[str]:
+        """What each part of an accumulator is of, whatever its result is called."""
+        return [repr(replace(one, output_name=None)) for one in self.aggregates]
+
+    def taken_over(self, accumulator: tuple[Any, ...], parts: Sequence[str]) -> tuple[Any, ...]:
+        """An accumulator of other aggregates as one of these: those that are new begin with no rows.
+
+        Args:
+            accumulator: of the others.
+            parts: what its parts are of.
+        """
+        known = dict(zip(parts, accumulator, strict=True))
+        own = zip(self._parts, self.described, strict=True)
+        return tuple([known[of] if of in known else part.start() for part, of in own])
 
     def create_accumulator(self) -> tuple[Any, ...]:
         return tuple([part.start() for part in self._parts])

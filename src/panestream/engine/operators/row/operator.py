@@ -14,8 +14,9 @@ import pyarrow as pa
 
 from panestream.engine.kernels.columns import one_chunk
 from panestream.engine.kernels.python_values import RowType, arrow_column, python_values, result_columns
+from panestream.engine.operators.row.declared import DeclaredFunction
 from panestream.engine.operators.row.interleaving import interleaved
-from panestream.engine.operators.row.row_plan import RowPlan
+from panestream.engine.operators.row.row_plan import Aggregate, RowPlan
 from panestream.engine.operators.row.state import RowStore
 from panestream.engine.operators.row.tables import RowTables, key_values
 from panestream.engine.operators.row.window_operator import FiredResult, Output, RowOperator
@@ -26,7 +27,7 @@ from panestream.engine.runtime.group_operator import GroupOperator, TimeStep
 from panestream.engine.runtime.main_rows import window_rows
 from panestream.engine.storage.sealed_state import SealedState
 from panestream.engine.storage.state_tables import StateTables
-from panestream.errors import InvalidPlanError, did_you_mean
+from panestream.errors import InvalidPlanError, PlanMismatchError, did_you_mean
 from panestream.windowing.assigners import GlobalWindows
 from panestream.windowing.time import MAX_TIMESTAMP
 from panestream.windowing.windows import TimeWindow
@@ -60,6 +61,14 @@ class RowSettings:
     element_schema: pa.Schema
     input_texts: tuple[str, ...] | None = None
     returned: pa.Schema | None = None
+
+    @property
+    def declared(self) -> DeclaredFunction | None:
+        """The declared aggregates, where accumulators of them are kept; None: something else is."""
+        function = self.row_plan.function
+        if self.row_plan.keeps_elements or not isinstance(function, Aggregate):
+            return None
+        return function.function if isinstance(function.function, DeclaredFunction) else None
 
     def results(self, values: Sequence[Any]) -> list[pa.Array]:
         """What the function returned as the columns of the result."""
@@ -147,7 +156,9 @@ class RowGroupOperator(GroupOperator[list[_Arrived]]):
     def _described(self) -> Mapping[str, Any]:
         meta = self._operator.store.meta
         shift = {"stagger": meta["stagger"]} if "stagger" in meta else {}
-        return {"counters": {"total": {"late_dropped": self._operator.late_dropped}, "equal": shift}}
+        counters = {"total": {"late_dropped": self._operator.late_dropped}, "equal": shift}
+        declared = self._settings.declared
+        return {"counters": counters, **({} if declared is None else {"accumulators": declared.described})}
 
     def _state_tables(self) -> Mapping[str, pa.Table]:
         # Not the operator's own store: that would ask the user's code about windows which a shorter lateness has closed.
@@ -163,7 +174,20 @@ class RowGroupOperator(GroupOperator[list[_Arrived]]):
         operator.begin_at(self._tracker.watermark, self._processing_time, self._closing.until)
         operator.late_dropped = counters["total"]["late_dropped"]
         operator.store.meta.update(counters["equal"])
-        self._as_tables().fill(saved, operator.store, operator.set_cleanup)
+        self._as_tables().fill(saved, operator.store, operator.set_cleanup, self._taken_over(saved))
+
+    def _taken_over(self, saved: StateTables) -> Callable[[Any], Any] | None:
+        """What makes accumulators of these aggregates of those that were saved; None: they are of the same, or the user's."""
+        declared, parts = self._settings.declared, saved.header.get("accumulators")
+        if (declared is None) != (parts is None):
+            raise PlanMismatchError(
+                "the saved state holds accumulators of "
+                + ("a function of the user's own, now aggregates are declared" if parts is None else "declared aggregates")
+                + ": neither can take over the other's. Start with the old ones, or without saved state"
+            )
+        if declared is None or parts is None or parts == declared.described:
+            return None
+        return partial(declared.taken_over, parts=parts)
 
     def _as_tables(self) -> RowTables:
         return row_tables(self._plan, self._settings)

@@ -69,7 +69,8 @@ class RowSpec(RowSettings, OperatorSpec):
 
     @property
     def changeable(self) -> frozenset[str]:
-        return frozenset({"results"})
+        # Of declared aggregates each finds its part of an accumulator; elements that are kept must be what they were.
+        return frozenset({"results", *(("function", "elements") if self.declared is not None else ())})
 
     def pack(self, plan: WindowPlan, chunk: Chunk) -> Iterator[tuple[str, pa.Table]]:
         whole = list(chunk.rows.columns) if chunk.rows is not None and plan.row_schema is not None else []

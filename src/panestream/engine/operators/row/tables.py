@@ -157,13 +157,20 @@ class RowTables:
 
     # -- in ------------------------------------------------------------------------------------------------------------
 
-    def fill(self, saved: StateTables, store: RowStore, set_cleanup: Callable[[WindowState], None]) -> None:
+    def fill(
+        self,
+        saved: StateTables,
+        store: RowStore,
+        set_cleanup: Callable[[WindowState], None],
+        taken_over: Callable[[Any], Any] | None = None,
+    ) -> None:
         """Puts the windows and states of tables into a new store, which is to be committed then.
 
         Args:
             saved: the tables.
             store: of the group.
             set_cleanup: sets the time at which a window goes.
+            taken_over: makes an accumulator of a saved one, where the aggregates are others; None: it is the same.
         """
         elements = self._read_elements(saved) if self._plan.keeps_elements else {}
         windows = saved.table(WINDOWS)
@@ -178,7 +185,9 @@ class RowTables:
             owner = store.get_or_create(key)
             state = store.new_window_state(owner, start, end)
             owner.window_states[state.bounds] = state
-            if filled:
+            if filled and taken_over is not None:
+                state.contents = taken_over(held)
+            elif filled:
                 state.contents = (
                     ElementList([elements[owner.key, number] for number in held]) if self._plan.keeps_elements else held
                 )

@@ -9,9 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from panestream.engine.kernels.columns import Ints
-from panestream.engine.operators.row.declared import DeclaredFunction
 from panestream.engine.operators.row.operator import RowSettings
-from panestream.engine.operators.row.row_plan import Aggregate
 from panestream.engine.operators.row.tables import ELEMENTS, KEYS, WINDOWS, RowTables
 from panestream.engine.plan import WindowPlan
 from panestream.engine.runtime.state_views import (
@@ -95,16 +93,12 @@ class _RowViews:
 
     def _results(self, contents: pa.Array) -> list[pa.Array] | None:
         """Declared aggregates as they stand; None: a function of the user's own makes the results."""
-        function = self._settings.row_plan.function
-        if (
-            not isinstance(function, Aggregate)
-            or not isinstance(function.function, DeclaredFunction)
-            or function.then is not None
-        ):
+        declared, then = self._settings.declared, getattr(self._settings.row_plan.function, "then", None)
+        if declared is None or then is not None:
             return None
+        empty = declared.create_accumulator
         accumulators = self._tables.values_of(contents)
-        empty = function.function.create_accumulator
-        return self._settings.results([function.function.get_result(empty() if one is None else one) for one in accumulators])
+        return self._settings.results([declared.get_result(empty() if one is None else one) for one in accumulators])
 
     def _elements(self) -> pa.Table:
         """Each element once, with the windows that hold it."""

@@ -1,0 +1,31 @@
+"""Columns of types that Spark and Parquet have, and the way back."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from panestream.engine.kernels.columns import plain
+
+
+def storable(table: pa.Table) -> pa.Table:
+    """A table whose columns Spark and Parquet have: numbers of more than 38 digits, as sums of decimals need, as their bytes."""
+    for place, field in enumerate(table.schema):
+        if pa.types.is_decimal256(field.type):
+            table = table.set_column(place, pa.field(field.name, pa.binary()), _bytes_of(plain(table.column(place))))
+    return table
+
+
+def typed(column: pa.Array, type_: pa.DataType) -> pa.Array:
+    """A column of saved state with the type that it is to have: what was kept elsewhere may have come back with one like it."""
+    if pa.types.is_decimal256(type_) and not pa.types.is_decimal(column.type):
+        data = column.cast(pa.binary(type_.byte_width))
+        return pa.Array.from_buffers(type_, len(data), data.buffers(), offset=data.offset)
+    return column if column.type == type_ else column.cast(type_)
+
+
+def _bytes_of(column: pa.Array) -> pa.Array:
+    width = pa.binary(column.type.byte_width)
+    return pa.Array.from_buffers(width, len(column), column.buffers(), offset=column.offset).cast(pa.binary())
+
+
+__all__ = ["storable", "typed"]
