@@ -144,7 +144,11 @@ def run_cell(line: str, name: str, python: str, java: str, parts: list[str], wor
     """Runs some parts with one line of Spark, and puts them into its cell."""
     versions = json.loads(subprocess.run([python, "-c", _VERSIONS], capture_output=True, text=True, check=True).stdout)  # noqa: S603
     cell = {"line": line, **versions, "java": java_version(java)}
-    arguments = {"pure": ["-m", "not spark and not connectors", "-n", workers], "spark": ["-m", "spark", *CORE]}
+    # Not those that judge the table while it is being filled.
+    arguments = {
+        "pure": ["-m", "not spark and not connectors", "-n", workers, "--deselect", "tests/architecture/test_versions.py"],
+        "spark": ["-m", "spark", *CORE],
+    }
     for part in parts:
         if part in arguments:
             counts = run(python, java, arguments[part], {})
