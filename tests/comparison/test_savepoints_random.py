@@ -16,7 +16,12 @@ from panestream.engine.plan import WindowPlan
 from panestream.engine.planner import calling
 from panestream.engine.split import split_of
 from panestream.engine.window_spec import WindowSpec
-from panestream.windowing.assigners import EventTimeSessionWindows, GlobalWindows, ProcessingTimeSessionWindows
+from panestream.windowing.assigners import (
+    EventTimeSessionWindows,
+    GlobalWindows,
+    ProcessingTimeSessionWindows,
+    TumblingEventTimeWindows,
+)
 from panestream.windowing.assigners.several import SeveralWindows
 from panestream.windowing.evictors import CountEvictor, DeltaEvictor, TimeEvictor
 from panestream.windowing.functions import ProcessWindowFunction, applied
@@ -74,6 +79,24 @@ def several(rng: random.Random, seed: int) -> None:
         return
     query = harness.Query(windowing, harness.random_aggregates(rng), 3, rng.random() < 0.4)
     stopped_and_started(asked(rng, query.columnar()), harness.random_stream(rng, span, clock=by_processing_time), rng, seed)
+
+
+def continuous(rng: random.Random, seed: int) -> None:
+    """Firings at an interval, while time creeps and rows come far ahead of it or far behind it: what is remembered of firings."""
+    interval = rng.randint(5, 12)
+    trigger = ContinuousEventTimeTrigger(interval)
+    trigger = PurgingTrigger.of(trigger) if rng.random() < 0.6 else trigger
+    delay = rng.choice([0, 25])
+    query = harness.Query(WindowSpec(TumblingEventTimeWindows(40), trigger), harness.random_aggregates(rng), delay)
+    time, batches, number = 100, [], 0
+    for _ in range(rng.randint(4, 10)):
+        time += rng.randint(0, 4)
+        rows = []
+        for _ in range(rng.randint(1, 4)):
+            number += 1
+            rows.append((rng.choice("abcdefgh"), time - rng.choice([0, rng.randint(0, 30)]), number, number / 4, number))
+        batches.append(harness.MicroBatch([rows]))
+    stopped_and_started(asked(rng, query.columnar()), batches, rng, seed)
 
 
 def sessions(rng: random.Random, seed: int) -> None:
@@ -190,7 +213,17 @@ def on_rows(rng: random.Random, seed: int) -> None:
     stopped_and_started(asked(rng, plan), batches, rng, seed)
 
 
-CASES = {panes: 200, several: 80, sessions: 120, counts: 64, accumulating: 64, split: 32, declared_on_rows: 80, on_rows: 160}
+CASES = {
+    panes: 200,
+    several: 80,
+    continuous: 120,
+    sessions: 120,
+    counts: 64,
+    accumulating: 64,
+    split: 32,
+    declared_on_rows: 80,
+    on_rows: 160,
+}
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
