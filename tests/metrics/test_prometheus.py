@@ -7,6 +7,7 @@ import urllib.request
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
+from pyspark.sql import Row
 
 import panestream as pst
 from panestream.metrics.table import ALL
@@ -121,6 +122,45 @@ def test_of_many_queries_that_ended_only_the_last_are_remembered():
                 metrics.onQueryTerminated(terminated(run=name))
         metrics.onQueryTerminated(terminated(run="four"))
         assert {key[1] for key in scraped(metrics) if key[0] == "panestream_rows_total"} == {"three", "four"}
+
+
+def test_a_query_that_began_long_ago_is_not_the_first_to_be_forgotten():
+    with pst.metrics.PrometheusMetrics(port=0, most_ended=2) as metrics:
+        metrics.onQueryProgress(progress(name="old", run="old"))
+        for name in ("one", "two", "three"):
+            metrics.onQueryProgress(progress(name=name, run=name))
+            metrics.onQueryTerminated(terminated(run=name))
+        metrics.onQueryTerminated(terminated("java.lang.Error: no", run="old"))
+        values = scraped(metrics)
+        assert {key[1] for key in values if key[0] == "panestream_rows_total"} == {"three", "old"}
+        assert values["panestream_query_failures_total", "old"] == 1
+
+
+def test_runs_that_fail_before_their_first_micro_batch_are_counted(metrics):
+    metrics.onQueryProgress(progress())
+    metrics.onQueryTerminated(terminated("java.lang.Error: no"))
+    for run in ("second", "third"):
+        metrics.onQueryStarted(started(run=run))
+        metrics.onQueryTerminated(terminated("java.lang.Error: still not", run=run))
+    metrics.onQueryStarted(started(run="fourth"))
+    metrics.onQueryTerminated(terminated(run="fourth"))
+    # A query of somebody else's.
+    other = terminated("java.lang.Error: no", run="other")
+    other.id = "33333333-3333-3333-3333-333333333333"
+    metrics.onQueryTerminated(other)
+    values = scraped(metrics)
+    assert {key[1]: value for key, value in values.items() if key[0] == "panestream_query_failures_total"} == {"clicks": 3}
+    assert values["panestream_query_active", "clicks"] == 0
+
+
+def test_what_users_observe_themselves_is_none_of_ours(metrics):
+    event = progress()
+    event.progress["observedMetrics"]["panestream_of_mine"] = Row(rows=7)
+    event.progress["observedMetrics"]["panestream_2"] = event.progress["observedMetrics"]["panestream"]
+    metrics.onQueryProgress(event)
+    values = scraped(metrics)
+    assert {key[1] for key in values if key[0] == "panestream_rows_total"} == {"clicks", "clicks_2"}
+    assert values["panestream_listener_errors_total",] == 0
 
 
 def test_the_source_partitions_furthest_behind_have_series_and_gone_ones_have_none():

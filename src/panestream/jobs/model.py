@@ -110,7 +110,7 @@ class Job:
         mode: "stream" or "batch".
         checkpoint: the folder where a stream remembers how far it came; default: beside the job file.
         key: the columns by which rows are put together, or SQL with a name (``"lower(city) AS city"``); none: one window for all.
-        key_groups: the parallelism of the state, fixed when the checkpoint is born; default: the cores.
+        key_groups: the parallelism of the state, fixed when the checkpoint is born; default: 4; of a batch the cores.
         allowed_lateness: how long windows of event time take rows after their end, and fire again.
         with_firing: adds ``firing``, ``firing_number`` and ``is_last`` to the results: which firing of its window a row is from.
         changelog: makes the results changes, with the column ``op``: insert, update_before, update_after, delete.

@@ -383,7 +383,12 @@ ACTIVE = Metric(
     "1 while the query runs, 0 once it has ended; its gauges are gone then, its counters stay.",
     _nothing,
 )
-FAILED = Metric("panestream_query_failures", "counter", "Runs that ended in an error.", _nothing)
+FAILED = Metric(
+    "panestream_query_failures",
+    "counter",
+    "Runs that ended in an error, of a query that had a micro-batch in this process.",
+    _nothing,
+)
 ERRORS = Metric(
     "panestream_listener_errors",
     "counter",

@@ -20,12 +20,14 @@ class _Query:
     """One query, under its label.
 
     Attributes:
+        id: of the query, as Spark has it: the same over all runs on a checkpoint.
         counters: over all runs that were heard of.
         gauges: of the last micro-batch; none once it has ended.
         runs: the runs that go on.
         failures: how many runs ended in an error.
     """
 
+    id: str
     counters: Values = field(default_factory=dict)
     gauges: Values = field(default_factory=dict)
     runs: set[str] = field(default_factory=set)
@@ -79,19 +81,24 @@ class TotalsListener(ProgressListener):
         """Takes in a micro-batch."""
         batch = MicroBatch.of(progress, spark, self._most_partitions)
         with self._reading:
-            query = self._queries.setdefault(run.label, _Query())
+            query = self._queries.setdefault(run.label, _Query(run.id))
+            query.id = run.id
             query.runs.add(run.run_id)
             query.take(batch)
 
     def ended(self, run: QueryRun, error: str | None) -> None:
         """A query has ended: its gauges would look as if it went on."""
         with self._reading:
-            for query in self._queries.values():  # of several operators each has its own
-                if run.run_id in query.runs:
-                    query.runs.discard(run.run_id)
-                    query.failures += error is not None
-                    if not query.runs:
-                        query.gauges.clear()
+            ran = {label: one for label, one in self._queries.items() if run.run_id in one.runs}
+            # A run that ends before its first micro-batch is known by the query that it was to go on with.
+            known = ran or {label: one for label, one in self._queries.items() if run.id == one.id}
+            for label, query in known.items():  # of several operators each has its own
+                query.runs.discard(run.run_id)
+                query.failures += error is not None
+                if not query.runs:
+                    query.gauges.clear()
+                    # Behind those that ended before it: the first are forgotten first.
+                    self._queries[label] = self._queries.pop(label)
             over = [label for label, one in self._queries.items() if not one.runs]
             for label in over[: max(len(over) - self._most_ended, 0)]:
                 del self._queries[label]

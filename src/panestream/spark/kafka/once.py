@@ -17,7 +17,7 @@ class KafkaOnce:
     The rule, for each partition and each writer (a query's output): of a micro-batch later than all before, take the record; of
     the same micro-batch, if its id was not there before; of an earlier one, pass it over. It holds since a query writes its
     micro-batches one after the other, and a record that is written again goes to the same partition with the same id. So it needs
-    no more memory than the ids of one micro-batch.
+    no more memory than the ids of one micro-batch of each writer. (A batch query is another writer each time that it runs.)
 
     A reader that may be started again keeps :meth:`to_json` together with its position, in one transaction with what it made of
     the records: a position alone does not say which of the records to come it has had. A reader that writes into something with a
@@ -46,8 +46,9 @@ class KafkaOnce:
             headers: of the record, as clients of Kafka give them; of confluent-kafka ``message.headers()``. A record without ours
                 is none of a ``KafkaSink``, and is taken.
         """
-        found = {name: value.decode() if isinstance(value, bytes) else value for name, value in headers or ()}
-        writer, number, id_ = found.get(WRITER), found.get(BATCH), found.get(ID)
+        # Of others' headers nothing is known, not even that they are text.
+        ours = {name: value for name, value in headers or () if name in (WRITER, BATCH, ID)}
+        writer, number, id_ = (_text(ours.get(name)) for name in (WRITER, BATCH, ID))
         if writer is None or number is None or id_ is None:
             return True
         place, batch = (topic, partition, writer), int(number)
@@ -77,3 +78,7 @@ class KafkaOnce:
             )
         except (ValueError, TypeError) as error:
             raise StateFormatError(f"this is nothing that KafkaOnce.to_json gave: {text[:80]!r}") from error
+
+
+def _text(value: bytes | str | None) -> str | None:
+    return value.decode() if isinstance(value, bytes) else value

@@ -36,7 +36,7 @@ class Topics:
     starting: str = "earliest"
     records_per_batch: int | None = None
     headers: bool = False
-    options: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)  # passwords may be among them
 
     def __post_init__(self) -> None:
         check_servers(self.servers)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import threading
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
@@ -20,6 +21,8 @@ from pyspark.sql.streaming.listener import (
 from panestream.spark.progress.micro_batch import OBSERVED, BatchProgress
 
 _log = logging.getLogger("panestream.metrics")
+_OURS = re.compile(rf"{OBSERVED}(_\d+)?")
+"""What the counters of an operator are called; whatever else users observe in the same query has other names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +103,7 @@ class ProgressListener(StreamingQueryListener):
 
     def _on_progress(self, event: QueryProgressEvent) -> None:
         spark: Any = event.progress
-        for observed_as in sorted(name for name in spark["observedMetrics"] or {} if name.startswith(OBSERVED)):
+        for observed_as in sorted(filter(_OURS.fullmatch, spark["observedMetrics"] or {})):
             progress = BatchProgress.of_spark(spark, observed_as)
             if progress is None:
                 continue

@@ -22,8 +22,14 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 _FIRING = FIRING_COLUMNS[1].name
-_AS_JSON = {"ignoreNullFields": "false", "timeZone": "UTC", "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"}
-"""The same text whatever the session is set to: a record that is written again must be the same to the byte."""
+_AS_JSON = {
+    "ignoreNullFields": "false",
+    "timeZone": "UTC",
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
+"""The same text whatever the session is set to: a record that is written again must be the same to the byte. Microseconds also of
+times without a zone, of which Spark would write milliseconds: keys that differ are to be two."""
 _LOOKS = {"kafka.default.api.timeout.ms": "20000", "kafka.request.timeout.ms": "10000", "fetchOffset.numRetries": "1"}
 """Whoever starts a query against a broker that is not there should not wait for minutes."""
 _ABSENT = ("UnknownTopicOrPartition", "not present in metadata", "UNKNOWN_TOPIC", "does not host this topic")
@@ -73,7 +79,7 @@ class KafkaSink(Sink):
     topic: str
     keys: Sequence[str] = ()
     compacted: bool = False
-    options: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)  # passwords may be among them
     run: Run = field(default_factory=Run, repr=False, compare=False, kw_only=True)
 
     def __post_init__(self) -> None:
@@ -116,7 +122,8 @@ class KafkaSink(Sink):
         named = key_and_window(self.keys, df.columns) if by_window else list(self.keys)
         changes = self.compacted and OP_COLUMN.name in df.columns
         # An order that a shuffle does not lose; of whole rows only what is in them counts.
-        rows = df.withColumn("__at", F.monotonically_increasing_id())
+        at = _free("__at", df.columns)
+        rows = df.withColumn(at, F.monotonically_increasing_id())
         if changes:
             rows = rows.where(F.col(quoted(OP_COLUMN.name)) != UPDATE_BEFORE)
         value = _json([name for name in df.columns if not (changes and name == OP_COLUMN.name)])
@@ -125,7 +132,7 @@ class KafkaSink(Sink):
             (_json(named) if named else F.lit(None).cast("string")).alias("key"),
             (F.when(F.col(quoted(OP_COLUMN.name)) != DELETE, value) if changes else value).alias("value"),
             firing.alias("firing"),
-            F.col("__at") if by_window else F.lit(0).alias("__at"),
+            (F.col(at) if by_window else F.lit(0)).alias("__at"),
         )
         rows = rows.withColumn("place", F.coalesce("key", "value")).repartition("place")
         last = Window.partitionBy("place").orderBy(F.col("__at").desc(), F.col("value").desc())
@@ -182,6 +189,18 @@ class KafkaSink(Sink):
 
 def _json(names: Sequence[str]) -> Column:
     return F.to_json(F.struct(*(F.col(quoted(name)) for name in names)), _AS_JSON)
+
+
+def _free(name: str, columns: Sequence[str]) -> str:
+    """A name that no column has, in any case.
+
+    >>> _free("__at", ["user"]), _free("__at", ["__AT", "__at_"])
+    ('__at', '__at__')
+    """
+    taken = {column.lower() for column in columns}
+    while name in taken:
+        name += "_"
+    return name
 
 
 def _header(name: str, value: Column) -> Column:
