@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 
 from panestream.engine.operators.row.row_plan import Aggregate, Elements, Reduce
-from panestream.engine.planner import aggregating, calling
+from panestream.engine.planner import RULES, aggregating, calling
+from panestream.engine.savepoint import plans
 from panestream.engine.savepoint.plans import plan_json, plan_of
 from panestream.engine.savepoint.recipes import recipe_json, recipe_of
 from panestream.engine.window_spec import WindowSpec
@@ -157,6 +158,11 @@ def test_a_newer_format_and_what_is_not_known_are_refused_in_words():
         recipe_of({"is": "CountTrigger", "number": 3})
     with pytest.raises(StateFormatError, match="does not know"):
         recipe_of({"moon": 3})
+
+
+def test_every_operator_can_be_read_without_its_code():
+    operators = {rule.__module__.split(".")[-2] for rule in RULES} | {"row"}
+    assert {kind.__module__.split(".")[-2] for kind in plans.SPECS} == operators
 
 
 def test_an_aggregate_of_another_package_must_be_imported():

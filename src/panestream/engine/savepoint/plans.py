@@ -55,7 +55,7 @@ _FIELDS = (
 
 def plan_json(plan: WindowPlan) -> dict[str, Any]:
     """A plan as JSON values."""
-    writer, _ = _SPECS.get(type(plan.operator), (None, None))
+    writer, _ = SPECS.get(type(plan.operator), (None, None))
     if writer is None:
         raise StateFormatError(f"{plan.operator.name} has no form in which its plan can be saved")
     return {
@@ -81,7 +81,7 @@ def plan_of(saved: Mapping[str, Any]) -> WindowPlan:
             f"the saved plan has format {saved.get('format')!r}, this version of panestream reads {PLAN_FORMAT}: it was written "
             f"by {'a newer' if newer else 'an older'} one"
         )
-    read = {kind.__name__: reader for kind, (_, reader) in _SPECS.items()}
+    read = {kind.__name__: reader for kind, (_, reader) in SPECS.items()}
     own = {name: recipe_of(part) for name, part in saved["operator"].items() if name != "is"}
     fields = {name: recipe_of(saved[name]) for name in _FIELDS}
     reader = read.get(saved["operator"]["is"])
@@ -208,12 +208,13 @@ def _read_row(own: Own) -> OperatorSpec:
     return RowSpec(RowPlan(window, function, pages=own["pages"]), own["result"], own["element_schema"], **rest)
 
 
-_SPECS: dict[type[OperatorSpec], tuple[Callable[[Any], Own], Callable[[Own], OperatorSpec]]] = {
+SPECS: dict[type[OperatorSpec], tuple[Callable[[Any], Own], Callable[[Own], OperatorSpec]]] = {
     PaneSpec: (_panes, _read_panes),
     SessionSpec: (_sessions, _read_sessions),
     CountSpec: (_counts, _read_counts),
     AccumulatingSpec: (_accumulating, _read_accumulating),
     RowSpec: (_row, _read_row),
 }
+"""How the spec of each operator is written, and read."""
 
-__all__ = ["PLAN_FORMAT", "plan_json", "plan_of"]
+__all__ = ["PLAN_FORMAT", "SPECS", "plan_json", "plan_of"]
