@@ -73,6 +73,17 @@ def test_a_source_and_a_sink_of_kafka(load):
             [("[trigger]", '[sinks.late]\nformat = "kafka"\nservers = "localhost:9092"\ntopic = "hot-items"\n[trigger]')],
             "sinks.late: writes to the same place as sinks.main",
         ),
+        ([('servers = "localhost:9092"', 'servers = "localhost"')], "source.kafka.servers: servers must be 'host:port'"),
+        ([('topics = ["clicks"]', 'topics = ["clicks", "a b"]')], "source.kafka.topics: a topic has a name of letters"),
+        (
+            [('servers = "localhost:9092"\ntopic = "hot-items"', 'servers = "localhost"\ntopic = "hot items"')],
+            "sinks.main.servers: servers must be 'host:port'",
+        ),
+        ([('topic = "hot-items"', 'topic = "hot items"')], "sinks.main.topic: a topic has a name of letters"),
+        (
+            [("[trigger]", '[sinks.late]\nformat = "kafka"\nservers = "h:1"\ntopic = "late"\ncompacted = true\n[trigger]')],
+            "sinks.late.compacted: needs 'keys'",
+        ),
     ],
 )
 def test_a_mistake_is_named(load, changes, said):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from panestream.errors import InvalidPlanError
 from panestream.jobs.schema import Place, array, boolean, choice, ddl, duration, integer, reads, text
 
 if TYPE_CHECKING:
@@ -14,6 +15,25 @@ if TYPE_CHECKING:
     import panestream as pst
 
 FORMATS = ("json", "string", "binary", "none")
+
+
+def check_names(place: Place, servers: str, key: str, topics: Sequence[str]) -> None:
+    """Notes what can be no servers or no topics, where the job says so: the library would find it when Spark runs.
+
+    Args:
+        place: of the section.
+        servers: its ``servers``.
+        key: what it calls the topics.
+        topics: their names.
+    """
+    from panestream.spark.kafka.source import check_servers, check_topic
+
+    asked: list[tuple[str, Callable[[object], None], str]] = [("servers", check_servers, servers)]
+    for name, check, value in [*asked, *((key, check_topic, topic) for topic in topics)]:
+        try:
+            check(value)
+        except InvalidPlanError as error:
+            place.at(name).note(str(error))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +70,8 @@ class KafkaSource:
         return len(self.topics) == 1 and "*" in self.topics[0]
 
     def check(self, place: Place) -> None:
-        """Keys in JSON have a schema, others none."""
+        """Servers and topics are some; keys in JSON have a schema, others none."""
+        check_names(place, self.servers, "topics", () if self.pattern else self.topics)
         if self.key_format == "json" and self.key_schema is None:
             place.note("'key_schema' is missing: a key in JSON does not say the types of its fields")
         if self.key_format != "json" and self.key_schema is not None:

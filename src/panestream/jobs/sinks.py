@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from panestream.jobs.kafka import check_names
 from panestream.jobs.schema import (
     Place,
     array,
@@ -178,6 +179,8 @@ class Sink:
                 place.at(argument).note(f"format {self.format!r} takes no {argument!r}")
         if self.format == "kafka" and self.servers is None:
             place.note("'servers' is missing: where are the brokers, e.g. servers = 'localhost:9092'?")
+        elif self.format == "kafka" and self.topic is not None:
+            check_names(place, str(self.servers), "topic", [self.topic])
         for argument in ("table_format", "keys", "servers", "compacted"):
             if getattr(self, argument) is not None and argument not in self.kind.takes:
                 place.at(argument).note(f"is for {_that_take(argument)}, not for {self.format!r}")
@@ -219,6 +222,8 @@ class Sinks:
         for tag, sink in self.items():
             if sink.kind.by_key and tag != "main":
                 place.at(tag, "format").note(f"{sink.format!r} is by key and window, which only the rows of sinks.main have")
+            if sink.compacted and tag != "main" and not sink.keys:
+                place.at(tag, "compacted").note("needs 'keys': the rows of this output have no window")
         seen: dict[tuple[str | None, ...], str] = {}
         for tag, sink in self.items():
             target = (sink.path, sink.table, sink.topic, sink.servers)
