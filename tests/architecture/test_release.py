@@ -48,6 +48,12 @@ def test_a_workflow_is_pinned_and_may_no_more_than_it_must(path):
     assert "run: .ci/run" not in text or (ROOT / ".ci" / "run").is_file()
 
 
+def test_every_change_and_every_release_tries_the_wheel_and_may_not_skip_it():
+    for path in WORKFLOWS:
+        tried = [step for step in steps(yaml.safe_load(path.read_text("utf-8"))) if step.get("run") == "make test-package"]
+        assert [step["env"] for step in tried] == [{"PANESTREAM_AUDIT": "required"}], path.name
+
+
 def test_only_who_signs_or_publishes_may_ask_for_a_token():
     jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "release.yml").read_text("utf-8"))["jobs"]
     asking = {name for name, job in jobs.items() if job.get("permissions", {}).get("id-token") == "write"}
