@@ -27,7 +27,7 @@ Where a kill strikes, by turns:
     a random time after ``write`` was called: in the midst of it, or of what comes after it.
 
 Each kill belongs to a target, an output and a micro-batch, is struck once, and is noted in ``FOLDER/kills.log``. How many there are
-says ``PANESTREAM_KILLS`` (2 for each output otherwise), ``PANESTREAM_SEED`` draws the moments::
+says ``PANESTREAM_KILLS`` (otherwise one for each output, after its write), ``PANESTREAM_SEED`` draws the moments::
 
     PANESTREAM_KILLS=40 make test-connectors ARGS="-k kills -s"
 """
@@ -267,7 +267,7 @@ def compare(spark: SparkSession, folder: Path, outputs: Mapping[str, Sequence[st
             third on.
     """
     struck = sum(len(tags) for tags in outputs.values())
-    number = max(1, int(os.environ.get("PANESTREAM_KILLS", str(2 * struck))) // struck)
+    number = max(1, int(os.environ.get("PANESTREAM_KILLS", str(struck))) // struck)
     undisturbed, killed = folder / "undisturbed", folder / "killed"
     for work in (undisturbed, killed):
         write_clicks(work / "clicks")
