@@ -230,3 +230,8 @@ CASES = {
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
 def test_as_if_never_stopped(case, chunk):
     harness.run_cases(CASES[case], chunk, CHUNKS, case)
+
+
+def test_cases_that_failed_once():
+    """100,467: of two sessions of a key that one micro-batch takes back, the earlier one is first, in whatever order they were saved."""
+    sessions(random.Random(100_467), 100_467)

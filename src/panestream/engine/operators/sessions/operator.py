@@ -19,6 +19,7 @@ from panestream.engine.aggregates.saved_partials import partials_found, partials
 from panestream.engine.kernels.columns import Ints, Mask, plain
 from panestream.engine.kernels.grouping import Keys, encode_keys
 from panestream.engine.kernels.key_hashing import key_hashes
+from panestream.engine.kernels.ordering import stable_order
 from panestream.engine.operators.sessions.arrivals import Arrivals, Spans
 from panestream.engine.operators.sessions.exchange import SESSIONS, session_schema, session_table
 from panestream.engine.operators.sessions.firing import FiredSessions, session_rows
@@ -172,7 +173,9 @@ class SessionOperator(GroupOperator[SessionsAtHand]):
         table = saved.table(SESSIONS)
         own = named_columns(table, [*self._schema.names[: len(self._plan.key_schema)], "start", "end", "fired", "late", "rows"])
         columns = [*own, *partials_found(table, saved.header["partials"], self._settings.aggregation)]
+        # Those of a key by their starts, as they always lie: changes to several leave in that order.
         sessions = with_types(columns, self._schema)
+        sessions = sessions.take(pa.array(stable_order(integers(sessions, "start"))))
         hashes = key_hashes(self._keys_of(sessions), sessions.num_rows)
         due = self._due(integers(sessions, "end"), self._reached)
         self._pages.write(np.ones(len(self._pages.index), np.bool_), hashes, sessions, hashes, due)
