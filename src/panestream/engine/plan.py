@@ -148,6 +148,12 @@ class WindowPlan:
         return pa.schema(columns)
 
     @property
+    def added_names(self) -> frozenset[str]:
+        """Columns of the main output that say which row it is, not what is in it."""
+        asked = (FIRING_COLUMNS if self.with_firing else ()) + ((OP_COLUMN,) if self.changelog else ())
+        return frozenset(field.name for field in asked)
+
+    @property
     def keeps_emitted(self) -> bool:
         """Whether the operator must remember what it emitted for windows that may fire again."""
         return (self.with_firing or self.changelog) and not self.operator.fires_once

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 
 import panestream as pst
+from panestream import agg
 from panestream.errors import SinkError
 from panestream.spark.sinks.base import Run
 from tests.connectors.kills import start, write_clicks
@@ -125,6 +127,17 @@ def test_a_merge_carries_the_micro_batch(spark, table):
     for value in (4, 5):
         merge.open(spark, Run()).write(rows(spark, (1, value)), None)
     assert (1, 5) in [tuple(row) for row in spark.table(table).collect()]
+
+
+def test_a_result_called_op_is_the_users_where_there_is_no_changelog(spark, table, tmp_path):
+    """As changes of a database have it: none of these rows may be taken for a change of the results."""
+    words = ["insert", "delete", "update_before", None]
+    at = datetime(2024, 1, 1)
+    df = spark.createDataFrame([(user, word, at) for user, word in enumerate(words)], "user BIGINT, op STRING, at TIMESTAMP")
+    keyed = pst.stream(df).assign_timestamps("at", pst.WatermarkStrategy.for_monotonous_timestamps()).key_by("user")
+    hours = keyed.window(pst.TumblingEventTimeWindows.of("1 hour"))
+    hours.aggregate(agg.max("op").alias("op")).run(main=pst.MergeSink(table, ["user"], format="delta"))
+    assert [row.op for row in spark.table(table).orderBy("user").collect()] == words
 
 
 def test_two_rows_for_one_row_of_the_table_are_refused(spark, table):

@@ -151,3 +151,12 @@ def test_names_are_quoted():
     for name in ("a b", "a.b.c.d", "delta.`x", "delta./x", "", 3):
         with pytest.raises(SinkError, match="is no table name"):
             pst.TableSink(name)
+
+
+def test_a_result_of_the_users_called_op_is_stored():
+    columns = ["op", "window_start", "window_end", "n"]
+    statement = pst.MergeSink("t", ["op"], run=Run(added=frozenset())).statement(columns)
+    assert "ON t.`op` <=> s.`op`" in statement
+    assert "INSERT (`op`, `window_start`, `window_end`, `n`)" in statement
+    assert "WHERE" not in statement
+    assert "DELETE" not in statement

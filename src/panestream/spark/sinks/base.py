@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from panestream.engine.plan import FIRING_COLUMNS, OP_COLUMN
 from panestream.spark.checkpoint import Epoch, Rank, planned_at
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ class Run:
         epoch: the run's entry in the checkpoint; None for a batch.
         queries: all identities by which a place may know the query.
         written: whether micro-batches of this query were committed to this very place before: then it must hold them.
+        added: the columns by which panestream says what a row is (``.changelog()``, ``.with_firing()``); others that are called
+            alike are the user's.
     """
 
     query: str = ""
@@ -33,6 +36,7 @@ class Run:
     epoch: Epoch | None = None
     queries: frozenset[str] = field(default=frozenset({""}))
     written: bool = False
+    added: frozenset[str] = frozenset({OP_COLUMN.name, *(each.name for each in FIRING_COLUMNS)})
 
     def check(self, spark: SparkSession) -> None:
         """Raises where another copy of the query was started later; to be asked directly before anything is published.

@@ -46,8 +46,8 @@ class KafkaSink(Sink):
 
     **Headers.** ``panestream-writer`` (query and output), ``panestream-batch`` (the micro-batch's number), and ``panestream-id``:
     made of the query, the output, the record's key and the firing's number, where the results have it
-    (:meth:`WindowedResult.with_firing`), else the micro-batch's; and, if these have several rows, which of them it is. A
-    micro-batch that is run again writes the same records with the same ids to the same partitions.
+    (:meth:`WindowedResult.with_firing`; of ``.changelog()`` with ``op``), else the micro-batch's; and, if these have several
+    rows, which of them it is. A micro-batch that is run again writes the same records with the same ids to the same partitions.
 
     **Exactly once** is what a reader makes of it, since Spark cannot commit a micro-batch together with records of Kafka. It
     takes each id once: :class:`KafkaOnce` is the rule with little memory, a unique key on the id is the one with none.
@@ -120,32 +120,31 @@ class KafkaSink(Sink):
         """The records of a micro-batch: key, value and headers; those of one key in one partition, in order."""
         by_window = self.run.output == MAIN
         named = key_and_window(self.keys, df.columns) if by_window else list(self.keys)
-        changes = self.compacted and OP_COLUMN.name in df.columns
-        # An order that a shuffle does not lose; of whole rows only what is in them counts.
-        at = _free("__at", df.columns)
-        rows = df.withColumn(at, F.monotonically_increasing_id())
-        if changes:
-            rows = rows.where(F.col(quoted(OP_COLUMN.name)) != UPDATE_BEFORE)
+        told = self.run.added.intersection(df.columns) if by_window else frozenset()
+        changes = self.compacted and OP_COLUMN.name in told
+        rows = df.where(F.col(quoted(OP_COLUMN.name)) != UPDATE_BEFORE) if changes else df
         value = _json([name for name in df.columns if not (changes and name == OP_COLUMN.name)])
-        firing = F.col(quoted(_FIRING)) if by_window and _FIRING in df.columns else F.lit(None).cast("bigint")
+        number = -1 if batch_id is None else batch_id
+        # A firing is told of again where it is taken back: as another change.
+        of_firing = [F.col(quoted(name)) for name in (_FIRING, OP_COLUMN.name) if name in told] if _FIRING in told else []
+        event = F.concat_ws(" ", F.lit("firing"), *of_firing) if of_firing else F.lit(f"batch {number}")
         rows = rows.select(
             (_json(named) if named else F.lit(None).cast("string")).alias("key"),
             (F.when(F.col(quoted(OP_COLUMN.name)) != DELETE, value) if changes else value).alias("value"),
-            firing.alias("firing"),
-            (F.col(at) if by_window else F.lit(0)).alias("__at"),
+            event.alias("event"),
+            # An order that a shuffle does not lose; of whole rows only what is in them counts.
+            (F.monotonically_increasing_id() if by_window else F.lit(0)).alias("at"),
         )
         rows = rows.withColumn("place", F.coalesce("key", "value")).repartition("place")
-        last = Window.partitionBy("place").orderBy(F.col("__at").desc(), F.col("value").desc())
+        last = Window.partitionBy("place").orderBy(F.col("at").desc(), F.col("value").desc())
         if self.compacted:
             rows = rows.withColumn("__last", F.row_number().over(last)).where("__last = 1")
-        rows = rows.withColumn("nth", F.row_number().over(Window.partitionBy("place", "firing").orderBy("__at", "value")))
-        writer, number = f"{self.run.query}/{self.run.output}", -1 if batch_id is None else batch_id
-        event = F.when(F.col("firing").isNotNull(), F.concat(F.lit("firing "), F.col("firing"))).otherwise(
-            F.lit(f"batch {number}")
-        )
-        parts = F.struct(F.lit(writer).alias("w"), event.alias("e"), F.col("place").alias("p"), F.col("nth").alias("n"))
+        rows = rows.withColumn("nth", F.row_number().over(Window.partitionBy("place", "event").orderBy("at", "value")))
+        writer = f"{self.run.query}/{self.run.output}"
+        parts = F.struct(F.lit(writer).alias("w"), F.col("event").alias("e"), F.col("place").alias("p"), F.col("nth").alias("n"))
         rows = rows.withColumn("id", F.substring(F.sha2(F.to_json(parts), 256), 1, 32))
         headers = F.array(_header(ID, F.col("id")), _header(WRITER, F.lit(writer)), _header(BATCH, F.lit(str(number))))
+        rows = rows.sortWithinPartitions("place", "at", "value")
         return rows.select(F.coalesce("key", "id").alias("key"), "value", headers.alias("headers"))
 
     def guarantee(self, spark: SparkSession) -> str:
@@ -189,18 +188,6 @@ class KafkaSink(Sink):
 
 def _json(names: Sequence[str]) -> Column:
     return F.to_json(F.struct(*(F.col(quoted(name)) for name in names)), _AS_JSON)
-
-
-def _free(name: str, columns: Sequence[str]) -> str:
-    """A name that no column has, in any case.
-
-    >>> _free("__at", ["user"]), _free("__at", ["__AT", "__at_"])
-    ('__at', '__at__')
-    """
-    taken = {column.lower() for column in columns}
-    while name in taken:
-        name += "_"
-    return name
 
 
 def _header(name: str, value: Column) -> Column:

@@ -58,7 +58,7 @@ class MergeSink(CatalogTableSink):
     def write(self, df: DataFrame, batch_id: int | None) -> None:
         spark = df.sparkSession
         self.run.check(spark)
-        found = self.table(df.drop(OP_COLUMN.name), self.format, {})
+        found = self.table(df.drop(OP_COLUMN.name) if self._has_changes(df.columns) else df, self.format, {})
         self._check_single(df)
         # A name of its own: through Spark Connect queries may share a session, and all its views.
         changes = f"{_CHANGES}_{uuid.uuid4().hex}"
@@ -81,8 +81,8 @@ class MergeSink(CatalogTableSink):
         VALUES (s.`user`, s.`window_start`, s.`window_end`, s.`n`)
         """
         matched = key_and_window(self.keys, columns)
-        op = quoted(OP_COLUMN.name) if OP_COLUMN.name in columns else None
-        stored = [name for name in columns if name != OP_COLUMN.name]
+        op = quoted(OP_COLUMN.name) if self._has_changes(columns) else None
+        stored = [name for name in columns if op is None or name != OP_COLUMN.name]
         changed = [name for name in stored if name not in matched]
         lines = [
             f"MERGE INTO {self.quoted_name} AS t",
@@ -95,10 +95,14 @@ class MergeSink(CatalogTableSink):
         ]
         return "\n".join(lines)
 
+    def _has_changes(self, columns: Sequence[str]) -> bool:
+        """Whether rows are changes; a result of the user's may be called ``op``, too."""
+        return OP_COLUMN.name in self.run.added and OP_COLUMN.name in columns
+
     def _check_single(self, df: DataFrame) -> None:
         """Refuses two rows for one key and window: a MERGE would insert both where the table has none."""
         names = key_and_window(self.keys, df.columns)
-        rows = df.where(F.col(OP_COLUMN.name) != UPDATE_BEFORE) if OP_COLUMN.name in df.columns else df
+        rows = df.where(F.col(OP_COLUMN.name) != UPDATE_BEFORE) if self._has_changes(df.columns) else df
         counts = rows.groupBy(*(F.col(quoted(name)) for name in names)).agg(F.count(F.lit(1)).alias("panestream_count"))
         twice = counts.where("panestream_count > 1").first()
         if twice is not None:

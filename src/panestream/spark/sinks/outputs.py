@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from panestream.engine.plan import WindowPlan
+from panestream.engine.plan import MAIN, WindowPlan
 from panestream.errors import FencedError, PanestreamWarning
 from panestream.spark.checkpoint import Claim, Epoch, introduce, register
 from panestream.spark.failures import of_sink
@@ -92,7 +92,7 @@ def open_outputs(spark: SparkSession, plan: WindowPlan, sinks: Mapping[str, Sink
     """
     places = checked_places(spark, plan, sinks, checkpoint)
     claim = introduce(spark, plan, checkpoint)
-    opened = {tag: sink.open(spark, _run(claim, tag, places.get(tag))) or sink for tag, sink in sinks.items()}
+    opened = {tag: sink.open(spark, _run(plan, claim, tag, places.get(tag))) or sink for tag, sink in sinks.items()}
     _warn(spark, sinks)
     register(spark, claim, places.values())
     return Outputs(opened, claim.epoch, claim.data_frames)
@@ -105,7 +105,7 @@ def open_for_batch(spark: SparkSession, plan: WindowPlan, sinks: Mapping[str, Si
         SinkError: two outputs in one place; or a place that is not a batch query's.
     """
     checked_places(spark, plan, sinks)
-    return {tag: sink.open(spark, Run(output=tag)) or sink for tag, sink in sinks.items()}
+    return {tag: sink.open(spark, Run(output=tag, added=_added(plan, tag))) or sink for tag, sink in sinks.items()}
 
 
 def checked_places(
@@ -124,8 +124,12 @@ def checked_places(
     return places
 
 
-def _run(claim: Claim, tag: str, place: str | None) -> Run:
-    return Run(claim.query, tag, claim.epoch, claim.queries, place in claim.written)
+def _run(plan: WindowPlan, claim: Claim, tag: str, place: str | None) -> Run:
+    return Run(claim.query, tag, claim.epoch, claim.queries, place in claim.written, _added(plan, tag))
+
+
+def _added(plan: WindowPlan, tag: str) -> frozenset[str]:
+    return plan.added_names if tag == MAIN else frozenset()
 
 
 def _warn(spark: SparkSession, sinks: Mapping[str, Sink]) -> None:

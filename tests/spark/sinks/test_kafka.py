@@ -1,0 +1,49 @@
+"""What records a KafkaSink makes of rows, without a broker: names that rows of users may have, too."""
+
+import json
+
+import panestream as pst
+from panestream.spark.sinks.base import Run
+
+NAMES = ("__at", "at", "place", "key", "value", "firing", "nth", "id", "op", "firing_number")
+
+
+def made(spark, rows, schema, added=frozenset(), output="main", keys=("user",), **given):
+    """Values and ids of the records."""
+    sink = pst.KafkaSink("localhost:9092", "t", list(keys), run=Run("q", output, added=added), **given)
+    records = sink.records(spark.createDataFrame(rows, schema).coalesce(1), 3).collect()
+    values = [None if row.value is None else json.loads(row.value) for row in records]
+    return values, [bytes(row.headers[0].value) for row in records]
+
+
+def test_columns_of_any_name_are_written_as_they_are(spark):
+    schema = "user BIGINT, " + ", ".join(f"{name} STRING" for name in NAMES)
+    rows = [(user, *(f"{name} {user}" for name in NAMES)) for user in range(3)]
+    for output, compacted in (("main", False), ("main", True), ("late", False), ("late", True)):
+        values, ids = made(spark, rows, schema, output=output, compacted=compacted)
+        assert sorted(tuple(value.values()) for value in values) == rows
+        assert len(set(ids)) == 3
+
+
+def test_a_result_called_op_is_no_change_of_the_results(spark):
+    rows = [(1, "delete"), (2, "update_before"), (3, None)]
+    values, _ = made(spark, rows, "user BIGINT, op STRING", compacted=True)
+    assert sorted(tuple(value.values()) for value in values) == rows
+    values, _ = made(spark, rows[:2], "user BIGINT, op STRING", added=frozenset({"op"}), compacted=True)
+    assert values == [None]
+
+
+def test_a_firing_that_is_taken_back_is_another_record(spark):
+    schema, added = "user BIGINT, n BIGINT, firing_number INT, op STRING", frozenset({"firing_number", "op"})
+    rows = [(1, 4, 0, "insert"), (1, 4, 0, "update_before"), (1, 5, 1, "update_after"), (1, 5, 1, "delete")]
+    _, ids = made(spark, rows, schema, added)
+    assert len(set(ids)) == 4
+    # In whichever micro-batches they come.
+    assert ids == [id_ for row in rows for id_ in made(spark, [row], schema, added)[1]]
+
+
+def test_records_of_a_key_are_in_the_order_in_which_they_were_emitted(spark):
+    schema, added = "user BIGINT, n BIGINT, firing_number INT, op STRING", frozenset({"firing_number", "op"})
+    rows = [(1, 4, 0, "insert"), (1, 4, 0, "delete"), *((1, n, n, "update_after") for n in range(1, 12))]
+    values, _ = made(spark, rows, schema, added)
+    assert [tuple(value.values()) for value in values] == rows
