@@ -1,5 +1,6 @@
 """What is scraped: by a real HTTP client, from events as Spark gives them."""
 
+import errno
 import logging
 import threading
 import urllib.request
@@ -251,8 +252,11 @@ def test_a_registry_that_is_there_is_used_and_left_on_close():
 
 def test_a_port_that_is_taken_is_an_error_and_nothing_is_left_behind(metrics):
     registry = CollectorRegistry()
-    with pytest.raises(OSError, match="in use"):
+    with pytest.raises(OSError, match=rf"port {metrics.port} of 127\.0\.0\.1: .*in use; .*0 for any that is free") as raised:
         pst.metrics.PrometheusMetrics(metrics.port, registry=registry)
+    assert raised.value.errno == errno.EADDRINUSE
+    with pytest.raises(OSError, match=r"port 0 of 192\.0\.2\.1: [^;]*$"):
+        pst.metrics.PrometheusMetrics(0, address="192.0.2.1")
     assert not generate_latest(registry)
 
 

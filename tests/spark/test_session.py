@@ -5,8 +5,10 @@ import subprocess
 import sys
 
 import pytest
+from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
+from panestream.errors import EnvironmentNotReadyError
 from panestream.spark.session import (
     ARROW_BYTES,
     ARROW_ROWS,
@@ -81,6 +83,38 @@ def test_a_local_session_tries_a_task_again(monkeypatch, arguments, environment,
     assert builder.asked.get("master", (None,))[0] == master
     assert builder.environment == last_resort
     assert os.environ.get("MASTER") == environment.get("MASTER")
+
+
+NO_JAVA = "[JAVA_GATEWAY_EXITED] Java gateway process exited before sending its port number."
+
+
+@pytest.mark.parametrize(
+    ("settings", "there", "said"),
+    [
+        ({}, False, "could not start Java: install Java 17 or 21"),
+        ({}, True, r"ended while it started.*Spark needs Java 17 or 21"),
+        (
+            {"spark.jars.packages": "org.example:none:9"},
+            True,
+            r"spark\.jars\.packages was not found \(org\.example:none:9\).*PySpark 4\.",
+        ),
+    ],
+)
+def test_a_java_that_is_there_is_not_asked_for(monkeypatch, tmp_path, settings, there, said):
+    """PySpark has one error for a Java that is missing and for one that ended, say since a package was not found."""
+    if there:
+        (tmp_path / "bin").mkdir()
+        (tmp_path / "bin/java").write_text("")
+        (tmp_path / "bin/java").chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+
+    class Failing(Builder):
+        def getOrCreate(self):  # noqa: N802 - Spark's name
+            raise PySparkRuntimeError(NO_JAVA)
+
+    monkeypatch.setattr(SparkSession, "builder", Failing())
+    with pytest.raises(EnvironmentNotReadyError, match=said):
+        build_session("test", settings)
 
 
 @pytest.mark.spark

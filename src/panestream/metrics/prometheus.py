@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from errno import EADDRINUSE
 from typing import TYPE_CHECKING, Any
 
 from panestream.metrics.totals import TotalsListener
@@ -31,7 +32,7 @@ class PrometheusMetrics(TotalsListener):
 
     Raises:
         ModuleNotFoundError: prometheus-client is missing.
-        OSError: the port is taken.
+        OSError: the port is taken, or the address is none of this machine's.
         ValueError: the registry has such metrics already: close the others first.
 
     >>> import urllib.request
@@ -64,8 +65,10 @@ class PrometheusMetrics(TotalsListener):
         if port is not None:
             try:
                 self._server, self._thread = client.start_http_server(port, address, self.registry)
-            except BaseException:
+            except BaseException as error:
                 self.registry.unregister(self)
+                if isinstance(error, OSError):
+                    raise OSError(error.errno, _cannot_listen(port, address, error)) from error
                 raise
 
     @property
@@ -110,6 +113,11 @@ class PrometheusMetrics(TotalsListener):
 
     def __exit__(self, *exception: object) -> None:
         self.close()
+
+
+def _cannot_listen(port: int, address: str, error: OSError) -> str:
+    hint = "another program has it, or another endpoint of this one: take another port, or 0 for any that is free (see .url)"
+    return f"cannot listen on port {port} of {address}: {error.strerror}" + (f"; {hint}" if error.errno == EADDRINUSE else "")
 
 
 def _prometheus_client() -> Any:

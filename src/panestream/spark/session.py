@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
+import pyspark
 from pyspark.sql import SparkSession
 
 from panestream.errors import EnvironmentNotReadyError
@@ -56,7 +58,7 @@ def build_session(app_name: str, settings: Mapping[str, str] | None = None, mast
             ``local[2]`` and ``local[*]`` try once: a failure of one task fails the query. Write ``local[2, 4]``.)
 
     Raises:
-        EnvironmentNotReadyError: Java is missing, or Spark is of a version that does not work.
+        EnvironmentNotReadyError: Java is missing or ended while it started, or Spark is of a version that does not work.
     """
     # Without this Spark's workers take whatever python3 is on the PATH.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -72,13 +74,28 @@ def build_session(app_name: str, settings: Mapping[str, str] | None = None, mast
             spark = builder.getOrCreate()
     except Exception as error:
         if "JAVA" in str(error).upper():
-            raise EnvironmentNotReadyError(
-                "Spark could not start Java: install Java 17 or 21 and set JAVA_HOME "
-                "(Debian/Ubuntu: apt-get install openjdk-17-jre-headless; macOS: brew install openjdk@17)"
-            ) from error
+            raise EnvironmentNotReadyError(_why_no_java(settings or {})) from error
         raise
     check_version(spark)
     return spark
+
+
+def _why_no_java(settings: Mapping[str, str]) -> str:
+    """What to do where Spark's Java process did not come up: PySpark has one error for whatever the reason was."""
+    home = os.environ.get("JAVA_HOME")
+    if shutil.which("java", path=f"{home}/bin" if home else None) is None:
+        return (
+            "Spark could not start Java: install Java 17 or 21 and set JAVA_HOME "
+            "(Debian/Ubuntu: apt-get install openjdk-17-jre-headless; macOS: brew install openjdk@17)"
+        )
+    packages = settings.get("spark.jars.packages")
+    asked = (
+        f"mostly one of spark.jars.packages was not found ({packages}): each is released for certain versions of Spark, this is "
+        f"PySpark {pyspark.__version__}; or Maven Central cannot be reached"
+        if packages
+        else "Spark needs Java 17 or 21, and memory for it"
+    )
+    return f"Spark's Java process ended while it started, its own words are on its error output: {asked}"
 
 
 @contextmanager

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
+from pyspark.errors import AnalysisException
 
 import panestream as pst
 from panestream.errors import SinkError
@@ -127,6 +130,56 @@ def test_a_table_that_vanished_is_missed(sink):
 def test_catalogs_call_delta_differently(provider):
     assert pst.TableSink("t").guarantee(Session(t=provider)) == "exactly once"
     assert written(Session(t=provider))["txnVersion"] == "7"
+
+
+@pytest.mark.parametrize("sink", [pst.TableSink("t", "FORMAT"), pst.MergeSink("t", ["user"], "FORMAT")])
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_a_format_that_the_session_does_not_have_is_refused_before_the_query_starts(sink, kind):
+    sink = replace(sink, format=kind)
+    for said, refused in (("[DATA_SOURCE_NOT_FOUND] Failed to find", True), ("'path' is not specified", False)):
+        session, reader = Session(t="parquet"), Mock()
+        session.read = reader
+        reader.format.return_value.load.side_effect = ValueError(said)
+        assert sink.open(session, Run("q1")) == sink  # it is there: whatever it is, the session knows it
+        del session.tables["t"]
+        if refused:
+            with pytest.raises(SinkError, match=f"this Spark has no {kind}: .* docs/connectors/{kind}.md"):
+                sink.open(session, Run("q1"))
+        else:
+            assert sink.open(session, Run("q1")) == sink
+        reader.format.assert_called_with(kind)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Failed to create data source table `default`.`t`: provider 'delta' does not support external metadata but a schema is provided",
+        "[DELTA_CONFIGURE_SPARK_SESSION_WITH_EXTENSION_AND_CATALOG] This Delta operation requires the SparkSession",
+    ],
+)
+def test_a_session_with_deltas_package_alone_is_told_its_settings(monkeypatch, said):
+    def refused(frame, name):
+        raise ValueError(said)
+
+    monkeypatch.setattr(Frame, "saveAsTable", refused)
+    with pytest.raises(
+        SinkError, match=r"the table t cannot be made: .*spark\.sql\.extensions.*spark\.sql\.catalog\.spark_catalog"
+    ):
+        written(Session(), pst.TableSink("t", "delta"))
+
+
+def test_a_catalog_that_the_session_does_not_have_is_named():
+    def exists(name):
+        raise AnalysisException(
+            f"[REQUIRES_SINGLE_PART_NAMESPACE] spark_catalog requires a single-part namespace, but got {name}"
+        )
+
+    session = Session()
+    session.catalog.tableExists = exists
+    sink = pst.TableSink("lake.shop.clicks")
+    for ask in (sink.guarantee, lambda spark: sink.open(spark, Run("q1"))):
+        with pytest.raises(SinkError, match=r"the table lake\.shop\.clicks: this session has no catalog 'lake'"):
+            ask(session)
 
 
 @pytest.mark.parametrize("kind", ["VIEW", ""])

@@ -122,8 +122,11 @@ class MergeSink(CatalogTableSink):
                 raise SinkError(f"the table {self.name} does not know MERGE: a MergeSink needs {_KNOWS_MERGE}") from error
             raise
 
+    def to_be(self, spark: SparkSession) -> TableFormat:
+        return format_to_be(spark, self.name, self.format)
+
     def guarantee(self, spark: SparkSession) -> str:
-        return format_to_be(spark, self.name, self.format).merge_guarantee()
+        return self.to_be(spark).merge_guarantee()
 
     def describe(self) -> str:
         return f"MERGE into {self.name}"

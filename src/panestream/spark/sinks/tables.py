@@ -10,6 +10,7 @@ from panestream.errors import SinkError
 from panestream.spark.names import Names
 from panestream.spark.sinks.base import Run, Sink
 from panestream.spark.sinks.table_formats.base import Commit, TableFormat
+from panestream.spark.sinks.table_formats.delta import with_deltas_settings
 from panestream.spark.sinks.table_formats.known import format_to_be
 from panestream.spark.sinks.table_formats.names import check_table_name, path_of, quoted_name, table_exists, table_place
 
@@ -41,13 +42,20 @@ class CatalogTableSink(Sink):
     def place(self, spark: SparkSession) -> str:
         return table_place(spark, self.name)
 
+    def to_be(self, spark: SparkSession) -> TableFormat:
+        """What the table is, or would be if it were made now."""
+        return format_to_be(spark, self.name, None)
+
     def open(self, spark: SparkSession, run: Run) -> Sink:
-        if run.written and not table_exists(spark, self.name):
+        there = table_exists(spark, self.name)
+        if run.written and not there:
             raise SinkError(
                 f"the table {self.name} is gone: earlier micro-batches of this checkpoint were written there, and they do not "
                 "come again. Put it back; or if it was meant to go, make an empty one or choose another, in which the output "
                 "goes on; or start with a new checkpoint, which computes everything again"
             )
+        if not there:
+            self.to_be(spark).check_known(spark)
         return replace(self, run=run)
 
     def table(self, df: DataFrame, kind: str | None, options: Mapping[str, str]) -> TableFormat:
@@ -83,10 +91,11 @@ class CatalogTableSink(Sink):
             return
         writer = spark.createDataFrame([], df.schema).write.mode("ignore").options(**dict(options))
         by_path = path_of(self.name)
-        if by_path is not None:
-            writer.format(by_path[0]).save(by_path[1])
-        else:
-            (writer if kind is None else writer.format(kind)).saveAsTable(self.quoted_name)
+        with with_deltas_settings(self.name):
+            if by_path is not None:
+                writer.format(by_path[0]).save(by_path[1])
+            else:
+                (writer if kind is None else writer.format(kind)).saveAsTable(self.quoted_name)
 
     def _check_fits(self, df: DataFrame) -> None:
         there = df.sparkSession.table(self.quoted_name).columns
@@ -133,8 +142,11 @@ class TableSink(CatalogTableSink):
         found = self.table(df, self.format, self.options)
         found.append(df, self.name, self.options, self.commit(batch_id))
 
+    def to_be(self, spark: SparkSession) -> TableFormat:
+        return format_to_be(spark, self.name, self.format)
+
     def guarantee(self, spark: SparkSession) -> str:
-        return format_to_be(spark, self.name, self.format).append_guarantee()
+        return self.to_be(spark).append_guarantee()
 
     def describe(self) -> str:
         return f"table {self.name}"

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from panestream.errors import SinkError
 from panestream.spark.sinks.base import AT_LEAST_ONCE, EXACTLY_ONCE, Run
 from panestream.spark.sinks.table_formats.names import quoted_name
 
@@ -39,6 +40,13 @@ class TableFormat:
 
     name: str
 
+    def check_known(self, spark: SparkSession) -> None:
+        """Refuses a session that cannot make such a table.
+
+        Raises:
+            SinkError: says what it lacks.
+        """
+
     def append(self, df: DataFrame, table: str, options: Mapping[str, str], commit: Commit) -> None:
         """Appends the rows of one micro-batch, unless the table says that it has them."""
         writer = df.write.mode("append").options(**dict(options))
@@ -63,6 +71,23 @@ class TableFormat:
     def merge_guarantee(self) -> str:
         """The same of :meth:`merge`: rows are merged by key and window, which changes nothing the second time."""
         return EXACTLY_ONCE
+
+
+def check_there(spark: SparkSession, name: str, page: str) -> None:
+    """Refuses a session that has no data source of that name: Spark would say so in the first micro-batch.
+
+    Raises:
+        SinkError: names the page that has the session's settings.
+    """
+    try:
+        # Whoever is there wants a path: nothing is read.
+        _ = spark.read.format(name).load().columns
+    except Exception as error:
+        if "DATA_SOURCE_NOT_FOUND" in str(error):
+            raise SinkError(
+                f"this Spark has no {name}: start the session with its package and settings, which {page} has (the package must "
+                "be the one for this version of Spark)"
+            ) from error
 
 
 def is_true(value: object) -> bool:

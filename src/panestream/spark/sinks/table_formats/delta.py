@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from panestream.errors import SinkError
 from panestream.spark.session import is_connect, session_settings
 from panestream.spark.sinks.base import EXACTLY_ONCE
-from panestream.spark.sinks.table_formats.base import Commit, TableFormat, is_true
+from panestream.spark.sinks.table_formats.base import Commit, TableFormat, check_there, is_true
 from panestream.spark.sinks.table_formats.names import quoted_name
 
 if TYPE_CHECKING:
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
 
 _DML = "spark.databricks.delta.write"
 _AUTO_MERGE = "spark.databricks.delta.schema.autoMerge.enabled"
+_HALF_THERE = ("provider 'delta' does not support external metadata", "DELTA_CONFIGURE_SPARK_SESSION_WITH_EXTENSION_AND_CATALOG")
+"""What is said where the session has Delta's package and not its settings."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +31,9 @@ class DeltaFormat(TableFormat):
     """
 
     name: str = "delta"
+
+    def check_known(self, spark: SparkSession) -> None:
+        check_there(spark, self.name, "docs/connectors/delta.md")
 
     def append(self, df: DataFrame, table: str, options: Mapping[str, str], commit: Commit) -> None:
         writer = df.write.format(self.name).mode("append").options(**dict(options))
@@ -43,6 +50,25 @@ class DeltaFormat(TableFormat):
 
     def append_guarantee(self) -> str:
         return EXACTLY_ONCE
+
+
+@contextmanager
+def with_deltas_settings(table: str) -> Iterator[None]:
+    """For what makes a table, which a session with Delta's package alone cannot.
+
+    Raises:
+        SinkError: has the settings that it lacks.
+    """
+    try:
+        yield
+    except Exception as error:
+        if any(sign in str(error) for sign in _HALF_THERE):
+            raise SinkError(
+                f"the table {table} cannot be made: the session has Delta's package, but not its settings; start it with "
+                ".config('spark.sql.extensions', 'io.delta.sql.DeltaSparkSessionExtension') and "
+                ".config('spark.sql.catalog.spark_catalog', 'org.apache.spark.sql.delta.catalog.DeltaCatalog')"
+            ) from error
+        raise
 
 
 def transaction(spark: SparkSession, commit: Commit) -> dict[str, str]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from panestream.errors import SinkError
 from panestream.spark.sinks.base import EXACTLY_ONCE
-from panestream.spark.sinks.table_formats.base import Commit, TableFormat, is_true
+from panestream.spark.sinks.table_formats.base import Commit, TableFormat, check_there, is_true
 from panestream.spark.sinks.table_formats.iceberg_history import BATCH, WAP_ID, WRITER, Target, refresh, target_of
 from panestream.spark.sinks.table_formats.names import quoted_name
 
@@ -40,6 +40,9 @@ class IcebergFormat(TableFormat):
     name: str = "iceberg"
     _last: dict[str, int] = field(default_factory=dict, repr=False, compare=False)
     """The last micro-batch that is known to be in the table, by writer: within a run nobody else brings ours."""
+
+    def check_known(self, spark: SparkSession) -> None:
+        check_there(spark, self.name, "docs/connectors/iceberg.md")
 
     def append(self, df: DataFrame, table: str, options: Mapping[str, str], commit: Commit) -> None:
         if commit.batch_id is None:

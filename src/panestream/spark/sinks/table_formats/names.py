@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 _IN_PARTS = re.compile(r"[A-Za-z_][\w$-]*(\.[A-Za-z_][\w$-]*){0,2}")
 _BY_PATH = re.compile(r"([A-Za-z_]\w*)\.`([^`]+)`")
+_NO_CATALOG = "REQUIRES_SINGLE_PART_NAMESPACE"
+"""What the session's own catalog says of a name of three parts that it was given whole: the first of them is no catalog."""
 _NOT_THERE = ("DELTA_MISSING_DELTA_TABLE", "DELTA_PATH_DOES_NOT_EXIST", "PATH_NOT_FOUND")
 
 
@@ -51,10 +53,21 @@ def path_of(name: str) -> tuple[str, str] | None:
 
 
 def table_exists(spark: SparkSession, name: str) -> bool:
-    """Whether there is such a table, or view."""
+    """Whether there is such a table, or view.
+
+    Raises:
+        SinkError: its name begins with a catalog that the session does not have.
+    """
     try:
         return bool(spark.catalog.tableExists(quoted_name(name)))
     except AnalysisException as error:
+        if _NO_CATALOG in str(error) and not path_of(name) and name.count(".") == 2:
+            catalog = name.partition(".")[0]
+            raise SinkError(
+                f"the table {name}: this session has no catalog {catalog!r}; start it with "
+                f".config('spark.sql.catalog.{catalog}', CLASS) and what that needs (docs/connectors/iceberg.md "
+                "has an example), or write schema.table"
+            ) from error
         # Of a name the answer is no; of a path, that nothing is there.
         if path_of(name) and any(what in str(error) for what in _NOT_THERE):
             return False
