@@ -278,3 +278,19 @@ def test_a_micro_batch_all_of_whose_rows_spark_dropped_leaves_the_gauges_as_they
     assert after["panestream_rows_total", "clicks"] == before["panestream_rows_total", "clicks"]
     for gauge in ("watermark_timestamp_seconds", "state_bytes", "key_groups"):
         assert after[f"panestream_{gauge}", "clicks"] == before[f"panestream_{gauge}", "clicks"]
+
+
+def test_a_micro_batch_of_which_no_row_comes_to_the_windows_is_one_all_the_same(metrics):
+    metrics.onQueryProgress(progress())
+    before = scraped(metrics)
+    event = progress(1, **dict.fromkeys(counters()))
+    event.progress |= {"stateOperators": [], "timestamp": "1970-01-01T04:00:00.000Z"}
+    metrics.onQueryProgress(event)
+    after = scraped(metrics)
+    assert after["panestream_micro_batches_total", "clicks"] == before["panestream_micro_batches_total", "clicks"] + 1
+    # An alert looks at it: the query is alive.
+    assert after["panestream_micro_batch_timestamp_seconds", "clicks"] == 4 * 3600
+    assert after["panestream_open_windows", "clicks"] == before["panestream_open_windows", "clicks"]
+    check_sum(after)
+    told = pst.BatchProgress.of_spark(event.progress)
+    assert (told.rows, told.watermark, told.open_windows, told.groups_reporting, told.most_rows_group) == (0, None, None, 0, -1)

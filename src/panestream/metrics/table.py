@@ -51,6 +51,7 @@ class Metric:
         labels: its own, besides ``query``.
         read: what a micro-batch says; nothing: it says nothing of it, and a gauge stays as it is.
         complete: whether only micro-batches count in which all key groups took part.
+        always: whether those count, too, in which none did: the gauge is of the micro-batch.
         by_query: whether it has the label ``query``.
     """
 
@@ -61,6 +62,7 @@ class Metric:
     unit: str = ""
     labels: tuple[str, ...] = ()
     complete: bool = False
+    always: bool = False
     by_query: bool = True
 
     @property
@@ -359,6 +361,7 @@ METRICS: tuple[Metric, ...] = (
         "How long the last micro-batch took, all in all.",
         _number(lambda one: one.stages.get("triggerExecution", one.duration_ms), 1000),
         "seconds",
+        always=True,
     ),
     Metric(
         "panestream_slowest_key_group_seconds",
@@ -373,6 +376,7 @@ METRICS: tuple[Metric, ...] = (
         "When the last micro-batch that is done began, since the epoch.",
         lambda batch: iter([((), batch.clock)]),
         "seconds",
+        always=True,
     ),
 )
 """All metrics that follow from micro-batches, in the order in which they are shown."""

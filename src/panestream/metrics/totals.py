@@ -41,7 +41,7 @@ class _Query:
                 counted = self.counters.setdefault(metric.name, {})
                 for labels, value in metric.read(batch):
                     counted[labels] = counted.get(labels, 0) + value
-            elif batch.progress.groups_reporting and (everybody or not metric.complete):
+            elif metric.always or (batch.progress.groups_reporting and (everybody or not metric.complete)):
                 # Anew each time: a source partition that is told of no more has no series any more.
                 self.gauges[metric.name] = dict(metric.read(batch))
 

@@ -161,7 +161,8 @@ class BatchProgress:
     def of_spark(cls, progress: Mapping[str, Any], name: str = "panestream") -> BatchProgress | None:
         """From an entry of Spark's ``recentProgress``; None where no micro-batch ran, or none of panestream's.
 
-        A micro-batch of which no row came to the windows says nothing of them; it is told of where Spark dropped rows on the way.
+        A micro-batch of which no row came to the windows, as all were filtered away before them, counts nothing, and says
+        nothing of what is kept: no key group took part.
 
         Args:
             progress: the entry, as classic Spark or Spark Connect gives it.
@@ -172,8 +173,6 @@ class BatchProgress:
         if took is None or counters is None:
             return None
         dropped = sum(one["numRowsDroppedByWatermark"] for one in progress.get("stateOperators") or ())
-        if counters.get("input_rows") is None and not dropped:
-            return None
         rows = counters.get("input_rows") or 0
         known = {each.name: counters[each.name] for each in fields(cls) if each.name in counters}
         written = {name: json.loads(known.pop(name) or empty) for name, empty in (("output_rows", "{}"), ("partitions", "[]"))}
@@ -186,7 +185,7 @@ class BatchProgress:
             partitions=tuple(PartitionProgress(*one) for one in written["partitions"]),
             stages=dict(progress["durationMs"]),
             spark_dropped_rows=dropped,
-            **{name: 0 if value is None and name not in _NULLABLE else value for name, value in known.items()},
+            **{name: _NOTHING.get(name, 0) if value is None else value for name, value in known.items()},
         )
 
 
@@ -204,7 +203,11 @@ _SUMS = {
 _SAME = ("invalid_rows", "partition_count", "idle_partitions")
 """What all key groups say alike, beside ``input_rows``; one that the clock woke says less."""
 _MAY_BE_UNKNOWN = ("watermark", "watermark_before", "max_event_time")
-_NULLABLE = (*_MAY_BE_UNKNOWN, "open_windows")
+_NOTHING: Mapping[str, Any] = {
+    **dict.fromkeys((*_MAY_BE_UNKNOWN, "open_windows")),
+    **{f"most_{name}_group": -1 for name in ("rows", "bytes", "us")},
+}
+"""What a counter is of which nobody said anything, where that is not 0."""
 
 
 def _came(report: Mapping[str, Any]) -> int:
