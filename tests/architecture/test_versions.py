@@ -33,6 +33,13 @@ def test_the_pages_are_as_the_command_left_them(matrix, results):
         assert matrix.renewed(text, results) == text, f"python scripts/run_matrix.py --show renews {page.name}"
 
 
+def test_every_line_was_run(matrix, results):
+    run = {line: [cell for cell in results["cells"].values() if cell["line"] == line] for line in matrix.LINES}
+    assert not [line for line, cells in run.items() if not any({"pure", "spark"} <= set(cell) for cell in cells)]
+    assert {cell["python"].rpartition(".")[0] for cells in run.values() for cell in cells} >= {"3.10", "3.11", "3.12", "3.13"}
+    assert {cell["java"].partition(".")[0] for cells in run.values() for cell in cells} >= {"17", "21"}
+
+
 def test_nothing_that_was_run_failed(matrix, results):
     assert {cell["line"] for cell in results["cells"].values()} <= set(matrix.LINES)
     assert matrix.failures(results) == []
