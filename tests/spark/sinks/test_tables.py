@@ -20,8 +20,8 @@ class Session:
     def __init__(self, default="parquet", **tables):
         self.tables, self.default, self.written, self.asked = dict(tables), default, [], []
         self.catalog = SimpleNamespace(tableExists=self.exists, currentCatalog=lambda: "spark_catalog")
-        settings = {"spark.sql.sources.default": default}
-        self.conf = SimpleNamespace(get=lambda name, default=None: settings.get(name, default))
+        self.settings = {"spark.sql.sources.default": default}
+        self.conf = SimpleNamespace(get=lambda name, default=None: self.settings.get(name, default))
 
     def exists(self, name):
         self.asked.append("exists")
@@ -138,6 +138,7 @@ def test_a_format_that_the_session_does_not_have_is_refused_before_the_query_sta
     sink = replace(sink, format=kind)
     for said, refused in (("[DATA_SOURCE_NOT_FOUND] Failed to find", True), ("'path' is not specified", False)):
         session, reader = Session(t="parquet"), Mock()
+        session.settings["spark.sql.catalog.spark_catalog"] = "the format's"
         session.read = reader
         reader.format.return_value.load.side_effect = ValueError(said)
         assert sink.open(session, Run("q1")) == sink  # it is there: whatever it is, the session knows it
@@ -166,6 +167,16 @@ def test_a_session_with_deltas_package_alone_is_told_its_settings(monkeypatch, s
         SinkError, match=r"the table t cannot be made: .*spark\.sql\.extensions.*spark\.sql\.catalog\.spark_catalog"
     ):
         written(Session(), pst.TableSink("t", "delta"))
+
+
+@pytest.mark.parametrize("sink", [pst.TableSink("t", "iceberg"), pst.MergeSink("shop.t", ["user"], "iceberg")])
+def test_an_iceberg_table_in_sparks_own_catalog_is_refused_before_the_query_starts(sink):
+    session = Session()
+    session.read = Mock()
+    with pytest.raises(SinkError, match=r"cannot be made: its catalog, spark_catalog, is Spark's own"):
+        sink.open(session, Run("q1"))
+    session.settings["spark.sql.catalog.spark_catalog"] = "org.apache.iceberg.spark.SparkSessionCatalog"
+    assert sink.open(session, Run("q1")) == sink
 
 
 def test_a_catalog_that_the_session_does_not_have_is_named():

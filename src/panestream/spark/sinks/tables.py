@@ -55,7 +55,7 @@ class CatalogTableSink(Sink):
                 "goes on; or start with a new checkpoint, which computes everything again"
             )
         if not there:
-            self.to_be(spark).check_known(spark)
+            self.to_be(spark).check_known(spark, self.name)
         return replace(self, run=run)
 
     def table(self, df: DataFrame, kind: str | None, options: Mapping[str, str]) -> TableFormat:

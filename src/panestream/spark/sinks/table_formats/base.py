@@ -40,7 +40,7 @@ class TableFormat:
 
     name: str
 
-    def check_known(self, spark: SparkSession) -> None:
+    def check_known(self, spark: SparkSession, table: str) -> None:
         """Refuses a session that cannot make such a table.
 
         Raises:

@@ -32,7 +32,7 @@ class DeltaFormat(TableFormat):
 
     name: str = "delta"
 
-    def check_known(self, spark: SparkSession) -> None:
+    def check_known(self, spark: SparkSession, table: str) -> None:
         check_there(spark, self.name, "docs/connectors/delta.md")
 
     def append(self, df: DataFrame, table: str, options: Mapping[str, str], commit: Commit) -> None:

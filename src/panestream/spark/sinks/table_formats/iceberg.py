@@ -17,12 +17,13 @@ from panestream.errors import SinkError
 from panestream.spark.sinks.base import EXACTLY_ONCE
 from panestream.spark.sinks.table_formats.base import Commit, TableFormat, check_there, is_true
 from panestream.spark.sinks.table_formats.iceberg_history import BATCH, WAP_ID, WRITER, Target, refresh, target_of
-from panestream.spark.sinks.table_formats.names import quoted_name
+from panestream.spark.sinks.table_formats.names import catalog_of, path_of, quoted_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.readwriter import DataFrameWriterV2
 
+_PAGE = "docs/connectors/iceberg.md"
 _PROPERTY = "snapshot-property."
 _MERGE_SCHEMA = "spark.sql.iceberg.merge-schema"
 _ATTEMPTS = 3
@@ -41,8 +42,15 @@ class IcebergFormat(TableFormat):
     _last: dict[str, int] = field(default_factory=dict, repr=False, compare=False)
     """The last micro-batch that is known to be in the table, by writer: within a run nobody else brings ours."""
 
-    def check_known(self, spark: SparkSession) -> None:
-        check_there(spark, self.name, "docs/connectors/iceberg.md")
+    def check_known(self, spark: SparkSession, table: str) -> None:
+        check_there(spark, self.name, _PAGE)
+        catalog = catalog_of(spark, table)
+        if path_of(table) is None and spark.conf.get(f"spark.sql.catalog.{catalog}", None) is None:
+            # Spark's own; Iceberg would say in the first micro-batch that a path is not set.
+            raise SinkError(
+                f"the table {table} cannot be made: its catalog, {catalog}, is Spark's own, which has no Iceberg tables. Name "
+                f"one in a catalog of Iceberg's, or set spark.sql.catalog.{catalog} to Iceberg's SparkSessionCatalog ({_PAGE})"
+            )
 
     def append(self, df: DataFrame, table: str, options: Mapping[str, str], commit: Commit) -> None:
         if commit.batch_id is None:

@@ -10,7 +10,7 @@ from panestream.errors import SinkError
 from panestream.spark.sinks.table_formats.base import TableFormat
 from panestream.spark.sinks.table_formats.delta import DeltaFormat
 from panestream.spark.sinks.table_formats.iceberg import IcebergFormat
-from panestream.spark.sinks.table_formats.names import path_of, quoted_name, table_exists
+from panestream.spark.sinks.table_formats.names import catalog_of, path_of, quoted_name, table_exists
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -65,14 +65,7 @@ def format_to_be(spark: SparkSession, table: str, wanted: str | None) -> TableFo
     if there is not None:
         return there
     by_path = path_of(table)
-    if by_path is None and spark.conf.get(f"spark.sql.catalog.{_catalog_of(spark, table)}", None) == _ICEBERG_CATALOG:
+    if by_path is None and spark.conf.get(f"spark.sql.catalog.{catalog_of(spark, table)}", None) == _ICEBERG_CATALOG:
         # Whatever is made there is Iceberg; "parquet" is then the format of its files.
         return IcebergFormat()
     return format_named(by_path[0] if by_path else wanted or str(spark.conf.get(_DEFAULT_FORMAT, "parquet")))
-
-
-def _catalog_of(spark: SparkSession, table: str) -> str:
-    """The catalog that a table's name leads to: its first part, if that is one."""
-    first, _, rest = table.partition(".")
-    there = rest and spark.conf.get(f"spark.sql.catalog.{first}", None) is not None
-    return first if there else spark.catalog.currentCatalog()

@@ -85,3 +85,10 @@ def table_place(spark: SparkSession, name: str) -> str:
     if len(parts) == 2:
         parts = [spark.catalog.currentCatalog(), *parts]
     return "table " + ".".join(parts).lower()
+
+
+def catalog_of(spark: SparkSession, table: str) -> str:
+    """The catalog that a table's name leads to: its first part, if that is one."""
+    first, _, rest = table.partition(".")
+    there = rest and spark.conf.get(f"spark.sql.catalog.{first}", None) is not None
+    return first if there else spark.catalog.currentCatalog()
