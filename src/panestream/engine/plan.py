@@ -141,17 +141,16 @@ class WindowPlan:
     def main_schema(self) -> pa.Schema:
         """The columns of the main output: keys, the window, results, and what was asked for of the firing."""
         columns = list(self.with_bounds(self.operator.result_schema))
-        if self.with_firing:
-            columns += FIRING_COLUMNS
-        if self.changelog:
-            columns.append(OP_COLUMN)
-        return pa.schema(columns)
+        return pa.schema([*columns, *self._added])
 
     @property
     def added_names(self) -> frozenset[str]:
         """Columns of the main output that say which row it is, not what is in it."""
-        asked = (FIRING_COLUMNS if self.with_firing else ()) + ((OP_COLUMN,) if self.changelog else ())
-        return frozenset(field.name for field in asked)
+        return frozenset(field.name for field in self._added)
+
+    @property
+    def _added(self) -> tuple[pa.Field, ...]:
+        return (*(FIRING_COLUMNS if self.with_firing else ()), *((OP_COLUMN,) if self.changelog else ()))
 
     @property
     def keeps_emitted(self) -> bool:

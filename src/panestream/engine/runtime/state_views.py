@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from panestream.engine.kernels.columns import Ints, Mask, plain
 from panestream.engine.plan import FIRINGS, WindowPlan
-from panestream.engine.storage.state_tables import StateViews
+from panestream.engine.storage.state_tables import StateTables, StateViews
 from panestream.windowing.time import MAX_TIMESTAMP
 
 INSTANT = pa.timestamp("us", tz="UTC")
@@ -201,6 +201,11 @@ def instants(times: Ints | pa.Array | None) -> pa.Array | None:
     return pa.array(np.ascontiguousarray(times), mask=np.asarray(times) == MAX_TIMESTAMP).cast(INSTANT)
 
 
+def reached_by(saved: StateTables, *, by_processing_time: bool) -> int:
+    """How far the time of the windows had come."""
+    return int(saved.header["clock"] - 1 if by_processing_time else saved.header["watermarks"]["watermark"])
+
+
 def share(size: int, parts: Ints) -> Ints:
     """What each of some windows takes of ``size`` bytes, by the number of rows of state that it is made of."""
     whole = int(parts.sum())
@@ -245,5 +250,6 @@ __all__ = [
     "ViewSchemas",
     "WindowRows",
     "instants",
+    "reached_by",
     "share",
 ]

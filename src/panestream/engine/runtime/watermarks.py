@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from panestream.engine.kernels.columns import Ints
 from panestream.engine.kernels.slicing import AlignedWindows, Int64s, PaneGrid
 from panestream.engine.runtime.group_io import MOST_PARTITIONS, GroupInput, GroupMetrics
 from panestream.errors import PlanMismatchError
@@ -193,6 +194,12 @@ class Closing:
         """Time has come to ``time`` and a micro-batch is over: what is closed now is closed for good. Returns :meth:`at`."""
         self.until = self.at(time)
         return self.until
+
+
+def closing_times(last: Ints, lateness: int) -> Ints:
+    """When windows go whose last instants these are; the end of time is as late as it gets."""
+    found: Ints = np.minimum(last, MAX_TIMESTAMP - lateness) + lateness
+    return found
 
 
 def last_ended(one: AlignedWindows, time: int) -> int:

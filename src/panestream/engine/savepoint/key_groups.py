@@ -13,10 +13,10 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from panestream.engine.kernels.columns import Ints, plain
+from panestream.engine.kernels.columns import Ints
 from panestream.engine.kernels.ordering import stable_order
 from panestream.engine.plan import KEY_GROUPS, WindowPlan
-from panestream.engine.storage.state_tables import StateTables, key_fields
+from panestream.engine.storage.state_tables import StateTables, key_columns
 from panestream.errors import PlanMismatchError, StateDamagedError
 
 Placement: TypeAlias = Callable[[Sequence[pa.Array], int], Ints]
@@ -96,7 +96,7 @@ def new_groups(
     Raises:
         PlanMismatchError: the rows of a key are split into more parts than there were key groups.
     """
-    keys = [plain(table.column(field.name)) for field in key_fields(plan.key_schema)]
+    keys = key_columns(table, plan.key_schema)
     placed = placement(keys, groups) if keys else np.zeros(table.num_rows, np.int64)
     if plan.split is None:
         return placed

@@ -86,6 +86,15 @@ def named_columns(table: pa.Table, names: Sequence[str]) -> list[pa.Array]:
     return [plain(table.column(name)) for name in names]
 
 
+def key_columns(table: pa.Table, keys: pa.Schema) -> list[pa.Array]:
+    """The key columns of a state table.
+
+    Raises:
+        StateFormatError: the table lacks one.
+    """
+    return named_columns(table, [field.name for field in key_fields(keys)])
+
+
 def integers(table: pa.Table, name: str) -> Ints:
     """A column of whole numbers without nulls."""
     (column,) = named_columns(table, [name])
@@ -98,6 +107,7 @@ __all__ = [
     "StateTables",
     "StateViews",
     "integers",
+    "key_columns",
     "key_fields",
     "named_columns",
     "storable",

@@ -11,8 +11,8 @@ from panestream.engine.kernels.ordering import stable_order
 from panestream.engine.operators.accumulating.operator import ROWS, AccumulatingSettings, expanded
 from panestream.engine.plan import WindowPlan
 from panestream.engine.runtime.state_views import INSTANT, ViewSchemas, WindowRows, instants, share
-from panestream.engine.runtime.watermarks import BEYOND_ALL, Closing, last_ended
-from panestream.engine.storage.state_tables import StateTables, StateViews, integers, key_fields, named_columns
+from panestream.engine.runtime.watermarks import BEYOND_ALL, Closing, closing_times, last_ended
+from panestream.engine.storage.state_tables import StateTables, StateViews, integers, key_columns, named_columns
 from panestream.windowing.time import MAX_TIMESTAMP
 
 
@@ -22,7 +22,7 @@ def accumulating_views(plan: WindowPlan, settings: AccumulatingSettings, saved: 
     (one,) = grid.windows
     reached, lateness = saved.header["watermarks"]["watermark"], plan.allowed_lateness
     closed = Closing(lateness, saved.header["closed"]).at(reached)
-    keys = named_columns(table, [field.name for field in key_fields(plan.key_schema)])
+    keys = key_columns(table, plan.key_schema)
     times, schemas = integers(table, "time"), ViewSchemas(plan, group, settings.rows)
     order = stable_order(times)
     distinct = np.unique(times)
@@ -42,7 +42,7 @@ def accumulating_views(plan: WindowPlan, settings: AccumulatingSettings, saved: 
         ends=pa.array(ends[window]),
         rows=counts,
         due=np.where(last > reached, last, MAX_TIMESTAMP),
-        closes=np.minimum(last, MAX_TIMESTAMP - lateness) + lateness,
+        closes=closing_times(last, lateness),
         size=share(table.nbytes, counts),
     )
     by_row = stable_order(row)

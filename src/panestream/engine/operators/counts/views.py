@@ -12,13 +12,13 @@ from panestream.engine.kernels.ordering import stable_order
 from panestream.engine.operators.counts.operator import PANES, CountSettings
 from panestream.engine.plan import WindowPlan
 from panestream.engine.runtime.state_views import ViewSchemas, WindowRows, share
-from panestream.engine.storage.state_tables import StateTables, StateViews, integers, key_fields, named_columns, with_types
+from panestream.engine.storage.state_tables import StateTables, StateViews, integers, key_columns, named_columns, with_types
 
 
 def count_views(plan: WindowPlan, settings: CountSettings, saved: StateTables, group: int) -> StateViews:
     """The views of a key group; the arguments are those of :func:`~panestream.engine.operators.panes.views.pane_views`."""
     table, aggregation = saved.table(PANES), settings.aggregation
-    keys = encode_keys(named_columns(table, [field.name for field in key_fields(plan.key_schema)]), table.num_rows)
+    keys = encode_keys(key_columns(table, plan.key_schema), table.num_rows)
     codes = keys.codes.astype(np.int64)
     # All panes of a key as one, in their order.
     order = pa.array(stable_order(codes, integers(table, "pane")))

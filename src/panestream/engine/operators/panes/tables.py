@@ -15,7 +15,7 @@ from panestream.engine.kernels.slicing import AlignedWindows, Int64s, PaneGrid
 from panestream.engine.operators.panes.firing_history import FiringHistory
 from panestream.engine.runtime.watermarks import BEYOND_ALL, LatenessPolicy, last_ended
 from panestream.engine.storage.blocks import PaneBlocks
-from panestream.engine.storage.state_tables import StateTables, integers, key_fields, named_columns, with_types
+from panestream.engine.storage.state_tables import StateTables, integers, key_columns, key_fields, named_columns, with_types
 from panestream.errors import PlanMismatchError
 from panestream.windowing.time import format_duration
 
@@ -117,7 +117,7 @@ class PaneTables:
                 f"the saved state holds panes of {length} that windows begin or end within now: the rows of a pane are added up, "
                 "and cannot be told apart again. Windows may change where they begin and end between the old panes only"
             )
-        keys = named_columns(table, [field.name for field in key_fields(self.keys)])
+        keys = key_columns(table, self.keys)
         rest = partials_found(table, saved.header["partials"], aggregation)
         columns = [*keys, pa.array(panes), *named_columns(table, ["rows"]), *rest]
         found = with_types(columns, aggregation.partial_schema)
@@ -140,7 +140,7 @@ class PaneTables:
         windows = one.first_ending_after(ends - 1)
         there = np.flatnonzero((one.start_of(windows) == starts) & (one.end_of(windows) == ends))
         order = pa.array(there[stable_order(windows[there])] if len(there) else there)
-        columns = named_columns(table, [field.name for field in key_fields(self.keys)])
+        columns = key_columns(table, self.keys)
         columns.append(pa.array(windows))
         for field in own:
             known = field.name in table.column_names

@@ -12,9 +12,9 @@ from panestream.engine.kernels.slicing import AlignedWindows
 from panestream.engine.operators.panes.operator import PaneSettings
 from panestream.engine.operators.panes.tables import EMITTED, PANES, PaneTables
 from panestream.engine.plan import WindowPlan
-from panestream.engine.runtime.state_views import ViewSchemas, WindowRows, share
-from panestream.engine.runtime.watermarks import BEYOND_ALL, Closing, LatenessPolicy, last_ended
-from panestream.engine.storage.state_tables import StateTables, StateViews, integers, key_fields, named_columns
+from panestream.engine.runtime.state_views import ViewSchemas, WindowRows, reached_by, share
+from panestream.engine.runtime.watermarks import BEYOND_ALL, Closing, LatenessPolicy, closing_times, last_ended
+from panestream.engine.storage.state_tables import StateTables, StateViews, integers, key_columns
 from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 
 
@@ -28,7 +28,7 @@ def pane_views(plan: WindowPlan, settings: PaneSettings, saved: StateTables, gro
         group: its number.
     """
     grid, width = settings.grid, len(settings.result_schema)
-    reached = saved.header["clock"] - 1 if settings.by_processing_time else saved.header["watermarks"]["watermark"]
+    reached = reached_by(saved, by_processing_time=settings.by_processing_time)
     closing = Closing(0 if settings.by_processing_time else plan.allowed_lateness, saved.header["closed"])
     closed = closing.at(reached)
     own = PaneTables(plan.key_schema, grid, LatenessPolicy(grid, closing), closed)
@@ -53,7 +53,7 @@ def pane_views(plan: WindowPlan, settings: PaneSettings, saved: StateTables, gro
             firings=firings,
             last_firing=last_firing,
             due=_due(settings, last, reached),
-            closes=np.minimum(last, MAX_TIMESTAMP - closing.lateness) + closing.lateness,
+            closes=closing_times(last, closing.lateness),
             size=share(saved.table(PANES).nbytes, found.rows),
         )
         parts.append(schemas.windows_of(rows))
@@ -79,7 +79,7 @@ def _fired(
         return None, None
     table = saved.table(EMITTED)
     table = table.filter(pa.array(integers(table, "kind") == kind))
-    keys = [pa.chunked_array([column]) for column in named_columns(table, [field.name for field in key_fields(plan.key_schema)])]
+    keys = [pa.chunked_array([column]) for column in key_columns(table, plan.key_schema)]
     emitted = one.first_ending_after(integers(table, "end") - 1)
     ours, theirs, _ = numbered([pa.chunked_array([key]) for key in found.keys], keys, windows, emitted)
     places = places_of(ours, theirs)

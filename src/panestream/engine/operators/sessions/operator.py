@@ -28,6 +28,7 @@ from panestream.engine.operators.sessions.merged import Merged
 from panestream.engine.plan import LATE, ON_TIME, WindowPlan
 from panestream.engine.runtime.group_io import GroupInput, GroupOutput
 from panestream.engine.runtime.group_operator import GroupOperator, TimeStep
+from panestream.engine.runtime.watermarks import closing_times
 from panestream.engine.storage.keyed_pages import KeyedPages
 from panestream.engine.storage.sealed_state import SealedState
 from panestream.engine.storage.state_tables import StateTables, integers, named_columns, with_types
@@ -156,7 +157,7 @@ class SessionOperator(GroupOperator[SessionsAtHand]):
     def _due(self, ends: Ints, after: int) -> Ints:
         """When sessions ask to be looked at; ``after``: what was due until then has fired."""
         last, lateness = ends - 1, self._plan.allowed_lateness
-        due: Ints = np.where(last > after, last, np.minimum(last, MAX_TIMESTAMP - lateness) + lateness)
+        due: Ints = np.where(last > after, last, closing_times(last, lateness))
         return due
 
     # -- as tables -----------------------------------------------------------------------------------------------------
