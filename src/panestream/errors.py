@@ -88,6 +88,10 @@ class FencedError(SinkError):
     """Another copy of the query was started later on the same checkpoint: this one has stopped, and publishes nothing more."""
 
 
+class CheckpointError(PanestreamError, RuntimeError):
+    """There is no such checkpoint, or it does not hold what was asked for."""
+
+
 class OperatorError(PanestreamError, RuntimeError):
     """The windows of a micro-batch could not be computed, for a reason that is not panestream's own; the message has it."""
 

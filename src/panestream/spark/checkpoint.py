@@ -13,9 +13,10 @@ import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from panestream.engine.plan import WindowPlan, check_identity
+from panestream.engine.savepoint.plans import plan_json
 from panestream.errors import FencedError, SinkError
 from panestream.spark.markers import PARTS, list_files, read_markers, write_marker
 from panestream.spark.operator.flavours import check_data_frames, check_rows, wants_data_frames
@@ -117,7 +118,7 @@ class Claim:
         epoch: of the run to come, not yet registered.
         query: the query's identity.
         queries: all identities that the checkpoint ever had: more than one where two copies were started at once the first time.
-        plan: the identity of the plan.
+        plan: of the run to come.
         last: the last micro-batch that was committed; -1: none.
         written: the places of outputs that had micro-batches committed to them.
         data_frames: whether its state was begun over data frames, as Spark 4.0 does; of a new one whether it is to be.
@@ -127,7 +128,7 @@ class Claim:
     epoch: Epoch
     query: str
     queries: frozenset[str]
-    plan: Mapping[str, str]
+    plan: WindowPlan
     last: int
     written: frozenset[str]
     data_frames: bool = False
@@ -162,7 +163,7 @@ def look_at(spark: SparkSession, plan: WindowPlan, checkpoint: str) -> Claim:
     # A run that committed nothing may not have come to write to its places.
     written = {place for marker in entries.values() if last > marker["after"] for place in marker["places"]}
     epoch = Epoch(checkpoint, number, uuid.uuid4().hex)
-    return Claim(epoch, query, frozenset(queries), plan.identity(), last, frozenset(written), data_frames, not entries)
+    return Claim(epoch, query, frozenset(queries), plan, last, frozenset(written), data_frames, not entries)
 
 
 def introduce(spark: SparkSession, plan: WindowPlan, checkpoint: str) -> Claim:
@@ -192,11 +193,29 @@ def register(spark: SparkSession, claim: Claim, places: Iterable[str]) -> None:
     Raises:
         FencedError: another copy was started in the same moment, and holds it.
     """
-    marker = {"query": claim.query, "identity": claim.plan, "after": claim.last, "places": sorted(places)}
-    marker["data_frames"] = claim.data_frames
+    marker = {"query": claim.query, "identity": claim.plan.identity(), "after": claim.last, "places": sorted(places)}
+    # The plan as a whole is for those who look into the checkpoint without the job's code.
+    marker |= {"data_frames": claim.data_frames, "plan": plan_json(claim.plan)}
     write_marker(spark, f"{claim.epoch.checkpoint}/{_RUNS}/{claim.epoch.entry}", marker)
     claim.epoch.check(spark)
     claim.epoch.forget_old()
+
+
+def newest_entry(spark: SparkSession, checkpoint: str) -> Mapping[str, Any] | None:
+    """What the run that holds the checkpoint left there; None: none was started there.
+
+    Raises:
+        StateDamagedError: an entry cannot be read.
+        StateFormatError: a newer panestream wrote it.
+    """
+    markers = read_markers(spark, _entries_pattern(checkpoint), _BROKEN)
+    entries = {rank: marker for path, marker in markers.items() for rank in _ranks([path])}
+    return entries[max(entries)] if entries else None
+
+
+def last_committed(spark: SparkSession, checkpoint: str) -> int:
+    """The last micro-batch that was committed; -1: none."""
+    return _last(spark, checkpoint, "commits")
 
 
 def planned_at(spark: SparkSession, checkpoint: str, batch_id: int) -> int | None:
