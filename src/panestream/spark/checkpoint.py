@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from panestream.engine.plan import WindowPlan, check_identity
 from panestream.engine.savepoint.plans import plan_json
-from panestream.errors import FencedError, SinkError
+from panestream.errors import FencedError, SinkError, StateFormatError
 from panestream.spark.markers import PARTS, list_files, read_markers, write_marker
 from panestream.spark.operator.flavours import check_data_frames, check_rows, wants_data_frames
 from panestream.spark.places import escaped, file_place, local_folder
@@ -194,11 +194,21 @@ def register(spark: SparkSession, claim: Claim, places: Iterable[str]) -> None:
         FencedError: another copy was started in the same moment, and holds it.
     """
     marker = {"query": claim.query, "identity": claim.plan.identity(), "after": claim.last, "places": sorted(places)}
-    # The plan as a whole is for those who look into the checkpoint without the job's code.
-    marker |= {"data_frames": claim.data_frames, "plan": plan_json(claim.plan)}
+    marker |= {"data_frames": claim.data_frames, "plan": _saved_plan(claim.plan)}
     write_marker(spark, f"{claim.epoch.checkpoint}/{_RUNS}/{claim.epoch.entry}", marker)
     claim.epoch.check(spark)
     claim.epoch.forget_old()
+
+
+def _saved_plan(plan: WindowPlan) -> Mapping[str, Any] | None:
+    """The plan as a whole, for those who look into the checkpoint without the job's code.
+
+    None: an operator of another package runs it. The query needs nothing of this, so it runs all the same.
+    """
+    try:
+        return plan_json(plan)
+    except StateFormatError:
+        return None
 
 
 def newest_entry(spark: SparkSession, checkpoint: str) -> Mapping[str, Any] | None:

@@ -130,8 +130,10 @@ def read_checkpoint(spark: SparkSession, path: str, batch_id: int | None = None)
         StateDamagedError: its entry cannot be read.
     """
     entry: Mapping[str, Any] | None = newest_entry(spark, path)
-    if entry is None or "plan" not in entry:
+    if entry is None:
         raise CheckpointError(f"{path} is no checkpoint of a query that panestream's start() began")
+    if entry.get("plan") is None:
+        raise CheckpointError(f"the checkpoint {path} does not hold its query's plan: an operator of another package runs it")
     last = last_committed(spark, path)
     if last < 0 or (batch_id is not None and not 0 <= batch_id <= last):
         there = f"its last is {last}" if last >= 0 else "none was committed yet"
