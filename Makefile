@@ -24,12 +24,13 @@ run: $(STAMP) ## the demo: hot items from shop clicks, streaming (ARGS="--help" 
 	@$(SPARK_ENV) && $(VENV)/bin/panestream demo $(ARGS)
 
 # Tests without Spark in parallel; then those with it one after another: a session per worker would fight for the same
-# cores and take twice the memory. Both parts run, whatever the first one says. ARGS goes to both.
+# cores and take twice the memory. Those with connectors run beside them, in what time they wait. All parts run, whatever
+# the first one says. ARGS goes to all.
 test: $(STAMP) ## all tests
 	@$(SPARK_ENV) && failed=0; \
 	$(PY) -m pytest -m "not spark and not connectors" -n auto $(ARGS) || failed=1; \
-	$(PY) -m pytest -m "spark and not connectors" $(ARGS) || failed=1; \
-	$(MAKE) --no-print-directory test-connectors || failed=1; \
+	$(PY) scripts/beside.py "$(MAKE) --no-print-directory test-connectors" -- \
+		$(PY) -m pytest -m "spark and not connectors" $(ARGS) || failed=1; \
 	exit $$failed
 
 test-fast: $(STAMP) ## the tests that need neither Spark nor Java
