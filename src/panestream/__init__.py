@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from panestream.spark.progress.micro_batch import BatchProgress as BatchProgress
     from panestream.spark.progress.micro_batch import PartitionProgress as PartitionProgress
     from panestream.spark.query import RunningQuery as RunningQuery
+    from panestream.spark.savepoint.reading import CheckpointState as CheckpointState
+    from panestream.spark.savepoint.reading import read_checkpoint as read_checkpoint
     from panestream.spark.session import build_session as build_session
     from panestream.spark.shipping import ship as ship
     from panestream.spark.sinks.base import Sink as Sink

@@ -11,6 +11,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
+from panestream.engine.storage.state import MemoryState
 from panestream.engine.window_spec import WindowSpec
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import EventTimeSessionWindows, GlobalWindows, SlidingEventTimeWindows
@@ -28,6 +29,7 @@ MICROS = pa.int64()
 def shown(query, rng):
     """The views of all key groups; now and then of what they are after another number of key groups was chosen."""
     saved, plan = query.tables(), query.plan_read()
+    check_schemas_and_headers(query, saved, plan)
     if rng.random() < 0.5:
         saved = [shuffled(one, rng) for one in rescaled(saved, plan, placement, rng.choice(GROUPS))]
     views = [plan.operator.views(plan, one, number) for number, one in enumerate(saved)]
@@ -35,6 +37,21 @@ def shown(query, rng):
         for table in (view.windows, view.elements, view.user_state, view.timers):
             table.validate(full=True)
     return views
+
+
+def check_schemas_and_headers(query, saved, plan):
+    """Tables and views have one schema, whatever a key group keeps; its header is in the meta records."""
+    empty = plan.operator.for_group(plan, MemoryState(), 0).tables()
+    names = ("windows", "elements", "user_state", "timers")
+    shown = plan.operator.views(plan, empty, 0)
+    for number, (state, one) in enumerate(zip(query.states, saved, strict=True)):
+        assert {name: table.schema for name, table in one.tables.items()} == {
+            name: table.schema for name, table in empty.tables.items()
+        }
+        views = plan.operator.views(plan, one, number)
+        assert [getattr(views, name).schema for name in names] == [getattr(shown, name).schema for name in names]
+        meta = MemoryState({place: value for place, value in state.values.items() if place[0] == "meta"})
+        assert plan.operator.for_group(plan, meta, number).header() == one.header
 
 
 def windows_shown(views):

@@ -11,7 +11,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -292,6 +292,9 @@ class Operator(Protocol):
 
     def tables(self) -> StateTables:
         """What the key group keeps, as tables."""
+
+    def header(self) -> Mapping[str, Any]:
+        """The header of :meth:`tables`. It takes the values of the space ``meta`` alone."""
 
     def restore(self, saved: StateTables) -> int | None:
         """Writes the state that tables say, of a key group that is new; returns when it is to be woken up by the clock."""

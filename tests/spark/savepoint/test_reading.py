@@ -1,14 +1,16 @@
 """A checkpoint is read without the job's code: what it shows is what a count of the input says must be open."""
 
 import datetime as dt
+import json
 from collections import Counter
 
 import pytest
 
 import panestream as pst
 from panestream import agg
+from panestream.engine.savepoint.key_groups import header_of_all
 from panestream.errors import CheckpointError
-from panestream.spark.savepoint.reading import read_checkpoint
+from panestream.spark.savepoint.values import table_in
 from panestream.testing import MicroBatches
 
 START = dt.datetime(2026, 1, 1, tzinfo=dt.timezone.utc)
@@ -30,7 +32,7 @@ def test_open_windows_are_those_of_the_input(spark, tmp_path):
     )
     checkpoint = str(tmp_path / "checkpoint")
     result.start(main=pst.ParquetSink(str(tmp_path / "out")), checkpoint=checkpoint).await_termination()
-    found = read_checkpoint(spark, checkpoint)
+    found = pst.read_checkpoint(spark, checkpoint)
     shown = {
         (row.key.user, row.window_start.replace(tzinfo=dt.timezone.utc)): (row.rows, row.results.n, row.results.total)
         for row in found.windows.collect()
@@ -46,7 +48,18 @@ def test_open_windows_are_those_of_the_input(spark, tmp_path):
     assert shown == {place: (count, count, total) for place, (count, total) in expected.items()}
     assert Counter(row.kind for row in found.timers.collect()) == {"event": len(expected)}
     assert found.elements.count() == found.user_state.count() == 0
+    headers = {row.key_group: json.loads(row.header) for row in found.stored.headers().collect()}
+    assert sorted(headers) == [0, 1]
+    assert header_of_all([headers[0], headers[1]])["watermarks"]["watermark"] == int(watermark.timestamp() * 1e6) - 1
+    parts = found.stored.tables().collect()
+    assert sorted((row.key_group, row.table, row.part) for row in parts) == [(0, "panes", 0), (1, "panes", 0)]
+    panes = [(row.key_group, pane) for row in parts for pane in table_in(row.body).to_pylist()]
+    table = found.stored.table("panes")
+    assert sorted((row.key_group, row["key 0"], row.start, row.rows) for row in table.collect()) == sorted(
+        (group, pane["key 0"], pane["start"], pane["rows"]) for group, pane in panes
+    )
+    assert table.columns == ["key_group", *panes[0][1]]
     with pytest.raises(CheckpointError, match="has no micro-batch 9: its last is 1"):
-        read_checkpoint(spark, checkpoint, 9)
+        pst.read_checkpoint(spark, checkpoint, 9)
     with pytest.raises(CheckpointError, match="is no checkpoint"):
-        read_checkpoint(spark, str(tmp_path / "out"))
+        pst.read_checkpoint(spark, str(tmp_path / "out"))

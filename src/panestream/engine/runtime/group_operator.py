@@ -111,7 +111,11 @@ class GroupOperator(ABC, Generic[Fresh]):
 
     def tables(self) -> StateTables:
         """What the key group keeps, as tables. Nothing is written."""
-        header = {
+        return StateTables(self.header(), {name: storable(table) for name, table in self._state_tables().items()})
+
+    def header(self) -> dict[str, Any]:
+        """The header of :meth:`tables`. It takes the values of the space ``meta`` alone."""
+        return {
             "format": TABLES_FORMAT,
             "operator": self._plan.operator.name,
             "identity": dict(self._plan.identity()),
@@ -120,7 +124,6 @@ class GroupOperator(ABC, Generic[Fresh]):
             "closed": self._closing.until,
             **self._described(),
         }
-        return StateTables(header, {name: storable(table) for name, table in self._state_tables().items()})
 
     def restore(self, saved: StateTables) -> int | None:
         """Writes the state that tables say, of a key group that has none yet; the operator is not to be used afterwards.

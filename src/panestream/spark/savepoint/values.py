@@ -1,0 +1,229 @@
+"""From Spark's state store to state tables and views, on the executors: a key group at a time, nothing of it through the driver.
+
+All values of a key group lie in one partition of Spark's state reader, since they lie in one partition of the state. So they are
+taken as they come, without an exchange; what a worker holds is one key group: its values, then what is made of them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from panestream.engine.plan import WindowPlan
+from panestream.engine.storage.state import MemoryState
+from panestream.engine.storage.state_tables import StateTables, StateViews
+from panestream.spark.operator.placement import group_number
+from panestream.spark.operator.without_pandas import without_pandas
+from panestream.spark.reasons import in_few_words
+from panestream.spark.types import spark_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+VARIABLE = "panestream"
+"""The name of the state variable that every operator keeps."""
+TABLE_PARTS = pa.schema(
+    [
+        pa.field("key_group", pa.int32()),
+        pa.field("table", pa.string()),
+        pa.field("part", pa.int32()),
+        pa.field("rows", pa.int64()),
+        pa.field("body", pa.binary()),
+    ]
+)
+"""State tables of all key groups as rows: ``body`` is an Arrow IPC stream with ``rows`` rows of the table, its ``part`` counted
+from 0. A table without rows has one part, so every key group names all its tables."""
+HEADERS = pa.schema([pa.field("key_group", pa.int32()), pa.field("header", pa.string())])
+"""Of each key group that has state the header of its state tables, as JSON text."""
+KEY_GROUP = pa.field("key_group", pa.int32())
+
+_MOST_BYTES = 1 << 16
+"""Of a value that goes to Python in one row: Spark may be set to a limit of rows alone for what it sends at a time."""
+_BATCH_BYTES = 4 << 20
+"""About as many leave in one Arrow batch."""
+
+OfGroup = Callable[[MemoryState, int], Iterable[pa.Table]]
+"""Makes tables of the values of a key group, with its number."""
+
+
+@dataclass(frozen=True)
+class StoredState:
+    """The state that one operator of a query had after a micro-batch.
+
+    Attributes:
+        spark: the session.
+        path: the checkpoint.
+        batch_id: the micro-batch.
+        plan: the query.
+        operator_id: Spark's number of the operator in the query.
+    """
+
+    spark: SparkSession
+    path: str
+    batch_id: int
+    plan: WindowPlan
+    operator_id: int = 0
+
+    def headers(self) -> DataFrame:
+        """One row for each key group that has state, as in :data:`HEADERS`: few and small, they may be collected."""
+        return self._of_groups(headers_of(self.plan), HEADERS, header_only=True)
+
+    def tables(self) -> DataFrame:
+        """The state tables of all key groups, as in :data:`TABLE_PARTS`."""
+        return self._of_groups(parts_of(self.plan), TABLE_PARTS)
+
+    def table(self, name: str) -> DataFrame:
+        """One of the state tables, of all key groups: ``key_group`` and the columns of decision 0140."""
+        schema = pa.schema([KEY_GROUP, *self.empty().table(name).schema])
+        return self._of_groups(table_of(self.plan, name), schema)
+
+    def view(self, name: str) -> DataFrame:
+        """One of the views of :class:`~panestream.engine.storage.state_tables.StateViews`, by its name."""
+        shown: StateViews = self.plan.operator.views(self.plan, self.empty(), 0)
+        schema: pa.Schema = getattr(shown, name).schema
+        return self._of_groups(view_of(self.plan, name), schema)
+
+    def empty(self) -> StateTables:
+        """The state tables of a key group that has nothing: all names and schemas."""
+        return _tables_of(self.plan, MemoryState(), 0)
+
+    def values(self, *, header_only: bool = False) -> DataFrame:
+        """What lies in Spark's state store: values in parts of at most 64 KiB, ``parts`` of each in a row, one after the other.
+
+        Args:
+            header_only: what the header is made of, and nothing else.
+        """
+        reader = self.spark.read.format("statestore").option("path", self.path).option("batchId", str(self.batch_id))
+        reader = reader.option("operatorId", str(self.operator_id)).option("stateVarName", VARIABLE)
+        values = reader.load().select(
+            F.col("key")["group"].alias("group"),
+            F.col("user_map_key")["space"].alias("space"),
+            F.col("user_map_key")["key"].alias("number"),
+            F.col("user_map_value")["value"].alias("value"),
+        )
+        if header_only:
+            values = values.where(F.col("space") == "meta")
+        parts = F.ceil(F.greatest(F.length("value"), F.lit(1)) / _MOST_BYTES).cast("int")
+        one = values.withColumn("parts", parts).withColumn("part", F.explode(F.sequence(F.lit(0), F.col("parts") - 1)))
+        return one.select(
+            "group",
+            "space",
+            "number",
+            "parts",
+            F.substring(F.col("value"), F.col("part") * _MOST_BYTES + 1, F.lit(_MOST_BYTES)).alias("value"),
+        )
+
+    def _of_groups(self, made: OfGroup, schema: pa.Schema, *, header_only: bool = False) -> DataFrame:
+        with without_pandas():
+            values = self.values(header_only=header_only)
+            return values.mapInArrow(GroupByGroup(self.plan.groups, made).__call__, spark_schema(schema))
+
+
+@dataclass(frozen=True)
+class GroupByGroup:
+    """The function for ``mapInArrow`` that makes something of each key group's values.
+
+    Attributes:
+        groups: how many key groups the query has.
+        made: what is to be made.
+    """
+
+    groups: int
+    made: OfGroup
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        states = collected(batches)
+        for group in sorted(states):
+            with in_few_words():
+                tables = self.made(states.pop(group), group_number(self.groups, group))
+            for table in tables:
+                yield from in_batches(table)
+
+
+def collected(batches: Iterable[pa.RecordBatch]) -> dict[int, MemoryState]:
+    """The values of :meth:`StoredState.values`, put together again, by Spark's name for the key group."""
+    states: dict[int, MemoryState] = {}
+    begun: list[bytes] = []
+    for batch in batches:
+        columns = (batch.column(name).to_pylist() for name in ("group", "space", "number", "parts", "value"))
+        for group, space, number, parts, value in zip(*columns, strict=True):
+            begun.append(value)
+            if len(begun) == parts:
+                states.setdefault(group, MemoryState()).put(space, number, b"".join(begun) if parts > 1 else value)
+                begun = []
+    return states
+
+
+def in_batches(table: pa.Table) -> Iterator[pa.RecordBatch]:
+    """A table's rows, some 4 MiB at a time."""
+    rows = max(1, _BATCH_BYTES * table.num_rows // max(table.nbytes, 1))
+    return iter(table.to_batches(max_chunksize=rows))
+
+
+# -- what is made of a key group ---------------------------------------------------------------------------------------------
+
+
+def view_of(plan: WindowPlan, name: str) -> OfGroup:
+    """Makes one view."""
+
+    def made(state: MemoryState, group: int) -> Iterable[pa.Table]:
+        views: StateViews = plan.operator.views(plan, _tables_of(plan, state, group), group)
+        return [getattr(views, name)]
+
+    return made
+
+
+def table_of(plan: WindowPlan, name: str) -> OfGroup:
+    """Makes one state table, with the number of the key group as the first column."""
+
+    def made(state: MemoryState, group: int) -> Iterable[pa.Table]:
+        table = _tables_of(plan, state, group).table(name)
+        return [table.add_column(0, KEY_GROUP, pa.repeat(pa.scalar(group, pa.int32()), table.num_rows))]
+
+    return made
+
+
+def parts_of(plan: WindowPlan) -> OfGroup:
+    """Makes the rows of :data:`TABLE_PARTS`."""
+
+    def made(state: MemoryState, group: int) -> Iterable[pa.Table]:
+        for name, table in _tables_of(plan, state, group).tables.items():
+            for number, part in enumerate([*in_batches(table)] or [pa.RecordBatch.from_pylist([], table.schema)]):
+                row = {"key_group": group, "table": name, "part": number, "rows": part.num_rows, "body": _ipc(part)}
+                yield pa.Table.from_pylist([row], schema=TABLE_PARTS)
+
+    return made
+
+
+def headers_of(plan: WindowPlan) -> OfGroup:
+    """Makes the row of :data:`HEADERS`."""
+
+    def made(state: MemoryState, group: int) -> Iterable[pa.Table]:
+        header = plan.operator.for_group(plan, state, group).header()
+        return [pa.Table.from_pylist([{"key_group": group, "header": json.dumps(header)}], schema=HEADERS)]
+
+    return made
+
+
+def table_in(body: bytes) -> pa.Table:
+    """The rows in a ``body`` of :data:`TABLE_PARTS`."""
+    return pa.ipc.open_stream(body).read_all()
+
+
+def _tables_of(plan: WindowPlan, state: MemoryState, group: int) -> StateTables:
+    saved: StateTables = plan.operator.for_group(plan, state, group).tables()
+    return saved
+
+
+def _ipc(batch: pa.RecordBatch) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    body: bytes = sink.getvalue().to_pybytes()
+    return body
