@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,11 @@ from panestream.engine.plan import WindowPlan, stable_repr
 from panestream.engine.savepoint.plans import plan_of
 from panestream.engine.shown import Shown, listed
 from panestream.errors import CheckpointError
-from panestream.spark.checkpoint import last_committed, newest_entry
+from panestream.inspection.asked import asked_of
+from panestream.inspection.merging import Looked
+from panestream.inspection.summary import Summary
+from panestream.spark.checkpoint import last_committed, newest_entry, planned_at
+from panestream.spark.savepoint.summarizing import summarized
 from panestream.spark.savepoint.values import StoredState
 
 if TYPE_CHECKING:
@@ -73,6 +78,24 @@ class CheckpointState(Shown):
     def timers(self) -> DataFrame:
         """When something is due, for each key and window."""
         return self.stored.view("timers")
+
+    def summary(self, keys: Sequence[str] = (), windows: Sequence[str] = (), *, most: int = 10) -> Summary:
+        r"""What the state holds, in few numbers: what ``panestream inspect`` shows.
+
+        One job, which decodes each key group once; what comes to the driver does not grow with the state.
+
+        Args:
+            keys: only of this key: ``column=value`` for some of the key columns, the value alone where there is one. ``\N`` is null.
+            windows: only windows that hold this time (ISO 8601; without a zone: UTC), or of the kind with this label.
+            most: how many of each list: the oldest windows, the largest keys and so on.
+
+        Raises:
+            CheckpointError: there is no such key column or kind of windows, or a value is not of the column's type.
+        """
+        asked = asked_of(self.plan, keys, windows, most)
+        planned = planned_at(self.stored.spark, self.path, self.batch_id)
+        looked = Looked(self.path, self.batch_id, None if planned is None else planned * 1000, time.time_ns() // 1000)
+        return summarized(self.stored, asked, looked)
 
 
 def read_checkpoint(spark: SparkSession, path: str, batch_id: int | None = None) -> CheckpointState:

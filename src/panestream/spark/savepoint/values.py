@@ -7,7 +7,7 @@ taken as they come, without an exchange; what a worker holds is one key group: i
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from panestream.engine.plan import WindowPlan
 from panestream.engine.storage.state import MemoryState
 from panestream.engine.storage.state_tables import StateTables, StateViews
-from panestream.spark.operator.placement import group_number
+from panestream.spark.operator.placement import group_number, group_values
 from panestream.spark.operator.without_pandas import without_pandas
 from panestream.spark.reasons import in_few_words
 from panestream.spark.types import spark_schema
@@ -91,7 +91,7 @@ class StoredState:
 
     def empty(self) -> StateTables:
         """The state tables of a key group that has nothing: all names and schemas."""
-        return _tables_of(self.plan, MemoryState(), 0)
+        return tables_of(self.plan, MemoryState(), 0)
 
     def values(self, *, header_only: bool = False) -> DataFrame:
         """What lies in Spark's state store: values in parts of at most 64 KiB, ``parts`` of each in a row, one after the other.
@@ -119,9 +119,23 @@ class StoredState:
             F.substring(F.col("value"), F.col("part") * _MOST_BYTES + 1, F.lit(_MOST_BYTES)).alias("value"),
         )
 
-    def _of_groups(self, made: OfGroup, schema: pa.Schema, *, header_only: bool = False) -> DataFrame:
+    def made_of(self, made: OfGroup, schema: pa.Schema, groups: Sequence[int] | None = None) -> DataFrame:
+        """What a function makes of each key group on the executors.
+
+        Args:
+            made: the function.
+            schema: of the tables that it makes.
+            groups: of which key groups; None: of all.
+        """
+        return self._of_groups(made, schema, groups=groups)
+
+    def _of_groups(
+        self, made: OfGroup, schema: pa.Schema, *, header_only: bool = False, groups: Sequence[int] | None = None
+    ) -> DataFrame:
         with without_pandas():
             values = self.values(header_only=header_only)
+            if groups is not None:
+                values = values.where(F.col("group").isin([group_values(self.plan.groups)[group] for group in groups]))
             return values.mapInArrow(GroupByGroup(self.plan.groups, made).__call__, spark_schema(schema))
 
 
@@ -173,7 +187,7 @@ def view_of(plan: WindowPlan, name: str) -> OfGroup:
     """Makes one view."""
 
     def made(state: MemoryState, group: int) -> Iterable[pa.Table]:
-        views: StateViews = plan.operator.views(plan, _tables_of(plan, state, group), group)
+        views: StateViews = plan.operator.views(plan, tables_of(plan, state, group), group)
         return [getattr(views, name)]
 
     return made
@@ -183,7 +197,7 @@ def table_of(plan: WindowPlan, name: str) -> OfGroup:
     """Makes one state table, with the number of the key group as the first column."""
 
     def made(state: MemoryState, group: int) -> Iterable[pa.Table]:
-        table = _tables_of(plan, state, group).table(name)
+        table = tables_of(plan, state, group).table(name)
         return [table.add_column(0, KEY_GROUP, pa.repeat(pa.scalar(group, pa.int32()), table.num_rows))]
 
     return made
@@ -193,7 +207,7 @@ def parts_of(plan: WindowPlan) -> OfGroup:
     """Makes the rows of :data:`TABLE_PARTS`."""
 
     def made(state: MemoryState, group: int) -> Iterable[pa.Table]:
-        for name, table in _tables_of(plan, state, group).tables.items():
+        for name, table in tables_of(plan, state, group).tables.items():
             for number, part in enumerate([*in_batches(table)] or [pa.RecordBatch.from_pylist([], table.schema)]):
                 row = {"key_group": group, "table": name, "part": number, "rows": part.num_rows, "body": _ipc(part)}
                 yield pa.Table.from_pylist([row], schema=TABLE_PARTS)
@@ -216,7 +230,8 @@ def table_in(body: bytes) -> pa.Table:
     return pa.ipc.open_stream(body).read_all()
 
 
-def _tables_of(plan: WindowPlan, state: MemoryState, group: int) -> StateTables:
+def tables_of(plan: WindowPlan, state: MemoryState, group: int) -> StateTables:
+    """The state tables of a key group."""
     saved: StateTables = plan.operator.for_group(plan, state, group).tables()
     return saved
 

@@ -1,0 +1,169 @@
+"""What is asked of a state: of which keys, of which windows, and how much of it is to be listed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from panestream.engine.kernels.columns import Mask
+from panestream.engine.plan import WindowPlan
+from panestream.engine.storage.state_tables import key_fields
+from panestream.errors import CheckpointError, did_you_mean
+
+NULL = r"\N"
+"""What stands for null in the text of a key."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_TRUE_FALSE = {"true": True, "false": False}
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Which part of a state is looked at.
+
+    Attributes:
+        keys: of some key columns (by place) the value that is wanted, as an array of one; empty: all keys.
+        labels: the kinds of windows that are wanted; empty: all.
+        instants: times that windows must hold, in engine units.
+        most: how many keys, windows and the like of each list.
+        texts: the filters as they were written, by name.
+    """
+
+    keys: Mapping[int, pa.Array] = field(default_factory=dict)
+    labels: tuple[str, ...] = ()
+    instants: tuple[int, ...] = ()
+    most: int = 10
+    texts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def filtered(self) -> bool:
+        """Whether a part is looked at, and not all."""
+        return bool(self.keys or self.by_window)
+
+    @property
+    def by_window(self) -> bool:
+        """Whether only some windows are wanted."""
+        return bool(self.labels or self.instants)
+
+    def of_tables(self, tables: Mapping[str, pa.Table], keys: pa.Schema) -> dict[str, pa.Table]:
+        """The rows of state tables that belong to the keys that are wanted."""
+        found = dict(tables)
+        names = [each.name for each in key_fields(keys)]
+        for place, wanted in self.keys.items():
+            for name, table in found.items():
+                found[name] = table.filter(pa.array(_equal(table.column(names[place]), wanted)))
+        return found
+
+    def of_view(self, view: pa.Table) -> pa.Table:
+        """The rows of a view of windows, states or timers that belong to the windows that are wanted."""
+        if self.labels and "window" in view.column_names:
+            view = view.filter(pc.is_in(view.column("window"), pa.array(self.labels, pa.string())))
+        for instant in self.instants:
+            at = pa.scalar(instant, pa.int64()).cast(view.schema.field("window_start").type)
+            holds = pc.and_(pc.less_equal(view.column("window_start"), at), pc.greater(view.column("window_end"), at))
+            view = view.filter(holds)
+        return view
+
+
+def asked_of(plan: WindowPlan, keys: Sequence[str], windows: Sequence[str], most: int) -> Asked:
+    r"""What was typed, understood by the plan.
+
+    Args:
+        plan: the query.
+        keys: ``column=value``, each of another key column; the value alone where there is one. ``\N`` is null.
+        windows: the label of a kind of windows, or a time in ISO 8601 (without a zone: UTC).
+        most: how many of each list.
+
+    Raises:
+        CheckpointError: a column, label or time is none; a value is not of the column's type.
+    """
+    names, found = plan.key_names, {}
+    for text in keys:
+        place, value = _column_of(names, text)
+        if place in found:
+            raise CheckpointError(f"the key column {names[place]!r} is asked for twice: {text!r} is the second value")
+        found[place] = _typed(value, plan.key_schema.field(place))
+    labels = tuple(text for text in windows if text in plan.labels)
+    instants = tuple(_instant(text, plan.labels) for text in windows if text not in plan.labels)
+    texts = {name: tuple(given) for name, given in (("key", keys), ("window", windows)) if given}
+    return Asked(found, labels, instants, most, texts)
+
+
+def _column_of(names: Sequence[str], text: str) -> tuple[int, str]:
+    if not names:
+        raise CheckpointError("the query has no key: all its rows are in the same windows, there is nothing to choose by a key")
+    # The longest name that fits: one may be the beginning of another, with an equals sign in it.
+    fitting = [place for place, name in enumerate(names) if text.startswith(f"{name}=")]
+    if fitting:
+        place = max(fitting, key=lambda each: len(names[each]))
+        return place, text[len(names[place]) + 1 :]
+    if len(names) == 1:
+        return 0, text
+    meant = text.split("=")[0]
+    hint = did_you_mean(meant, names) if "=" in text else f"the key columns are {', '.join(names)}"
+    raise CheckpointError(f"the key {text!r} does not name a key column, as in '{names[0]}=VALUE': {hint}")
+
+
+def _typed(text: str, column: pa.Field) -> pa.Array:
+    if text == NULL:
+        return pa.nulls(1, column.type)
+    try:
+        return _parsed(text, column.type)
+    except (pa.ArrowException, ValueError, ArithmeticError):
+        raise CheckpointError(
+            f"{text!r} is no value of the key column {column.name!r}, which is of type {column.type} (null is written {NULL})"
+        ) from None
+
+
+def _parsed(text: str, kind: pa.DataType) -> pa.Array:
+    if pa.types.is_boolean(kind):
+        if text.lower() not in _TRUE_FALSE:
+            raise ValueError(text)
+        return pa.array([_TRUE_FALSE[text.lower()]])
+    if pa.types.is_timestamp(kind):
+        return pa.array([micros_of(text)], pa.int64()).cast(kind)
+    if pa.types.is_binary(kind):
+        return pa.array([bytes.fromhex(text.removeprefix("0x"))], kind)
+    if pa.types.is_nested(kind) or pa.types.is_duration(kind):
+        raise ValueError(text)
+    return pa.array([text]).cast(kind)
+
+
+def _equal(column: pa.ChunkedArray, wanted: pa.Array) -> Mask:
+    if wanted.null_count:
+        found: Mask = pc.is_null(column).to_numpy()
+        return found
+    same = pc.equal(column, wanted[0])
+    if pa.types.is_floating(wanted.type) and wanted[0].as_py() != wanted[0].as_py():
+        same = pc.is_nan(column)
+    found = pc.fill_null(same, False).to_numpy()
+    return found
+
+
+def _instant(text: str, labels: Sequence[str]) -> int:
+    try:
+        return micros_of(text)
+    except ValueError:
+        known = f"the query's windows are called {', '.join(labels)}" if labels else "the query has one kind of windows, without a name"
+        raise CheckpointError(
+            f"the window {text!r} is neither a time as 2026-01-31T10:00 (UTC, or with its zone) nor the name of a kind of windows: {known}"
+        ) from None
+
+
+def micros_of(text: str) -> int:
+    """A time in ISO 8601 as microseconds since 1970; without a zone it is UTC.
+
+    >>> micros_of("1970-01-01 00:01Z"), micros_of("1970-01-01T01:00+01:00"), micros_of("1970-01-02")
+    (60000000, 0, 86400000000)
+    """
+    # Python 3.10 knows no Z.
+    when = datetime.fromisoformat(text[:-1] + "+00:00" if text.endswith(("Z", "z")) else text)
+    since = (when if when.tzinfo is not None else when.replace(tzinfo=timezone.utc)) - _EPOCH
+    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+
+
+__all__ = ["NULL", "Asked", "asked_of", "micros_of"]

@@ -1,0 +1,120 @@
+"""Times in bins at bounds that people like: whole seconds, minutes, hours, days.
+
+Each width of the ladder divides the next, and all begin at 1970. So every key group can choose as wide bins as it needs, and
+those of all of them still add up: the narrower ones lie in the wider.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from panestream.engine.kernels.columns import Ints
+
+_MS, _S = 1_000, 1_000_000
+_M, _H = 60 * _S, 3_600 * _S
+_D = 24 * _H
+WIDTHS: tuple[int, ...] = (
+    *(1, 10, 100, _MS, 10 * _MS, 100 * _MS),
+    *(_S, 5 * _S, 10 * _S, 30 * _S),
+    *(_M, 5 * _M, 10 * _M, 30 * _M),
+    *(_H, 3 * _H, 6 * _H, 12 * _H),
+    *(_D * 10**power for power in range(9)),
+)
+"""Microseconds; each divides the next."""
+KEPT = 2_000
+"""Of one key group at most so many bins are kept."""
+SHOWN = 48
+"""At most so many are shown."""
+
+Counts = tuple[int, ...]
+"""Of a bin: what is counted in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """What is counted by time.
+
+    Attributes:
+        width: of the bins, in microseconds.
+        counts: by the number of the bin, which is its beginning over the width.
+    """
+
+    width: int
+    counts: Mapping[int, Counts]
+
+    def at(self, width: int) -> Counted:
+        """The same in wider bins."""
+        if width == self.width:
+            return self
+        factor, wider = width // self.width, dict[int, Counts]()
+        for number, counts in self.counts.items():
+            place = number // factor
+            wider[place] = tuple(a + b for a, b in zip(wider[place], counts, strict=True)) if place in wider else counts
+        return Counted(width, wider)
+
+
+def counted(times: Ints, columns: Sequence[Ints], most: int = KEPT) -> Counted:
+    """Counts by time, in bins that are as narrow as ``most`` of them allow.
+
+    Args:
+        times: in microseconds, any order.
+        columns: what is added up in each bin.
+        most: so many bins at most that hold something.
+    """
+    bins, of = np.unique(times, return_inverse=True)
+    sums = [_sums(of, column, len(bins)) for column in columns]
+    width = 1
+    for width in WIDTHS:
+        wider, of = np.unique(np.floor_divide(bins, width), return_inverse=True)
+        if len(wider) <= most or width == WIDTHS[-1]:
+            sums = [_sums(of, column, len(wider)) for column in sums]
+            break
+    counts = zip(*(column.tolist() for column in sums), strict=True)
+    return Counted(width, dict(zip(wider.tolist(), counts, strict=True)))
+
+
+def together(parts: Iterable[Counted]) -> Counted:
+    """What was counted in several places, in the widest bins of them."""
+    given = list(parts)
+    width, found = max((part.width for part in given), default=1), dict[int, Counts]()
+    for part in given:
+        for number, counts in part.at(width).counts.items():
+            found[number] = tuple(a + b for a, b in zip(found[number], counts, strict=True)) if number in found else counts
+    return Counted(width, found)
+
+
+def to_show(given: Counted, most: int = SHOWN) -> Counted:
+    """In bins for people: not more than ``most`` from the first to the last, and not narrower than what is counted lies apart.
+
+    >>> hour = 3_600_000_000
+    >>> to_show(Counted(1, {hour: (1,), 3 * hour: (1,)})).width // hour
+    1
+    """
+    if not given.counts:
+        return given
+    places = sorted(given.counts)
+    gaps = [(b - a) * given.width for a, b in zip(places, places[1:], strict=False)]
+    apart = min(gaps, default=_even(places[0] * given.width))
+    wide = max((width for width in WIDTHS if width <= apart), default=given.width)
+    for width in WIDTHS:
+        spread = places[-1] * given.width // width - places[0] * given.width // width + 1
+        if width >= max(given.width, wide) and (spread <= most or width == WIDTHS[-1]):
+            return given.at(width)
+    return given
+
+
+def _even(time: int) -> int:
+    """The widest bin, of a second to a day, that begins at a time; a second where none does."""
+    return max((width for width in WIDTHS if _S <= width <= _D and time % width == 0), default=_S)
+
+
+def _sums(of: Ints, values: Ints, count: int) -> Ints:
+    sums = np.zeros(count, np.int64)
+    np.add.at(sums, of.reshape(-1), values)
+    return sums
+
+
+__all__ = ["KEPT", "SHOWN", "WIDTHS", "Counted", "counted", "to_show", "together"]

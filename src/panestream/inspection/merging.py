@@ -1,0 +1,201 @@
+"""What was told of each key group, put together."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from panestream.engine.explain import explain_plan
+from panestream.engine.plan import WindowPlan, stable_repr
+from panestream.inspection.asked import Asked
+from panestream.inspection.bins import Counted, to_show, together
+from panestream.inspection.reducing import LISTED, NEVER, Part
+from panestream.inspection.summary import (
+    GroupShown,
+    KeyShown,
+    PlanShown,
+    SameBounds,
+    Source,
+    StateShown,
+    Summary,
+    TimersShown,
+)
+from panestream.inspection.values import Json
+from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """Where and when it was looked: see :class:`Summary`."""
+
+    path: str
+    batch_id: int
+    planned: int | None
+    taken: int
+
+
+def summary_of(plan: WindowPlan, parts: Sequence[Part], asked: Asked, looked: Looked) -> Summary:
+    """The summary of all key groups.
+
+    Args:
+        plan: the query.
+        parts: what :func:`~panestream.inspection.reducing.reduced` told of each key group, in any order.
+        asked: what was asked.
+        looked: where and when.
+    """
+    parts = sorted(parts, key=lambda part: part["group"])
+    time = _furthest([part["time"] for part in parts])
+    dropped = [part["time"]["late_dropped"] for part in parts if part["time"]["late_dropped"] is not None]
+    known = all(part["rows_known"] for part in parts)
+    labels = {label: place for place, label in enumerate(plan.labels)}
+    return Summary(
+        path=looked.path,
+        batch_id=looked.batch_id,
+        planned=looked.planned,
+        taken=looked.taken,
+        plan=plan_shown(plan),
+        filters=asked.texts,
+        watermark=_instant(time.get("watermark")),
+        newest=time.get("newest"),
+        clock=_instant(time.get("clock")) if plan.operator.uses_processing_time else None,
+        sources=tuple(Source(*source) for source in time.get("sources", [])),
+        source_count=time.get("source_count", 0),
+        windows=_sum(parts, "windows"),
+        keys=_sum(parts, "keys"),
+        rows=_sum(parts, "rows") if known else None,
+        bytes=_sum(parts, "bytes"),
+        due=_sum(parts, "due"),
+        timeless=_sum(parts, "timeless"),
+        elements=_sum(parts, "elements"),
+        late_dropped=sum(dropped) if dropped else None,
+        ends=to_show(together(Counted(width, _counts(bins)) for width, bins in (part["ends"] for part in parts))),
+        oldest=_bounds(parts, "oldest", asked.most, lambda one: _order(one, labels)),
+        next=_bounds(parts, "next", asked.most, lambda one: (one.due or 0, *_order(one, labels))),
+        most_rows=_keys(parts, "most_rows", asked.most, lambda key: key.rows),
+        most_bytes=_keys(parts, "most_bytes", asked.most, lambda key: key.bytes),
+        groups=_groups(parts, asked),
+        user_state=_states(parts),
+        timers=_timers(parts),
+        listed=_listed(parts, asked) if asked.filtered else None,
+    )
+
+
+def plan_shown(plan: WindowPlan) -> PlanShown:
+    """The query, for people and machines."""
+    return PlanShown(
+        windows=stable_repr(plan.assigner),
+        operator=plan.operator.name,
+        key=tuple((field.name, str(field.type)) for field in plan.key_schema),
+        results=tuple(plan.operator.result_schema.names),
+        labels=plan.labels,
+        groups=plan.groups,
+        lateness=plan.allowed_lateness,
+        words=explain_plan(plan, streaming=True, chosen=plan.groups),
+        by_processing_time=plan.operator.uses_processing_time,
+        split=plan.split is not None,
+    )
+
+
+def _furthest(times: Iterable[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """How far time has come: event time is the same in all key groups, the clock in those that were called."""
+    given = list(times)
+    if not given:
+        return {}
+    clocks = [each["clock"] for each in given if each["clock"] is not None]
+    return {**given[0], "clock": max(clocks, default=None)}
+
+
+def _groups(parts: Sequence[Part], asked: Asked) -> tuple[GroupShown, ...]:
+    names = ("group", "keys", "windows", "rows", "elements", "bytes")
+    return tuple(
+        GroupShown(*(part[name] for name in names))
+        for part in parts
+        if not asked.filtered or any(part[name] for name in ("windows", "elements", "user_state", "timers"))
+    )
+
+
+def _keys(parts: Sequence[Part], name: str, most: int, by: Callable[[KeyShown], int]) -> tuple[KeyShown, ...]:
+    found: dict[str, KeyShown] = {}
+    for part in parts:
+        for key, *counts in part[name]:
+            text, one = json.dumps(key), KeyShown(key, *counts)
+            old = found.get(text)
+            # A key of a query that splits its values lies in several key groups.
+            found[text] = one if old is None else KeyShown(key, old.windows + one.windows, old.rows + one.rows, old.bytes + one.bytes)
+    ranked = sorted(((-by(key), text) for text, key in found.items()))
+    return tuple(found[text] for _, text in ranked[:most])
+
+
+def _bounds(
+    parts: Sequence[Part], name: str, most: int, order: Callable[[SameBounds], tuple[int, ...]]
+) -> tuple[SameBounds, ...]:
+    found: dict[tuple[int, ...], SameBounds] = {}
+    for part in parts:
+        for given in part[name]:
+            one = SameBounds(**given)
+            place = order(one)
+            found[place] = _both(found[place], one) if place in found else one
+    return tuple(found[place] for place in sorted(found)[:most])
+
+
+def _order(one: SameBounds, labels: Mapping[str, int]) -> tuple[int, ...]:
+    start, end = (NEVER if time is None else time for time in (one.start, one.end))
+    return start, end, -1 if one.label is None else labels[one.label]
+
+
+def _both(a: SameBounds, b: SameBounds) -> SameBounds:
+    keys, rows, size = a.keys + b.keys, a.rows + b.rows, a.bytes + b.bytes
+    return replace(a, keys=keys, key=None, rows=rows, bytes=size, due=_least(a.due, b.due), closes=_least(a.closes, b.closes))
+
+
+def _states(parts: Sequence[Part]) -> tuple[StateShown, ...]:
+    found: dict[tuple[str, str], int] = {}
+    for part in parts:
+        for of, name, count in part["user_state"]:
+            found[of, name] = found.get((of, name), 0) + count
+    return tuple(StateShown(of, name, count) for (of, name), count in sorted(found.items()))
+
+
+def _timers(parts: Sequence[Part]) -> tuple[TimersShown, ...]:
+    found: dict[str, TimersShown] = {}
+    for part in parts:
+        for kind, count, first, last in part["timers"]:
+            one, old = TimersShown(kind, count, _instant(first), _instant(last)), found.get(kind)
+            if old is not None:
+                one = TimersShown(kind, old.count + count, _least(old.first, one.first), _most(old.last, one.last))
+            found[kind] = one
+    return tuple(found[kind] for kind in sorted(found))
+
+
+def _listed(parts: Sequence[Part], asked: Asked) -> dict[str, tuple[Mapping[str, Json], ...]]:
+    found = {}
+    for name in LISTED:
+        rows = [(place, row) for part in parts for place, row in part["listed"][name]]
+        rows.sort(key=lambda each: [(value is None, value or 0) for value in each[0]])
+        found[name] = tuple(row for _, row in rows[: asked.most])
+    return found
+
+
+def _counts(bins: Iterable[Sequence[int]]) -> dict[int, tuple[int, ...]]:
+    return {number: tuple(counts) for number, *counts in bins}
+
+
+def _sum(parts: Sequence[Part], name: str) -> int:
+    return sum(part[name] for part in parts)
+
+
+def _instant(time: int | None) -> int | None:
+    return None if time in (None, MIN_TIMESTAMP, MAX_TIMESTAMP) else time
+
+
+def _least(a: int | None, b: int | None) -> int | None:
+    return min((time for time in (a, b) if time is not None), default=None)
+
+
+def _most(a: int | None, b: int | None) -> int | None:
+    return max((time for time in (a, b) if time is not None), default=None)
+
+
+__all__ = ["Looked", "plan_shown", "summary_of"]

@@ -1,0 +1,91 @@
+"""Values of tables as JSON has them, and times for people and machines."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP
+
+Json = Any
+"""What ``json.dumps`` takes."""
+_UNITS = {"s": 1_000_000, "ms": 1_000, "us": 1}
+
+
+def iso(micros: int | None) -> str | None:
+    """A time as ISO 8601 in UTC; None: there is none, or it is the beginning or the end of all time.
+
+    >>> iso(1_511_658_000_000_000), iso(1_500_000), iso(None)
+    ('2017-11-26T01:00:00Z', '1970-01-01T00:00:01.500000Z', None)
+    """
+    if micros is None or micros in (MIN_TIMESTAMP, MAX_TIMESTAMP):
+        return None
+    # Not datetime, which ends with the year 9999.
+    text = str(np.datetime64(micros, "us"))
+    return f"{text.removesuffix('.000000')}Z"
+
+
+def json_of(value: Any) -> Json:
+    """A value of an Arrow table, as JSON has it.
+
+    Times are ISO 8601 (with a Z where the column is of instants), dates too; decimals, durations and floats that are no numbers are
+    text; bytes are base64.
+
+    Args:
+        value: a ``pyarrow.Scalar``.
+    """
+    if not value.is_valid:
+        return None
+    kind, types = value.type, pa.types
+    if types.is_timestamp(kind) and kind.unit in _UNITS:
+        text = iso(value.value * _UNITS[kind.unit])
+        return text if text is None or kind.tz is not None else text.removesuffix("Z")
+    if types.is_floating(kind):
+        number = float(value.as_py())
+        return number if math.isfinite(number) else str(number)
+    if types.is_struct(kind):
+        return {field.name: json_of(value[place]) for place, field in enumerate(kind)}
+    if types.is_map(kind):
+        return [[json_of(entry[0]), json_of(entry[1])] for entry in value.values] if value.values is not None else []
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+        return [json_of(each) for each in value.values]
+    found = value.as_py()
+    if isinstance(found, bytes):
+        return base64.b64encode(found).decode()
+    return found if isinstance(found, (bool, int, str)) else str(found)
+
+
+def row_of(table: pa.Table, row: int) -> dict[str, Json]:
+    """A row of a table as JSON has it."""
+    return {name: json_of(table.column(name)[row]) for name in table.column_names}
+
+
+def text_of(value: Json) -> str:
+    """A value as JSON has it, for people: text as it is, anything else as JSON writes it.
+
+    >>> text_of("ann"), text_of(None), text_of({"a": 1.5})
+    ('ann', 'null', '{"a": 1.5}')
+    """
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def key_text(key: Mapping[str, Json] | None) -> str:
+    """A key for people.
+
+    >>> key_text({"user": "ann"}), key_text({"user": "ann", "shop": None})
+    ('ann', 'user=ann shop=null')
+    """
+    if not key:
+        return "all rows"
+    if len(key) == 1:
+        return text_of(next(iter(key.values())))
+    return " ".join(f"{name}={text_of(value)}" for name, value in key.items())
+
+
+__all__ = ["Json", "iso", "json_of", "key_text", "row_of", "text_of"]
