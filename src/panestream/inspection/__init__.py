@@ -1,1 +1,1 @@
-"""What a checkpoint or savepoint holds, for people: reduced key group by key group, put together, shown as text, JSON and pictures."""
+"""What a checkpoint or savepoint holds, for people: reduced key group by key group, put together, shown."""

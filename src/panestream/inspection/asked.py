@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from panestream.engine.kernels.columns import Mask
 from panestream.engine.plan import WindowPlan
 from panestream.engine.storage.state_tables import key_fields
 from panestream.errors import CheckpointError, did_you_mean
@@ -55,7 +53,7 @@ class Asked:
         names = [each.name for each in key_fields(keys)]
         for place, wanted in self.keys.items():
             for name, table in found.items():
-                found[name] = table.filter(pa.array(_equal(table.column(names[place]), wanted)))
+                found[name] = table.filter(_equal(table.column(names[place]), wanted))
         return found
 
     def of_view(self, view: pa.Table) -> pa.Table:
@@ -103,7 +101,7 @@ def _column_of(names: Sequence[str], text: str) -> tuple[int, str]:
         return place, text[len(names[place]) + 1 :]
     if len(names) == 1:
         return 0, text
-    meant = text.split("=")[0]
+    meant = text.split("=", maxsplit=1)[0]
     hint = did_you_mean(meant, names) if "=" in text else f"the key columns are {', '.join(names)}"
     raise CheckpointError(f"the key {text!r} does not name a key column, as in '{names[0]}=VALUE': {hint}")
 
@@ -133,24 +131,21 @@ def _parsed(text: str, kind: pa.DataType) -> pa.Array:
     return pa.array([text]).cast(kind)
 
 
-def _equal(column: pa.ChunkedArray, wanted: pa.Array) -> Mask:
+def _equal(column: pa.ChunkedArray, wanted: pa.Array) -> pa.ChunkedArray:
     if wanted.null_count:
-        found: Mask = pc.is_null(column).to_numpy()
-        return found
-    same = pc.equal(column, wanted[0])
-    if pa.types.is_floating(wanted.type) and wanted[0].as_py() != wanted[0].as_py():
-        same = pc.is_nan(column)
-    found = pc.fill_null(same, False).to_numpy()
-    return found
+        return pc.is_null(column)
+    # NaN is a key like any other.
+    nan = pa.types.is_floating(wanted.type) and wanted[0].as_py() != wanted[0].as_py()
+    return pc.fill_null(pc.is_nan(column) if nan else pc.equal(column, wanted[0]), False)
 
 
 def _instant(text: str, labels: Sequence[str]) -> int:
     try:
         return micros_of(text)
     except ValueError:
-        known = f"the query's windows are called {', '.join(labels)}" if labels else "the query has one kind of windows, without a name"
+        known = f"they are called {', '.join(labels)}" if labels else "there is one kind, without a name"
         raise CheckpointError(
-            f"the window {text!r} is neither a time as 2026-01-31T10:00 (UTC, or with its zone) nor the name of a kind of windows: {known}"
+            f"the window {text!r} is neither a time as 2026-01-31T10:00 (UTC, or with its zone) nor a kind of windows: {known}"
         ) from None
 
 

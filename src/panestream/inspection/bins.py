@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -96,7 +97,7 @@ def to_show(given: Counted, most: int = SHOWN) -> Counted:
     if not given.counts:
         return given
     places = sorted(given.counts)
-    gaps = [(b - a) * given.width for a, b in zip(places, places[1:], strict=False)]
+    gaps = [(b - a) * given.width for a, b in pairwise(places)]
     apart = min(gaps, default=_even(places[0] * given.width))
     wide = max((width for width in WIDTHS if width <= apart), default=given.width)
     for width in WIDTHS:

@@ -123,7 +123,9 @@ def _keys(parts: Sequence[Part], name: str, most: int, by: Callable[[KeyShown], 
             text, one = json.dumps(key), KeyShown(key, *counts)
             old = found.get(text)
             # A key of a query that splits its values lies in several key groups.
-            found[text] = one if old is None else KeyShown(key, old.windows + one.windows, old.rows + one.rows, old.bytes + one.bytes)
+            found[text] = (
+                one if old is None else KeyShown(key, old.windows + one.windows, old.rows + one.rows, old.bytes + one.bytes)
+            )
     ranked = sorted(((-by(key), text) for text, key in found.items()))
     return tuple(found[text] for _, text in ranked[:most])
 

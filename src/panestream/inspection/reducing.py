@@ -1,7 +1,7 @@
 """What is told of one key group: its state tables reduced to counts, bins and the first few of each list.
 
-Everything here is over whole columns, and what comes out has a size that does not depend on the state's. Lists are cut by an order
-in which a key group's first ones hold all that can be among the first of all key groups.
+Everything here is over whole columns, and what comes out has a size that does not depend on the state's. Lists are cut by an
+order in which a key group's first ones hold all that can be among the first of all key groups.
 """
 
 from __future__ import annotations

@@ -34,8 +34,8 @@ def iso(micros: int | None) -> str | None:
 def json_of(value: Any) -> Json:
     """A value of an Arrow table, as JSON has it.
 
-    Times are ISO 8601 (with a Z where the column is of instants), dates too; decimals, durations and floats that are no numbers are
-    text; bytes are base64.
+    Times are ISO 8601 (with a Z where the column is of instants), dates too; decimals, durations and floats that are no
+    numbers are text; bytes are base64.
 
     Args:
         value: a ``pyarrow.Scalar``.

@@ -85,7 +85,8 @@ class CheckpointState(Shown):
         One job, which decodes each key group once; what comes to the driver does not grow with the state.
 
         Args:
-            keys: only of this key: ``column=value`` for some of the key columns, the value alone where there is one. ``\N`` is null.
+            keys: only of this key: ``column=value`` for some of the key columns, the value alone where there is one; ``\N`` is
+                null.
             windows: only windows that hold this time (ISO 8601; without a zone: UTC), or of the kind with this label.
             most: how many of each list: the oldest windows, the largest keys and so on.
 
