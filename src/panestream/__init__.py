@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from panestream.spark.query import RunningQuery as RunningQuery
     from panestream.spark.savepoint.reading import CheckpointState as CheckpointState
     from panestream.spark.savepoint.reading import read_checkpoint as read_checkpoint
+    from panestream.spark.savepoint.saved import Savepoint as Savepoint
+    from panestream.spark.savepoint.saved import read_savepoint as read_savepoint
+    from panestream.spark.savepoint.writing import savepoint as savepoint
     from panestream.spark.session import build_session as build_session
     from panestream.spark.shipping import ship as ship
     from panestream.spark.sinks.base import Sink as Sink

@@ -29,6 +29,8 @@ from panestream.spark.operator.dataflow import Projection, operate, project
 from panestream.spark.operator.flavours import wants_data_frames
 from panestream.spark.progress.micro_batch import BatchProgress, observed
 from panestream.spark.progress.observing import counters_name
+from panestream.spark.savepoint.saved import Savepoint
+from panestream.spark.savepoint.taking_over import check_start, savepoint_for
 from panestream.spark.session import (
     DEFAULT_GROUPS,
     chosen_partitions,
@@ -214,6 +216,7 @@ class WindowedResult(Shown):
         checkpoint: str,
         trigger: str | timedelta | Mapping[str, Any] | None = None,
         name: str | None = None,
+        savepoint: str | None = None,
         on_progress: Callable[[BatchProgress], Any] | None = None,
         **sinks: Sink,
     ) -> spark_query.RunningQuery:
@@ -229,6 +232,9 @@ class WindowedResult(Shown):
                 same in one micro-batch), or how often, e.g. ``"10 seconds"``, without end. Spark's own arguments do as well:
                 ``{"processingTime": "10 seconds"}``.
             name: of the query, for Spark's UI.
+            savepoint: a folder that :func:`panestream.savepoint` made: the query goes on with its state, on a checkpoint that is
+                new. It has the savepoint's number of key groups, unless it has one of its own. What may have changed meanwhile
+                is told in docs/savepoints.md. Needed until the first micro-batch is committed; given again later, it is not read.
             on_progress: called on the driver after each micro-batch with a :class:`BatchProgress`; an exception fails the query.
                 Through Spark Connect it is called in the client, about a second later; an exception stops the query, which may
                 have done some micro-batches more by then, and ``await_termination`` raises it.
@@ -241,7 +247,8 @@ class WindowedResult(Shown):
 
         Raises:
             InvalidPlanError: a batch DataFrame, an unknown output, a trigger that Spark has not.
-            PlanMismatchError: the checkpoint belongs to another plan.
+            PlanMismatchError: the checkpoint belongs to another plan; the query cannot take over the savepoint's state.
+            CheckpointError: there is no such savepoint; the checkpoint did not begin with it.
             InvalidPlanError: ``availableNow`` with windows of processing time, which Spark would never end.
             SinkError: a sink's place belongs to another query or has lost what it held, or two outputs have one place.
             StateDamagedError: a marker in the checkpoint or in a sink's place cannot be read; names the file.
@@ -263,17 +270,24 @@ class WindowedResult(Shown):
                 f"start needs checkpoint='a directory', which holds the state of the windows; got {checkpoint!r}"
             )
         how: dict[str, Any] = {"checkpoint": checkpoint, "trigger": when, "name": name, "on_progress": on_progress}
+        spark = self._df.sparkSession
+        saved = None if savepoint is None else savepoint_for(spark, savepoint, checkpoint)
+        if isinstance(saved, Savepoint):
+            if self.windowed.groups is None and self._grouped and self.plan.groups != saved.manifest.groups:
+                return self._with_groups(saved.manifest.groups).start(**{**how, **sinks}, savepoint=savepoint)
+            check_start(saved, self.plan)
         try:
-            return spark_query.start(
-                self._df.sparkSession, self._operated_over, self.plan, sinks, observed_as=self._observed_as, **how
-            )
+            given = {**how, "observed_as": self._observed_as, "savepoint": saved}
+            return spark_query.start(spark, self._operated_over, self.plan, sinks, **given)
         except PlanMismatchError as error:
             of_checkpoint = error.changed.get(KEY_GROUPS, (None, None))[0]
             if of_checkpoint is None or self.windowed.groups is not None or not self._grouped:
                 raise
         # Nobody asked for another number: the checkpoint's is taken, whatever the session was set to since.
-        again = replace(self, windowed=replace(self.windowed, groups=int(of_checkpoint)))
-        return again.start(**{**how, **sinks})
+        return self._with_groups(int(of_checkpoint)).start(**{**how, **sinks}, savepoint=savepoint)
+
+    def _with_groups(self, groups: int) -> WindowedResult:
+        return replace(self, windowed=replace(self.windowed, groups=groups))
 
     def run(self, **sinks: Sink) -> None:
         """Batch: computes the operator once and writes every output to its sink.
@@ -392,8 +406,8 @@ class WindowedResult(Shown):
     def _operated(self) -> DataFrame:
         return self._operated_over(data_frames=self._data_frames)
 
-    def _operated_over(self, *, data_frames: bool) -> DataFrame:
-        return operate(self._df, self._plan_run, self._projection, data_frames=data_frames)
+    def _operated_over(self, *, data_frames: bool, initial: DataFrame | None = None) -> DataFrame:
+        return operate(self._df, self._plan_run, self._projection, data_frames=data_frames, initial=initial)
 
     @cached_property
     def _data_frames(self) -> bool:

@@ -86,7 +86,7 @@ class SessionRunner:
 
     def start(self, on_progress: Callable[[BatchProgress], Any]) -> Query:
         job = self.loaded.job
-        sinks = job.sinks.recipes(job.key)
+        sinks: dict[str, Any] = {**job.sinks.recipes(job.key)}
         for listener in self.listeners:
             self.spark.streams.addListener(listener)
         return self._result().start(

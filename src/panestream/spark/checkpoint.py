@@ -21,6 +21,7 @@ from panestream.errors import FencedError, SinkError, StateFormatError
 from panestream.spark.markers import PARTS, list_files, read_markers, write_marker
 from panestream.spark.operator.flavours import check_data_frames, check_rows, wants_data_frames
 from panestream.spark.places import escaped, file_place, local_folder
+from panestream.spark.savepoint.birth import Birth, birth_of_next
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -123,6 +124,7 @@ class Claim:
         written: the places of outputs that had micro-batches committed to them.
         data_frames: whether its state was begun over data frames, as Spark 4.0 does; of a new one whether it is to be.
         new: whether the checkpoint knew no query yet.
+        born: the savepoint that it began with, or is to begin with; None: with nothing.
     """
 
     epoch: Epoch
@@ -133,12 +135,25 @@ class Claim:
     written: frozenset[str]
     data_frames: bool = False
     new: bool = False
+    born: Birth | None = None
+
+    @property
+    def begins_with(self) -> Birth | None:
+        """The savepoint whose state must be put in: no micro-batch has been committed that has it."""
+        return self.born if self.last < 0 else None
 
 
-def look_at(spark: SparkSession, plan: WindowPlan, checkpoint: str) -> Claim:
+def look_at(spark: SparkSession, plan: WindowPlan, checkpoint: str, birth: Birth | None = None) -> Claim:
     """Reads the entries of a checkpoint.
 
+    Args:
+        spark: the session.
+        plan: of the run to come.
+        checkpoint: the folder.
+        birth: the savepoint that it is to begin with; None: none was asked for.
+
     Raises:
+        CheckpointError: it began otherwise.
         PlanMismatchError: it belongs to another plan, and micro-batches of that were planned. (The state holds the plan too, and
             refuses another; here it is found before anything runs.)
         StateDamagedError: an entry cannot be read.
@@ -149,24 +164,28 @@ def look_at(spark: SparkSession, plan: WindowPlan, checkpoint: str) -> Claim:
     entries = {rank: marker for path, marker in markers.items() for rank in _ranks([path])}
     number, query, last = 1, str(uuid.uuid4()), -1
     data_frames = wants_data_frames(spark)
+    born = birth
     if entries:
         newest = max(entries)
-        if _last(spark, checkpoint, "offsets") >= 0:
+        planned, last = _last(spark, checkpoint, "offsets") >= 0, _last(spark, checkpoint, "commits")
+        told = Birth.of_json(entries[newest].get("born"))
+        born = birth_of_next(checkpoint, told, birth, planned=planned, committed=last >= 0)
+        if planned:
             check_identity(entries[newest]["identity"], plan.identity(), f"the checkpoint {checkpoint}")
             data_frames = bool(entries[newest].get("data_frames", False))
             if not data_frames:
                 check_rows(spark, checkpoint)
-        number, query, last = newest[0] + 1, str(entries[newest]["query"]), _last(spark, checkpoint, "commits")
+        number, query = newest[0] + 1, str(entries[newest]["query"])
     if data_frames:
         check_data_frames(spark)
     queries = {query, *(str(marker["query"]) for marker in entries.values())}
     # A run that committed nothing may not have come to write to its places.
     written = {place for marker in entries.values() if last > marker["after"] for place in marker["places"]}
     epoch = Epoch(checkpoint, number, uuid.uuid4().hex)
-    return Claim(epoch, query, frozenset(queries), plan, last, frozenset(written), data_frames, not entries)
+    return Claim(epoch, query, frozenset(queries), plan, last, frozenset(written), data_frames, not entries, born)
 
 
-def introduce(spark: SparkSession, plan: WindowPlan, checkpoint: str) -> Claim:
+def introduce(spark: SparkSession, plan: WindowPlan, checkpoint: str, birth: Birth | None = None) -> Claim:
     """What :func:`look_at` finds, of a checkpoint that knows the query: a new one is told its identity first, by an entry 0.
 
     Sinks leave that identity in their places. A start that ends between there and here, refused by the next sink or killed,
@@ -175,10 +194,10 @@ def introduce(spark: SparkSession, plan: WindowPlan, checkpoint: str) -> Claim:
     Raises:
         FencedError: another copy was started in the same moment, and holds the checkpoint.
     """
-    claim = look_at(spark, plan, checkpoint)
+    claim = look_at(spark, plan, checkpoint, birth)
     if claim.new:
         register(spark, replace(claim, epoch=replace(claim.epoch, number=0)), [])
-        claim = look_at(spark, plan, checkpoint)
+        claim = look_at(spark, plan, checkpoint, birth)
     return claim
 
 
@@ -195,6 +214,7 @@ def register(spark: SparkSession, claim: Claim, places: Iterable[str]) -> None:
     """
     marker = {"query": claim.query, "identity": claim.plan.identity(), "after": claim.last, "places": sorted(places)}
     marker |= {"data_frames": claim.data_frames, "plan": _saved_plan(claim.plan)}
+    marker |= {} if claim.born is None else {"born": claim.born.as_json()}
     write_marker(spark, f"{claim.epoch.checkpoint}/{_RUNS}/{claim.epoch.entry}", marker)
     claim.epoch.check(spark)
     claim.epoch.forget_old()

@@ -24,6 +24,9 @@ from panestream.spark.operator.split import put_together
 from panestream.spark.progress.micro_batch import OBSERVED, BatchProgress, metrics_of, observed
 from panestream.spark.progress.notices import DroppedBySpark, Notices
 from panestream.spark.progress.watching import ProgressWatcher
+from panestream.spark.savepoint.birth import Birth
+from panestream.spark.savepoint.initial_state import initial_state
+from panestream.spark.savepoint.saved import Savepoint
 from panestream.spark.session import DEFAULT_GROUPS, chosen_partitions, is_connect, session_settings, settings_for
 from panestream.spark.sinks.base import Sink
 from panestream.spark.sinks.outputs import Outputs, open_outputs
@@ -222,14 +225,20 @@ def start(
     name: str | None,
     on_progress: Callable[[BatchProgress], Any] | None,
     observed_as: str = OBSERVED,
+    savepoint: Savepoint | Birth | None = None,
 ) -> RunningQuery:
     """Starts one streaming query that serves all ``sinks``; see ``WindowedResult.start``.
 
-    ``operated_over`` gives the operator's output, over rows or over ``data_frames``: the checkpoint says which.
+    ``operated_over`` gives the operator's output, over rows or over ``data_frames``: the checkpoint says which; and with an
+    ``initial`` state, where it has none yet and is to begin with a savepoint.
     """
     remote = is_connect(spark)
-    outputs = open_outputs(spark, plan, sinks, checkpoint)
-    operated = operated_over(data_frames=outputs.data_frames)
+    birth = savepoint.birth if isinstance(savepoint, Savepoint) else savepoint
+    outputs = open_outputs(spark, plan, sinks, checkpoint, birth)
+    initial = None
+    if isinstance(savepoint, Savepoint) and outputs.begins_with is not None:
+        initial = initial_state(savepoint, plan)
+    operated = operated_over(data_frames=outputs.data_frames, initial=initial)
     late_kept = plan.late_tag in sinks
     # Through Spark Connect the micro-batches run on the server, out of reach: there the query itself looks.
     notices = Notices.of(plan, kept=late_kept)

@@ -21,6 +21,9 @@ class DataFrameWindowProcessor(WindowProcessor):
         # tolist: numbers of Python's, not numpy's.
         return [part for frame in rows for part in zip(*(frame[name].tolist() for name in _FIELDS), strict=True)]
 
+    def entries_of(self, initial: Any) -> Iterable[tuple[str | None, int, bytes]]:
+        return zip(*(initial[name].tolist() for name in ("space", "number", "value")), strict=True)
+
     def rows_of(self, output: Iterable[tuple[str, bytes]]) -> Iterator[Any]:
         import pandas as pd
 

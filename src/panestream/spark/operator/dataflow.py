@@ -164,10 +164,12 @@ def batch_time() -> Column:
     return F.array_sort(F.array(F.unix_micros(F.current_timestamp())))[0]
 
 
-def operate(df: DataFrame, plan: WindowPlan, projection: Projection, *, data_frames: bool = False) -> DataFrame:
+def operate(
+    df: DataFrame, plan: WindowPlan, projection: Projection, *, data_frames: bool = False, initial: DataFrame | None = None
+) -> DataFrame:
     """The operator's output, a few rows (tag, body) per key group and micro-batch. Asks Spark nothing.
 
-    A stream runs over rows, or over ``data_frames`` as Spark 4.0 has them.
+    A stream runs over rows, or over ``data_frames`` as Spark 4.0 has them; ``initial`` is what its state begins with.
     """
     projected = projection.rows_of(df)
     with without_pandas():
@@ -176,7 +178,7 @@ def operate(df: DataFrame, plan: WindowPlan, projection: Projection, *, data_fra
         exchanged = projected.mapInArrow(Pack(plan, projection.pack).__call__, EXCHANGE_SCHEMA)
         if not projection.streaming:
             return exchanged.groupBy("group").applyInArrow(process_batch(plan), OPERATED_SCHEMA)
-        return transform(exchanged, plan, data_frames=data_frames)
+        return transform(exchanged, plan, data_frames=data_frames, initial=initial)
 
 
 def unpack(operated: DataFrame, plan: WindowPlan, tag: str) -> DataFrame:

@@ -72,6 +72,20 @@ class WindowProcessor(StatefulProcessor):
     def handleExpiredTimer(self, key: Any, timerValues: TimerValues, expiredTimerInfo: Any) -> Iterator[Any]:
         return self._process(key, [], timerValues)
 
+    def handleInitialState(self, key: Any, initialState: Any, timerValues: TimerValues) -> None:
+        # Of a query that starts from a savepoint: entries of the state, as they are to be (panestream.spark.savepoint).
+        if self._state is None or self._handle is None:
+            raise RuntimeError("Spark called the processor before init")
+        for space, number, value in self.entries_of(initialState):
+            if space is None:
+                self._handle.registerTimer(number)
+            else:
+                self._state.put(space, number, value)
+
+    def entries_of(self, initial: Any) -> Iterable[tuple[str | None, int, bytes]]:
+        """What Spark hands over of the initial state at once: space, number and value of entries."""
+        return [(initial.space, initial.number, initial.value)]
+
     def parts_of(self, rows: Iterator[Any]) -> list[Sequence[Any]]:
         """What arrived for a key group: of each row the fields of a :class:`~panestream.engine.storage.payload.PayloadPart`."""
         return [(row.origin, row.sequence, row.parts_left, row.body) for row in rows]

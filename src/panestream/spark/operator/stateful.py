@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pyspark.sql import DataFrame
 
 from panestream.engine.plan import WindowPlan
@@ -10,26 +12,29 @@ from panestream.spark.operator.operate import OPERATED_SCHEMA
 from panestream.spark.operator.processor import WindowProcessor
 
 
-def transform(exchanged: DataFrame, plan: WindowPlan, *, data_frames: bool) -> DataFrame:
+def transform(exchanged: DataFrame, plan: WindowPlan, *, data_frames: bool, initial: DataFrame | None = None) -> DataFrame:
     """The rows of the exchange of a stream through the operator, with its state.
 
     Args:
         exchanged: what ``pack`` gave.
         plan: the query.
         data_frames: whether over data frames.
+        initial: the entries that the state begins with (:mod:`panestream.spark.savepoint.initial_state`); None: it is there, or
+            begins with nothing.
 
     Raises:
         EnvironmentNotReadyError: the session cannot run stateful operators over data frames.
     """
     grouped = exchanged.groupBy("group")
-    mode = "ProcessingTime" if plan.wakes_up else "None"
+    how: dict[str, Any] = {
+        "outputStructType": OPERATED_SCHEMA,
+        "outputMode": "append",
+        "timeMode": "ProcessingTime" if plan.wakes_up else "None",
+        "initialState": None if initial is None else initial.groupBy("group"),
+    }
     if not data_frames:
-        return grouped.transformWithState(
-            statefulProcessor=WindowProcessor(plan), outputStructType=OPERATED_SCHEMA, outputMode="append", timeMode=mode
-        )
+        return grouped.transformWithState(statefulProcessor=WindowProcessor(plan), **how)
     from panestream.spark.operator.data_frames import DataFrameWindowProcessor
 
     check_data_frames(exchanged.sparkSession)
-    return grouped.transformWithStateInPandas(
-        statefulProcessor=DataFrameWindowProcessor(plan), outputStructType=OPERATED_SCHEMA, outputMode="append", timeMode=mode
-    )
+    return grouped.transformWithStateInPandas(statefulProcessor=DataFrameWindowProcessor(plan), **how)

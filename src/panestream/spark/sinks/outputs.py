@@ -12,6 +12,7 @@ from panestream.errors import FencedError, PanestreamWarning
 from panestream.spark.checkpoint import Claim, Epoch, introduce, register
 from panestream.spark.failures import of_sink
 from panestream.spark.places import check_apart
+from panestream.spark.savepoint.birth import Birth
 from panestream.spark.sinks.base import AT_LEAST_ONCE, Run, Sink
 
 if TYPE_CHECKING:
@@ -26,12 +27,14 @@ class Outputs:
         sinks: what :meth:`Sink.open` gave.
         epoch: the run's entry in the checkpoint.
         data_frames: whether the checkpoint's state was begun over data frames.
+        begins_with: the savepoint whose state must be put in; None: the checkpoint has what it began with.
         begun: whether the sinks know the first micro-batch.
     """
 
     sinks: Mapping[str, Sink]
     epoch: Epoch
     data_frames: bool = False
+    begins_with: Birth | None = None
     begun: bool = field(default=False)
 
     def deliver(self, rows_of: Callable[[str], DataFrame], present: Collection[str], batch_id: int) -> None:
@@ -79,10 +82,20 @@ class Outputs:
         return None
 
 
-def open_outputs(spark: SparkSession, plan: WindowPlan, sinks: Mapping[str, Sink], checkpoint: str) -> Outputs:
+def open_outputs(
+    spark: SparkSession, plan: WindowPlan, sinks: Mapping[str, Sink], checkpoint: str, birth: Birth | None = None
+) -> Outputs:
     """Opens the sinks of a stream, and makes its run the one that holds the checkpoint.
 
+    Args:
+        spark: the session.
+        plan: the query.
+        sinks: by output.
+        checkpoint: the folder.
+        birth: the savepoint that the checkpoint is to begin with; None: none was asked for.
+
     Raises:
+        CheckpointError: the checkpoint began otherwise.
         SinkError: two outputs in one place; or a place that is not the query's, or that lost what it held.
         PlanMismatchError: the checkpoint belongs to another plan.
         StateDamagedError: a marker in the checkpoint or in a place cannot be read.
@@ -91,11 +104,11 @@ def open_outputs(spark: SparkSession, plan: WindowPlan, sinks: Mapping[str, Sink
         EnvironmentNotReadyError: this Spark cannot go on with what another version began.
     """
     places = checked_places(spark, plan, sinks, checkpoint)
-    claim = introduce(spark, plan, checkpoint)
+    claim = introduce(spark, plan, checkpoint, birth)
     opened = {tag: sink.open(spark, _run(plan, claim, tag, places.get(tag))) or sink for tag, sink in sinks.items()}
     _warn(spark, sinks)
     register(spark, claim, places.values())
-    return Outputs(opened, claim.epoch, claim.data_frames)
+    return Outputs(opened, claim.epoch, claim.data_frames, claim.begins_with)
 
 
 def open_for_batch(spark: SparkSession, plan: WindowPlan, sinks: Mapping[str, Sink]) -> dict[str, Sink]:

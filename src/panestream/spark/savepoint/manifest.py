@@ -1,0 +1,131 @@
+"""What a savepoint says of itself: written last, so that a folder without it is none."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as version_of
+from typing import TYPE_CHECKING, Any
+
+from panestream.engine.plan import WindowPlan
+from panestream.engine.savepoint.plans import plan_of
+from panestream.errors import CheckpointError, StateFormatError
+from panestream.spark.markers import PARTS, list_files, read_markers, write_marker
+from panestream.spark.places import escaped
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SAVEPOINT_FORMAT = 1
+"""Of the manifest and the folder: raised with every change after which one cannot be read as the other."""
+_MANIFEST = "manifest"
+_STATE = "state"
+_BROKEN = "the savepoint cannot be used. Take another one while the checkpoint is there"
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What is known of a savepoint besides its tables.
+
+    Attributes:
+        name: random; tells apart savepoints in places that were used twice.
+        saved_plan: the query's plan as JSON (:mod:`panestream.engine.savepoint.plans`).
+        headers: of each key group, by number: what of its state belongs to no key.
+        tables: the names of the state tables.
+        batch_id: after which micro-batch it was taken; None: it was made of history.
+        checkpoint: where the checkpoint was; None: it was made of history.
+        queries: the identities of the query that it was taken from.
+        sources: of each source of the query, in Spark's order, how far it was read.
+        versions: of panestream and Spark.
+        taken_at: when, in UTC.
+    """
+
+    saved_plan: Mapping[str, Any]
+    headers: Sequence[Mapping[str, Any]]
+    tables: Sequence[str]
+    batch_id: int | None = None
+    checkpoint: str | None = None
+    queries: Sequence[str] = ()
+    sources: Sequence[Mapping[str, Any]] = ()
+    versions: Mapping[str, str] = field(default_factory=dict)
+    taken_at: str = ""
+    name: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+    @cached_property
+    def plan(self) -> WindowPlan:
+        """The query's plan, without code of users' own."""
+        return plan_of(self.saved_plan)
+
+    @property
+    def groups(self) -> int:
+        """The number of key groups that it was taken from."""
+        return len(self.headers)
+
+
+def table_folder(path: str, table: str) -> str:
+    """Where the rows of a state table are."""
+    return f"{path.rstrip('/')}/{_STATE}/{table}"
+
+
+def versions(spark: SparkSession) -> dict[str, str]:
+    """Of panestream and Spark, as they run."""
+    try:
+        ours = version_of("panestream")
+    except PackageNotFoundError:
+        ours = "unknown"
+    return {"panestream": ours, "spark": spark.version}
+
+
+def write_manifest(spark: SparkSession, path: str, manifest: Manifest) -> None:
+    """Makes a savepoint of a folder that has all its tables."""
+    write_marker(spark, f"{path.rstrip('/')}/{_MANIFEST}", {"savepoint": SAVEPOINT_FORMAT, **asdict(manifest)})
+
+
+def read_manifest(spark: SparkSession, path: str) -> Manifest:
+    """The manifest of a savepoint.
+
+    Raises:
+        CheckpointError: there is no savepoint, or one that was not finished.
+        StateFormatError: a newer panestream wrote it.
+        StateDamagedError: it cannot be read.
+    """
+    found = list(read_markers(spark, _pattern(path), _BROKEN).values())
+    if not found:
+        begun = list_files(spark, f"{escaped(path.rstrip('/'))}/{_STATE}/*/{PARTS}")
+        what = "was broken off while it was written: take another one" if begun else "is no savepoint (pst.savepoint makes one)"
+        raise CheckpointError(f"{path} {what}")
+    told = dict(found[0])
+    told.pop("format", None)
+    format_ = told.pop("savepoint", None)
+    if format_ != SAVEPOINT_FORMAT:
+        newer = isinstance(format_, int) and format_ > SAVEPOINT_FORMAT
+        by = "a newer panestream wrote it: run that version" if newer else "this version of panestream does not read it"
+        raise StateFormatError(f"the savepoint {path} has format {format_!r}: {by}")
+    known = {each: told[each] for each in Manifest.__dataclass_fields__ if each in told}
+    return Manifest(**known)
+
+
+def check_free(spark: SparkSession, path: str) -> None:
+    """Refuses a folder that holds something; what a savepoint left that was broken off is written over.
+
+    Raises:
+        CheckpointError: it does.
+    """
+    base = path.rstrip("/")
+    if list_files(spark, _pattern(base)):
+        raise CheckpointError(f"{path} holds a savepoint already: each needs a folder of its own")
+    files = list_files(spark, escaped(base), recursive=True)
+    known = set(list_files(spark, f"{escaped(base)}/{_STATE}/*/{PARTS}")) if files else set()
+    other = next((file for file in files if file not in known), None)
+    if other is not None:
+        raise CheckpointError(f"{path} holds something else ({other}): a savepoint needs a folder of its own")
+
+
+def _pattern(path: str) -> str:
+    return f"{escaped(path.rstrip('/'))}/{_MANIFEST}/{PARTS}"
+
+
+__all__ = ["SAVEPOINT_FORMAT", "Manifest", "check_free", "read_manifest", "table_folder", "versions", "write_manifest"]

@@ -1,0 +1,73 @@
+"""State tables on their way through Spark: rows of one table into a form that is alike for all tables, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from panestream.engine.kernels.ordering import stable_order
+from panestream.spark.savepoint.values import KEY_GROUP, table_in
+
+PIECES = pa.schema([KEY_GROUP, pa.field("table", pa.string()), pa.field("body", pa.binary())])
+"""The number of a key group, a table's name, and some of its rows as an Arrow stream."""
+
+OfBatches = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
+def with_group(schema: pa.Schema) -> pa.Schema:
+    """The columns of a table behind the number of the key group."""
+    return pa.schema([KEY_GROUP, *schema])
+
+
+def rows_of_pieces(schema: pa.Schema) -> OfBatches:
+    """The function for ``mapInArrow`` that gives the rows of one table, behind the number of their key group.
+
+    Args:
+        schema: of the table. Rows come as key group and body.
+    """
+
+    def rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for group, body in zip(batch.column(0).to_pylist(), batch.column(1), strict=True):
+                table = table_in(body.as_py())
+                number = pa.array(np.full(table.num_rows, group), pa.int32())
+                yield from pa.Table.from_arrays([number, *table.columns], schema=with_group(schema)).to_batches()
+
+    return rows
+
+
+def pieces_of_rows(name: str, columns: Sequence[str]) -> OfBatches:
+    """The function for ``mapInArrow`` that puts rows of one table into pieces, of each key group at least one a batch.
+
+    Args:
+        name: the table's.
+        columns: what its columns are called; before them comes the number of the key group that a row is to be in.
+    """
+
+    def pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            numbers = np.asarray(batch.column(0), np.int64)
+            order = stable_order(numbers)
+            table = pa.Table.from_arrays(batch.columns[1:], names=list(columns)).take(pa.array(order))
+            found, begins = np.unique(numbers[order], return_index=True)
+            ends = [*begins[1:].tolist(), len(numbers)]
+            for group, begin, end in zip(found.tolist(), begins.tolist(), ends, strict=True):
+                yield piece(group, name, table.slice(begin, end - begin))
+
+    return pieces
+
+
+def piece(group: int, name: str, table: pa.Table) -> pa.RecordBatch:
+    """Some rows of a table of a key group as a batch of one row."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table.combine_chunks())
+    row = (group, name, sink.getvalue().to_pybytes())
+    return pa.RecordBatch.from_arrays(
+        [pa.array([one], field.type) for one, field in zip(row, PIECES, strict=True)], schema=PIECES
+    )
+
+
+__all__ = ["PIECES", "OfBatches", "piece", "pieces_of_rows", "rows_of_pieces", "with_group"]

@@ -1,0 +1,92 @@
+"""A savepoint that is there: what it says of itself, and its tables as DataFrames."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame
+
+from panestream.engine.plan import WindowPlan, stable_repr
+from panestream.engine.shown import Shown, listed
+from panestream.engine.storage.state import MemoryState
+from panestream.errors import CheckpointError
+from panestream.spark.savepoint.birth import Birth
+from panestream.spark.savepoint.manifest import Manifest, read_manifest, table_folder
+from panestream.spark.savepoint.pieces import with_group
+from panestream.spark.types import spark_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True, repr=False)
+class Savepoint(Shown):
+    """The state of a query, taken out of its checkpoint; see :func:`savepoint` and :func:`read_savepoint`.
+
+    Attributes:
+        path: the folder.
+        manifest: what it says of itself.
+    """
+
+    path: str
+    manifest: Manifest
+    spark: SparkSession = field(repr=False)
+
+    @property
+    def plan(self) -> WindowPlan:
+        """The plan of the query that it was taken from: of functions of users' own the names alone."""
+        return self.manifest.plan
+
+    @property
+    def batch_id(self) -> int | None:
+        """After which micro-batch it was taken; None: it was made of history."""
+        return self.manifest.batch_id
+
+    @property
+    def birth(self) -> Birth:
+        """What a checkpoint says of itself that begins with it."""
+        return Birth(self.manifest.name, self.path, tuple(self.manifest.queries))
+
+    def table(self, name: str) -> DataFrame:
+        """The rows of a state table: ``key_group``, then its columns (decision 0140).
+
+        Raises:
+            CheckpointError: there is none of that name.
+        """
+        if name not in self.manifest.tables:
+            raise CheckpointError(f"the savepoint has no table {name!r}, only {', '.join(self.manifest.tables)}")
+        plan = self.plan
+        schema = plan.operator.for_group(plan, MemoryState(), 0).tables().table(name).schema
+        folder = table_folder(self.path, name)
+        return self.spark.read.schema(spark_schema(with_group(schema))).parquet(folder)
+
+    def _parts(self) -> Mapping[str, str]:
+        manifest = self.manifest
+        return {
+            "savepoint": self.path,
+            "micro-batch": "" if manifest.batch_id is None else str(manifest.batch_id),
+            "windows": stable_repr(self.plan.assigner),
+            "key": listed(self.plan.key_names) or "none",
+            "key groups": str(manifest.groups),
+            "taken": manifest.taken_at,
+        }
+
+
+def read_savepoint(spark: SparkSession, path: str) -> Savepoint:
+    """Looks at a savepoint.
+
+    Args:
+        spark: a session, classic or Spark Connect's.
+        path: its folder.
+
+    Raises:
+        CheckpointError: there is none, or one that was broken off.
+        StateFormatError: a newer panestream wrote it.
+        StateDamagedError: its manifest cannot be read.
+    """
+    return Savepoint(path, read_manifest(spark, path), spark)
+
+
+__all__ = ["Savepoint", "read_savepoint"]

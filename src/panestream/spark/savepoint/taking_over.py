@@ -1,0 +1,62 @@
+"""What a query refuses to start from: looked at before anything is started."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from panestream.engine.kernels.columns import Ints
+from panestream.engine.plan import WindowPlan, check_taken_over
+from panestream.engine.savepoint.key_groups import new_groups
+from panestream.errors import CheckpointError
+from panestream.spark.checkpoint import last_committed, newest_entry
+from panestream.spark.savepoint.birth import Birth
+from panestream.spark.savepoint.initial_state import Taken
+from panestream.spark.savepoint.saved import Savepoint, read_savepoint
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def savepoint_for(spark: SparkSession, path: str, checkpoint: str) -> Savepoint | Birth:
+    """The savepoint that a checkpoint is to begin with; its birth alone, where the checkpoint has gone on since.
+
+    Then the savepoint is not needed any more, and may be gone.
+
+    Raises:
+        CheckpointError: there is no such savepoint.
+        StateFormatError: a newer panestream wrote it.
+        StateDamagedError: its manifest cannot be read.
+    """
+    born = Birth.of_json((newest_entry(spark, checkpoint) or {}).get("born"))
+    if born is not None and last_committed(spark, checkpoint) >= 0:
+        try:
+            name = read_savepoint(spark, path).manifest.name
+        except CheckpointError:
+            name = born.name if born.lies_at(path) else ""
+        if name == born.name:
+            return born
+    return read_savepoint(spark, path)
+
+
+def check_start(savepoint: Savepoint, plan: WindowPlan) -> None:
+    """Refuses to start a plan from a savepoint that it cannot take over, as far as can be seen without the rows.
+
+    Raises:
+        PlanMismatchError: names every difference that cannot be.
+    """
+    manifest = savepoint.manifest
+    check_taken_over(manifest.plan.identity(), plan)
+    taken = Taken.of(manifest, plan)
+    if plan.groups != manifest.groups:
+        for table in taken.empty.values():
+            new_groups(table, plan, _of_no_rows, plan.groups, 0, manifest.groups)
+    taken.state_of(0, [])
+
+
+def _of_no_rows(_keys: object, _groups: int) -> Ints:
+    return np.zeros(0, np.int64)
+
+
+__all__ = ["check_start", "savepoint_for"]

@@ -1,0 +1,130 @@
+"""A savepoint is taken: the state of all key groups after one micro-batch, as Parquet, with a manifest."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.storagelevel import StorageLevel
+
+from panestream.engine.plan import WindowPlan
+from panestream.engine.savepoint.key_groups import header_of_all
+from panestream.engine.storage.state import MemoryState
+from panestream.engine.storage.state_tables import StateTables
+from panestream.errors import CheckpointError, StateDamagedError
+from panestream.spark.checkpoint import newest_entry
+from panestream.spark.operator.without_pandas import without_pandas
+from panestream.spark.savepoint.manifest import Manifest, check_free, table_folder, versions, write_manifest
+from panestream.spark.savepoint.pieces import rows_of_pieces, with_group
+from panestream.spark.savepoint.reading import read_checkpoint
+from panestream.spark.savepoint.saved import Savepoint
+from panestream.spark.session import session_settings
+from panestream.spark.types import spark_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_AS_TOLD = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}
+"""What Parquet calls a time, for those who read it with other tools."""
+
+
+def savepoint(spark: SparkSession, checkpoint: str, path: str, batch_id: int | None = None) -> Savepoint:
+    """Takes a savepoint: the state of a query as Parquet, for another query to start from.
+
+    Needs nothing of the job's code. The job may run meanwhile, and go on afterwards; but the one that starts from the savepoint
+    has all rows from there on, too: stop the old one first where both write to the same places.
+
+    Args:
+        spark: a session, classic or Spark Connect's.
+        checkpoint: the checkpoint.
+        path: a folder that holds nothing yet. It is a savepoint once all is there: a call that was broken off leaves none.
+        batch_id: after which micro-batch; None: the last that was committed.
+
+    Returns:
+        The savepoint, as :func:`read_savepoint` has it.
+
+    Raises:
+        CheckpointError: there is no such checkpoint or micro-batch; the folder holds something; the query has other operators
+            with state, of which the savepoint would know nothing.
+        StateDamagedError: the state of a key group cannot be read, or is gone.
+        StateFormatError: a newer panestream wrote it.
+    """
+    state = read_checkpoint(spark, checkpoint, batch_id)
+    entry = newest_entry(spark, checkpoint) or {}
+    check_free(spark, path)
+    _check_alone(spark, checkpoint)
+    manifest = Manifest(
+        saved_plan=entry["plan"],
+        headers=[],
+        tables=[],
+        batch_id=state.batch_id,
+        checkpoint=checkpoint,
+        queries=[str(entry["query"])],
+        sources=[],
+    )
+    return write_savepoint(spark, path, state.plan, state.stored.headers(), state.stored.tables(), manifest)
+
+
+def write_savepoint(
+    spark: SparkSession, path: str, plan: WindowPlan, headers: DataFrame, tables: DataFrame, manifest: Manifest
+) -> Savepoint:
+    """Writes tables, then the manifest.
+
+    Args:
+        spark: the session.
+        path: the folder, which holds nothing.
+        plan: the query's.
+        headers: of all key groups (:data:`~panestream.spark.savepoint.values.HEADERS`).
+        tables: of all key groups (:data:`~panestream.spark.savepoint.values.TABLE_PARTS`).
+        manifest: what else is known; headers, tables, versions and the time are filled in.
+
+    Raises:
+        StateDamagedError: the state of a key group is gone, or that of several is not of the same micro-batch.
+    """
+    found = _by_group(headers, plan)
+    header_of_all(found)
+    empty = no_rows(plan)
+    # Disk: each table is a pass over all, and the state may be larger than the memory.
+    parts = tables.select("key_group", "table", "body").persist(StorageLevel.DISK_ONLY)
+    try:
+        with session_settings(spark, _AS_TOLD), without_pandas():
+            for name, table in empty.tables.items():
+                mine = parts.where(F.col("table") == name).select("key_group", "body")
+                rows = mine.mapInArrow(rows_of_pieces(table.schema), spark_schema(with_group(table.schema)))
+                rows.write.mode("overwrite").parquet(table_folder(path, name))
+    finally:
+        parts.unpersist()
+    now = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    whole = replace(manifest, headers=found, tables=list(empty.tables), versions=versions(spark), taken_at=now)
+    write_manifest(spark, path, whole)
+    return Savepoint(path, whole, spark)
+
+
+def no_rows(plan: WindowPlan) -> StateTables:
+    """The state tables of a key group that has nothing: their names and columns."""
+    return plan.operator.for_group(plan, MemoryState(), 0).tables()
+
+
+def _by_group(headers: DataFrame, plan: WindowPlan) -> list[Mapping[str, Any]]:
+    """The headers in the order of key groups: few, and small."""
+    found = {row.key_group: json.loads(row.header) for row in headers.collect()}
+    gone = next((group for group in range(plan.groups) if group not in found), None)
+    if gone is not None:
+        raise StateDamagedError(f"the state of key group {gone} is gone: there are {len(found)} of {plan.groups}", gone)
+    return [found[group] for group in range(plan.groups)]
+
+
+def _check_alone(spark: SparkSession, checkpoint: str) -> None:
+    """Refuses a query with other operators that have state: they would begin anew where this one goes on."""
+    known = spark.read.format("state-metadata").load(checkpoint).select("operatorId", "operatorName").distinct().collect()
+    others = sorted(f"{row.operatorName} ({row.operatorId})" for row in known)
+    if len(others) > 1:
+        raise CheckpointError(
+            f"the query of the checkpoint {checkpoint} has {len(others)} operators with state ({', '.join(others)}): a savepoint "
+            "holds that of one. Write what comes before the windows to a table or a topic, by a query of its own"
+        )
