@@ -157,6 +157,7 @@ all = "count(*)"
 revenue = "sum(price * (1 - discount))"
 best = { function = "max_by", column = "item_id", by = "price" }
 three = { function = "top_k", column = "price", k = 3 }
+whole = "complete(three)"
 """
     got = job_of(changed('[[aggregate]]\nfunction = "count"\nalias = "views"\n', short)).aggregate
     assert [(each.name, each.function, each.arguments) for each in got] == [
@@ -165,6 +166,7 @@ three = { function = "top_k", column = "price", k = 3 }
         ("revenue", "sum", {"column": "price * (1 - discount)"}),
         ("best", "max_by", {"column": "item_id", "by": "price"}),
         ("three", "top_k", {"column": "price", "k": 3}),
+        ("whole", "complete", {"output": "three"}),
     ]
 
 
@@ -179,7 +181,7 @@ def test_every_function_of_the_library_is_one_of_job_files():
     of_the_library = {name for name in aggregates.__all__ if name.islower()}
     assert of_the_library - set(FUNCTIONS) == {"user"}  # takes an object of Python's
     given = {"column": "price", "columns": ["page"], "by": "ts", "k": 20, "weight": "w", "edges": [1.5], "probability": 0.5}
-    given |= {"probabilities": [0.5, 0.9], "ignore_nulls": True, "relative_sd": 0.1}
+    given |= {"probabilities": [0.5, 0.9], "ignore_nulls": True, "relative_sd": 0.1, "output": "revenue"}
     for function, takes in FUNCTIONS.items():
         every = AggregateSection(function=function, arguments={name: given[name] for name in takes})
         assert every.recipe.name == every.name

@@ -34,6 +34,7 @@ AGGREGATES = (
     agg.sum("price").alias("turnover"),
     agg.mean("price").alias("mean_price"),
     agg.sum("fine").alias("fine_total"),
+    agg.complete("mean_price").alias("whole"),
 )
 WINDOWS = [
     pst.TumblingEventTimeWindows.of("7 seconds", offset="3 seconds"),

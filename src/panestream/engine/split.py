@@ -13,9 +13,16 @@ import pyarrow as pa
 from panestream.engine.operators.panes.spec import PaneSpec
 from panestream.engine.plan import OperatorSpec, Split
 from panestream.errors import InvalidPlanError
-from panestream.windowing.aggregates import Aggregate, Count, CountDistinct, Max, Min, Sum
+from panestream.windowing.aggregates import Aggregate, Complete, Count, CountDistinct, Max, Min, Sum
 
-_TOGETHER: Mapping[type[Aggregate], str] = {CountDistinct: "sum", Count: "sum", Sum: "sum", Min: "min", Max: "max"}
+_TOGETHER: Mapping[type[Aggregate], str] = {
+    CountDistinct: "sum",
+    Count: "sum",
+    Sum: "sum",
+    Min: "min",
+    Max: "max",
+    Complete: "min",
+}
 """How the results of parts become that of the whole."""
 
 

@@ -63,6 +63,8 @@ def _reader_of(hint: Any, argument: str) -> Reader:
     kinds = {hint} if several is None else set(parts)
     if kinds == {bool}:
         return boolean
+    if kinds == {str}:
+        return identifier
     if kinds == {int}:
         return _COUNT
     if kinds <= {int, float, Decimal}:
@@ -135,7 +137,8 @@ class AggregateSection:
         """The name of the output column."""
         if self.alias is not None:
             return self.alias
-        expressions = " ".join([self.arguments.get("column", ""), *self.arguments.get("columns", ())])
+        of = self.arguments.get("column", self.arguments.get("output", ""))
+        expressions = " ".join([of, *self.arguments.get("columns", ())])
         return "_".join([self.function, *re.findall(r"[A-Za-z0-9_]+", expressions)])
 
 
@@ -230,4 +233,6 @@ def _call(value: object, place: Place) -> Mapping[str, Any]:
     if call is None:
         place.wrong(f"must be a function or function(column), not {shown(value)}")
     argument = (call.group(2) or "").strip()
-    return {"function": call.group(1), **({} if argument in ("", "*") else {"column": argument})}
+    takes = FUNCTIONS.get(call.group(1), {})
+    key = "output" if "output" in takes else "column"
+    return {"function": call.group(1), **({} if argument in ("", "*") else {key: argument})}

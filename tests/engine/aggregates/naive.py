@@ -35,6 +35,8 @@ def aggregate(recipe, rows, types):  # noqa: C901 - one case per aggregate
     given = [row.values[recipe.inputs[0]] for row in rows] if recipe.inputs else []
     present = [v for v in given if v is not None]
     match recipe:
+        case agg.Complete():
+            return True
         case agg.Count(expr=None):
             return len(rows)
         case agg.Count():

@@ -133,6 +133,8 @@ def recipes():
 @st.composite
 def cases(draw):
     chosen = draw(st.lists(recipes(), min_size=1, max_size=5, unique_by=lambda r: r.name))
+    if draw(st.booleans()):
+        chosen.insert(draw(st.integers(0, len(chosen))), agg.complete(draw(st.sampled_from(chosen)).name))
     columns = sorted({expr for recipe in chosen for expr in recipe.inputs})
     key_types, key_values = KEYS[draw(st.sampled_from(list(KEYS)))]
     nullable = {c: draw(st.booleans()) for c in columns}

@@ -62,9 +62,9 @@ def test_aggregates_that_stay_know_all_rows_and_others_those_from_now_on(case):
     there = {of for recipe in known for of in partials_of(recipe)}
     if early and any(isinstance(one, agg.User) and not partials_of(one) <= there for one in after):
         with pytest.raises(InvalidPlanError, match="cannot be added to windows that are open"):
-            partials_found(saved, partials_saved(before), now)
+            partials_found(saved, {"partials": partials_saved(before)}, now)
         return
-    columns = [*saved.columns[:3], *partials_found(saved, partials_saved(before), now)]
+    columns = [*saved.columns[:3], *partials_found(saved, {"partials": partials_saved(before)}, now)]
     restored = pa.Table.from_arrays(columns, schema=now.partial_schema)
     restored.validate(full=True)
     windows, found = now.windows(pa.concat_tables([restored, table_of(now, late)]), np.arange(3), np.arange(1, 4))
@@ -103,11 +103,11 @@ def test_a_users_aggregate_that_keeps_something_else_is_refused():
     types = {"text": pa.string(), "int": pa.int64()}
     before, now = (Aggregation.build([agg.user(one, "text", "int")], types, KEYS) for one in (Shorter(), Longer()))
     with pytest.raises(PlanMismatchError, match="has other ones now"):
-        partials_found(before.partial_schema.empty_table(), partials_saved(before), now)
+        partials_found(before.partial_schema.empty_table(), {"partials": partials_saved(before)}, now)
 
 
 def test_a_column_that_is_missing_is_named():
     aggregation = Aggregation.build([agg.sum("v")], {"v": pa.int64()}, KEYS)
     table = aggregation.partial_schema.empty_table().drop_columns(["#0.high"])
     with pytest.raises(StateFormatError, match=r"lacks the column .#0\.high."):
-        partials_found(table, partials_saved(aggregation), aggregation)
+        partials_found(table, {"partials": partials_saved(aggregation)}, aggregation)

@@ -73,7 +73,7 @@ class Aggregation:
             raise InvalidPlanError("nothing to aggregate: give at least one, e.g. agg.count()")
         for key in key_schema:
             check_key(key.name, key.type)
-        plan = AggregationPlanner(input_types)
+        plan = AggregationPlanner(input_types, {aggregate.name: aggregate for aggregate in aggregates})
         for aggregate in aggregates:
             implementation = implementation_of(aggregate)
             for expr in aggregate.inputs:

@@ -153,6 +153,15 @@ class PartialAggregate(ABC):
         groups = Groups(none, count, None, np.zeros(count, np.int64), np.zeros(count, np.int64), np.arange(count), False)
         return self.merge(groups, [pa.array([], type_) for _, type_ in self.columns], none)
 
+    def without(self, rows: Ints, *, known: bool) -> list[pa.Array]:
+        """The columns of partials that are added to windows which are open: of no rows, though there were some.
+
+        Args:
+            rows: the number of input rows behind each partial row.
+            known: of one that tells of another (:mod:`panestream.engine.aggregates.complete`): whether that one knows them all.
+        """
+        return self.nothing(len(rows))
+
     def described(self, inputs: Sequence[str]) -> str:
         """What it is of, in words that stay the same whatever other aggregates there are: by it state is found again.
 

@@ -22,12 +22,14 @@ class AggregationPlanner:
 
     Attributes:
         types: the type of each expression.
+        aggregates: all that are planned, by the name of their result: one may tell of another.
         inputs: the distinct expressions, in order.
         partials: the distinct partial aggregates.
         results: one per aggregate.
     """
 
     types: Mapping[str, pa.DataType]
+    aggregates: Mapping[str, Aggregate] = field(default_factory=dict)
     inputs: list[str] = field(default_factory=list)
     partials: list[PartialAggregate] = field(default_factory=list)
     results: list[Result] = field(default_factory=list)

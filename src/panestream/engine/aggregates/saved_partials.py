@@ -10,23 +10,24 @@ import pyarrow as pa
 
 from panestream.engine.aggregates.aggregation import Aggregation
 from panestream.engine.aggregates.partial_aggregate import KEEPS
-from panestream.engine.kernels.columns import plain
+from panestream.engine.kernels.columns import numbers, plain
+from panestream.engine.kernels.parts import known_from_the_start
 from panestream.engine.kernels.storable import typed
 from panestream.errors import PlanMismatchError, StateFormatError
 
-Saved = Sequence[Mapping[str, Any]]
-"""Of each partial what it is of, and the names of its columns: JSON values."""
+Header = Mapping[str, Any]
+"""Of saved state: its ``partials`` say of each partial what it is of, and the names of its columns (JSON values)."""
 
 
 def partials_saved(aggregation: Aggregation) -> list[dict[str, Any]]:
     """What the partial columns of an aggregation are of: goes into the header of saved state."""
     described = []
-    for number, (partial, of) in enumerate(zip(aggregation.partial_aggregates, _described(aggregation), strict=True)):
+    for number, (partial, of) in enumerate(zip(aggregation.partial_aggregates, parts_of(aggregation), strict=True)):
         described.append({"of": of, "columns": [f"#{number}.{name}" for name, _ in partial.columns]})
     return described
 
 
-def _described(aggregation: Aggregation) -> list[str]:
+def parts_of(aggregation: Aggregation) -> list[str]:
     """What each partial is of; functions of users' own that look alike are numbered."""
     seen: Counter[str] = Counter()
     told = []
@@ -37,14 +38,14 @@ def _described(aggregation: Aggregation) -> list[str]:
     return told
 
 
-def partials_found(table: pa.Table, saved: Saved, aggregation: Aggregation) -> list[pa.Array]:
+def partials_found(table: pa.Table, header: Header, aggregation: Aggregation) -> list[pa.Array]:
     """The partial columns of an aggregation, of rows that were saved with another list of aggregates, or with the same.
 
     Partials that are not wanted any more are left out; of those that are new there are no rows yet.
 
     Args:
         table: saved rows.
-        saved: what its partial columns are of.
+        header: of the saved state.
         aggregation: whose partials are wanted.
 
     Returns:
@@ -55,14 +56,16 @@ def partials_found(table: pa.Table, saved: Saved, aggregation: Aggregation) -> l
         InvalidPlanError: one was added that has no accumulator of no rows.
         StateFormatError: a column is missing, or of another type than it should have.
     """
-    known = {str(one["of"]): list(one["columns"]) for one in saved}
+    known = {str(one["of"]): list(one["columns"]) for one in header["partials"]}
+    rows = numbers(plain(table.column("rows")))
     found: list[pa.Array] = []
-    for partial, of in zip(aggregation.partial_aggregates, _described(aggregation), strict=True):
+    for partial, of in zip(aggregation.partial_aggregates, parts_of(aggregation), strict=True):
         if of not in known:
             _check_function(of, known)
+            made = partial.without(rows, known=known_from_the_start(header, of))
             found += [
-                made if made.type == type_ else made.cast(type_)
-                for made, (_, type_) in zip(partial.nothing(table.num_rows), partial.columns, strict=True)
+                column if column.type == type_ else column.cast(type_)
+                for column, (_, type_) in zip(made, partial.columns, strict=True)
             ]
             continue
         for name, (_, type_) in zip(known[of], partial.columns, strict=True):
@@ -84,4 +87,4 @@ def _check_function(of: str, known: Mapping[str, Sequence[str]]) -> None:
         )
 
 
-__all__ = ["Saved", "partials_found", "partials_saved"]
+__all__ = ["Header", "partials_found", "partials_saved", "parts_of"]

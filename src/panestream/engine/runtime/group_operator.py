@@ -9,6 +9,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import pyarrow as pa
 
+from panestream.engine.kernels.parts import incomplete_parts
 from panestream.engine.plan import MAIN, WindowPlan, check_identity, check_taken_over
 from panestream.engine.runtime.group_io import GroupInput, GroupOutput
 from panestream.engine.runtime.watermarks import Closing, WatermarkTracker
@@ -91,6 +92,8 @@ class GroupOperator(ABC, Generic[Fresh]):
         lateness = 0 if by_processing_time else plan.allowed_lateness
         self._closing = Closing(lateness, self._saved.get("closed", MIN_TIMESTAMP))
         self._processing_time: int = self._saved.get("clock", 0)
+        self._incomplete: Sequence[str] = self._saved.get("incomplete", [])
+        """Parts of the state that may lack rows, since they were added later, with nothing beside them that tells so."""
 
     def process(self, batch: GroupInput) -> GroupOutput:
         """Takes in a micro-batch; returns what it emits. The state is then complete: there is no separate commit."""
@@ -122,6 +125,7 @@ class GroupOperator(ABC, Generic[Fresh]):
             "watermarks": self._tracker.to_json(),
             "clock": self._processing_time,
             "closed": self._closing.until,
+            **self._lacking(),
             **self._described(),
         }
 
@@ -147,9 +151,13 @@ class GroupOperator(ABC, Generic[Fresh]):
         check_taken_over(saved.header["identity"], self._plan)
         self._tracker = WatermarkTracker.from_json(self._plan.watermark, saved.header["watermarks"])
         self._processing_time, self._closing.until = saved.header["clock"], saved.header["closed"]
+        self._incomplete = incomplete_parts(saved.header, self._described())
         self._put(saved)
         self._save()
         return self._wake_up(TimeStep(self._reached, self._reached))
+
+    def _lacking(self) -> Mapping[str, Any]:
+        return {"incomplete": list(self._incomplete)} if self._incomplete else {}
 
     @property
     def _reached(self) -> int:
@@ -237,6 +245,7 @@ class GroupOperator(ABC, Generic[Fresh]):
             "watermarks": self._tracker.to_json(),
             "clock": self._processing_time,
             "closed": self._closing.until,
+            **self._lacking(),
             **self._kept(),
         }
         self._storage.save(header)

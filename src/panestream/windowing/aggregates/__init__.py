@@ -24,6 +24,7 @@ if TYPE_CHECKING:  # type checkers and editors run nothing; at run time every mo
     from panestream.windowing.aggregates.approx_distinct import *
     from panestream.windowing.aggregates.base import *
     from panestream.windowing.aggregates.columnwise import *
+    from panestream.windowing.aggregates.complete import *
     from panestream.windowing.aggregates.counts import *
     from panestream.windowing.aggregates.distinct import *
     from panestream.windowing.aggregates.extremes import *

@@ -129,7 +129,7 @@ class CountOperator(GroupOperator[Contents | None]):
     def _put(self, saved: StateTables) -> None:
         table = saved.table(PANES)
         columns = named_columns(table, self._schema.names[: self._width + 2])
-        columns += partials_found(table, saved.header["partials"], self._settings.aggregation)
+        columns += partials_found(table, saved.header, self._settings.aggregation)
         panes = with_types(columns, self._schema)
         keys = [plain(panes.column(place)) for place in range(self._width)]
         self._keys = encode_keys(keys, panes.num_rows).count

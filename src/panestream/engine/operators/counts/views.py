@@ -22,7 +22,7 @@ def count_views(plan: WindowPlan, settings: CountSettings, saved: StateTables, g
     codes = keys.codes.astype(np.int64)
     # All panes of a key as one, in their order.
     order = pa.array(stable_order(codes, integers(table, "pane")))
-    columns = [pa.array(codes), *named_columns(table, ["rows"]), *partials_found(table, saved.header["partials"], aggregation)]
+    columns = [pa.array(codes), *named_columns(table, ["rows"]), *partials_found(table, saved.header, aggregation)]
     partials = with_types([column.take(order) for column in columns], aggregation.partial_schema)
     each = np.arange(keys.count)
     found = standing(aggregation, partials, each, each + 1)

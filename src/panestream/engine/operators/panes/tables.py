@@ -118,7 +118,7 @@ class PaneTables:
                 "and cannot be told apart again. Windows may change where they begin and end between the old panes only"
             )
         keys = key_columns(table, self.keys)
-        rest = partials_found(table, saved.header["partials"], aggregation)
+        rest = partials_found(table, saved.header, aggregation)
         columns = [*keys, pa.array(panes), *named_columns(table, ["rows"]), *rest]
         found = with_types(columns, aggregation.partial_schema)
         # Where an old pane is a part of a new one, what came in the earlier one is first.

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from panestream.engine.aggregates import Aggregation
 from panestream.engine.aggregates.accumulator import Accumulator, RowLayout
+from panestream.engine.aggregates.complete import described
 from panestream.engine.aggregates.kept_rows import KeptRows
 from panestream.engine.aggregates.registry import implementation_of
-from panestream.windowing.aggregates import Aggregate
+from panestream.engine.kernels.parts import known_from_the_start
+from panestream.windowing.aggregates import Aggregate, Complete
 from panestream.windowing.functions import AggregateFunction
 
 TIME = "__time"
@@ -47,18 +48,26 @@ class DeclaredFunction(AggregateFunction):
     @property
     def described(self) -> list[str]:
         """What each part of an accumulator is of, whatever its result is called."""
-        return [repr(replace(one, output_name=None)) for one in self.aggregates]
+        return [described(one, self.aggregates) for one in self.aggregates]
 
-    def taken_over(self, accumulator: tuple[Any, ...], parts: Sequence[str]) -> tuple[Any, ...]:
-        """An accumulator of other aggregates as one of these: those that are new begin with no rows.
+    def taking_over(self, header: Mapping[str, Any]) -> Callable[[tuple[Any, ...]], tuple[Any, ...]]:
+        """What makes an accumulator of these aggregates of one of others: those that are new begin with no rows.
 
         Args:
-            accumulator: of the others.
-            parts: what its parts are of.
+            header: of the saved state: its ``accumulators`` are what the parts of the others' are of.
         """
-        known = dict(zip(parts, accumulator, strict=True))
-        own = zip(self._parts, self.described, strict=True)
-        return tuple([known[of] if of in known else part.start() for part, of in own])
+        places = {of: place for place, of in enumerate(header["accumulators"])}
+        own = [
+            (places.get(of), part, isinstance(recipe, Complete) and not known_from_the_start(header, of))
+            for part, recipe, of in zip(self._parts, self.aggregates, self.described, strict=True)
+        ]
+
+        def taken_over(accumulator: tuple[Any, ...]) -> tuple[Any, ...]:
+            return tuple(
+                [accumulator[place] if place is not None else False if lacking else part.start() for place, part, lacking in own]
+            )
+
+        return taken_over
 
     def create_accumulator(self) -> tuple[Any, ...]:
         return tuple([part.start() for part in self._parts])

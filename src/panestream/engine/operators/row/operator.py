@@ -123,8 +123,8 @@ class _RowStorage:
 
     def save(self, header: Mapping[str, Any]) -> None:
         # With its number it is written in every micro-batch, like that of all key groups.
-        own = {"identity": header["identity"], "watermarks": header["watermarks"], "micro_batch": self.state.micro_batch}
-        self.operator.store.meta.update(own)
+        kept = {name: header[name] for name in ("identity", "watermarks", "incomplete") if name in header}
+        self.operator.store.meta.update({**kept, "micro_batch": self.state.micro_batch})
         self.operator.commit()
 
     def sizes(self) -> Sequence[int]:
@@ -187,7 +187,7 @@ class RowGroupOperator(GroupOperator[list[_Arrived]]):
             )
         if declared is None or parts is None or parts == declared.described:
             return None
-        return partial(declared.taken_over, parts=parts)
+        return declared.taking_over(saved.header)
 
     def _as_tables(self) -> RowTables:
         return row_tables(self._plan, self._settings)

@@ -173,7 +173,7 @@ class SessionOperator(GroupOperator[SessionsAtHand]):
     def _put(self, saved: StateTables) -> None:
         table = saved.table(SESSIONS)
         own = named_columns(table, [*self._schema.names[: len(self._plan.key_schema)], "start", "end", "fired", "late", "rows"])
-        columns = [*own, *partials_found(table, saved.header["partials"], self._settings.aggregation)]
+        columns = [*own, *partials_found(table, saved.header, self._settings.aggregation)]
         # Those of a key by their starts, as they always lie: changes to several leave in that order.
         sessions = with_types(columns, self._schema)
         sessions = sessions.take(pa.array(stable_order(integers(sessions, "start"))))

@@ -22,7 +22,7 @@ def session_views(plan: WindowPlan, settings: SessionSettings, saved: StateTable
     reached = reached_by(saved, by_processing_time=settings.by_processing_time)
     lateness = 0 if settings.by_processing_time else plan.allowed_lateness
     each = np.arange(table.num_rows)
-    columns = [pa.array(each), *named_columns(table, ["rows"]), *partials_found(table, saved.header["partials"], aggregation)]
+    columns = [pa.array(each), *named_columns(table, ["rows"]), *partials_found(table, saved.header, aggregation)]
     found = standing(aggregation, with_types(columns, aggregation.partial_schema), each, each + 1)
     starts, ends, fired = (integers(table, name) for name in ("start", "end", "fired"))
     last, late = ends - 1, integers(table, "late")

@@ -1,0 +1,138 @@
+"""Whether another aggregate knows all rows of a window: how many rows of a pane came before each of its partials was there.
+
+A partial is shared by aggregates that need the same, and so is what is missing in it: an aggregate that is new, of partials that
+were kept all along, knows all rows. Row by row each aggregate has an accumulator of its own, and knows what that one does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from panestream.engine.aggregates.accumulator import Accumulator, Row, RowLayout
+from panestream.engine.aggregates.partial_aggregate import Batch, PartialAggregate
+from panestream.engine.aggregates.planning import AggregationPlanner
+from panestream.engine.aggregates.registry import Implementation, implementation_of, implements
+from panestream.engine.aggregates.result import Result
+from panestream.engine.kernels.columns import Ints, array_of, numbers
+from panestream.engine.kernels.grouping import Groups
+from panestream.engine.kernels.parts import lacks
+from panestream.engine.kernels.ranges import Ranges
+from panestream.errors import InvalidPlanError, did_you_mean
+from panestream.windowing.aggregates import Aggregate, Complete
+
+
+def told_of(recipe: Complete, aggregates: Sequence[Aggregate]) -> Aggregate:
+    """The aggregate that it tells of.
+
+    Raises:
+        InvalidPlanError: no result is called so; it is one that tells of another itself.
+    """
+    others = {one.name: one for one in aggregates if not isinstance(one, Complete)}
+    if recipe.output in others:
+        return others[recipe.output]
+    if any(one.name == recipe.output for one in aggregates):
+        raise InvalidPlanError(
+            f"{recipe!r}: {recipe.output!r} tells of another result itself, and is always right: name that one"
+        )
+    raise InvalidPlanError(f"{recipe!r}: no result is called {recipe.output!r}; {did_you_mean(recipe.output, others)}")
+
+
+@implements(Complete)
+class CompleteImplementation(Implementation[Complete]):
+    """``agg.complete``."""
+
+    def plan(self, recipe: Complete, planner: AggregationPlanner) -> None:
+        target = told_of(recipe, list(planner.aggregates.values()))
+        alone = AggregationPlanner(planner.types)
+        implementation_of(target).plan(target, alone)
+        missing = [planner.partial(PartialMissing(0, partial.described(alone.inputs))) for partial in alone.partials]
+        planner.result(CompleteResult, recipe, pa.bool_(), *missing)
+
+    def accumulator(self, recipe: Complete, layout: RowLayout) -> Accumulator:
+        return CompleteAccumulator()
+
+
+@dataclass(frozen=True, slots=True)
+class PartialMissing(PartialAggregate):
+    """How many rows of the pane a partial does not know, since it was added after them.
+
+    Attributes:
+        of: what that partial is of.
+    """
+
+    of: str
+
+    expressions: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def columns(self) -> tuple[tuple[str, pa.DataType], ...]:
+        return (("missing", pa.int64()),)
+
+    def reduce(self, groups: Groups, batch: Batch) -> list[pa.Array]:
+        return self.nothing(groups.size)
+
+    def merge(self, groups: Groups, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
+        return [array_of(groups.add(numbers(columns[0])), pa.int64())]
+
+    def combine(self, ranges: Ranges, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
+        return [array_of(ranges.sums(numbers(columns[0])), pa.int64())]
+
+    def nothing(self, count: int) -> list[pa.Array]:
+        return [array_of(np.zeros(count, np.int64), pa.int64())]
+
+    def without(self, rows: Ints, *, known: bool) -> list[pa.Array]:
+        return self.nothing(len(rows)) if known else [array_of(rows, pa.int64())]
+
+    def described(self, inputs: Sequence[str]) -> str:
+        return lacks(self.of)
+
+    def sql(self, names: Sequence[str]) -> tuple[str, ...]:
+        return ("count(NULL)",)
+
+
+class CompleteResult(Result):
+    """complete(output)"""
+
+    __slots__ = ()
+
+    def finish(self, partials: Sequence[Sequence[pa.Array]], rows: Ints) -> pa.Array:
+        complete = np.ones(len(rows), np.bool_)
+        for missing in partials:
+            complete &= numbers(missing[0]) == 0
+        return pa.array(complete)
+
+
+class CompleteAccumulator(Accumulator):
+    """Whether it was there from a window's first row on."""
+
+    def start(self) -> Any:
+        return True
+
+    def add(self, state: Any, row: Row) -> Any:
+        return state
+
+    def merge(self, a: Any, b: Any) -> Any:
+        return a and b
+
+    def result(self, state: Any) -> Any:
+        return state
+
+
+def described(recipe: Aggregate, aggregates: Sequence[Aggregate]) -> str:
+    """What a part of an accumulator is of, whatever its result is called.
+
+    Args:
+        recipe: of the part.
+        aggregates: all of the accumulator.
+    """
+    if isinstance(recipe, Complete):
+        return lacks(described(told_of(recipe, aggregates), aggregates))
+    return repr(replace(recipe, output_name=None))
+
+
+__all__ = ["CompleteImplementation", "PartialMissing", "described"]

@@ -1,0 +1,63 @@
+"""Aggregates that a query has and the saved state does not: of windows that are open, their results lack rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from panestream.engine.aggregates import Aggregation
+from panestream.engine.aggregates.saved_partials import parts_of
+from panestream.engine.kernels.parts import lacks, parts_in, tells_of_another
+from panestream.engine.operators.panes.firing import HIDDEN
+from panestream.engine.operators.row.declared import DeclaredFunction
+from panestream.engine.plan import WindowPlan
+from panestream.errors import PlanMismatchError
+
+
+def check_added(header: Mapping[str, Any], plan: WindowPlan, *, allow_incomplete: bool = False) -> None:
+    """Refuses aggregates that would lack rows with nothing in the results that says so.
+
+    Args:
+        header: of the saved state.
+        plan: the query that is to take it over.
+        allow_incomplete: whether the user has said that this is well.
+
+    Raises:
+        PlanMismatchError: names them, and what to do.
+    """
+    untold = [] if allow_incomplete else untold_results(header, plan)
+    if untold:
+        first, names = untold[0], ", ".join(map(repr, untold))
+        one = len(untold) == 1
+        raise PlanMismatchError(
+            f"the aggregate{'' if one else 's'} {names} {'is' if one else 'are'} new: of windows that are open already "
+            f"{'it knows' if one else 'they know'} the rows from now on only, and nothing in the results says so. Add "
+            f"agg.complete({first!r}).alias({first + '_complete'!r})"
+            + ("" if one else ", and so on for each,")
+            + " which is false in such windows; or start with allow_incomplete=True",
+            {f"aggregate {name}": (None, "added") for name in untold},
+        )
+
+
+def untold_results(header: Mapping[str, Any], plan: WindowPlan) -> list[str]:
+    """The results that lack rows of open windows, of which no ``agg.complete`` tells."""
+    made_of = _parts_by_result(plan)
+    known, now = set(parts_in(header)), {of for _, parts in made_of for of in parts}
+    untold = {of for of in now - known if not tells_of_another(of) and lacks(of) not in now}
+    hidden = {one.name for one in HIDDEN}
+    return [name for name, parts in made_of if name not in hidden and not untold.isdisjoint(parts)]
+
+
+def _parts_by_result(plan: WindowPlan) -> list[tuple[str, Sequence[str]]]:
+    """Of what parts of the state each result is made; none where no aggregates are declared."""
+    aggregation = getattr(plan.operator, "aggregation", None)
+    if isinstance(aggregation, Aggregation):
+        parts = parts_of(aggregation)
+        return [(one.name, [parts[number] for number in one.partials]) for one in aggregation.results]
+    declared = getattr(plan.operator, "declared", None)
+    if isinstance(declared, DeclaredFunction):
+        return [(one.name, [of]) for one, of in zip(declared.aggregates, declared.described, strict=True)]
+    return []
+
+
+__all__ = ["check_added", "untold_results"]

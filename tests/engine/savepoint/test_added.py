@@ -1,0 +1,75 @@
+"""Aggregates that saved state does not have: which of them lack rows with nothing that says so."""
+
+import pytest
+
+from panestream.engine.savepoint.added import check_added, untold_results
+from panestream.engine.storage.state import MemoryState
+from panestream.engine.window_spec import WindowSpec
+from panestream.errors import InvalidPlanError, PlanMismatchError
+from panestream.windowing import aggregates as agg
+from panestream.windowing.assigners import TumblingEventTimeWindows
+from tests.comparison import harness
+
+TOTAL = agg.sum("v").alias("total")
+
+
+def plan(*aggregates, by_row=False):
+    query = harness.Query(WindowSpec(TumblingEventTimeWindows(10)), aggregates)
+    return query.row() if by_row else query.columnar()
+
+
+def header(*aggregates, by_row=False):
+    made = plan(*aggregates, by_row=by_row)
+    return made.operator.for_group(made, MemoryState(), 0).tables().header
+
+
+@pytest.mark.parametrize("by_row", [False, True])
+def test_an_added_aggregate_is_refused_unless_the_results_say_so_or_the_user_does(by_row):
+    saved, now = header(agg.count(), by_row=by_row), plan(agg.count(), TOTAL, by_row=by_row)
+    with pytest.raises(PlanMismatchError) as refused:
+        check_added(saved, now)
+    assert "'total' is new" in str(refused.value)
+    assert "agg.complete('total').alias('total_complete')" in str(refused.value)
+    assert "allow_incomplete=True" in str(refused.value)
+    assert refused.value.changed == {"aggregate total": (None, "added")}
+    check_added(saved, now, allow_incomplete=True)
+    check_added(saved, plan(agg.complete("total"), agg.count(), TOTAL, by_row=by_row))
+    check_added(header(TOTAL, by_row=by_row), plan(TOTAL.alias("sum"), by_row=by_row))
+
+
+def test_all_that_are_untold_are_named():
+    with pytest.raises(PlanMismatchError, match=r"'total', 'most' are new.*and so on for each"):
+        check_added(header(agg.count()), plan(TOTAL, agg.max("u").alias("most"), agg.min("u"), agg.complete("min(u)")))
+
+
+def test_an_aggregate_of_what_is_kept_already_lacks_nothing_on_columns():
+    saved = header(agg.mean("v"))
+    assert untold_results(saved, plan(agg.mean("v"), agg.sum("v"), agg.count())) == []
+
+
+@pytest.mark.parametrize("by_row", [False, True])
+@pytest.mark.parametrize(
+    ("aggregates", "words"),
+    [
+        ((agg.count(), agg.complete("totl"), TOTAL), "no result is called 'totl'; did you mean 'total'"),
+        ((agg.complete("complete(total)").alias("a"), agg.complete("total"), TOTAL), "tells of another result itself"),
+    ],
+)
+def test_what_it_cannot_tell_of(aggregates, words, by_row):
+    with pytest.raises(InvalidPlanError) as refused:
+        plan(*aggregates, by_row=by_row)
+    assert words in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("made", "words"),
+    [
+        (lambda: agg.complete(""), "must be the name of another result"),
+        (lambda: agg.complete(3), "must be the name of another result"),
+        (lambda: agg.complete("total").alias("total"), "is called 'total' itself"),
+    ],
+)
+def test_what_is_no_name_of_another(made, words):
+    with pytest.raises(InvalidPlanError) as refused:
+        made()
+    assert words in str(refused.value)
