@@ -14,15 +14,15 @@ import numpy as np
 
 from panestream.engine.kernels.columns import Ints
 
-_MS, _S = 1_000, 1_000_000
-_M, _H = 60 * _S, 3_600 * _S
-_D = 24 * _H
+_MS, SECOND = 1_000, 1_000_000
+MINUTE, _H = 60 * SECOND, 3_600 * SECOND
+DAY = 24 * _H
 WIDTHS: tuple[int, ...] = (
     *(1, 10, 100, _MS, 10 * _MS, 100 * _MS),
-    *(_S, 5 * _S, 10 * _S, 30 * _S),
-    *(_M, 5 * _M, 10 * _M, 30 * _M),
+    *(SECOND, 5 * SECOND, 10 * SECOND, 30 * SECOND),
+    *(MINUTE, 5 * MINUTE, 10 * MINUTE, 30 * MINUTE),
     *(_H, 3 * _H, 6 * _H, 12 * _H),
-    *(_D * 10**power for power in range(9)),
+    *(DAY * 10**power for power in range(9)),
 )
 """Microseconds; each divides the next."""
 KEPT = 2_000
@@ -109,7 +109,7 @@ def to_show(given: Counted, most: int = SHOWN) -> Counted:
 
 def _even(time: int) -> int:
     """The widest bin, of a second to a day, that begins at a time; a second where none does."""
-    return max((width for width in WIDTHS if _S <= width <= _D and time % width == 0), default=_S)
+    return max((width for width in WIDTHS if SECOND <= width <= DAY and time % width == 0), default=SECOND)
 
 
 def _sums(of: Ints, values: Ints, count: int) -> Ints:
@@ -118,4 +118,4 @@ def _sums(of: Ints, values: Ints, count: int) -> Ints:
     return sums
 
 
-__all__ = ["KEPT", "SHOWN", "WIDTHS", "Counted", "counted", "to_show", "together"]
+__all__ = ["DAY", "KEPT", "MINUTE", "SECOND", "SHOWN", "WIDTHS", "Counted", "counted", "to_show", "together"]

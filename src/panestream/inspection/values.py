@@ -31,6 +31,15 @@ def iso(micros: int | None) -> str | None:
     return f"{text.removesuffix('.000000')}Z"
 
 
+def micros_in(text: str) -> int:
+    """A time that :func:`iso` wrote.
+
+    >>> micros_in("1970-01-01T00:00:01.500000Z")
+    1500000
+    """
+    return int(np.datetime64(text.removesuffix("Z"), "us").astype(np.int64))
+
+
 def json_of(value: Any) -> Json:
     """A value of an Arrow table, as JSON has it.
 
@@ -88,4 +97,4 @@ def key_text(key: Mapping[str, Json] | None) -> str:
     return " ".join(f"{name}={text_of(value)}" for name, value in key.items())
 
 
-__all__ = ["Json", "iso", "json_of", "key_text", "row_of", "text_of"]
+__all__ = ["Json", "iso", "json_of", "key_text", "micros_in", "row_of", "text_of"]

@@ -1,4 +1,4 @@
-"""The command line: ``panestream run``, ``panestream explain``, ``panestream demo``."""
+"""The command line: ``panestream run``, ``explain``, ``inspect``, ``demo``."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from panestream.jobs.live import Display, PipeConsole, discard_output, summary
 from panestream.jobs.loading import LoadedJob, Overrides, load_job
 from panestream.jobs.model import Job
 from panestream.jobs.runner import Query, Runner, SparkRunner
+from panestream.jobs.sessions import settings_of
 from panestream.jobs.words import told_of_job
 from panestream.spark.progress.micro_batch import BatchProgress
 from panestream.spark.reasons import first_sentence, of_spark
@@ -64,6 +65,11 @@ MetricsPort = Annotated[
     int | None,
     typer.Option("--metrics-port", min=0, max=65535, help="Show metrics to Prometheus on this port; 0: any that is free."),
 ]
+Conf = Annotated[
+    list[str] | None,
+    typer.Option("--conf", help="A setting of Spark, NAME=VALUE, e.g. spark.jars.packages. For several: again."),
+]
+Remote = Annotated[str | None, typer.Option("--remote", help="The Spark Connect server to use, sc://HOST:PORT.")]
 Traceback = Annotated[bool, typer.Option("--traceback", help="Show where an error came from.")]
 
 
@@ -150,6 +156,36 @@ def demo(
         again = f"panestream demo {' '.join(sys.argv[2:])}".rstrip() + ("" if keep else " --keep")
         execute(load_job(prepared.job_file), console, after_batch=prepared.ranking, again=again)
         show_outcome(prepared, console)
+
+
+@app.command()
+def inspect(
+    checkpoint: Annotated[
+        str, typer.Argument(help="The checkpoint, of a job that runs or not: a folder or a URL.", show_default=False)
+    ],
+    *,
+    batch: Annotated[int | None, typer.Option("--batch", help="As it was after this micro-batch; default: the last one.")] = None,
+    key: Annotated[
+        list[str] | None,
+        typer.Option("--key", help="Only this key: COLUMN=VALUE, or VALUE; \\N is null. For several columns: again."),
+    ] = None,
+    window: Annotated[
+        list[str] | None, typer.Option("--window", help="Only windows that hold this time (UTC), or of the kind of this name.")
+    ] = None,
+    most: Annotated[int, typer.Option("--most", min=1, max=10_000, help="How many of each list.")] = 10,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
+    html: Annotated[Path | None, typer.Option("--html", help="Write a page with pictures to this file instead.")] = None,
+    conf: Conf = None,
+    remote: Remote = None,
+    show_traceback: Traceback = False,
+) -> None:
+    """Look into a checkpoint: how far time is, which windows are open, which keys and key groups are large."""
+    from panestream.jobs.inspecting import Inspection, show
+
+    console = PipeConsole()
+    with readable_errors(show_traceback), ended_with(console):
+        settings = settings_of(conf or (), remote)
+        show(Inspection(checkpoint, batch, key or (), window or (), most, as_json, html, settings), console)
 
 
 def execute(

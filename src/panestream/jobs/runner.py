@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import sys
-import tempfile
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,6 +14,7 @@ from panestream.jobs.document import KeyPath
 from panestream.jobs.functions import ArrowFunctionSection, Found, find
 from panestream.jobs.loading import LoadedJob
 from panestream.jobs.schema import is_local
+from panestream.jobs.sessions import QuietSession
 from panestream.jobs.source import Source
 from panestream.metrics import JsonLinesMetrics, PrometheusMetrics
 from panestream.spark.progress.listening import ProgressListener
@@ -112,52 +110,22 @@ class SparkRunner(SessionRunner, AbstractContextManager["SparkRunner"]):
     """
 
     def __init__(self, loaded: LoadedJob) -> None:
-        from panestream.spark.session import build_session
-
         check_paths(loaded)
         find_function(loaded)  # in vain rather before Spark is started than after
-        job = loaded.job
         listeners = open_listeners(loaded)
-        settings = {name: value for name, value in job.spark.items() if name != "spark.master"}
-        # Java and the Python workers inherit the error output: what they say would tear the live line.
-        handle, name = tempfile.mkstemp(prefix="panestream-spark-", suffix=".log")
-        self.log = Path(name)
         try:
-            with _errors_into(handle):
-                spark = build_session(f"panestream: {job.name}", settings, job.spark.get("spark.master"))
+            self.session = QuietSession(f"panestream: {loaded.job.name}", loaded.job.spark)
         except BaseException:
             close_listeners(listeners)
-            self._tell_log()
             raise
-        super().__init__(loaded, spark, listeners)
+        super().__init__(loaded, self.session.spark, listeners)
 
     def __exit__(self, *exception: object) -> None:
         try:
             # With it ends what brings events to the listeners, after the last one.
-            self.spark.stop()
+            self.session.__exit__(*exception)
         finally:
             close_listeners(self.listeners)
-            if isinstance(exception[1], Exception) and not isinstance(exception[1], PanestreamError):
-                self._tell_log()
-            else:
-                self.log.unlink(missing_ok=True)
-
-    def _tell_log(self) -> None:
-        print(f"What Spark said is in {self.log}", file=sys.stderr)
-
-
-@contextmanager
-def _errors_into(handle: int) -> Generator[None]:
-    """Whatever is started meanwhile writes its error output to the open file ``handle``, for good; this process does not."""
-    sys.stderr.flush()
-    ours = os.dup(2)
-    os.dup2(handle, 2)
-    try:
-        yield
-    finally:
-        os.dup2(ours, 2)
-        os.close(ours)
-        os.close(handle)
 
 
 def open_listeners(loaded: LoadedJob) -> list[ProgressListener]:

@@ -1,0 +1,97 @@
+"""A summary for machines: JSON, whose form has a number. docs/inspecting.schema.json says what is in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from panestream.inspection.summary import KeyShown, SameBounds, Summary
+from panestream.inspection.tables import MEASURES
+from panestream.inspection.values import Json, iso
+from panestream.inspection.words import behind
+
+DOCUMENT_FORMAT = 1
+"""Raised when something goes or means something else; what is added does not raise it."""
+
+
+def document_of(summary: Summary) -> dict[str, Json]:
+    """The summary as JSON has it: times as ISO 8601 in UTC, durations in seconds."""
+    plan, ends = summary.plan, summary.ends
+    return {
+        "format": DOCUMENT_FORMAT,
+        "path": summary.path,
+        "batch_id": summary.batch_id,
+        "planned": iso(summary.planned),
+        "taken": iso(summary.taken),
+        "filters": {name: list(given) for name, given in summary.filters.items()},
+        "plan": {
+            "windows": plan.windows,
+            "operator": plan.operator,
+            "key": [{"name": name, "type": kind} for name, kind in plan.key],
+            "results": list(plan.results),
+            "labels": list(plan.labels),
+            "key_groups": plan.groups,
+            "allowed_lateness": plan.lateness / 1e6,
+            "by_processing_time": plan.by_processing_time,
+            "split": plan.split,
+            "words": plan.words,
+        },
+        "time": {
+            "watermark": iso(summary.watermark),
+            "newest": iso(summary.newest),
+            "clock": iso(summary.clock),
+            "behind_newest": _seconds(summary.newest, summary.watermark),
+            "behind_clock": _seconds(summary.taken, summary.watermark),
+        },
+        "source_count": summary.source_count,
+        "sources": [
+            {
+                "name": source.name,
+                "newest": iso(source.newest),
+                "watermark": iso(source.watermark),
+                "behind_newest": _seconds(summary.newest, source.watermark),
+                "behind_clock": _seconds(summary.taken, source.watermark),
+                "idle": source.idle,
+            }
+            for source in summary.sources
+        ],
+        "totals": {
+            name: getattr(summary, name)
+            for name in ("windows", "keys", "rows", "bytes", "due", "timeless", "elements", "late_dropped")
+        },
+        "by_end": {
+            "width": ends.width / 1e6,
+            "bins": [
+                {"from": iso(place * ends.width), "to": iso((place + 1) * ends.width), "windows": windows, "rows": rows}
+                for place, (windows, rows) in sorted(ends.counts.items())
+            ],
+        },
+        "oldest": [_bounds(one) for one in summary.oldest],
+        "next": [_bounds(one) for one in summary.next],
+        "most_rows": [_key(one) for one in summary.most_rows],
+        "most_bytes": [_key(one) for one in summary.most_bytes],
+        "key_groups": [asdict(group) for group in summary.groups],
+        "skew": {name: summary.skew(name) for name in MEASURES},
+        "user_state": [asdict(one) for one in summary.user_state],
+        "timers": [
+            {"kind": one.kind, "count": one.count, "first": iso(one.first), "last": iso(one.last)} for one in summary.timers
+        ],
+        "listed": None if summary.listed is None else {name: list(rows) for name, rows in summary.listed.items()},
+    }
+
+
+def _bounds(one: SameBounds) -> Mapping[str, Any]:
+    return {**asdict(one), **{name: iso(getattr(one, name)) for name in ("start", "end", "due", "closes")}}
+
+
+def _key(one: KeyShown) -> Mapping[str, Any]:
+    return asdict(one)
+
+
+def _seconds(later: int | None, earlier: int | None) -> float | None:
+    found = behind(later, earlier)
+    return None if found is None else found / 1e6
+
+
+__all__ = ["DOCUMENT_FORMAT", "document_of"]

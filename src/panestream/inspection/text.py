@@ -1,0 +1,86 @@
+"""A summary for a terminal, or whatever the command's output goes to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from panestream.inspection.summary import Summary
+from panestream.inspection.tables import ShownTable, tables_of
+from panestream.inspection.words import head, many, moment, printable, span
+
+NARROW = 100
+"""With fewer characters in a line some columns are left out."""
+
+
+def told(summary: Summary, console: Console) -> Iterator[RenderableType]:
+    """What is to be printed, one below the other.
+
+    Args:
+        summary: what to show.
+        console: where: how wide it is, and what it can write.
+    """
+    narrow = console.width < NARROW
+    yield Text(printable(summary.path, 400), style="bold")
+    lines = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    lines.add_column(style="dim", no_wrap=True)
+    lines.add_column(overflow="fold")
+    for title, text in head(summary):
+        lines.add_row(title, Text(text))
+    yield lines
+    bars = _bars(summary, console)
+    if bars is not None:
+        yield from (Text(""), Text("Open windows by their end (UTC)", style="bold"), bars)
+    for shown in tables_of(summary):
+        heading = Text(shown.title, style="bold")
+        yield from (
+            Text(""),
+            heading.append(f", {shown.note}" if shown.note else "", style="not bold dim"),
+            _table(shown, narrow),
+        )
+
+
+def _table(shown: ShownTable, narrow: bool) -> Table:
+    kept = [place for place, column in enumerate(shown.columns) if not (narrow and column.wide_only)]
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    for place in kept:
+        column = shown.columns[place]
+        table.add_column(
+            Text(column.title), justify="right" if column.numeric else "left", overflow="fold", no_wrap=column.numeric
+        )
+    for row in shown.rows:
+        table.add_row(*(Text(row[place]) for place in kept))
+    return table
+
+
+def _bars(summary: Summary, console: Console) -> Table | None:
+    ends = summary.ends
+    if not ends.counts:
+        return None
+    whole = "█" if (console.encoding or "").lower().startswith("utf") else "#"
+    room = max(10, console.width - 48)
+    most = max(windows for windows, _ in ends.counts.values())
+    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    for justify in ("left", "right", "left"):
+        table.add_column(justify=justify, no_wrap=True)
+    reached = summary.watermark if summary.clock is None else summary.clock
+    passed = True
+    for place in range(min(ends.counts), max(ends.counts) + 1):
+        if place not in ends.counts and place - 1 not in ends.counts:
+            continue  # a gap is one empty line
+        windows, _ = ends.counts.get(place, (0, 0))
+        first = place * ends.width
+        if passed and reached is not None and first > reached:
+            passed = False
+            if place != min(ends.counts):
+                table.add_row(Text(moment(reached), style="cyan"), "", Text("time has come to here", style="cyan"))
+        bar = whole * max(1, round(windows / most * room)) if windows else ""
+        table.add_row(Text(moment(first)), many(windows, "window") if windows else "", Text(bar, style="green"))
+    table.add_row(Text(f"({span(ends.width)} a line)", style="dim"), "", "")
+    return table
+
+
+__all__ = ["told"]

@@ -1,0 +1,89 @@
+"""``panestream inspect``: what is in a checkpoint."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+
+from panestream.errors import JobError
+from panestream.inspection.document import document_of
+from panestream.inspection.page import page_of
+from panestream.inspection.summary import Summary
+from panestream.inspection.text import told
+from panestream.jobs.live import PipeConsole
+from panestream.jobs.sessions import QuietSession
+from panestream.spark.savepoint.reading import read_checkpoint
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SessionOf = Callable[[str, Mapping[str, str]], AbstractContextManager["SparkSession"]]
+
+make_session: SessionOf = QuietSession
+"""Makes the session; tests put another one here."""
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """What was typed.
+
+    Attributes:
+        path: the checkpoint.
+        batch_id: after which micro-batch; None: the last.
+        keys, windows: the filters.
+        most: how many of each list.
+        as_json: whether it is for machines.
+        page: the file of the page to write; None: none.
+        settings: of Spark.
+    """
+
+    path: str
+    batch_id: int | None
+    keys: Sequence[str]
+    windows: Sequence[str]
+    most: int
+    as_json: bool
+    page: Path | None
+    settings: Mapping[str, str]
+
+
+def show(asked: Inspection, console: PipeConsole) -> None:
+    """Looks, and prints what was found.
+
+    Raises:
+        CheckpointError: there is no checkpoint, micro-batch, key column or the like of what was typed.
+        JobError: the page cannot be written.
+    """
+    if asked.page is not None:
+        _check_writable(asked.page)
+    summary = _looked(asked, console)
+    if asked.page is not None:
+        asked.page.write_text(page_of(summary), "utf-8")
+    if asked.as_json:
+        console.file.write(json.dumps(document_of(summary), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+        return
+    if asked.page is not None:
+        console.print(Text("page  ", style="dim").append(str(asked.page), style="default"), soft_wrap=True)
+        return
+    for each in told(summary, console):
+        console.print(each)
+
+
+def _looked(asked: Inspection, console: PipeConsole) -> Summary:
+    with console.status("starting Spark"):
+        session = make_session("panestream inspect", asked.settings)
+    with session as spark, console.status(f"looking into {asked.path}"):
+        return read_checkpoint(spark, asked.path, asked.batch_id).summary(asked.keys, asked.windows, most=asked.most)
+
+
+def _check_writable(page: Path) -> None:
+    """Before Spark is started, which takes seconds."""
+    if page.is_dir() or not page.parent.is_dir():
+        why = "it is a folder" if page.is_dir() else f"there is no folder {page.parent}"
+        raise JobError(f"the page {page} cannot be written: {why}")
