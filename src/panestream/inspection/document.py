@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from panestream.inspection.summary import KeyShown, SameBounds, Summary
+from panestream.inspection.summary import KeyShown, PlanShown, SameBounds, Source, Summary
 from panestream.inspection.tables import MEASURES
 from panestream.inspection.values import Json, iso
 from panestream.inspection.words import behind
@@ -17,7 +17,7 @@ DOCUMENT_FORMAT = 1
 
 def document_of(summary: Summary) -> dict[str, Json]:
     """The summary as JSON has it: times as ISO 8601 in UTC, durations in seconds."""
-    plan, ends = summary.plan, summary.ends
+    ends = summary.ends
     return {
         "format": DOCUMENT_FORMAT,
         "path": summary.path,
@@ -25,18 +25,7 @@ def document_of(summary: Summary) -> dict[str, Json]:
         "planned": iso(summary.planned),
         "taken": iso(summary.taken),
         "filters": {name: list(given) for name, given in summary.filters.items()},
-        "plan": {
-            "windows": plan.windows,
-            "operator": plan.operator,
-            "key": [{"name": name, "type": kind} for name, kind in plan.key],
-            "results": list(plan.results),
-            "labels": list(plan.labels),
-            "key_groups": plan.groups,
-            "allowed_lateness": plan.lateness / 1e6,
-            "by_processing_time": plan.by_processing_time,
-            "split": plan.split,
-            "words": plan.words,
-        },
+        "plan": _plan(summary.plan),
         "time": {
             "watermark": iso(summary.watermark),
             "newest": iso(summary.newest),
@@ -45,17 +34,7 @@ def document_of(summary: Summary) -> dict[str, Json]:
             "behind_clock": _seconds(summary.taken, summary.watermark),
         },
         "source_count": summary.source_count,
-        "sources": [
-            {
-                "name": source.name,
-                "newest": iso(source.newest),
-                "watermark": iso(source.watermark),
-                "behind_newest": _seconds(summary.newest, source.watermark),
-                "behind_clock": _seconds(summary.taken, source.watermark),
-                "idle": source.idle,
-            }
-            for source in summary.sources
-        ],
+        "sources": [_source(summary, source) for source in summary.sources],
         "totals": {
             name: getattr(summary, name)
             for name in ("windows", "keys", "rows", "bytes", "due", "timeless", "elements", "late_dropped")
@@ -78,6 +57,32 @@ def document_of(summary: Summary) -> dict[str, Json]:
             {"kind": one.kind, "count": one.count, "first": iso(one.first), "last": iso(one.last)} for one in summary.timers
         ],
         "listed": None if summary.listed is None else {name: list(rows) for name, rows in summary.listed.items()},
+    }
+
+
+def _plan(plan: PlanShown) -> Mapping[str, Json]:
+    return {
+        "windows": plan.windows,
+        "operator": plan.operator,
+        "key": [{"name": name, "type": kind} for name, kind in plan.key],
+        "results": list(plan.results),
+        "labels": list(plan.labels),
+        "key_groups": plan.groups,
+        "allowed_lateness": plan.lateness / 1e6,
+        "by_processing_time": plan.by_processing_time,
+        "split": plan.split,
+        "words": plan.words,
+    }
+
+
+def _source(summary: Summary, source: Source) -> Mapping[str, Json]:
+    return {
+        "name": source.name,
+        "newest": iso(source.newest),
+        "watermark": iso(source.watermark),
+        "behind_newest": _seconds(summary.newest, source.watermark),
+        "behind_clock": _seconds(summary.taken, source.watermark),
+        "idle": source.idle,
     }
 
 
