@@ -73,6 +73,18 @@ def of_operator(batch_id: int | None) -> Iterator[None]:
 
 
 @contextmanager
+def as_ours() -> Iterator[None]:
+    """What panestream raised in a worker is raised as that; anything else as Spark has it."""
+    try:
+        yield
+    except Exception as error:
+        ours = _own(error)
+        if ours is None:
+            raise
+        raise_as(ours, error)
+
+
+@contextmanager
 def of_sink(tag: str, sink: Sink, batch_id: int | None) -> Iterator[None]:
     """Whatever is raised within becomes an error of a sink.
 

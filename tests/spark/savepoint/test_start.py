@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import datetime as dt
+import shutil
 
 import pytest
 
 import panestream as pst
 from panestream import agg
+from panestream.errors import CheckpointError, PlanMismatchError
+from panestream.spark.checkpoint import newest_entry
 from panestream.testing import MicroBatches
 
 pytestmark = pytest.mark.spark
@@ -26,16 +29,19 @@ def clicks_in(spark, folder, batches=ROWS):
     return clicks
 
 
-def counted(clicks, groups=None):
+AGGREGATES = (agg.count().alias("n"), agg.sum("n").alias("total"))
+
+
+def counted(clicks, groups=None, *, key="user", windows=("30 minutes", "10 minutes"), aggregates=AGGREGATES):
     windowed = (
         pst.stream(clicks.stream())
         .assign_timestamps("ts", pst.WatermarkStrategy.for_bounded_out_of_orderness("5 minutes"))
-        .key_by("user")
-        .window(pst.SlidingEventTimeWindows.of("30 minutes", "10 minutes"))
+        .key_by(key)
+        .window(pst.SlidingEventTimeWindows.of(*windows))
     )
     if groups is not None:
         windowed = windowed.key_groups(groups)
-    return windowed.aggregate(agg.count().alias("n"), agg.sum("n").alias("total"))
+    return windowed.aggregate(*aggregates)
 
 
 def ran(result, checkpoint, **how):
@@ -44,12 +50,108 @@ def ran(result, checkpoint, **how):
     return sorted(map(str, sink.rows))
 
 
-def test_another_number_of_key_groups(spark, tmp_path):
-    whole = ran(counted(clicks_in(spark, tmp_path / "all"), 2), tmp_path / "whole")
-    first = ran(counted(clicks_in(spark, tmp_path / "first", ROWS[:2]), 2), tmp_path / "old")
-    saved = pst.savepoint(spark, str(tmp_path / "old"), str(tmp_path / "saved"))
-    assert (saved.batch_id, saved.manifest.groups) == (1, 2)
-    rest = clicks_in(spark, tmp_path / "rest", ROWS[2:])
-    for groups in (1, 5):
-        new = tmp_path / f"new-{groups}"
-        assert sorted(first + ran(counted(rest, groups), new, savepoint=saved.path)) == whole
+@pytest.fixture(scope="module")
+def old(spark, tmp_path_factory):
+    """A query that was stopped half way: what it gave, what it would have given, its savepoint, and the rows that it has not read."""
+    folder = tmp_path_factory.mktemp("old")
+    whole = ran(counted(clicks_in(spark, folder / "all"), 2), folder / "whole")
+    first = ran(counted(clicks_in(spark, folder / "first", ROWS[:2]), 2), folder / "checkpoint")
+    saved = pst.savepoint(spark, str(folder / "checkpoint"), str(folder / "saved"))
+    assert (saved.batch_id, saved.manifest.groups, saved.plan.key_names) == (1, 2, ("user",))
+    return folder, whole, first, clicks_in(spark, folder / "rest", ROWS[2:])
+
+
+@pytest.mark.parametrize("groups", [1, 5])
+def test_another_number_of_key_groups(old, groups, tmp_path):
+    folder, whole, first, rest = old
+    assert sorted(first + ran(counted(rest, groups), tmp_path / "new", savepoint=f"{folder}/saved")) == whole
+
+
+def test_restarts_around_the_first_micro_batch(spark, old, tmp_path):
+    folder, whole, first, rest = old
+    saved, new = tmp_path / "saved", tmp_path / "new"
+    shutil.copytree(folder / "saved", saved)
+    other = pst.savepoint(spark, f"{folder}/checkpoint", str(tmp_path / "other"), batch_id=0).path
+    sink = pst.MemorySink()
+
+    def start(**how):
+        counted(rest).start(main=sink, checkpoint=str(new), **how).await_termination()
+        return sorted(first + list(map(str, sink.rows)))
+
+    # Its number of key groups is the savepoint's, where it was given none.
+    assert start(savepoint=str(saved)) == whole
+    assert newest_entry(spark, str(new))["identity"]["key groups"] == "2"
+    # A crash before the first micro-batch is committed.
+    for name in ("0", ".0.crc", "1", ".1.crc"):
+        (new / "commits" / name).unlink()
+    for name in ("1", ".1.crc"):
+        (new / "offsets" / name).unlink()
+    with pytest.raises(CheckpointError, match=f"start once more with savepoint='{saved}'"):
+        start()
+    with pytest.raises(CheckpointError, match="began with another savepoint"):
+        start(savepoint=other)
+    sink.rows.clear()
+    assert start(savepoint=str(saved)) == whole
+    # From here on the savepoint is needed no more; but another one is as wrong as before.
+    shutil.rmtree(saved)
+    assert start(savepoint=str(saved)) == start() == whole
+    with pytest.raises(CheckpointError, match="began with another savepoint"):
+        start(savepoint=other)
+    with pytest.raises(CheckpointError, match="did not begin with a savepoint"):
+        counted(rest).start(main=sink, checkpoint=f"{folder}/whole", savepoint=other)
+
+
+def test_what_cannot_be_taken_over_is_refused_before_anything_starts(old, tmp_path):
+    folder, _, _, rest = old
+    how = {"main": pst.ParquetSink(str(tmp_path / "out")), "checkpoint": str(tmp_path / "new"), "savepoint": f"{folder}/saved"}
+    for wrong, said in (
+        ({"key": "ts"}, r"key: user \(string\)  ->  ts \(timestamp"),
+        ({"windows": ("20 minutes", "5 minutes")}, "panes of 10 minutes that windows begin or end within now"),
+        ({"windows": ("2 hours", "10 minutes")}, "before the first row that the saved state still has"),
+    ):
+        with pytest.raises(PlanMismatchError, match=said):
+            counted(rest, **wrong).start(**how)
+    assert not list(tmp_path.iterdir())
+
+
+def test_other_aggregates_and_shorter_windows(spark, old, tmp_path):
+    """What is left out, renamed and put in another order; and windows of two panes of the three."""
+    folder, _, _, rest = old
+    changed = counted(
+        rest, 3, windows=("20 minutes", "10 minutes"), aggregates=(agg.sum("n").alias("sum_n"), agg.max("n").alias("largest"))
+    )
+    rows = []
+
+    def collect(df, batch_id):
+        rows.extend(df.collect())
+
+    sink = pst.ForeachBatchSink(collect, idempotent=True)
+    changed.start(main=sink, checkpoint=f"{tmp_path}/new", savepoint=f"{folder}/saved").await_termination()
+    totals = {(row.user, row.window_start): row.sum_n for row in rows}
+    every = [row for batch in ROWS for row in batch]
+    assert totals
+    for (user, start), total in totals.items():
+        begin = start.replace(tzinfo=dt.timezone.utc)
+        inside = [n for who, n, ts in every if who == user and begin <= ts < begin + dt.timedelta(minutes=20)]
+        assert total == sum(inside), (user, start)
+
+
+def test_folders_that_are_none(spark, old, tmp_path):
+    folder, _, _, rest = old
+    checkpoint = f"{folder}/checkpoint"
+    with pytest.raises(CheckpointError, match="holds a savepoint already"):
+        pst.savepoint(spark, checkpoint, f"{folder}/saved")
+    with pytest.raises(CheckpointError, match="holds something else"):
+        pst.savepoint(spark, checkpoint, f"{folder}/first")
+    with pytest.raises(CheckpointError, match="is no savepoint"):
+        pst.read_savepoint(spark, checkpoint)
+    # Killed before the manifest was written: none yet, and the next one may take its place.
+    broken = tmp_path / "broken"
+    shutil.copytree(folder / "saved", broken)
+    shutil.rmtree(broken / "manifest")
+    with pytest.raises(CheckpointError, match="was broken off"):
+        counted(rest).start(main=pst.MemorySink(), checkpoint=f"{tmp_path}/new", savepoint=str(broken))
+    again = pst.savepoint(spark, checkpoint, str(broken))
+    rows = again.table("panes")
+    assert rows.count() == pst.read_savepoint(spark, f"{folder}/saved").table("panes").count() > 0
+    assert rows.columns[:5] == ["key_group", "key 0", "start", "end", "arrival"]

@@ -13,6 +13,9 @@ from panestream.spark.savepoint.values import KEY_GROUP, table_in
 PIECES = pa.schema([KEY_GROUP, pa.field("table", pa.string()), pa.field("body", pa.binary())])
 """The number of a key group, a table's name, and some of its rows as an Arrow stream."""
 
+_MOST_BYTES = 1 << 16
+"""About as many are in a piece: Spark may be set to a limit of rows alone for what it sends to Python at a time."""
+
 OfBatches = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
@@ -53,8 +56,10 @@ def pieces_of_rows(name: str, columns: Sequence[str]) -> OfBatches:
             table = pa.Table.from_arrays(batch.columns[1:], names=list(columns)).take(pa.array(order))
             found, begins = np.unique(numbers[order], return_index=True)
             ends = [*begins[1:].tolist(), len(numbers)]
+            most = max(1, _MOST_BYTES * table.num_rows // max(table.nbytes, 1))
             for group, begin, end in zip(found.tolist(), begins.tolist(), ends, strict=True):
-                yield piece(group, name, table.slice(begin, end - begin))
+                for first in range(begin, end, most):
+                    yield piece(group, name, table.slice(first, min(most, end - first)))
 
     return pieces
 

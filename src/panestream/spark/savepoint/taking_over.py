@@ -5,15 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+from pyspark.sql import functions as F
 
 from panestream.engine.kernels.columns import Ints
 from panestream.engine.plan import WindowPlan, check_taken_over
 from panestream.engine.savepoint.key_groups import new_groups
 from panestream.errors import CheckpointError
 from panestream.spark.checkpoint import last_committed, newest_entry
+from panestream.spark.failures import as_ours
 from panestream.spark.savepoint.birth import Birth
-from panestream.spark.savepoint.initial_state import Taken
+from panestream.spark.savepoint.initial_state import Taken, initial_state
 from panestream.spark.savepoint.saved import Savepoint, read_savepoint
+from panestream.spark.session import session_settings, settings_for
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,7 +44,7 @@ def savepoint_for(spark: SparkSession, path: str, checkpoint: str) -> Savepoint 
 
 
 def check_start(savepoint: Savepoint, plan: WindowPlan) -> None:
-    """Refuses to start a plan from a savepoint that it cannot take over, as far as can be seen without the rows.
+    """Refuses to start a plan from a savepoint that it cannot take over. Other windows cost a Spark job.
 
     Raises:
         PlanMismatchError: names every difference that cannot be.
@@ -53,6 +56,11 @@ def check_start(savepoint: Savepoint, plan: WindowPlan) -> None:
         for table in taken.empty.values():
             new_groups(table, plan, _of_no_rows, plan.groups, 0, manifest.groups)
     taken.state_of(0, [])
+    if manifest.plan.identity()["windows"] != plan.identity()["windows"]:
+        # Whether the old panes lie in new ones the rows say.
+        spark = savepoint.spark
+        with session_settings(spark, settings_for(spark, plan.groups)), as_ours():
+            initial_state(savepoint, plan).agg(F.count("*")).collect()
 
 
 def _of_no_rows(_keys: object, _groups: int) -> Ints:

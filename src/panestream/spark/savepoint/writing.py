@@ -18,19 +18,20 @@ from panestream.engine.storage.state import MemoryState
 from panestream.engine.storage.state_tables import StateTables
 from panestream.errors import CheckpointError, StateDamagedError
 from panestream.spark.checkpoint import newest_entry
+from panestream.spark.failures import as_ours
 from panestream.spark.operator.without_pandas import without_pandas
 from panestream.spark.savepoint.manifest import Manifest, check_free, table_folder, versions, write_manifest
 from panestream.spark.savepoint.pieces import rows_of_pieces, with_group
 from panestream.spark.savepoint.reading import read_checkpoint
 from panestream.spark.savepoint.saved import Savepoint
-from panestream.spark.session import session_settings
+from panestream.spark.session import ARROW_BYTES, ARROW_ROWS, session_settings
 from panestream.spark.types import spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_AS_TOLD = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}
-"""What Parquet calls a time, for those who read it with other tools."""
+_SETTINGS = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS", ARROW_ROWS: "64", ARROW_BYTES: str(64 << 20)}
+"""What Parquet calls a time, for those who read it with other tools; and how much goes to Python at once: rows are large here."""
 
 
 def savepoint(spark: SparkSession, checkpoint: str, path: str, batch_id: int | None = None) -> Savepoint:
@@ -86,13 +87,14 @@ def write_savepoint(
     Raises:
         StateDamagedError: the state of a key group is gone, or that of several is not of the same micro-batch.
     """
-    found = _by_group(headers, plan)
+    with as_ours():
+        found = _by_group(headers, plan)
     header_of_all(found)
     empty = no_rows(plan)
     # Disk: each table is a pass over all, and the state may be larger than the memory.
     parts = tables.select("key_group", "table", "body").persist(StorageLevel.DISK_ONLY)
     try:
-        with session_settings(spark, _AS_TOLD), without_pandas():
+        with session_settings(spark, _SETTINGS), without_pandas(), as_ours():
             for name, table in empty.tables.items():
                 mine = parts.where(F.col("table") == name).select("key_group", "body")
                 rows = mine.mapInArrow(rows_of_pieces(table.schema), spark_schema(with_group(table.schema)))
