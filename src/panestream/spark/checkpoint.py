@@ -231,8 +231,14 @@ def _saved_plan(plan: WindowPlan) -> Mapping[str, Any] | None:
         return None
 
 
-def newest_entry(spark: SparkSession, checkpoint: str) -> Mapping[str, Any] | None:
+def newest_entry(spark: SparkSession, checkpoint: str, batch_id: int | None = None) -> Mapping[str, Any] | None:
     """What the run that holds the checkpoint left there; None: none was started there.
+
+    Args:
+        spark: the session.
+        checkpoint: the folder.
+        batch_id: a micro-batch; then it is the run that committed this one. Of runs long past the entries are gone: the oldest
+            that is there stands in for them.
 
     Raises:
         StateDamagedError: an entry cannot be read.
@@ -240,7 +246,10 @@ def newest_entry(spark: SparkSession, checkpoint: str) -> Mapping[str, Any] | No
     """
     markers = read_markers(spark, _entries_pattern(checkpoint), _BROKEN)
     entries = {rank: marker for path, marker in markers.items() for rank in _ranks([path])}
-    return entries[max(entries)] if entries else None
+    if batch_id is None or not entries:
+        return entries[max(entries)] if entries else None
+    begun = [rank for rank, marker in entries.items() if marker["after"] < batch_id]
+    return entries[max(begun, default=min(entries))]
 
 
 def last_committed(spark: SparkSession, checkpoint: str) -> int:
@@ -268,7 +277,15 @@ def _ranks(paths: Iterable[str]) -> list[Rank]:
     return [(int(entry.group(1)), entry.group(2)) for entry in entries if entry]
 
 
+def logged(spark: SparkSession, checkpoint: str, log: str) -> frozenset[int]:
+    """The micro-batches in one of Spark's logs: ``offsets`` has those that were planned, ``commits`` those that were committed.
+
+    Of both Spark keeps the last 100 (``spark.sql.streaming.minBatchesToRetain``).
+    """
+    names = [path.rsplit("/", 1)[-1] for path in list_files(spark, f"{escaped(checkpoint)}/{log}")]
+    return frozenset(int(name) for name in names if name.isdigit())
+
+
 def _last(spark: SparkSession, checkpoint: str, log: str) -> int:
     """The last micro-batch in one of Spark's logs; -1: none."""
-    names = [path.rsplit("/", 1)[-1] for path in list_files(spark, f"{escaped(checkpoint)}/{log}")]
-    return max((int(name) for name in names if name.isdigit()), default=-1)
+    return max(logged(spark, checkpoint, log), default=-1)

@@ -101,11 +101,15 @@ class WatermarkTracker:
         metrics.partition_count = len(self.partitions)
         metrics.idle_partitions = sum(map(self._is_idle, self.partitions.values()))
 
-    def by_partition(self) -> list[tuple[str, int | None, int | None, bool]]:
-        """Of each source partition: name, largest event time, watermark, whether it is idle. The furthest behind first."""
+    def by_partition(self, most: int | None = MOST_PARTITIONS) -> list[tuple[str, int | None, int | None, bool]]:
+        """Of each source partition: name, largest event time, watermark, whether it is idle. The furthest behind first.
+
+        Args:
+            most: so many at most; None: all.
+        """
         behind = sorted((self._watermark_of(known), name) for name, known in self.partitions.items())
         found: list[tuple[str, int | None, int | None, bool]] = []
-        for watermark, name in behind[:MOST_PARTITIONS]:
+        for watermark, name in behind[:most]:
             known = self.partitions[name]
             newest = None if known.max_timestamp == MIN_TIMESTAMP else known.max_timestamp
             found.append((name, newest, None if watermark == MIN_TIMESTAMP else watermark, self._is_idle(known)))

@@ -274,6 +274,24 @@ class SealedState:
         return payload.wrong_format(f"the state of key group {self.group} ({self._operator})", version)
 
 
+def group_in(value: bytes) -> int:
+    """The number of the key group that a sealed value says it is of. Whether that is true, :class:`SealedState` finds out.
+
+    Raises:
+        StateDamagedError: it is no sealed value.
+
+    >>> from panestream.engine.storage.state import MemoryState
+    >>> store = MemoryState()
+    >>> SealedState(store, 3, "sessions").put("meta", 0, b"the index")
+    >>> group_in(store.get("meta", 0))
+    3
+    """
+    if len(value) < _HEAD.size + _PLACE.size or not value.startswith(_MAGIC):
+        raise StateDamagedError(f"a key group's meta record is missing, or nothing that panestream writes; {_ADVICE}")
+    _, group, _, _ = _PLACE.unpack_from(value, _HEAD.size)
+    return int(group)
+
+
 def check_that_groups_agree(groups: Sequence[Mapping[str, Any]]) -> None:
     """Compares of which micro-batch the states of the key groups were that took part in one.
 
@@ -296,4 +314,4 @@ def check_that_groups_agree(groups: Sequence[Mapping[str, Any]]) -> None:
             )
 
 
-__all__ = ["CountingState", "SealedState", "check_that_groups_agree"]
+__all__ = ["META", "CountingState", "SealedState", "check_that_groups_agree", "group_in"]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NoReturn
 
 from pyspark.sql import DataFrame
 
@@ -17,7 +17,8 @@ from panestream.errors import CheckpointError
 from panestream.inspection.asked import asked_of
 from panestream.inspection.merging import Looked
 from panestream.inspection.summary import Summary
-from panestream.spark.checkpoint import last_committed, newest_entry, planned_at
+from panestream.spark.checkpoint import logged, newest_entry, planned_at
+from panestream.spark.savepoint.operators import held, operator_and_plan, operator_of, operators_in
 from panestream.spark.savepoint.summarizing import summarized
 from panestream.spark.savepoint.values import StoredState
 
@@ -60,6 +61,11 @@ class CheckpointState(Shown):
         }
 
     @cached_property
+    def watermarks(self) -> DataFrame:
+        """How far time is: a row for each key group and source partition. All key groups of a micro-batch agree."""
+        return self.stored.watermarks()
+
+    @cached_property
     def windows(self) -> DataFrame:
         """The open windows: a row for each key and window that still takes rows or will fire."""
         return self.stored.view("windows")
@@ -99,29 +105,72 @@ class CheckpointState(Shown):
         return summarized(self.stored, asked, looked)
 
 
-def read_checkpoint(spark: SparkSession, path: str, batch_id: int | None = None) -> CheckpointState:
+def read_checkpoint(
+    spark: SparkSession, path: str, batch_id: int | None = None, *, plan: WindowPlan | None = None
+) -> CheckpointState:
     """Looks into a checkpoint, also one of a query that runs.
 
-    Needs nothing of the job's code: the plan rests in the checkpoint.
+    Needs nothing of the job's code: the plan rests in the checkpoint. Nothing is read but what says which state is meant; that
+    is read on the executors, when one of the DataFrames is used.
 
     Args:
         spark: a session, classic or Spark Connect's.
         path: the checkpoint.
         batch_id: after which micro-batch; None: the last that was committed. Spark keeps the last 100
             (``spark.sql.streaming.minBatchesToRetain``).
+        plan: of another operator than that which ``start`` was called of, ``result.plan``: where windows are over the results of
+            windows, the first operator's; and in a checkpoint of a query that ``start`` did not begin (``.main.writeStream``),
+            which holds no plan.
 
     Raises:
-        CheckpointError: there is no checkpoint of a query started by panestream; or it has no such micro-batch.
+        CheckpointError: there is no checkpoint, or none with panestream's windows; it has no plan, and none was given; it has no
+            such micro-batch, or not any more.
+        PlanMismatchError: no operator of the query runs the plan that was given.
         StateFormatError: a newer panestream wrote it.
         StateDamagedError: its entry cannot be read.
     """
-    entry: Mapping[str, Any] | None = newest_entry(spark, path)
-    if entry is None:
-        raise CheckpointError(f"{path} is no checkpoint of a query that panestream's start() began")
-    if entry.get("plan") is None:
-        raise CheckpointError(f"the checkpoint {path} does not hold its query's plan: an operator of another package runs it")
-    last = last_committed(spark, path)
-    if last < 0 or (batch_id is not None and not 0 <= batch_id <= last):
-        there = f"its last is {last}" if last >= 0 else "none was committed yet"
-        raise CheckpointError(f"the checkpoint {path} has no micro-batch {'' if batch_id is None else batch_id}: {there}")
-    return CheckpointState(StoredState(spark, path, last if batch_id is None else batch_id, plan_of(entry["plan"])))
+    committed = logged(spark, path, "commits")
+    last = max(committed, default=-1)
+    entry = newest_entry(spark, path, last if batch_id is None else batch_id)
+    if not committed:
+        _refuse_empty(spark, path, known=entry is not None)
+    saved = None if entry is None else entry.get("plan")
+    if plan is None and saved is None:
+        raise CheckpointError(
+            f"the checkpoint {path} does not say what its query computes: "
+            + ("start() did not begin it" if entry is None else "an operator of another package runs it")
+            + ". Give the plan of the query: read_checkpoint(spark, path, plan=result.plan)"
+        )
+    operators = operators_in(spark, path)
+    if not operators:
+        raise CheckpointError(f"the checkpoint {path} is of a query without windows of panestream's")
+    asked = last if batch_id is None else batch_id
+    there = held(spark, path, operators[0])
+    if asked not in there:
+        which = f"it has {_in_words(there)}" if there else "Spark has cleaned all of its state"
+        raise CheckpointError(f"the checkpoint {path} has no micro-batch {asked}: {which}")
+    if plan is None:
+        stored = StoredState(spark, path, asked, plan_of(saved or {}), operators[0])
+        if len(operators) > 1:
+            stored = replace(stored, operator_id=operator_of(stored, operators, stored.plan.identity()))
+        return CheckpointState(stored)
+    operator, plan = operator_and_plan(StoredState(spark, path, asked, plan), operators, plan)
+    return CheckpointState(StoredState(spark, path, asked, plan, operator))
+
+
+def _refuse_empty(spark: SparkSession, path: str, *, known: bool) -> NoReturn:
+    """The error about a checkpoint without a micro-batch; ``known``: whether a query was started there."""
+    if known or logged(spark, path, "offsets"):
+        raise CheckpointError(f"the checkpoint {path} has no micro-batch: none was committed yet")
+    raise CheckpointError(f"{path} is no checkpoint of a streaming query")
+
+
+def _in_words(numbers: Sequence[int]) -> str:
+    """Micro-batches, which mostly follow one another."""
+    parts: list[list[int]] = []
+    for number in numbers:
+        if parts and parts[-1][-1] == number - 1:
+            parts[-1][1:] = [number]
+        else:
+            parts.append([number])
+    return ", ".join(" to ".join(map(str, part)) for part in parts)

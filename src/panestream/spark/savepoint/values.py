@@ -16,8 +16,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from panestream.engine.plan import WindowPlan
+from panestream.engine.runtime.time_view import WATERMARKS, watermarks_of
 from panestream.engine.storage.state import MemoryState
 from panestream.engine.storage.state_tables import StateTables, StateViews
+from panestream.errors import CheckpointError
 from panestream.spark.operator.placement import group_number, group_values
 from panestream.spark.operator.without_pandas import without_pandas
 from panestream.spark.reasons import in_few_words
@@ -43,8 +45,8 @@ HEADERS = pa.schema([pa.field("key_group", pa.int32()), pa.field("header", pa.st
 """Of each key group that has state the header of its state tables, as JSON text."""
 KEY_GROUP = pa.field("key_group", pa.int32())
 
-_MOST_BYTES = 1 << 16
-"""Of a value that goes to Python in one row: Spark may be set to a limit of rows alone for what it sends at a time."""
+_MOST_BYTES = 1 << 14
+"""Of a value that goes to Python in one row: what Spark sends at a time may be limited to 10,000 rows, and to nothing else."""
 _BATCH_BYTES = 4 << 20
 """About as many leave in one Arrow batch."""
 
@@ -72,29 +74,33 @@ class StoredState:
 
     def headers(self) -> DataFrame:
         """One row for each key group that has state, as in :data:`HEADERS`: few and small, they may be collected."""
-        return self._of_groups(headers_of(self.plan), HEADERS, header_only=True)
+        return self.made_of(headers_of(self.plan), HEADERS, header_only=True)
 
     def tables(self) -> DataFrame:
         """The state tables of all key groups, as in :data:`TABLE_PARTS`."""
-        return self._of_groups(parts_of(self.plan), TABLE_PARTS)
+        return self.made_of(parts_of(self.plan), TABLE_PARTS)
+
+    def watermarks(self) -> DataFrame:
+        """What each key group knows of time, as in :data:`~panestream.engine.runtime.time_view.WATERMARKS`."""
+        return self.made_of(time_of(self.plan), WATERMARKS, header_only=True)
 
     def table(self, name: str) -> DataFrame:
         """One of the state tables, of all key groups: ``key_group`` and the columns of decision 0140."""
         schema = pa.schema([KEY_GROUP, *self.empty().table(name).schema])
-        return self._of_groups(table_of(self.plan, name), schema)
+        return self.made_of(table_of(self.plan, name), schema)
 
     def view(self, name: str) -> DataFrame:
         """One of the views of :class:`~panestream.engine.storage.state_tables.StateViews`, by its name."""
         shown: StateViews = self.plan.operator.views(self.plan, self.empty(), 0)
         schema: pa.Schema = getattr(shown, name).schema
-        return self._of_groups(view_of(self.plan, name), schema)
+        return self.made_of(view_of(self.plan, name), schema)
 
     def empty(self) -> StateTables:
         """The state tables of a key group that has nothing: all names and schemas."""
         return tables_of(self.plan, MemoryState(), 0)
 
     def values(self, *, header_only: bool = False) -> DataFrame:
-        """What lies in Spark's state store: values in parts of at most 64 KiB, ``parts`` of each in a row, one after the other.
+        """What lies in Spark's state store: values in parts of at most 16 KiB, ``parts`` of each in a row, one after the other.
 
         Args:
             header_only: what the header is made of, and nothing else.
@@ -109,34 +115,37 @@ class StoredState:
         )
         if header_only:
             values = values.where(F.col("space") == "meta")
-        parts = F.ceil(F.greatest(F.length("value"), F.lit(1)) / _MOST_BYTES).cast("int")
-        one = values.withColumn("parts", parts).withColumn("part", F.explode(F.sequence(F.lit(0), F.col("parts") - 1)))
-        return one.select(
-            "group",
-            "space",
-            "number",
-            "parts",
-            F.substring(F.col("value"), F.col("part") * _MOST_BYTES + 1, F.lit(_MOST_BYTES)).alias("value"),
+        # Cut before they are exploded: else each part would be made beside a copy of its whole value.
+        count = F.ceil(F.greatest(F.length("value"), F.lit(1)) / _MOST_BYTES).cast("int")
+        cut = F.transform(
+            F.sequence(F.lit(0), count - 1), lambda part: F.substring(F.col("value"), part * _MOST_BYTES + 1, F.lit(_MOST_BYTES))
         )
+        return values.select("group", "space", "number", count.alias("parts"), F.explode(cut).alias("value"))
 
-    def made_of(self, made: OfGroup, schema: pa.Schema, groups: Sequence[int] | None = None) -> DataFrame:
-        """What a function makes of each key group on the executors.
+    def made_of(
+        self,
+        made: OfGroup,
+        schema: pa.Schema,
+        groups: Sequence[int] | None = None,
+        *,
+        header_only: bool = False,
+        numbered: bool = True,
+    ) -> DataFrame:
+        """What a function makes of each key group's values, on the executors.
 
         Args:
             made: the function.
             schema: of the tables that it makes.
             groups: of which key groups; None: of all.
+            header_only: whether it wants no other values than the header is made of.
+            numbered: whether it is told the number of the key group; False, where the number of key groups is unknown: -1.
         """
-        return self._of_groups(made, schema, groups=groups)
-
-    def _of_groups(
-        self, made: OfGroup, schema: pa.Schema, *, header_only: bool = False, groups: Sequence[int] | None = None
-    ) -> DataFrame:
         with without_pandas():
-            values = self.values(header_only=header_only)
+            rows = self.values(header_only=header_only)
             if groups is not None:
-                values = values.where(F.col("group").isin([group_values(self.plan.groups)[group] for group in groups]))
-            return values.mapInArrow(GroupByGroup(self.plan.groups, made).__call__, spark_schema(schema))
+                rows = rows.where(F.col("group").isin([group_values(self.plan.groups)[group] for group in groups]))
+            run = GroupByGroup(self.plan.groups if numbered else None, made)
+            return rows.mapInArrow(run.__call__, spark_schema(schema))
 
 
 @dataclass(frozen=True)
@@ -144,34 +153,47 @@ class GroupByGroup:
     """The function for ``mapInArrow`` that makes something of each key group's values.
 
     Attributes:
-        groups: how many key groups the query has.
+        groups: how many key groups the query has; None: unknown.
         made: what is to be made.
     """
 
-    groups: int
+    groups: int | None
     made: OfGroup
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        states = collected(batches)
-        for group in sorted(states):
+        for group, state in groups_in(batches):
             with in_few_words():
-                tables = self.made(states.pop(group), group_number(self.groups, group))
-            for table in tables:
-                yield from in_batches(table)
+                tables = self.made(state, -1 if self.groups is None else group_number(self.groups, group))
+                for table in tables:
+                    yield from in_batches(table)
 
 
-def collected(batches: Iterable[pa.RecordBatch]) -> dict[int, MemoryState]:
-    """The values of :meth:`StoredState.values`, put together again, by Spark's name for the key group."""
-    states: dict[int, MemoryState] = {}
-    begun: list[bytes] = []
+def groups_in(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, MemoryState]]:
+    """The values of :meth:`StoredState.values`, put together again: Spark's name for the key group, and its state.
+
+    RocksDB has the values of one key of Spark's, that is a key group, in a row.
+
+    Raises:
+        CheckpointError: here it has not.
+    """
+    done: set[int] = set()
+    at, state, begun = None, MemoryState(), list[bytes]()
     for batch in batches:
         columns = (batch.column(name).to_pylist() for name in ("group", "space", "number", "parts", "value"))
         for group, space, number, parts, value in zip(*columns, strict=True):
+            if group != at:
+                if at is not None:
+                    yield at, state
+                    done.add(at)
+                if group in done:
+                    raise CheckpointError(f"Spark's state reader has the values of a key group ({group}) in two places")
+                at, state = group, MemoryState()
             begun.append(value)
             if len(begun) == parts:
-                states.setdefault(group, MemoryState()).put(space, number, b"".join(begun) if parts > 1 else value)
+                state.put(space, number, b"".join(begun) if parts > 1 else value)
                 begun = []
-    return states
+    if at is not None:
+        yield at, state
 
 
 def in_batches(table: pa.Table) -> Iterator[pa.RecordBatch]:
@@ -225,13 +247,22 @@ def headers_of(plan: WindowPlan) -> OfGroup:
     return made
 
 
+def time_of(plan: WindowPlan) -> OfGroup:
+    """Makes the rows of :data:`~panestream.engine.runtime.time_view.WATERMARKS`."""
+
+    def made(state: MemoryState, group: int) -> Iterable[pa.Table]:
+        return [watermarks_of(plan, plan.operator.for_group(plan, state, group).header(), group)]
+
+    return made
+
+
 def table_in(body: bytes) -> pa.Table:
     """The rows in a ``body`` of :data:`TABLE_PARTS`."""
     return pa.ipc.open_stream(body).read_all()
 
 
 def tables_of(plan: WindowPlan, state: MemoryState, group: int) -> StateTables:
-    """The state tables of a key group."""
+    """The state tables of one key group."""
     saved: StateTables = plan.operator.for_group(plan, state, group).tables()
     return saved
 

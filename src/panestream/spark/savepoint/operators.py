@@ -1,0 +1,126 @@
+"""Which of a query's stateful operators holds the state of a plan, and of which micro-batches Spark still has it.
+
+A query may have several: windows over the results of windows, and operators of Spark's own. Each operator of panestream's has the
+identity of its plan in its state.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from panestream.engine.plan import KEY_GROUPS, WindowPlan
+from panestream.engine.savepoint.plans import plan_json, plan_of
+from panestream.engine.storage import payload
+from panestream.engine.storage.sealed_state import META, SealedState, group_in
+from panestream.engine.storage.state import MemoryState
+from panestream.errors import CheckpointError, PlanMismatchError
+from panestream.spark.checkpoint import logged
+from panestream.spark.markers import list_files
+from panestream.spark.places import escaped
+from panestream.spark.savepoint.values import VARIABLE, StoredState
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Identity = Mapping[str, str]
+_IDENTITY = pa.schema([("identity", pa.string())])
+_STATE_FILE = re.compile(r"(\d+)(?:_[^.]*)?\.(?:zip|changelog)")
+
+
+def operators_in(spark: SparkSession, path: str) -> list[int]:
+    """Spark's numbers of panestream's operators in a checkpoint; it counts from the end of the query: an input's is larger."""
+    rows = spark.read.format("state-metadata").load(path).select("operatorId", "operatorProperties").collect()
+    return sorted({int(row.operatorId) for row in rows if VARIABLE in _variables(row.operatorProperties)})
+
+
+def _variables(properties: str | None) -> list[str]:
+    """The names of an operator's state variables."""
+    known: Mapping[str, Any] = json.loads(properties or "{}") or {}
+    return [variable["stateName"] for variable in known.get("stateVariables", [])]
+
+
+def held(spark: SparkSession, path: str, operator_id: int) -> list[int]:
+    """The micro-batches that were committed and whose state Spark has not cleaned yet, in order."""
+    # Spark's version n of a state is that after micro-batch n - 1. All partitions are cleaned alike.
+    files = list_files(spark, f"{escaped(path)}/state/{operator_id}/0")
+    versions = {int(match[1]) for file in files if (match := _STATE_FILE.fullmatch(file.rsplit("/", 1)[-1]))}
+    # The settings that a state was written with are read from the log of offsets.
+    there = logged(spark, path, "commits") & logged(spark, path, "offsets") & {version - 1 for version in versions}
+    return sorted(there)
+
+
+def operator_of(stored: StoredState, operators: list[int], identity: Identity) -> int:
+    """The operator whose state has a plan's identity; of several the last of the query.
+
+    Args:
+        stored: the state of any of the operators.
+        operators: their numbers.
+        identity: of the plan.
+
+    Raises:
+        PlanMismatchError: none has; names the differences to the most similar one.
+    """
+    identities = {number: _identity(replace(stored, operator_id=number)) for number in operators}
+    for number in operators:
+        found = identities[number]
+        if found is not None and not _differences(found, identity):
+            return number
+    # No rows have come to an operator that has no state yet.
+    empty = [number for number, found in identities.items() if found is None]
+    if empty:
+        return empty[0]
+    differences = min((_differences(found, identity) for found in identities.values() if found is not None), key=len)
+    lines = [f"  {name}: {there or '(absent)'}  ->  {given or '(absent)'}" for name, (there, given) in differences.items()]
+    raise PlanMismatchError(
+        "\n".join([f"the state in the checkpoint {stored.path} is of another plan (there -> given):", *lines]), differences
+    )
+
+
+def operator_and_plan(stored: StoredState, operators: list[int], plan: WindowPlan) -> tuple[int, WindowPlan]:
+    """The operator that runs a plan of the user's, and the plan as a checkpoint tells one, with the number of key groups there.
+
+    Raises:
+        PlanMismatchError: no operator runs it.
+        CheckpointError: several do.
+    """
+    identities = [_identity(replace(stored, operator_id=number)) for number in operators]
+    found = [
+        (number, identity)
+        for number, identity in zip(operators, identities, strict=True)
+        if identity is not None and not _differences(identity, plan.identity())
+    ]
+    if len(found) > 1:
+        raise CheckpointError(
+            f"{len(found)} operators of the query in {stored.path} run this plan: which one is meant cannot be told. Leave "
+            "plan= out to read the last one, which start() was called of"
+        )
+    if found:
+        ((number, identity),) = found
+        plan = replace(plan, groups=int(identity[KEY_GROUPS]))
+    else:
+        number = operator_of(stored, operators, plan.identity())
+    return number, plan_of(json.loads(json.dumps(plan_json(plan))))
+
+
+def _differences(there: Identity, given: Identity) -> dict[str, tuple[str | None, str | None]]:
+    names = sorted({*there, *given} - {KEY_GROUPS})
+    return {name: (there.get(name), given.get(name)) for name in names if there.get(name) != given.get(name)}
+
+
+def _identity(stored: StoredState) -> dict[str, str] | None:
+    """Of the plan that an operator's state belongs to; None: it has no state yet."""
+    found = stored.made_of(identity_in, _IDENTITY, header_only=True, numbered=False).first()
+    return None if found is None else json.loads(found.identity)
+
+
+def identity_in(state: MemoryState, _: int) -> Iterable[pa.Table]:
+    """Makes one row: the identity in the meta record of a key group."""
+    group = group_in(state.get(META, 0) or b"")
+    _rows, header = payload.decode_numbers(SealedState(state, group, "of unknown windows").get(META, 0) or b"")
+    return [pa.table({"identity": [json.dumps(header["identity"])]}, schema=_IDENTITY)]
