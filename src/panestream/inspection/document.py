@@ -42,7 +42,12 @@ def document_of(summary: Summary) -> dict[str, Json]:
         "by_end": {
             "width": ends.width / 1e6,
             "bins": [
-                {"from": iso(place * ends.width), "to": iso((place + 1) * ends.width), "windows": windows, "rows": rows}
+                {
+                    "from": iso(place * ends.width),
+                    "to": iso((place + 1) * ends.width),
+                    "windows": windows,
+                    "rows": None if summary.rows is None else rows,
+                }
                 for place, (windows, rows) in sorted(ends.counts.items())
             ],
         },

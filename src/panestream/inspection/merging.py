@@ -31,7 +31,7 @@ class Looked:
     """Where and when it was looked: see :class:`Summary`."""
 
     path: str
-    batch_id: int
+    batch_id: int | None
     planned: int | None
     taken: int
 
@@ -50,7 +50,7 @@ def summary_of(plan: WindowPlan, parts: Sequence[Part], asked: Asked, looked: Lo
     dropped = [part["time"]["late_dropped"] for part in parts if part["time"]["late_dropped"] is not None]
     known = all(part["rows_known"] for part in parts)
     labels = {label: place for place, label in enumerate(plan.labels)}
-    return Summary(
+    whole = Summary(
         path=looked.path,
         batch_id=looked.batch_id,
         planned=looked.planned,
@@ -64,7 +64,7 @@ def summary_of(plan: WindowPlan, parts: Sequence[Part], asked: Asked, looked: Lo
         source_count=time.get("source_count", 0),
         windows=_sum(parts, "windows"),
         keys=_sum(parts, "keys"),
-        rows=_sum(parts, "rows") if known else None,
+        rows=_sum(parts, "rows"),
         bytes=_sum(parts, "bytes"),
         due=_sum(parts, "due"),
         timeless=_sum(parts, "timeless"),
@@ -73,13 +73,14 @@ def summary_of(plan: WindowPlan, parts: Sequence[Part], asked: Asked, looked: Lo
         ends=to_show(together(Counted(width, _counts(bins)) for width, bins in (part["ends"] for part in parts))),
         oldest=_bounds(parts, "oldest", asked.most, lambda one: _order(one, labels)),
         next=_bounds(parts, "next", asked.most, lambda one: (one.due or 0, *_order(one, labels))),
-        most_rows=_keys(parts, "most_rows", asked.most, lambda key: key.rows),
+        most_rows=_keys(parts, "most_rows", asked.most, lambda key: key.rows or 0),
         most_bytes=_keys(parts, "most_bytes", asked.most, lambda key: key.bytes),
         groups=_groups(parts, asked),
         user_state=_states(parts),
         timers=_timers(parts),
         listed=_listed(parts, asked) if asked.filtered else None,
     )
+    return whole if known else _without_rows(whole)
 
 
 def plan_shown(plan: WindowPlan) -> PlanShown:
@@ -116,6 +117,15 @@ def _groups(parts: Sequence[Part], asked: Asked) -> tuple[GroupShown, ...]:
     )
 
 
+def _without_rows(whole: Summary) -> Summary:
+    """Of an operator that does not count the rows of its windows."""
+    lists: dict[str, Any] = {
+        name: tuple(replace(one, rows=None) for one in getattr(whole, name))
+        for name in ("oldest", "next", "most_rows", "most_bytes", "groups")
+    }
+    return replace(whole, rows=None, **{**lists, "most_rows": ()})
+
+
 def _keys(parts: Sequence[Part], name: str, most: int, by: Callable[[KeyShown], int]) -> tuple[KeyShown, ...]:
     found: dict[str, KeyShown] = {}
     for part in parts:
@@ -124,7 +134,9 @@ def _keys(parts: Sequence[Part], name: str, most: int, by: Callable[[KeyShown], 
             old = found.get(text)
             # A key of a query that splits its values lies in several key groups.
             found[text] = (
-                one if old is None else KeyShown(key, old.windows + one.windows, old.rows + one.rows, old.bytes + one.bytes)
+                one
+                if old is None
+                else KeyShown(key, old.windows + one.windows, (old.rows or 0) + (one.rows or 0), old.bytes + one.bytes)
             )
     ranked = sorted(((-by(key), text) for text, key in found.items()))
     return tuple(found[text] for _, text in ranked[:most])
@@ -148,7 +160,7 @@ def _order(one: SameBounds, labels: Mapping[str, int]) -> tuple[int, ...]:
 
 
 def _both(a: SameBounds, b: SameBounds) -> SameBounds:
-    keys, rows, size = a.keys + b.keys, a.rows + b.rows, a.bytes + b.bytes
+    keys, rows, size = a.keys + b.keys, (a.rows or 0) + (b.rows or 0), a.bytes + b.bytes
     return replace(a, keys=keys, key=None, rows=rows, bytes=size, due=_least(a.due, b.due), closes=_least(a.closes, b.closes))
 
 

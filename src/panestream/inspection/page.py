@@ -47,7 +47,7 @@ _STYLE = """
 
 def page_of(summary: Summary) -> str:
     """The page, as a text of HTML."""
-    title = f"{printable(summary.path)}, micro-batch {summary.batch_id}"
+    title = printable(summary.path) + ("" if summary.batch_id is None else f", micro-batch {summary.batch_id}")
     style = (
         f":root {{ color-scheme: light dark; {_COLOURS} }}\n@media (prefers-color-scheme: dark) {{ :root {{ {_DARK} }} }}\n"
         f"body {{ background: var(--back); margin: 0 auto; padding: 1.5rem 1rem 3rem; max-width: 62rem; }}{_STYLE}"

@@ -184,7 +184,7 @@ def _draw_lateness(axes: Any, summary: Summary, wide: bool) -> None:
     axes.set_xlim(0, longest * (1.15 if wide else 1.45))
     axes.set_xticks([])
     axes.spines["bottom"].set_visible(False)
-    axes.set_xlabel("watermark behind the newest event")
+    axes.set_xlabel("behind the newest event")
 
 
 # -- key groups --------------------------------------------------------------------------------------------------------------

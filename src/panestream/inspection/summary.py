@@ -64,7 +64,7 @@ class SameBounds:
         start, end: None: the window has none.
         keys: how many keys have such a window.
         key: the key, where there is but one.
-        rows, bytes: of all of them.
+        rows, bytes: of all of them; rows: None where the operator does not count them.
         due: when the first of them fires next, if no row comes; None: none will by itself.
         closes: when the first of them goes.
     """
@@ -74,7 +74,7 @@ class SameBounds:
     end: int | None
     keys: int
     key: Json
-    rows: int
+    rows: int | None
     bytes: int
     due: int | None
     closes: int | None
@@ -91,7 +91,7 @@ class KeyShown:
 
     key: Json
     windows: int
-    rows: int
+    rows: int | None
     bytes: int
 
 
@@ -109,7 +109,7 @@ class GroupShown:
     group: int
     keys: int
     windows: int
-    rows: int
+    rows: int | None
     elements: int
     bytes: int
 
@@ -139,7 +139,7 @@ class Summary:
 
     Attributes:
         path: the checkpoint, or the savepoint's folder.
-        batch_id: the micro-batch.
+        batch_id: the micro-batch; None: it was made of history.
         planned: when Spark planned it, by the clock of its driver; None: unknown.
         taken: when this was looked at, by the clock of whoever looked.
         plan: the query.
@@ -159,7 +159,7 @@ class Summary:
         ends: how many windows, and rows, by the end of the window.
         oldest: by start.
         next: by when they fire.
-        most_rows, most_bytes: keys.
+        most_rows, most_bytes: keys; none by rows where the operator does not count them.
         groups: the key groups; with a filter those that have something of what was asked for.
         user_state: by descriptor.
         timers: by kind.
@@ -167,7 +167,7 @@ class Summary:
     """
 
     path: str
-    batch_id: int
+    batch_id: int | None
     planned: int | None
     taken: int
     plan: PlanShown
@@ -201,7 +201,7 @@ class Summary:
         Args:
             what: ``keys``, ``windows``, ``rows``, ``elements`` or ``bytes``.
         """
-        values = [int(getattr(group, what)) for group in self.groups]
+        values = [int(getattr(group, what) or 0) for group in self.groups]
         total = sum(values)
         return max(values) * len(values) / total if total else None
 

@@ -105,8 +105,8 @@ def _sources(summary: Summary) -> ShownTable | None:
         Column("source partition"),
         Column("newest event", wide_only=True, time=True),
         Column("watermark", time=True),
-        Column("behind the newest", numeric=True),
-        Column("behind the clock", numeric=True, wide_only=True),
+        Column("behind newest", numeric=True),
+        Column("behind clock", numeric=True, wide_only=True),
         Column(""),
     )
     of = f", {len(rows)} of {number(summary.source_count)}" if len(rows) < summary.source_count else ""
@@ -115,21 +115,21 @@ def _sources(summary: Summary) -> ShownTable | None:
 
 def _oldest_and_next(summary: Summary) -> list[ShownTable]:
     if summary.oldest == summary.next:
-        return [_windows("Oldest windows", "which fire next too, if no row comes; UTC", summary.oldest, summary)]
+        return [_windows("Oldest windows", "which fire next too, if no row comes; UTC", summary.oldest)]
     return [
-        _windows("Oldest windows", "by start; UTC", summary.oldest, summary),
-        _windows("Windows that fire next", "if no row comes; UTC", summary.next, summary),
+        _windows("Oldest windows", "by start; UTC", summary.oldest),
+        _windows("Windows that fire next", "if no row comes; UTC", summary.next),
     ]
 
 
-def _windows(title: str, note: str, given: Sequence[SameBounds], summary: Summary) -> ShownTable:
+def _windows(title: str, note: str, given: Sequence[SameBounds]) -> ShownTable:
     rows = tuple(
         (
             printable(one.label or ""),
             moment(one.start),
             moment(one.end),
             holders(one),
-            number(one.rows) if summary.rows is not None else "?",
+            number(one.rows),
             size(one.bytes),
             moment(one.due),
             moment(one.closes),
@@ -163,10 +163,7 @@ def _largest(summary: Summary) -> list[ShownTable]:
 
 
 def _keys(title: str, given: Sequence[KeyShown], summary: Summary) -> ShownTable:
-    unknown = summary.rows is None
-    rows = tuple(
-        (key_shown(one.key), number(one.windows), "?" if unknown else number(one.rows), size(one.bytes)) for one in given
-    )
+    rows = tuple((key_shown(one.key), number(one.windows), number(one.rows), size(one.bytes)) for one in given)
     columns = (
         Column(printable(", ".join(name for name, _ in summary.plan.key))),
         Column("windows", numeric=True),

@@ -24,7 +24,7 @@ def iso(micros: int | None) -> str | None:
     >>> iso(1_511_658_000_000_000), iso(1_500_000), iso(None)
     ('2017-11-26T01:00:00Z', '1970-01-01T00:00:01.500000Z', None)
     """
-    if micros is None or micros in (MIN_TIMESTAMP, MAX_TIMESTAMP):
+    if micros is None or not MIN_TIMESTAMP < micros < MAX_TIMESTAMP:
         return None
     # Not datetime, which ends with the year 9999.
     text = str(np.datetime64(micros, "us"))
@@ -76,12 +76,13 @@ def row_of(table: pa.Table, row: int) -> dict[str, Json]:
 
 
 def text_of(value: Json) -> str:
-    """A value as JSON has it, for people: text as it is, anything else as JSON writes it.
+    """A value as JSON has it, for people: text as it is, unless that could be taken for something else; anything else as JSON.
 
-    >>> text_of("ann"), text_of(None), text_of({"a": 1.5})
-    ('ann', 'null', '{"a": 1.5}')
+    >>> text_of("ann"), text_of(None), text_of("null"), text_of(""), text_of({"a": 1.5})
+    ('ann', 'null', '"null"', '""', '{"a": 1.5}')
     """
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    clear = isinstance(value, str) and value == value.strip() and value not in ("", "null")
+    return str(value) if clear else json.dumps(value, ensure_ascii=False)
 
 
 def key_text(key: Mapping[str, Json] | None) -> str:

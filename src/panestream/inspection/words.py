@@ -104,7 +104,7 @@ def head(summary: Summary) -> list[tuple[str, str]]:
     planned = "" if summary.planned is None else f", planned {moment(summary.planned)} UTC, {span(taken - summary.planned)} ago"
     key = ", ".join(f"{printable(name)} ({kind})" for name, kind in plan.key) or "none"
     lines = [
-        ("micro-batch", f"{summary.batch_id}{planned}"),
+        ("micro-batch", f"{'none: made of history' if summary.batch_id is None else summary.batch_id}{planned}"),
         ("windows", printable(plan.windows, 400)),
         ("operator", f"{plan.operator}, {many(plan.groups, 'key group')}"),
         ("key", key),
