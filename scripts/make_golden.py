@@ -1,0 +1,93 @@
+"""Writes the checkpoints that every later version must read: ``python -m scripts.make_golden [NAME …]`` (tests/golden).
+
+For each query of ``tests/golden/queries.py`` a folder with its checkpoint after some micro-batches, what is shown of it, and the
+rows that come after it. Those that are there already are left as they are: what a version has written once does not change.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import tarfile
+import tempfile
+import warnings
+from base64 import b64encode
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import panestream as pst
+from panestream.engine.savepoint.plans import plan_json
+from panestream.engine.storage.payload import FORMAT_VERSION
+from panestream.spark.operator.placement import group_number
+from panestream.spark.savepoint.values import collected
+from panestream.testing import MicroBatches
+from tests.golden.queries import KEPT, QUERIES, ROWS, SCHEMA
+from tests.golden.shown import gone_on, shown_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+FOLDER = Path(__file__).resolve().parent.parent / "tests" / "golden" / f"state-{FORMAT_VERSION}"
+
+
+def _without_times(info: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    if info.name.endswith(".crc"):
+        return None
+    info.uid = info.gid = info.mtime = 0
+    info.uname = info.gname = ""
+    return info
+
+
+def _write(path: Path, what: Any) -> None:
+    path.write_text(json.dumps(what, indent=0, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def values_of(state: pst.CheckpointState) -> dict[str, Any]:
+    """The plan, and what rests in the state of each key group: ``[space, number, value in base 64]``."""
+    groups: dict[str, list[Any]] = {}
+    for group, values in collected(state.stored.values().toArrow().to_batches()).items():
+        found = [[space, number, b64encode(value).decode()] for (space, number), value in sorted(values.values.items())]
+        groups[str(group_number(state.plan.groups, group))] = found
+    return {"plan": plan_json(state.plan), "groups": groups}
+
+
+def make(spark: SparkSession, name: str, folder: Path) -> None:
+    """The files of one query."""
+    with tempfile.TemporaryDirectory() as scratch:
+        rows, checkpoint = MicroBatches(spark, f"{scratch}/in", SCHEMA), f"{scratch}/checkpoint"
+        for batch in ROWS[:KEPT]:
+            rows.add(batch)
+        gone_on(QUERIES[name](rows.stream()), checkpoint, KEPT)
+        folder.mkdir(parents=True)
+        with tarfile.open(folder / "checkpoint.tar.gz", "w:gz") as packed:
+            packed.add(checkpoint, "checkpoint", filter=_without_times)
+        state = pst.read_checkpoint(spark, checkpoint)
+        values = values_of(state)
+        _write(folder / "values.json", values)
+        _write(folder / "shown.json", shown_of(values))
+        for batch in ROWS[KEPT:]:
+            rows.add(batch)
+        _write(folder / "afterwards.json", gone_on(QUERIES[name](rows.stream()), checkpoint, len(ROWS)))
+
+
+def main() -> None:
+    """See above."""
+    warnings.simplefilter("ignore")
+    spark = pst.build_session("golden", {"spark.ui.enabled": "false"}, master="local[2]")
+    for name in sys.argv[1:] or QUERIES:
+        folder = FOLDER / name.replace(" ", "_")
+        if folder.exists():
+            print(f"{folder.name}: is there")
+            continue
+        try:
+            make(spark, name, folder)
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+        print(f"{folder.name}: {sum(one.stat().st_size for one in folder.iterdir()):,} bytes")
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,131 @@
+"""Queries whose checkpoints and savepoints are kept as files: one at least for each table of each operator's state.
+
+They never change: a checkpoint is tied to its query. What is new gets a query of its own, and new files beside the old.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import panestream as pst
+from panestream import agg
+
+SCHEMA = "user string, at timestamp, price bigint, weight double"
+START = datetime(2026, 1, 1, tzinfo=timezone.utc)
+USERS = ("ann", "bob", "", None)
+# Seconds of each user in turn; the files are of the moment after the second of the four micro-batches.
+SECONDS = ([0, 1, 2, 9, 12], [14, 16, 17, 3, 21], [24, 26, 33, 12, 34], [36, 48, 20, 49, 90])
+KEPT = 2
+ROWS = [
+    [
+        (user, START + timedelta(seconds=second), 100 * batch + 10 * place + of_user, of_user / 4)
+        for place, second in enumerate(seconds)
+        for of_user, user in enumerate(USERS)
+    ]
+    for batch, seconds in enumerate(SECONDS)
+]
+SLIDING = pst.SlidingEventTimeWindows.of("20 seconds", "10 seconds")
+TUMBLING = pst.TumblingEventTimeWindows.of("10 seconds")
+
+
+class Mean(pst.AggregateFunction):
+    """An aggregate function of a user's own, with a pair for an accumulator."""
+
+    def create_accumulator(self) -> Any:
+        return (0, 0)
+
+    def add(self, value: Any, accumulator: Any) -> Any:
+        return (accumulator[0] + value.price, accumulator[1] + 1)
+
+    def get_result(self, accumulator: Any) -> Any:
+        return (accumulator[0] / accumulator[1],)
+
+    def merge(self, a: Any, b: Any) -> Any:
+        return (a[0] + b[0], a[1] + b[1])
+
+
+def visit(key: Any, context: Any, rows: Any) -> Any:
+    """A process function with state for each key, and for each window."""
+    visits = context.global_state().get_state(pst.ValueStateDescriptor("visits"))
+    prices = context.window_state().get_list_state(pst.ListStateDescriptor("prices"))
+    visits.update((visits.value() or 0) + 1)
+    prices.add(rows[-1].price)
+    return [(len(rows), sum(prices.get()), visits.value())]
+
+
+def keyed(df: Any) -> Any:
+    """The rows by user, with a watermark, and an order of arrival."""
+    watermark = pst.WatermarkStrategy.for_bounded_out_of_orderness("4 seconds")
+    return pst.stream(df).assign_timestamps("at", watermark).arrival_order("price").key_by("user")
+
+
+def windowed(df: Any, *windows: Any) -> Any:
+    """The same in windows, of which late rows are kept."""
+    return keyed(df).window(*windows).key_groups(2).side_output_late_data("late")
+
+
+def by_the_clock(df: Any) -> Any:
+    """Windows that fire when the clock says so."""
+    timeout = pst.ProcessingTimeoutTrigger.of(pst.CountTrigger.of(1000), "15 seconds")
+    by_user = pst.stream(df).key_by("user").window(pst.GlobalWindows.create())
+    return by_user.key_groups(2).trigger(timeout).aggregate(agg.count().alias("n"))
+
+
+COUNT, TOTAL = agg.count().alias("n"), agg.sum("price").alias("total")
+EVERY = (
+    COUNT,
+    TOTAL,
+    agg.sum("CAST(price AS decimal(38, 2))").alias("exact"),
+    agg.mean("weight").alias("mean"),
+    agg.min("price").alias("least"),
+    agg.max("at").alias("latest"),
+    agg.stddev("price").alias("spread"),
+    agg.weighted_mean("price", "weight").alias("weighted"),
+    agg.count_distinct("price % 7").alias("different"),
+    agg.approx_count_distinct("price % 7").alias("about"),
+    agg.approx_quantile("price", 0.5).alias("median"),
+    agg.histogram("price", [100, 200, 300]).alias("histogram"),
+    agg.collect_list("price").alias("prices"),
+    agg.first("price").alias("first"),
+    agg.last("weight").alias("last"),
+    agg.max_by("price", "at").alias("newest"),
+    agg.top_k("price", 2).alias("dearest"),
+)
+QUERIES: dict[str, Callable[[Any], Any]] = {
+    "panes": lambda df: windowed(df, SLIDING).aggregate(*EVERY),
+    "emitted": lambda df: windowed(df, TUMBLING).allowed_lateness("30 seconds").aggregate(COUNT, TOTAL).with_firing().changelog(),
+    "purged": lambda df: (
+        windowed(df, TUMBLING)
+        .trigger(pst.PurgingTrigger.of(pst.ContinuousEventTimeTrigger.of("5 seconds")))
+        .aggregate(COUNT, TOTAL)
+    ),
+    "several": lambda df: windowed(df, TUMBLING, SLIDING).aggregate(COUNT, TOTAL),
+    "split": lambda df: (
+        windowed(df, SLIDING).split_distinct(2).aggregate(COUNT, agg.count_distinct("price % 7").alias("different"))
+    ),
+    "two phases": lambda df: windowed(df, SLIDING).aggregate(Mean(), schema="mean double", accumulator_type="s bigint, n bigint"),
+    "sessions": lambda df: (
+        windowed(df, pst.EventTimeSessionWindows.with_gap("8 seconds")).allowed_lateness("10 seconds").aggregate(*EVERY)
+    ),
+    "counts": lambda df: keyed(df).count_window(4, 3).key_groups(2).aggregate(COUNT, TOTAL),
+    "accumulating": lambda df: windowed(df, SLIDING).apply_arrow(
+        lambda key, window, table: table.select(["price"]), "price bigint"
+    ),
+    "row": lambda df: (
+        windowed(df, SLIDING)
+        .trigger(pst.ContinuousEventTimeTrigger.of("5 seconds"))
+        .process(visit, "n int, total bigint, visits int")
+    ),
+    "own aggregate": lambda df: windowed(df, pst.EventTimeSessionWindows.with_gap("8 seconds")).aggregate(
+        Mean(), schema="mean double"
+    ),
+    "evicted": lambda df: (
+        windowed(df, SLIDING)
+        .trigger(pst.CountTrigger.of(3))
+        .evictor(pst.TimeEvictor.of("8 seconds"))
+        .apply(lambda key, window, rows: [(len(rows), sum(row.price for row in rows))], "n int, total bigint")
+    ),
+    "clock": by_the_clock,
+}
