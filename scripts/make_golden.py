@@ -1,7 +1,8 @@
 """Writes the checkpoints that every later version must read: ``python -m scripts.make_golden [NAME …]`` (tests/golden).
 
-For each query of ``tests/golden/queries.py`` a folder with its checkpoint after some micro-batches, what is shown of it, and the
-rows that come after it. Those that are there already are left as they are: what a version has written once does not change.
+For each query of ``tests/golden/queries.py`` a file with its checkpoint after some micro-batches, the values of its state, what
+is shown of them, and the rows that come after. Files that are there are left as they are: what a version has written once does
+not change.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import tarfile
 import tempfile
 import warnings
 from base64 import b64encode
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,8 +41,11 @@ def _without_times(info: tarfile.TarInfo) -> tarfile.TarInfo | None:
     return info
 
 
-def _write(path: Path, what: Any) -> None:
-    path.write_text(json.dumps(what, indent=0, ensure_ascii=False) + "\n", encoding="utf-8")
+def _add(packed: tarfile.TarFile, name: str, what: Any) -> None:
+    text = json.dumps(what, indent=0, ensure_ascii=False).encode()
+    info = tarfile.TarInfo(name)
+    info.size = len(text)
+    packed.addfile(info, BytesIO(text))
 
 
 def values_of(state: pst.CheckpointState) -> dict[str, Any]:
@@ -52,40 +57,36 @@ def values_of(state: pst.CheckpointState) -> dict[str, Any]:
     return {"plan": plan_json(state.plan), "groups": groups}
 
 
-def make(spark: SparkSession, name: str, folder: Path) -> None:
-    """The files of one query."""
+def make(spark: SparkSession, name: str, file: Path) -> None:
+    """The file of one query."""
     with tempfile.TemporaryDirectory() as scratch:
         rows, checkpoint = MicroBatches(spark, f"{scratch}/in", SCHEMA), f"{scratch}/checkpoint"
         for batch in ROWS[:KEPT]:
             rows.add(batch)
         gone_on(QUERIES[name](rows.stream()), checkpoint, KEPT)
-        folder.mkdir(parents=True)
-        with tarfile.open(folder / "checkpoint.tar.gz", "w:gz") as packed:
+        values = values_of(pst.read_checkpoint(spark, checkpoint))
+        with tarfile.open(f"{scratch}/made.tar.gz", "w:gz") as packed:
             packed.add(checkpoint, "checkpoint", filter=_without_times)
-        state = pst.read_checkpoint(spark, checkpoint)
-        values = values_of(state)
-        _write(folder / "values.json", values)
-        _write(folder / "shown.json", shown_of(values))
-        for batch in ROWS[KEPT:]:
-            rows.add(batch)
-        _write(folder / "afterwards.json", gone_on(QUERIES[name](rows.stream()), checkpoint, len(ROWS)))
+            _add(packed, "values.json", values)
+            _add(packed, "shown.json", shown_of(values))
+            for batch in ROWS[KEPT:]:
+                rows.add(batch)
+            _add(packed, "afterwards.json", gone_on(QUERIES[name](rows.stream()), checkpoint, len(ROWS)))
+        shutil.move(f"{scratch}/made.tar.gz", file)
 
 
 def main() -> None:
     """See above."""
     warnings.simplefilter("ignore")
     spark = pst.build_session("golden", {"spark.ui.enabled": "false"}, master="local[2]")
+    FOLDER.mkdir(parents=True, exist_ok=True)
     for name in sys.argv[1:] or QUERIES:
-        folder = FOLDER / name.replace(" ", "_")
-        if folder.exists():
-            print(f"{folder.name}: is there")
+        file = FOLDER / f"{name.replace(' ', '_')}.tar.gz"
+        if file.exists():
+            print(f"{file.name}: is there")
             continue
-        try:
-            make(spark, name, folder)
-        except BaseException:
-            shutil.rmtree(folder, ignore_errors=True)
-            raise
-        print(f"{folder.name}: {sum(one.stat().st_size for one in folder.iterdir()):,} bytes")
+        make(spark, name, file)
+        print(f"{file.name}: {file.stat().st_size:,} bytes")
     spark.stop()
 
 

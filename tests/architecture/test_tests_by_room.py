@@ -22,6 +22,7 @@ ACROSS = {
     "connectors": "real Delta, Iceberg and Kafka",
     **{f"connectors/{name}": "one of them" for name in ("delta", "iceberg", "kafka")},
     "data": "real events with known answers",
+    "golden": "checkpoints and savepoints that every later version must read",
     "examples": "the scripts of examples/",
     "recovery": "jobs that are killed",
     "versions": "every operator on each version of Spark, and on checkpoints of the one before",
