@@ -11,6 +11,7 @@ from panestream.engine.explain import explain_plan
 from panestream.engine.plan import WindowPlan, stable_repr
 from panestream.inspection.asked import Asked
 from panestream.inspection.bins import Counted, to_show, together
+from panestream.inspection.notebook import ShownSummary
 from panestream.inspection.reducing import LISTED, NEVER, Part
 from panestream.inspection.summary import (
     GroupShown,
@@ -50,7 +51,7 @@ def summary_of(plan: WindowPlan, parts: Sequence[Part], asked: Asked, looked: Lo
     dropped = [part["time"]["late_dropped"] for part in parts if part["time"]["late_dropped"] is not None]
     known = all(part["rows_known"] for part in parts)
     labels = {label: place for place, label in enumerate(plan.labels)}
-    whole = Summary(
+    whole = ShownSummary(
         path=looked.path,
         batch_id=looked.batch_id,
         planned=looked.planned,

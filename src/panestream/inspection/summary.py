@@ -133,7 +133,7 @@ class TimersShown:
     last: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Summary:
     """What a state holds after one micro-batch; times in microseconds since 1970.
 
@@ -194,6 +194,10 @@ class Summary:
     user_state: tuple[StateShown, ...]
     timers: tuple[TimersShown, ...]
     listed: Mapping[str, tuple[Mapping[str, Json], ...]] | None = field(default=None)
+
+    def __repr__(self) -> str:
+        which = "" if self.batch_id is None else f" after micro-batch {self.batch_id}"
+        return f"<Summary of {self.path}{which}: {self.windows:,} windows, {self.bytes:,} bytes>"
 
     def skew(self, what: str) -> float | None:
         """How much larger the largest key group is than their mean: 1 where all are alike; None: there is nothing.

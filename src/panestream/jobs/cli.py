@@ -161,7 +161,7 @@ def demo(
 @app.command()
 def inspect(
     checkpoint: Annotated[
-        str, typer.Argument(help="The checkpoint, of a job that runs or not: a folder or a URL.", show_default=False)
+        str, typer.Argument(help="The checkpoint, of a job that runs or not, or a savepoint.", show_default=False)
     ],
     *,
     batch: Annotated[int | None, typer.Option("--batch", help="As it was after this micro-batch; default: the last one.")] = None,
@@ -179,7 +179,7 @@ def inspect(
     remote: Remote = None,
     show_traceback: Traceback = False,
 ) -> None:
-    """Look into a checkpoint: how far time is, which windows are open, which keys and key groups are large."""
+    """Look into a checkpoint or savepoint: how far time is, which windows are open, which keys and key groups are large."""
     from panestream.jobs.inspecting import Inspection, show
 
     console = PipeConsole()

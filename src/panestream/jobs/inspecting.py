@@ -1,4 +1,4 @@
-"""``panestream inspect``: what is in a checkpoint."""
+"""``panestream inspect``: what is in a checkpoint, or in a savepoint."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ from panestream.inspection.summary import Summary
 from panestream.inspection.text import told
 from panestream.jobs.live import PipeConsole
 from panestream.jobs.sessions import QuietSession
-from panestream.spark.savepoint.reading import read_checkpoint
+from panestream.spark.savepoint.manifest import is_savepoint
+from panestream.spark.savepoint.reading import CheckpointState, read_checkpoint
+from panestream.spark.savepoint.saved import Savepoint, read_savepoint
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -79,7 +81,15 @@ def _looked(asked: Inspection, console: PipeConsole) -> Summary:
     with console.status("starting Spark"):
         session = make_session("panestream inspect", asked.settings)
     with session as spark, console.status(f"looking into {asked.path}"):
-        return read_checkpoint(spark, asked.path, asked.batch_id).summary(asked.keys, asked.windows, most=asked.most)
+        return _state(spark, asked).summary(asked.keys, asked.windows, most=asked.most)
+
+
+def _state(spark: SparkSession, asked: Inspection) -> CheckpointState | Savepoint:
+    if not is_savepoint(spark, asked.path):
+        return read_checkpoint(spark, asked.path, asked.batch_id)
+    if asked.batch_id is not None:
+        raise JobError(f"{asked.path} is a savepoint, which is of one micro-batch: leave --batch out")
+    return read_savepoint(spark, asked.path)
 
 
 def _check_writable(page: Path) -> None:

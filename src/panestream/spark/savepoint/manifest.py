@@ -84,6 +84,12 @@ def write_manifest(spark: SparkSession, path: str, manifest: Manifest) -> None:
     write_marker(spark, f"{path.rstrip('/')}/{_MANIFEST}", {"savepoint": SAVEPOINT_FORMAT, **asdict(manifest)})
 
 
+def is_savepoint(spark: SparkSession, path: str) -> bool:
+    """Whether a folder holds a savepoint, or what was to become one."""
+    base = escaped(path.rstrip("/"))
+    return any(list_files(spark, each) for each in (_pattern(path), f"{base}/{_STATE}/*/{PARTS}"))
+
+
 def read_manifest(spark: SparkSession, path: str) -> Manifest:
     """The manifest of a savepoint.
 
@@ -128,4 +134,13 @@ def _pattern(path: str) -> str:
     return f"{escaped(path.rstrip('/'))}/{_MANIFEST}/{PARTS}"
 
 
-__all__ = ["SAVEPOINT_FORMAT", "Manifest", "check_free", "read_manifest", "table_folder", "versions", "write_manifest"]
+__all__ = [
+    "SAVEPOINT_FORMAT",
+    "Manifest",
+    "check_free",
+    "is_savepoint",
+    "read_manifest",
+    "table_folder",
+    "versions",
+    "write_manifest",
+]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -12,14 +11,14 @@ from pyspark.sql import DataFrame
 
 from panestream.engine.plan import WindowPlan, stable_repr
 from panestream.engine.savepoint.plans import plan_of
-from panestream.engine.shown import Shown, listed
+from panestream.engine.shown import listed
 from panestream.errors import CheckpointError
-from panestream.inspection.asked import asked_of
-from panestream.inspection.merging import Looked
+from panestream.inspection.asked import Asked
 from panestream.inspection.summary import Summary
-from panestream.spark.checkpoint import logged, newest_entry, planned_at
+from panestream.spark.checkpoint import logged, newest_entry
 from panestream.spark.savepoint.operators import held, operator_and_plan, operator_of, operators_in
-from panestream.spark.savepoint.summarizing import summarized
+from panestream.spark.savepoint.shown_state import ShownState
+from panestream.spark.savepoint.summarizing import summary_of_stored
 from panestream.spark.savepoint.values import StoredState
 
 if TYPE_CHECKING:
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, repr=False)
-class CheckpointState(Shown):
+class CheckpointState(ShownState):
     """The state of a query as it was after one micro-batch; see :func:`read_checkpoint`.
 
     Attributes:
@@ -85,24 +84,8 @@ class CheckpointState(Shown):
         """When something is due, for each key and window."""
         return self.stored.view("timers")
 
-    def summary(self, keys: Sequence[str] = (), windows: Sequence[str] = (), *, most: int = 10) -> Summary:
-        r"""What the state holds, in few numbers: what ``panestream inspect`` shows.
-
-        One job, which decodes each key group once; what comes to the driver does not grow with the state.
-
-        Args:
-            keys: only of this key: ``column=value`` for some of the key columns, the value alone where there is one; ``\N`` is
-                null.
-            windows: only windows that hold this time (ISO 8601; without a zone: UTC), or of the kind with this label.
-            most: how many of each list: the oldest windows, the largest keys and so on.
-
-        Raises:
-            CheckpointError: there is no such key column or kind of windows, or a value is not of the column's type.
-        """
-        asked = asked_of(self.plan, keys, windows, most)
-        planned = planned_at(self.stored.spark, self.path, self.batch_id)
-        looked = Looked(self.path, self.batch_id, None if planned is None else planned * 1000, time.time_ns() // 1000)
-        return summarized(self.stored, asked, looked)
+    def _summary(self, asked: Asked) -> Summary:
+        return summary_of_stored(self.stored, asked)
 
 
 def read_checkpoint(

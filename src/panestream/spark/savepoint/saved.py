@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -9,12 +10,17 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame
 
 from panestream.engine.plan import WindowPlan, stable_repr
-from panestream.engine.shown import Shown, listed
+from panestream.engine.shown import listed
 from panestream.engine.storage.state import MemoryState
 from panestream.errors import CheckpointError
+from panestream.inspection.asked import Asked
+from panestream.inspection.merging import Looked
+from panestream.inspection.summary import Summary
 from panestream.spark.savepoint.birth import Birth
 from panestream.spark.savepoint.manifest import Manifest, read_manifest, table_folder
 from panestream.spark.savepoint.pieces import with_group
+from panestream.spark.savepoint.shown_state import ShownState
+from panestream.spark.savepoint.summarizing import summary_of_saved
 from panestream.spark.types import spark_schema
 
 if TYPE_CHECKING:
@@ -22,7 +28,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, repr=False)
-class Savepoint(Shown):
+class Savepoint(ShownState):
     """The state of a query, taken out of its checkpoint; see :func:`savepoint` and :func:`read_savepoint`.
 
     Attributes:
@@ -61,6 +67,11 @@ class Savepoint(Shown):
         schema = plan.operator.for_group(plan, MemoryState(), 0).tables().table(name).schema
         folder = table_folder(self.path, name)
         return self.spark.read.schema(spark_schema(with_group(schema))).parquet(folder)
+
+    def _summary(self, asked: Asked) -> Summary:
+        tables = {name: self.table(name) for name in self.manifest.tables}
+        looked = Looked(self.path, self.batch_id, None, time.time_ns() // 1000)
+        return summary_of_saved(self.plan, self.manifest.headers, tables, asked, looked)
 
     def _parts(self) -> Mapping[str, str]:
         manifest = self.manifest

@@ -3,50 +3,127 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from itertools import groupby
+from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from panestream.engine.plan import WindowPlan
+from panestream.engine.savepoint.key_groups import put_together
 from panestream.engine.storage.state import MemoryState
+from panestream.engine.storage.state_tables import StateTables
 from panestream.inspection.asked import Asked
 from panestream.inspection.merging import Looked, summary_of
 from panestream.inspection.reducing import reduced
 from panestream.inspection.summary import Summary
-from panestream.spark.savepoint.values import OfGroup, StoredState, tables_of
+from panestream.spark.checkpoint import planned_at
+from panestream.spark.columns import quoted
+from panestream.spark.operator.without_pandas import without_pandas
+from panestream.spark.reasons import in_few_words
+from panestream.spark.savepoint.pieces import PIECES, pieces_of_rows
+from panestream.spark.savepoint.values import OfGroup, StoredState, table_in, tables_of
+from panestream.spark.types import spark_schema
 
 PARTS = pa.schema([("part", pa.string())])
 """What comes of a key group: one row of JSON."""
+
+
+def summary_of_stored(stored: StoredState, asked: Asked) -> Summary:
+    """The summary of a checkpoint's state.
+
+    Args:
+        stored: where it is.
+        asked: which part of it.
+    """
+    planned = planned_at(stored.spark, stored.path, stored.batch_id)
+    groups = groups_of_key(stored.spark, stored.plan, asked)
+    parts = stored.made_of(reducer(stored.plan, asked), PARTS, groups)
+    looked = Looked(stored.path, stored.batch_id, None if planned is None else planned * 1000, time.time_ns() // 1000)
+    return _together(stored.plan, parts, asked, looked)
 
 
 def reducer(plan: WindowPlan, asked: Asked) -> OfGroup:
     """The function that reduces the state of a key group, on the executors."""
 
     def made(state: MemoryState, group: int) -> Iterable[pa.Table]:
-        part = reduced(plan, tables_of(plan, state, group), group, asked)
-        return [pa.table({"part": [json.dumps(part)]}, PARTS)]
+        return [_part(reduced(plan, tables_of(plan, state, group), group, asked))]
 
     return made
 
 
-def summarized(stored: StoredState, asked: Asked, looked: Looked) -> Summary:
-    """The summary of a checkpoint's state.
+def summary_of_saved(
+    plan: WindowPlan,
+    headers: Sequence[Mapping[str, Any]],
+    tables: Mapping[str, DataFrame],
+    asked: Asked,
+    looked: Looked,
+) -> Summary:
+    """The summary of saved state tables.
 
     Args:
-        stored: where it is.
-        asked: which part of it.
-        looked: what it is called, and when this is.
+        plan: of the query that they are of.
+        headers: of each key group, by number.
+        tables: by name: the number of the key group, and the table's columns.
+        asked: which part of them.
+        looked: what they are called, and when this is.
     """
-    groups = groups_of_key(stored.spark, stored.plan, asked)
-    parts = stored.made_of(reducer(stored.plan, asked), PARTS, groups)
-    return summary_of(stored.plan, [json.loads(row.part) for row in parts.collect()], asked, looked)
+    spark = next(iter(tables.values())).sparkSession
+    asked_groups = groups_of_key(spark, plan, asked)
+    groups = list(range(len(headers))) if asked_groups is None else list(asked_groups)
+    with without_pandas():
+        pieces = [_pieces(name, table.where(F.col("key_group").isin(groups))) for name, table in tables.items()]
+        # Each key group has a row: its header tells of time, whether or not anything is open in it.
+        none = [F.col("id").cast("int").alias("key_group"), F.lit(None).cast("string").alias("table")]
+        every = spark.range(0, len(headers), 1, 1).where(F.col("id").isin(groups))
+        together = reduce(DataFrame.unionAll, pieces, every.select(*none, F.lit(None).cast("binary").alias("body")))
+        placed = together.repartition(len(groups), "key_group").sortWithinPartitions("key_group")
+        parts = placed.mapInArrow(SavedGroups(plan, tuple(headers), asked).__call__, spark_schema(PARTS))
+        return _together(plan, parts, asked, looked)
+
+
+@dataclass(frozen=True)
+class SavedGroups:
+    """The function for ``mapInArrow`` that reduces saved key groups, one at a time; their pieces come sorted by key group."""
+
+    plan: WindowPlan
+    headers: tuple[Mapping[str, Any], ...]
+    asked: Asked
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        empty = tables_of(self.plan, MemoryState(), 0).tables
+        rows = (row for batch in batches for row in zip(*(column.to_pylist() for column in batch.columns), strict=True))
+        for group, pieces in groupby(rows, key=lambda row: row[0]):
+            with in_few_words():
+                parts = ({name: table_in(body)} for _, name, body in pieces if name is not None)
+                found = put_together(self.headers[group], parts, group)
+                saved = StateTables(self.headers[group], {**empty, **found.tables})
+                yield from _part(reduced(self.plan, saved, group, self.asked)).to_batches()
+
+
+def _pieces(name: str, table: DataFrame) -> DataFrame:
+    # mapInArrow takes a dot in a column's name for a field of a struct.
+    names = table.columns[1:]
+    columns = [F.col(quoted(each)).alias(f"column_{place}") for place, each in enumerate(names)]
+    return table.select("key_group", *columns).mapInArrow(pieces_of_rows(name, names), spark_schema(PIECES))
+
+
+def _part(part: Mapping[str, Any]) -> pa.Table:
+    return pa.table({"part": [json.dumps(part)]}, PARTS)
+
+
+def _together(plan: WindowPlan, parts: DataFrame, asked: Asked, looked: Looked) -> Summary:
+    return summary_of(plan, [json.loads(row.part) for row in parts.collect()], asked, looked)
 
 
 def groups_of_key(spark: SparkSession, plan: WindowPlan, asked: Asked) -> Sequence[int] | None:
     """The key groups in which the keys lie that are asked for; None: any."""
-    if len(asked.keys) < max(len(plan.key_schema), 1) or plan.split is not None:
+    if not asked.keys or len(asked.keys) < len(plan.key_schema) or plan.split is not None:
         return None
     if any(pa.types.is_floating(column.type) for column in asked.keys.values()):
         return None  # -0.0 and 0.0 are one key
@@ -58,4 +135,4 @@ def groups_of_key(spark: SparkSession, plan: WindowPlan, asked: Asked) -> Sequen
     return [int(row[0]) for row in given.select(hashed).collect()]
 
 
-__all__ = ["PARTS", "groups_of_key", "reducer", "summarized"]
+__all__ = ["groups_of_key", "reducer", "summary_of_saved", "summary_of_stored"]
