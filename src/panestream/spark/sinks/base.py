@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from panestream.engine.plan import FIRING_COLUMNS, OP_COLUMN
 from panestream.spark.checkpoint import Epoch, Rank, planned_at
+from panestream.spark.succession import root_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -26,9 +27,13 @@ class Run:
         output: which output the sink takes.
         epoch: the run's entry in the checkpoint; None for a batch.
         queries: all identities by which a place may know the query.
-        written: whether micro-batches of this query were committed to this very place before: then it must hold them.
+        written: whether micro-batches of this query, or of one that it succeeds, were committed to this very place before: then
+            it must hold them.
         added: the columns by which panestream says what a row is (``.changelog()``, ``.with_firing()``); others that are called
             alike are the user's.
+        first: what sinks call Spark's micro-batch 0: larger than 0 where the query started from a savepoint.
+        succeeds: whether it started from a savepoint and has committed nothing yet: what a place has of ``first`` and beyond is
+            of those before it.
     """
 
     query: str = ""
@@ -37,6 +42,18 @@ class Run:
     queries: frozenset[str] = field(default=frozenset({""}))
     written: bool = False
     added: frozenset[str] = frozenset({OP_COLUMN.name, *(each.name for each in FIRING_COLUMNS)})
+    first: int = 0
+    succeeds: bool = False
+
+    @property
+    def writer(self) -> str:
+        """Who writes, as one text: the query and its output."""
+        return f"{self.query}/{self.output}"
+
+    @property
+    def lineage(self) -> str:
+        """The same, which queries that succeed one another have in common."""
+        return f"{root_of(self.query)}/{self.output}"
 
     def check(self, spark: SparkSession) -> None:
         """Raises where another copy of the query was started later; to be asked directly before anything is published.
@@ -48,8 +65,8 @@ class Run:
             self.epoch.check(spark)
 
     def planned_at(self, spark: SparkSession, batch_id: int) -> int | None:
-        """When Spark planned a micro-batch, milliseconds since 1970; None: it does not say."""
-        return None if self.epoch is None else planned_at(spark, self.epoch.checkpoint, batch_id)
+        """When Spark planned a micro-batch, by the number that sinks have; milliseconds since 1970; None: it does not say."""
+        return None if self.epoch is None else planned_at(spark, self.epoch.checkpoint, batch_id - self.first)
 
     def registered(self, spark: SparkSession, rank: Rank) -> bool:
         """Whether the checkpoint knows that run."""
@@ -61,6 +78,9 @@ class Sink(ABC):
 
     The calls come in this order: :meth:`place`, :meth:`check_columns` and :meth:`open` when the query is started, where it is
     started; then on the driver (through Spark Connect: on the server) once :meth:`begin`, and :meth:`write` for each micro-batch.
+
+    Micro-batches have the numbers that Spark gives them. Those of a query that started from a savepoint, where Spark begins at 0
+    again, go on from the savepoint's: to a sink it is the query that was there before.
     """
 
     def place(self, spark: SparkSession) -> str | None:

@@ -48,6 +48,7 @@ class KafkaSink(Sink):
     made of the query, the output, the record's key and the firing's number, where the results have it
     (:meth:`WindowedResult.with_firing`; of ``.changelog()`` with ``op``), else the micro-batch's; and, if these have several
     rows, which of them it is. A micro-batch that is run again writes the same records with the same ids to the same partitions.
+    A query that goes on from a savepoint is the same writer, whose micro-batches go on.
 
     **Exactly once** is what a reader makes of it, since Spark cannot commit a micro-batch together with records of Kafka. It
     takes each id once: :class:`KafkaOnce` is the rule with little memory, a unique key on the id is the one with none.
@@ -140,7 +141,8 @@ class KafkaSink(Sink):
         if self.compacted:
             rows = rows.withColumn("__last", F.row_number().over(last)).where("__last = 1")
         rows = rows.withColumn("nth", F.row_number().over(Window.partitionBy("place", "event").orderBy("at", "value")))
-        writer = f"{self.run.query}/{self.run.output}"
+        # The same after a start from a savepoint: readers see one writer whose micro-batches go on.
+        writer = self.run.lineage
         parts = F.struct(F.lit(writer).alias("w"), F.col("event").alias("e"), F.col("place").alias("p"), F.col("nth").alias("n"))
         rows = rows.withColumn("id", F.substring(F.sha2(F.to_json(parts), 256), 1, 32))
         headers = F.array(_header(ID, F.col("id")), _header(WRITER, F.lit(writer)), _header(BATCH, F.lit(str(number))))

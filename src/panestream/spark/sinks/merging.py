@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from pyspark.sql import functions as F
 
@@ -45,6 +45,7 @@ class MergeSink(CatalogTableSink):
     'MERGE into shop.clicks'
     """
 
+    appends: ClassVar[bool] = False
     keys: Sequence[str]
     format: str | None = None
 

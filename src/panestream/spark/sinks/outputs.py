@@ -29,6 +29,8 @@ class Outputs:
         data_frames: whether the checkpoint's state was begun over data frames.
         begins_with: the savepoint whose state must be put in; None: the checkpoint has what it began with.
         begun: whether the sinks know the first micro-batch.
+        first: what sinks call Spark's micro-batch 0.
+        succeeded: the entry by which the query that this one succeeds learns of it; None: there is none to tell.
     """
 
     sinks: Mapping[str, Sink]
@@ -36,6 +38,8 @@ class Outputs:
     data_frames: bool = False
     begins_with: Birth | None = None
     begun: bool = field(default=False)
+    first: int = 0
+    succeeded: Epoch | None = None
 
     def deliver(self, rows_of: Callable[[str], DataFrame], present: Collection[str], batch_id: int) -> None:
         """Writes one micro-batch: outputs that have rows, and all of them in the first one of a run.
@@ -48,13 +52,17 @@ class Outputs:
             present: the outputs that have rows.
             batch_id: Spark's number.
         """
+        number = batch_id + self.first
+        if self.begun:
+            # With the first micro-batch committed, the old query can be started no more.
+            self.succeeded = None
         for tag, sink in self.sinks.items():
             if self.begun and tag not in present:
                 continue
             with of_sink(tag, sink, batch_id):
                 if not self.begun:
-                    sink.begin(rows_of(tag), batch_id)
-                sink.write(rows_of(tag), batch_id)
+                    sink.begin(rows_of(tag), number)
+                sink.write(rows_of(tag), number)
         self.begun = True
 
     def check(self, spark: SparkSession) -> None:
@@ -64,6 +72,8 @@ class Outputs:
             FencedError: it was.
         """
         self.epoch.check(spark)
+        if self.succeeded is not None:
+            self.succeeded.check(spark)
 
     def check_after(self, spark: SparkSession, error: Exception) -> None:
         """The same after a failure, which is no wonder where another copy runs beside this one."""

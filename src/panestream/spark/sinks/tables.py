@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from panestream.errors import SinkError
 from panestream.spark.names import Names
@@ -26,6 +26,9 @@ class CatalogTableSink(Sink):
         name: ``table``, ``schema.table`` or ``catalog.schema.table``.
         run: whose rows come.
     """
+
+    appends: ClassVar[bool] = True
+    """Whether rows that come twice are there twice."""
 
     name: str
     run: Run = field(default_factory=Run, repr=False, compare=False, kw_only=True)
@@ -54,9 +57,22 @@ class CatalogTableSink(Sink):
                 "come again. Put it back; or if it was meant to go, make an empty one or choose another, in which the output "
                 "goes on; or start with a new checkpoint, which computes everything again"
             )
+        found = self.to_be(spark)
         if not there:
-            self.to_be(spark).check_known(spark, self.name)
+            found.check_known(spark, self.name)
+        elif run.succeeds and self.appends:
+            self._check_nothing_beyond(found.last_of(spark, self.name, run), run)
         return replace(self, run=run)
+
+    def _check_nothing_beyond(self, last: int | None, run: Run) -> None:
+        """Refuses to append what the table may have."""
+        if last is not None and last >= run.first:
+            raise SinkError(
+                f"the table {self.name} has micro-batch {last} of a query that this one succeeds, and the savepoint was taken "
+                f"after micro-batch {run.first - 1}: what it wrote since would be there twice. A query that was stopped in the "
+                "midst of a micro-batch is to end it first: start it once more on its checkpoint (trigger='availableNow'), and "
+                "take the savepoint then. Or give this output a table of its own"
+            )
 
     def table(self, df: DataFrame, kind: str | None, options: Mapping[str, str]) -> TableFormat:
         """What the table is, into which these rows go: made empty where there is none, and asked once a run.
@@ -83,7 +99,7 @@ class CatalogTableSink(Sink):
 
     def commit(self, batch_id: int | None) -> Commit:
         """What the commit of a micro-batch carries, where the table's format takes it."""
-        return Commit(f"{self.run.query}/{self.run.output}", batch_id, self.run)
+        return Commit(self.run.writer, batch_id, self.run)
 
     def _make(self, df: DataFrame, kind: str | None, options: Mapping[str, str]) -> None:
         spark = df.sparkSession

@@ -56,6 +56,10 @@ class TableFormat:
         """Runs a MERGE INTO that brings one micro-batch, unless the table says that it has it."""
         spark.sql(statement)
 
+    def last_of(self, spark: SparkSession, table: str, run: Run) -> int | None:
+        """The last micro-batch that queries which this one succeeds have in a table; None: none, or it cannot be told."""
+        return None
+
     def takes_new_columns(self, spark: SparkSession, options: Mapping[str, str]) -> bool:
         """Whether rows may have columns that the table has not, which gets them."""
         return any(name.lower().replace("-", "") == "mergeschema" and is_true(value) for name, value in options.items())

@@ -10,7 +10,7 @@ from panestream.spark.columns import quoted
 from panestream.spark.sinks.table_formats.base import is_true
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import Column, SparkSession
 
 MAIN = "main"
 WRITER, BATCH = "panestream-writer", "panestream-batch-id"
@@ -96,7 +96,20 @@ class Target:
         """What the table remembers of ``writer``."""
         from pyspark.sql import functions as F
 
-        batch = F.when(F.col("summary")[WRITER] == F.lit(writer), F.col("summary")[BATCH].cast("bigint"))
+        return self._history(spark, F.col("summary")[WRITER] == F.lit(writer))
+
+    def history_of_others(self, spark: SparkSession, lineage: str, writer: str) -> History:
+        """What it remembers of the writers that ``writer`` succeeds."""
+        from pyspark.sql import functions as F
+
+        theirs = F.col("summary")[WRITER]
+        # As panestream.spark.succession.is_of has it.
+        return self._history(spark, (F.regexp_replace(theirs, r"\+[^/]*/", "/") == F.lit(lineage)) & (theirs != F.lit(writer)))
+
+    def _history(self, spark: SparkSession, theirs: Column) -> History:
+        from pyspark.sql import functions as F
+
+        batch = F.when(theirs, F.col("summary")[BATCH].cast("bigint"))
         committed = F.unix_millis("committed_at").alias("committed")
         every = spark.table(f"{self.table}.snapshots").select("snapshot_id", "parent_id", committed, batch.alias("batch"))
         rows = every.collect()

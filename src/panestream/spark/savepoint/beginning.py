@@ -1,0 +1,202 @@
+"""Where the sources of a query begin that starts from a savepoint: seen to where Spark lets it, looked at where it shows."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from panestream.errors import CheckpointError, PanestreamWarning
+from panestream.spark.markers import list_files
+from panestream.spark.places import escaped
+from panestream.spark.savepoint.files_read import files_read, left_out
+from panestream.spark.savepoint.positions import DELTA, FILES, KAFKA, SourcePosition, as_saved, of_saved, read_positions
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+SOURCES = "sources"
+"""The folder of a savepoint that has what its sources have read, a folder for each."""
+_IN_CHECKPOINT = "panestream/files_read"
+DELTA_SETTINGS = {"spark.databricks.delta.changeDataFeed.timestampOutOfRange.enabled": "true"}
+"""A Delta stream may begin at the version after the last: else it is refused until somebody has written to the table."""
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """Where the sources of a query are to begin.
+
+    Attributes:
+        positions: of all sources of the savepoint.
+        savepoint: its folder, for errors.
+    """
+
+    positions: tuple[SourcePosition, ...]
+    savepoint: str
+
+    def check(self) -> None:
+        """Refuses a source that cannot begin where it is to; warns of one of which it cannot be seen.
+
+        Raises:
+            CheckpointError: says what to do.
+        """
+        for each in self.positions:
+            given = each.options()
+            if each.kind == DELTA:
+                warnings.warn(
+                    f"source {each.number} of the savepoint {self.savepoint} is a Delta table, read up to version "
+                    f"{given['startingVersion']}, without it. Whether the stream begins there cannot be seen: it must have "
+                    f".options(**pst.read_savepoint(spark, {self.savepoint!r}).source_options({each.number})), and own_position="
+                    "True then ends this warning",
+                    PanestreamWarning,
+                    stacklevel=5,
+                )
+
+    def check_begun(self, spark: SparkSession, checkpoint: str) -> None:
+        """Refuses a query whose sources did not begin there: what Spark wrote when it planned the first micro-batch says so.
+
+        Args:
+            spark: the session.
+            checkpoint: the query's own.
+
+        Raises:
+            CheckpointError: they did not; nothing of it was published yet.
+        """
+        kafka = [each for each in self.positions if each.kind == KAFKA]
+        begun = _kafka_beginnings(spark, checkpoint) if kafka else {}
+        for each in kafka:
+            self._check_kafka(each, begun)
+        if any(each.kind == DELTA for each in self.positions):
+            found = [each for each in read_positions(spark, checkpoint, 0) if each.kind == DELTA]
+            for each in self.positions:
+                if each.kind == DELTA:
+                    self._check_delta(each, [json.loads(one.offset) for one in found])
+
+    def _check_kafka(self, saved: SourcePosition, begun: Mapping[int, Mapping[str, Mapping[str, int]]]) -> None:
+        ends = saved.ends()
+        of_topics = [one for one in (begun.get(saved.number), *begun.values()) if one is not None and set(ends) <= set(one)]
+        if not of_topics:
+            raise CheckpointError(
+                f"source {saved.number} of the savepoint {self.savepoint} is the topic {', '.join(ends)} of Kafka, which the "
+                f"query does not read. {self._on_purpose()}"
+            )
+        there = of_topics[0]
+        for topic, partitions in ends.items():
+            for partition, end in partitions.items():
+                begins = there[topic].get(partition)
+                if begins != end:
+                    where = "nowhere" if begins is None else f"at offset {begins}"
+                    what = "would be lost" if begins is None or begins > end else "would come twice"
+                    raise CheckpointError(
+                        f"the savepoint {self.savepoint} has partition {partition} of the topic {topic} up to offset {end}, and "
+                        f"the stream begins {where}: records between {what}. {self._told(saved)}"
+                    )
+
+    def _check_delta(self, saved: SourcePosition, there: Sequence[Mapping[str, Any]]) -> None:
+        told = json.loads(saved.offset)
+        mine = [one for one in there if one["reservoirId"] == told["reservoirId"]]
+        # A table of which the first micro-batch had nothing has no offset yet.
+        if mine and (mine[0].get("isStartingVersion") or mine[0]["reservoirVersion"] < told["reservoirVersion"]):
+            raise CheckpointError(
+                f"the savepoint {self.savepoint} has the Delta table of source {saved.number} up to version "
+                f"{told['reservoirVersion']}, without it, and the stream begins before that: rows would come twice. "
+                f"{self._told(saved)}"
+            )
+
+    def _told(self, saved: SourcePosition) -> str:
+        given = ", ".join(f"{name}={value!r}" for name, value in saved.options().items())
+        return (
+            f"Give the stream .options(**pst.read_savepoint(spark, {self.savepoint!r}).source_options({saved.number})), which is "
+            f"{given} (of from_kafka: starting=), and start on another new checkpoint: this one keeps where it began. "
+            f"{self._on_purpose()}"
+        )
+
+    def _on_purpose(self) -> str:
+        return "If it is meant so, start(…, own_position=True) says it"
+
+
+def save_positions(spark: SparkSession, checkpoint: str, batch_id: int, path: str) -> list[dict[str, Any]]:
+    """How far the sources of a query are, for a savepoint's manifest; the files that were read become a part of the savepoint.
+
+    Args:
+        spark: the session.
+        checkpoint: of the query.
+        batch_id: after which micro-batch.
+        path: of the savepoint.
+
+    Raises:
+        CheckpointError: Spark's logs of it are gone.
+    """
+    found = [_with_files(spark, checkpoint, each, path) for each in read_positions(spark, checkpoint, batch_id)]
+    return as_saved(found)
+
+
+def _with_files(spark: SparkSession, checkpoint: str, position: SourcePosition, path: str) -> SourcePosition:
+    if position.kind != FILES:
+        return position
+    folder = _folder(path, position.number)
+    last = int(json.loads(position.offset)["logOffset"])
+    files_read(spark, checkpoint, position.number, last).write.mode("overwrite").parquet(folder)
+    return replace(position, files=spark.read.parquet(folder).count())
+
+
+def keep_files(spark: SparkSession, savepoint: str, saved: Sequence[Mapping[str, Any]], checkpoint: str) -> None:
+    """Copies the lists of files from a savepoint into the checkpoint, which needs them when the savepoint is gone."""
+    for each in _of_files(saved):
+        listed = spark.read.parquet(_folder(savepoint, each.number))
+        listed.write.mode("overwrite").parquet(f"{checkpoint.rstrip('/')}/{_IN_CHECKPOINT}/{each.number}")
+
+
+def without_files_read(spark: SparkSession, df: DataFrame, saved: Sequence[Mapping[str, Any]], checkpoint: str) -> DataFrame:
+    """The rows of a stream, without those of files that the savepoint had: as the checkpoint lists them (:func:`keep_files`).
+
+    Raises:
+        CheckpointError: from which file a row is cannot be told any more.
+    """
+    mine = [each for each in _of_files(saved) if each.files]
+    if not mine:
+        return df
+    listed = spark.read.parquet(*(f"{escaped(checkpoint.rstrip('/'))}/{_IN_CHECKPOINT}/{each.number}" for each in mine))
+    return left_out(df, listed, sum(each.files for each in mine))
+
+
+def unread(spark: SparkSession, df: DataFrame, savepoint: str, position: SourcePosition) -> DataFrame:
+    """The rows of a stream, without those of files that a source of the savepoint had.
+
+    Raises:
+        CheckpointError: from which file a row is cannot be told any more.
+    """
+    return left_out(df, spark.read.parquet(_folder(escaped(savepoint), position.number)), position.files)
+
+
+def _of_files(saved: Sequence[Mapping[str, Any]]) -> Iterator[SourcePosition]:
+    return (each for each in of_saved(saved) if each.kind == FILES)
+
+
+def _folder(savepoint: str, number: int) -> str:
+    return f"{savepoint.rstrip('/')}/{SOURCES}/{number}"
+
+
+def _kafka_beginnings(spark: SparkSession, checkpoint: str) -> dict[int, dict[str, dict[str, int]]]:
+    """Where each source of Kafka of a query began, as Spark wrote it down: by the number of the source."""
+    logs = list_files(spark, f"{escaped(checkpoint)}/sources/*/0")
+    if not logs:
+        return {}
+    rows = spark.read.text(f"{escaped(checkpoint)}/sources/*/0", wholetext=True).selectExpr(
+        "_metadata.file_path AS path", "value"
+    )
+    found = {}
+    for row in rows.collect():
+        number, text = row.path.split("/")[-2], row.value[row.value.find("{") :]
+        try:
+            told = json.loads(text)
+        except ValueError:
+            continue  # a source of files has lines of JSON there
+        if isinstance(told, dict) and all(isinstance(one, dict) for one in told.values()):
+            found[int(number)] = told
+    return found
+
+
+__all__ = ["DELTA_SETTINGS", "SOURCES", "Beginning", "keep_files", "save_positions", "unread", "without_files_read"]

@@ -1,0 +1,118 @@
+"""Files that a query has read, and a stream without them: Spark's source of files has no position to begin at.
+
+The list is Spark's own (``sources/N`` of the checkpoint). It goes into the savepoint as Parquet, and from there into the new
+checkpoint, which needs it until the source has listed each of these files once, and for as long as a micro-batch may come again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from panestream.errors import CheckpointError
+from panestream.spark.asking import asking
+from panestream.spark.markers import list_files
+from panestream.spark.places import escaped
+from panestream.spark.reasons import first_sentence
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, SparkSession
+
+_LITERALS = 20_000
+"""So many names may stand in the query itself, where Spark passes over a file without opening it (decision 0147)."""
+_ENTRY = "path string, timestamp bigint, batchId bigint"
+_PATH = "path"
+_OF_FILE = "_metadata.file_path"
+_LOCAL = "file:/+"
+"""A local path begins with one slash in one place of Spark, and with three in another."""
+
+
+def files_read(spark: SparkSession, checkpoint: str, number: int, last: int) -> DataFrame:
+    """The files that a source has read: the column ``path``.
+
+    Args:
+        spark: the session.
+        checkpoint: of the query.
+        number: of the source.
+        last: the last entry of the source's log that counts (``logOffset``).
+
+    Raises:
+        CheckpointError: the log is gone.
+    """
+    folder = f"{checkpoint.rstrip('/')}/sources/{number}"
+    names = [path.rsplit("/", 1)[-1] for path in list_files(spark, escaped(folder))]
+    logs = [name for name in names if name.removesuffix(".compact").isdigit()]
+    # A compacted one has all before it, which may be deleted; it may have later ones as well.
+    if not any(int(name.removesuffix(".compact")) >= last for name in logs):
+        raise CheckpointError(f"which files the source {number} has read cannot be told: its log in {folder} has no entry {last}")
+    lines = spark.read.text([f"{escaped(folder)}/{name}" for name in logs])
+    entries = lines.where(F.col("value").startswith("{")).select(F.from_json("value", _ENTRY).alias("entry")).select("entry.*")
+    return entries.where(F.col("batchId") <= last).select(_as_one_spelling(F.col(_PATH)).alias(_PATH)).distinct()
+
+
+def left_out(df: DataFrame, files: DataFrame, count: int) -> DataFrame:
+    """The rows of a stream of files, without those of some files, which are not opened where there are few of them.
+
+    Args:
+        df: the stream, or what became of it row by row.
+        files: their paths, as :func:`files_read` gives them.
+        count: how many there are.
+
+    Raises:
+        CheckpointError: from which file a row is cannot be told any more.
+    """
+    if count == 0:
+        return df
+    try:
+        with asking():
+            kept = _without(df, files, count)
+            _ = kept.columns
+    except AnalysisException as error:
+        raise CheckpointError(
+            f"the savepoint says which files were read ({count}), and start() would leave them out; but from which file a row "
+            f"comes cannot be told where the windows begin ({first_sentence(error)}): a union, an aggregation or a Python "
+            "function is in between. Leave them out where the files are read: df = "
+            "pst.read_savepoint(spark, DIR).unread(spark.readStream…load(…), source=0), and start(…, own_position=True)"
+        ) from error
+    return kept
+
+
+def _without(df: DataFrame, files: DataFrame, count: int) -> DataFrame:
+    if count <= _LITERALS:
+        return df.where(~_among([row[_PATH] for row in files.collect()]))
+    # Distinct: else a file of the list itself would have a path, too.
+    listed = F.broadcast(files.select(F.col(_PATH).alias("__panestream_read")).distinct())
+    return df.join(listed, _as_one_spelling(F.col(_OF_FILE)) == F.col("__panestream_read"), "left_anti")
+
+
+def _among(paths: Sequence[str]) -> Column:
+    """Whether a row's file is one of these: as text for Spark's parser, which takes thousands at once."""
+    every = [spelling for path in sorted(paths) for spelling in _spellings(path)]
+    plain = [path for path in every if "'" not in path and "\\" not in path]
+    odd = sorted(set(every) - set(plain))
+    found = F.col(_OF_FILE).isin(odd) if odd else F.lit(False)
+    if plain:
+        # Text, since a literal of its own for each takes milliseconds.
+        listed = ", ".join(f"'{path}'" for path in plain)
+        found = found | F.expr(f"{_OF_FILE} IN ({listed})")
+    return F.coalesce(found, F.lit(False))
+
+
+def _as_one_spelling(path: Column) -> Column:
+    return F.regexp_replace(path, f"^{_LOCAL}", "file:/")
+
+
+def _spellings(path: str) -> list[str]:
+    """How Spark may write the path.
+
+    >>> _spellings("file:/in/a.json"), _spellings("hdfs://host/in/a.json")
+    (['file:/in/a.json', 'file:///in/a.json'], ['hdfs://host/in/a.json'])
+    """
+    return [path, "file:///" + path.removeprefix("file:/")] if path.startswith("file:/") else [path]
+
+
+__all__ = ["files_read", "left_out"]

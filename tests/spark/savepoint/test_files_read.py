@@ -1,0 +1,99 @@
+"""Files that were read are left out of a stream, and are not opened for it."""
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import functions as F
+
+from panestream.errors import CheckpointError
+from panestream.spark.savepoint import files_read as module
+from panestream.spark.savepoint.files_read import files_read, left_out
+from panestream.spark.savepoint.positions import read_positions
+from panestream.spark.session import session_settings
+
+pytestmark = pytest.mark.spark
+
+FILES = 7
+
+
+def rows_of(df, checkpoint):
+    found = []
+    query = df.writeStream.foreachBatch(lambda batch, _: found.extend(row[0] for row in batch.collect()))
+    query = query.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
+    query.awaitTermination()
+    return sorted(found)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder whose name Spark's addresses spell otherwise than the system does, with files of one number each."""
+    folder = tmp_path_factory.mktemp("files") / "in [put]%20 'x'"
+    folder.mkdir()
+    for number in range(FILES):
+        (folder / f"part {number}.json").write_text(f'{{"n": {number}}}\n')
+    return folder
+
+
+def stream(spark, folder):
+    return spark.readStream.schema("n int").option("maxFilesPerTrigger", 1).json(module.escaped(str(folder)))
+
+
+def test_of_each_micro_batch_also_where_the_log_is_compacted(spark, folder, tmp_path):
+    settings = {
+        "spark.sql.streaming.fileSource.log.compactInterval": "3",
+        "spark.sql.streaming.fileSource.log.cleanupDelay": "0",
+        "spark.sql.streaming.minBatchesToRetain": "3",
+    }
+    checkpoint = tmp_path / "checkpoint"
+    batches = {}
+    with session_settings(spark, settings):
+        query = stream(spark, folder).writeStream.foreachBatch(lambda df, number: batches.update({number: df.first().n}))
+        query.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start().awaitTermination()
+    assert (checkpoint / "sources/0/5.compact").exists()
+    assert not (checkpoint / "sources/0/1").exists()
+    for batch in range(FILES - 2, FILES):
+        (position,) = read_positions(spark, str(checkpoint), batch)
+        assert (position.kind, position.offset) == ("files", f'{{"logOffset":{batch}}}')
+        read = files_read(spark, str(checkpoint), 0, batch)
+        rest = rows_of(left_out(stream(spark, folder), read, batch + 1), tmp_path / f"rest-{batch}")
+        assert rest == sorted(number for at, number in batches.items() if at > batch)
+    with pytest.raises(CheckpointError, match="has no entry 99"):
+        files_read(spark, str(checkpoint), 0, 99)
+    with pytest.raises(CheckpointError, match=r"micro-batch 99 cannot be told.*is gone"):
+        read_positions(spark, str(checkpoint), 99)
+
+
+SHAPES = {
+    "as it is": lambda df: df.select("n"),
+    "columns and rows": lambda df: df.withColumn("z", F.col("n") + 1).where("z > 0").select("z").select(F.col("z") - 1),
+    "a watermark": lambda df: df.withColumn("t", F.current_timestamp()).withWatermark("t", "1 second").select("n"),
+    "several rows of one": lambda df: df.select("n", F.explode(F.array(F.lit(1)))).drop("col"),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_few_are_not_opened(spark, tmp_path, shape):
+    spark.range(3).selectExpr("id AS n", "id").write.partitionBy("n").parquet(str(tmp_path / "in"))
+    df = spark.read.parquet(str(tmp_path / "in"))
+    old = df.where("n < 2").select(F.regexp_replace("_metadata.file_path", "^file:/+", "file:/").alias("path")).distinct()
+    for row in old.collect():
+        Path(row.path.removeprefix("file:")).write_bytes(b"no Parquet")
+    stream = SHAPES[shape](spark.readStream.schema("id bigint, n int").parquet(str(tmp_path / "in")))
+    assert rows_of(left_out(stream, old, 2), tmp_path / "checkpoint") == [2]
+
+
+def test_many_are_joined(spark, folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "_LITERALS", 1)
+    paths = spark.read.json(module.escaped(str(folder))).where("n < 5").select(F.col("_metadata.file_path").alias("path"))
+    paths.distinct().write.parquet(str(tmp_path / "list"))
+    listed = spark.read.parquet(str(tmp_path / "list"))
+    assert rows_of(left_out(stream(spark, folder), listed, 5), tmp_path / "checkpoint") == [5, 6]
+
+
+def test_where_a_row_does_not_say_its_file(spark, folder):
+    listed = spark.createDataFrame([("file:/nowhere",)], "path string")
+    together = stream(spark, folder).union(stream(spark, folder))
+    for df in (together, stream(spark, folder).mapInArrow(iter, "n int")):
+        with pytest.raises(CheckpointError, match=r"a union, an aggregation or a Python function.*unread\(spark.readStream"):
+            left_out(df, listed, 1)
+    assert left_out(together, listed, 0) is together
