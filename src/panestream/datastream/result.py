@@ -29,6 +29,7 @@ from panestream.spark.operator.dataflow import Projection, operate, project
 from panestream.spark.operator.flavours import wants_data_frames
 from panestream.spark.progress.micro_batch import BatchProgress, observed
 from panestream.spark.progress.observing import counters_name
+from panestream.spark.savepoint.beginning import Sources
 from panestream.spark.savepoint.saved import Savepoint
 from panestream.spark.savepoint.taking_over import check_start, savepoint_for
 from panestream.spark.session import (
@@ -217,6 +218,7 @@ class WindowedResult(Shown):
         trigger: str | timedelta | Mapping[str, Any] | None = None,
         name: str | None = None,
         savepoint: str | None = None,
+        own_position: bool = False,
         on_progress: Callable[[BatchProgress], Any] | None = None,
         **sinks: Sink,
     ) -> spark_query.RunningQuery:
@@ -235,6 +237,11 @@ class WindowedResult(Shown):
             savepoint: a folder that :func:`panestream.savepoint` made: the query goes on with its state, on a checkpoint that is
                 new. It has the savepoint's number of key groups, unless it has one of its own. What may have changed meanwhile
                 is told in docs/savepoints.md. Needed until the first micro-batch is committed; given again later, it is not read.
+                The sources begin where the savepoint ends: files that were read are left out; a stream of Kafka or Delta must
+                have the savepoint's :meth:`~panestream.Savepoint.source_options`. In places that the old query wrote to, the
+                outputs go on as if it were that one, which learns of it and publishes nothing more.
+            own_position: with ``savepoint``: the sources begin where their own options say, wherever the savepoint ends. Nothing
+                is left out, and nothing is checked.
             on_progress: called on the driver after each micro-batch with a :class:`BatchProgress`; an exception fails the query.
                 Through Spark Connect it is called in the client, about a second later; an exception stops the query, which may
                 have done some micro-batches more by then, and ``await_termination`` raises it.
@@ -248,7 +255,8 @@ class WindowedResult(Shown):
         Raises:
             InvalidPlanError: a batch DataFrame, an unknown output, a trigger that Spark has not.
             PlanMismatchError: the checkpoint belongs to another plan; the query cannot take over the savepoint's state.
-            CheckpointError: there is no such savepoint; the checkpoint did not begin with it.
+            CheckpointError: there is no such savepoint; the checkpoint did not begin with it; a source cannot begin where it
+                ends; the old query went on in the same places after it, or a newer one succeeded this one there.
             InvalidPlanError: ``availableNow`` with windows of processing time, which Spark would never end.
             SinkError: a sink's place belongs to another query or has lost what it held, or two outputs have one place.
             StateDamagedError: a marker in the checkpoint or in a sink's place cannot be read; names the file.
@@ -274,17 +282,19 @@ class WindowedResult(Shown):
         saved = None if savepoint is None else savepoint_for(spark, savepoint, checkpoint)
         if isinstance(saved, Savepoint):
             if self.windowed.groups is None and self._grouped and self.plan.groups != saved.manifest.groups:
-                return self._with_groups(saved.manifest.groups).start(**{**how, **sinks}, savepoint=savepoint)
+                again = self._with_groups(saved.manifest.groups)
+                return again.start(**{**how, **sinks}, savepoint=savepoint, own_position=own_position)
             check_start(saved, self.plan)
+            Sources.of(None if own_position else saved.birth, checkpoint).check(self._df)
         try:
-            given = {**how, "observed_as": self._observed_as, "savepoint": saved}
+            given = {**how, "observed_as": self._observed_as, "savepoint": saved, "own_position": own_position}
             return spark_query.start(spark, self._operated_over, self.plan, sinks, **given)
         except PlanMismatchError as error:
             of_checkpoint = error.changed.get(KEY_GROUPS, (None, None))[0]
             if of_checkpoint is None or self.windowed.groups is not None or not self._grouped:
                 raise
         # Nobody asked for another number: the checkpoint's is taken, whatever the session was set to since.
-        return self._with_groups(int(of_checkpoint)).start(**{**how, **sinks}, savepoint=savepoint)
+        return self._with_groups(int(of_checkpoint)).start(**{**how, **sinks}, savepoint=savepoint, own_position=own_position)
 
     def _with_groups(self, groups: int) -> WindowedResult:
         return replace(self, windowed=replace(self.windowed, groups=groups))
@@ -406,8 +416,15 @@ class WindowedResult(Shown):
     def _operated(self) -> DataFrame:
         return self._operated_over(data_frames=self._data_frames)
 
-    def _operated_over(self, *, data_frames: bool, initial: DataFrame | None = None) -> DataFrame:
-        return operate(self._df, self._plan_run, self._projection, data_frames=data_frames, initial=initial)
+    def _operated_over(
+        self,
+        *,
+        data_frames: bool,
+        initial: DataFrame | None = None,
+        rows_of: Callable[[DataFrame], DataFrame] | None = None,
+    ) -> DataFrame:
+        rows = self._df if rows_of is None else rows_of(self._df)
+        return operate(rows, self._plan_run, self._projection, data_frames=data_frames, initial=initial)
 
     @cached_property
     def _data_frames(self) -> bool:

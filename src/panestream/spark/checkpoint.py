@@ -12,6 +12,7 @@ import shutil
 import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ from panestream.spark.markers import PARTS, list_files, read_markers, write_mark
 from panestream.spark.operator.flavours import check_data_frames, check_rows, wants_data_frames
 from panestream.spark.places import escaped, file_place, local_folder
 from panestream.spark.savepoint.birth import Birth, birth_of_next
+from panestream.spark.succession import SUCCESSOR, Succession, check_not_gone_on, check_not_succeeded, succession_after, tell_old
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -71,6 +73,12 @@ class Epoch:
         entries = self._entries(spark)
         newest = max(entries, default=self.rank)
         if newest > self.rank:
+            successor = (newest_entry(spark, self.checkpoint) or {}).get(SUCCESSOR)
+            if successor is not None:
+                raise FencedError(
+                    f"the query of the checkpoint {self.checkpoint} goes on from a savepoint, with the checkpoint {successor}, "
+                    "and writes to the same places: this run stops, and publishes nothing more"
+                )
             raise FencedError(
                 f"another copy of this query was started later on the checkpoint {self.checkpoint} (run {newest[0]}, this is "
                 f"run {self.number}): this copy stops, and publishes nothing more. Let only one copy run for one checkpoint; "
@@ -118,7 +126,8 @@ class Claim:
     Attributes:
         epoch: of the run to come, not yet registered.
         query: the query's identity.
-        queries: all identities that the checkpoint ever had: more than one where two copies were started at once the first time.
+        queries: all identities that the checkpoint ever had: more than one where two copies were started at once the first time;
+            and of the queries that it succeeds.
         plan: of the run to come.
         last: the last micro-batch that was committed; -1: none.
         written: the places of outputs that had micro-batches committed to them.
@@ -136,6 +145,16 @@ class Claim:
     data_frames: bool = False
     new: bool = False
     born: Birth | None = None
+
+    @property
+    def succession(self) -> Succession | None:
+        """What it has from queries before it; None: there were none."""
+        return None if self.born is None else self.born.succession
+
+    @property
+    def first(self) -> int:
+        """What sinks call micro-batch 0."""
+        return self.succession.first if self.succession else 0
 
     @property
     def begins_with(self) -> Birth | None:
@@ -160,13 +179,13 @@ def look_at(spark: SparkSession, plan: WindowPlan, checkpoint: str, birth: Birth
         StateFormatError: a newer panestream wrote it.
         EnvironmentNotReadyError: this Spark cannot go on with what another version began.
     """
-    markers = read_markers(spark, _entries_pattern(checkpoint), _BROKEN)
-    entries = {rank: marker for path, marker in markers.items() for rank in _ranks([path])}
+    entries = _read_entries(spark, checkpoint)
     number, query, last = 1, str(uuid.uuid4()), -1
     data_frames = wants_data_frames(spark)
     born = birth
     if entries:
         newest = max(entries)
+        check_not_succeeded(entries[newest], checkpoint, partial(last_committed, spark))
         planned, last = _last(spark, checkpoint, "offsets") >= 0, _last(spark, checkpoint, "commits")
         told = Birth.of_json(entries[newest].get("born"))
         born = birth_of_next(checkpoint, told, birth, planned=planned, committed=last >= 0)
@@ -176,11 +195,16 @@ def look_at(spark: SparkSession, plan: WindowPlan, checkpoint: str, birth: Birth
             if not data_frames:
                 check_rows(spark, checkpoint)
         number, query = newest[0] + 1, str(entries[newest]["query"])
+    elif born is not None and born.succession is not None:
+        query = born.succession.new_identity()
     if data_frames:
         check_data_frames(spark)
     queries = {query, *(str(marker["query"]) for marker in entries.values())}
     # A run that committed nothing may not have come to write to its places.
     written = {place for marker in entries.values() if last > marker["after"] for place in marker["places"]}
+    if born is not None and born.succession is not None:
+        queries |= set(born.succession.queries)
+        written |= set(born.succession.places)
     epoch = Epoch(checkpoint, number, uuid.uuid4().hex)
     return Claim(epoch, query, frozenset(queries), plan, last, frozenset(written), data_frames, not entries, born)
 
@@ -244,12 +268,54 @@ def newest_entry(spark: SparkSession, checkpoint: str, batch_id: int | None = No
         StateDamagedError: an entry cannot be read.
         StateFormatError: a newer panestream wrote it.
     """
-    markers = read_markers(spark, _entries_pattern(checkpoint), _BROKEN)
-    entries = {rank: marker for path, marker in markers.items() for rank in _ranks([path])}
+    entries = _read_entries(spark, checkpoint)
     if batch_id is None or not entries:
         return entries[max(entries)] if entries else None
     begun = [rank for rank, marker in entries.items() if marker["after"] < batch_id]
     return entries[max(begun, default=min(entries))]
+
+
+def _read_entries(spark: SparkSession, checkpoint: str) -> dict[Rank, dict[str, Any]]:
+    markers = read_markers(spark, _entries_pattern(checkpoint), _BROKEN)
+    return {rank: marker for path, marker in markers.items() for rank in _ranks([path])}
+
+
+def succession_of(spark: SparkSession, checkpoint: str, batch_id: int) -> Succession:
+    """What a query has that starts from the savepoint of a micro-batch."""
+    entries = _read_entries(spark, checkpoint)
+    return succession_after([entries[rank] for rank in sorted(entries)], checkpoint, batch_id)
+
+
+def succeed(spark: SparkSession, claim: Claim, places: Iterable[str]) -> Epoch | None:
+    """Tells the query that a new one succeeds, in its checkpoint, where both write to the same places.
+
+    Args:
+        spark: the session.
+        claim: of the new one's checkpoint.
+        places: of its outputs.
+
+    Returns:
+        The entry by which it learns of it; None: there is none to tell, or it was told.
+
+    Raises:
+        CheckpointError: it went on there after the savepoint.
+        FencedError: it was started again in the same moment.
+    """
+    old = claim.succession
+    shared = set(places) & set(old.places) if old is not None and claim.last < 0 else set()
+    if old is None or not shared:
+        return None
+    entries = _read_entries(spark, old.checkpoint)
+    if not entries or entries[max(entries)]["query"] not in old.queries:
+        return None  # it is gone, or another query's
+    check_not_gone_on(old, last_committed(spark, old.checkpoint), shared)
+    epoch = Epoch(old.checkpoint, max(entries)[0] + 1, uuid.uuid4().hex)
+    last = last_committed(spark, old.checkpoint)
+    tell_old(spark, f"{old.checkpoint}/{_RUNS}/{epoch.entry}", entries[max(entries)], last, claim.epoch.checkpoint)
+    epoch.check(spark)
+    # What ran there until now may have committed a micro-batch in between.
+    check_not_gone_on(old, last_committed(spark, old.checkpoint), shared)
+    return epoch
 
 
 def last_committed(spark: SparkSession, checkpoint: str) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import StreamingQueryException
@@ -24,6 +24,7 @@ from panestream.spark.operator.split import put_together
 from panestream.spark.progress.micro_batch import OBSERVED, BatchProgress, metrics_of, observed
 from panestream.spark.progress.notices import DroppedBySpark, Notices
 from panestream.spark.progress.watching import ProgressWatcher
+from panestream.spark.savepoint.beginning import Sources
 from panestream.spark.savepoint.birth import Birth
 from panestream.spark.savepoint.initial_state import initial_state
 from panestream.spark.savepoint.saved import Savepoint
@@ -49,6 +50,8 @@ class SinkWriter:
     on_progress: Callable[[BatchProgress], Any] | None = None
     notices: Notices | None = None
     failure: list[Exception] = field(default_factory=list)
+    sources: Sources | None = None
+    """Where the sources are to begin; None: they went on from somewhere before."""
 
     def __call__(self, operated: DataFrame, batch_id: int) -> None:
         # Java waits for the answer, and py4j answers for ordinary exceptions only. Where this runs in the user's own process,
@@ -66,6 +69,8 @@ class SinkWriter:
         started = time.perf_counter()
         spark = operated.sparkSession
         self.outputs.check(spark)
+        if self.sources is not None and batch_id == 0:
+            self.sources.check_begun(spark)
         operated.persist()
         try:
             with of_operator(batch_id):
@@ -226,6 +231,7 @@ def start(
     on_progress: Callable[[BatchProgress], Any] | None,
     observed_as: str = OBSERVED,
     savepoint: Savepoint | Birth | None = None,
+    own_position: bool = False,
 ) -> RunningQuery:
     """Starts one streaming query that serves all ``sinks``; see ``WindowedResult.start``.
 
@@ -233,16 +239,18 @@ def start(
     ``initial`` state, where it has none yet and is to begin with a savepoint.
     """
     remote = is_connect(spark)
-    birth = savepoint.birth if isinstance(savepoint, Savepoint) else savepoint
+    birth = replace(savepoint.birth, own_position=own_position) if isinstance(savepoint, Savepoint) else savepoint
     outputs = open_outputs(spark, plan, sinks, checkpoint, birth)
-    initial = None
+    initial, sources = None, Sources.of(outputs.born, checkpoint)
     if isinstance(savepoint, Savepoint) and outputs.begins_with is not None:
         initial = initial_state(savepoint, plan)
-    operated = operated_over(data_frames=outputs.data_frames, initial=initial)
+        sources.keep(spark)
+    operated = operated_over(data_frames=outputs.data_frames, initial=initial, rows_of=sources.unread)
     late_kept = plan.late_tag in sinks
     # Through Spark Connect the micro-batches run on the server, out of reach: there the query itself looks.
     notices = Notices.of(plan, kept=late_kept)
     sink_writer = SinkWriter(plan, outputs, late_kept, None if remote else on_progress, None if remote else notices)
+    sink_writer.sources = sources if initial is not None else None
     writer = observed(operated, plan, observed_as, late_kept=late_kept).writeStream.foreachBatch(sink_writer.__call__)
     writer = writer.outputMode("append").option("checkpointLocation", checkpoint).trigger(**trigger)
     if name is not None:
@@ -251,7 +259,7 @@ def start(
     if observed_as != OBSERVED:
         # An operator before this one shares the query, and with it the number of partitions.
         partitions = max(partitions, chosen_partitions(spark) or DEFAULT_GROUPS)
-    with session_settings(spark, settings_for(spark, partitions)):
+    with session_settings(spark, settings_for(spark, partitions) | sources.settings):
         query = writer.start()
     watcher = ProgressWatcher(query, on_progress, observed_as) if remote and on_progress is not None else None
     looks = notices if remote else None

@@ -87,7 +87,7 @@ def succession_after(entries: Iterable[Mapping[str, Any]], checkpoint: str, batc
         batch_id: after which micro-batch the savepoint is taken.
     """
     runs = list(entries)
-    before = of_saved(runs[-1].get("succession")) if runs else None
+    before = of_saved((runs[-1].get("born") or {}).get("succession")) if runs else None
     queries = dict.fromkeys([*(before.queries if before else ()), *(str(run["query"]) for run in runs)])
     places = {place for run in runs if batch_id > run["after"] for place in run["places"]}
     places |= set(before.places if before else ())

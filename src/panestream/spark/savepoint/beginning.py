@@ -4,44 +4,64 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from panestream.errors import CheckpointError, PanestreamWarning
 from panestream.spark.markers import list_files
 from panestream.spark.places import escaped
-from panestream.spark.savepoint.files_read import files_read, left_out
+from panestream.spark.savepoint.birth import Birth
+from panestream.spark.savepoint.files_read import check_tells_files, files_read, left_out
+from panestream.spark.savepoint.manifest import SOURCES
 from panestream.spark.savepoint.positions import DELTA, FILES, KAFKA, SourcePosition, as_saved, of_saved, read_positions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-SOURCES = "sources"
-"""The folder of a savepoint that has what its sources have read, a folder for each."""
 _IN_CHECKPOINT = "panestream/files_read"
-DELTA_SETTINGS = {"spark.databricks.delta.changeDataFeed.timestampOutOfRange.enabled": "true"}
+_DELTA_SETTINGS = {"spark.databricks.delta.changeDataFeed.timestampOutOfRange.enabled": "true"}
 """A Delta stream may begin at the version after the last: else it is refused until somebody has written to the table."""
 
 
 @dataclass(frozen=True)
-class Beginning:
-    """Where the sources of a query are to begin.
+class Sources:
+    """Where the sources of a query that started from a savepoint are to begin.
 
     Attributes:
-        positions: of all sources of the savepoint.
+        positions: of all sources of the savepoint; empty: they begin where their own options say.
         savepoint: its folder, for errors.
+        checkpoint: of the query.
     """
 
-    positions: tuple[SourcePosition, ...]
-    savepoint: str
+    positions: tuple[SourcePosition, ...] = ()
+    savepoint: str = ""
+    checkpoint: str = ""
 
-    def check(self) -> None:
+    @classmethod
+    def of(cls, born: Birth | None, checkpoint: str) -> Sources:
+        """Those of a query whose checkpoint began with a savepoint, or with nothing."""
+        if born is None or born.own_position:
+            return cls(checkpoint=checkpoint)
+        return cls(tuple(of_saved(born.sources)), born.path, checkpoint)
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """What the query is to run with, so that its sources can begin there."""
+        return _DELTA_SETTINGS if any(each.kind == DELTA for each in self.positions) else {}
+
+    def check(self, df: DataFrame) -> None:
         """Refuses a source that cannot begin where it is to; warns of one of which it cannot be seen.
+
+        Args:
+            df: the stream.
 
         Raises:
             CheckpointError: says what to do.
         """
+        count = sum(each.files for each in self.positions)
+        if count:
+            check_tells_files(df, count)
         for each in self.positions:
             given = each.options()
             if each.kind == DELTA:
@@ -54,22 +74,41 @@ class Beginning:
                     stacklevel=5,
                 )
 
-    def check_begun(self, spark: SparkSession, checkpoint: str) -> None:
-        """Refuses a query whose sources did not begin there: what Spark wrote when it planned the first micro-batch says so.
+    def keep(self, spark: SparkSession) -> None:
+        """Copies the lists of files from the savepoint into the checkpoint, which needs them when the savepoint is gone."""
+        for each in self._of_files:
+            listed = spark.read.parquet(_folder(escaped(self.savepoint), each.number))
+            listed.write.mode("overwrite").parquet(f"{self.checkpoint.rstrip('/')}/{_IN_CHECKPOINT}/{each.number}")
 
-        Args:
-            spark: the session.
-            checkpoint: the query's own.
+    def unread(self, df: DataFrame) -> DataFrame:
+        """The rows of a stream, without those of files that the savepoint had: as the checkpoint lists them (:meth:`keep`).
+
+        Raises:
+            CheckpointError: from which file a row is cannot be told any more.
+        """
+        mine = self._of_files
+        if not mine:
+            return df
+        folder = f"{escaped(self.checkpoint.rstrip('/'))}/{_IN_CHECKPOINT}"
+        listed = df.sparkSession.read.parquet(*(f"{folder}/{each.number}" for each in mine))
+        return left_out(df, listed, sum(each.files for each in mine))
+
+    @property
+    def _of_files(self) -> list[SourcePosition]:
+        return [each for each in self.positions if each.kind == FILES and each.files]
+
+    def check_begun(self, spark: SparkSession) -> None:
+        """Refuses a query whose sources did not begin there: what Spark wrote when it planned the first micro-batch says so.
 
         Raises:
             CheckpointError: they did not; nothing of it was published yet.
         """
         kafka = [each for each in self.positions if each.kind == KAFKA]
-        begun = _kafka_beginnings(spark, checkpoint) if kafka else {}
+        begun = _kafka_beginnings(spark, self.checkpoint) if kafka else {}
         for each in kafka:
             self._check_kafka(each, begun)
         if any(each.kind == DELTA for each in self.positions):
-            found = [each for each in read_positions(spark, checkpoint, 0) if each.kind == DELTA]
+            found = [each for each in read_positions(spark, self.checkpoint, 0) if each.kind == DELTA]
             for each in self.positions:
                 if each.kind == DELTA:
                     self._check_delta(each, [json.loads(one.offset) for one in found])
@@ -142,26 +181,6 @@ def _with_files(spark: SparkSession, checkpoint: str, position: SourcePosition, 
     return replace(position, files=spark.read.parquet(folder).count())
 
 
-def keep_files(spark: SparkSession, savepoint: str, saved: Sequence[Mapping[str, Any]], checkpoint: str) -> None:
-    """Copies the lists of files from a savepoint into the checkpoint, which needs them when the savepoint is gone."""
-    for each in _of_files(saved):
-        listed = spark.read.parquet(_folder(savepoint, each.number))
-        listed.write.mode("overwrite").parquet(f"{checkpoint.rstrip('/')}/{_IN_CHECKPOINT}/{each.number}")
-
-
-def without_files_read(spark: SparkSession, df: DataFrame, saved: Sequence[Mapping[str, Any]], checkpoint: str) -> DataFrame:
-    """The rows of a stream, without those of files that the savepoint had: as the checkpoint lists them (:func:`keep_files`).
-
-    Raises:
-        CheckpointError: from which file a row is cannot be told any more.
-    """
-    mine = [each for each in _of_files(saved) if each.files]
-    if not mine:
-        return df
-    listed = spark.read.parquet(*(f"{escaped(checkpoint.rstrip('/'))}/{_IN_CHECKPOINT}/{each.number}" for each in mine))
-    return left_out(df, listed, sum(each.files for each in mine))
-
-
 def unread(spark: SparkSession, df: DataFrame, savepoint: str, position: SourcePosition) -> DataFrame:
     """The rows of a stream, without those of files that a source of the savepoint had.
 
@@ -169,10 +188,6 @@ def unread(spark: SparkSession, df: DataFrame, savepoint: str, position: SourceP
         CheckpointError: from which file a row is cannot be told any more.
     """
     return left_out(df, spark.read.parquet(_folder(escaped(savepoint), position.number)), position.files)
-
-
-def _of_files(saved: Sequence[Mapping[str, Any]]) -> Iterator[SourcePosition]:
-    return (each for each in of_saved(saved) if each.kind == FILES)
 
 
 def _folder(savepoint: str, number: int) -> str:
@@ -199,4 +214,4 @@ def _kafka_beginnings(spark: SparkSession, checkpoint: str) -> dict[int, dict[st
     return found
 
 
-__all__ = ["DELTA_SETTINGS", "SOURCES", "Beginning", "keep_files", "save_positions", "unread", "without_files_read"]
+__all__ = ["Sources", "save_positions", "unread"]

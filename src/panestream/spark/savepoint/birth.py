@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from panestream.errors import CheckpointError
 from panestream.spark.places import file_place
+from panestream.spark.succession import Succession, of_saved
 
 
 @dataclass(frozen=True)
@@ -17,17 +18,21 @@ class Birth:
     Attributes:
         name: the savepoint's.
         path: where it was.
-        queries: the identities of the query that it was taken from.
+        succession: what the query has from the one that it was taken from; None: that was history.
+        sources: how far the sources were read (:mod:`panestream.spark.savepoint.positions`).
+        own_position: whether the sources begin where their own options say, whatever the savepoint says.
     """
 
     name: str
     path: str
-    queries: tuple[str, ...] = ()
+    succession: Succession | None = None
+    sources: Sequence[Mapping[str, Any]] = ()
+    own_position: bool = False
 
     @classmethod
     def of_json(cls, saved: Mapping[str, Any] | None) -> Birth | None:
         """What :meth:`as_json` gave."""
-        return None if saved is None else cls(saved["name"], saved["path"], tuple(saved["queries"]))
+        return None if saved is None else cls(**{**saved, "succession": of_saved(saved["succession"])})
 
     def as_json(self) -> Mapping[str, Any]:
         """For the checkpoint's entries."""

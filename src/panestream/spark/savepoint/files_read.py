@@ -67,10 +67,23 @@ def left_out(df: DataFrame, files: DataFrame, count: int) -> DataFrame:
     """
     if count == 0:
         return df
+    check_tells_files(df, count)
+    return _without(df, files, count)
+
+
+def check_tells_files(df: DataFrame, count: int) -> None:
+    """Refuses a stream of which nobody can tell from which file a row is.
+
+    Args:
+        df: the stream.
+        count: how many files are to be left out of it.
+
+    Raises:
+        CheckpointError: says what to do.
+    """
     try:
         with asking():
-            kept = _without(df, files, count)
-            _ = kept.columns
+            _ = df.select(F.col(_OF_FILE)).columns
     except AnalysisException as error:
         raise CheckpointError(
             f"the savepoint says which files were read ({count}), and start() would leave them out; but from which file a row "
@@ -78,15 +91,15 @@ def left_out(df: DataFrame, files: DataFrame, count: int) -> DataFrame:
             "function is in between. Leave them out where the files are read: df = "
             "pst.read_savepoint(spark, DIR).unread(spark.readStream…load(…), source=0), and start(…, own_position=True)"
         ) from error
-    return kept
 
 
 def _without(df: DataFrame, files: DataFrame, count: int) -> DataFrame:
     if count <= _LITERALS:
         return df.where(~_among([row[_PATH] for row in files.collect()]))
-    # Distinct: else a file of the list itself would have a path, too.
-    listed = F.broadcast(files.select(F.col(_PATH).alias("__panestream_read")).distinct())
-    return df.join(listed, _as_one_spelling(F.col(_OF_FILE)) == F.col("__panestream_read"), "left_anti")
+    # A column first: in a join the list, which comes from files as well, would have a path of that name, too.
+    told = df.withColumn("__panestream_file", _as_one_spelling(F.col(_OF_FILE)))
+    listed = F.broadcast(files.select(F.col(_PATH).alias("__panestream_file")))
+    return told.join(listed, "__panestream_file", "left_anti").drop("__panestream_file")
 
 
 def _among(paths: Sequence[str]) -> Column:
@@ -115,4 +128,4 @@ def _spellings(path: str) -> list[str]:
     return [path, "file:///" + path.removeprefix("file:/")] if path.startswith("file:/") else [path]
 
 
-__all__ = ["files_read", "left_out"]
+__all__ = ["check_tells_files", "files_read", "left_out"]

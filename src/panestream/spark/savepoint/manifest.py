@@ -23,6 +23,8 @@ SAVEPOINT_FORMAT = 1
 """Of the manifest and the folder: raised with every change after which one cannot be read as the other."""
 _MANIFEST = "manifest"
 _STATE = "state"
+SOURCES = "sources"
+"""The folder that has which files were read: one for each source of files."""
 _BROKEN = "the savepoint cannot be used. Take another one while the checkpoint is there"
 
 
@@ -37,7 +39,8 @@ class Manifest:
         tables: the names of the state tables.
         batch_id: after which micro-batch it was taken; None: it was made of history.
         checkpoint: where the checkpoint was; None: it was made of history.
-        queries: the identities of the query that it was taken from.
+        succession: what a query has that starts from it (:class:`panestream.spark.succession.Succession`); None: nothing, since
+            no query was there before.
         sources: of each source of the query, in Spark's order, how far it was read.
         versions: of panestream and Spark.
         taken_at: when, in UTC.
@@ -48,7 +51,7 @@ class Manifest:
     tables: Sequence[str]
     batch_id: int | None = None
     checkpoint: str | None = None
-    queries: Sequence[str] = ()
+    succession: Mapping[str, Any] | None = None
     sources: Sequence[Mapping[str, Any]] = ()
     versions: Mapping[str, str] = field(default_factory=dict)
     taken_at: str = ""
@@ -124,7 +127,7 @@ def check_free(spark: SparkSession, path: str) -> None:
     if list_files(spark, _pattern(base)):
         raise CheckpointError(f"{path} holds a savepoint already: each needs a folder of its own")
     files = list_files(spark, escaped(base), recursive=True)
-    known = set(list_files(spark, f"{escaped(base)}/{_STATE}/*/{PARTS}")) if files else set()
+    known = set(list_files(spark, f"{escaped(base)}/{{{_STATE},{SOURCES}}}/*/{PARTS}")) if files else set()
     other = next((file for file in files if file not in known), None)
     if other is not None:
         raise CheckpointError(f"{path} holds something else ({other}): a savepoint needs a folder of its own")

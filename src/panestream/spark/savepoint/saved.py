@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
@@ -16,11 +17,15 @@ from panestream.errors import CheckpointError
 from panestream.inspection.asked import Asked
 from panestream.inspection.merging import Looked
 from panestream.inspection.summary import Summary
+from panestream.spark.savepoint.beginning import unread
 from panestream.spark.savepoint.birth import Birth
 from panestream.spark.savepoint.manifest import Manifest, read_manifest, table_folder
 from panestream.spark.savepoint.pieces import with_group
+from panestream.spark.savepoint.positions import FILES, SourcePosition
+from panestream.spark.savepoint.positions import of_saved as positions_of
 from panestream.spark.savepoint.shown_state import ShownState
 from panestream.spark.savepoint.summarizing import summary_of_saved
+from panestream.spark.succession import of_saved
 from panestream.spark.types import spark_schema
 
 if TYPE_CHECKING:
@@ -53,7 +58,52 @@ class Savepoint(ShownState):
     @property
     def birth(self) -> Birth:
         """What a checkpoint says of itself that begins with it."""
-        return Birth(self.manifest.name, self.path, tuple(self.manifest.queries))
+        return Birth(self.manifest.name, self.path, of_saved(self.manifest.succession), self.manifest.sources)
+
+    @cached_property
+    def positions(self) -> tuple[SourcePosition, ...]:
+        """How far each source of the query was read, in Spark's order; empty: it was made of history."""
+        return tuple(positions_of(self.manifest.sources))
+
+    def source_options(self, source: int = 0) -> dict[str, str]:
+        """The options by which a stream begins where a source of the old query ended, for ``spark.readStream.options(**…)``.
+
+        ``startingOffsets`` of Kafka (for ``pst.from_kafka`` that is ``starting``), ``startingVersion`` of Delta. None of files,
+        of which ``start(savepoint=)`` leaves out those that were read.
+
+        Args:
+            source: its number, in Spark's order: 0 is the only one, or the first.
+
+        Raises:
+            CheckpointError: there is no such source; it cannot begin there (Delta in the midst of a version, Iceberg, sources
+                that are not known): says what to do.
+        """
+        return self._position(source).options()
+
+    def unread(self, df: DataFrame, source: int = 0) -> DataFrame:
+        """The rows of a stream of files, without those of files that a source of the old query had read.
+
+        ``start(savepoint=)`` does this by itself. It cannot where a row no longer says its file: behind a union, an aggregation
+        or a Python function. Then do it where the files are read, and give ``start`` ``own_position=True``. Spark lists
+        files that were read as new ones, once: this must be there until it has listed all of them.
+
+        Args:
+            df: the stream, ``spark.readStream…load(…)``.
+            source: its number.
+
+        Raises:
+            CheckpointError: there is no such source of files; the rows do not say their file.
+        """
+        position = self._position(source)
+        if position.kind != FILES:
+            raise CheckpointError(f"source {source} of the savepoint {self.path} is of {position.kind}, not of files")
+        return unread(self.spark, df, self.path, position)
+
+    def _position(self, source: int) -> SourcePosition:
+        if not 0 <= source < len(self.positions):
+            known = f"has {len(self.positions)}, from 0" if self.positions else "knows of none: it was made of history"
+            raise CheckpointError(f"there is no source {source}: the savepoint {self.path} {known}")
+        return self.positions[source]
 
     def table(self, name: str) -> DataFrame:
         """The rows of a state table: ``key_group``, then its columns (decision 0140).

@@ -17,9 +17,10 @@ from panestream.engine.savepoint.key_groups import header_of_all
 from panestream.engine.storage.state import MemoryState
 from panestream.engine.storage.state_tables import StateTables
 from panestream.errors import CheckpointError, StateDamagedError
-from panestream.spark.checkpoint import newest_entry
+from panestream.spark.checkpoint import newest_entry, succession_of
 from panestream.spark.failures import as_ours
 from panestream.spark.operator.without_pandas import without_pandas
+from panestream.spark.savepoint.beginning import save_positions
 from panestream.spark.savepoint.manifest import Manifest, check_free, table_folder, versions, write_manifest
 from panestream.spark.savepoint.pieces import rows_of_pieces, with_group
 from panestream.spark.savepoint.reading import read_checkpoint
@@ -65,8 +66,8 @@ def savepoint(spark: SparkSession, checkpoint: str, path: str, batch_id: int | N
         tables=[],
         batch_id=state.batch_id,
         checkpoint=checkpoint,
-        queries=[str(entry["query"])],
-        sources=[],
+        succession=succession_of(spark, checkpoint, state.batch_id).as_saved(),
+        sources=save_positions(spark, checkpoint, state.batch_id, path),
     )
     return write_savepoint(spark, path, state.plan, state.stored.headers(), state.stored.tables(), manifest)
 

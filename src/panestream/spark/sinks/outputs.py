@@ -5,11 +5,11 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from panestream.engine.plan import MAIN, WindowPlan
 from panestream.errors import FencedError, PanestreamWarning
-from panestream.spark.checkpoint import Claim, Epoch, introduce, register
+from panestream.spark.checkpoint import Claim, Epoch, introduce, register, succeed
 from panestream.spark.failures import of_sink
 from panestream.spark.places import check_apart
 from panestream.spark.savepoint.birth import Birth
@@ -27,6 +27,7 @@ class Outputs:
         sinks: what :meth:`Sink.open` gave.
         epoch: the run's entry in the checkpoint.
         data_frames: whether the checkpoint's state was begun over data frames.
+        born: the savepoint that the checkpoint began with; None: with nothing.
         begins_with: the savepoint whose state must be put in; None: the checkpoint has what it began with.
         begun: whether the sinks know the first micro-batch.
         first: what sinks call Spark's micro-batch 0.
@@ -36,6 +37,7 @@ class Outputs:
     sinks: Mapping[str, Sink]
     epoch: Epoch
     data_frames: bool = False
+    born: Birth | None = None
     begins_with: Birth | None = None
     begun: bool = field(default=False)
     first: int = 0
@@ -117,8 +119,10 @@ def open_outputs(
     claim = introduce(spark, plan, checkpoint, birth)
     opened = {tag: sink.open(spark, _run(plan, claim, tag, places.get(tag))) or sink for tag, sink in sinks.items()}
     _warn(spark, sinks)
+    succeeded = succeed(spark, claim, places.values())
     register(spark, claim, places.values())
-    return Outputs(opened, claim.epoch, claim.data_frames, claim.begins_with)
+    first: dict[str, Any] = {"first": claim.first, "succeeded": succeeded}
+    return Outputs(opened, claim.epoch, claim.data_frames, claim.born, claim.begins_with, **first)
 
 
 def open_for_batch(spark: SparkSession, plan: WindowPlan, sinks: Mapping[str, Sink]) -> dict[str, Sink]:
@@ -148,7 +152,9 @@ def checked_places(
 
 
 def _run(plan: WindowPlan, claim: Claim, tag: str, place: str | None) -> Run:
-    return Run(claim.query, tag, claim.epoch, claim.queries, place in claim.written, _added(plan, tag))
+    succeeds = claim.last < 0 and claim.succession is not None and place in claim.succession.places
+    written = place in claim.written
+    return Run(claim.query, tag, claim.epoch, claim.queries, written, _added(plan, tag), claim.first, succeeds)
 
 
 def _added(plan: WindowPlan, tag: str) -> frozenset[str]:
