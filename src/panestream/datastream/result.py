@@ -285,7 +285,7 @@ class WindowedResult(Shown):
                 again = self._with_groups(saved.manifest.groups)
                 return again.start(**{**how, **sinks}, savepoint=savepoint, own_position=own_position)
             check_start(saved, self.plan)
-            Sources.of(None if own_position else saved.birth, checkpoint).check(self._df)
+            Sources.of(replace(saved.birth, own_position=own_position), checkpoint).check(self._df)
         try:
             given = {**how, "observed_as": self._observed_as, "savepoint": saved, "own_position": own_position}
             return spark_query.start(spark, self._operated_over, self.plan, sinks, **given)

@@ -29,21 +29,23 @@ class Sources:
     """Where the sources of a query that started from a savepoint are to begin.
 
     Attributes:
-        positions: of all sources of the savepoint; empty: they begin where their own options say.
+        positions: of all sources of the savepoint.
         savepoint: its folder, for errors.
         checkpoint: of the query.
+        own: whether they begin where their own options say: nothing is looked at, and nothing left out.
     """
 
     positions: tuple[SourcePosition, ...] = ()
     savepoint: str = ""
     checkpoint: str = ""
+    own: bool = False
 
     @classmethod
     def of(cls, born: Birth | None, checkpoint: str) -> Sources:
         """Those of a query whose checkpoint began with a savepoint, or with nothing."""
-        if born is None or born.own_position:
+        if born is None:
             return cls(checkpoint=checkpoint)
-        return cls(tuple(of_saved(born.sources)), born.path, checkpoint)
+        return cls(tuple(of_saved(born.sources)), born.path, checkpoint, born.own_position)
 
     @property
     def settings(self) -> dict[str, str]:
@@ -59,10 +61,9 @@ class Sources:
         Raises:
             CheckpointError: says what to do.
         """
-        count = sum(each.files for each in self.positions)
-        if count:
-            check_tells_files(df, count)
-        for each in self.positions:
+        if self._of_files:
+            check_tells_files(df, sum(each.files for each in self._of_files))
+        for each in () if self.own else self.positions:
             given = each.options()
             if each.kind == DELTA:
                 warnings.warn(
@@ -95,7 +96,7 @@ class Sources:
 
     @property
     def _of_files(self) -> list[SourcePosition]:
-        return [each for each in self.positions if each.kind == FILES and each.files]
+        return [each for each in self.positions if each.kind == FILES and each.files and not self.own]
 
     def check_begun(self, spark: SparkSession) -> None:
         """Refuses a query whose sources did not begin there: what Spark wrote when it planned the first micro-batch says so.
@@ -103,6 +104,8 @@ class Sources:
         Raises:
             CheckpointError: they did not; nothing of it was published yet.
         """
+        if self.own:
+            return
         kafka = [each for each in self.positions if each.kind == KAFKA]
         begun = _kafka_beginnings(spark, self.checkpoint) if kafka else {}
         for each in kafka:
