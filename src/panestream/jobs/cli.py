@@ -8,6 +8,7 @@ import threading
 import traceback
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from enum import Enum
 from pathlib import Path
 from typing import Annotated
@@ -70,6 +71,10 @@ Conf = Annotated[
     typer.Option("--conf", help="A setting of Spark, NAME=VALUE, e.g. spark.jars.packages. For several: again."),
 ]
 Remote = Annotated[str | None, typer.Option("--remote", help="The Spark Connect server to use, sc://HOST:PORT.")]
+Savepoint = Annotated[
+    str | None,
+    typer.Option("--savepoint", help="Start from this savepoint, on a checkpoint that is new (a folder or a URL)."),
+]
 Traceback = Annotated[bool, typer.Option("--traceback", help="Show where an error came from.")]
 
 
@@ -86,13 +91,14 @@ def run(
     output: Output = None,
     mode: ModeOption = None,
     checkpoint: Checkpoint = None,
+    savepoint: Savepoint = None,
     metrics_port: MetricsPort = None,
     show_traceback: Traceback = False,
 ) -> None:
     """Run a job file. A stream goes on where it stopped: use the same command again."""
     console = PipeConsole()
     with readable_errors(show_traceback), ended_with(console):
-        execute(_loaded(job, input, output, mode, checkpoint, metrics_port), console)
+        execute(_loaded(job, input, output, mode, checkpoint, metrics_port, savepoint), console)
 
 
 @app.command()
@@ -124,10 +130,11 @@ def _loaded(
     mode: Mode | None,
     checkpoint: Path | None,
     metrics_port: int | None = None,
+    savepoint: str | None = None,
 ) -> LoadedJob:
     kind = mode.value if mode else None
     overrides = Overrides(input=source, output=output, mode=kind, checkpoint=checkpoint, metrics_port=metrics_port)
-    return load_job(job, overrides)
+    return load_job(job, replace(overrides, savepoint=savepoint))
 
 
 @app.command()

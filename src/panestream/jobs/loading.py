@@ -22,6 +22,7 @@ class Overrides:
         mode: "stream" or "batch".
         checkpoint: another checkpoint.
         metrics_port: another ``metrics.port``.
+        savepoint: what the stream starts from, on a checkpoint that is new.
     """
 
     input: Path | None = None
@@ -29,6 +30,7 @@ class Overrides:
     mode: str | None = None
     checkpoint: Path | None = None
     metrics_port: int | None = None
+    savepoint: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,8 @@ class LoadedJob:
 
     job: Job
     document: Document
+    savepoint: str | None = None
+    """What the stream starts from: asked for once, so the command says it and not the file."""
 
     def place(self, *where: str | int) -> Place:
         """A place to report problems to."""
@@ -53,7 +57,8 @@ def load_job(path: Path, overrides: Overrides | None = None) -> LoadedJob:
     Raises:
         JobError: all that is wrong with it, a line each: ``file:line: path.of.key: what is wrong; did you mean …?``
     """
-    document = _overridden(load_document(path), overrides or Overrides())
+    overrides = overrides or Overrides()
+    document = _overridden(load_document(path), overrides)
     place = Place(document)
     try:
         job: Job = section(Job)(document.data, place)
@@ -65,7 +70,7 @@ def load_job(path: Path, overrides: Overrides | None = None) -> LoadedJob:
     if job.checkpoint is None and job.mode == "stream":
         # A stream without a checkpoint would begin again at every start, and double its output.
         job = replace(job, checkpoint=str((path.parent / f"{path.stem}.checkpoint").resolve()))
-    return LoadedJob(job, document)
+    return LoadedJob(job, document, overrides.savepoint)
 
 
 def _overridden(document: Document, overrides: Overrides) -> Document:

@@ -13,6 +13,7 @@ from panestream.errors import InvalidWindowError, JobError, PanestreamError, did
 from panestream.jobs.document import KeyPath
 from panestream.jobs.functions import ArrowFunctionSection, Found, find
 from panestream.jobs.loading import LoadedJob
+from panestream.jobs.savepoints import from_savepoint
 from panestream.jobs.schema import is_local
 from panestream.jobs.sessions import QuietSession
 from panestream.jobs.source import Source
@@ -87,9 +88,9 @@ class SessionRunner:
         sinks: dict[str, Any] = {**job.sinks.recipes(job.key)}
         for listener in self.listeners:
             self.spark.streams.addListener(listener)
-        return self._result().start(
-            checkpoint=str(job.checkpoint), trigger=job.trigger.spark, name=job.name, on_progress=on_progress, **sinks
-        )
+        loaded, how = from_savepoint(self.loaded, self.spark)
+        how |= {"checkpoint": str(job.checkpoint), "trigger": job.trigger.spark, "name": job.name, "on_progress": on_progress}
+        return build(loaded, self.spark).start(**how, **sinks)
 
     def run_batch(self) -> None:
         job = self.loaded.job

@@ -93,7 +93,7 @@ def test_many_are_joined(spark, folder, tmp_path, monkeypatch):
 def test_where_a_row_does_not_say_its_file(spark, folder):
     listed = spark.createDataFrame([("file:/nowhere",)], "path string")
     together = stream(spark, folder).union(stream(spark, folder))
-    for df in (together, stream(spark, folder).mapInArrow(iter, "n int")):
+    for df in (together, stream(spark, folder).mapInArrow(lambda batches: batches, "n int")):
         with pytest.raises(CheckpointError, match=r"a union, an aggregation or a Python function.*unread\(spark.readStream"):
             left_out(df, listed, 1)
     assert left_out(together, listed, 0) is together

@@ -1,0 +1,48 @@
+"""A job that starts from a savepoint: its source is told where to begin, as far as a job file says where it reads."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from panestream.errors import JobError
+from panestream.jobs.loading import LoadedJob
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def from_savepoint(loaded: LoadedJob, spark: SparkSession) -> tuple[LoadedJob, dict[str, Any]]:
+    """The job with a source that begins where the savepoint ends, and what ``start`` takes beside.
+
+    Files need nothing, ``start`` leaves out those that were read. Where the checkpoint has gone on since, the savepoint is not
+    read.
+
+    Raises:
+        JobError: the job is a batch.
+        CheckpointError: there is no such savepoint; the source cannot begin there.
+    """
+    from panestream.spark.savepoint.birth import Birth
+    from panestream.spark.savepoint.positions import DELTA, KAFKA
+    from panestream.spark.savepoint.taking_over import savepoint_for
+
+    if loaded.savepoint is None:
+        return loaded, {}
+    job = loaded.job
+    if job.mode != "stream":
+        raise JobError(f"{loaded.document.path}: a batch has no state: --savepoint is for streams")
+    saved = savepoint_for(spark, loaded.savepoint, str(job.checkpoint))
+    how: dict[str, Any] = {"savepoint": loaded.savepoint}
+    if isinstance(saved, Birth) or not saved.positions:
+        return loaded, how
+    kind, options, source = saved.positions[0].kind, saved.source_options(0), job.source
+    if kind == KAFKA and source.kafka is not None:
+        source = replace(source, kafka=replace(source.kafka, starting=options["startingOffsets"]))
+    elif kind == DELTA and source.reads_table:
+        source = replace(source, options={**source.options, **options})
+        # It was just told, and cannot be seen.
+        how["own_position"] = True
+    return replace(loaded, job=replace(job, source=source)), how
+
+
+__all__ = ["from_savepoint"]
