@@ -1,0 +1,1 @@
+"""Large states: looked into, saved, started from."""
