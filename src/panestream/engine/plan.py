@@ -26,6 +26,8 @@ from panestream.windowing.assigners import MergingWindowAssigner, WindowAssigner
 from panestream.windowing.assigners.several import SeveralWindows
 from panestream.windowing.watermarks import WatermarkStrategy
 
+STATE_FORMAT = "state format"
+"""What the identity of a plan calls the format in which state rests."""
 KEY_GROUPS = "key groups"
 """What the identity of a plan calls the number of them."""
 MAIN = "main"
@@ -200,7 +202,7 @@ class WindowPlan:
 
     def _made_identity(self) -> dict[str, str]:
         return {
-            "state format": str(FORMAT_VERSION),
+            STATE_FORMAT: str(FORMAT_VERSION),
             "key": ", ".join(f"{text} ({key.type})" for text, key in zip(self.keys, self.key_schema, strict=True)) or "none",
             "windows": stable_repr(self.assigner),
             "event time": str(self.event_time),
@@ -250,7 +252,8 @@ def check_taken_over(saved: Mapping[str, str], plan: WindowPlan) -> None:
         PlanMismatchError: naming every difference that cannot be, and what to do.
     """
     now, free = plan.identity(), {KEY_GROUPS, *plan.operator.changeable}
-    names = sorted({*saved, *now} - free)
+    # Tables have a format of their own, and nothing of that in which state rests.
+    names = sorted({*saved, *now} - free - {STATE_FORMAT})
     changed = {name: (saved.get(name), now.get(name)) for name in names if saved.get(name) != now.get(name)}
     if changed:
         lines = [f"  {name}: {then or '(absent)'}  ->  {new or '(absent)'}" for name, (then, new) in changed.items()]

@@ -1,4 +1,4 @@
-"""The command line: ``panestream run``, ``explain``, ``inspect``, ``demo``."""
+"""The command line: ``panestream run``, ``explain``, ``inspect``, ``savepoint``, ``demo``."""
 
 from __future__ import annotations
 
@@ -193,6 +193,24 @@ def inspect(
     with readable_errors(show_traceback), ended_with(console):
         settings = settings_of(conf or (), remote)
         show(Inspection(checkpoint, batch, key or (), window or (), most, as_json, html, settings), console)
+
+
+@app.command()
+def savepoint(
+    checkpoint: Annotated[str, typer.Argument(help="The checkpoint: a folder or a URL.", show_default=False)],
+    folder: Annotated[str, typer.Argument(help="Where the savepoint is to be: nothing may be there yet.", show_default=False)],
+    *,
+    batch: Annotated[int | None, typer.Option("--batch", help="As it was after this micro-batch; default: the last one.")] = None,
+    conf: Conf = None,
+    remote: Remote = None,
+    show_traceback: Traceback = False,
+) -> None:
+    """Take the state out of a checkpoint, as Parquet: another job starts from it, with other key groups, aggregates, versions."""
+    from panestream.jobs.taking_savepoints import take_out
+
+    console = PipeConsole()
+    with readable_errors(show_traceback), ended_with(console):
+        take_out(checkpoint, folder, batch, settings_of(conf or (), remote), console)
 
 
 def execute(

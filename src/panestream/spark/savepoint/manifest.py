@@ -36,7 +36,7 @@ class Manifest:
         name: random; tells apart savepoints in places that were used twice.
         saved_plan: the query's plan as JSON (:mod:`panestream.engine.savepoint.plans`).
         headers: of each key group, by number: what of its state belongs to no key.
-        tables: the names of the state tables.
+        tables: how many rows each state table has.
         batch_id: after which micro-batch it was taken; None: it was made of history.
         checkpoint: where the checkpoint was; None: it was made of history.
         succession: what a query has that starts from it (:class:`panestream.spark.succession.Succession`); None: nothing, since
@@ -48,7 +48,7 @@ class Manifest:
 
     saved_plan: Mapping[str, Any]
     headers: Sequence[Mapping[str, Any]]
-    tables: Sequence[str]
+    tables: Mapping[str, int]
     batch_id: int | None = None
     checkpoint: str | None = None
     succession: Mapping[str, Any] | None = None

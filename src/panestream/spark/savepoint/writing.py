@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ from panestream.engine.plan import WindowPlan
 from panestream.engine.savepoint.key_groups import header_of_all
 from panestream.engine.storage.state import MemoryState
 from panestream.engine.storage.state_tables import StateTables
-from panestream.errors import CheckpointError, StateDamagedError
+from panestream.errors import CheckpointError, PlanMismatchError, StateDamagedError
 from panestream.spark.checkpoint import newest_entry, succession_of
 from panestream.spark.failures import as_ours
 from panestream.spark.operator.without_pandas import without_pandas
@@ -33,6 +33,10 @@ if TYPE_CHECKING:
 
 _SETTINGS = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS", ARROW_ROWS: "64", ARROW_BYTES: str(64 << 20)}
 """What Parquet calls a time, for those who read it with other tools; and how much goes to Python at once: rows are large here."""
+
+
+def _to_nobody(_step: str) -> None:
+    pass
 
 
 def savepoint(spark: SparkSession, checkpoint: str, path: str, batch_id: int | None = None) -> Savepoint:
@@ -56,6 +60,12 @@ def savepoint(spark: SparkSession, checkpoint: str, path: str, batch_id: int | N
         StateDamagedError: the state of a key group cannot be read, or is gone.
         StateFormatError: a newer panestream wrote it.
     """
+    return take(spark, checkpoint, path, batch_id, _to_nobody)
+
+
+def take(spark: SparkSession, checkpoint: str, path: str, batch_id: int | None, told: Callable[[str], Any]) -> Savepoint:
+    """What :func:`savepoint` does; ``told`` of each step when it begins, in words."""
+    told(f"looking into {checkpoint}")
     state = read_checkpoint(spark, checkpoint, batch_id)
     entry = newest_entry(spark, checkpoint) or {}
     check_free(spark, path)
@@ -63,17 +73,23 @@ def savepoint(spark: SparkSession, checkpoint: str, path: str, batch_id: int | N
     manifest = Manifest(
         saved_plan=entry["plan"],
         headers=[],
-        tables=[],
+        tables={},
         batch_id=state.batch_id,
         checkpoint=checkpoint,
         succession=succession_of(spark, checkpoint, state.batch_id).as_saved(),
         sources=save_positions(spark, checkpoint, state.batch_id, path),
     )
-    return write_savepoint(spark, path, state.plan, state.stored.headers(), state.stored.tables(), manifest)
+    return write_savepoint(spark, path, state.plan, state.stored.headers(), state.stored.tables(), manifest, told)
 
 
 def write_savepoint(
-    spark: SparkSession, path: str, plan: WindowPlan, headers: DataFrame, tables: DataFrame, manifest: Manifest
+    spark: SparkSession,
+    path: str,
+    plan: WindowPlan,
+    headers: DataFrame,
+    tables: DataFrame,
+    manifest: Manifest,
+    told: Callable[[str], Any] = _to_nobody,
 ) -> Savepoint:
     """Writes tables, then the manifest.
 
@@ -84,26 +100,31 @@ def write_savepoint(
         headers: of all key groups (:data:`~panestream.spark.savepoint.values.HEADERS`).
         tables: of all key groups (:data:`~panestream.spark.savepoint.values.TABLE_PARTS`).
         manifest: what else is known; headers, tables, versions and the time are filled in.
+        told: is told of each step when it begins, in words.
 
     Raises:
         StateDamagedError: the state of a key group is gone, or that of several is not of the same micro-batch.
     """
     with as_ours():
+        told("reading the state")
         found = _by_group(headers, plan)
-    header_of_all(found)
+    _check_together(found)
     empty = no_rows(plan)
     # Disk: each table is a pass over all, and the state may be larger than the memory.
     parts = tables.select("key_group", "table", "body").persist(StorageLevel.DISK_ONLY)
+    written: dict[str, int] = {}
     try:
         with session_settings(spark, _SETTINGS), without_pandas(), as_ours():
             for name, table in empty.tables.items():
+                told(f"writing {name} ({len(written) + 1} of {len(empty.tables)})")
                 mine = parts.where(F.col("table") == name).select("key_group", "body")
                 rows = mine.mapInArrow(rows_of_pieces(table.schema), spark_schema(with_group(table.schema)))
                 rows.write.mode("overwrite").parquet(table_folder(path, name))
+                written[name] = spark.read.schema(rows.schema).parquet(table_folder(path, name)).count()
     finally:
         parts.unpersist()
     now = datetime.now(timezone.utc).isoformat(timespec="seconds")
-    whole = replace(manifest, headers=found, tables=list(empty.tables), versions=versions(spark), taken_at=now)
+    whole = replace(manifest, headers=found, tables=written, versions=versions(spark), taken_at=now)
     write_manifest(spark, path, whole)
     return Savepoint(path, whole, spark)
 
@@ -111,6 +132,14 @@ def write_savepoint(
 def no_rows(plan: WindowPlan) -> StateTables:
     """The state tables of a key group that has nothing: their names and columns."""
     return plan.operator.for_group(plan, MemoryState(), 0).tables()
+
+
+def _check_together(headers: Sequence[Mapping[str, Any]]) -> None:
+    """Refuses key groups of several micro-batches."""
+    try:
+        header_of_all(headers)
+    except PlanMismatchError:
+        return  # each has something of its own: they start in the same number only
 
 
 def _by_group(headers: DataFrame, plan: WindowPlan) -> list[Mapping[str, Any]]:

@@ -1,0 +1,102 @@
+"""The table of docs/savepoints.md: what may change when a query starts from a savepoint is what the operators say."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from panestream.engine.operators.row.row_plan import Elements
+from panestream.engine.plan import KEY_GROUPS, WindowPlan, check_taken_over
+from panestream.engine.planner import calling
+from panestream.engine.window_spec import WindowSpec
+from panestream.errors import PlanMismatchError
+from panestream.windowing import aggregates as agg
+from panestream.windowing.assigners import EventTimeSessionWindows, GlobalWindows, TumblingEventTimeWindows
+from panestream.windowing.functions import applied
+from panestream.windowing.triggers import CountTrigger, PurgingTrigger
+from tests.comparison import harness, test_accumulating
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "savepoints.md"
+TUMBLING = TumblingEventTimeWindows(10)
+
+
+def declared(windowing: WindowSpec, *, on_rows: bool = False) -> WindowPlan:
+    query = harness.Query(windowing, (agg.count().alias("n"), agg.sum("v").alias("total")))
+    return query.row() if on_rows else query.columnar()
+
+
+def functions() -> WindowPlan:
+    windowing = WindowSpec(TUMBLING, exact_firings=True)
+    function = Elements(applied(test_accumulating.listed))
+    row = calling(windowing, function, test_accumulating.RESULTS, harness.ROWS, test_accumulating.listed, harness.KEYS)
+    return harness.plan_for(row, windowing)
+
+
+PLANS = {
+    "aligned panes": lambda: declared(WindowSpec(TUMBLING)),
+    "accumulating panes": lambda: test_accumulating.plans(WindowSpec(TUMBLING), "rows", False, 0)[1],
+    "sessions": lambda: declared(WindowSpec(EventTimeSessionWindows(5))),
+    "count windows": lambda: declared(WindowSpec(GlobalWindows.create(), PurgingTrigger.of(CountTrigger.of(3)))),
+    "row operator, declared aggregates": lambda: declared(WindowSpec(TUMBLING), on_rows=True),
+    "row operator, functions": functions,
+}
+# What a row of the table is called in the identity of a plan; a row that is not named here is no part of it: free, or not saved.
+NAMES = {
+    "number of key groups, up and down (1)": {KEY_GROUPS},
+    "version of Spark, of panestream (2)": {"state format"},
+    "size, slide and offset of windows (7)": {"windows"},
+    "columns that a function returns": {"results"},
+    "columns of the rows that are kept for functions": {"rows", "elements"},
+    "a purging trigger or not": {"purges"},
+    "an evictor or not": {"evicts"},
+    "`.with_firing()` and `.changelog()`": {"emitted"},
+    "`.split_distinct` and its number of parts": {"split"},
+    "key columns and event time, as they are written": {"key", "event time"},
+    "the operator": {"operator"},
+}
+# Of the identity of these operators alone.
+ONLY = {"purges": ("aligned panes",), "evicts": ("row operator, declared aggregates", "row operator, functions")}
+AGGREGATES = "aggregates left out, renamed, in another order, added (4)"
+
+
+def table() -> dict[str, dict[str, str]]:
+    """The cells by row and operator."""
+    lines = PAGE.read_text("utf-8").split("## What may change")[1].splitlines()
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("|")]
+    head, _, *body = rows
+    assert head[1:] == list(PLANS)
+    return {row[0]: dict(zip(head[1:], row[1:], strict=True)) for row in body}
+
+
+def taken_over(plan: WindowPlan, name: str) -> bool:
+    """Whether a plan takes over what another one saved that differs in one thing."""
+    try:
+        check_taken_over({**plan.identity(), name: "something else"}, plan)
+    except PlanMismatchError as error:
+        return name not in error.changed
+    return True
+
+
+@pytest.mark.parametrize("operator", PLANS)
+def test_the_table_is_what_the_operators_say(operator):
+    plan, cells = PLANS[operator](), table()
+    names = {**NAMES, AGGREGATES: {"aggregates", "partials"} if operator != "row operator, declared aggregates" else {"results"}}
+    assert set(names) < set(cells)
+    for row, of in names.items():
+        cell = cells[row][operator]
+        if cell != "-":
+            mine = {name for name in of if operator in ONLY.get(name, (operator,))}
+            assert cell == ("yes" if all(taken_over(plan, name) for name in mine) else "no"), (row, operator)
+    for row in set(cells) - set(names):
+        assert cells[row][operator] in ("yes", "-"), (row, operator)
+
+
+@pytest.mark.parametrize("operator", PLANS)
+def test_what_is_free_is_no_part_of_the_identity(operator):
+    """Watermark and lateness are not looked at, whatever they are."""
+    plan = PLANS[operator]()
+    assert pa.types.is_string(plan.key_schema.field(0).type)
+    check_taken_over(plan.identity(), replace(plan, allowed_lateness=7, late_tag="late", groups=11))

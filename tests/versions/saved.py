@@ -1,0 +1,54 @@
+"""A script that tests run with the Python of one version of Spark after the other: every operator, from the savepoints of another.
+
+    saved.py FOLDER FIRST LAST GROUPS [remote]
+
+Adds the micro-batches FIRST to LAST, runs all queries until they have them, from the savepoints that are there, and takes savepoints
+where more is to come. Not a test module.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import warnings
+from dataclasses import replace
+from pathlib import Path
+
+from tests.versions.carried import ROWS, SCHEMA, queries
+
+
+def main() -> None:
+    """See above."""
+    warnings.simplefilter("ignore")
+    folder, first, last, groups = Path(sys.argv[1]), *map(int, sys.argv[2:5])
+    import panestream as pst
+    from panestream.testing import MicroBatches
+
+    if "remote" in sys.argv:
+        from pyspark.sql import SparkSession
+
+        spark = SparkSession.builder.remote("local[2]").getOrCreate()
+    else:
+        spark = pst.build_session("saved", {"spark.ui.enabled": "false", "spark.driver.memory": "1g"}, master="local[2]")
+        spark.sparkContext.setLogLevel("ERROR")
+    batches = MicroBatches(spark, folder / f"in-{first}", SCHEMA)
+    for rows in ROWS[first : last + 1]:
+        batches.add(rows)
+    taken = {}
+    for name, build in queries().items():
+        if name == "clock":
+            continue
+        result = build(batches.stream())
+        result = replace(result, windowed=replace(result.windowed, groups=groups))
+        sinks = {tag: pst.ParquetSink(str(folder / f"out-{first}" / name / tag)) for tag in ("main", "late")}
+        checkpoint, saved = str(folder / f"checkpoint-{first}" / name), str(folder / f"saved-{first}" / name)
+        begins = {"savepoint": str(folder / "saved-0" / name)} if first else {}
+        result.start(checkpoint=checkpoint, **begins, **sinks).await_termination()
+        if last < len(ROWS) - 1:
+            taken[name] = dict(pst.savepoint(spark, checkpoint, saved).manifest.versions)
+    print(json.dumps({"spark": spark.version, "taken": taken}))
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()
