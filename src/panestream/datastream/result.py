@@ -5,11 +5,12 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
 
 from panestream.datastream.events import WindowedEvents
@@ -20,18 +21,20 @@ from panestream.engine.shown import Explanation, Shown, listed, parts_of
 from panestream.errors import InvalidPlanError, PanestreamWarning, PlanMismatchError, SinkError, did_you_mean
 from panestream.spark import query as spark_query
 from panestream.spark.arrival import order_of
+from panestream.spark.asking import asking
 from panestream.spark.catalyst import reducible
 from panestream.spark.columns import micros_of
 from panestream.spark.expressions import text_of
-from panestream.spark.failures import of_sink
+from panestream.spark.failures import of_sink, raise_as
 from panestream.spark.names import Names
 from panestream.spark.operator.dataflow import Projection, operate, project
 from panestream.spark.operator.flavours import wants_data_frames
 from panestream.spark.progress.micro_batch import BatchProgress, observed
 from panestream.spark.progress.observing import counters_name
 from panestream.spark.savepoint.beginning import Sources
+from panestream.spark.savepoint.history import before, bootstrap, instant_of, rows_like
 from panestream.spark.savepoint.saved import Savepoint
-from panestream.spark.savepoint.taking_over import check_start, savepoint_for
+from panestream.spark.savepoint.taking_over import check_start, savepoint_for, seam_of
 from panestream.spark.session import (
     DEFAULT_GROUPS,
     chosen_partitions,
@@ -65,6 +68,7 @@ class WindowedResult(Shown):
     firing: bool = False
     changes: bool = False
     split: Split | None = None
+    since: int | None = None
 
     def with_firing(self) -> WindowedResult:
         """Adds to each row of ``main`` which firing of its window it comes from.
@@ -219,6 +223,7 @@ class WindowedResult(Shown):
         name: str | None = None,
         savepoint: str | None = None,
         own_position: bool = False,
+        allow_incomplete: bool = False,
         on_progress: Callable[[BatchProgress], Any] | None = None,
         **sinks: Sink,
     ) -> spark_query.RunningQuery:
@@ -242,6 +247,8 @@ class WindowedResult(Shown):
                 outputs go on as if it were that one, which learns of it and publishes nothing more.
             own_position: with ``savepoint``: the sources begin where their own options say, wherever the savepoint ends. Nothing
                 is left out, and nothing is checked.
+            allow_incomplete: whether aggregates may be new that know, of windows which are open in the savepoint, the rows from
+                now on only, with no ``agg.complete`` of them in the results that says so.
             on_progress: called on the driver after each micro-batch with a :class:`BatchProgress`; an exception fails the query.
                 Through Spark Connect it is called in the client, about a second later; an exception stops the query, which may
                 have done some micro-batches more by then, and ``await_termination`` raises it.
@@ -278,14 +285,18 @@ class WindowedResult(Shown):
                 f"start needs checkpoint='a directory', which holds the state of the windows; got {checkpoint!r}"
             )
         how: dict[str, Any] = {"checkpoint": checkpoint, "trigger": when, "name": name, "on_progress": on_progress}
+        again: dict[str, Any] = {**how, "savepoint": savepoint, "own_position": own_position}
+        again |= {"allow_incomplete": allow_incomplete, **sinks}
         spark = self._df.sparkSession
         saved = None if savepoint is None else savepoint_for(spark, savepoint, checkpoint)
         if isinstance(saved, Savepoint):
             if self.windowed.groups is None and self._grouped and self.plan.groups != saved.manifest.groups:
-                again = self._with_groups(saved.manifest.groups)
-                return again.start(**{**how, **sinks}, savepoint=savepoint, own_position=own_position)
-            check_start(saved, self.plan)
+                return self._with_groups(saved.manifest.groups).start(**again)
+            check_start(saved, self.plan, allow_incomplete=allow_incomplete)
             Sources.of(replace(saved.birth, own_position=own_position), checkpoint).check(self._df)
+        seam = seam_of(spark, saved, checkpoint)
+        if seam != self.since:
+            return replace(self, since=seam).start(**again)
         try:
             given = {**how, "observed_as": self._observed_as, "savepoint": saved, "own_position": own_position}
             return spark_query.start(spark, self._operated_over, self.plan, sinks, **given)
@@ -294,10 +305,57 @@ class WindowedResult(Shown):
             if of_checkpoint is None or self.windowed.groups is not None or not self._grouped:
                 raise
         # Nobody asked for another number: the checkpoint's is taken, whatever the session was set to since.
-        return self._with_groups(int(of_checkpoint)).start(**{**how, **sinks}, savepoint=savepoint, own_position=own_position)
+        return self._with_groups(int(of_checkpoint)).start(**again)
 
     def _with_groups(self, groups: int) -> WindowedResult:
         return replace(self, windowed=replace(self.windowed, groups=groups))
+
+    def bootstrap(self, history: DataFrame, path: str, *, until: str | datetime | None = None, **sinks: Sink) -> Savepoint:
+        """Computes the rows of before this stream, and makes the savepoint that the stream starts from: history first.
+
+        The windows, aggregates and watermark are those of the stream; the rows of history are taken in at once, as a batch: none
+        of them is late. Windows that have ended by the watermark which history brings fire, and go to the sinks; what is
+        open rests in the savepoint. So what history emits and what the stream emits that starts from it (:meth:`start` with
+        ``savepoint=path``) are together what the stream would have emitted, had it read history itself.
+
+        Args:
+            history: a batch with the columns of the stream, of the same types; others are left out.
+            path: a folder that holds nothing yet.
+            until: the seam, where history and the stream overlap: rows of history with an event time at or after it are left
+                out, and the stream leaves out those before it (``history_rows`` of the progress counts them). ISO 8601, or a
+                ``datetime``; without a zone: UTC. None: all rows of history are taken, and all of the stream.
+            **sinks: by output tag, where the rows of history's outputs go. They may be the stream's own.
+
+        Returns:
+            The savepoint.
+
+        Raises:
+            InvalidPlanError: columns are missing or of another type; the windows or the trigger go by the clock; a Column of
+                the stream's own DataFrame was used (``F.col('name')`` belongs to none); an unknown output.
+            CheckpointError: the folder holds something.
+            SinkError: a sink's place belongs to another query, or two outputs have one place.
+            PanestreamError: what went wrong in the workers, as :meth:`RunningQuery.await_termination` raises it.
+        """
+        if not self.is_streaming:
+            raise InvalidPlanError(
+                "bootstrap is called on the stream's result, which is to start from it: history is given to it"
+            )
+        if sinks:
+            self._check_sinks(sinks)
+        rows = rows_like(history, self._df)
+        seam = None if until is None else instant_of(until)
+        try:
+            with asking():
+                if seam is not None:
+                    rows = rows.where(before(self._time_over(rows), seam))
+                projection = self._projection_over(rows)
+        except AnalysisException as error:
+            reason = str(error).strip().splitlines()[0]
+            refused = (
+                "bootstrap: the query uses a Column of the stream's own DataFrame, which history does not have: write the name"
+            )
+            raise_as(InvalidPlanError(f"{refused} or F.col('name') ({reason})"), error)
+        return bootstrap(rows, self.plan, projection, path, sinks, seam)
 
     def run(self, **sinks: Sink) -> None:
         """Batch: computes the operator once and writes every output to its sink.
@@ -402,6 +460,7 @@ class WindowedResult(Shown):
             top=self.largest,
             with_firing=self.firing,
             changelog=self.changes,
+            since=self.since,
             arrival=self._order[1] if self._order[0] else None,
             row_schema=arrow_schema(self._df.schema) if whole_rows else None,
         )
@@ -443,11 +502,22 @@ class WindowedResult(Shown):
 
     @cached_property
     def _projection(self) -> Projection:
+        return self._projection_over(self._df)
+
+    def _time_over(self, rows: DataFrame) -> Column:
+        source = self.windowed.keyed.source
+        if source.event_time is None:
+            raise InvalidPlanError(
+                "bootstrap: until is an event time, and the query has none: select the rows of history yourself"
+            )
+        return micros_of(rows, source.event_time, source.unit)
+
+    def _projection_over(self, rows: DataFrame) -> Projection:
         keyed = self.windowed.keyed
-        time = None if keyed.source.event_time is None else micros_of(self._df, keyed.source.event_time, keyed.source.unit)
+        time = None if keyed.source.event_time is None else micros_of(rows, keyed.source.event_time, keyed.source.unit)
         values = [self.inputs[text] for text in self.operator.inputs]
         given, unit = keyed.source.processing_time, keyed.source.processing_time_unit
-        processing_time = None if given is None else micros_of(self._df, given, unit)
+        processing_time = None if given is None else micros_of(rows, given, unit)
         order = self._order[0]
         keys = [column for _, column in keyed.key_columns]
-        return project(self._df, self._plan_run, time, keys, values, processing_time, order)
+        return project(rows, self._plan_run, time, keys, values, processing_time, order)

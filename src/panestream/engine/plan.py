@@ -100,6 +100,7 @@ class WindowPlan:
         top: keep only the largest rows of each window, or None.
         with_firing: whether each row says which firing of its window it comes from.
         changelog: whether the rows are changes: each says what becomes of the row before it.
+        since: rows with an event time before this are in the history that the query started from, and left out; None: none are.
     """
 
     keys: tuple[str, ...]
@@ -122,6 +123,7 @@ class WindowPlan:
     top: Top | None = None
     with_firing: bool = False
     changelog: bool = False
+    since: int | None = None
     _identity: Mapping[str, str] | None = field(default=None, init=False, repr=False, compare=False)
 
     @property

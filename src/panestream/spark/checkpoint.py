@@ -303,8 +303,8 @@ def succeed(spark: SparkSession, claim: Claim, places: Iterable[str]) -> Epoch |
     """
     old = claim.succession
     shared = set(places) & set(old.places) if old is not None and claim.last < 0 else set()
-    if old is None or not shared:
-        return None
+    if old is None or not shared or not old.checkpoint:
+        return None  # of history there is nobody to tell
     entries = _read_entries(spark, old.checkpoint)
     if not entries or entries[max(entries)]["query"] not in old.queries:
         return None  # it is gone, or another query's

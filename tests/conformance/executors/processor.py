@@ -165,7 +165,7 @@ class _Run:
             pack = Pack(self.plan, PackColumns((pa.string(),), (), row=2, processing_time=3))
             packed += [row for out in pack(table.to_batches()) for row in out.to_pylist()]
         if batch.watermark is not None:
-            report = {"rows": 0, "invalid": 0, "seen": {"": -(2**62)}, "processing_time": self.clock, "run": ""}
+            report = {"rows": 0, "invalid": 0, "history": 0, "seen": {"": -(2**62)}, "processing_time": self.clock, "run": ""}
             report["watermarks"] = {"": batch.watermark}
             body = payload.encode(pa.table({}), {"kind": REPORT, **report})
             packed.append({"group": group_values(1)[0], "origin": 1, "sequence": 0, "parts_left": 0, "body": body})

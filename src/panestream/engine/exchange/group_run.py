@@ -14,6 +14,7 @@ from panestream.engine.runtime.group_io import GroupInput, GroupOutput
 from panestream.engine.storage import payload
 from panestream.engine.storage.payload import INVALID, REPORT, UNORDERED, PayloadPart, as_schema, joined
 from panestream.engine.storage.state import MemoryState, State
+from panestream.errors import InvalidPlanError
 
 METRICS = "__metrics"
 """The tag of what happened in a micro-batch (JSON); users' tags never start with an underscore."""
@@ -40,6 +41,7 @@ def gather(plan: WindowPlan, parts: Iterable[PayloadPart], end_of_input: bool = 
         elif kind == REPORT:
             batch.input_rows += header["rows"]
             batch.invalid_rows += header["invalid"]
+            batch.history_rows += header["history"]
             batch.batch_time = max(batch.batch_time, header["processing_time"])
             batch.run = max(batch.run, header["run"])
             _keep_largest(seen, header["seen"])
@@ -83,6 +85,36 @@ def run_micro_batch(
 def run_batch(plan: WindowPlan, group: int, parts: Iterable[PayloadPart]) -> GroupOutput:
     """What a batch emits for one key group: state in memory, watermark at the end of time."""
     return plan.operator.for_group(plan, MemoryState(), group).process(gather(plan, parts, end_of_input=True))
+
+
+def run_history(plan: WindowPlan, state: State, group: int, parts: Iterable[PayloadPart]) -> GroupOutput:
+    """What history emits for one key group: rows that came before a stream begins, taken in at once.
+
+    The watermark is as far as the rows bring it: what has ended by it fires, what has not is left in the state. Rows are judged
+    by the watermark before them, of which there is none: none is late, as in a batch.
+
+    Args:
+        plan: the query, which :func:`check_history` let through.
+        state: the key group's, with nothing in it.
+        group: its number.
+        parts: what came through the exchange.
+    """
+    with collector_paused():
+        return plan.operator.for_group(plan, state, group).process(gather(plan, parts))
+
+
+def check_history(plan: WindowPlan) -> None:
+    """Refuses queries that history says nothing about.
+
+    Raises:
+        InvalidPlanError: the windows or the trigger go by the clock.
+    """
+    if plan.operator.uses_processing_time:
+        raise InvalidPlanError(
+            "bootstrap: the windows or the trigger of this query go by the clock, and what time it was when the rows of history "
+            "came, row after row, nobody knows: all would lie in the window of now. Start the stream without history; or take "
+            "windows of event time"
+        )
 
 
 def bodies(output: GroupOutput) -> Iterator[tuple[str, bytes]]:

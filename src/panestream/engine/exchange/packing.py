@@ -109,6 +109,7 @@ class _Packing:
     sequence: int = 0
     rows: int = 0
     invalid: int = 0
+    history: int = 0
     complaint: str = ""
     processing_time: int = 0
 
@@ -125,7 +126,7 @@ class _Packing:
             valid, partition = table, self.columns.partition
             partitions = None if partition is None else valid.column(partition)
             self.times.add(valid.column(0), partitions, lambda: self._whole_rows(valid))
-            for group, part in self._by_group(valid):
+            for group, part in self._by_group(self._since(valid)):
                 yield from self._pack_group(group, part)
 
     def finish(self) -> Iterator[PartFor]:
@@ -133,7 +134,8 @@ class _Packing:
             raise InvalidEventTimeError(f"{self.invalid} of {self.rows} rows of a source partition {self.complaint}")
         if self.rows:
             report = {
-                "rows": self.rows,
+                "rows": self.rows - self.history,
+                "history": self.history,
                 "invalid": self.invalid,
                 "seen": self.times.largest,
                 "processing_time": self.processing_time,
@@ -142,6 +144,15 @@ class _Packing:
             }
             for group in range(self.plan.groups):
                 yield from self._send(group, REPORT, pa.table({}), report)
+
+    def _since(self, table: pa.Table) -> pa.Table:
+        """The rows that are not in the history from which the query started. Time has come as far as all of them say."""
+        if self.plan.since is None:
+            return table
+        kept = pc.greater_equal(table.column(0), self.plan.since)
+        later = table.filter(kept).combine_chunks()
+        self.history += table.num_rows - later.num_rows
+        return later
 
     def _unusable(self, table: pa.Table) -> pa.Array | None:
         """Which rows have no event time that can be used; None: all have one."""
@@ -183,6 +194,8 @@ class _Packing:
             yield from self._send(self.origin % self.plan.groups, INVALID, self._whole_rows(rows))
 
     def _by_group(self, table: pa.Table) -> Iterator[tuple[int, pa.Table]]:
+        if not table.num_rows:
+            return
         if self.columns.group is None or self.plan.groups == 1:
             yield 0, table
             return

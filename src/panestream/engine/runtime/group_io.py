@@ -21,6 +21,7 @@ class GroupInput:
         watermarks: the watermark that the user's own generator gave for each source partition, where the strategy has one.
         input_rows: how many rows the micro-batch has, over all groups.
         invalid_rows: how many of them are invalid, over all groups.
+        history_rows: how many came besides that are in the history from which the query started.
         batch_time: processing time, 0 where the plan does not need it.
         run: which run of the query it is, from start to stop; empty: unknown.
         end_of_input: no more will come: every window fires. (Batch.)
@@ -33,6 +34,7 @@ class GroupInput:
     watermarks: Mapping[str, int] = field(default_factory=dict)
     input_rows: int = 0
     invalid_rows: int = 0
+    history_rows: int = 0
     batch_time: int = 0
     run: str = ""
     end_of_input: bool = False
@@ -50,8 +52,8 @@ MOST_PARTITIONS = 1000
 class GroupMetrics:
     """What happened in one micro-batch of one key group; JSON-able. Event times are in engine units, None: unknown yet.
 
-    ``input_rows``, ``invalid_rows``, ``watermark_before`` (the micro-batch), ``watermark`` (after it) and ``max_event_time`` are
-    the same in all groups; all else is of this group.
+    ``input_rows``, ``invalid_rows``, ``history_rows``, ``watermark_before`` (the micro-batch), ``watermark`` (after it) and
+    ``max_event_time`` are the same in all groups; all else is of this group.
     ``windowed_rows`` are the rows that at least one window took, ``late_rows`` those that no window takes any more (of which the
     plan has no output for the ``dropped_rows``), ``outside_rows`` those that lie in no window and are not late. A row is one of
     these three: over all groups, ``input_rows`` = ``windowed_rows`` + ``late_rows`` + ``outside_rows`` + ``invalid_rows``.
@@ -66,6 +68,7 @@ class GroupMetrics:
 
     input_rows: int = 0
     invalid_rows: int = 0
+    history_rows: int = 0
     watermark_before: int | None = None
     watermark: int | None = None
     max_event_time: int | None = None

@@ -93,7 +93,7 @@ class WatermarkTracker:
 
     def measure(self, batch: GroupInput, metrics: GroupMetrics) -> None:
         """Fills in what is the same in all key groups."""
-        metrics.input_rows, metrics.invalid_rows = batch.input_rows, batch.invalid_rows
+        metrics.input_rows, metrics.invalid_rows, metrics.history_rows = batch.input_rows, batch.invalid_rows, batch.history_rows
         metrics.watermark_before = None if self.before == MIN_TIMESTAMP else self.before
         metrics.watermark = None if self.watermark == MIN_TIMESTAMP else self.watermark
         newest = max((known.max_timestamp for known in self.partitions.values()), default=MIN_TIMESTAMP)

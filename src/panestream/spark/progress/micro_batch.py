@@ -50,6 +50,8 @@ class BatchProgress:
         dropped_rows: those of them that nobody takes: the query has no output for late rows, or ``start`` no sink for it.
         invalid_rows: rows without usable event time, or too far ahead.
         outside_rows: rows that lie in no window, such as between two windows with a pause, and are not late.
+        history_rows: rows that are left out, since they are in the history from which the query started
+            (:meth:`WindowedResult.bootstrap` with ``until``); none of the four above, and not among ``rows``.
         spark_dropped_rows: rows that Spark's own operators in the same query (joins, ``dropDuplicates``, ``groupBy`` with
             ``withWatermark``) dropped behind Spark's watermark, before the windows or behind them; none of the four above. 0 in
             ``on_progress``, which is called before Spark knows them (not so through Spark Connect).
@@ -92,6 +94,7 @@ class BatchProgress:
     windowed_rows: int = 0
     dropped_rows: int = 0
     outside_rows: int = 0
+    history_rows: int = 0
     spark_dropped_rows: int = 0
     early_firings: int = 0
     on_time_firings: int = 0
@@ -200,7 +203,7 @@ _SUMS = {
     "operator_us": "operator_us",
 }
 """What is the sum over the key groups, and what they call it."""
-_SAME = ("invalid_rows", "partition_count", "idle_partitions")
+_SAME = ("invalid_rows", "history_rows", "partition_count", "idle_partitions")
 """What all key groups say alike, beside ``input_rows``; one that the clock woke says less."""
 _MAY_BE_UNKNOWN = ("watermark", "watermark_before", "max_event_time")
 _NOTHING: Mapping[str, Any] = {

@@ -21,6 +21,7 @@ class Birth:
         succession: what the query has from the one that it was taken from; None: that was history.
         sources: how far the sources were read (:mod:`panestream.spark.savepoint.positions`).
         own_position: whether the sources begin where their own options say, whatever the savepoint says.
+        until: rows with an event time before this are in the history that it was made of; None: it was not, or all of history is.
     """
 
     name: str
@@ -28,6 +29,7 @@ class Birth:
     succession: Succession | None = None
     sources: Sequence[Mapping[str, Any]] = ()
     own_position: bool = False
+    until: int | None = None
 
     @classmethod
     def of_json(cls, saved: Mapping[str, Any] | None) -> Birth | None:

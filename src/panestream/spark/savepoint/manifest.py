@@ -42,6 +42,7 @@ class Manifest:
         succession: what a query has that starts from it (:class:`panestream.spark.succession.Succession`); None: nothing, since
             no query was there before.
         sources: of each source of the query, in Spark's order, how far it was read.
+        until: of one that was made of history: rows before this time are in it, and left out of a stream that starts from it.
         versions: of panestream and Spark.
         taken_at: when, in UTC.
     """
@@ -53,6 +54,7 @@ class Manifest:
     checkpoint: str | None = None
     succession: Mapping[str, Any] | None = None
     sources: Sequence[Mapping[str, Any]] = ()
+    until: int | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
     taken_at: str = ""
     name: str = field(default_factory=lambda: uuid.uuid4().hex)

@@ -58,7 +58,8 @@ class Savepoint(ShownState):
     @property
     def birth(self) -> Birth:
         """What a checkpoint says of itself that begins with it."""
-        return Birth(self.manifest.name, self.path, of_saved(self.manifest.succession), self.manifest.sources)
+        manifest = self.manifest
+        return Birth(manifest.name, self.path, of_saved(manifest.succession), manifest.sources, until=manifest.until)
 
     @cached_property
     def positions(self) -> tuple[SourcePosition, ...]:

@@ -9,6 +9,7 @@ from pyspark.sql import functions as F
 
 from panestream.engine.kernels.columns import Ints
 from panestream.engine.plan import WindowPlan, check_taken_over
+from panestream.engine.savepoint.added import check_added
 from panestream.engine.savepoint.key_groups import new_groups
 from panestream.errors import CheckpointError
 from panestream.spark.checkpoint import last_committed, newest_entry
@@ -43,14 +44,28 @@ def savepoint_for(spark: SparkSession, path: str, checkpoint: str) -> Savepoint 
     return read_savepoint(spark, path)
 
 
-def check_start(savepoint: Savepoint, plan: WindowPlan) -> None:
+def seam_of(spark: SparkSession, saved: Savepoint | Birth | None, checkpoint: str) -> int | None:
+    """The time before which rows are in the history that a query starts from, or did; None: there is none."""
+    if saved is None:
+        born = Birth.of_json((newest_entry(spark, checkpoint) or {}).get("born"))
+        return None if born is None else born.until
+    return saved.birth.until if isinstance(saved, Savepoint) else saved.until
+
+
+def check_start(savepoint: Savepoint, plan: WindowPlan, *, allow_incomplete: bool = False) -> None:
     """Refuses to start a plan from a savepoint that it cannot take over. Other windows cost a Spark job.
+
+    Args:
+        savepoint: the savepoint.
+        plan: of the query.
+        allow_incomplete: whether aggregates may be added of which no result says that they lack rows.
 
     Raises:
         PlanMismatchError: names every difference that cannot be.
     """
     manifest = savepoint.manifest
     check_taken_over(manifest.plan.identity(), plan)
+    check_added(manifest.headers[0], plan, allow_incomplete=allow_incomplete)
     taken = Taken.of(manifest, plan)
     if plan.groups != manifest.groups:
         for table in taken.empty.values():
@@ -67,4 +82,4 @@ def _of_no_rows(_keys: object, _groups: int) -> Ints:
     return np.zeros(0, np.int64)
 
 
-__all__ = ["check_start", "savepoint_for"]
+__all__ = ["check_start", "savepoint_for", "seam_of"]

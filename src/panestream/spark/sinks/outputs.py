@@ -125,14 +125,24 @@ def open_outputs(
     return Outputs(opened, claim.epoch, claim.data_frames, claim.born, claim.begins_with, **first)
 
 
-def open_for_batch(spark: SparkSession, plan: WindowPlan, sinks: Mapping[str, Sink]) -> dict[str, Sink]:
+def open_for_batch(spark: SparkSession, plan: WindowPlan, sinks: Mapping[str, Sink], query: str = "") -> dict[str, Sink]:
     """Opens the sinks of a batch query.
+
+    Args:
+        spark: the session.
+        plan: the query.
+        sinks: by output.
+        query: the identity by which a stream that goes on from this batch knows their places; empty: none does.
 
     Raises:
         SinkError: two outputs in one place; or a place that is not a batch query's.
     """
     checked_places(spark, plan, sinks)
-    return {tag: sink.open(spark, Run(output=tag, added=_added(plan, tag))) or sink for tag, sink in sinks.items()}
+    return {tag: sink.open(spark, _batch_run(plan, tag, query)) or sink for tag, sink in sinks.items()}
+
+
+def _batch_run(plan: WindowPlan, tag: str, query: str) -> Run:
+    return Run(query, tag, queries=frozenset({query}), added=_added(plan, tag))
 
 
 def checked_places(

@@ -1,0 +1,208 @@
+"""History first: the rows of before a stream, computed as a batch, give outputs and the savepoint that the stream starts from."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+from pyspark.storagelevel import StorageLevel
+
+from panestream.engine.exchange.group_run import METRICS, bodies, check_history, run_history
+from panestream.engine.plan import WindowPlan
+from panestream.engine.savepoint.plans import plan_json
+from panestream.engine.storage.payload import PayloadPart
+from panestream.engine.storage.state import MemoryState
+from panestream.errors import InvalidPlanError
+from panestream.spark import query as spark_query
+from panestream.spark.columns import quoted
+from panestream.spark.failures import of_operator, of_sink
+from panestream.spark.names import Names
+from panestream.spark.operator.dataflow import Projection
+from panestream.spark.operator.exchange import EXCHANGE_SCHEMA, Pack
+from panestream.spark.operator.placement import group_number, group_values
+from panestream.spark.operator.without_pandas import without_pandas
+from panestream.spark.reasons import in_few_words
+from panestream.spark.savepoint.manifest import Manifest, check_free
+from panestream.spark.savepoint.saved import Savepoint
+from panestream.spark.savepoint.values import TABLE_PARTS, headers_of, parts_of
+from panestream.spark.savepoint.writing import write_savepoint
+from panestream.spark.session import session_settings, settings_for
+from panestream.spark.sinks.base import Sink
+from panestream.spark.sinks.outputs import checked_places, open_for_batch
+from panestream.spark.succession import Succession
+from panestream.spark.types import spark_schema
+
+_TABLE, _HEADER = "__table", "__header"
+"""The tags of what of a key group's state comes out beside its outputs; users' tags never start with an underscore."""
+_STAGED = pa.schema([pa.field("tag", pa.string()), *TABLE_PARTS])
+"""What comes out of a key group: outputs (tag and body), and rows of :data:`TABLE_PARTS`; a header is the body of its own tag."""
+
+
+def rows_like(history: DataFrame, stream: DataFrame) -> DataFrame:
+    """History with the columns of the stream, in their order; columns that the stream does not have are left out.
+
+    Raises:
+        InvalidPlanError: it is a stream itself; a column is missing, or of another type.
+    """
+    if not isinstance(history, DataFrame):
+        raise InvalidPlanError(f"bootstrap wants history as a DataFrame, got {type(history).__name__}")
+    if history.isStreaming:
+        raise InvalidPlanError(
+            "bootstrap wants history as a batch (spark.read), not as a stream: what comes later is the stream's"
+        )
+    names, there = Names.of(history.sparkSession), history.columns
+    wrong, columns = [], []
+    for field in stream.schema:
+        found = names.find(field.name, there)
+        if found is None:
+            wrong.append(f"  {field.name}: {field.dataType.simpleString()} in the stream, missing in history")
+            continue
+        kind = history.schema[found].dataType
+        if not _alike(kind, field.dataType):
+            wrong.append(f"  {field.name}: {field.dataType.simpleString()} in the stream, {kind.simpleString()} in history")
+        columns.append(F.col(quoted(found)).alias(field.name))
+    if wrong:
+        raise InvalidPlanError(
+            "\n".join(["bootstrap: history must have the columns of the stream, and their types:", *wrong])
+            + "\nGive them by .select or .withColumn, e.g. .withColumn('price', F.col('price').cast('double')); what the windows "
+            "do not need, leave out of the stream by .select before pst.stream(...)"
+        )
+    return history.select(*columns)
+
+
+def _alike(one: T.DataType, other: T.DataType) -> bool:
+    """Whether two types are the same, whatever may be null."""
+    if isinstance(one, T.StructType) and isinstance(other, T.StructType):
+        return one.names == other.names and all(_alike(a.dataType, b.dataType) for a, b in zip(one, other, strict=True))
+    if isinstance(one, T.ArrayType) and isinstance(other, T.ArrayType):
+        return _alike(one.elementType, other.elementType)
+    if isinstance(one, T.MapType) and isinstance(other, T.MapType):
+        return _alike(one.keyType, other.keyType) and _alike(one.valueType, other.valueType)
+    return one == other
+
+
+def bootstrap(
+    history: DataFrame,
+    plan: WindowPlan,
+    projection: Projection,
+    path: str,
+    sinks: Mapping[str, Sink],
+    until: int | None,
+    sources: Sequence[Mapping[str, Any]] = (),
+) -> Savepoint:
+    """Computes history, writes its outputs to sinks and its state to a savepoint; see ``WindowedResult.bootstrap``.
+
+    Args:
+        history: rows with the columns of the stream, those before ``until`` alone.
+        plan: of the stream.
+        projection: of the stream's columns, over history.
+        path: the savepoint's folder.
+        sinks: by output.
+        until: in microseconds.
+        sources: from where the stream goes on, where it is known.
+    """
+    spark = history.sparkSession
+    check_history(plan)
+    check_free(spark, path)
+    query = uuid.uuid4().hex
+    succession = Succession((query,), 0, tuple(sorted(checked_places(spark, plan, sinks).values())))
+    known = Manifest(plan_json(plan), [], [], succession=succession.as_saved())
+    manifest = replace(known, until=until, sources=list(sources))
+    opened = open_for_batch(spark, plan, sinks, query)
+    with session_settings(spark, settings_for(spark, plan.groups)):
+        # Disk: what is computed once is read by each sink, and by each table of the savepoint.
+        staged = _staged(history, plan, projection).persist(StorageLevel.DISK_ONLY)
+        try:
+            with of_operator(None):
+                staged.count()
+            for tag, sink in opened.items():
+                with of_sink(tag, sink, None):
+                    sink.write(spark_query.output(staged.select("tag", "body"), plan, tag), None)
+            headers = staged.where(F.col("tag") == _HEADER)
+            headers = headers.select("key_group", F.col("body").cast("string").alias("header"))
+            tables = staged.where(F.col("tag") == _TABLE).select(*TABLE_PARTS.names)
+            return write_savepoint(spark, path, plan, headers, tables, manifest)
+        finally:
+            staged.unpersist()
+
+
+def before(time: Column, until: int) -> Column:
+    """Whether a row is history: its time is before the seam, or it has none that could be compared."""
+    return time.isNull() | (time < F.lit(until))
+
+
+def _staged(history: DataFrame, plan: WindowPlan, projection: Projection) -> DataFrame:
+    """Outputs and state of all key groups, as in :data:`_STAGED`."""
+    spark = history.sparkSession
+    with without_pandas():
+        exchanged = projection.rows_of(history).mapInArrow(Pack(plan, projection.pack).__call__, EXCHANGE_SCHEMA)
+        # Each key group has state, whether or not anything comes to it.
+        values = F.array(*map(F.lit, group_values(plan.groups)))
+        nothing = [F.lit(None).cast(field.dataType).alias(field.name) for field in EXCHANGE_SCHEMA.fields[1:]]
+        every = spark.range(0, plan.groups, 1, 1).select(values[F.col("id").cast("int")].alias("group"), *nothing)
+        return exchanged.unionAll(every).groupBy("group").applyInArrow(_process(plan), spark_schema(_STAGED))
+
+
+def _process(plan: WindowPlan) -> Callable[[pa.Table], pa.Table]:
+    """The function for ``applyInArrow``: all history of a key group at once."""
+
+    def process(group: pa.Table) -> pa.Table:
+        number = group_number(plan.groups, group.column("group")[0].as_py())
+        came = group.filter(group.column("body").is_valid())
+        columns = [came.column(name).to_pylist() for name in PayloadPart._fields]
+        state = MemoryState()
+        with in_few_words():
+            output = run_history(plan, state, number, map(PayloadPart, *columns))
+            emitted = [{"tag": tag, "body": body} for tag, body in bodies(output) if tag != METRICS]
+            found = [pa.Table.from_pylist(emitted, schema=_STAGED)]
+            found += [_as_staged(_HEADER, table) for table in headers_of(plan)(state, number)]
+            found += [_as_staged(_TABLE, table) for table in parts_of(plan)(state, number)]
+        return pa.concat_tables(found)
+
+    return process
+
+
+def _as_staged(tag: str, table: pa.Table) -> pa.Table:
+    """Rows of :data:`TABLE_PARTS` or :data:`HEADERS` with all columns of what is staged."""
+    columns = {name: table.column(name) for name in table.column_names}
+    if tag == _HEADER:
+        columns["body"] = columns.pop("header").cast(pa.binary())
+    columns["tag"] = pa.array([tag] * table.num_rows, pa.string())
+    arrays = [columns.get(field.name, pa.nulls(table.num_rows, field.type)) for field in _STAGED]
+    return pa.Table.from_arrays(arrays, schema=_STAGED)
+
+
+def instant_of(until: object) -> int:
+    """The seam as users write it, in microseconds since the epoch.
+
+    Raises:
+        InvalidPlanError: it is no time.
+
+    >>> instant_of("1970-01-02"), instant_of("1970-01-01 00:00:01Z"), instant_of("1970-01-01T01:00:00+01:00")
+    (86400000000, 1000000, 0)
+    """
+    found = until
+    if isinstance(until, str):
+        try:
+            # Python 3.10 does not know the Z.
+            found = datetime.fromisoformat(re.sub("[zZ]$", "+00:00", until.strip()))
+        except ValueError:
+            found = None
+    if not isinstance(found, datetime):
+        raise InvalidPlanError(
+            f"bootstrap: until must be a time, got {until!r}; write until='2026-11-01T00:00:00Z', or a datetime (without a zone: "
+            "UTC)"
+        )
+    told = found if found.tzinfo is not None else found.replace(tzinfo=timezone.utc)
+    return (told - datetime(1970, 1, 1, tzinfo=timezone.utc)) // timedelta(microseconds=1)
+
+
+__all__ = ["before", "bootstrap", "instant_of", "rows_like"]

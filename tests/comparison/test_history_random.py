@@ -1,0 +1,201 @@
+"""History first: rows of before a stream, taken in at once, and the stream that goes on from there.
+
+``PANESTREAM_CASES=20000 pytest tests/comparison/test_history_random.py`` runs more; ``PANESTREAM_SEED`` others.
+
+Row by row it is the stream whose first micro-batch has all of history, whatever comes late afterwards. Where no row is late at all,
+the last result of each key and window is the one that a stream of any micro-batches has, and that of all rows as one batch.
+"""
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from panestream.engine.exchange.group_run import check_history
+from panestream.engine.operators.panes.rule import why_not_panes
+from panestream.engine.operators.row.spec import RowSpec
+from panestream.engine.split import split_of
+from panestream.engine.window_spec import WindowSpec
+from panestream.errors import InvalidPlanError
+from panestream.windowing.assigners import ProcessingTimeSessionWindows, TumblingEventTimeWindows
+from panestream.windowing.assigners.several import SeveralWindows
+from panestream.windowing.evictors import CountEvictor
+from panestream.windowing.triggers import ContinuousProcessingTimeTrigger, CountTrigger
+from tests.comparison import (
+    harness,
+    test_accumulating,
+    test_counts_random,
+    test_panes_random,
+    test_sessions_random,
+    test_split_random,
+    test_two_phase_random,
+)
+from tests.comparison.savepoints import GROUPS, Query, Told, difference, placement, rescaled, shuffled
+from tests.comparison.test_savepoints_random import asked
+
+CHUNKS = 8
+
+
+def cut(rng, batches):
+    """Micro-batches of history, and those of the stream after it."""
+    batches = [batch for batch in batches if not batch.end]
+    at = rng.randint(1, len(batches))
+    return batches[:at], batches[at:]
+
+
+def at_once(batches):
+    return harness.MicroBatch([chunk for batch in batches for chunk in batch.chunks], max(batch.clock for batch in batches))
+
+
+def from_history(plan, history, stream, rng, part_of=None, least=1):
+    """What history emits, and each micro-batch of the stream that starts from its state with another number of key groups."""
+    numbers = [number for number in GROUPS if number >= least]
+    query = Query(plan, rng.choice(numbers), part_of=part_of)
+    told = [query.run(at_once(history))]
+    groups = rng.choice(numbers)
+    saved = rescaled(query.tables(), query.plan, placement, groups)
+    query = Query(plan, groups, part_of=part_of)
+    query.restore([shuffled(one, rng) for one in saved])
+    return [*told, *(query.run(batch) for batch in stream)]
+
+
+def with_end(stream):
+    return [*stream, harness.MicroBatch([], end=True)]
+
+
+def as_one_stream(plan, batches, rng, seed, part_of=None, least=1):
+    """Whatever is late."""
+    history, stream = cut(rng, batches)
+    stream = with_end(stream)
+    found = from_history(plan, history, stream, rng, part_of, least)
+    whole = Query(plan, rng.choice([number for number in GROUPS if number >= least]), part_of=part_of)
+    assert found[0].counts[0] == 0, f"seed {seed}: rows of history are late"
+    for number, batch in enumerate([at_once(history), *stream]):
+        wrong = difference(whole.run(batch), found[number], early=isinstance(plan.operator, RowSpec))
+        assert wrong is None, f"seed {seed}: micro-batch {number}: {wrong}\n{plan.operator}\n{history}\n{stream}"
+
+
+def last_results(all_told: list[Told]):
+    """Of each key and window the last result."""
+    return {(key, place): values for told in all_told for key, rows in told.fired.items() for place, values in rows}
+
+
+def all_results(all_told: list[Told]):
+    """Of each key all results in their order."""
+    found = {}
+    for told in all_told:
+        for key, rows in told.fired.items():
+            found.setdefault(key, []).extend(rows)
+    return found
+
+
+def as_one_batch(query, batches, rng, seed, *, by_row=False, results=last_results, **more):
+    """Nothing is late: the watermark is behind the furthest row."""
+    query = replace(query, delay=harness.furthest_back(batches) + 1, late=False, more=more)
+    plan = query.row() if by_row else query.columnar()
+    history, stream = cut(rng, batches)
+    stream = with_end(stream)
+    found = from_history(plan, history, stream, rng)
+    streamed, batch = Query(plan, rng.choice(GROUPS)), Query(plan, rng.choice(GROUPS))
+    expected = results([streamed.run(one) for one in [*history, *stream]])
+    whole = results([batch.run(replace(at_once([*history, *stream]), end=True))])
+    assert sum(told.counts[0] for told in found) == 0
+    for what, right in (("stream", expected), ("batch", whole)):
+        ours = results(found)
+        for place in {*right, *ours}:
+            assert harness.same(right.get(place), ours.get(place)), (
+                f"seed {seed}: {place}: as a {what} {right.get(place)}, found {ours.get(place)}\n{query}\n{history}\n{stream}"
+            )
+
+
+def panes(rng, seed):
+    while True:
+        query, span = test_panes_random.random_query(rng)
+        if query.windowing.assigner.is_event_time:
+            break
+    query = test_two_phase_random.own(rng, query) if rng.random() < 0.2 else query
+    batches = harness.random_stream(rng, span)
+    as_one_stream(asked(rng, query.columnar()), batches, rng, seed)
+    if not query.columnar().operator.purges:
+        as_one_batch(query, batches, rng, seed)
+
+
+def several(rng, seed):
+    pairs = [test_panes_random.random_assigner(rng, False) for _ in range(rng.randint(1, 3))]
+    together = SeveralWindows.of({label: assigner for label, (assigner, _) in zip("abc", pairs, strict=False)})
+    span = max(size for _, size in pairs)
+    windowing = WindowSpec(together, allowed_lateness=rng.choice([0, 0, 1, span]))
+    query = harness.Query(windowing, harness.random_aggregates(rng), 3, rng.random() < 0.4)
+    batches = harness.random_stream(rng, span)
+    as_one_stream(asked(rng, query.columnar()), batches, rng, seed)
+    as_one_batch(query, batches, rng, seed)
+
+
+def sessions(rng, seed):
+    query, span = test_sessions_random.random_query(rng)
+    query = test_two_phase_random.own(rng, query) if rng.random() < 0.2 else query
+    batches = harness.random_stream(rng, span)
+    as_one_stream(asked(rng, query.columnar()), batches, rng, seed)
+    as_one_batch(query, batches, rng, seed)
+
+
+def counts(rng, seed):
+    query, batches = test_counts_random.random_query(rng), harness.random_stream(rng, 10)
+    as_one_stream(query.columnar(), batches, rng, seed)
+    last = query.windowing.evictor is None and isinstance(query.windowing.trigger, CountTrigger)
+    as_one_batch(query, batches, rng, seed, results=last_results if last else all_results)
+
+
+def accumulating(rng, seed):
+    assigner, span = test_panes_random.random_assigner(rng, by_processing_time=False)
+    lateness = rng.choice([0, 0, 1, span])
+    evictor = None if lateness else rng.choice([None, None, CountEvictor(rng.randint(1, 4))])
+    windowing = WindowSpec(assigner, evictor=evictor, allowed_lateness=lateness)
+    _, plan = test_accumulating.plans(
+        windowing, rng.choice(["rows", "arrow", "all"]), rng.random() < 0.5, rng.choice([0, 3, span])
+    )
+    as_one_stream(plan, harness.random_stream(rng, span), rng, seed)
+
+
+def split(rng, seed):
+    assigner, span = test_panes_random.random_assigner(rng, False)
+    if why_not_panes(WindowSpec(assigner)):
+        return
+    query = harness.Query(WindowSpec(assigner), test_split_random.AGGREGATES, rng.choice([0, 3, span]))
+    plan, parts = query.columnar(), rng.choice([2, 3])
+    plan = replace(plan, split=split_of(parts, test_split_random.AGGREGATES, plan.operator, harness.TYPES))
+    as_one_stream(plan, harness.random_stream(rng, span), rng, seed, lambda row: hash(row[2]) % parts, parts)
+
+
+def rows(rng, seed):
+    if rng.random() < 0.4:
+        query, span = test_sessions_random.random_query(rng)
+    else:
+        query, span = test_panes_random.random_query(rng)
+        if not query.windowing.assigner.is_event_time:
+            return
+    batches = harness.random_stream(rng, span)
+    as_one_stream(asked(rng, query.row()), batches, rng, seed)
+    if "Purging" not in repr(query.windowing.trigger):
+        as_one_batch(query, batches, rng, seed, by_row=True)
+
+
+CASES = {panes: 96, several: 40, sessions: 64, counts: 48, accumulating: 32, split: 24, rows: 64}
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
+def test_history_then_a_stream_is_all_as_a_stream_and_all_as_a_batch(case, chunk):
+    harness.run_cases(CASES[case], chunk, CHUNKS, case)
+
+
+@pytest.mark.parametrize(
+    "windowing",
+    [
+        WindowSpec(ProcessingTimeSessionWindows(5)),
+        WindowSpec(TumblingEventTimeWindows(5), ContinuousProcessingTimeTrigger(2)),
+    ],
+)
+def test_what_goes_by_the_clock_has_no_history(windowing):
+    with pytest.raises(InvalidPlanError, match="go by the clock"):
+        check_history(harness.Query(windowing, harness.random_aggregates(random.Random(1))).row())
