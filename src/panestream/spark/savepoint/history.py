@@ -114,7 +114,7 @@ def bootstrap(
     check_free(spark, path)
     query = uuid.uuid4().hex
     succession = Succession((query,), 0, tuple(sorted(checked_places(spark, plan, sinks).values())))
-    known = Manifest(plan_json(plan), [], [], succession=succession.as_saved())
+    known = Manifest(plan_json(plan), [], {}, succession=succession.as_saved())
     manifest = replace(known, until=until, sources=list(sources))
     opened = open_for_batch(spark, plan, sinks, query)
     with session_settings(spark, settings_for(spark, plan.groups)):
