@@ -18,13 +18,41 @@ def put_together(rows: DataFrame, plan: WindowPlan) -> DataFrame:
         plan: a query that is split.
     """
     together = plan.split.together if plan.split is not None else {}
-    results = [_whole(field, together[field.name]).alias(field.name) for field in rows.schema if field.name in together]
+    results = [
+        _whole(field, F.col(quoted(field.name)), together[field.name]).alias(field.name)
+        for field in rows.schema
+        if field.name in together
+    ]
     grouped = rows.groupBy(*(F.col(quoted(name)) for name in (*plan.key_names, *plan.window_names))).agg(*results)
     return grouped.select(*(F.col(quoted(field.name)) for field in rows.schema))
 
 
-def _whole(field: T.StructField, how: str) -> Column:
-    part, kind = F.col(quoted(field.name)), field.dataType
+def open_windows(shown: DataFrame, plan: WindowPlan) -> DataFrame:
+    """The view of windows with one row for each key and window, which then has no key group.
+
+    Args:
+        shown: the view, with a row for each key group that has rows of a window.
+        plan: a query that is split.
+    """
+    together = plan.split.together if plan.split is not None else {}
+    parts: dict[str, T.StructType] = {field.name: field.dataType for field in shown.schema}  # type: ignore[misc]
+    results = [
+        _whole(field, F.col("results")[field.name], together[field.name]).alias(field.name) for field in parts["results"].fields
+    ]
+    places = [name for name in ("key", "window", "window_start", "window_end", "operator") if name in shown.columns]
+    same = [F.max(name).alias(name) for name in ("contents", "firings", "last_firing", "due", "closes")]
+    sums = [F.sum(name).alias(name) for name in ("rows", "bytes")]
+    grouped = shown.groupBy(*places).agg(F.struct(*results).alias("results"), *same, *sums)
+    return grouped.withColumn("key_group", F.lit(None).cast("int")).select(*shown.columns)
+
+
+def timers(shown: DataFrame) -> DataFrame:
+    """The view of timers of a query that is split, with one row for each key and window."""
+    return shown.withColumn("key_group", F.lit(None).cast("int")).distinct()
+
+
+def _whole(field: T.StructField, part: Column, how: str) -> Column:
+    kind = field.dataType
     if how != "sum":
         return F.min(part) if how == "min" else F.max(part)
     if isinstance(kind, (T.DoubleType, T.FloatType)):
@@ -35,4 +63,4 @@ def _whole(field: T.StructField, how: str) -> Column:
     return F.when((F.count(part) > 0) & total.isNull(), error.cast(kind)).otherwise(total)
 
 
-__all__ = ["put_together"]
+__all__ = ["open_windows", "put_together", "timers"]

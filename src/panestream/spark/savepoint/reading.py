@@ -16,6 +16,7 @@ from panestream.errors import CheckpointError
 from panestream.inspection.asked import Asked
 from panestream.inspection.summary import Summary
 from panestream.spark.checkpoint import logged, newest_entry
+from panestream.spark.operator import split
 from panestream.spark.savepoint.operators import held, operator_and_plan, operator_of, operators_in
 from panestream.spark.savepoint.shown_state import ShownState
 from panestream.spark.savepoint.summarizing import summary_of_stored
@@ -67,7 +68,8 @@ class CheckpointState(ShownState):
     @cached_property
     def windows(self) -> DataFrame:
         """The open windows: a row for each key and window that still takes rows or will fire."""
-        return self.stored.view("windows")
+        shown = self.stored.view("windows")
+        return shown if self.plan.split is None else split.open_windows(shown, self.plan)
 
     @cached_property
     def elements(self) -> DataFrame:
@@ -82,7 +84,8 @@ class CheckpointState(ShownState):
     @cached_property
     def timers(self) -> DataFrame:
         """When something is due, for each key and window."""
-        return self.stored.view("timers")
+        shown = self.stored.view("timers")
+        return shown if self.plan.split is None else split.timers(shown)
 
     def _summary(self, asked: Asked) -> Summary:
         return summary_of_stored(self.stored, asked)
