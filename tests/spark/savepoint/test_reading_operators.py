@@ -57,7 +57,7 @@ def queries():
         "sessions": lambda df: windowed(df, pst.EventTimeSessionWindows.with_gap("8 seconds")).aggregate(*aggregates),
         "counts": lambda df: keyed(df).count_window(3).key_groups(2).aggregate(*aggregates),
         "accumulating": lambda df: windowed(df, sliding).apply_arrow(
-            lambda key, window, rows: rows.select(["price"]), "p bigint"
+            lambda key, window, rows: rows.select(["price"]), "price bigint"
         ),
         "row": lambda df: (
             windowed(df, tens).trigger(pst.CountTrigger.of(2)).evictor(pst.CountEvictor.of(5)).process(Prices(), "n bigint")
