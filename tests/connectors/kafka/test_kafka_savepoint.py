@@ -1,0 +1,52 @@
+"""A query from a savepoint reads topics on from where the old one ended, and is the same writer to those who read its topic."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import panestream as pst
+from panestream.errors import CheckpointError
+from tests.connectors.kafka.test_kafka_source import HOUR, SCHEMA, counted, events, run
+
+pytestmark = [pytest.mark.connectors, pytest.mark.kafka]
+
+FIRST = [(0, "ann", 10), (1, "bob", 20), (0, "ann", HOUR + 10), (1, "bob", HOUR + 5)]
+THEN = [(0, "ann", HOUR + 20), (1, "bob", HOUR + 30), (0, "ann", 2 * HOUR + 1), (1, "bob", 2 * HOUR + 2)]
+
+
+def test_it_goes_on_at_the_offsets(spark, topics, broker, tmp_path):
+    source, target = topics.make(2), topics.make(1, "hours")
+    sinks = {"main": pst.KafkaSink(broker.servers, target, ["user"])}
+
+    def clicks(starting="earliest"):
+        return pst.from_kafka(spark, broker.servers, source, schema=SCHEMA, starting=starting, malformed="side_output")
+
+    topics.write(source, events(FIRST))
+    run(counted(clicks()), tmp_path / "old", **sinks)
+    saved = pst.savepoint(spark, str(tmp_path / "old"), str(tmp_path / "saved"))
+    assert saved.source_options() == {"startingOffsets": json.dumps({source: {"0": 2, "1": 2}}, separators=(",", ":"))}
+    before = topics.read(target)
+    topics.write(source, events(THEN))
+    for starting, why in (("earliest", "come twice"), (json.dumps({source: {"0": 2, "1": 3}}), "be lost")):
+        with pytest.raises(CheckpointError, match=rf"offset 2, and the stream begins at offset \d: records between would {why}"):
+            run(counted(clicks(starting)), tmp_path / why, savepoint=saved.path, **sinks)
+    assert topics.read(target) == before
+    run(counted(clicks(saved.source_options()["startingOffsets"])), tmp_path / "new", savepoint=saved.path, **sinks)
+    # The hour 0 by the old query, hour 1 by the new one, which has a row of each user from before.
+    written = topics.read(target)
+    assert sorted((record.json["user"], record.json["first"], record.json["n"]) for record in written) == [
+        ("ann", 10, 1),
+        ("ann", HOUR + 10, 2),
+        ("bob", 20, 1),
+        ("bob", HOUR + 5, 2),
+    ]
+    headers = [dict(record.headers) for record in written]
+    assert len({header["panestream-writer"] for header in headers}) == 1
+    assert [int(header["panestream-batch"]) for header in headers] == sorted(
+        int(header["panestream-batch"]) for header in headers
+    )
+    assert len({header["panestream-batch"] for header in headers}) == 2
+    once = pst.KafkaOnce()
+    assert all(once.takes(target, 0, record.headers) for record in written)
