@@ -244,7 +244,7 @@ def start(
     initial, sources = None, Sources.of(outputs.born, checkpoint)
     if isinstance(savepoint, Savepoint) and outputs.begins_with is not None:
         initial = initial_state(savepoint, plan)
-        sources.keep(spark)
+        sources.prepare(spark)
     operated = operated_over(data_frames=outputs.data_frames, initial=initial, rows_of=sources.unread)
     late_kept = plan.late_tag in sinks
     # Through Spark Connect the micro-batches run on the server, out of reach: there the query itself looks.
@@ -259,7 +259,7 @@ def start(
     if observed_as != OBSERVED:
         # An operator before this one shares the query, and with it the number of partitions.
         partitions = max(partitions, chosen_partitions(spark) or DEFAULT_GROUPS)
-    with session_settings(spark, settings_for(spark, partitions) | sources.settings):
+    with session_settings(spark, settings_for(spark, partitions)):
         query = writer.start()
     watcher = ProgressWatcher(query, on_progress, observed_as) if remote and on_progress is not None else None
     looks = notices if remote else None

@@ -47,10 +47,6 @@ class Sources:
             return cls(checkpoint=checkpoint)
         return cls(tuple(of_saved(born.sources)), born.path, checkpoint, born.own_position)
 
-    @property
-    def settings(self) -> dict[str, str]:
-        """What the query is to run with, so that its sources can begin there."""
-        return _DELTA_SETTINGS if any(each.kind == DELTA for each in self.positions) else {}
 
     def check(self, df: DataFrame) -> None:
         """Refuses a source that cannot begin where it is to; warns of one of which it cannot be seen.
@@ -75,14 +71,21 @@ class Sources:
                     stacklevel=5,
                 )
 
-    def keep(self, spark: SparkSession) -> None:
-        """Copies the lists of files from the savepoint into the checkpoint, which needs them when the savepoint is gone."""
+    def prepare(self, spark: SparkSession) -> None:
+        """What the sources need before the query is started.
+
+        The lists of files are copied from the savepoint into the checkpoint, which needs them when the savepoint is gone. Delta's
+        setting stays: its source looks when the first micro-batch is planned, into the session that the stream was made in.
+        """
+        if any(each.kind == DELTA for each in self.positions):
+            for name, value in _DELTA_SETTINGS.items():
+                spark.conf.set(name, value)
         for each in self._of_files:
             listed = spark.read.parquet(_folder(escaped(self.savepoint), each.number))
             listed.write.mode("overwrite").parquet(f"{self.checkpoint.rstrip('/')}/{_IN_CHECKPOINT}/{each.number}")
 
     def unread(self, df: DataFrame) -> DataFrame:
-        """The rows of a stream, without those of files that the savepoint had: as the checkpoint lists them (:meth:`keep`).
+        """The rows of a stream, without those of files that the savepoint had: as the checkpoint lists them (:meth:`prepare`).
 
         Raises:
             CheckpointError: from which file a row is cannot be told any more.
