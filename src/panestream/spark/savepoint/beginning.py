@@ -47,7 +47,6 @@ class Sources:
             return cls(checkpoint=checkpoint)
         return cls(tuple(of_saved(born.sources)), born.path, checkpoint, born.own_position)
 
-
     def check(self, df: DataFrame) -> None:
         """Refuses a source that cannot begin where it is to; warns of one of which it cannot be seen.
 
