@@ -40,7 +40,9 @@ def main() -> None:
             continue
         result = build(batches.stream())
         result = replace(result, windowed=replace(result.windowed, groups=groups))
-        sinks = {tag: pst.ParquetSink(str(folder / f"out-{first}" / name / tag)) for tag in ("main", "late")}
+        sinks = {
+            tag: pst.ParquetSink(str(folder / f"out-{first}" / name / tag)) for tag in ("main", "late") if tag in result.plan.tags
+        }
         checkpoint, saved = str(folder / f"checkpoint-{first}" / name), str(folder / f"saved-{first}" / name)
         begins = {"savepoint": str(folder / "saved-0" / name)} if first else {}
         result.start(checkpoint=checkpoint, **begins, **sinks).await_termination()
