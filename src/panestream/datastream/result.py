@@ -224,6 +224,7 @@ class WindowedResult(Shown):
         savepoint: str | None = None,
         own_position: bool = False,
         allow_incomplete: bool = False,
+        migrate: Mapping[str, Callable[[Any], Any]] | None = None,
         on_progress: Callable[[BatchProgress], Any] | None = None,
         **sinks: Sink,
     ) -> spark_query.RunningQuery:
@@ -249,6 +250,11 @@ class WindowedResult(Shown):
                 is left out, and nothing is checked.
             allow_incomplete: whether aggregates may be new that know, of windows which are open in the savepoint, the rows from
                 now on only, with no ``agg.complete`` of them in the results that says so.
+            migrate: with ``savepoint``: functions that make new values of old ones, where code of yours keeps others than it did.
+                ``"accumulator"``: of an :class:`AggregateFunction` (which may be another one), or what ``reduce`` keeps; with
+                ``accumulator_type`` it is given a named tuple of the old columns, or the value where there was one.
+                ``"state:NAME"``: the state of a trigger or function whose descriptor is called so, as Python keeps it (of list
+                state a list, of map state a dict).
             on_progress: called on the driver after each micro-batch with a :class:`BatchProgress`; an exception fails the query.
                 Through Spark Connect it is called in the client, about a second later; an exception stops the query, which may
                 have done some micro-batches more by then, and ``await_termination`` raises it.
@@ -286,12 +292,13 @@ class WindowedResult(Shown):
             )
         how: dict[str, Any] = {"checkpoint": checkpoint, "trigger": when, "name": name, "on_progress": on_progress}
         again: dict[str, Any] = {**how, "savepoint": savepoint, "own_position": own_position}
-        again |= {"allow_incomplete": allow_incomplete, **sinks}
+        again |= {"allow_incomplete": allow_incomplete, "migrate": migrate, **sinks}
         spark = self._df.sparkSession
         saved = None if savepoint is None else savepoint_for(spark, savepoint, checkpoint)
         if isinstance(saved, Savepoint):
             if self.windowed.groups is None and self._grouped and self.plan.groups != saved.manifest.groups:
                 return self._with_groups(saved.manifest.groups).start(**again)
+            saved = replace(saved, migrate=migrate or {})
             check_start(saved, self.plan, allow_incomplete=allow_incomplete)
             Sources.of(replace(saved.birth, own_position=own_position), checkpoint).check(self._df)
         seam = seam_of(spark, saved, checkpoint)

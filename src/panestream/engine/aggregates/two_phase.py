@@ -144,14 +144,14 @@ class PartialAccumulator(PartialAggregate):
                     accumulators[group] = row if known is _NOTHING else written(known, row)
         except Exception as error:
             raise self._failed("add", f"the row {row!r}", error) from error
-        return self._in_columns().encode(accumulators)
+        return self.in_columns().encode(accumulators)
 
     def merge(self, groups: Groups, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
         merge, merged = self._merging(), [_NOTHING] * groups.size
-        for group, accumulator in zip(groups.ids.tolist(), self._in_columns().decode(columns), strict=True):
+        for group, accumulator in zip(groups.ids.tolist(), self.in_columns().decode(columns), strict=True):
             known = merged[group]
             merged[group] = accumulator if known is _NOTHING else merge(known, accumulator)
-        return self._in_columns().encode(merged)
+        return self.in_columns().encode(merged)
 
     def combine(self, ranges: Ranges, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
         ranges = sparse(ranges)
@@ -161,10 +161,10 @@ class PartialAccumulator(PartialAggregate):
         def combine(a: State, b: State) -> State:
             known = np.flatnonzero(a[0] >= 0)
             # Each is made anew of its columns: merge may change what it is given, and others need it as it was.
-            lefts, rights = (self._in_columns().decode(partials.take(side[0][known])) for side in (a, b))
+            lefts, rights = (self.in_columns().decode(partials.take(side[0][known])) for side in (a, b))
             merged = [merge(left, right) for left, right in zip(lefts, rights, strict=True)]
             combined = b[0].copy()
-            combined[known] = partials.add(self._in_columns().encode(merged))
+            combined[known] = partials.add(self.in_columns().encode(merged))
             return (combined,)
 
         # What is folded are the numbers of the accumulators: -1 stands for none.
@@ -178,7 +178,7 @@ class PartialAccumulator(PartialAggregate):
     def nothing(self, count: int) -> list[pa.Array]:
         written = self.written
         if isinstance(written, AggregateFunction):
-            return self._in_columns().encode([written.create_accumulator() for _ in range(count)])
+            return self.in_columns().encode([written.create_accumulator() for _ in range(count)])
         if not count:
             return super(PartialAccumulator, self).nothing(0)
         raise InvalidPlanError(
@@ -190,7 +190,7 @@ class PartialAccumulator(PartialAggregate):
         return self._results(columns)
 
     def _results(self, columns: Sequence[pa.Array]) -> list[pa.Array]:
-        accumulators = self._in_columns().decode(columns)
+        accumulators = self.in_columns().decode(columns)
         written = self.written
         if not isinstance(written, AggregateFunction):
             # The reduced row has the keys too, which stand before the results already.
@@ -216,7 +216,8 @@ class PartialAccumulator(PartialAggregate):
         except Exception as error:
             raise self._failed(method, "a window that fires", error) from error
 
-    def _in_columns(self) -> AccumulatorColumns | RowColumns:
+    def in_columns(self) -> AccumulatorColumns | RowColumns:
+        """What makes columns of accumulators, and accumulators of columns."""
         if isinstance(self.written, AggregateFunction):
             return AccumulatorColumns(self.accumulators, self.written.create_accumulator())
         return RowColumns(_row_type(self.rows))

@@ -19,13 +19,13 @@ from pyspark.sql import functions as F
 
 from panestream.engine.plan import WindowPlan
 from panestream.engine.savepoint.key_groups import header_of_all, put_together
+from panestream.engine.savepoint.migration import Migrations, migrated
 from panestream.engine.storage.state import MemoryState
 from panestream.engine.storage.state_tables import StateTables, key_fields
 from panestream.spark.columns import quoted
 from panestream.spark.operator.placement import group_values
 from panestream.spark.operator.without_pandas import without_pandas
 from panestream.spark.reasons import in_few_words
-from panestream.spark.savepoint.manifest import Manifest
 from panestream.spark.savepoint.pieces import PIECES, pieces_of_rows
 from panestream.spark.savepoint.saved import Savepoint
 from panestream.spark.savepoint.values import table_in
@@ -53,18 +53,21 @@ class Taken:
         plan: of the new query.
         headers: of the old key groups.
         empty: the saved tables without rows.
+        migrate: what makes values of users' own into others.
     """
 
     plan: WindowPlan
     headers: tuple[Mapping[str, Any], ...]
     empty: Mapping[str, pa.Table]
+    migrate: Migrations
 
     @classmethod
-    def of(cls, manifest: Manifest, plan: WindowPlan) -> Taken:
+    def of(cls, savepoint: Savepoint, plan: WindowPlan) -> Taken:
         """What is taken over from a savepoint."""
+        manifest = savepoint.manifest
         old = manifest.plan
         empty = old.operator.for_group(old, MemoryState(), 0).tables().tables
-        return cls(plan, tuple(manifest.headers), {name: empty[name] for name in manifest.tables})
+        return cls(plan, tuple(manifest.headers), {name: empty[name] for name in manifest.tables}, savepoint.migrate)
 
     def state_of(self, group: int, parts: Iterable[Mapping[str, pa.Table]]) -> tuple[MemoryState, int | None]:
         """The state of one new key group, and Spark's timer that wakes it up, in milliseconds.
@@ -82,7 +85,8 @@ class Taken:
         tables = {**self.empty, **saved.tables}
         state = MemoryState()
         header = self.headers[group] if same else saved.header
-        wake_up = self.plan.operator.for_group(self.plan, state, group).restore(StateTables(header, tables))
+        changed = migrated(StateTables(header, tables), self.migrate, self.plan)
+        wake_up = self.plan.operator.for_group(self.plan, state, group).restore(changed)
         # As the processor has it: a timer is due once the clock is past it.
         return state, None if wake_up is None or not self.plan.wakes_up else wake_up // self.plan.ticks + 1
 
@@ -95,7 +99,7 @@ def initial_state(savepoint: Savepoint, plan: WindowPlan) -> DataFrame:
         plan: its plan, which :func:`~panestream.spark.savepoint.taking_over.check_start` let through.
     """
     manifest = savepoint.manifest
-    taken = Taken.of(manifest, plan)
+    taken = Taken.of(savepoint, plan)
     with without_pandas():
         pieces = [_pieces(savepoint, plan, name) for name in manifest.tables]
         # Each key group has a row, whether or not anything of the tables comes to it.

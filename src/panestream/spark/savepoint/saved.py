@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame
 
 from panestream.engine.plan import WindowPlan, stable_repr
+from panestream.engine.savepoint.migration import Migrations
 from panestream.engine.shown import listed
 from panestream.engine.storage.state import MemoryState
 from panestream.errors import CheckpointError
@@ -44,6 +45,8 @@ class Savepoint(ShownState):
     path: str
     manifest: Manifest
     spark: SparkSession = field(repr=False)
+    migrate: Migrations = field(default_factory=dict, repr=False, compare=False)
+    """What a query that starts from it makes of values of users' own."""
 
     @property
     def plan(self) -> WindowPlan:

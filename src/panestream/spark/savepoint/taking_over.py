@@ -11,6 +11,8 @@ from panestream.engine.kernels.columns import Ints
 from panestream.engine.plan import WindowPlan, check_taken_over
 from panestream.engine.savepoint.added import check_added
 from panestream.engine.savepoint.key_groups import new_groups
+from panestream.engine.savepoint.migration import check_migrations, migrated, migrated_identity
+from panestream.engine.storage.state_tables import StateTables
 from panestream.errors import CheckpointError
 from panestream.spark.checkpoint import last_committed, newest_entry
 from panestream.spark.failures import as_ours
@@ -62,15 +64,18 @@ def check_start(savepoint: Savepoint, plan: WindowPlan, *, allow_incomplete: boo
 
     Raises:
         PlanMismatchError: names every difference that cannot be.
+        InvalidPlanError: a function is given for what the query does not keep.
     """
     manifest = savepoint.manifest
-    check_taken_over(manifest.plan.identity(), plan)
-    check_added(manifest.headers[0], plan, allow_incomplete=allow_incomplete)
-    taken = Taken.of(manifest, plan)
+    check_migrations(savepoint.migrate, plan)
+    check_taken_over(migrated_identity(manifest.plan.identity(), savepoint.migrate, plan), plan)
+    taken = Taken.of(savepoint, plan)
     if plan.groups != manifest.groups:
         for table in taken.empty.values():
             new_groups(table, plan, _of_no_rows, plan.groups, 0, manifest.groups)
     taken.state_of(0, [])
+    first = migrated(StateTables(manifest.headers[0], taken.empty), savepoint.migrate, plan)
+    check_added(first.header, plan, allow_incomplete=allow_incomplete)
     if manifest.plan.identity()["windows"] != plan.identity()["windows"]:
         # Whether the old panes lie in new ones the rows say.
         spark = savepoint.spark

@@ -68,7 +68,7 @@ class RowTables:
             if owner.global_values:
                 owners.append(owner)
         keys = self._key_columns([owner.key for owner in owners])
-        values = self._column([owner.global_values for owner in owners], "global:")
+        values = self.texts_of([owner.global_values for owner in owners], "global:")
         tables = {WINDOWS: self._windows(rows), KEYS: _table([*keys, ("values", values)])}
         if self._plan.keeps_elements:
             tables[ELEMENTS] = self._elements(rows)
@@ -108,7 +108,7 @@ class RowTables:
         if self._plan.keeps_elements:
             columns.append(("elements", pa.array(rows.references, _TIMES)))
         else:
-            columns.append(("contents", self._column([state.contents for state in states], "contents", filled)))
+            columns.append(("contents", self.texts_of([state.contents for state in states], "contents", filled)))
         columns += [
             ("event_timers", pa.array([sorted(state.event_timers.times) for state in states], _TIMES)),
             (
@@ -116,8 +116,8 @@ class RowTables:
                 pa.array([sorted(state.processing_timers.times if state.processing_timers else ()) for state in states], _TIMES),
             ),
             ("firings", pa.array([state.firings for state in states], pa.int64())),
-            ("trigger", self._column([state.trigger_values for state in states], "trigger:")),
-            ("window", self._column([state.window_values or {} for state in states], "window:")),
+            ("trigger", self.texts_of([state.trigger_values for state in states], "trigger:")),
+            ("window", self.texts_of([state.window_values or {} for state in states], "window:")),
         ]
         return _table(columns)
 
@@ -137,7 +137,7 @@ class RowTables:
             whole = [False] * len(values)
             arrays = self._row_type.columns([nothing] * len(values))
         columns += [(f"column {place}", array) for place, array in enumerate(arrays)]
-        columns.append(("value", self._column(values, "value", [not row for row in whole])))
+        columns.append(("value", self.texts_of(values, "value", [not row for row in whole])))
         return _table(columns)
 
     def _key_columns(self, keys: Sequence[Any]) -> list[tuple[str, pa.Array]]:
@@ -149,8 +149,8 @@ class RowTables:
             for named, typed, part in zip(key_fields(self._keys), self._keys, parts, strict=False)
         ]
 
-    def _column(self, values: Sequence[Any], name: str, there: Sequence[bool] | None = None) -> pa.Array:
-        """Values as texts; null where there is none (None: where a value is empty)."""
+    def texts_of(self, values: Sequence[Any], name: str, there: Sequence[bool] | None = None) -> pa.Array:
+        """Values as texts, called ``name`` in errors; null where there is none (None: where a value is empty)."""
         wanted = [bool(value) for value in values] if there is None else there
         texts = iter(self._texts.write([value for value, known in zip(values, wanted, strict=True) if known], name))
         return pa.array([next(texts) if known else None for known in wanted], pa.string())

@@ -1,0 +1,164 @@
+"""Values of users' own in saved state, made into others by functions of theirs: where the code that keeps them has changed.
+
+What is changed are the state tables, before an operator takes them over, so no operator knows of it.
+"""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from collections.abc import Callable, Mapping, Sequence
+from traceback import TracebackException
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+
+from panestream.engine.aggregates import Aggregation
+from panestream.engine.aggregates.partial_aggregate import KEEPS
+from panestream.engine.aggregates.saved_partials import parts_of
+from panestream.engine.aggregates.two_phase import PartialAccumulator
+from panestream.engine.kernels.columns import plain
+from panestream.engine.kernels.python_values import python_values
+from panestream.engine.operators.row.operator import row_tables
+from panestream.engine.operators.row.row_plan import Elements
+from panestream.engine.operators.row.spec import RowSpec
+from panestream.engine.operators.row.tables import KEYS, WINDOWS, RowTables
+from panestream.engine.plan import WindowPlan
+from panestream.engine.storage.state_tables import StateTables
+from panestream.errors import InvalidPlanError, PanestreamError, StateFormatError
+from panestream.windowing.failures import BAR, WindowFunctionError, users_lines
+
+ACCUMULATOR, STATE = "accumulator", "state:"
+Migrations: TypeAlias = Mapping[str, Callable[[Any], Any]]
+"""By what they change: ``accumulator``, or ``state:`` and the name of a descriptor."""
+_AGGREGATE = "aggregate with "
+
+
+def check_migrations(migrate: Migrations, plan: WindowPlan) -> None:
+    """Refuses functions that have nothing to do.
+
+    Raises:
+        InvalidPlanError: it names one, and what there is.
+    """
+    if not isinstance(migrate, Mapping):
+        raise InvalidPlanError(f"migrate wants functions by what they change, e.g. migrate={{'accumulator': f}}; got {migrate!r}")
+    for name, function in migrate.items():
+        if name != ACCUMULATOR and not (isinstance(name, str) and name.startswith(STATE) and len(name) > len(STATE)):
+            raise InvalidPlanError(
+                f"migrate knows 'accumulator' (of an AggregateFunction, or what reduce keeps) and 'state:' with the name of a "
+                f"descriptor, e.g. 'state:seen'; got {name!r}"
+            )
+        if not callable(function):
+            raise InvalidPlanError(
+                f"migrate[{name!r}] must be a function of the old value that returns the new, got {function!r}"
+            )
+        if name == ACCUMULATOR and _accumulating(plan) is None and not _keeps_accumulators(plan):
+            raise InvalidPlanError("migrate['accumulator']: this query keeps no accumulators of a function of your own")
+        if name != ACCUMULATOR and not isinstance(plan.operator, RowSpec):
+            raise InvalidPlanError(f"migrate[{name!r}]: {plan.operator.name} keep no states of triggers and functions")
+
+
+def migrated_identity(saved: Mapping[str, str], migrate: Migrations, plan: WindowPlan) -> dict[str, str]:
+    """The identity of saved state, as far as functions make it that of a plan: one aggregate function in the place of another."""
+    now = plan.identity().get("function", "")
+    both = saved.get("function", "").startswith(_AGGREGATE) and now.startswith(_AGGREGATE)
+    return {**saved, "function": now} if ACCUMULATOR in migrate and both else dict(saved)
+
+
+def migrated(saved: StateTables, migrate: Migrations, plan: WindowPlan) -> StateTables:
+    """State tables with the values that functions make of the old ones.
+
+    Args:
+        saved: of a key group.
+        migrate: the functions.
+        plan: that takes the state over, and has the code of users' own.
+
+    Raises:
+        WindowFunctionError: a function raised.
+    """
+    if not migrate:
+        return saved
+    header = {**saved.header, "identity": migrated_identity(saved.header["identity"], migrate, plan)}
+    if isinstance(plan.operator, RowSpec):
+        return StateTables(header, _of_rows(saved.tables, migrate, row_tables(plan, plan.operator), plan))
+    return _of_columns(StateTables(header, saved.tables), migrate[ACCUMULATOR], plan)
+
+
+def _of_rows(tables: Mapping[str, pa.Table], migrate: Migrations, texts: RowTables, plan: WindowPlan) -> dict[str, pa.Table]:
+    windows, keys = tables[WINDOWS], tables[KEYS]
+    if ACCUMULATOR in migrate and _keeps_accumulators(plan):
+        column = plain(windows.column("contents"))
+        filled = column.is_valid().to_pylist()
+        old = texts.values_of(column)
+        new = [_made(migrate, ACCUMULATOR, one) if there else None for one, there in zip(old, filled, strict=True)]
+        windows = _with(windows, "contents", texts.texts_of(new, "contents", filled))
+    for name in ("trigger", "window"):
+        windows = _with_states(windows, name, f"{name}:", migrate, texts)
+    return {**tables, WINDOWS: windows, KEYS: _with_states(keys, "values", "global:", migrate, texts)}
+
+
+def _with_states(table: pa.Table, column: str, called: str, migrate: Migrations, texts: RowTables) -> pa.Table:
+    found: list[dict[str, Any]] = [one or {} for one in texts.values_of(plain(table.column(column)))]
+    for states in found:
+        for name in states:
+            if STATE + name in migrate:
+                states[name] = _made(migrate, STATE + name, states[name])
+    return _with(table, column, texts.texts_of(found, called))
+
+
+def _of_columns(saved: StateTables, function: Callable[[Any], Any], plan: WindowPlan) -> StateTables:
+    """The accumulators of a function in two phases."""
+    target = _accumulating(plan)
+    entries = [dict(one) for one in saved.header["partials"]]
+    old = [one for one in entries if KEEPS in one["of"]]
+    if target is None or len(old) != 1:
+        raise StateFormatError("migrate['accumulator']: the saved state does not hold the accumulators of one function")
+    partial, of = target
+    tables = dict(saved.tables)
+    place = next(name for name, table in tables.items() if set(old[0]["columns"]) <= set(table.column_names))
+    table = tables[place]
+    columns = [python_values(plain(table.column(name))) for name in old[0]["columns"]]
+    names = [name.partition(".")[2] for name in old[0]["columns"]]
+    shape = namedtuple("Accumulator", names, rename=True)  # type: ignore[misc]  # noqa: PYI024 (its fields are known now only)
+    values: Sequence[Any] = columns[0] if len(columns) == 1 else list(map(shape._make, zip(*columns, strict=True)))
+    made = partial.in_columns().encode([_made({ACCUMULATOR: function}, ACCUMULATOR, one) for one in values])
+    table = table.drop_columns(old[0]["columns"])
+    written = [f"migrated.{name}" for name, _ in partial.columns]
+    for name, column in zip(written, made, strict=True):
+        table = table.append_column(name, column)
+    old[0].update(of=of, columns=written)
+    return StateTables({**saved.header, "partials": entries}, {**tables, place: table})
+
+
+def _made(migrate: Migrations, name: str, old: Any) -> Any:
+    try:
+        return migrate[name](old)
+    except PanestreamError:
+        raise
+    except Exception as error:
+        summary = "".join(TracebackException.from_exception(error, lookup_lines=False).format_exception_only()).strip()
+        headline = f"migrate[{name!r}] raised {summary.splitlines()[0]} (at the old value {old!r})"
+        raise WindowFunctionError("\n".join([headline, *(BAR + line for line in users_lines(error))])) from error
+
+
+def _accumulating(plan: WindowPlan) -> tuple[PartialAccumulator, str] | None:
+    """The accumulators in columns of a plan, and what they are of; None: it has none."""
+    aggregation = getattr(plan.operator, "aggregation", None)
+    if not isinstance(aggregation, Aggregation):
+        return None
+    pairs = zip(aggregation.partial_aggregates, parts_of(aggregation), strict=True)
+    return next(((partial, of) for partial, of in pairs if isinstance(partial, PartialAccumulator)), None)
+
+
+def _keeps_accumulators(plan: WindowPlan) -> bool:
+    """Whether the row operator keeps accumulators of a function of the user's own."""
+    operator = plan.operator
+    if not isinstance(operator, RowSpec) or operator.declared is not None:
+        return False
+    return not operator.row_plan.keeps_elements and not isinstance(operator.row_plan.function, Elements)
+
+
+def _with(table: pa.Table, name: str, column: pa.Array) -> pa.Table:
+    return table.set_column(table.schema.get_field_index(name), name, column)
+
+
+__all__ = ["Migrations", "check_migrations", "migrated", "migrated_identity"]
