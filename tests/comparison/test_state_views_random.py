@@ -11,6 +11,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
+from panestream.engine.runtime.time_view import watermarks_of
 from panestream.engine.storage.state import MemoryState
 from panestream.engine.window_spec import WindowSpec
 from panestream.windowing import aggregates as agg
@@ -24,6 +25,7 @@ from tests.comparison.savepoints import GROUPS, Query, placement, rescaled, shuf
 CHUNKS = 8
 AGGREGATES = (agg.count(), agg.sum("v").alias("total"), agg.max("u").alias("most"))
 MICROS = pa.int64()
+TIMES = pa.schema([(name, MICROS) for name in ("watermark", "closed", "processing_time", "max_event_time")])
 
 
 def shown(query, rng):
@@ -115,6 +117,21 @@ def check(found, expected, reached, lateness, what):
             raise AssertionError(f"{what}: {place} is open and will fire, but is not due: {row}")
 
 
+def check_times(query, reached, lateness, clock):
+    """All key groups that were told of rows know how far time has come, and what is closed."""
+    for number, one in enumerate(query.tables()):
+        table = watermarks_of(query.plan, one.header, number)
+        assert table.num_rows == 1
+        (row,) = table.select(["watermark", "closed", "processing_time", "max_event_time"]).cast(TIMES).to_pylist()
+        if clock:
+            # Those with nothing to do are not told.
+            assert (row["processing_time"] or 0) <= reached + 1
+        else:
+            newest = None if reached is None else reached + 1 + query.plan.watermark.delay
+            closed = None if reached is None else reached - lateness
+            assert row == {"watermark": reached, "closed": closed, "processing_time": None, "max_event_time": newest}
+
+
 def cut(batches, rng):
     """Some of the micro-batches, all of a stream that has not come to its end."""
     batches = [batch for batch in batches if not batch.end]
@@ -144,6 +161,7 @@ def aligned(rng, seed):
             query.run(batch)
         views = shown(query, rng)
         check(windows_shown(views), expected, reached, 0 if clock else lateness, f"seed {seed}: {plan.operator.name}: {batches}")
+        check_times(query, reached, lateness, clock)
         if plan.operator.takes_rows:
             elements = [row for view in views for row in view.elements.to_pylist()]
             assert sum(len(row["windows"]) for row in elements) == sum(map(len, expected.values()))
