@@ -36,6 +36,7 @@ CORE = (
     "tests/spark/test_elsewhere.py::test_spark_connect",
     "tests/architecture/test_readme.py",
     "tests/jobs/test_window_jobs_on_spark.py",
+    "tests/spark/savepoint/test_reading_chained.py",
     "tests/versions/test_connect.py",
     "tests/versions/test_every_operator.py",
     "tests/versions/test_metrics.py",
