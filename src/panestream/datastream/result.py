@@ -32,7 +32,7 @@ from panestream.spark.operator.flavours import wants_data_frames
 from panestream.spark.progress.micro_batch import BatchProgress, observed
 from panestream.spark.progress.observing import counters_name
 from panestream.spark.savepoint.beginning import Sources
-from panestream.spark.savepoint.history import before, bootstrap, instant_of, rows_like
+from panestream.spark.savepoint.history import before, bootstrap, instant_of, rows_like, sources_of
 from panestream.spark.savepoint.saved import Savepoint
 from panestream.spark.savepoint.taking_over import check_start, savepoint_for, seam_of
 from panestream.spark.session import (
@@ -317,7 +317,15 @@ class WindowedResult(Shown):
     def _with_groups(self, groups: int) -> WindowedResult:
         return replace(self, windowed=replace(self.windowed, groups=groups))
 
-    def bootstrap(self, history: DataFrame, path: str, *, until: str | datetime | None = None, **sinks: Sink) -> Savepoint:
+    def bootstrap(
+        self,
+        history: DataFrame,
+        path: str,
+        *,
+        until: str | datetime | None = None,
+        position: Mapping[str, Mapping[str, int]] | None = None,
+        **sinks: Sink,
+    ) -> Savepoint:
         """Computes the rows of before this stream, and makes the savepoint that the stream starts from: history first.
 
         The windows, aggregates and watermark are those of the stream; the rows of history are taken in at once, as a batch: none
@@ -331,6 +339,8 @@ class WindowedResult(Shown):
             until: the seam, where history and the stream overlap: rows of history with an event time at or after it are left
                 out, and the stream leaves out those before it (``history_rows`` of the progress counts them). ISO 8601, or a
                 ``datetime``; without a zone: UTC. None: all rows of history are taken, and all of the stream.
+            position: of Kafka, where the stream goes on: the first offset of each partition that is not in history, by topic
+                (``{"clicks": {"0": 23}}``). Then ``start`` refuses a stream that begins elsewhere. None: nothing is checked.
             **sinks: by output tag, where the rows of history's outputs go. They may be the stream's own.
 
         Returns:
@@ -349,6 +359,7 @@ class WindowedResult(Shown):
             )
         if sinks:
             self._check_sinks(sinks)
+        sources = sources_of(position)
         rows = rows_like(history, self._df)
         seam = None if until is None else instant_of(until)
         try:
@@ -362,7 +373,7 @@ class WindowedResult(Shown):
                 "bootstrap: the query uses a Column of the stream's own DataFrame, which history does not have: write the name"
             )
             raise_as(InvalidPlanError(f"{refused} or F.col('name') ({reason})"), error)
-        return bootstrap(rows, self.plan, projection, path, sinks, seam)
+        return bootstrap(rows, self.plan, projection, path, sinks, seam, sources)
 
     def run(self, **sinks: Sink) -> None:
         """Batch: computes the operator once and writes every output to its sink.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -31,6 +32,7 @@ from panestream.spark.operator.placement import group_number, group_values
 from panestream.spark.operator.without_pandas import without_pandas
 from panestream.spark.reasons import in_few_words
 from panestream.spark.savepoint.manifest import Manifest, check_free
+from panestream.spark.savepoint.positions import KAFKA, SourcePosition, as_saved, kind_of
 from panestream.spark.savepoint.saved import Savepoint
 from panestream.spark.savepoint.values import TABLE_PARTS, headers_of, parts_of
 from panestream.spark.savepoint.writing import write_savepoint
@@ -205,4 +207,24 @@ def instant_of(until: object) -> int:
     return (told - datetime(1970, 1, 1, tzinfo=timezone.utc)) // timedelta(microseconds=1)
 
 
-__all__ = ["before", "bootstrap", "instant_of", "rows_like"]
+def sources_of(position: object) -> list[dict[str, Any]]:
+    """Where the stream goes on, for the manifest: of Kafka, as ``startingOffsets`` has it; None: nobody said.
+
+    Raises:
+        InvalidPlanError: it is none.
+
+    >>> sources_of(None), sources_of({"clicks": {"0": 23}})
+    ([], [{'number': 0, 'kind': 'kafka', 'offset': '{"clicks": {"0": 23}}', 'files': 0}])
+    """
+    if position is None:
+        return []
+    offset = json.dumps(position) if isinstance(position, Mapping) else ""
+    if kind_of(offset) != KAFKA:
+        raise InvalidPlanError(
+            "bootstrap: position must be the first offset of each partition that is not in history, by topic, e.g. "
+            f"{{'clicks': {{'0': 23, '1': 17}}}}; got {position!r}"
+        )
+    return as_saved([SourcePosition(0, KAFKA, offset)])
+
+
+__all__ = ["before", "bootstrap", "instant_of", "rows_like", "sources_of"]
