@@ -1,0 +1,97 @@
+"""A job that starts from a savepoint tells its source where to begin; without Spark."""
+
+from __future__ import annotations
+
+import pytest
+
+from panestream.errors import CheckpointError, JobError
+from panestream.jobs.loading import Overrides, load_job
+from panestream.jobs.savepoints import from_savepoint
+from panestream.spark.savepoint import taking_over
+from panestream.spark.savepoint.birth import Birth
+from panestream.spark.savepoint.manifest import Manifest
+from panestream.spark.savepoint.positions import SourcePosition, as_saved
+from panestream.spark.savepoint.saved import Savepoint
+
+REST = """
+key = ["user"]
+[event_time]
+column = "at"
+[watermark]
+strategy = "monotonous"
+[window]
+type = "tumbling"
+size = "1 hour"
+[aggregate]
+n = "count"
+[sinks.main]
+format = "console"
+"""
+KAFKA = """
+[source]
+format = "kafka"
+schema = "user STRING, at TIMESTAMP"
+[source.kafka]
+servers = "localhost:9092"
+topics = ["clicks"]
+"""
+DELTA = """
+[source]
+format = "delta"
+table = "clicks"
+options = { startingVersion = "0", ignoreDeletes = "true" }
+"""
+FILES = """
+[source]
+format = "parquet"
+path = "in"
+schema = "user STRING, at TIMESTAMP"
+"""
+VERSION = '{"sourceVersion":1,"reservoirId":"r","reservoirVersion":7,"index":%d,"isStartingVersion":false}'
+
+
+@pytest.fixture
+def begun(tmp_path, monkeypatch):
+    """A function: the job of such a source, and what is started beside, where the savepoint has such a position."""
+
+    def begin(source, position, mode="stream"):
+        (tmp_path / "job.toml").write_text(f'mode = "{mode}"' + REST + source)
+        loaded = load_job(tmp_path / "job.toml", Overrides(savepoint="saved"))
+        sources = as_saved([position] if position else [])
+        found = Savepoint("saved", Manifest({}, [], {}, sources=sources), None)
+        monkeypatch.setattr(taking_over, "savepoint_for", lambda *_: found)
+        return from_savepoint(loaded, None)
+
+    return begin
+
+
+def test_kafka(begun):
+    loaded, how = begun(KAFKA, SourcePosition(0, "kafka", '{"clicks":{"0":23}}'))
+    assert loaded.job.source.kafka.starting == '{"clicks":{"0":23}}'
+    assert how == {"savepoint": "saved"}  # start looks whether it began there
+
+
+def test_delta(begun):
+    loaded, how = begun(DELTA, SourcePosition(0, "delta", VERSION % -1))
+    assert loaded.job.source.options == {"startingVersion": "7", "ignoreDeletes": "true"}
+    assert how == {"savepoint": "saved", "own_position": True}
+    with pytest.raises(CheckpointError, match="midst of version 7"):
+        begun(DELTA, SourcePosition(0, "delta", VERSION % 3))
+
+
+def test_nothing_to_tell(begun, tmp_path, monkeypatch):
+    for source, position in ((FILES, SourcePosition(0, "files", '{"logOffset":3}', 4)), (KAFKA, None)):
+        loaded, how = begun(source, position)
+        assert loaded.job == load_job(tmp_path / "job.toml").job
+        assert how == {"savepoint": "saved"}
+    # The checkpoint has gone on since: the savepoint is not looked at.
+    loaded = load_job(tmp_path / "job.toml", Overrides(savepoint="saved"))
+    monkeypatch.setattr(taking_over, "savepoint_for", lambda *_: Birth("name", "saved"))
+    assert from_savepoint(loaded, None) == (loaded, {"savepoint": "saved"})
+    without = load_job(tmp_path / "job.toml")
+    assert from_savepoint(without, None) == (without, {})
+
+
+def test_a_batch_has_no_state(begun):
+    with pytest.raises(JobError, match="--savepoint is for streams"):
+        begun(FILES, None, mode="batch")
