@@ -16,7 +16,7 @@ FIRST = [(0, "ann", 10), (1, "bob", 20), (0, "ann", HOUR + 10), (1, "bob", HOUR 
 THEN = [(0, "ann", HOUR + 20), (1, "bob", HOUR + 30), (0, "ann", 2 * HOUR + 1), (1, "bob", 2 * HOUR + 2)]
 
 
-@pytest.mark.filterwarnings("ignore:the output 'main'.*at least once")
+@pytest.mark.filterwarnings("ignore::panestream.errors.PanestreamWarning")
 def test_it_goes_on_at_the_offsets(spark, topics, broker, tmp_path):
     source, target = topics.make(2), topics.make(1, "hours")
     sinks = {"main": pst.KafkaSink(broker.servers, target, ["user"])}
