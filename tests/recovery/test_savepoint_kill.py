@@ -17,11 +17,12 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+import pyarrow.dataset as ds
 import pytest
 
 from panestream.demo.clicks import Shape, make_clicks, write_clicks
 from tests.recovery.kill_loop import LONGEST_RUN_SECONDS, ROOT, last_batch
-from tests.recovery.test_kill import JOB, rows_of
+from tests.recovery.test_kill import JOB
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -115,7 +116,8 @@ def upgraded(work: Path, files: list[Path], kills: int) -> int:
     """Old job, savepoint, new job; how many kills struck."""
     (work / "clicks").mkdir(parents=True)
     (work / "old.toml").write_text("key_groups = 2\n" + JOB)
-    new = JOB.replace('views = "count"', 'last_user = "last(user_id)"\nviews = "count"').replace("out/checkpoint", "out/new")
+    more = 'last_user = "last(user_id)"\nlast_user_known = "complete(last_user)"\nviews = "count"'
+    new = JOB.replace('views = "count"', more).replace("out/checkpoint", "out/new")
     (work / "new.toml").write_text("key_groups = 5\n" + new)
     run, take, chance = ("-m", "panestream.jobs", "run"), ("-c", TAKE), random.Random(SEED)
     for file in files[: FILES // 2]:
@@ -156,14 +158,12 @@ def test_an_upgrade(tmp_path):
     assert common(tmp_path / "killed") == common(whole)
 
 
+def rows_of(output: Path, names: list[str] | None = None) -> list[tuple[object, ...]]:
+    """The rows of an output, sorted, with all their columns: the old job's have fewer than the new one's."""
+    parts = [ds.dataset(part).to_table(columns=names).to_pylist() for part in sorted(output.glob("batch_id=*"))]
+    return sorted((tuple(row.items()) for rows in parts for row in rows), key=repr)
+
+
 def common(work: Path) -> list[tuple[object, ...]]:
     """The rows of main by what both jobs compute."""
-    import pyarrow.dataset as ds
-
-    names = ["item_id", "window_start", "window_end", "views", "users", "first_user"]
-    rows = [
-        row
-        for part in sorted((work / "out" / "main").glob("batch_id=*"))
-        for row in ds.dataset(part).to_table(columns=names).to_pylist()
-    ]
-    return sorted((tuple(row.values()) for row in rows), key=repr)
+    return rows_of(work / "out" / "main", ["item_id", "window_start", "window_end", "views", "users", "first_user"])
