@@ -122,8 +122,8 @@ EQUAL_TIMES = {
     "arg_min": agg.arg_min("v", "u", "x"), "arg_max": agg.arg_max("v", "u", "x"), "collect_list": agg.collect_list("u"),
     "top_k by": agg.top_k("u", 2, by="v"),
 }  # fmt: skip
-MORE = {"avg", "approx_quantile", "approx_quantiles", "user"}
-"""Aggregates that are called otherwise above, agree within their error, or are below."""
+MORE = {"avg", "approx_quantile", "approx_quantiles", "complete", "user"}
+"""Aggregates that are called otherwise above, agree within their error, tell of another one, or are below."""
 ELEMENTS = called(Elements(applied(rows_of)))
 EVICTING = WindowSpec(TUMBLING.assigner, evictor=TimeEvictor.of("3 microseconds"))
 GLOBAL = GlobalWindows.create()

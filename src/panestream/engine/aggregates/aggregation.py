@@ -73,9 +73,9 @@ class Aggregation:
             raise InvalidPlanError("nothing to aggregate: give at least one, e.g. agg.count()")
         for key in key_schema:
             check_key(key.name, key.type)
+        implementations = [implementation_of(aggregate) for aggregate in aggregates]
         plan = AggregationPlanner(input_types, {aggregate.name: aggregate for aggregate in aggregates})
-        for aggregate in aggregates:
-            implementation = implementation_of(aggregate)
+        for aggregate, implementation in zip(aggregates, implementations, strict=True):
             for expr in aggregate.inputs:
                 plan.source(expr)
             implementation.plan(aggregate, plan)
