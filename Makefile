@@ -30,7 +30,7 @@ test: $(STAMP) ## all tests
 	@$(SPARK_ENV) && failed=0; \
 	$(PY) -m pytest -m "not spark and not connectors" -n auto $(ARGS) || failed=1; \
 	$(PY) scripts/beside.py "$(MAKE) --no-print-directory test-connectors" -- \
-		$(PY) -m pytest -m "spark and not connectors" $(ARGS) || failed=1; \
+		$(PY) -m pytest -m "spark and not connectors" --durations=30 $(ARGS) || failed=1; \
 	exit $$failed
 
 test-fast: $(STAMP) ## the tests that need neither Spark nor Java
