@@ -23,6 +23,7 @@ def tables(spark):
 
 
 def found(spark, table):
+    test_iceberg.seen_now(spark, table)
     return sorted(map(tuple, spark.table(table).collect()))
 
 
