@@ -295,15 +295,17 @@ class WindowedResult(Shown):
         again |= {"allow_incomplete": allow_incomplete, "migrate": migrate, **sinks}
         spark = self._df.sparkSession
         saved = None if savepoint is None else savepoint_for(spark, savepoint, checkpoint)
-        if isinstance(saved, Savepoint):
-            if self.windowed.groups is None and self._grouped and self.plan.groups != saved.manifest.groups:
-                return self._with_groups(saved.manifest.groups).start(**again)
-            saved = replace(saved, migrate=migrate or {})
-            check_start(saved, self.plan, allow_incomplete=allow_incomplete)
-            Sources.of(replace(saved.birth, own_position=own_position), checkpoint).check(self._df)
+        chosen = self.windowed.groups is not None or not self._grouped
+        if isinstance(saved, Savepoint) and not chosen and self.plan.groups != saved.manifest.groups:
+            return self._with_groups(saved.manifest.groups).start(**again)
         seam = seam_of(spark, saved, checkpoint)
         if seam != self.since:
             return replace(self, since=seam).start(**again)
+        if isinstance(saved, Savepoint):
+            # Last, for the plan that runs: it may cost a Spark job, and it warns.
+            saved = replace(saved, migrate=migrate or {})
+            check_start(saved, self.plan, allow_incomplete=allow_incomplete)
+            Sources.of(replace(saved.birth, own_position=own_position), checkpoint).check(self._df)
         try:
             given = {**how, "observed_as": self._observed_as, "savepoint": saved, "own_position": own_position}
             return spark_query.start(spark, self._operated_over, self.plan, sinks, **given)

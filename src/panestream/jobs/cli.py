@@ -66,6 +66,7 @@ MetricsPort = Annotated[
     int | None,
     typer.Option("--metrics-port", min=0, max=65535, help="Show metrics to Prometheus on this port; 0: any that is free."),
 ]
+Batch = Annotated[int | None, typer.Option("--batch", help="As it was after this micro-batch; default: the last one.")]
 Conf = Annotated[
     list[str] | None,
     typer.Option("--conf", help="A setting of Spark, NAME=VALUE, e.g. spark.jars.packages. For several: again."),
@@ -171,7 +172,7 @@ def inspect(
         str, typer.Argument(help="The checkpoint, of a job that runs or not, or a savepoint.", show_default=False)
     ],
     *,
-    batch: Annotated[int | None, typer.Option("--batch", help="As it was after this micro-batch; default: the last one.")] = None,
+    batch: Batch = None,
     key: Annotated[
         list[str] | None,
         typer.Option("--key", help="Only this key: COLUMN=VALUE, or VALUE; \\N is null. For several columns: again."),
@@ -200,7 +201,7 @@ def savepoint(
     checkpoint: Annotated[str, typer.Argument(help="The checkpoint: a folder or a URL.", show_default=False)],
     folder: Annotated[str, typer.Argument(help="Where the savepoint is to be: nothing may be there yet.", show_default=False)],
     *,
-    batch: Annotated[int | None, typer.Option("--batch", help="As it was after this micro-batch; default: the last one.")] = None,
+    batch: Batch = None,
     conf: Conf = None,
     remote: Remote = None,
     show_traceback: Traceback = False,

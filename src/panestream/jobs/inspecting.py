@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,15 +16,13 @@ from panestream.inspection.page import page_of
 from panestream.inspection.summary import Summary
 from panestream.inspection.text import told
 from panestream.jobs.live import PipeConsole
-from panestream.jobs.sessions import QuietSession
+from panestream.jobs.sessions import QuietSession, SessionOf
 from panestream.spark.savepoint.manifest import is_savepoint
 from panestream.spark.savepoint.reading import CheckpointState, read_checkpoint
 from panestream.spark.savepoint.saved import Savepoint, read_savepoint
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-SessionOf = Callable[[str, Mapping[str, str]], AbstractContextManager["SparkSession"]]
 
 make_session: SessionOf = QuietSession
 """Makes the session; tests put another one here."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 REMOTE = "spark.remote"
+SessionOf = Callable[[str, Mapping[str, str]], AbstractContextManager["SparkSession"]]
+"""Makes the session of a command, of the application's name and Spark's settings: :class:`QuietSession`, or that of a test."""
 
 
 class QuietSession(AbstractContextManager["SparkSession"]):
@@ -88,4 +90,4 @@ def settings_of(given: Sequence[str], remote: str | None = None) -> dict[str, st
     return found | ({} if remote is None else {REMOTE: remote})
 
 
-__all__ = ["QuietSession", "settings_of"]
+__all__ = ["QuietSession", "SessionOf", "settings_of"]

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
 
 from rich.text import Text
 
 from panestream.engine.plan import stable_repr
 from panestream.engine.shown import listed
 from panestream.jobs.live import PipeConsole
-from panestream.jobs.sessions import QuietSession
+from panestream.jobs.sessions import QuietSession, SessionOf
 from panestream.spark.savepoint.manifest import Manifest
 from panestream.spark.savepoint.writing import take
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-SessionOf = Callable[[str, Mapping[str, str]], AbstractContextManager["SparkSession"]]
 
 make_session: SessionOf = QuietSession
 """Makes the session; tests put another one here."""
