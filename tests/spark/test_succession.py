@@ -10,9 +10,11 @@ from panestream.spark.succession import (
     Succession,
     check_not_gone_on,
     check_not_succeeded,
+    check_only_heir,
     is_of,
     of_saved,
     succession_after,
+    successors,
 )
 
 
@@ -48,7 +50,26 @@ def test_the_old_one_went_on():
 
 def test_the_old_one_is_not_started_again():
     told = entry(successor="new")
-    check_not_succeeded(entry(), "old", lambda _: 3)
-    check_not_succeeded(told, "old", lambda _: -1)
+    check_not_succeeded([entry()], "old", lambda _: 3)
+    check_not_succeeded([entry(), told], "old", lambda _: -1)
     with pytest.raises(CheckpointError, match=r"of the checkpoint old went on .* with the checkpoint new, .* delete new;"):
-        check_not_succeeded(told, "old", lambda _: 0)
+        check_not_succeeded([entry(), told], "old", lambda _: 0)
+    # Another one was told of later, and came to nothing.
+    begun = {"new": 0, "newer": -1}
+    with pytest.raises(CheckpointError, match="with the checkpoint new, "):
+        check_not_succeeded([entry(), told, entry(successor="newer")], "old", begun.__getitem__)
+    # Started again since: then it was deleted, whatever lies there now.
+    check_not_succeeded([entry(), told, entry()], "old", begun.__getitem__)
+
+
+def test_of_two_that_succeed_one_the_second_is_refused_where_the_first_went_on():
+    old = succession_after([entry(places=["file:/out", "file:/late"])], "old", 5)
+    told = [entry(), entry(successor="gone"), entry(), entry(successor="a"), entry(successor="b"), entry(successor="a")]
+    assert successors(told) == ["a", "b"]
+    others = {"a": [entry(places=[]), entry(places=["file:/out"])]}
+    with pytest.raises(
+        CheckpointError, match=r"went on from old already, with the checkpoint a, and wrote to file:/out: .*delete a;"
+    ):
+        check_only_heir(old, others, ["file:/late", "file:/out"], lambda _: 0)
+    check_only_heir(old, others, ["file:/late"], lambda _: 0)
+    check_only_heir(old, others, ["file:/out"], lambda _: -1)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
 
 from panestream.engine.plan import WindowPlan, check_identity
 from panestream.engine.savepoint.plans import plan_json
@@ -23,7 +24,16 @@ from panestream.spark.markers import PARTS, list_files, read_markers, write_mark
 from panestream.spark.operator.flavours import check_data_frames, check_rows, wants_data_frames
 from panestream.spark.places import escaped, file_place, local_folder
 from panestream.spark.savepoint.birth import Birth, birth_of_next
-from panestream.spark.succession import SUCCESSOR, Succession, check_not_gone_on, check_not_succeeded, succession_after, tell_old
+from panestream.spark.succession import (
+    SUCCESSOR,
+    Succession,
+    check_not_gone_on,
+    check_not_succeeded,
+    check_only_heir,
+    succession_after,
+    successors,
+    tell_old,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -185,7 +195,7 @@ def look_at(spark: SparkSession, plan: WindowPlan, checkpoint: str, birth: Birth
     born = birth
     if entries:
         newest = max(entries)
-        check_not_succeeded(entries[newest], checkpoint, partial(last_committed, spark))
+        check_not_succeeded(_in_order(entries), checkpoint, partial(last_committed, spark))
         planned, last = _last(spark, checkpoint, "offsets") >= 0, _last(spark, checkpoint, "commits")
         told = Birth.of_json(entries[newest].get("born"))
         born = birth_of_next(checkpoint, told, birth, planned=planned, committed=last >= 0)
@@ -283,7 +293,20 @@ def _read_entries(spark: SparkSession, checkpoint: str) -> dict[Rank, dict[str, 
 def succession_of(spark: SparkSession, checkpoint: str, batch_id: int) -> Succession:
     """What a query has that starts from the savepoint of a micro-batch."""
     entries = _read_entries(spark, checkpoint)
-    return succession_after([entries[rank] for rank in sorted(entries)], checkpoint, batch_id)
+    return succession_after(_in_order(entries), _address(spark, checkpoint), batch_id)
+
+
+def _address(spark: SparkSession, checkpoint: str) -> str:
+    """The folder of a checkpoint as processes find it that work elsewhere: a relative path as Spark understands it here."""
+    if checkpoint.startswith("/") or urlsplit(checkpoint).scheme:
+        return checkpoint
+    entries = list_files(spark, _entries_pattern(checkpoint))
+    return unquote(entries[0]).split(f"/{_RUNS}/", maxsplit=1)[0] if entries else checkpoint
+
+
+def _in_order(entries: Mapping[Rank, dict[str, Any]]) -> list[dict[str, Any]]:
+    """What runs left, the newest last."""
+    return [entries[rank] for rank in sorted(entries)]
 
 
 def succeed(spark: SparkSession, claim: Claim, places: Iterable[str]) -> Epoch | None:
@@ -298,7 +321,7 @@ def succeed(spark: SparkSession, claim: Claim, places: Iterable[str]) -> Epoch |
         The entry by which it learns of it; None: there is none to tell, or it was told.
 
     Raises:
-        CheckpointError: it went on there after the savepoint.
+        CheckpointError: it went on there after the savepoint, or another query succeeded it there.
         FencedError: it was started again in the same moment.
     """
     old = claim.succession
@@ -309,13 +332,22 @@ def succeed(spark: SparkSession, claim: Claim, places: Iterable[str]) -> Epoch |
     if not entries or entries[max(entries)]["query"] not in old.queries:
         return None  # it is gone, or another query's
     check_not_gone_on(old, last_committed(spark, old.checkpoint), shared)
+    mine = file_place(_address(spark, claim.epoch.checkpoint))
+    others = [each for each in successors(_in_order(entries)) if file_place(each) != mine]
+    _check_only_heir(spark, old, others, shared)
     epoch = Epoch(old.checkpoint, max(entries)[0] + 1, uuid.uuid4().hex)
-    last = last_committed(spark, old.checkpoint)
-    tell_old(spark, f"{old.checkpoint}/{_RUNS}/{epoch.entry}", entries[max(entries)], last, claim.epoch.checkpoint)
+    last, successor = last_committed(spark, old.checkpoint), _address(spark, claim.epoch.checkpoint)
+    tell_old(spark, f"{old.checkpoint}/{_RUNS}/{epoch.entry}", entries[max(entries)], last, successor)
     epoch.check(spark)
-    # What ran there until now may have committed a micro-batch in between.
+    # What ran there, or from there, until now may have committed a micro-batch in between.
     check_not_gone_on(old, last_committed(spark, old.checkpoint), shared)
+    _check_only_heir(spark, old, others, shared)
     return epoch
+
+
+def _check_only_heir(spark: SparkSession, old: Succession, others: Iterable[str], shared: Iterable[str]) -> None:
+    known = {each: list(_read_entries(spark, each).values()) for each in others}
+    check_only_heir(old, known, shared, partial(last_committed, spark))
 
 
 def last_committed(spark: SparkSession, checkpoint: str) -> int:

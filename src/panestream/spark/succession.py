@@ -10,6 +10,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from panestream.errors import CheckpointError
@@ -127,24 +128,59 @@ def tell_old(spark: SparkSession, entry: str, newest: Mapping[str, Any], last: i
     write_marker(spark, entry, {**newest, "after": last, "places": [], SUCCESSOR: successor})
 
 
-def check_not_succeeded(entry: Mapping[str, Any], checkpoint: str, last_of: Callable[[str], int]) -> None:
+def successors(entries: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The checkpoints of the queries that succeed one, since it was last started itself, the last first.
+
+    Args:
+        entries: of its checkpoint's runs, the newest last.
+    """
+    told = takewhile(lambda entry: SUCCESSOR in entry, reversed(list(entries)))
+    return list(dict.fromkeys(str(entry[SUCCESSOR]) for entry in told))
+
+
+def check_not_succeeded(entries: Iterable[Mapping[str, Any]], checkpoint: str, last_of: Callable[[str], int]) -> None:
     """Refuses to start a query again that another one has succeeded.
 
     Args:
-        entry: the newest of its checkpoint.
+        entries: of its checkpoint's runs, the newest last.
         checkpoint: its checkpoint.
         last_of: gives the last micro-batch that was committed to a checkpoint.
 
     Raises:
         CheckpointError: it has; says how to go back.
     """
-    successor = entry.get(SUCCESSOR)
-    if successor is not None and last_of(str(successor)) >= 0:
-        raise CheckpointError(
-            f"the query of the checkpoint {checkpoint} went on from a savepoint, with the checkpoint {successor}, and writes to "
-            "the same places: both together would write everything twice. Start that one. To go back to this one, stop the "
-            f"other for good and delete {successor}; what it appended to tables and topics stays there"
-        )
+    for successor in successors(entries):
+        if last_of(successor) >= 0:
+            raise CheckpointError(
+                f"the query of the checkpoint {checkpoint} went on from a savepoint, with the checkpoint {successor}, and writes "
+                "to the same places: both together would write everything twice. Start that one. To go back to this one, stop "
+                f"the other for good and delete {successor}; what it appended to tables and topics stays there"
+            )
+
+
+def check_only_heir(
+    old: Succession, others: Mapping[str, Iterable[Mapping[str, Any]]], shared: Iterable[str], last_of: Callable[[str], int]
+) -> None:
+    """Refuses to go on in places in which another query went on already, from the same query.
+
+    Args:
+        old: what is succeeded.
+        others: the entries of the checkpoints of the queries that succeed it as well.
+        shared: places that the new one has of the old one.
+        last_of: gives the last micro-batch that was committed to a checkpoint.
+
+    Raises:
+        CheckpointError: one did; names the places and what to do.
+    """
+    for checkpoint, entries in others.items():
+        both = {place for entry in entries for place in entry["places"]} & set(shared)
+        if both and last_of(checkpoint) >= 0:
+            raise CheckpointError(
+                f"another query went on from {old.checkpoint} already, with the checkpoint {checkpoint}, and wrote to "
+                f"{', '.join(sorted(both))}: what it wrote would be withdrawn, or be there twice. Start that one, or from a "
+                "savepoint of it; or give the new query other places. To go back to this savepoint, stop the other for good and "
+                f"delete {checkpoint}; what it appended to tables and topics stays there"
+            )
 
 
 __all__ = [
@@ -152,9 +188,11 @@ __all__ = [
     "Succession",
     "check_not_gone_on",
     "check_not_succeeded",
+    "check_only_heir",
     "is_of",
     "of_saved",
     "root_of",
     "succession_after",
+    "successors",
     "tell_old",
 ]

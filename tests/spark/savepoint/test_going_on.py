@@ -1,6 +1,7 @@
 """A query from a savepoint goes on where the old one was: in its files, and in its places."""
 
 import datetime as dt
+import os
 import shutil
 
 import pytest
@@ -8,7 +9,9 @@ import pytest
 import panestream as pst
 from panestream import agg
 from panestream.errors import CheckpointError, FencedError
-from panestream.spark.checkpoint import Epoch
+from panestream.spark.checkpoint import Epoch, succession_of
+from panestream.spark.markers import write_marker
+from panestream.spark.places import file_place
 from panestream.testing import MicroBatches
 
 pytestmark = pytest.mark.spark
@@ -71,12 +74,30 @@ def test_in_the_same_places(spark, tmp_path):
     with pytest.raises(FencedError, match=r"goes on from a savepoint, with the checkpoint .*new"):
         Epoch(str(old), 1, "0").check(spark)
 
+    # Nor may another one go on from the same savepoint in the same places.
+    with pytest.raises(
+        CheckpointError, match=r"another query went on from .*old already, with the checkpoint .*new, and wrote to"
+    ):
+        ran(counted(clicks, 3), out, tmp_path / "another", savepoint=saved.path)
+    assert rows(spark, out) == rows(spark, whole)
+
     # The savepoint is not needed any more, and what was read is left out still.
     shutil.rmtree(saved.path)
     clicks.add([("u1", 1, START + dt.timedelta(days=1))])
     ran(counted(clicks, 5), out, new)
     ran(counted(clicks, 2), whole, tmp_path / "undisturbed")
     assert rows(spark, out) == rows(spark, whole)
+
+
+def test_the_old_one_is_found_from_elsewhere(spark, tmp_path):
+    """A relative path is another one where the next query is started."""
+    checkpoint = os.path.relpath(tmp_path / "an old one")
+    entry = {"query": "q", "after": -1, "places": ["file:/out"]}
+    write_marker(spark, f"{checkpoint}/panestream/runs/0000000001-abc", entry)
+    found = succession_of(spark, checkpoint, 3).checkpoint
+    assert file_place(found) == f"file:{tmp_path.resolve()}/an old one"
+    assert found.startswith("file:/")
+    assert succession_of(spark, found, 3).checkpoint == found
 
 
 def test_the_old_one_went_on(spark, tmp_path):

@@ -6,18 +6,22 @@ import json
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import DataFrame
 
 from panestream.errors import CheckpointError, PanestreamWarning
 from panestream.spark.markers import list_files
 from panestream.spark.places import escaped
 from panestream.spark.savepoint.birth import Birth
-from panestream.spark.savepoint.files_read import check_tells_files, files_read, left_out
+from panestream.spark.savepoint.files_read import LISTED, check_tells_files, files_read, left_out
 from panestream.spark.savepoint.manifest import SOURCES
 from panestream.spark.savepoint.positions import DELTA, FILES, KAFKA, SourcePosition, as_saved, of_saved, read_positions
+from panestream.spark.savepoint.whole import check_whole
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 _IN_CHECKPOINT = "panestream/files_read"
 _DELTA_SETTINGS = {"spark.databricks.delta.changeDataFeed.timestampOutOfRange.enabled": "true"}
@@ -55,9 +59,12 @@ class Sources:
 
         Raises:
             CheckpointError: says what to do.
+            StateDamagedError: a list of files is not what was saved.
         """
         if self._of_files:
             check_tells_files(df, sum(each.files for each in self._of_files))
+        for each in self._of_files:
+            _check_listed(df.sparkSession, self.savepoint, each)
         for each in () if self.own else self.positions:
             given = each.options()
             if each.kind == DELTA:
@@ -80,7 +87,7 @@ class Sources:
             for name, value in _DELTA_SETTINGS.items():
                 spark.conf.set(name, value)
         for each in self._of_files:
-            listed = spark.read.parquet(_folder(escaped(self.savepoint), each.number))
+            listed = _listed(spark, self.savepoint, each)
             listed.write.mode("overwrite").parquet(f"{self.checkpoint.rstrip('/')}/{_IN_CHECKPOINT}/{each.number}")
 
     def unread(self, df: DataFrame) -> DataFrame:
@@ -88,13 +95,19 @@ class Sources:
 
         Raises:
             CheckpointError: from which file a row is cannot be told any more.
+            StateDamagedError: the list in the checkpoint is not what was written.
         """
         mine = self._of_files
         if not mine:
             return df
-        folder = f"{escaped(self.checkpoint.rstrip('/'))}/{_IN_CHECKPOINT}"
-        listed = df.sparkSession.read.parquet(*(f"{folder}/{each.number}" for each in mine))
-        return left_out(df, listed, sum(each.files for each in mine))
+        folder = escaped(self.checkpoint.rstrip("/"))
+
+        def read(part: str) -> DataFrame:
+            return df.sparkSession.read.schema(LISTED).parquet(f"{folder}/{part}")
+
+        parts = {f"{_IN_CHECKPOINT}/{each.number}": each.files for each in mine}
+        check_whole(f"the checkpoint {self.checkpoint}", parts, read)
+        return left_out(df, reduce(DataFrame.unionAll, map(read, parts)), sum(parts.values()))
 
     @property
     def _of_files(self) -> list[SourcePosition]:
@@ -183,7 +196,7 @@ def _with_files(spark: SparkSession, checkpoint: str, position: SourcePosition, 
     folder = _folder(path, position.number)
     last = int(json.loads(position.offset)["logOffset"])
     files_read(spark, checkpoint, position.number, last).write.mode("overwrite").parquet(folder)
-    return replace(position, files=spark.read.parquet(folder).count())
+    return replace(position, files=_listed(spark, path, position).count())
 
 
 def unread(spark: SparkSession, df: DataFrame, savepoint: str, position: SourcePosition) -> DataFrame:
@@ -191,8 +204,24 @@ def unread(spark: SparkSession, df: DataFrame, savepoint: str, position: SourceP
 
     Raises:
         CheckpointError: from which file a row is cannot be told any more.
+        StateDamagedError: the list of files is not what was saved.
     """
-    return left_out(df, spark.read.parquet(_folder(escaped(savepoint), position.number)), position.files)
+    _check_listed(spark, savepoint, position)
+    return left_out(df, _listed(spark, savepoint, position), position.files)
+
+
+def _check_listed(spark: SparkSession, savepoint: str, position: SourcePosition) -> None:
+    """Refuses a list of files of which some are missing: they would be read a second time."""
+
+    def read(_: str) -> DataFrame:
+        return _listed(spark, savepoint, position)
+
+    check_whole(f"the savepoint {savepoint}", {f"{SOURCES}/{position.number}": position.files}, read)
+
+
+def _listed(spark: SparkSession, savepoint: str, position: SourcePosition) -> DataFrame:
+    """The files that a source of a savepoint had read."""
+    return spark.read.schema(LISTED).parquet(_folder(escaped(savepoint), position.number))
 
 
 def _folder(savepoint: str, number: int) -> str:

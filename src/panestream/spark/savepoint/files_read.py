@@ -26,6 +26,8 @@ _LITERALS = 20_000
 """So many names may stand in the query itself, where Spark passes over a file without opening it (decision 0147)."""
 _ENTRY = "path string, timestamp bigint, batchId bigint"
 _PATH = "path"
+LISTED = f"{_PATH} string"
+"""What a list of files has."""
 _OF_FILE = "_metadata.file_path"
 _LOCAL = "file:/+"
 """A local path begins with one slash in one place of Spark, and with three in another."""
@@ -128,4 +130,4 @@ def _spellings(path: str) -> list[str]:
     return [path, "file:///" + path.removeprefix("file:/")] if path.startswith("file:/") else [path]
 
 
-__all__ = ["check_tells_files", "files_read", "left_out"]
+__all__ = ["LISTED", "check_tells_files", "files_read", "left_out"]

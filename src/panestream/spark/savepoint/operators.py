@@ -34,9 +34,25 @@ _STATE_FILE = re.compile(r"(\d+)(?:_[^.]*)?\.(?:zip|changelog)")
 
 
 def operators_in(spark: SparkSession, path: str) -> list[int]:
-    """Spark's numbers of panestream's operators in a checkpoint; it counts from the end of the query: an input's is larger."""
+    """Spark's numbers of panestream's operators in a checkpoint; it counts from the end of the query: an input's is larger.
+
+    Raises:
+        CheckpointError: Spark's state reader does not find the checkpoint under its name.
+    """
+    _check_found(spark, path)
     rows = spark.read.format("state-metadata").load(path).select("operatorId", "operatorProperties").collect()
     return sorted({int(row.operatorId) for row in rows if VARIABLE in _variables(row.operatorProperties)})
+
+
+def _check_found(spark: SparkSession, path: str) -> None:
+    """Refuses a path in which Spark's state reader takes the address of a folder for its name: it would look into another one."""
+    files = list_files(spark, f"{escaped(path)}/commits")
+    if files and "%" in files[0].removesuffix(files[0].rsplit("/", 1)[-1]):
+        raise CheckpointError(
+            f"Spark's state reader cannot read the checkpoint {path}: in its name are characters that an address has as %20 and "
+            f"the like (a blank, %, [, {{, …), and it looks for a folder of that name. Look at it under another name: by a "
+            f"link (ln -s {path!r} LINK), or a copy"
+        )
 
 
 def _variables(properties: str | None) -> list[str]:

@@ -18,6 +18,7 @@ from panestream.errors import CheckpointError
 from panestream.inspection.asked import Asked
 from panestream.inspection.merging import Looked
 from panestream.inspection.summary import Summary
+from panestream.spark.places import escaped
 from panestream.spark.savepoint.beginning import unread
 from panestream.spark.savepoint.birth import Birth
 from panestream.spark.savepoint.manifest import Manifest, read_manifest, table_folder
@@ -26,6 +27,7 @@ from panestream.spark.savepoint.positions import FILES, SourcePosition
 from panestream.spark.savepoint.positions import of_saved as positions_of
 from panestream.spark.savepoint.shown_state import ShownState
 from panestream.spark.savepoint.summarizing import summary_of_saved
+from panestream.spark.savepoint.whole import check_whole
 from panestream.spark.succession import of_saved
 from panestream.spark.types import spark_schema
 
@@ -119,10 +121,20 @@ class Savepoint(ShownState):
             raise CheckpointError(f"the savepoint has no table {name!r}, only {', '.join(self.manifest.tables)}")
         plan = self.plan
         schema = plan.operator.for_group(plan, MemoryState(), 0).tables().table(name).schema
-        folder = table_folder(self.path, name)
+        folder = table_folder(escaped(self.path), name)
         return self.spark.read.schema(spark_schema(with_group(schema))).parquet(folder)
 
+    def check_whole(self) -> None:
+        """Refuses a savepoint of whose state rows are missing, or there twice.
+
+        Raises:
+            StateDamagedError: says which table, and what to do.
+        """
+        parts = {f"state/{name}": rows for name, rows in self.manifest.tables.items()}
+        check_whole(f"the savepoint {self.path}", parts, lambda part: self.table(part.removeprefix("state/")))
+
     def _summary(self, asked: Asked) -> Summary:
+        self.check_whole()
         tables = {name: self.table(name) for name in self.manifest.tables}
         looked = Looked(self.path, self.batch_id, None, time.time_ns() // 1000)
         return summary_of_saved(self.plan, self.manifest.headers, tables, asked, looked)

@@ -55,7 +55,7 @@ def seam_of(spark: SparkSession, saved: Savepoint | Birth | None, checkpoint: st
 
 
 def check_start(savepoint: Savepoint, plan: WindowPlan, *, allow_incomplete: bool = False) -> None:
-    """Refuses to start a plan from a savepoint that it cannot take over. Other windows cost a Spark job.
+    """Refuses to start a plan from a savepoint that it cannot take over, or that is not whole. Costs Spark jobs.
 
     Args:
         savepoint: the savepoint.
@@ -65,6 +65,7 @@ def check_start(savepoint: Savepoint, plan: WindowPlan, *, allow_incomplete: boo
     Raises:
         PlanMismatchError: names every difference that cannot be.
         InvalidPlanError: a function is given for what the query does not keep.
+        StateDamagedError: rows of the savepoint are missing, or there twice.
     """
     manifest = savepoint.manifest
     check_migrations(savepoint.migrate, plan)
@@ -76,6 +77,7 @@ def check_start(savepoint: Savepoint, plan: WindowPlan, *, allow_incomplete: boo
     taken.state_of(0, [])
     first = migrated(StateTables(manifest.headers[0], taken.empty), savepoint.migrate, plan)
     check_added(first.header, plan, allow_incomplete=allow_incomplete)
+    savepoint.check_whole()
     if manifest.plan.identity()["windows"] != plan.identity()["windows"]:
         # Whether the old panes lie in new ones the rows say.
         spark = savepoint.spark

@@ -20,6 +20,7 @@ from panestream.errors import CheckpointError, PlanMismatchError, StateDamagedEr
 from panestream.spark.checkpoint import newest_entry, succession_of
 from panestream.spark.failures import as_ours
 from panestream.spark.operator.without_pandas import without_pandas
+from panestream.spark.places import escaped
 from panestream.spark.savepoint.beginning import save_positions
 from panestream.spark.savepoint.manifest import Manifest, check_free, table_folder, versions, write_manifest
 from panestream.spark.savepoint.pieces import rows_of_pieces, with_group
@@ -109,7 +110,7 @@ def write_savepoint(
         told("reading the state")
         found = _by_group(headers, plan)
     _check_together(found)
-    empty = no_rows(plan)
+    empty = no_state(plan)
     # Disk: each table is a pass over all, and the state may be larger than the memory.
     parts = tables.select("key_group", "table", "body").persist(StorageLevel.DISK_ONLY)
     written: dict[str, int] = {}
@@ -120,7 +121,7 @@ def write_savepoint(
                 mine = parts.where(F.col("table") == name).select("key_group", "body")
                 rows = mine.mapInArrow(rows_of_pieces(table.schema), spark_schema(with_group(table.schema)))
                 rows.write.mode("overwrite").parquet(table_folder(path, name))
-                written[name] = spark.read.schema(rows.schema).parquet(table_folder(path, name)).count()
+                written[name] = spark.read.schema(rows.schema).parquet(table_folder(escaped(path), name)).count()
     finally:
         parts.unpersist()
     now = datetime.now(timezone.utc).isoformat(timespec="seconds")
@@ -129,9 +130,9 @@ def write_savepoint(
     return Savepoint(path, whole, spark)
 
 
-def no_rows(plan: WindowPlan) -> StateTables:
-    """The state tables of a key group that has nothing: their names and columns."""
-    return plan.operator.for_group(plan, MemoryState(), 0).tables()
+def no_state(plan: WindowPlan, group: int = 0) -> StateTables:
+    """The state tables of a key group that has nothing: their names and columns, and the header that it begins with."""
+    return plan.operator.for_group(plan, MemoryState(), group).tables()
 
 
 def _check_together(headers: Sequence[Mapping[str, Any]]) -> None:
@@ -145,6 +146,9 @@ def _check_together(headers: Sequence[Mapping[str, Any]]) -> None:
 def _by_group(headers: DataFrame, plan: WindowPlan) -> list[Mapping[str, Any]]:
     """The headers in the order of key groups: few, and small."""
     found = {row.key_group: json.loads(row.header) for row in headers.collect()}
+    if not found:
+        # No row has come: the first one calls all key groups, each is told of its time.
+        found = {group: no_state(plan, group).header for group in range(plan.groups)}
     gone = next((group for group in range(plan.groups) if group not in found), None)
     if gone is not None:
         raise StateDamagedError(f"the state of key group {gone} is gone: there are {len(found)} of {plan.groups}", gone)

@@ -1,0 +1,130 @@
+"""Savepoints of which something is missing, or never was: refused, or as empty as they are."""
+
+import datetime as dt
+import shutil
+from functools import partial
+
+import pytest
+
+import panestream as pst
+from panestream import agg
+from panestream.errors import CheckpointError, StateDamagedError
+from panestream.spark.savepoint.manifest import Manifest
+from panestream.spark.savepoint.writing import write_savepoint
+from panestream.testing import MicroBatches
+
+pytestmark = pytest.mark.spark
+
+START = dt.datetime(2026, 1, 1, tzinfo=dt.timezone.utc)
+COLUMNS = "user string, n bigint, ts timestamp"
+ROWS = [(f"u{number % 5}", number, START + dt.timedelta(minutes=number)) for number in range(60)]
+
+
+def counted(df, groups=None):
+    windowed = (
+        pst.stream(df)
+        .assign_timestamps("ts", pst.WatermarkStrategy.for_bounded_out_of_orderness("5 minutes"))
+        .key_by("user")
+        .window(pst.TumblingEventTimeWindows.of("10 minutes"))
+    )
+    if groups is not None:
+        windowed = windowed.key_groups(groups)
+    return windowed.aggregate(agg.count().alias("n"), agg.sum("n").alias("total"))
+
+
+def fired(result, checkpoint, **how):
+    sink = pst.MemorySink()
+    result.start(main=sink, checkpoint=str(checkpoint), **how).await_termination()
+    return sorted(map(str, sink.rows))
+
+
+@pytest.fixture(scope="module")
+def old(spark, tmp_path_factory):
+    """Rows that were read, the checkpoint, and its savepoint in a folder whose name Spark's readers take for a pattern."""
+    folder = tmp_path_factory.mktemp("old")
+    clicks = MicroBatches(spark, folder / "clicks", COLUMNS).add(ROWS)
+    assert fired(counted(clicks.stream(), 2), folder / "checkpoint")
+    saved = folder / "saved [1] {a,b}* 100%25 é"
+    pst.savepoint(spark, f"{folder}/checkpoint", str(saved))
+    return clicks, folder / "checkpoint", saved
+
+
+def _largest(folder):
+    return max(folder.glob("*.parquet"), key=lambda file: file.stat().st_size)
+
+
+def _lose(part, folder):
+    _largest(folder / part).unlink()
+
+
+def _double(part, folder):
+    shutil.copy(_largest(folder / part), folder / part / "part-copy.parquet")
+
+
+def _lose_all(part, folder):
+    shutil.rmtree(folder / part)
+
+
+def _cut(part, folder):
+    file = _largest(folder / part)
+    (file.parent / f".{file.name}.crc").unlink()
+    file.write_bytes(file.read_bytes()[:-20])
+
+
+@pytest.mark.parametrize("part", ["state/panes", "sources/0"])
+@pytest.mark.parametrize(("harm", "said"), [(_lose, "has"), (_double, "has"), (_lose_all, "is gone"), (_cut, "cannot be read")])
+def test_what_is_not_whole_is_refused(spark, old, part, harm, said, tmp_path):
+    clicks, _, whole = old
+    saved = tmp_path / "saved"
+    shutil.copytree(whole, saved)
+    harm(part, saved)
+    wrong = partial(pytest.raises, StateDamagedError, match=f"saved is not what was written there: {part} {said}")
+    with wrong():
+        fired(counted(clicks.stream()), tmp_path / "new", savepoint=str(saved))
+    with wrong():
+        found = pst.read_savepoint(spark, str(saved))
+        found.summary() if part.startswith("state") else found.unread(clicks.stream())
+    assert not (tmp_path / "new").exists()
+
+
+def test_the_list_of_files_of_a_checkpoint_is_not_whole(old, tmp_path):
+    clicks, _, saved = old
+    new = tmp_path / "new"
+    assert fired(counted(clicks.stream()), new, savepoint=str(saved)) == []
+    _lose("panestream/files_read/0", new)
+    with pytest.raises(StateDamagedError, match="new is not what was written there: panestream/files_read/0 "):
+        fired(counted(clicks.stream()), new)
+
+
+def test_a_query_to_which_no_row_has_come(spark, tmp_path):
+    clicks = MicroBatches(spark, tmp_path / "clicks", COLUMNS).add([])
+    assert fired(counted(clicks.stream(), 3), tmp_path / "old") == []
+    assert pst.read_checkpoint(spark, f"{tmp_path}/old").summary().windows == 0
+    saved = pst.savepoint(spark, f"{tmp_path}/old", f"{tmp_path}/saved")
+    assert (saved.manifest.groups, saved.table("panes").count(), saved.summary().windows) == (3, 0, 0)
+    clicks.add(ROWS[:30])
+    clicks.add(ROWS[30:])
+    found = fired(counted(clicks.stream(), 5), tmp_path / "new", savepoint=saved.path)
+    assert found == fired(counted(clicks.stream(), 3), tmp_path / "old")
+    assert found
+
+
+def test_a_key_group_that_was_lost(spark, old, tmp_path):
+    _, checkpoint, _ = old
+    state = pst.read_checkpoint(spark, str(checkpoint))
+    headers = state.stored.headers().where("key_group = 0")
+    manifest = Manifest(saved_plan={}, headers=[], tables={})
+    with pytest.raises(StateDamagedError, match="the state of key group 1 is gone: there are 1 of 2"):
+        write_savepoint(spark, f"{tmp_path}/saved", state.plan, headers, state.stored.tables(), manifest)
+
+
+@pytest.mark.parametrize("name", ["with a blank", "100%"])
+def test_a_checkpoint_where_sparks_state_reader_looks_elsewhere(spark, old, name, tmp_path):
+    _, checkpoint, _ = old
+    shutil.copytree(checkpoint, tmp_path / name)
+    with pytest.raises(CheckpointError, match=rf"cannot read the checkpoint .*/{name}: .*\(a blank, %, .*ln -s "):
+        pst.read_checkpoint(spark, str(tmp_path / name))
+    # Where it would have looked, and made folders.
+    assert [each.name for each in tmp_path.iterdir()] == [name]
+    (tmp_path / "link").symlink_to(tmp_path / name)
+    assert pst.read_checkpoint(spark, str(tmp_path / "link")).windows.count() > 0
