@@ -129,7 +129,9 @@ def groups_of_key(spark: SparkSession, plan: WindowPlan, asked: Asked) -> Sequen
         return None  # -0.0 and 0.0 are one key
     columns = [asked.keys[place] for place in range(len(plan.key_schema))]
     names = [f"key_{place}" for place in range(len(columns))]
-    given = spark.createDataFrame(pa.Table.from_arrays(columns, names=names))
+    table = pa.Table.from_arrays(columns, names=names)
+    # With its schema: else Spark takes a time without a zone for an instant, which has another hash.
+    given = spark.createDataFrame(table, spark_schema(table.schema))
     # As the exchange does it.
     hashed = F.pmod(F.xxhash64(*names), F.lit(plan.groups))
     return [int(row[0]) for row in given.select(hashed).collect()]

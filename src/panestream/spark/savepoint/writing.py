@@ -68,7 +68,7 @@ def take(spark: SparkSession, checkpoint: str, path: str, batch_id: int | None, 
     """What :func:`savepoint` does; ``told`` of each step when it begins, in words."""
     told(f"looking into {checkpoint}")
     state = read_checkpoint(spark, checkpoint, batch_id)
-    entry = newest_entry(spark, checkpoint) or {}
+    entry = newest_entry(spark, checkpoint, state.batch_id) or {}
     check_free(spark, path)
     _check_alone(spark, checkpoint)
     manifest = Manifest(

@@ -1,0 +1,39 @@
+"""What a summary asks Spark for: the key group of a key that was typed."""
+
+import pytest
+from pyspark.sql import functions as F
+
+import panestream as pst
+from panestream import agg
+from panestream.inspection.asked import asked_of
+from panestream.spark.savepoint.summarizing import groups_of_key
+
+pytestmark = pytest.mark.spark
+
+GROUPS = 1009
+"""So many that no wrong one is right by chance."""
+KEYS = {
+    "string": ("a=b", "'a=b'"),
+    "boolean": ("TRUE", "true"),
+    "smallint": ("-5", "-5S"),
+    "decimal(20,3)": ("1.5", "1.500"),
+    "date": ("1500-02-28", "DATE'1500-02-28'"),
+    "timestamp": ("2026-11-01T05:30Z", "TIMESTAMP'2026-11-01 05:30:00Z'"),
+    "timestamp_ntz": ("2026-03-08T02:30", "TIMESTAMP_NTZ'2026-03-08 02:30:00'"),
+    "binary": ("0x00ff", "X'00ff'"),
+    "string, but none": (r"\N", "CAST(NULL AS string)"),
+}
+
+
+def test_a_key_that_was_typed_lies_where_the_exchange_sends_it(spark):
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    try:
+        for kind, (typed, literal) in KEYS.items():
+            rows = spark.sql(f"SELECT CAST({literal} AS {kind.removesuffix(', but none')}) AS key, now() AS ts")
+            stream = pst.stream(rows).assign_timestamps("ts", pst.WatermarkStrategy.for_monotonous_timestamps())
+            windowed = stream.key_by("key").window(pst.TumblingEventTimeWindows.of("1 hour")).key_groups(GROUPS)
+            plan = windowed.aggregate(agg.count().alias("n")).plan
+            expected = rows.select(F.pmod(F.xxhash64("key"), F.lit(GROUPS))).first()[0]
+            assert groups_of_key(spark, plan, asked_of(plan, [typed], [], 1)) == [expected], kind
+    finally:
+        spark.conf.unset("spark.sql.session.timeZone")
