@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,13 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--megabytes", type=int, default=1000, help="of kept rows (default: %(default)s)")
     parser.add_argument("--groups", type=int, default=8, help="key groups (default: %(default)s)")
+    parser.add_argument(
+        "--shares",
+        nargs="+",
+        type=float,
+        default=[0.1, 1.0],
+        help="of these sizes: what does not grow with the state? (default: a tenth, all)",
+    )
     parser.add_argument("--cases", nargs="+", choices=[*CASES], default=[*CASES])
     parser.add_argument("--cores", type=int, default=os.cpu_count() or 2)
     parser.add_argument("--data", default=str(HERE / ".data" / "state"))
@@ -112,8 +120,9 @@ def _step(options: argparse.Namespace) -> dict[str, Any]:
     return told
 
 
-def _in_a_process(options: argparse.Namespace, case: str, step: str) -> dict[str, Any]:
-    arguments = [f"--{name}={getattr(options, name)}" for name in ("keys", "megabytes", "groups", "cores", "data")]
+def _in_a_process(options: argparse.Namespace, share: float, case: str, step: str) -> dict[str, Any]:
+    sizes = [f"--{name}={round(getattr(options, name) * share)}" for name in ("keys", "megabytes")]
+    arguments = [*sizes, *(f"--{name}={getattr(options, name)}" for name in ("groups", "cores", "data"))]
     command = [sys.executable, "-m", "benchmarks.state.run", *arguments, f"--step={case}:{step}"]
     # Executors take their modules from there.
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")])}
@@ -145,16 +154,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "|---|---:|---|---:|---:|---:|---:|---:|---:|---:|",
     ]
     print("\n".join(lines), flush=True)
-    for case in options.cases:
+    for case, share in product(options.cases, options.shares):
         shutil.rmtree(Path(options.data) / case, ignore_errors=True)
-        state = _in_a_process(options, case, "build")["state_mb"]
+        state = _in_a_process(options, share, case, "build")["state_mb"]
         for step in STEPS:
-            told = _in_a_process(options, case, step)
+            told = _in_a_process(options, share, case, step)
             peaks = " | ".join(f"{told[name]:,.0f}" for name in ("driver_python", "driver_jvm", "executor_jvm", "workers"))
             seen = f"{told['windows']:,} | {told['rows']:,}" if "windows" in told else f" | {told['mb']:,} MB"
             lines.append(f"| {case} | {state:,} MB | {step} | {told['seconds']:,.1f} | {peaks} | {seen} |")
             print(lines[-1], flush=True)
         shutil.rmtree(Path(options.data) / case, ignore_errors=True)
+    lines += ["", f"Load at the end: {os.getloadavg()[1]:.1f} (five minutes)."]
     Path(options.results).mkdir(parents=True, exist_ok=True)
     (Path(options.results) / "state.md").write_text("\n".join(lines) + "\n")
 

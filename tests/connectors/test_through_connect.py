@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pyspark
 import pytest
 
 import panestream as pst
+from tests.processes import ran
 
 pytestmark = [pytest.mark.connectors, pytest.mark.kafka, pytest.mark.delta, pytest.mark.slow]
 
-ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = Path(__file__).with_name("through_connect.py")
 
 
@@ -26,16 +23,7 @@ def taken(records):
 
 def test_kafka_and_delta_through_connect(broker, topics, tmp_path):
     clicks, hours, late = topics.make(1), topics.make(2, "hours"), topics.make(1, "late")
-    path = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
-    done = subprocess.run(
-        [sys.executable, str(SCRIPT), str(tmp_path), broker.servers, clicks, hours, late],
-        env={**os.environ, "PYTHONPATH": path, "PYSPARK_PYTHON": sys.executable, "SPARK_TESTING": "1"},
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    assert done.returncode == 0, (done.stdout + done.stderr)[-5000:]
+    ran(SCRIPT, tmp_path, broker.servers, clicks, hours, late, SPARK_TESTING="1")
     found = json.loads((tmp_path / "found.json").read_text())
     assert found["session"] == "pyspark.sql.connect.session"
     assert "record at offset 9 of" in found["malformed"]

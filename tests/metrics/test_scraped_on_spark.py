@@ -2,17 +2,13 @@
 
 import importlib.util
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
 from panestream.errors import PanestreamWarning
 from tests.metrics import scraped
+from tests.processes import ran
 
-ROOT = Path(__file__).resolve().parents[2]
 TAKES = ("duration_ms", "rows_per_second", "stages")
 
 
@@ -60,16 +56,7 @@ def test_through_spark_connect_too(tmp_path):
     for needed in ("pandas", "grpc", "grpc_status", "zstandard"):
         if importlib.util.find_spec(needed) is None:
             pytest.skip(f"Spark Connect's client needs {needed}: install panestream[connect]")
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]), "PYSPARK_PYTHON": sys.executable}
-    done = subprocess.run(
-        [sys.executable, scraped.__file__, str(tmp_path)],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=900,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-6000:]
+    ran(scraped.__file__, tmp_path)
     found = json.loads((tmp_path / "found.json").read_text())
     assert "connect" in found["session"]
     check(found)

@@ -20,11 +20,11 @@ import pyarrow.parquet as pq
 import pyspark
 import pytest
 
+from tests.processes import ROOT, ran
 from tests.spark.said import check_refusals
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-ROOT = Path(__file__).resolve().parents[2]
 START = datetime(2026, 1, 1, tzinfo=timezone.utc)
 EPOCH = int(START.timestamp())
 SCRIPT = Path(__file__).with_name("elsewhere.py")
@@ -66,24 +66,9 @@ def windows(rows, until=None):
 
 
 def run(folder: Path, *arguments: str, **environment: str) -> dict:
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(ROOT / "src"),
-        "PYSPARK_PYTHON": sys.executable,
-        "PYSPARK_DRIVER_PYTHON": sys.executable,
-        **environment,
-    }
-    done = subprocess.run(
-        [sys.executable, str(SCRIPT), str(folder), *arguments],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-6000:]
+    wrote = ran(SCRIPT, folder, *arguments, **{"PYTHONPATH": str(ROOT / "src"), **environment})
     # Spark logs the stack of an exception for a path that it is asked to read and that is not there (yet).
-    assert "Assume no metadata directory" not in done.stderr, done.stderr[-6000:]
+    assert "Assume no metadata directory" not in wrote, wrote[-6000:]
     return json.loads((folder / "found.json").read_text())
 
 

@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
+from tests.processes import ran
 from tests.versions.carried import ROWS, USERS, queries
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-ROOT = Path(__file__).resolve().parents[2]
 PYTHONS = dict(each.split("=", 1) for each in os.environ.get("PANESTREAM_PYTHONS", "").split())
 # Which version takes which micro-batches.
 WAYS = {
@@ -29,18 +28,8 @@ BY_EVENT_TIME = [name for name in queries() if name != "clock"]
 
 def run(version: str, folder: Path, first: int, last: int) -> None:
     """Lets a version of Spark take some micro-batches, and checks that it did."""
-    python = PYTHONS[version]
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}", "PYSPARK_PYTHON": python}
-    done = subprocess.run(
-        [python, Path(__file__).with_name("carried.py"), folder, str(first), str(last)],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=900,
-    )
-    assert done.returncode == 0, done.stderr[-5000:]
-    said = json.loads(done.stdout.splitlines()[-1])
+    script = Path(__file__).with_name("carried.py")
+    said = json.loads(ran(script, folder, first, last, python=PYTHONS[version]).splitlines()[-1])
     assert said["spark"].startswith(version)
     # The clock goes on without rows, too.
     assert all(number == last + 1 or (name == "clock" and number > last) for name, number in said["committed"].items()), said

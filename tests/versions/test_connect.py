@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pyspark
 import pytest
+
+from tests.processes import ran
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
 @pytest.mark.skipif(not pyspark.__version__.startswith("4.0."), reason="only Spark 4.0 has no streams through Connect")
 def test_through_connect_of_spark_4_0_batches_run_and_streams_are_refused():
-    root = Path(__file__).resolve().parents[2]
-    environment = {**os.environ, "PYTHONPATH": f"{root / 'src'}{os.pathsep}{root}"}
-    script = Path(__file__).with_name("connect.py")
-    done = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True, check=False, timeout=600)
-    assert done.returncode == 0, done.stderr[-3000:]
-    panes, row, *refused = done.stdout.splitlines()[-4:]
+    said = ran(Path(__file__).with_name("connect.py"))
+    panes, row, *refused = said.splitlines()[-4:]
     # Two sliding windows of every instant; and more firings where they fire early.
     assert (panes, row.split()[0]) == ("panes 9", "row")
     assert all(line.startswith("Spark Connect of Spark 4.0 has no stateful operators") for line in refused)

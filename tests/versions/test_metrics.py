@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pyspark
 import pytest
+
+from tests.processes import ran
 
 pytestmark = [
     pytest.mark.spark,
@@ -18,7 +17,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:.*late row:panestream.errors.PanestreamWarning"),
 ]
 
-ROOT = Path(__file__).resolve().parents[2]
 needed = [name for name in ("prometheus_client",) if importlib.util.find_spec(name) is None]
 for_connect = [name for name in ("pandas", "grpc", "grpc_status", "zstandard") if importlib.util.find_spec(name) is None]
 
@@ -40,12 +38,7 @@ def test_in_a_classic_session(spark, tmp_path):
 @pytest.mark.skipif(bool(needed + for_connect), reason=f"Spark Connect's client needs {needed + for_connect}")
 @pytest.mark.skipif(pyspark.__version__.startswith("4.0."), reason="Spark 4.0 has no streams through Connect")
 def test_through_spark_connect(tmp_path):
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}", "PYSPARK_PYTHON": sys.executable}
-    script = Path(__file__).with_name("told.py")
-    done = subprocess.run(
-        [sys.executable, script, tmp_path], env=environment, capture_output=True, text=True, check=False, timeout=600
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
+    ran(Path(__file__).with_name("told.py"), tmp_path)
     found = json.loads((tmp_path / "found.json").read_text("utf-8"))
     assert "connect" in found["session"]
     check(found)

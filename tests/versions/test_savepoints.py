@@ -8,36 +8,25 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
+from tests.processes import ran
 from tests.versions.carried import ROWS, queries
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-ROOT = Path(__file__).resolve().parents[2]
 PYTHONS = dict(each.split("=", 1) for each in os.environ.get("PANESTREAM_PYTHONS", "").split())
 NAMES = [name for name in queries() if name != "clock"]
 for_connect = [name for name in ("pandas", "grpc", "grpc_status", "zstandard") if importlib.util.find_spec(name) is None]
 
 
 def run(python: str, folder: Path, first: int, last: int, groups: int, *more: str) -> dict:
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}", "PYSPARK_PYTHON": python}
-    arguments = [folder, *map(str, (first, last, groups)), *more]
-    done = subprocess.run(
-        [python, Path(__file__).with_name("saved.py"), *arguments],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=900,
-    )
-    assert done.returncode == 0, done.stderr[-5000:]
-    return json.loads(done.stdout.splitlines()[-1])
+    script = Path(__file__).with_name("saved.py")
+    return json.loads(ran(script, folder, first, last, groups, *more, python=python).splitlines()[-1])
 
 
 def found(folder: Path, name: str) -> dict[str, list[str]]:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections import defaultdict
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -15,10 +12,10 @@ import pytest
 import panestream as pst
 from panestream import agg
 from panestream.testing import MicroBatches
+from tests.processes import ROOT, ran
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::panestream.errors.PanestreamWarning")]
 
-ROOT = Path(__file__).resolve().parents[3]
 SCRIPT = Path(__file__).with_name("operators_read.py")
 START = datetime(2026, 1, 1, tzinfo=timezone.utc)
 USERS = ("ann", "bob", "cem")
@@ -76,17 +73,7 @@ def found(spark, tmp_path_factory):
     for name, query in queries().items():
         checkpoint = str(folder / "checkpoints" / name)
         query(rows.stream()).start(main=pst.MemorySink(), checkpoint=checkpoint, trigger="once").await_termination()
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYSPARK_PYTHON": sys.executable}
-    done = subprocess.run(
-        [sys.executable, str(SCRIPT), str(folder), "remote"],
-        env=environment,
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=500,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-6000:]
+    ran(SCRIPT, folder, "remote", PYTHONPATH=str(ROOT / "src"))  # without the tests: not even by chance the job's code
     return json.loads((folder / "found.json").read_text())
 
 
