@@ -43,7 +43,7 @@ def old(spark, tmp_path_factory):
     """Rows that were read, the checkpoint, and its savepoint in a folder whose name Spark's readers take for a pattern."""
     folder = tmp_path_factory.mktemp("old")
     clicks = MicroBatches(spark, folder / "clicks", COLUMNS).add(ROWS)
-    assert fired(counted(clicks.stream(), 2), folder / "checkpoint")
+    assert fired(counted(clicks.stream(), 3), folder / "checkpoint")
     saved = folder / "saved [1] {a,b}* 100%25 é"
     pst.savepoint(spark, f"{folder}/checkpoint", str(saved))
     return clicks, folder / "checkpoint", saved
@@ -112,9 +112,9 @@ def test_a_query_to_which_no_row_has_come(spark, tmp_path):
 def test_a_key_group_that_was_lost(spark, old, tmp_path):
     _, checkpoint, _ = old
     state = pst.read_checkpoint(spark, str(checkpoint))
-    headers = state.stored.headers().where("key_group = 0")
+    headers = state.stored.headers().where("key_group <> 1")
     manifest = Manifest(saved_plan={}, headers=[], tables={})
-    with pytest.raises(StateDamagedError, match="the state of key group 1 is gone: there are 1 of 2"):
+    with pytest.raises(StateDamagedError, match="the state of key group 1 is gone: there are 2 of 3"):
         write_savepoint(spark, f"{tmp_path}/saved", state.plan, headers, state.stored.tables(), manifest)
 
 
@@ -128,3 +128,36 @@ def test_a_checkpoint_where_sparks_state_reader_looks_elsewhere(spark, old, name
     assert [each.name for each in tmp_path.iterdir()] == [name]
     (tmp_path / "link").symlink_to(tmp_path / name)
     assert pst.read_checkpoint(spark, str(tmp_path / "link")).windows.count() > 0
+
+
+def _lose_files(checkpoint):
+    for file in (checkpoint / "state/0/1").glob("1.*"):
+        file.unlink()
+
+
+@pytest.mark.parametrize(
+    ("harm", "of_summary", "of_savepoint"),
+    [
+        (_lose_files, *["micro-batch 0 cannot be read: .*CANNOT_LOAD_STATE_STORE"] * 2),
+        (lambda folder: shutil.rmtree(folder / "state/0/1"), *["cannot be read: state/0/1 is gone"] * 2),
+        (lambda folder: shutil.rmtree(folder / "state/0/2"), "lacks key groups: there are 2 of 3", "key group 2 is gone"),
+        (lambda folder: shutil.rmtree(folder / "state/0/_metadata"), *["says of the state .* is gone"] * 2),
+    ],
+    ids=["files", "a partition", "the last partition", "the metadata"],
+)
+def test_a_state_that_lost_something(spark, old, harm, of_summary, of_savepoint, tmp_path):
+    checkpoint = tmp_path / "checkpoint"
+    shutil.copytree(old[1], checkpoint)
+    harm(checkpoint)
+    with pytest.raises(StateDamagedError, match=of_summary):
+        pst.read_checkpoint(spark, str(checkpoint)).summary()
+    with pytest.raises(StateDamagedError, match=of_savepoint):
+        pst.savepoint(spark, str(checkpoint), f"{tmp_path}/saved")
+
+
+def test_a_log_that_was_lost(spark, old, tmp_path):
+    checkpoint = tmp_path / "checkpoint"
+    shutil.copytree(old[1], checkpoint)
+    (checkpoint / "offsets/0").unlink()
+    with pytest.raises(CheckpointError, match=r"Spark cannot read the checkpoint .*checkpoint: \[STDS_"):
+        pst.read_checkpoint(spark, str(checkpoint))

@@ -21,8 +21,10 @@ from panestream.engine.storage.sealed_state import META, SealedState, group_in
 from panestream.engine.storage.state import MemoryState
 from panestream.errors import CheckpointError, PlanMismatchError
 from panestream.spark.checkpoint import logged
+from panestream.spark.failures import raise_as
 from panestream.spark.markers import list_files
 from panestream.spark.places import escaped
+from panestream.spark.reasons import first_sentence, of_spark, words_of
 from panestream.spark.savepoint.values import VARIABLE, StoredState
 
 if TYPE_CHECKING:
@@ -37,10 +39,15 @@ def operators_in(spark: SparkSession, path: str) -> list[int]:
     """Spark's numbers of panestream's operators in a checkpoint; it counts from the end of the query: an input's is larger.
 
     Raises:
-        CheckpointError: Spark's state reader does not find the checkpoint under its name.
+        CheckpointError: Spark's state reader does not find the checkpoint under its name, or not what it says of its operators.
     """
     _check_found(spark, path)
-    rows = spark.read.format("state-metadata").load(path).select("operatorId", "operatorProperties").collect()
+    try:
+        rows = spark.read.format("state-metadata").load(path).select("operatorId", "operatorProperties").collect()
+    except Exception as error:
+        if not of_spark(error) or "[STDS_" not in words_of(error):
+            raise
+        raise_as(CheckpointError(f"Spark cannot read the checkpoint {path}: {first_sentence(error)}"), error)
     return sorted({int(row.operatorId) for row in rows if VARIABLE in _variables(row.operatorProperties)})
 
 

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from panestream.engine.plan import WindowPlan, stable_repr
 from panestream.engine.savepoint.plans import plan_of
 from panestream.engine.shown import listed
-from panestream.errors import CheckpointError
+from panestream.errors import CheckpointError, StateDamagedError
 from panestream.inspection.asked import Asked
 from panestream.inspection.summary import Summary
 from panestream.spark.checkpoint import logged, newest_entry
@@ -113,7 +113,7 @@ def read_checkpoint(
             such micro-batch, or not any more.
         PlanMismatchError: no operator of the query runs the plan that was given.
         StateFormatError: a newer panestream wrote it.
-        StateDamagedError: its entry cannot be read.
+        StateDamagedError: its entry cannot be read; what Spark says of its state is gone.
     """
     committed = logged(spark, path, "commits")
     last = max(committed, default=-1)
@@ -128,6 +128,11 @@ def read_checkpoint(
             + ". Give the plan of the query: read_checkpoint(spark, path, plan=result.plan)"
         )
     operators = operators_in(spark, path)
+    if not operators and saved is not None:
+        raise StateDamagedError(
+            f"what Spark says of the state in the checkpoint {path} is gone (state/*/_metadata): put back a copy of the whole "
+            "checkpoint from before the damage"
+        )
     if not operators:
         raise CheckpointError(f"the checkpoint {path} is of a query without windows of panestream's")
     asked = last if batch_id is None else batch_id

@@ -20,12 +20,13 @@ from panestream.engine.storage.state import MemoryState
 from panestream.engine.storage.state_tables import StateTables
 from panestream.inspection.asked import Asked
 from panestream.inspection.merging import Looked, summary_of
-from panestream.inspection.reducing import reduced
+from panestream.inspection.reducing import Part, reduced
 from panestream.inspection.summary import Summary
 from panestream.spark.checkpoint import planned_at
 from panestream.spark.columns import quoted
 from panestream.spark.operator.without_pandas import without_pandas
 from panestream.spark.reasons import in_few_words
+from panestream.spark.savepoint.damage import check_all_told, reading
 from panestream.spark.savepoint.pieces import PIECES, pieces_of_rows
 from panestream.spark.savepoint.values import OfGroup, StoredState, table_in, tables_of
 from panestream.spark.types import spark_schema
@@ -40,12 +41,19 @@ def summary_of_stored(stored: StoredState, asked: Asked) -> Summary:
     Args:
         stored: where it is.
         asked: which part of it.
+
+    Raises:
+        StateDamagedError: it cannot be read, or key groups are gone.
     """
     planned = planned_at(stored.spark, stored.path, stored.batch_id)
     groups = groups_of_key(stored.spark, stored.plan, asked)
     parts = stored.made_of(reducer(stored.plan, asked), PARTS, groups)
     looked = Looked(stored.path, stored.batch_id, None if planned is None else planned * 1000, time.time_ns() // 1000)
-    return _together(stored.plan, parts, asked, looked)
+    with reading(stored):
+        told = _told(parts)
+    if groups is None:
+        check_all_told(stored, len(told))
+    return summary_of(stored.plan, told, asked, looked)
 
 
 def reducer(plan: WindowPlan, asked: Asked) -> OfGroup:
@@ -84,7 +92,7 @@ def summary_of_saved(
         together = reduce(DataFrame.unionAll, pieces, every.select(*none, F.lit(None).cast("binary").alias("body")))
         placed = together.repartition(len(groups), "key_group").sortWithinPartitions("key_group")
         parts = placed.mapInArrow(SavedGroups(plan, tuple(headers), asked).__call__, spark_schema(PARTS))
-        return _together(plan, parts, asked, looked)
+        return summary_of(plan, _told(parts), asked, looked)
 
 
 @dataclass(frozen=True)
@@ -117,8 +125,8 @@ def _part(part: Mapping[str, Any]) -> pa.Table:
     return pa.table({"part": [json.dumps(part)]}, PARTS)
 
 
-def _together(plan: WindowPlan, parts: DataFrame, asked: Asked, looked: Looked) -> Summary:
-    return summary_of(plan, [json.loads(row.part) for row in parts.collect()], asked, looked)
+def _told(parts: DataFrame) -> list[Part]:
+    return [json.loads(row.part) for row in parts.collect()]
 
 
 def groups_of_key(spark: SparkSession, plan: WindowPlan, asked: Asked) -> Sequence[int] | None:

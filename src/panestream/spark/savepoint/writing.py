@@ -22,6 +22,7 @@ from panestream.spark.failures import as_ours
 from panestream.spark.operator.without_pandas import without_pandas
 from panestream.spark.places import escaped
 from panestream.spark.savepoint.beginning import save_positions
+from panestream.spark.savepoint.damage import reading
 from panestream.spark.savepoint.manifest import Manifest, check_free, table_folder, versions, write_manifest
 from panestream.spark.savepoint.pieces import rows_of_pieces, with_group
 from panestream.spark.savepoint.reading import read_checkpoint
@@ -80,7 +81,8 @@ def take(spark: SparkSession, checkpoint: str, path: str, batch_id: int | None, 
         succession=succession_of(spark, checkpoint, state.batch_id).as_saved(),
         sources=save_positions(spark, checkpoint, state.batch_id, path),
     )
-    return write_savepoint(spark, path, state.plan, state.stored.headers(), state.stored.tables(), manifest, told)
+    with reading(state.stored):
+        return write_savepoint(spark, path, state.plan, state.stored.headers(), state.stored.tables(), manifest, told)
 
 
 def write_savepoint(

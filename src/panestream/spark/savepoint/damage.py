@@ -1,0 +1,68 @@
+"""What Spark says where it cannot read a state, in words: its own name no key group, and come with a hundred lines of stack."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from panestream.errors import StateDamagedError
+from panestream.spark.failures import as_ours, raise_as
+from panestream.spark.markers import list_files
+from panestream.spark.places import escaped
+from panestream.spark.reasons import first_sentence, of_spark, words_of
+from panestream.spark.savepoint.values import StoredState
+
+_WAY_OUT = "Put back a copy of the whole checkpoint from before the damage, or take another micro-batch (batch_id=, --batch)"
+
+
+@contextmanager
+def reading(stored: StoredState) -> Iterator[None]:
+    """Within it a state is read: what is damaged or gone is raised as that, and what panestream raised in a worker.
+
+    Args:
+        stored: where it is.
+
+    Raises:
+        StateDamagedError: Spark cannot load it.
+    """
+    try:
+        with as_ours():
+            yield
+    except Exception as error:
+        why = _why(stored, error) if of_spark(error) else None
+        if why is None:
+            raise
+        what = f"the state of the checkpoint {stored.path} after micro-batch {stored.batch_id}"
+        raise_as(StateDamagedError(f"{what} cannot be read: {why}. {_WAY_OUT}"), error)
+
+
+def check_all_told(stored: StoredState, told: int) -> None:
+    """Refuses a state of which some key groups have nothing: the first row calls all of them.
+
+    Args:
+        stored: where it is.
+        told: how many have something.
+
+    Raises:
+        StateDamagedError: some have not.
+    """
+    if 0 < told < stored.plan.groups:
+        raise StateDamagedError(
+            f"the state of the checkpoint {stored.path} after micro-batch {stored.batch_id} lacks key groups: there are {told} "
+            f"of {stored.plan.groups}. {_WAY_OUT}"
+        )
+
+
+def _why(stored: StoredState, error: Exception) -> str | None:
+    """What is the matter with the state; None: something else."""
+    if "CANNOT_LOAD_STATE_STORE" in words_of(error):
+        return first_sentence(error)
+    # Of a partition that is gone Spark's planner says that it has a bug.
+    folder = f"state/{stored.operator_id}"
+    files = list_files(stored.spark, f"{escaped(stored.path)}/{folder}/[0-9]*/*")
+    there = {int(file.rsplit(f"/{folder}/", 1)[-1].split("/")[0]) for file in files}
+    gone = next((number for number in range(max(there, default=-1) + 1) if number not in there), None)
+    return None if gone is None else f"{folder}/{gone} is gone"
+
+
+__all__ = ["check_all_told", "reading"]
