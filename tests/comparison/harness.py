@@ -184,9 +184,22 @@ def group_input(plan: WindowPlan, batch: MicroBatch) -> GroupInput:
         for kind, part in plan.operator.pack(plan, Chunk(table["ts"].to_numpy(), [table["key"].chunk(0)], inputs, whole)):
             assert part.schema.names == plan.operator.part_schema(plan, kind).names
             given.parts.setdefault(kind, []).append(part)
-    times = [row[1] for row in batch.rows]
-    given.seen = {"": max(times)} if times else {}
+    given.seen = seen(plan, batch.rows)
     return given
+
+
+def seen(plan: WindowPlan, rows: Sequence[Row]) -> dict[str, int]:
+    """The largest event time of each source partition (:func:`partition_of`), or of all where they have one watermark."""
+    found: dict[str, int] = {}
+    for row in rows:
+        name = "" if plan.watermark.partition_column is None else partition_of(row)
+        found[name] = max(row[1], found.get(name, row[1]))
+    return found
+
+
+def partition_of(row: Row) -> str:
+    """The source partition of a row, where a test wants them."""
+    return f"p{row[4] % 2}"
 
 
 def plans(plan: WindowPlan, batches: int, latenesses: Sequence[int] | None = None) -> list[WindowPlan]:

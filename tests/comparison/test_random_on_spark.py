@@ -8,23 +8,19 @@ from __future__ import annotations
 import os
 import random
 from dataclasses import replace
-from datetime import datetime, timedelta, timezone
 
 import pytest
-from pyspark.sql import functions as F
 
 import panestream as pst
 from panestream.testing import MicroBatches
 from panestream.windowing.triggers import CountTrigger
 from tests.comparison import harness, test_counts_random, test_panes_random, test_sessions_random
+from tests.comparison.on_spark import SCHEMA, by_place, fired, in_our_time, windowed_by, with_timestamps
 
 # Random streams drop late rows, and .main tells the columns.
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::panestream.errors.PanestreamWarning")]
 
 CASES = int(os.environ.get("PANESTREAM_SPARK_CASES", "4"))
-SCHEMA = "key string, ts timestamp, v bigint, x double, u bigint"
-EPOCH = datetime(2026, 1, 1, tzinfo=timezone.utc)
-EPOCH_MICROS = int(EPOCH.timestamp()) * 1_000_000
 
 
 def random_case(rng: random.Random) -> tuple[harness.Query, list[harness.MicroBatch], str]:
@@ -42,9 +38,9 @@ def random_case(rng: random.Random) -> tuple[harness.Query, list[harness.MicroBa
         query, span = test_counts_random.random_query(rng), 10
     batches: list[harness.MicroBatch] = []
     while len(batches) < 2:
-        # One file each, with what is easy to make a timestamp of; Spark runs no micro-batch without data.
+        # One file each; Spark runs no micro-batch without data.
         made = [batch.rows for batch in harness.random_stream(rng, span, batches=6) if batch.rows]
-        batches = [harness.MicroBatch([[(row[0], row[1] + EPOCH_MICROS, *row[2:]) for row in rows]]) for rows in made]
+        batches = [harness.MicroBatch([in_our_time(rows)]) for rows in made]
     return query, batches, kind
 
 
@@ -57,27 +53,6 @@ def expected_of(query: harness.Query, batches: list[harness.MicroBatch], kind: s
     return [one.fired if per_firing else list(harness.coalesced(one.fired).items()) for one in emitted]
 
 
-def result_of(query: harness.Query, df) -> pst.WindowedResult:
-    windowing = query.windowing
-    strategy = pst.WatermarkStrategy.for_bounded_out_of_orderness(timedelta(microseconds=query.delay))
-    windowed = pst.stream(df).assign_timestamps("ts", strategy).key_by("key").window(windowing.assigner)
-    if windowing.trigger is not None:
-        windowed = windowed.trigger(windowing.trigger)
-    if windowing.evictor is not None:
-        windowed = windowed.evictor(windowing.evictor)
-    if windowing.allowed_lateness:
-        windowed = windowed.allowed_lateness(timedelta(microseconds=windowing.allowed_lateness))
-    return windowed.aggregate(*query.aggregates)
-
-
-def by_place(fired: list[tuple]) -> dict[tuple, tuple]:
-    """The values of each place; count windows may have several."""
-    places: dict[tuple, tuple] = {}
-    for place, values in sorted(fired, key=str):
-        places[place] = (*places.get(place, ()), values)
-    return places
-
-
 @pytest.mark.parametrize("seed", range(harness.first_seed(), harness.first_seed() + CASES))
 def test_as_the_row_operator_with_a_restart(spark, tmp_path, seed):
     rng = random.Random(seed)
@@ -88,22 +63,16 @@ def test_as_the_row_operator_with_a_restart(spark, tmp_path, seed):
     found: dict[int, list[tuple]] = {}
 
     def collect(rows, batch_id):
-        numbers = {name: F.unix_micros(name) for name in rows.columns if name.startswith("window_")}
-        found[batch_id] = [row.asDict(recursive=True) for row in rows.withColumns(numbers).collect()]
+        found[batch_id] = fired(rows)
 
     half = rng.randint(0, len(batches))
     for part in (batches[:half], batches[half:]):
         for batch in part:
-            files.add([(row[0], EPOCH + timedelta(microseconds=row[1] - EPOCH_MICROS), *row[2:]) for row in batch.rows])
+            files.add(with_timestamps(batch.rows))
         if part:
-            result = result_of(query, files.stream())
+            result = windowed_by(files.stream(), query.windowing, query.delay).aggregate(*query.aggregates)
             assert result.operator.name != "row operator"
             result.start(main=pst.ForeachBatchSink(collect, idempotent=True), checkpoint=f"{tmp_path}/c").await_termination()
-    places = [name for name in ("key", "window", "window_start", "window_end") if name in result.main.columns]
     for number, wanted in enumerate(expected):
-        got = []
-        for row in found.get(number, ()):
-            values = tuple(value for name, value in row.items() if name not in places)
-            got.append((tuple(row[name] for name in places), values))
-        wrong = harness.difference(by_place(wanted), by_place(got))
+        wrong = harness.difference(by_place(wanted), by_place(found.get(number, ())))
         assert wrong is None, f"seed {seed}: micro-batch {number}: {wrong}\n{query}\n{batches}"

@@ -8,10 +8,8 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import timedelta
 
 import pytest
-from pyspark.sql import functions as F
 
 import panestream as pst
 from panestream.engine.operators.panes.rule import why_not_panes
@@ -31,7 +29,7 @@ from tests.comparison import (
     test_sessions_random,
     test_split_random,
 )
-from tests.comparison.test_random_on_spark import EPOCH, EPOCH_MICROS, SCHEMA, by_place
+from tests.comparison.on_spark import SCHEMA, by_place, fired, in_our_time, windowed_by, with_timestamps
 
 # Random streams drop late rows.
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::panestream.errors.PanestreamWarning")]
@@ -179,21 +177,7 @@ def batches_of(rng: random.Random, span: int) -> list[harness.MicroBatch]:
         made = [batch.rows for batch in harness.random_stream(rng, span, batches=7) if batch.rows]
         if len(made) >= 2:
             made = [*made[:3], [row for rows in made[3:] for row in rows]] if made[3:] else made
-            return [harness.MicroBatch([[(row[0], row[1] + EPOCH_MICROS, *row[2:]) for row in rows]]) for rows in made]
-
-
-def stream_of(files: MicroBatches, case: Case, groups: int) -> pst.WindowedResult:
-    windowing = case.windowing
-    strategy = pst.WatermarkStrategy.for_bounded_out_of_orderness(timedelta(microseconds=case.delay))
-    windowed = pst.stream(files.stream()).assign_timestamps("ts", strategy).key_by("key").window(windowing.assigner)
-    windowed = windowed.key_groups(groups)
-    if windowing.trigger is not None:
-        windowed = windowed.trigger(windowing.trigger)
-    if windowing.evictor is not None:
-        windowed = windowed.evictor(windowing.evictor)
-    if windowing.allowed_lateness:
-        windowed = windowed.allowed_lateness(timedelta(microseconds=windowing.allowed_lateness))
-    return case.on_spark(windowed)
+            return [harness.MicroBatch([in_our_time(rows)]) for rows in made]
 
 
 @pytest.mark.parametrize("seed", range(harness.first_seed(), harness.first_seed() + harness.cases(2)))
@@ -209,9 +193,8 @@ def test_as_if_never_stopped(spark, tmp_path, seed):
 
     # What sinks are told as the micro-batch goes on from the savepoint's.
     def collect(rows, batch_id):
-        bounds = {name: F.unix_micros(name) for name in rows.columns if name.startswith("window_")}
         assert batch_id not in found
-        found[batch_id] = [row.asDict(recursive=True) for row in rows.withColumns(bounds).collect()]
+        found[batch_id] = fired(rows)
 
     for part, groups, first, how in (
         (batches[:stop], before, 0, {}),
@@ -219,20 +202,14 @@ def test_as_if_never_stopped(spark, tmp_path, seed):
     ):
         files = MicroBatches(spark, tmp_path / f"in-{first}", SCHEMA)
         for batch in part:
-            files.add([(row[0], EPOCH + timedelta(microseconds=row[1] - EPOCH_MICROS), *row[2:]) for row in batch.rows])
-        result = stream_of(files, case, groups)
+            files.add(with_timestamps(batch.rows))
+        result = case.on_spark(windowed_by(files.stream(), case.windowing, case.delay).key_groups(groups))
         assert result.operator.name == case.plan.operator.name
         sink = pst.ForeachBatchSink(collect, idempotent=True)
         result.start(main=sink, checkpoint=f"{tmp_path}/c-{first}", **how).await_termination()
         if not how:
             pst.savepoint(spark, f"{tmp_path}/c-0", f"{tmp_path}/saved")
-    schema = result.plan.main_schema.names
-    places = [name for name in ("key", "window", "window_start", "window_end") if name in schema]
     for number, wanted in enumerate(expected):
-        got = []
-        for row in found.get(number, ()):
-            values = tuple(value for name, value in row.items() if name not in places)
-            got.append((tuple(row[name] for name in places), values))
-        wrong = harness.difference(by_place(wanted), by_place(got))
+        wrong = harness.difference(by_place(wanted), by_place(found.get(number, ())))
         what = f"seed {seed}, {before} key groups, then {after} from micro-batch {stop} on"
         assert wrong is None, f"{what}: micro-batch {number}: {wrong}\n{case.plan.operator}\n{batches}"
