@@ -72,13 +72,16 @@ def run(folder: Path, *arguments: str, **environment: str) -> dict:
     return json.loads((folder / "found.json").read_text())
 
 
-def check(folder: Path, found: dict, taken) -> None:
-    main = ds.dataset(folder / "main", partitioning="hive").to_table().to_pylist()
-    streamed = sorted(
+def streamed(folder: Path) -> list[list]:
+    """What a stream wrote of windows, in order."""
+    return sorted(
         [row["user"], int(row["window_start"].replace(tzinfo=timezone.utc).timestamp()), row["n"], row["total"], row["newest"]]
-        for row in main
+        for row in ds.dataset(folder, partitioning="hive").to_table().to_pylist()
     )
-    assert streamed == windows(taken, until=179 - 5)
+
+
+def check(folder: Path, found: dict, taken) -> None:
+    assert streamed(folder / "main") == windows(taken, until=179 - 5)
     late = ds.dataset(folder / "late", partitioning="hive").to_table().to_pylist()
     assert sorted(row["price"] for row in late) == [5, 6]
     invalid = ds.dataset(folder / "invalid", partitioning="hive").to_table().to_pylist()
@@ -102,6 +105,7 @@ def test_spark_connect(tmp_path):
     assert "connect" in found["session"]
     assert found["groups"] == 4
     check(tmp_path, found, taken)
+    assert streamed(tmp_path / "seamed") == windows(taken, until=179 - 5)  # history first, then the stream
     # Columns are called what they are called without Connect: a checkpoint does not belong to a client.
     assert found["called"] == [[text, text] for text, _ in found["called"]]
     assert found["identity"]["key"] == "user (string)"

@@ -90,3 +90,19 @@ def test_what_a_table_has_beyond_the_savepoint_is_refused(spark, killed, tmp_pat
     result.start(checkpoint=str(tmp_path / "newer"), main=pst.TableSink("merged", "delta"), **how).await_termination()
     minutes(source(spark)).start(checkpoint=str(tmp_path / "old"), **appended()).await_termination()
     assert found(spark.table("minutes")) == found(spark.table("merged")) != []
+
+
+def test_history_of_a_version_and_the_stream_from_the_next(spark, clicks, tmp_path):
+    """Minute 1 has rows on both sides of the seam."""
+    for minute in range(2):
+        add(spark, minute)
+    history = spark.read.option("versionAsOf", 2).table("clicks")
+    result = minutes(source(spark, startingVersion="3"))
+    saved = result.bootstrap(history, str(tmp_path / "saved"), **appended())
+    assert len(found(spark.table("minutes"))) == 2
+    for minute in range(1, 3):
+        add(spark, minute)
+    result.start(checkpoint=str(tmp_path / "new"), savepoint=saved.path, **appended()).await_termination()
+    expected = [row for row in found(minutes(spark.table("clicks")).main) if row[1].minute < 2]
+    assert [row[3] for row in expected if row[1].minute == 1] == [4, 2]
+    assert found(spark.table("minutes")) == expected

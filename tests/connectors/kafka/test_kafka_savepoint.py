@@ -51,3 +51,31 @@ def test_it_goes_on_at_the_offsets(spark, topics, broker, tmp_path):
     assert len({header["panestream-batch"] for header in headers}) == 2
     once = pst.KafkaOnce()
     assert all(once.takes(target, 0, record.headers) for record in written)
+
+
+@pytest.mark.filterwarnings("ignore::panestream.errors.PanestreamWarning")
+def test_history_from_a_table_and_the_stream_from_the_offsets_that_it_ends_at(spark, topics, broker, tmp_path):
+    """Hour 1 has rows of both; a stream that begins elsewhere is refused, with history's hours alone in the output."""
+    source, target = topics.make(2), topics.make(1, "hours")
+    sinks = {"main": pst.KafkaSink(broker.servers, target, ["user"])}
+
+    def clicks(starting="earliest", **how):
+        return pst.from_kafka(spark, broker.servers, source, schema=SCHEMA, starting=starting, malformed="side_output", **how)
+
+    topics.write(source, events(FIRST))
+    clicks(batch=True).df.write.parquet(f"{tmp_path}/archive")
+    topics.write(source, events(THEN))
+    archive = spark.read.parquet(f"{tmp_path}/archive")
+    saved = counted(clicks()).bootstrap(archive, f"{tmp_path}/saved", position={source: {"0": 2, "1": 2}}, **sinks)
+    assert saved.source_options() == {"startingOffsets": json.dumps({source: {"0": 2, "1": 2}}, separators=(",", ":"))}
+    for starting, why in (("earliest", "come twice"), (json.dumps({source: {"0": 3, "1": 2}}), "be lost")):
+        with pytest.raises(CheckpointError, match=rf"offset 2, and the stream begins at offset \d: records between would {why}"):
+            run(counted(clicks(starting)), tmp_path / why, savepoint=saved.path, **sinks)
+    assert sorted(record.json["user"] for record in topics.read(target)) == ["ann", "bob"]
+    run(counted(clicks(saved.source_options()["startingOffsets"])), tmp_path / "new", savepoint=saved.path, **sinks)
+    assert sorted((record.json["user"], record.json["first"], record.json["n"]) for record in topics.read(target)) == [
+        ("ann", 10, 1),
+        ("ann", HOUR + 10, 2),
+        ("bob", 20, 1),
+        ("bob", HOUR + 5, 2),
+    ]
