@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from panestream.errors import StateDamagedError
 from panestream.spark.failures import as_ours, raise_as
@@ -11,6 +12,9 @@ from panestream.spark.markers import list_files
 from panestream.spark.places import escaped
 from panestream.spark.reasons import first_sentence, of_spark, words_of
 from panestream.spark.savepoint.values import StoredState
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _WAY_OUT = "Put back a copy of the whole checkpoint from before the damage, or take another micro-batch (batch_id=, --batch)"
 
@@ -34,6 +38,23 @@ def reading(stored: StoredState) -> Iterator[None]:
             raise
         what = f"the state of the checkpoint {stored.path} after micro-batch {stored.batch_id}"
         raise_as(StateDamagedError(f"{what} cannot be read: {why}. {_WAY_OUT}"), error)
+
+
+def check_last_partition(spark: SparkSession, path: str, operator_id: int, partitions: int) -> None:
+    """Refuses a state whose last partition is gone: Spark's reader counts the folders that are there.
+
+    Args:
+        spark: the session.
+        path: the checkpoint.
+        operator_id: Spark's number of the operator.
+        partitions: how many its state has.
+
+    Raises:
+        StateDamagedError: it is.
+    """
+    folder = f"state/{operator_id}/{partitions - 1}"
+    if not list_files(spark, f"{escaped(path)}/{folder}"):
+        raise StateDamagedError(f"the state of the checkpoint {path} cannot be read: {folder} is gone. {_WAY_OUT}")
 
 
 def check_all_told(stored: StoredState, told: int) -> None:
@@ -65,4 +86,4 @@ def _why(stored: StoredState, error: Exception) -> str | None:
     return None if gone is None else f"{folder}/{gone} is gone"
 
 
-__all__ = ["check_all_told", "reading"]
+__all__ = ["check_all_told", "check_last_partition", "reading"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -35,20 +35,24 @@ _IDENTITY = pa.schema([("identity", pa.string())])
 _STATE_FILE = re.compile(r"(\d+)(?:_[^.]*)?\.(?:zip|changelog)")
 
 
-def operators_in(spark: SparkSession, path: str) -> list[int]:
-    """Spark's numbers of panestream's operators in a checkpoint; it counts from the end of the query: an input's is larger.
+def operators_in(spark: SparkSession, path: str) -> dict[int, int]:
+    """The partitions of panestream's operators in a checkpoint, by Spark's number of the operator, in order.
+
+    Spark counts operators from the end of the query: that of an input is larger.
 
     Raises:
         CheckpointError: Spark's state reader does not find the checkpoint under its name, or not what it says of its operators.
     """
     _check_found(spark, path)
     try:
-        rows = spark.read.format("state-metadata").load(path).select("operatorId", "operatorProperties").collect()
+        rows = (
+            spark.read.format("state-metadata").load(path).select("operatorId", "numPartitions", "operatorProperties").collect()
+        )
     except Exception as error:
         if not of_spark(error) or "[STDS_" not in words_of(error):
             raise
         raise_as(CheckpointError(f"Spark cannot read the checkpoint {path}: {first_sentence(error)}"), error)
-    return sorted({int(row.operatorId) for row in rows if VARIABLE in _variables(row.operatorProperties)})
+    return dict(sorted((row.operatorId, row.numPartitions) for row in rows if VARIABLE in _variables(row.operatorProperties)))
 
 
 def _check_found(spark: SparkSession, path: str) -> None:
@@ -78,7 +82,7 @@ def held(spark: SparkSession, path: str, operator_id: int) -> list[int]:
     return sorted(there)
 
 
-def operator_of(stored: StoredState, operators: list[int], identity: Identity) -> int:
+def operator_of(stored: StoredState, operators: Collection[int], identity: Identity) -> int:
     """The operator whose state has a plan's identity; of several the last of the query.
 
     Args:
@@ -105,7 +109,7 @@ def operator_of(stored: StoredState, operators: list[int], identity: Identity) -
     )
 
 
-def operator_and_plan(stored: StoredState, operators: list[int], plan: WindowPlan) -> tuple[int, WindowPlan]:
+def operator_and_plan(stored: StoredState, operators: Collection[int], plan: WindowPlan) -> tuple[int, WindowPlan]:
     """The operator that runs a plan of the user's, and the plan as a checkpoint tells one, with the number of key groups there.
 
     Raises:

@@ -17,6 +17,7 @@ from panestream.inspection.asked import Asked
 from panestream.inspection.summary import Summary
 from panestream.spark.checkpoint import logged, newest_entry
 from panestream.spark.operator import split
+from panestream.spark.savepoint.damage import check_last_partition
 from panestream.spark.savepoint.operators import held, operator_and_plan, operator_of, operators_in
 from panestream.spark.savepoint.shown_state import ShownState
 from panestream.spark.savepoint.summarizing import summary_of_stored
@@ -136,12 +137,15 @@ def read_checkpoint(
     if not operators:
         raise CheckpointError(f"the checkpoint {path} is of a query without windows of panestream's")
     asked = last if batch_id is None else batch_id
-    there = held(spark, path, operators[0])
+    for operator_id, partitions in operators.items():
+        check_last_partition(spark, path, operator_id, partitions)
+    first = next(iter(operators))
+    there = held(spark, path, first)
     if asked not in there:
         which = f"it has {_in_words(there)}" if there else "Spark has cleaned all of its state"
         raise CheckpointError(f"the checkpoint {path} has no micro-batch {asked}: {which}")
     if plan is None:
-        stored = StoredState(spark, path, asked, plan_of(saved or {}), operators[0])
+        stored = StoredState(spark, path, asked, plan_of(saved or {}), first)
         if len(operators) > 1:
             stored = replace(stored, operator_id=operator_of(stored, operators, stored.plan.identity()))
         return CheckpointState(stored)
