@@ -3,6 +3,7 @@
 import io
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -128,6 +129,14 @@ def test_text_fits_and_does_nothing_to_a_terminal(name, width):
 
 def test_text_where_only_ascii_can_be_written():
     assert "####" in text_at(made(), 80, "ascii")
+
+
+def test_where_nothing_is_of_a_key_the_key_columns_are_named():
+    """A typo in the name of the only key column looks like a value."""
+    nothing = {"windows": 0, "elements": 0, "user_state": (), "timers": ()}
+    asked = replace(made(), filters={"key": ("usr=ann",)}, **nothing)
+    assert re.search(r"found +nothing of such a key; .* \(key columns: user\)", text_at(asked, 140))
+    assert "nothing of such a key" not in text_at(replace(made(), filters={"key": ("user=ann",)}), 140)
 
 
 def test_text_says_what_there_is():

@@ -240,7 +240,11 @@ def check_identity(saved: Mapping[str, str], now: Mapping[str, str], where: str)
     if not changed:
         return
     lines = [f"  {name}: {then or '(absent)'}  ->  {new or '(absent)'}" for name, (then, new) in changed.items()]
-    ways = ["Start with the old plan, or on a new checkpoint. (The watermark strategy, output tags, top and sinks may change.)"]
+    way = (
+        "Start with the old plan, or on a new checkpoint: from a savepoint of the old one, as far as that can take over the "
+        "change, or without its state. (The watermark strategy, output tags, top and sinks may change.)"
+    )
+    ways = [way]
     if KEY_GROUPS in changed and "none" not in (saved.get("key"), now.get("key")):
         ways.insert(0, f"The number of key groups is fixed when a checkpoint is born: .key_groups({saved.get(KEY_GROUPS)}).")
     text = f"{where} belongs to another plan. What changed (then -> now):\n" + "\n".join([*lines, *ways])
@@ -259,7 +263,9 @@ def check_taken_over(saved: Mapping[str, str], plan: WindowPlan) -> None:
     changed = {name: (saved.get(name), now.get(name)) for name in names if saved.get(name) != now.get(name)}
     if changed:
         lines = [f"  {name}: {then or '(absent)'}  ->  {new or '(absent)'}" for name, (then, new) in changed.items()]
-        way = f"Start with the old ones, or without saved state. (What may change: {', '.join(sorted(free))}.)"
+        way = "Start with the old ones, or without saved state. (What may change, and what may not: docs/savepoints.md.)"
+        if {"key", "event time"} & changed.keys():
+            way += " Columns are known by their names: rename one back before the windows (.withColumnRenamed)."
         raise PlanMismatchError("\n".join(["the saved state belongs to another plan (then -> now):", *lines, way]), changed)
 
 

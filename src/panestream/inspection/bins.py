@@ -88,10 +88,12 @@ def together(parts: Iterable[Counted]) -> Counted:
 
 
 def to_show(given: Counted, most: int = SHOWN) -> Counted:
-    """In bins for people: not more than ``most`` from the first to the last, and not narrower than what is counted lies apart.
+    """In bins for people: not more than ``most`` from the first to the last, and as wide as what is counted lies apart.
 
     >>> hour = 3_600_000_000
-    >>> to_show(Counted(1, {hour: (1,), 3 * hour: (1,)})).width // hour
+    >>> to_show(Counted(1, {2 * hour: (1,), 4 * hour: (1,)})).width // hour
+    2
+    >>> to_show(Counted(1, {hour: (1,), 3 * hour: (1,)})).width // hour  # no bin of two hours begins at one o'clock
     1
     """
     if not given.counts:
@@ -99,6 +101,8 @@ def to_show(given: Counted, most: int = SHOWN) -> Counted:
     places = sorted(given.counts)
     gaps = [(b - a) * given.width for a, b in pairwise(places)]
     apart = min(gaps, default=_even(places[0] * given.width))
+    if (places[-1] - places[0]) * given.width // apart < most and not any(place * given.width % apart for place in places):
+        return given.at(apart)
     wide = max((width for width in WIDTHS if width <= apart), default=given.width)
     for width in WIDTHS:
         spread = places[-1] * given.width // width - places[0] * given.width // width + 1

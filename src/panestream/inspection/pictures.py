@@ -14,7 +14,7 @@ from typing import Any
 from panestream.inspection.bins import DAY, MINUTE, SECOND, WIDTHS
 from panestream.inspection.summary import Summary
 from panestream.inspection.values import iso
-from panestream.inspection.words import behind, number, printable, size, span
+from panestream.inspection.words import behind, moment, number, printable, size, span
 
 WIDE, NARROW = 9.2, 4.2
 """Inches; of text of the same size: a phone gets a picture of its own rather than one that is too small to read."""
@@ -133,7 +133,7 @@ def _draw_reached(axes: Any, summary: Summary, first: int, last: int) -> None:
     at = reached / summary.ends.width - first
     look = {"va": "bottom", "color": _MARK, "fontsize": 9}
     if not -0.02 * (last - first) <= at <= last - first:
-        when = f"{_clock(reached, SECOND)}, {'before' if at < 0 else 'after'} all of these"
+        when = f"{moment(reached)}, {'before' if at < 0 else 'after'} all of these"
         axes.text(1, 1.01, f"time has come to {when}".replace("\n", " "), transform=axes.transAxes, ha="right", **look)
         return
     axes.axvline(at, color=_MARK, linewidth=1.6)

@@ -241,11 +241,11 @@ _WINDOWS = (
     Column("from", time=True),
     Column("to", time=True),
     Column("rows", numeric=True),
+    Column("results as they stand"),
     Column("firings"),
     Column("due", time=True),
     Column("goes", wide_only=True, time=True),
     Column("bytes", numeric=True, wide_only=True),
-    Column("results as they stand"),
 )
 
 
@@ -262,11 +262,11 @@ def _window_row(row: Mapping[str, Json]) -> tuple[str, ...]:
         printable(row["window"] or ""),
         *_bounds(row),
         number(row["rows"]),
+        printable(contents or "-"),
         "?" if fired is None else f"{fired:,}{last}",
         _time(row["due"]),
         _time(row["closes"]),
         size(row["bytes"] or 0),
-        printable(contents or "-"),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from panestream.engine.shown import listed
 from panestream.inspection.summary import SameBounds, Summary
 from panestream.inspection.values import Json, iso, key_text
 
@@ -114,6 +115,10 @@ def head(summary: Summary) -> list[tuple[str, str]]:
     if plan.lateness:
         lines.append(("lateness", f"windows take rows for {span(plan.lateness)} after their end"))
     lines += [(f"only {name}", printable(", ".join(given), 400)) for name, given in summary.filters.items()]
+    if "key" in summary.filters and not any((summary.windows, summary.elements, summary.user_state, summary.timers)):
+        # A typo in the name of the only key column looks like a value.
+        names = printable(listed([name for name, _ in plan.key]))
+        lines.append(("found", f"nothing of such a key; a key is asked for as column=value (key columns: {names})"))
     return [*lines, *_times(summary), *_counts(summary)]
 
 

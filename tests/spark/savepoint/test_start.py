@@ -142,8 +142,14 @@ def test_folders_that_are_none(spark, old, tmp_path):
         pst.savepoint(spark, checkpoint, f"{folder}/saved")
     with pytest.raises(CheckpointError, match="holds something else"):
         pst.savepoint(spark, checkpoint, f"{folder}/first")
-    with pytest.raises(CheckpointError, match="is no savepoint"):
+    with pytest.raises(CheckpointError, match=r"is a checkpoint, and no savepoint: pst\.savepoint"):
         pst.read_savepoint(spark, checkpoint)
+    with pytest.raises(CheckpointError, match=r"is a savepoint, and no checkpoint: pst\.read_savepoint"):
+        pst.read_checkpoint(spark, f"{folder}/saved")
+    with pytest.raises(CheckpointError, match=r"is no savepoint .*: there is nothing"):
+        pst.read_savepoint(spark, f"{folder}/nowhere")
+    with pytest.raises(CheckpointError, match="is no checkpoint of a streaming query: there is nothing"):
+        pst.read_checkpoint(spark, f"{folder}/nowhere")
     # Killed before the manifest was written: none yet, and the next one may take its place.
     broken = tmp_path / "broken"
     shutil.copytree(folder / "saved", broken)

@@ -22,11 +22,12 @@ from panestream.engine.savepoint.key_groups import header_of_all, put_together
 from panestream.engine.savepoint.migration import Migrations, migrated
 from panestream.engine.storage.state import MemoryState
 from panestream.engine.storage.state_tables import StateTables, key_fields
+from panestream.errors import PlanMismatchError
 from panestream.spark.columns import quoted
 from panestream.spark.operator.placement import group_values
 from panestream.spark.operator.without_pandas import without_pandas
 from panestream.spark.reasons import in_few_words
-from panestream.spark.savepoint.pieces import PIECES, pieces_of_rows
+from panestream.spark.savepoint.pieces import PIECES, OfBatches, pieces_of_rows
 from panestream.spark.savepoint.saved import Savepoint
 from panestream.spark.savepoint.values import table_in
 from panestream.spark.types import spark_schema
@@ -41,6 +42,8 @@ NEW_STATE = pa.schema(
 )
 """The integer by which Spark knows the key group, and an entry of its state. Without a space: the number is a timer of Spark's,
 when the key group is to be woken up, in milliseconds. (No other column is ever null: pandas would make fractions of numbers.)"""
+REFUSALS = pa.schema([("why", pa.string())])
+"""Why the rows of a key group cannot be taken over."""
 _BATCH_BYTES = 4 << 20
 """About as many leave in one Arrow batch."""
 
@@ -98,8 +101,25 @@ def initial_state(savepoint: Savepoint, plan: WindowPlan) -> DataFrame:
         savepoint: what it starts from.
         plan: its plan, which :func:`~panestream.spark.savepoint.taking_over.check_start` let through.
     """
+    return _made_of(savepoint, plan, Restore(Taken.of(savepoint, plan)).__call__, NEW_STATE)
+
+
+def refusal(savepoint: Savepoint, plan: WindowPlan) -> str | None:
+    """What of the saved rows a plan cannot take over, in words; None: it can. A Spark job.
+
+    The words come as a row: of an exception in its tasks Spark would try each four times and log every stack.
+
+    Args:
+        savepoint: what is to be started from.
+        plan: the new one.
+    """
+    found = _made_of(savepoint, plan, Restore(Taken.of(savepoint, plan)).refusals, REFUSALS).collect()
+    return found[0].why if found else None
+
+
+def _made_of(savepoint: Savepoint, plan: WindowPlan, made: OfBatches, schema: pa.Schema) -> DataFrame:
+    """What a function makes of the saved rows, which come to it in pieces, by their new key groups."""
     manifest = savepoint.manifest
-    taken = Taken.of(savepoint, plan)
     with without_pandas():
         pieces = [_pieces(savepoint, plan, name) for name in manifest.tables]
         # Each key group has a row, whether or not anything of the tables comes to it.
@@ -109,7 +129,7 @@ def initial_state(savepoint: Savepoint, plan: WindowPlan) -> DataFrame:
         # By the integer that Spark puts on the partition with the group's number, so that they meet as they do in the query.
         values = F.array(*map(F.lit, group_values(plan.groups)))
         placed = together.withColumn("group", values[F.col("key_group")]).repartition(plan.groups, "group")
-        return placed.sortWithinPartitions("key_group").mapInArrow(Restore(taken).__call__, spark_schema(NEW_STATE))
+        return placed.sortWithinPartitions("key_group").mapInArrow(made, spark_schema(schema))
 
 
 def _pieces(savepoint: Savepoint, plan: WindowPlan, name: str) -> DataFrame:
@@ -145,13 +165,23 @@ class Restore:
         self._taken = taken
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        rows = (row for batch in batches for row in zip(*(column.to_pylist() for column in batch.columns[:3]), strict=True))
-        for group, pieces in groupby(rows, key=lambda row: row[0]):
-            yield from self._of_group(group, [(name, body) for _, name, body in pieces if name is not None])
+        for group, pieces in _by_group(batches):
+            yield from self._of_group(group, pieces)
+
+    def refusals(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """A row of :data:`REFUSALS` for each key group that cannot be made, and nothing else."""
+        for group, pieces in _by_group(batches):
+            try:
+                self._state_of(group, pieces)
+            except PlanMismatchError as error:
+                yield pa.RecordBatch.from_pylist([{"why": str(error)}], schema=REFUSALS)
+
+    def _state_of(self, group: int, pieces: list[tuple[str, bytes]]) -> tuple[MemoryState, int | None]:
+        with in_few_words():
+            return self._taken.state_of(group, ({name: table_in(body)} for name, body in pieces))
 
     def _of_group(self, group: int, pieces: list[tuple[str, bytes]]) -> Iterator[pa.RecordBatch]:
-        with in_few_words():
-            state, wake_up = self._taken.state_of(group, ({name: table_in(body)} for name, body in pieces))
+        state, wake_up = self._state_of(group, pieces)
         pieces.clear()
         name = group_values(self._taken.plan.groups)[group]
         rows: list[tuple[Any, ...]] = [] if wake_up is None else [(name, None, wake_up, b"")]
@@ -166,6 +196,13 @@ class Restore:
         yield _batch(rows)
 
 
+def _by_group(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, list[tuple[str, bytes]]]]:
+    """The pieces of each key group: a table's name and some of its rows."""
+    rows = (row for batch in batches for row in zip(*(column.to_pylist() for column in batch.columns[:3]), strict=True))
+    for group, pieces in groupby(rows, key=lambda row: row[0]):
+        yield group, [(name, body) for _, name, body in pieces if name is not None]
+
+
 def _batch(rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
     columns = zip(*rows, strict=True) if rows else [()] * len(NEW_STATE)
     return pa.RecordBatch.from_arrays(
@@ -173,4 +210,4 @@ def _batch(rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
     )
 
 
-__all__ = ["NEW_STATE", "Taken", "initial_state"]
+__all__ = ["NEW_STATE", "Taken", "initial_state", "refusal"]

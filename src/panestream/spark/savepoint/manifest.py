@@ -105,9 +105,7 @@ def read_manifest(spark: SparkSession, path: str) -> Manifest:
     """
     found = list(read_markers(spark, _pattern(path), _BROKEN).values())
     if not found:
-        begun = list_files(spark, f"{escaped(path.rstrip('/'))}/{_STATE}/*/{PARTS}")
-        what = "was broken off while it was written: take another one" if begun else "is no savepoint (pst.savepoint makes one)"
-        raise CheckpointError(f"{path} {what}")
+        raise CheckpointError(f"{path} {_what_else(spark, escaped(path.rstrip('/')))}")
     told = dict(found[0])
     told.pop("format", None)
     format_ = told.pop("savepoint", None)
@@ -117,6 +115,16 @@ def read_manifest(spark: SparkSession, path: str) -> Manifest:
         raise StateFormatError(f"the savepoint {path} has format {format_!r}: {by}")
     known = {each: told[each] for each in Manifest.__dataclass_fields__ if each in told}
     return Manifest(**known)
+
+
+def _what_else(spark: SparkSession, base: str) -> str:
+    """What a folder is that is no savepoint."""
+    if list_files(spark, f"{base}/{_STATE}/*/{PARTS}"):
+        return "was broken off while it was written: take another one"
+    if list_files(spark, f"{base}/offsets"):
+        return "is a checkpoint, and no savepoint: pst.savepoint(spark, checkpoint, folder) takes one of it"
+    there = "is no savepoint (pst.savepoint makes one)"
+    return there if list_files(spark, f"{base}/*") else f"{there}: there is nothing"
 
 
 def check_free(spark: SparkSession, path: str) -> None:

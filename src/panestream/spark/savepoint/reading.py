@@ -16,8 +16,11 @@ from panestream.errors import CheckpointError, StateDamagedError
 from panestream.inspection.asked import Asked
 from panestream.inspection.summary import Summary
 from panestream.spark.checkpoint import logged, newest_entry
+from panestream.spark.markers import list_files
 from panestream.spark.operator import split
+from panestream.spark.places import escaped
 from panestream.spark.savepoint.damage import check_last_partition
+from panestream.spark.savepoint.manifest import is_savepoint
 from panestream.spark.savepoint.operators import held, operator_and_plan, operator_of, operators_in
 from panestream.spark.savepoint.shown_state import ShownState
 from panestream.spark.savepoint.summarizing import summary_of_stored
@@ -157,7 +160,10 @@ def _refuse_empty(spark: SparkSession, path: str, *, known: bool) -> NoReturn:
     """The error about a checkpoint without a micro-batch; ``known``: whether a query was started there."""
     if known or logged(spark, path, "offsets"):
         raise CheckpointError(f"the checkpoint {path} has no micro-batch: none was committed yet")
-    raise CheckpointError(f"{path} is no checkpoint of a streaming query")
+    if is_savepoint(spark, path):
+        raise CheckpointError(f"{path} is a savepoint, and no checkpoint: pst.read_savepoint(spark, folder) looks into it")
+    there = "" if list_files(spark, f"{escaped(path.rstrip('/'))}/*") else ": there is nothing"
+    raise CheckpointError(f"{path} is no checkpoint of a streaming query{there}")
 
 
 def _in_words(numbers: Sequence[int]) -> str:

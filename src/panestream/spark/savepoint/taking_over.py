@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from pyspark.sql import functions as F
 
 from panestream.engine.kernels.columns import Ints
 from panestream.engine.plan import WindowPlan, check_taken_over
@@ -13,11 +12,11 @@ from panestream.engine.savepoint.added import check_added
 from panestream.engine.savepoint.key_groups import new_groups
 from panestream.engine.savepoint.migration import check_migrations, migrated, migrated_identity
 from panestream.engine.storage.state_tables import StateTables
-from panestream.errors import CheckpointError
+from panestream.errors import CheckpointError, PlanMismatchError
 from panestream.spark.checkpoint import last_committed, newest_entry
 from panestream.spark.failures import as_ours
 from panestream.spark.savepoint.birth import Birth
-from panestream.spark.savepoint.initial_state import Taken, initial_state
+from panestream.spark.savepoint.initial_state import Taken, refusal
 from panestream.spark.savepoint.saved import Savepoint, read_savepoint
 from panestream.spark.session import session_settings, settings_for
 
@@ -82,7 +81,9 @@ def check_start(savepoint: Savepoint, plan: WindowPlan, *, allow_incomplete: boo
         # Whether the old panes lie in new ones the rows say.
         spark = savepoint.spark
         with session_settings(spark, settings_for(spark, plan.groups)), as_ours():
-            initial_state(savepoint, plan).agg(F.count("*")).collect()
+            why = refusal(savepoint, plan)
+        if why is not None:
+            raise PlanMismatchError(why)
 
 
 def _of_no_rows(_keys: object, _groups: int) -> Ints:
