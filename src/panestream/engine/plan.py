@@ -239,7 +239,9 @@ def check_identity(saved: Mapping[str, str], now: Mapping[str, str], where: str)
     changed = {name: (saved.get(name), now.get(name)) for name in sorted({*saved, *now}) if saved.get(name) != now.get(name)}
     if not changed:
         return
-    lines = [f"  {name}: {then or '(absent)'}  ->  {new or '(absent)'}" for name, (then, new) in changed.items()]
+    # What aggregates keep is nothing that a user wrote.
+    shown = {name: each for name, each in changed.items() if name != "partials" or "aggregates" not in changed}
+    lines = [f"  {name}: {then or '(absent)'}  ->  {new or '(absent)'}" for name, (then, new) in shown.items()]
     way = (
         "Start with the old plan, or on a new checkpoint: from a savepoint of the old one, as far as that can take over the "
         "change, or without its state. (The watermark strategy, output tags, top and sinks may change.)"

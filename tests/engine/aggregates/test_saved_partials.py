@@ -79,6 +79,25 @@ def test_aggregates_that_stay_know_all_rows_and_others_those_from_now_on(case):
             assert naive.same(value, expected, scale), (recipe, pane, key, value, expected)
 
 
+@pytest.mark.parametrize(("early", "late"), [([4, 8], []), ([4, None, 8], [5, 9])])
+def test_a_sum_or_mean_that_is_added_beside_a_count_of_its_values_knows_none_of_those_before(early, late):
+    types = {"v": pa.int64()}
+    before = Aggregation.build([agg.count("v")], types, KEYS)
+    now = Aggregation.build([agg.count("v").alias("n"), agg.sum("v").alias("sum"), agg.mean("v").alias("mean")], types, KEYS)
+
+    def table(aggregation, values):
+        places = np.zeros(len(values), np.int64)
+        return aggregation.partials([pa.array(places)], places, [pa.array(values, pa.int64())], places)
+
+    saved = table(before, early)
+    columns = [*saved.columns[:3], *partials_found(saved, {"partials": partials_saved(before)}, now)]
+    restored = pa.Table.from_arrays(columns, schema=now.partial_schema)
+    _, found = now.windows(pa.concat_tables([restored, table(now, late)]), np.arange(1), np.arange(1, 2))
+    known = 2 + len(late)
+    expected = {"n": known, "sum": sum(late) if late else None, "mean": sum(late) / len(late) if late else None}
+    assert found.select([*expected]).to_pylist() == [expected]
+
+
 def test_a_partial_is_called_alike_whatever_stands_beside_it():
     alone, among = ([agg.max_by("v", "u")], [agg.sum("u"), agg.count("x"), agg.max_by("v", "u")])
     types = dict.fromkeys("vux", pa.int64())

@@ -303,6 +303,9 @@ def test_these_cases_would_be_wrong_without_the_checks(fault, monkeypatch):
             return body[seal._NUMBER.size + 20 * pages :]
         return body
 
+    for name in PLANS:
+        for seed in range(3):
+            run_of(name, seed)  # kept for all tests: not one that was made without the checks
     monkeypatch.setattr(seal.SealedState, "get", unchecked)
     monkeypatch.setitem(globals(), "FAULTS", (fault,))
     wrong = 0

@@ -65,6 +65,15 @@ class PartialCount(PartialAggregate):
         return (f"count({names[self.source]})",)
 
 
+@dataclass(frozen=True, slots=True)
+class PartialCountOfSum(PartialCount):
+    """How many values a sum is of.
+
+    Not the partial of ``count(expr)``, though it counts the same: a sum that is added to windows which are open knows the rows
+    from then on, and so must its number of values; the count that was there before knows all.
+    """
+
+
 class RowCountResult(Result):
     """count()"""
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from panestream.engine.aggregates.accumulator import Accumulator, Row, RowLayout
-from panestream.engine.aggregates.counts import PartialCount
+from panestream.engine.aggregates.counts import PartialCountOfSum
 from panestream.engine.aggregates.partial_aggregate import Batch, PartialAggregate, any_value, counts_of, plus
 from panestream.engine.aggregates.planning import AggregationPlanner
 from panestream.engine.aggregates.registry import Implementation, implements
@@ -78,7 +78,7 @@ def _total_and_count(planner: AggregationPlanner, recipe: Sum | Mean) -> tuple[p
         total = PartialWideSum(source)
     else:
         total = PartialSum(source, type_.scale if pa.types.is_decimal(type_) else 0)
-    return type_, planner.partial(total), planner.partial(PartialCount(source))
+    return type_, planner.partial(total), planner.partial(PartialCountOfSum(source))
 
 
 @dataclass(frozen=True, slots=True)
