@@ -78,9 +78,12 @@ def test_k_is_a_positive_integer(k):
 
 def test_lanes_are_shared_between_aggregates_of_one_expression():
     one = Aggregation.build([agg.sum("x")], {"x": pa.int64()}, KEYS)
-    more = Aggregation.build([agg.sum("x"), agg.mean("x"), agg.count("x")], {"x": pa.int64()}, KEYS)
+    more = Aggregation.build([agg.sum("x"), agg.mean("x")], {"x": pa.int64()}, KEYS)
     assert one.partial_schema == more.partial_schema
-    assert more.inputs == ("x",)
+    # A count may have been there before a sum: what they know of open windows differs then.
+    counted = Aggregation.build([agg.sum("x"), agg.mean("x"), agg.count("x")], {"x": pa.int64()}, KEYS)
+    assert len(counted.partial_schema) == len(one.partial_schema) + 1
+    assert counted.inputs == ("x",)
 
 
 def test_only_what_orders_by_time_needs_timestamps():
