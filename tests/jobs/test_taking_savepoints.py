@@ -31,4 +31,4 @@ def test_it_says_what_it_took_out(spark, tmp_path, typed):
     again = typed(tmp_path / "checkpoint", tmp_path / "saved")
     assert (again.exit_code, "holds a savepoint already" in again.output) == (cli.EXIT_ERROR, True)
     none = typed(tmp_path / "saved", tmp_path / "other")
-    assert (none.exit_code, "is no checkpoint" in none.output) == (cli.EXIT_ERROR, True)
+    assert (none.exit_code, "is a savepoint, and no checkpoint" in none.output) == (cli.EXIT_ERROR, True)
