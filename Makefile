@@ -12,7 +12,7 @@ SPARK_ENV = JAVA_HOME="$$(scripts/ensure_java.sh)" && export JAVA_HOME PYSPARK_P
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-fast test-connectors kafka test-floor test-matrix package test-package sbom check format bench bench-functions bench-flink bench-slides bench-limits bench-nexmark bench-kafka bench-state parity job-keys metrics-table clean
+.PHONY: help setup run test test-fast test-connectors kafka test-floor test-matrix package test-package sbom check format bench bench-functions bench-flink bench-slides bench-limits bench-nexmark bench-kafka bench-state docs docs-serve docs-counts parity job-keys metrics-table clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -63,7 +63,7 @@ test-floor: ## the oldest versions allowed, without pandas: tests without Spark,
 	exit $$failed
 
 # Which of them are to be run, and environments that are there already: ARGS="--help" says how.
-test-matrix: ## every line of Spark, several Pythons, Java 21, checkpoints that go on from one to the next: an hour; fills docs/versions.md
+test-matrix: ## every line of Spark, several Pythons, Java 21, checkpoints that go on from one to the next: an hour; fills docs/reference/versions.md
 	@python3 scripts/run_matrix.py $(ARGS)
 
 RELEASE = python=$$(scripts/make_release_env.sh) || exit 1; [ -n "$$python" ] || exit 0;
@@ -113,13 +113,22 @@ bench-kafka: ## hot items through a real Kafka, one partition an hour behind, be
 bench-state: $(STAMP) ## a million keys with ten open windows, a gigabyte of kept rows: inspected, saved, started from
 	@$(SPARK_ENV) && $(PY) -m benchmarks.state.run $(ARGS)
 
-job-keys: $(STAMP) ## renew the tables of docs/job-files.md
+docs: $(STAMP) ## the site, in build/docs: pages, reference, drawings; every warning is an error (ARGS="--fresh")
+	@$(SPARK_ENV) && $(PY) scripts/make_docs.py $(ARGS)
+
+docs-serve: $(STAMP) ## the same, and shown on http://127.0.0.1:8000
+	@$(SPARK_ENV) && $(PY) scripts/make_docs.py --serve 8000 $(ARGS)
+
+docs-counts: $(STAMP) ## how many pages, drawings, blocks of code that ran, links that were checked
+	@$(SPARK_ENV) && $(PY) scripts/docs_counts.py $(ARGS)
+
+job-keys: $(STAMP) ## renew the tables of docs/reference/job-files.md
 	@$(PY) scripts/make_job_keys.py
 
-metrics-table: $(STAMP) ## renew the table of docs/metrics.md
+metrics-table: $(STAMP) ## renew the table of docs/reference/metrics.md
 	@$(PY) scripts/make_metrics_table.py
 
-parity: $(STAMP) ## renew the tables of docs/flink-parity.md
+parity: $(STAMP) ## renew the tables of docs/coming-from/flink-parity.md
 	@$(PY) scripts/make_parity.py
 
 clean: ## remove .venv, caches and demo output

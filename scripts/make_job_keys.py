@@ -1,4 +1,4 @@
-"""Renews the tables of docs/job-files.md, all keys of a job file, from the model that checks them; the rest is written by hand.
+"""Renews the tables of docs/reference/job-files.md, all keys, from the model that checks them; the rest is written by hand.
 
 A test fails where the page is not as this script would leave it.
 
@@ -8,17 +8,16 @@ A test fails where the page is not as this script would leave it.
 from __future__ import annotations
 
 import dataclasses
-import inspect
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from panestream.jobs import functions, kafka, model, sinks, source, times, windows
 from panestream.jobs.aggregates import FUNCTIONS
+from panestream.jobs.editors import described
 from panestream.jobs.schema import wants
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "job-files.md"
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "job-files.md"
 
 _MARKED = re.compile(r"(<!-- made: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -42,21 +41,17 @@ SECTIONS: dict[str, type] = {
 
 def keys(cls: type[Any]) -> list[str]:
     """A line for each key of a section that holds a value; sections inside it have tables of their own."""
-    lines, said = ["| key | value | default | |", "|---|---|---|---|"], dict(_described(cls))
+    lines, said = ["| key | value | default | |", "|---|---|---|---|"], described(cls)
     for each in dataclasses.fields(cls):
         value = wants(each.metadata["reader"])
         if value == "table" or (cls is model.Job and each.name in ("aggregate", "windows", "spark")):
             continue
-        lines.append(f"| `{each.name}` | {value} | {_default(each)} | {said[each.name]} |")
+        lines.append(f"| `{each.name}` | {value} | {_default(each)} | {_cell(said[each.name])} |")
     return [line.replace("``", "`") for line in lines]
 
 
-def _described(cls: type) -> Iterator[tuple[str, str]]:
-    """What the docstring says of each attribute."""
-    attributes = inspect.getdoc(cls).partition("Attributes:\n")[2]  # type: ignore[union-attr]
-    for entry in re.split(r"\n(?=    \S)", attributes):
-        name, _, words = entry.strip().partition(": ")
-        yield name, " ".join(words.split()).replace("|", "\\|")
+def _cell(words: str) -> str:
+    return words.replace("|", "\\|")
 
 
 def _default(each: dataclasses.Field[Any]) -> str:

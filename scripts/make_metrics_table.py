@@ -1,4 +1,4 @@
-"""Renews the table of docs/metrics.md from the metrics that there are; the rest of the page is written by hand.
+"""Renews the table of docs/reference/metrics.md from the metrics that there are; the rest of the page is written by hand.
 
 A test fails where the page is not as this script would leave it.
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from panestream.metrics.table import ALL
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "metrics.md"
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "metrics.md"
 
 _MARKED = re.compile(r"(<!-- made: metrics -->\n).*?(<!-- end -->)", re.DOTALL)
 

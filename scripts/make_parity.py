@@ -1,4 +1,4 @@
-"""Renews the parts of docs/flink-parity.md that come from the code, between its marks; the rest is written by hand.
+"""Renews the parts of docs/coming-from/flink-parity.md that come from the code, between its marks; the rest is written by hand.
 
 The dictionary comes from the docstrings (``Flink: ...``), the counts from running the recorded scenarios of real Flink, the bugs
 that are not imitated from tests/conformance. A test fails where the page is not as this script would leave it, where a name
@@ -28,7 +28,7 @@ from tests.conformance.runner import differences  # noqa: E402
 from tests.conformance.scenario_format import Scenario, read_scenarios  # noqa: E402
 
 PACKAGE = ROOT / "src" / "panestream"
-PAGE = ROOT / "docs" / "flink-parity.md"
+PAGE = ROOT / "docs" / "coming-from" / "flink-parity.md"
 CONFORMANCE = ROOT / "tests" / "conformance" / "scenarios"
 
 _COUNTERPART = re.compile(r"(?<!\()Flink: (?!none)(.+?)(?:\.(?=\s|$)|$)", re.DOTALL)

@@ -100,7 +100,7 @@ def check_wheel(wheel: Path) -> None:
         metadata = archive.read(_one(names, r"panestream-[^/]+\.dist-info/METADATA")).decode()
         scripts = archive.read(_one(names, r"panestream-[^/]+\.dist-info/entry_points\.txt")).decode()
     files = (path for path in PACKAGE.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
-    wanted = {path.relative_to(PACKAGE.parent).as_posix() for path in files}
+    wanted = {path.relative_to(PACKAGE.parent).as_posix() for path in files} | {f"panestream/{name}" for name in examples()}
     _compare(wheel, wanted - names, {name for name in names - wanted if ".dist-info/" not in name})
     _one(names, r"panestream-[^/]+\.dist-info/licenses/LICENSE")
     if "panestream/py.typed" not in names:
@@ -113,6 +113,12 @@ def check_wheel(wheel: Path) -> None:
     if "panestream = panestream.jobs.cli:app" not in scripts:
         raise PackageError(f"{wheel.name} has no command `panestream`")
     _check_names(wheel, names)
+
+
+def examples() -> set[str]:
+    """The files of examples/, as they are seen from the root: wheel and sdist have them all."""
+    files = (path for path in (ROOT / "examples").rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    return {path.relative_to(ROOT).as_posix() for path in files}
 
 
 def check_sdist(sdist: Path) -> None:
@@ -131,6 +137,7 @@ def check_sdist(sdist: Path) -> None:
         "PKG-INFO",
         "src/panestream/py.typed",
         "tests/conftest.py",
+        *examples(),
     }
     _compare(sdist, wanted - names, set())
     _check_names(sdist, names)

@@ -1,4 +1,4 @@
-"""Runs the tests with each line of Spark, and writes what was run into docs/versions.json, docs/versions.md and the README.
+"""Runs the tests with each line of Spark, and writes what was run into docs/reference/versions.json and .md, and the README.
 
     python scripts/run_matrix.py                                        # everything: an hour or more
     python scripts/run_matrix.py --lines 4.0 4.1 --parts spark          # the rest of the table stays as it was
@@ -29,8 +29,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from spark_versions import LINES
 
 ROOT = Path(__file__).resolve().parent.parent
-RESULTS = ROOT / "docs" / "versions.json"
-PAGES = (ROOT / "docs" / "versions.md", ROOT / "README.md")
+RESULTS = ROOT / "docs" / "reference" / "versions.json"
+PAGES = (ROOT / "docs" / "reference" / "versions.md", ROOT / "README.md")
 PARTS = ("pure", "spark", "java21", "carried")
 CORE = (
     "tests/spark/test_elsewhere.py::test_spark_connect",

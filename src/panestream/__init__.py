@@ -11,10 +11,16 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+__version__ = "0.1.0"
+"""As in pyproject.toml. A constant, since asking for the metadata of packages takes longer than importing this."""
+
 if TYPE_CHECKING:
     from panestream import errors as errors
     from panestream import metrics as metrics
     from panestream import testing as testing
+    from panestream.advisor.advice import DelayCost as DelayCost
+    from panestream.advisor.advice import Lateness as Lateness
+    from panestream.advisor.lateness import lateness as lateness
     from panestream.datastream import DataStream as DataStream
     from panestream.datastream import KeyedStream as KeyedStream
     from panestream.datastream import PreparedQuery as PreparedQuery
@@ -24,6 +30,9 @@ if TYPE_CHECKING:
     from panestream.datastream import stream as stream
     from panestream.datastream.kafka import KafkaStream as KafkaStream
     from panestream.datastream.kafka import from_kafka as from_kafka
+    from panestream.pictures.timeline import Timeline as Timeline
+    from panestream.pictures.timeline import timeline as timeline
+    from panestream.report.recording import RunReport as RunReport
     from panestream.spark.arrival import FILE_ORDER as FILE_ORDER
     from panestream.spark.kafka.once import KafkaOnce as KafkaOnce
     from panestream.spark.progress.micro_batch import BatchProgress as BatchProgress
@@ -45,6 +54,8 @@ if TYPE_CHECKING:
     from panestream.spark.sinks.others import ForeachBatchSink as ForeachBatchSink
     from panestream.spark.sinks.others import MemorySink as MemorySink
     from panestream.spark.sinks.tables import TableSink as TableSink
+    from panestream.tracing.events import Trace as Trace
+    from panestream.tracing.why import why as why
     from panestream.windowing import aggregates as _aggregates
     from panestream.windowing.assigners import *
     from panestream.windowing.evictors import *

@@ -17,31 +17,54 @@ class PanestreamError(Exception):
 
 
 class InvalidDurationError(PanestreamError, ValueError):
-    """A duration could not be understood, or is out of the allowed range."""
+    """A duration could not be understood, or is out of the allowed range.
+
+    What to do: write a number and a unit, as ``"90 seconds"``, ``"1 hour 30 minutes"``, or a :class:`~datetime.timedelta`.
+    """
 
 
 class InvalidWindowError(PanestreamError, ValueError):
-    """A window assigner, trigger, evictor or lateness makes no sense."""
+    """A window assigner, trigger, evictor or lateness makes no sense: a size of zero, an offset beyond it, a negative lateness.
+
+    What to do: the message names the value and what is allowed. It is raised where the object is made, before anything runs.
+    """
 
 
 class InvalidPlanError(PanestreamError, ValueError):
-    """The parts of a windowed query do not fit together."""
+    """The parts of a windowed query do not fit together: a trigger that the windows do not take, a column that is not there.
+
+    What to do: the message names both parts. It is raised where the query is described, before anything runs.
+    """
 
 
 class InvalidEventTimeError(PanestreamError, ValueError):
-    """Rows carry no event time, or one that cannot be used."""
+    """Rows carry no event time, or one that cannot be used: null, NaN, out of range, too far ahead.
+
+    What to do: mend the column or filter the rows; or send such rows to an output of their own, ``.side_output_invalid(tag)``.
+    A stream goes on from its checkpoint: nothing of the micro-batch was committed.
+    """
 
 
 class MalformedRecordError(PanestreamError, ValueError):
-    """A record of a source is not of the format that it was said to be; the message says which record, and shows it."""
+    """A record of a source is not of the format that it was said to be; the message says which record, and shows it.
+
+    What to do: mend the schema or the producer; or ``malformed="side_output"``, which sends such records to the output for
+    invalid rows.
+    """
 
 
 class AggregateOverflowError(PanestreamError, ArithmeticError):
-    """A sum left the range of its SQL type."""
+    """A sum left the range of its SQL type.
+
+    What to do: cast the column to a wider one before the windows, ``DECIMAL(38, 2)`` or ``DOUBLE``.
+    """
 
 
 class PlanMismatchError(PanestreamError, RuntimeError):
     """A checkpoint belongs to another plan than the one that was started on it.
+
+    What to do: start the old query again, or the new one on a new checkpoint: without a past, or from a savepoint of the old
+    one (docs/how-to/savepoints.md says what may change). Nothing was read or written.
 
     Attributes:
         changed: what differs, by name, as (then, now); None: absent. Empty where the error came from a worker.
@@ -53,17 +76,23 @@ class PlanMismatchError(PanestreamError, RuntimeError):
 
 
 class StateFormatError(PanestreamError, RuntimeError):
-    """What rests in state, or crossed the exchange, is in a format that this version cannot read: an older or a newer one."""
+    """What rests in state, or crossed the exchange, is in a format that this version cannot read: an older or a newer one.
+
+    What to do: go on with the version that wrote it (the message says which format is there, and which is read), or begin with a
+    new checkpoint. All executors must have the same version of panestream.
+    """
 
 
 class StateDamagedError(PanestreamError, RuntimeError):
     """A value in state is not what was last written there: changed, cut, stale, misplaced, or gone.
 
-    The message names it, says what is the matter, and what to do. Nothing was computed from it; the micro-batch failed.
+    What to do: the message names it, says what is the matter, and how to go on: most often from an older micro-batch or a
+    savepoint. Nothing was computed from it; the micro-batch failed.
 
     Attributes:
         group: the number of the key group; None where only the message is known, as on the driver.
-        space, key: where in its state.
+        space: the table of its state.
+        key: the number of the value in it.
     """
 
     def __init__(self, text: str, group: int | None = None, space: str | None = None, key: int | None = None) -> None:
@@ -77,27 +106,47 @@ class StateDamagedError(PanestreamError, RuntimeError):
 
 
 class EnvironmentNotReadyError(PanestreamError, RuntimeError):
-    """Spark, Java or a setting is not what panestream needs; the message has the line to set."""
+    """Spark, Java or a setting is not what panestream needs: another state store, too old a Spark, a package that is not there.
+
+    What to do: the message has the line to set, or the package to bring; most of it must be so before the session starts.
+    """
 
 
 class SinkError(PanestreamError, RuntimeError):
-    """A sink cannot be used: it holds another query's output, or lacks a setting."""
+    """A sink cannot be used: it holds another query's output, or lacks a setting.
+
+    What to do: another place for the output, or the setting that the message names. Results of another query are not
+    written over.
+    """
 
 
 class FencedError(SinkError):
-    """Another copy of the query was started later on the same checkpoint: this one has stopped, and publishes nothing more."""
+    """Another copy of the query was started later on the same checkpoint: this one has stopped, and publishes nothing more.
+
+    What to do: nothing, if the other one was meant to take over. Otherwise find who starts it twice; each query needs a
+    checkpoint of its own.
+    """
 
 
 class CheckpointError(PanestreamError, RuntimeError):
-    """There is no such checkpoint, or it does not hold what was asked for."""
+    """There is no such checkpoint, or it does not hold what was asked for.
+
+    What to do: look at the path; of micro-batches, Spark keeps the last 100 (``spark.sql.streaming.minBatchesToRetain``).
+    """
 
 
 class OperatorError(PanestreamError, RuntimeError):
-    """The windows of a micro-batch could not be computed, for a reason that is not panestream's own; the message has it."""
+    """The windows of a micro-batch could not be computed, for a reason that is not panestream's own; the message has it.
+
+    What to do: what the message says of the reason: memory, a worker that was ended, a library. ``spark_error`` has Spark's own.
+    The query goes on from its checkpoint.
+    """
 
 
 class CallbackError(PanestreamError, RuntimeError):
     """A function that was handed to ``start`` raised; the message says which, and has its traceback.
+
+    What to do: mend the function and start the query again: it goes on from its checkpoint.
 
     The query has failed then, also where the function ended in :class:`SystemExit` or :class:`KeyboardInterrupt`: it runs in a
     thread of its own, and ends neither the program nor another thread. What was raised is in ``__context__``.
@@ -105,7 +154,10 @@ class CallbackError(PanestreamError, RuntimeError):
 
 
 class JobError(PanestreamError, ValueError):
-    """A job file is wrong; the message names the path of the key and the nearest right name."""
+    """A job file is wrong; the message names file, line, the path of the key and the nearest right name, for all that is wrong.
+
+    What to do: mend those lines; docs/reference/job-files.md lists every key. ``panestream explain JOB`` checks without a run.
+    """
 
 
 class PanestreamWarning(UserWarning):

@@ -1,4 +1,4 @@
-"""docs/job-files.md lists the keys that the model has, as its script would make it; its words about kinds of windows are true."""
+"""docs/reference/job-files.md lists the keys that the model has, as its script would make it; its words about kinds of windows are true."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from panestream.jobs.windows import _NEEDS, _TAKES
+from panestream.jobs.windows import NEEDS, TAKES
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = (ROOT / "docs" / "job-files.md").read_text("utf-8")
+PAGE = (ROOT / "docs" / "reference" / "job-files.md").read_text("utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -40,8 +40,8 @@ def test_the_page_is_as_its_script_makes_it(make_job_keys):
         assert f"| `{key}` |" in PAGE
 
 
-@pytest.mark.parametrize("kind", [kind for kind in _NEEDS if kind not in ("global", "session")])
+@pytest.mark.parametrize("kind", [kind for kind in NEEDS if kind not in ("global", "session")])
 def test_each_kind_of_window_has_the_keys_that_the_page_says(kind):
-    needs, takes = _NEEDS[kind], _TAKES[kind]
+    needs, takes = NEEDS[kind], TAKES[kind]
     may = [key for key in takes if key not in needs]
     assert f"| {kind} | {', '.join(f'`{key}`' for key in needs)} | {', '.join(f'`{key}`' for key in may)} |" in PAGE

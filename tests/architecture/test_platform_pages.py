@@ -10,7 +10,7 @@ import pyspark
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = sorted((ROOT / "docs" / "platforms").glob("*.md"))
+PAGES = [ROOT / "docs" / "how-to" / f"{name}.md" for name in ("databricks", "emr", "kubernetes")]
 JARS = ("core", "common-utils", "catalyst", "sql-api", "sql", "kubernetes", "yarn")
 NOT_OPEN_SOURCE = "spark.emr-serverless"
 NO_SETTINGS = ("spark.conf", "spark.sql.execution.streaming.state.", "spark.internal.io.cloud.")

@@ -23,7 +23,8 @@ from panestream.windowing.assigners.several import SeveralWindows
 from panestream.windowing.triggers import Trigger
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "examples").glob("*"))]
+DOCS = [page for page in sorted((ROOT / "docs").rglob("*.md")) if "decisions" not in page.parts]
+PAGES = [ROOT / "README.md", *DOCS, *sorted((ROOT / "examples").glob("*"))]
 MADE_BY_METHODS = {LimitedEventTimeSessionWindows, SeveralWindows}
 """``max_duration``, and ``.window`` with several."""
 
@@ -100,7 +101,7 @@ def test_every_trigger_and_assigner_is_in_the_one_list(package, base):
     ]
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if page.is_file()], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [page for page in PAGES if page.is_file()], ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_the_pages_name_what_is_public(page):
     """`pst.x.y` exists; and nobody is sent into a module for what users need."""
     text = page.read_text("utf-8")

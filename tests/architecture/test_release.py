@@ -79,11 +79,13 @@ def wheel(folder: Path, metadata: str = METADATA, without: str = "", also: str =
     home = ROOT / "src"
     files = [file for file in (home / "panestream").rglob("*") if file.is_file() and "__pycache__" not in file.parts]
     names = {file.relative_to(home).as_posix(): file.read_bytes() for file in files}
+    shown = [file for file in (ROOT / "examples").rglob("*") if file.is_file() and "__pycache__" not in file.parts]
+    names |= {f"panestream/{file.relative_to(ROOT).as_posix()}": file.read_bytes() for file in shown}
     info = "panestream-0.1.0.dist-info"
     names |= {f"{info}/METADATA": metadata.encode(), f"{info}/licenses/LICENSE": b""}
     names |= {f"{info}/entry_points.txt": b"[console_scripts]\npanestream = panestream.jobs.cli:app\n"}
     names |= {also: b""} if also else {}
-    with zipfile.ZipFile(made, "w") as archive:
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in names.items():
             if name != without:
                 archive.writestr(name, content)
@@ -98,6 +100,7 @@ def test_a_good_wheel(package, tmp_path):
     ("how", "said"),
     [
         ({"without": "panestream/py.typed"}, "lacks: panestream/py.typed"),
+        ({"without": "panestream/examples/visits.toml"}, "lacks: panestream/examples/visits.toml"),
         ({"without": "panestream/spark/known.py"}, "lacks: panestream/spark/known.py"),
         ({"also": "tests/conftest.py"}, "should not have: tests/conftest.py"),
         ({"also": "panestream/clicks.parquet"}, "should not have: panestream/clicks.parquet"),
@@ -111,7 +114,7 @@ def test_a_wheel_that_is_wrong(package, tmp_path, how, said):
         package.check_wheel(wheel(tmp_path, **how))
 
 
-def test_an_sdist_with_data_in_it(package, tmp_path):
+def test_an_sdist_with_data_in_it_or_without_an_example(package, tmp_path):
     made = tmp_path / "panestream-0.1.0.tar.gz"
     (tmp_path / "x").write_text("")
     wanted = [
@@ -122,7 +125,9 @@ def test_an_sdist_with_data_in_it(package, tmp_path):
         "PKG-INFO",
         "src/panestream/py.typed",
         "tests/conftest.py",
+        *package.examples(),
     ]
+    assert "examples/pipelines/transformations/clicks.py" in wanted
     for surplus in ([], ["tests/data/rides.parquet"]):
         with tarfile.open(made, "w:gz") as archive:
             for name in [*wanted, *surplus]:
@@ -132,3 +137,8 @@ def test_an_sdist_with_data_in_it(package, tmp_path):
                 package.check_sdist(made)
         else:
             package.check_sdist(made)
+    with tarfile.open(made, "w:gz") as archive:
+        for name in set(wanted) - {"examples/visits.toml"}:
+            archive.add(tmp_path / "x", f"panestream-0.1.0/{name}")
+    with pytest.raises(package.PackageError, match=r"lacks: examples/visits\.toml"):
+        package.check_sdist(made)

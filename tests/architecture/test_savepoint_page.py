@@ -1,4 +1,4 @@
-"""The table of docs/savepoints.md: what may change when a query starts from a savepoint is what the operators say."""
+"""The table of docs/how-to/savepoints.md: what may change when a query starts from a savepoint is what the operators say."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from panestream.windowing.functions import applied
 from panestream.windowing.triggers import CountTrigger, PurgingTrigger
 from tests.comparison import harness, test_accumulating
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "savepoints.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "savepoints.md"
 TUMBLING = TumblingEventTimeWindows(10)
 
 

@@ -1,4 +1,4 @@
-"""docs/terms.md: every name in code that it gives exists, and its table has no word twice."""
+"""docs/reference/terms.md: every name in code that it gives exists, and its table has no word twice."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "panestream"
-PAGE = (ROOT / "docs" / "terms.md").read_text("utf-8")
+PAGE = (ROOT / "docs" / "reference" / "terms.md").read_text("utf-8")
 
 
 def rows(page: str) -> Iterator[list[str]]:
@@ -58,4 +58,4 @@ def test_a_name_that_is_gone_is_found():
 
 def test_readme_and_contributing_lead_there():
     for page in ("README.md", "CONTRIBUTING.md"):
-        assert "(docs/terms.md)" in (ROOT / page).read_text("utf-8")
+        assert "(docs/reference/terms.md)" in (ROOT / page).read_text("utf-8")

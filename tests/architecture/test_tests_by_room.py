@@ -23,6 +23,7 @@ ACROSS = {
     **{f"connectors/{name}": "one of them" for name in ("delta", "iceberg", "kafka")},
     "data": "real events with known answers",
     "golden": "checkpoints and savepoints that every later version must read",
+    "docs": "the pages: their code runs, the site builds, a browser shows it",
     "examples": "the scripts of examples/",
     "recovery": "jobs that are killed",
     "versions": "every operator on each version of Spark, and on checkpoints of the one before",

@@ -1,4 +1,4 @@
-"""Which results depend on the order in which rows arrive: the table in docs/arrival-order.md, kind by kind. Without Spark.
+"""Which results depend on the order in which rows arrive: the table in docs/how-to/arrival-order.md, kind by kind. Without Spark.
 
 ``PANESTREAM_CASES=2000 pytest tests/comparison/test_arrival_order.py`` draws more; ``PANESTREAM_SEED`` others.
 """
@@ -249,7 +249,7 @@ def test_the_page_knows_every_kind():
     functions = {name for name in agg.__all__ if name.islower()}
     tried = {aggregate.function for aggregate in (*FREE.values(), *EQUAL_TIMES.values())}
     assert functions - tried == MORE
-    page = (Path(__file__).resolve().parents[2] / "docs" / "arrival-order.md").read_text("utf-8")
+    page = (Path(__file__).resolve().parents[2] / "docs" / "how-to" / "arrival-order.md").read_text("utf-8")
     named = set(re.findall(r"`([a-z_]+)`", page))
     assert functions <= named
     missing = [name for name in ALWAYS if name.split(",")[0].removeprefix("purging ").removeprefix("sliding ") not in page]

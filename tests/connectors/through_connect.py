@@ -45,7 +45,7 @@ def forget_last_commit(checkpoint: Path) -> None:
 def failed_after_the_commit(run: Callable[[], object]) -> bool:
     """Runs a query whose last micro-batch comes again, a second time where Spark's Kafka source failed the first time.
 
-    Spark's Kafka source asks then for what it has not looked up yet. The micro-batch is committed by that time; docs/connectors/kafka.md
+    Spark's Kafka source asks then for what it has not looked up yet. The micro-batch is committed by that time; docs/how-to/kafka.md
     tells of it.
     """
     from pyspark.errors import StreamingQueryException

@@ -57,7 +57,7 @@ def test_every_table_of_every_operator_has_rows_in_some_file():
 
 
 def test_the_page_of_the_format_has_every_version_table_and_column():
-    page = (HERE.parents[1] / "docs" / "state-format.md").read_text("utf-8")
+    page = (HERE.parents[1] / "docs" / "reference" / "state-format.md").read_text("utf-8")
     numbers = {"FORMAT_VERSION": FORMAT_VERSION, "TABLES_FORMAT": TABLES_FORMAT, "PLAN_FORMAT": PLAN_FORMAT}
     numbers["SAVEPOINT_FORMAT"] = SAVEPOINT_FORMAT
     missing = {name for name, number in numbers.items() if not re.search(rf"`{name}` .*\| {number} \|", page)}

@@ -1,4 +1,4 @@
-"""As much of JSON Schema as docs/inspecting.schema.json uses; anything else in it is an error rather than passed over."""
+"""As much of JSON Schema as docs/reference/inspecting.schema.json uses; anything else in it is an error rather than passed over."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from panestream.inspection.text import told
 from tests.inspection.schema import wrong
 from tests.inspection.summaries import EVERY, HOSTILE, made
 
-SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "inspecting.schema.json").read_text("utf-8"))
+SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "reference" / "inspecting.schema.json").read_text("utf-8"))
 VOID = {"meta", "br", "img", "input", "link", "hr", "path", "use", "rect", "line", "circle", "polygon", "polyline"}
 
 

@@ -2,11 +2,35 @@
 
 from __future__ import annotations
 
+import importlib.util
+
 import pytest
 from typer.testing import CliRunner
 
-from panestream.jobs import cli
+from panestream.jobs import cli, loading
+from panestream.jobs.editors import job_schema
 from panestream.jobs.runner import SessionRunner, close_listeners, open_listeners
+
+
+@pytest.fixture(scope="session")
+def validator():
+    """Judges a job file as editors do."""
+    return pytest.importorskip("jsonschema").Draft7Validator(job_schema())
+
+
+@pytest.fixture(autouse=True)
+def _editors_mark_nothing_that_is_right(request, monkeypatch):
+    """Whatever job file a test loads: what the library takes, the schema for editors takes as well."""
+    if importlib.util.find_spec("jsonschema") is None:
+        return
+    validator, made = request.getfixturevalue("validator"), loading.LoadedJob
+
+    def judged(job, document, *others):
+        faults = [f"{document.path}: {fault.json_path}: {fault.message}" for fault in validator.iter_errors(document.data)]
+        assert not faults, "\n".join(faults)
+        return made(job, document, *others)
+
+    monkeypatch.setattr(loading, "LoadedJob", judged)
 
 
 @pytest.fixture

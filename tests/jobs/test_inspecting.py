@@ -26,7 +26,7 @@ USERS = ("ann", "bob", "<b>cleo</b>", None)
 
 @pytest.fixture(scope="module")
 def checkpoint(spark, tmp_path_factory):
-    """The checkpoint of docs/inspecting.md: orders of four users in two shops, in windows of half an hour."""
+    """The checkpoint of docs/how-to/inspecting.md: orders of four users in two shops, in windows of half an hour."""
     folder = tmp_path_factory.mktemp("inspected")
     orders = MicroBatches(spark, folder / "orders", "user string, shop string, price bigint, ts timestamp")
     rows = [(USERS[n % 4 if n % 3 else 0], SHOPS[n % 5 % 2], n, START + dt.timedelta(minutes=n)) for n in range(120)]
@@ -87,7 +87,7 @@ def test_a_process_of_its_own_prints_json_and_writes_a_page_and_spark_is_not_hea
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     found = json.loads(done.stdout)
-    assert wrong(found, json.loads((DOCS / "inspecting.schema.json").read_text("utf-8"))) == []
+    assert wrong(found, json.loads((DOCS / "reference" / "inspecting.schema.json").read_text("utf-8"))) == []
     assert found["totals"]["windows"] == sum(each["windows"] for each in found["by_end"]["bins"]) > 0
     text = page.read_text("utf-8")
     assert text.count("<svg") == 6
@@ -96,7 +96,7 @@ def test_a_process_of_its_own_prints_json_and_writes_a_page_and_spark_is_not_hea
 
 
 def test_the_page_of_the_documents_shows_what_is_printed(checkpoint, inspect):
-    page = (DOCS / "inspecting.md").read_text("utf-8")
+    page = (DOCS / "how-to" / "inspecting.md").read_text("utf-8")
     (example,) = re.findall(r"\n((?:    .*\n|\n)*?    /data/checkpoint\n(?:    .*\n|\n)*)", page)
     shown = re.sub(r"^    ", "", example, flags=re.MULTILINE).strip()
     printed = inspect(checkpoint, "--most", 4).replace(str(checkpoint), "/data/checkpoint").strip()

@@ -1,4 +1,4 @@
-"""docs/metrics.md, the dashboard and the alerts speak of the metrics that there are, and of all of them."""
+"""docs/reference/metrics.md, the dashboard and the alerts speak of the metrics that there are, and of all of them."""
 
 import importlib.util
 import json
@@ -13,7 +13,7 @@ import panestream as pst
 from panestream.metrics.table import ALL
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = (ROOT / "docs" / "metrics.md").read_text("utf-8")
+PAGE = (ROOT / "docs" / "reference" / "metrics.md").read_text("utf-8")
 SERIES = {metric.shown: metric for metric in ALL}
 LEFT_OUT = {
     "panestream_partition_watermark_timestamp_seconds": "the lags say the same, in numbers that people can read",
@@ -109,7 +109,7 @@ def test_the_python_of_the_page_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     added = []
     found = {"spark": SimpleNamespace(streams=SimpleNamespace(addListener=added.append))}
-    blocks = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    blocks = re.findall(r"```python(?: fragment)?\n(.*?)```", PAGE, re.DOTALL)
     assert len(blocks) == 4
     for block in blocks:
         exec(re.sub(r"port=\d+", "port=0", block), found)

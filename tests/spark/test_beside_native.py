@@ -1,4 +1,4 @@
-"""Spark's own stateful operators in one query with panestream's: before the windows, and behind them. docs/chaining.md says the same."""
+"""Spark's own stateful operators in one query with panestream's: before the windows, and behind them. docs/how-to/chaining.md says the same."""
 
 from __future__ import annotations
 

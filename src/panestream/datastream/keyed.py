@@ -89,9 +89,9 @@ class DataStream(Events):
         """Says in which order rows arrive, for results that depend on it. Flink has no counterpart: its rows come as they come.
 
         Count windows, count triggers, evictors and functions over rows depend on the order of arrival; where event times are
-        equal also aggregates such as ``first`` and ``collect_list`` (docs/arrival-order.md has the list). Spark keeps no order:
-        that of a batch follows its partitions, and so the sizes of files; that of a stream its micro-batches, and in each its
-        partitions.
+        equal also aggregates such as ``first`` and ``collect_list`` (docs/how-to/arrival-order.md has the list). Spark keeps no
+        order: that of a batch follows its partitions, and so the sizes of files; that of a stream its micro-batches, and in each
+        its partitions.
 
         With these columns a batch is taken in their order, and so is each micro-batch. Nulls come last; rows that are equal in
         all columns stay as Spark has them. Then batch and stream agree, as long as no micro-batch has rows of a key that come

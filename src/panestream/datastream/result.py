@@ -15,8 +15,10 @@ from pyspark.sql import Column, DataFrame
 
 from panestream.datastream.events import WindowedEvents
 from panestream.datastream.starting import SPARKS_NAMES, spark_trigger
+from panestream.datastream.traced import MOST_ROWS, Wanted, traced
 from panestream.engine.explain import explain_plan
 from panestream.engine.plan import FIRING_COLUMNS, KEY_GROUPS, MAIN, OP_COLUMN, OperatorSpec, Split, Top, WindowPlan, carries_rows
+from panestream.engine.rule import Asked
 from panestream.engine.shown import Explanation, Shown, listed, parts_of
 from panestream.errors import InvalidPlanError, PanestreamWarning, PlanMismatchError, SinkError, did_you_mean
 from panestream.spark import query as spark_query
@@ -46,6 +48,8 @@ from panestream.spark.session import (
 from panestream.spark.sinks.base import Sink
 from panestream.spark.sinks.outputs import open_for_batch
 from panestream.spark.types import arrow_schema
+from panestream.tracing.events import Trace
+from panestream.tracing.why import ANY, TraceableByKey
 from panestream.windowing.signatures import ON_PROGRESS, check_function
 
 _NEVER_ENDS = (
@@ -57,7 +61,7 @@ _NEVER_ENDS = (
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class WindowedResult(Shown):
+class WindowedResult(Shown, TraceableByKey):
     """The outputs of a windowed query: main, late rows, invalid rows, side outputs."""
 
     windowed: WindowedEvents
@@ -69,6 +73,7 @@ class WindowedResult(Shown):
     changes: bool = False
     split: Split | None = None
     since: int | None = None
+    asked: Asked | None = None
 
     def with_firing(self) -> WindowedResult:
         """Adds to each row of ``main`` which firing of its window it comes from.
@@ -242,10 +247,10 @@ class WindowedResult(Shown):
             name: of the query, for Spark's UI.
             savepoint: a folder that :func:`panestream.savepoint` made: the query goes on with its state, on a checkpoint that is
                 new. It has the savepoint's number of key groups, unless it has one of its own. What may have changed meanwhile
-                is told in docs/savepoints.md. Needed until the first micro-batch is committed; given again later, it is not read.
-                The sources begin where the savepoint ends: files that were read are left out; a stream of Kafka or Delta must
-                have the savepoint's :meth:`~panestream.Savepoint.source_options`. In places that the old query wrote to, the
-                outputs go on as if it were that one, which learns of it and publishes nothing more.
+                is told in docs/how-to/savepoints.md. Needed until the first micro-batch is committed; given again later,
+                it is not read. The sources begin where the savepoint ends: files that were read are left out; a stream of
+                Kafka or Delta must have the savepoint's :meth:`~panestream.Savepoint.source_options`. In places that the old
+                query wrote to, the outputs go on as if it were that one, which learns of it and publishes nothing more.
             own_position: with ``savepoint``: the sources begin where their own options say, wherever the savepoint ends. Nothing
                 is left out, and nothing is checked.
             allow_incomplete: whether aggregates may be new that know, of windows which are open in the savepoint, the rows from
@@ -398,6 +403,28 @@ class WindowedResult(Shown):
                         sink.write(spark_query.output(operated, self.plan, tag), None)
             finally:
                 operated.unpersist()
+
+    def trace(self, *, key: Any = ANY, most_rows: int = MOST_ROWS, rows_per_batch: int | None = None) -> Trace:
+        """Batch: what becomes of every row and window, for :func:`panestream.why` and :func:`panestream.timeline`.
+
+        The rows are brought to the driver, in the order of :meth:`DataStream.arrival_order` (without one: as Spark hands them
+        over), and taken in by the row operator. In a batch no row is late.
+
+        Args:
+            key: only rows of this key: a value, of several key columns a tuple.
+            most_rows: more rows are refused.
+            rows_per_batch: instead of a batch, as a stream would have them in micro-batches of so many rows, with the query's
+                watermark: rows may be late, and what has not ended stays open. Not together with ``key``.
+
+        Raises:
+            InvalidPlanError: a streaming DataFrame; several kinds of windows; more rows than that, says how to ask for fewer.
+            WindowFunctionError: a function of yours raised.
+        """
+
+        def plan_of(operator: OperatorSpec) -> WindowPlan:
+            return replace(self, operator=operator, largest=None, firing=False, changes=False, split=None).plan
+
+        return traced(self.windowed, self.asked, self.inputs, plan_of, Wanted(key, most_rows, rows_per_batch))
 
     def explain(self, **sinks: Sink) -> Explanation:
         """How the query will run: operator, panes, state, exchange, and why.

@@ -19,7 +19,8 @@ from panestream.datastream.result import WindowedResult
 from panestream.engine.operators.accumulating.windowed_rows import AllWindows, OverRows, TablePerWindow
 from panestream.engine.operators.row.row_plan import Aggregate, AnyWindowFunction, Elements, Reduce
 from panestream.engine.plan import OperatorSpec
-from panestream.engine.planner import aggregating, calling, over_tables
+from panestream.engine.planner import choose
+from panestream.engine.rule import DeclaredAggregates, FunctionOfRows, FunctionOfTables
 from panestream.engine.split import split_of
 from panestream.errors import InvalidPlanError, InvalidWindowError
 from panestream.spark.columns import quoted, type_of
@@ -177,8 +178,8 @@ class WindowedStream(WindowedEvents):
                 With it the function runs in two phases: ``add`` before the shuffle, in all tasks that read the input and once for
                 all windows that a row lies in, ``merge`` in the key's own. It keeps the answer of a function for which
                 ``merge`` of two accumulators is what ``add`` makes of all their rows, in any order; it needs ``merge``,
-                the default or a continuous trigger, and no evictor. For a key that has most of the rows, see docs/skew.md. A
-                checkpoint is tied to it. Declared aggregates do so anyway.
+                the default or a continuous trigger, and no evictor. For a key that has most of the rows, see docs/how-to/skew.md.
+                A checkpoint is tied to it. Declared aggregates do so anyway.
             The result: ``.main`` has the key columns, ``window_start``, ``window_end`` and a column for each aggregate or of
             the schema.
 
@@ -212,9 +213,11 @@ class WindowedStream(WindowedEvents):
         function, results = following(then), None
         if function is not None:
             results = self._results(self._needed(schema, "then"))
-        operator = aggregating(self.windowing, declared, types, self.keyed.key_schema, function, results)
+        asked = DeclaredAggregates(declared, types, self.keyed.key_schema, function, results)
+        operator = choose(self.windowing, asked)
         split = None if self.parts is None else split_of(self.parts, declared, operator, types)
-        return WindowedResult(self, operator, inputs, frozenset() if results is not None else collated, split=split)
+        collated = frozenset() if results is not None else collated
+        return WindowedResult(self, operator, inputs, collated, split=split, asked=asked)
 
     def reduce(
         self,
@@ -250,8 +253,9 @@ class WindowedStream(WindowedEvents):
         if taken:
             raise InvalidPlanError(f"the input has a column {taken[0]!r}, results have such a column too: rename it first")
         keys, accumulators = (self.keyed.key_schema, rows) if two_phase else (None, None)
-        operator = calling(self.windowing, Reduce(function), pa.schema(kept), rows, function, keys, accumulators)
-        return WindowedResult(self, operator, self._inputs_of(operator))
+        asked = FunctionOfRows(Reduce(function), pa.schema(kept), rows, function, keys, accumulators)
+        operator = choose(self.windowing, asked)
+        return WindowedResult(self, operator, self._inputs_of(operator), asked=asked)
 
     def apply(self, function: WindowFunction | Callable[..., Any], schema: Schema) -> WindowedResult:
         """Runs a function over all rows of each firing window. Flink: ``apply``.
@@ -278,8 +282,9 @@ class WindowedStream(WindowedEvents):
         results = self._results(self._needed(schema, what))
         check_gap_of_rows(self._df, self.windowing.assigner, self.gap)
         rows = arrow_schema(self._df.schema)
-        operator = calling(self.windowing, function, results, rows, _shown(function), self.keyed.key_schema, accumulators)
-        return WindowedResult(self, operator, self._inputs_of(operator))
+        asked = FunctionOfRows(function, results, rows, _shown(function), self.keyed.key_schema, accumulators)
+        operator = choose(self.windowing, asked)
+        return WindowedResult(self, operator, self._inputs_of(operator), asked=asked)
 
     def _inputs_of(self, operator: OperatorSpec) -> dict[str, Column]:
         """The columns of rows that an operator wants one by one, by their names; none where it takes rows whole."""
@@ -325,7 +330,8 @@ class WindowedStream(WindowedEvents):
         results = self._results(self._needed(schema, what))
         check_gap_of_rows(self._df, self.windowing.assigner, self.gap)
         rows = arrow_schema(self._df.schema)
-        return WindowedResult(self, over_tables(self.windowing, function, results, rows, self.keyed.key_schema))
+        asked = FunctionOfTables(function, results, rows, self.keyed.key_schema)
+        return WindowedResult(self, choose(self.windowing, asked), asked=asked)
 
     def _check_not_split(self, what: str) -> None:
         if self.parts is not None:

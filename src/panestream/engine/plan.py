@@ -265,7 +265,7 @@ def check_taken_over(saved: Mapping[str, str], plan: WindowPlan) -> None:
     changed = {name: (saved.get(name), now.get(name)) for name in names if saved.get(name) != now.get(name)}
     if changed:
         lines = [f"  {name}: {then or '(absent)'}  ->  {new or '(absent)'}" for name, (then, new) in changed.items()]
-        way = "Start with the old ones, or without saved state. (What may change, and what may not: docs/savepoints.md.)"
+        way = "Start with the old ones, or without saved state. (What may change, and what may not: docs/how-to/savepoints.md.)"
         if {"key", "event time"} & changed.keys():
             way += " Columns are known by their names: rename one back before the windows (.withColumnRenamed)."
         raise PlanMismatchError("\n".join(["the saved state belongs to another plan (then -> now):", *lines, way]), changed)

@@ -1,4 +1,4 @@
-"""A summary for machines: JSON, whose form has a number. docs/inspecting.schema.json says what is in it."""
+"""A summary for machines: JSON, whose form has a number. docs/reference/inspecting.schema.json says what is in it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from panestream.inspection.summary import KeyShown, PlanShown, SameBounds, Source, Summary
 from panestream.inspection.tables import MEASURES
 from panestream.inspection.values import Json, iso
-from panestream.inspection.words import behind
+from panestream.pages.words import behind
 
 DOCUMENT_FORMAT = 1
 """Raised when something goes or means something else; what is added does not raise it."""

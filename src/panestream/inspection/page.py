@@ -2,112 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from html import escape
 
 from panestream.inspection.pictures import lateness, skew, windows_over_time
 from panestream.inspection.summary import Summary
-from panestream.inspection.tables import Column, ShownTable, tables_of
-from panestream.inspection.words import head, moment, printable
-
-_COLOURS = "--ink: #1d2329; --faint: #5b6570; --line: #d9dee3; --bar: #2f7fb8; --mark: #b4471a; --back: #ffffff; --card: #f6f8fa"
-_DARK = "--ink: #e4e8ec; --faint: #9aa5b1; --line: #343c45; --bar: #5aa9e0; --mark: #f0915a; --back: #14181d; --card: #1c2228"
-# In a notebook the page around it has its own colours, and may be dark whatever the system is: what suits both.
-_EITHER = "--ink: currentColor; --faint: #7d8894; --line: #8886; --bar: #3b8bc4; --mark: #d0642c; --card: transparent"
-_STYLE = """
-.panestream { color: var(--ink); font: 15px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; }
-.panestream h1 { font-size: 1.25rem; margin: 0 0 .75rem; overflow-wrap: anywhere; }
-.panestream h2 { font-size: 1rem; margin: 1.75rem 0 .25rem; }
-.panestream p { margin: 0 0 .5rem; color: var(--faint); font-size: .875rem; }
-.panestream dl { display: grid; grid-template-columns: max-content 1fr; gap: .2rem 1rem; margin: 0; }
-.panestream dt { color: var(--faint); }
-.panestream dd { margin: 0; overflow-wrap: anywhere; }
-.panestream .scroll { overflow-x: auto; }
-.panestream table { border-collapse: collapse; font-size: .875rem; font-variant-numeric: tabular-nums; margin: 0;
-  color: inherit; }
-.panestream th, .panestream td { background: none; border: 0; border-bottom: 1px solid var(--line); text-align: left;
-  padding: .25rem 1rem .25rem 0; vertical-align: top; min-width: 5.5rem; max-width: 32rem; overflow-wrap: anywhere; }
-.panestream th { color: var(--faint); font-weight: 500; white-space: nowrap; }
-.panestream .n { text-align: right; white-space: nowrap; min-width: 0; }
-.panestream .t { white-space: nowrap; min-width: 0; }
-.panestream svg { display: block; width: 100%; height: auto; max-width: 58rem; font-family: inherit; }
-.panestream svg.narrow { display: none; }
-.panestream pre { font-size: .8125rem; overflow-x: auto; background: var(--card); color: inherit; padding: .75rem;
-  border-radius: 6px; }
-.panestream summary { cursor: pointer; margin-top: 1.75rem; font-weight: 600; }
-@media (max-width: 40rem) {
-  .panestream svg.wide { display: none; }
-  .panestream svg.narrow { display: block; max-width: 27rem; }
-  .panestream .w { display: none; }
-  .panestream dl { grid-template-columns: 1fr; gap: 0; }
-  .panestream dd { margin-bottom: .4rem; }
-}
-"""
+from panestream.inspection.tables import tables_of
+from panestream.inspection.words import head
+from panestream.pages.document import facts, page, part, picture, printable_lines
+from panestream.pages.tables import table
+from panestream.pages.words import moment, printable
 
 
 def page_of(summary: Summary) -> str:
     """The page, as a text of HTML."""
     title = printable(summary.path) + ("" if summary.batch_id is None else f", micro-batch {summary.batch_id}")
-    style = (
-        f":root {{ color-scheme: light dark; {_COLOURS} }}\n@media (prefers-color-scheme: dark) {{ :root {{ {_DARK} }} }}\n"
-        f"body {{ background: var(--back); margin: 0 auto; padding: 1.5rem 1rem 3rem; max-width: 62rem; }}{_STYLE}"
-    )
-    return (
-        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(title)}</title>\n<style>\n{style}</style>\n</head>\n<body>\n"
-        f'<main class="panestream">\n{_body(summary)}\n</main>\n</body>\n</html>\n'
-    )
+    return page(title, _body(summary))
 
 
 def notebook_of(summary: Summary) -> str:
     """The same for a notebook, in the notebook's own colours."""
-    return f'<style>{_STYLE}</style><div class="panestream" style="{_EITHER}">{_body(summary)}</div>'
+    return part(_body(summary))
 
 
 def _body(summary: Summary) -> str:
-    lines = "\n".join(f"<dt>{escape(title)}</dt><dd>{escape(text)}</dd>" for title, text in head(summary))
     shown = {table.title: table for table in tables_of(summary)}
-    parts = [f"<h1>{escape(printable(summary.path, 400))}</h1>", f"<dl>\n{lines}\n</dl>"]
-    parts += [_table(shown.pop(title)) for title in ("Windows", "States", "Elements") if title in shown]
-    parts += _picture("Open windows by their end", windows_over_time(summary), "no window is open")
+    parts = [f"<h1>{escape(printable(summary.path, 400))}</h1>", facts(head(summary))]
+    parts += [table(shown.pop(title)) for title in ("Windows", "States", "Elements") if title in shown]
+    parts += picture("Open windows by their end", windows_over_time(summary), "no window is open")
     if summary.sources:
-        parts += _picture("Source partitions, and how far behind they are", lateness(summary), "no source partition had rows yet")
-        parts += [_table(shown.pop(title), titled=False) for title in ("Source partitions",) if title in shown]
-    parts += [_table(shown.pop(title)) for title in list(shown) if title not in ("Key groups", "Users' states", "Timers")]
-    parts += _picture("Key groups", skew(summary), "nothing is kept in any key group")
-    parts += [_table(table, titled=title != "Key groups") for title, table in shown.items()]
+        parts += picture("Source partitions, and how far behind they are", lateness(summary), "no source partition had rows yet")
+        parts += [table(shown.pop(title), titled=False) for title in ("Source partitions",) if title in shown]
+    parts += [table(shown.pop(title)) for title in list(shown) if title not in ("Key groups", "Users' states", "Timers")]
+    parts += picture("Key groups", skew(summary), "nothing is kept in any key group")
+    parts += [table(each, titled=title != "Key groups") for title, each in shown.items()]
     parts.append(f"<details><summary>The plan</summary><pre>{escape(printable_lines(summary.plan.words))}</pre></details>")
     parts.append(f"<p>Looked at {moment(summary.taken)} UTC. All times are in UTC.</p>")
     return "\n".join(parts)
-
-
-def _picture(title: str, drawn: tuple[str, str] | None, otherwise: str) -> Iterable[str]:
-    """A picture with its title; where there is nothing to draw, in words."""
-    yield f"<h2>{escape(title)}</h2>"
-    yield "\n".join(drawn) if drawn is not None else f"<p>{escape(otherwise)}</p>"
-
-
-def _table(shown: ShownTable, *, titled: bool = True) -> str:
-    classes = [_class(column) for column in shown.columns]
-    heads = "".join(f"<th{kind}>{escape(column.title)}</th>" for column, kind in zip(shown.columns, classes, strict=True))
-    rows = "\n".join(
-        f"<tr>{''.join(f'<td{kind}>{escape(text)}</td>' for text, kind in zip(row, classes, strict=True))}</tr>"
-        for row in shown.rows
-    )
-    title = f"<h2>{escape(shown.title)}</h2>\n" if titled else ""
-    note = f"<p>{escape(shown.note)}</p>\n" if shown.note else ""
-    return f'{title}{note}<div class="scroll"><table>\n<thead><tr>{heads}</tr></thead>\n<tbody>\n{rows}\n</tbody>\n</table></div>'
-
-
-def _class(column: Column) -> str:
-    kinds = [kind for kind, is_so in (("n", column.numeric), ("t", column.time), ("w", column.wide_only)) if is_so]
-    return f' class="{" ".join(kinds)}"' if kinds else ""
-
-
-def printable_lines(text: str) -> str:
-    """Several lines of text that does nothing to a page."""
-    return "\n".join(printable(line, 1_000) for line in text.splitlines())
 
 
 __all__ = ["notebook_of", "page_of"]

@@ -5,121 +5,45 @@ Drawn by matplotlib, which panestream[cli] brings; without it there are none.
 
 from __future__ import annotations
 
-import re
-import warnings
-from collections.abc import Callable
-from io import StringIO
+from functools import partial
 from typing import Any
 
-from panestream.inspection.bins import DAY, MINUTE, SECOND, WIDTHS
+from panestream.inspection.bins import DAY, WIDTHS
 from panestream.inspection.summary import Summary
-from panestream.inspection.values import iso
-from panestream.inspection.words import behind, moment, number, printable, size, span
+from panestream.pages.drawing import BAR, MARK, both, clock, ticks_up
+from panestream.pages.words import behind, moment, number, printable, size, span
 
-WIDE, NARROW = 9.2, 4.2
-"""Inches; of text of the same size: a phone gets a picture of its own rather than one that is too small to read."""
 MOST_SOURCES = 12
 MOST_GROUPS = 128
-# Drawn in these, and then said in the page's own words.
-_COLOURS = {
-    "#010101": "var(--ink)",
-    "#020202": "var(--faint)",
-    "#030303": "var(--bar)",
-    "#040404": "var(--mark)",
-    "#050505": "var(--line)",
-}
-_INK, _FAINT, _BAR, _MARK, _LINE = _COLOURS
-_STYLE = {
-    "svg.fonttype": "none",
-    "font.size": 10,
-    "font.family": "sans-serif",
-    "axes.edgecolor": _LINE,
-    "axes.labelcolor": _FAINT,
-    "xtick.color": _FAINT,
-    "ytick.color": _FAINT,
-    "text.color": _INK,
-    "text.parse_math": False,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-}
-
-Draw = Callable[[Any, Summary, bool], None]
 
 
 def windows_over_time(summary: Summary) -> tuple[str, str] | None:
     """Open windows by their end, and how far time has come: wide and narrow; None: there are none, or nothing draws here."""
-    return _both(summary, _draw_windows, 2.6, "windows") if summary.ends.counts else None
+    return both(partial(_draw_windows, summary=summary), 2.6, "windows") if summary.ends.counts else None
 
 
 def lateness(summary: Summary) -> tuple[str, str] | None:
     """How far each source partition is behind the newest event."""
     shown = min(len(summary.sources), MOST_SOURCES)
     known = any(source.watermark is not None for source in summary.sources)
-    return _both(summary, _draw_lateness, 0.55 + 0.3 * shown, "lateness") if known else None
+    return both(partial(_draw_lateness, summary=summary), 0.55 + 0.3 * shown, "lateness") if known else None
 
 
 def skew(summary: Summary) -> tuple[str, str] | None:
     """The bytes of each key group, the largest first, and their mean."""
-    return _both(summary, _draw_skew, 2.2, "skew") if any(group.bytes for group in summary.groups) else None
-
-
-def _both(summary: Summary, draw: Draw, height: float, name: str) -> tuple[str, str] | None:
-    try:
-        import matplotlib as mpl
-        from matplotlib.backends.backend_svg import FigureCanvasSVG
-        from matplotlib.figure import Figure
-    except ModuleNotFoundError:
-        return None
-    found = []
-    for wide in (True, False):
-        # The names of what is drawn come of this salt: pictures of one page must not share them.
-        style: Any = {**_STYLE, "svg.hashsalt": f"{name}{wide}"}
-        with warnings.catch_warnings(), mpl.rc_context(style):
-            warnings.simplefilter("ignore")  # of letters that its own font lacks; the page's has them
-            figure = Figure(figsize=(WIDE if wide else NARROW, height), layout="constrained")
-            figure.patch.set_alpha(0)
-            FigureCanvasSVG(figure)
-            axes = figure.add_subplot()
-            axes.patch.set_alpha(0)
-            draw(axes, summary, wide)
-            written = StringIO()
-            figure.savefig(written, format="svg", metadata={"Date": None, "Creator": None})
-        found.append(_inline(written.getvalue(), name, wide))
-    return found[0], found[1]
-
-
-def _inline(svg: str, name: str, wide: bool) -> str:
-    """What matplotlib wrote, as a part of a page."""
-    text = svg[svg.index("<svg") :]
-    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
-    text = re.sub(r"<style.*?</style>", "", text, flags=re.DOTALL)
-    text = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", text, count=1)
-    text = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", text, count=1)
-    text = re.sub(r' xmlns(:\w+)?="[^"]*"', "", text).replace("xlink:href", "href")
-    # Names of two pictures on one page are two.
-    prefix = f"{name}-{'wide' if wide else 'narrow'}-"
-    text = re.sub(r'\bid="', f'id="{prefix}', text)
-    text = re.sub(r'href="#', f'href="#{prefix}', text)
-    text = re.sub(r"url\(#", f"url(#{prefix}", text)
-    text = re.sub(r"font: ([\d.]+)px [^;\"]*", r"font-size: \1px", text)
-    for drawn, said in _COLOURS.items():
-        text = text.replace(drawn, said)
-    kind = "wide" if wide else "narrow"
-    return text.replace("<svg", f'<svg class="{kind}" role="img" aria-label="{name}"', 1).strip()
+    return both(partial(_draw_skew, summary=summary), 2.2, "skew") if any(group.bytes for group in summary.groups) else None
 
 
 # -- windows over time -------------------------------------------------------------------------------------------------------
 
 
-def _draw_windows(axes: Any, summary: Summary, wide: bool) -> None:
+def _draw_windows(axes: Any, wide: bool, *, summary: Summary) -> None:
     ends = summary.ends
     places = sorted(ends.counts)
     first, last = places[0], places[-1] + 1
-    axes.bar(
-        [place - first for place in places], [ends.counts[place][0] for place in places], width=0.9, align="edge", color=_BAR
-    )
+    axes.bar([place - first for place in places], [ends.counts[place][0] for place in places], width=0.9, align="edge", color=BAR)
     _draw_reached(axes, summary, first, last)
-    _ticks_up(axes, max(counts[0] for counts in ends.counts.values()), number)
+    ticks_up(axes, max(counts[0] for counts in ends.counts.values()), number)
     axes.set_xlim(-0.02 * (last - first), last - first)
     axes.set_ylabel("open windows")
     _time_ticks(axes, ends.width, first, last, 8 if wide else 3)
@@ -131,12 +55,12 @@ def _draw_reached(axes: Any, summary: Summary, first: int, last: int) -> None:
     if reached is None:
         return
     at = reached / summary.ends.width - first
-    look = {"va": "bottom", "color": _MARK, "fontsize": 9}
+    look = {"va": "bottom", "color": MARK, "fontsize": 9}
     if not -0.02 * (last - first) <= at <= last - first:
         when = f"{moment(reached)}, {'before' if at < 0 else 'after'} all of these"
         axes.text(1, 1.01, f"time has come to {when}".replace("\n", " "), transform=axes.transAxes, ha="right", **look)
         return
-    axes.axvline(at, color=_MARK, linewidth=1.6)
+    axes.axvline(at, color=MARK, linewidth=1.6)
     left = at < (last - first) / 2
     word = "time has come to here"
     axes.text(at, 1.01, word, transform=axes.get_xaxis_transform(), ha="left" if left else "right", **look)
@@ -148,29 +72,20 @@ def _time_ticks(axes: Any, width: int, first: int, last: int, most: int) -> None
     step = next((each for each in WIDTHS if each >= width and length // each <= most), WIDTHS[-1])
     times = range(-(-first * width // step) * step, last * width + 1, step)
     one_day = first * width // DAY == (last * width - 1) // DAY
-    axes.set_xticks([time / width - first for time in times], [_clock(time, step, day=not one_day) for time in times])
-    day = f"{_clock(first * width, DAY)}, " if one_day else ""
+    axes.set_xticks([time / width - first for time in times], [clock(time, step, day=not one_day) for time in times])
+    day = f"{clock(first * width, DAY)}, " if one_day else ""
     axes.set_xlabel(f"{day}end of the window, UTC; {span(width)} a bar")
-
-
-def _clock(time: int, step: int, *, day: bool = True) -> str:
-    """A time as exactly as its step needs it."""
-    date, _, clock = (iso(time) or "").removesuffix("Z").partition("T")
-    if step >= DAY:
-        return date
-    shown = clock[:5] if step >= MINUTE else clock[:8] if step >= SECOND else clock
-    return f"{date}\n{shown}" if day else shown
 
 
 # -- source partitions -------------------------------------------------------------------------------------------------------
 
 
-def _draw_lateness(axes: Any, summary: Summary, wide: bool) -> None:
+def _draw_lateness(axes: Any, wide: bool, *, summary: Summary) -> None:
     shown = summary.sources[:MOST_SOURCES]
     far = [behind(summary.newest, source.watermark) for source in shown]
     lengths = [max(each or 0, 0) / 1e6 for each in far]
     places = range(len(shown))
-    bars = axes.barh(places, lengths, height=0.62, color=_BAR)
+    bars = axes.barh(places, lengths, height=0.62, color=BAR)
     for bar, source in zip(bars, shown, strict=True):
         bar.set_alpha(0.35 if source.idle else 1)
     longest = max(lengths, default=0) or 1
@@ -190,34 +105,23 @@ def _draw_lateness(axes: Any, summary: Summary, wide: bool) -> None:
 # -- key groups --------------------------------------------------------------------------------------------------------------
 
 
-def _draw_skew(axes: Any, summary: Summary, wide: bool) -> None:
+def _draw_skew(axes: Any, wide: bool, *, summary: Summary) -> None:
     ranked = sorted(summary.groups, key=lambda group: (-group.bytes, group.group))[:MOST_GROUPS]
     heights = [group.bytes for group in ranked]
     mean = sum(group.bytes for group in summary.groups) / len(summary.groups)
-    axes.bar(range(len(ranked)), heights, width=0.82, color=_BAR)
-    axes.axhline(mean, color=_MARK, linewidth=1.4)
+    axes.bar(range(len(ranked)), heights, width=0.82, color=BAR)
+    axes.axhline(mean, color=MARK, linewidth=1.4)
     largest = summary.skew("bytes") or 1
     word = f"mean {size(round(mean))}; the largest has {largest:.2f} times as much"
-    axes.text(1, 1.01, word, transform=axes.transAxes, ha="right", va="bottom", color=_MARK, fontsize=9)
+    axes.text(1, 1.01, word, transform=axes.transAxes, ha="right", va="bottom", color=MARK, fontsize=9)
     every = max(1, -(-len(ranked) // (24 if wide else 10)))
     axes.set_xticks(range(0, len(ranked), every), [str(group.group) for group in ranked[::every]])
     around = max(0, ((10 if wide else 5) - len(ranked)) / 2)
     axes.set_xlim(-0.6 - around, len(ranked) - 0.4 + around)
     axes.tick_params(axis="x", length=0)
-    _ticks_up(axes, max(heights), lambda count: size(count).replace(".0 ", " "))
+    ticks_up(axes, max(heights), lambda count: size(count).replace(".0 ", " "))
     axes.set_xlabel("key group, the largest first")
     axes.set_ylabel("bytes")
-
-
-def _ticks_up(axes: Any, most: int, told: Callable[[int], str]) -> None:
-    """Whole numbers from nothing to the largest, in steps of 1, 2 or 5 times a power of ten."""
-    step = next(each * 10**power for power in range(20) for each in (1, 2, 5) if most <= 4 * each * 10**power)
-    ticks = range(0, most + 1, step)
-    axes.set_yticks(list(ticks), [told(tick) for tick in ticks])
-    axes.set_ylim(0, most * 1.06)
-    axes.grid(axis="y", color=_LINE, linewidth=0.6)
-    axes.set_axisbelow(True)
-    axes.tick_params(axis="y", length=0)
 
 
 __all__ = ["lateness", "skew", "windows_over_time"]

@@ -3,60 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from panestream.inspection.summary import KeyShown, SameBounds, Summary
-from panestream.inspection.values import Json, micros_in, text_of
-from panestream.inspection.words import (
-    behind,
-    holders,
-    key_shown,
-    many,
-    moment,
-    number,
-    printable,
-    size,
-    span,
-)
+from panestream.inspection.values import Json, text_of
+from panestream.inspection.words import holders, key_shown
+from panestream.pages.tables import Column, ShownTable
+from panestream.pages.times import micros_in
+from panestream.pages.words import behind, many, moment, number, printable, size, span
 
 MEASURES = ("keys", "windows", "rows", "elements", "bytes")
 """Of key groups."""
 MOST_SOURCES = 50
 MOST_GROUPS = 64
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A column.
-
-    Attributes:
-        title: above it.
-        numeric: whether it is of numbers.
-        wide_only: whether it is left out where there is little room.
-        time: whether it is of times, whose seconds are told if one of them has some.
-    """
-
-    title: str
-    numeric: bool = False
-    wide_only: bool = False
-    time: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class ShownTable:
-    """A table for people.
-
-    Attributes:
-        title: above it.
-        note: below the title; empty: none.
-        columns: from left to right.
-        rows: a text for each column.
-    """
-
-    title: str
-    note: str
-    columns: tuple[Column, ...]
-    rows: tuple[tuple[str, ...], ...]
 
 
 def tables_of(summary: Summary) -> list[ShownTable]:
@@ -279,4 +237,4 @@ def _time(text: str | None) -> str:
     return "-" if text is None else moment(micros_in(text))
 
 
-__all__ = ["MEASURES", "Column", "ShownTable", "tables_of"]
+__all__ = ["MEASURES", "tables_of"]

@@ -9,8 +9,10 @@ from rich.table import Table
 from rich.text import Text
 
 from panestream.inspection.summary import Summary
-from panestream.inspection.tables import ShownTable, tables_of
-from panestream.inspection.words import head, many, moment, printable, span
+from panestream.inspection.tables import tables_of
+from panestream.inspection.words import head
+from panestream.pages.tables import ShownTable
+from panestream.pages.words import many, moment, printable, span
 
 NARROW = 100
 """With fewer characters in a line some columns are left out."""

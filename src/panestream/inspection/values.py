@@ -1,4 +1,4 @@
-"""Values of tables as JSON has them, and times for people and machines."""
+"""Values of tables as JSON has them."""
 
 from __future__ import annotations
 
@@ -8,36 +8,13 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
-from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP
+from panestream.pages.times import iso, micros_in
 
 Json = Any
 """What ``json.dumps`` takes."""
 _UNITS = {"s": 1_000_000, "ms": 1_000, "us": 1}
-
-
-def iso(micros: int | None) -> str | None:
-    """A time as ISO 8601 in UTC; None: there is none, or it is the beginning or the end of all time.
-
-    >>> iso(1_511_658_000_000_000), iso(1_500_000), iso(None)
-    ('2017-11-26T01:00:00Z', '1970-01-01T00:00:01.500000Z', None)
-    """
-    if micros is None or not MIN_TIMESTAMP < micros < MAX_TIMESTAMP:
-        return None
-    # Not datetime, which ends with the year 9999.
-    text = str(np.datetime64(micros, "us"))
-    return f"{text.removesuffix('.000000')}Z"
-
-
-def micros_in(text: str) -> int:
-    """A time that :func:`iso` wrote.
-
-    >>> micros_in("1970-01-01T00:00:01.500000Z")
-    1500000
-    """
-    return int(np.datetime64(text.removesuffix("Z"), "us").astype(np.int64))
 
 
 def json_of(value: Any) -> Json:

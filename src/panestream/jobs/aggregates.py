@@ -7,13 +7,14 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, get_args, get_origin, get_type_hints
 
 from panestream.errors import InvalidPlanError, did_you_mean
 from panestream.jobs.schema import (
     Place,
     Reader,
     Wrong,
+    accepted,
     array,
     boolean,
     choice,
@@ -184,7 +185,46 @@ def _reader(function: str, key: str, place: Place) -> Reader:
     return takes[key].reader
 
 
-@wanting('table: alias = "function(column)" or { function = …, … }; or [[aggregate]] with function and alias')
+class OneAggregate:
+    """A function over the rows of a window, and what it takes."""
+
+    accepts: ClassVar[Mapping[str, Any]] = {
+        "type": "object",
+        "required": ["function"],
+        "properties": {"function": {"enum": sorted(FUNCTIONS)}, "alias": accepted(identifier)},
+        "allOf": [
+            {
+                "if": {"properties": {"function": {"const": name}}, "required": ["function"]},
+                "then": {
+                    "properties": {each.name: accepted(each.reader) for each in takes.values()},
+                    "required": [each.name for each in takes.values() if each.required],
+                    "propertyNames": {"enum": ["function", "alias", *takes]},
+                },
+            }
+            for name, takes in sorted(FUNCTIONS.items())
+        ],
+    }
+
+
+_ACCEPTED = {
+    "anyOf": [
+        {"type": "array", "minItems": 1, "items": {"$ref": OneAggregate}},
+        {
+            "type": "object",
+            "minProperties": 1,
+            "propertyNames": accepted(identifier),
+            "additionalProperties": {
+                "anyOf": [
+                    {"type": "string", "pattern": rf"^\s*({'|'.join(sorted(FUNCTIONS))})\s*(\([\s\S]*\))?\s*$"},
+                    {"$ref": OneAggregate},
+                ]
+            },
+        },
+    ]
+}
+
+
+@wanting('table: alias = "function(column)" or { function = …, … }; or [[aggregate]] with function and alias', _ACCEPTED)
 def aggregates(value: object, place: Place) -> tuple[AggregateSection, ...]:
     """An array of tables, or a table of alias = "function(column)" or alias = { function = …, … }."""
     found, before = [], len(place.problems)

@@ -1,4 +1,4 @@
-"""The command line: ``panestream run``, ``explain``, ``inspect``, ``savepoint``, ``demo``."""
+"""The command line: ``panestream run``, ``explain``, ``inspect``, ``savepoint``, ``demo``, ``examples``, ``schema``."""
 
 from __future__ import annotations
 
@@ -17,10 +17,12 @@ import typer
 from rich.console import Console, RenderableType
 from rich.text import Text
 
+from panestream import __version__
 from panestream.errors import PanestreamError
 from panestream.jobs.live import Display, PipeConsole, discard_output, summary
 from panestream.jobs.loading import LoadedJob, Overrides, load_job
 from panestream.jobs.model import Job
+from panestream.jobs.reporting import reported
 from panestream.jobs.runner import Query, Runner, SparkRunner
 from panestream.jobs.sessions import settings_of
 from panestream.jobs.words import told_of_job
@@ -30,7 +32,6 @@ from panestream.spark.reasons import first_sentence, of_spark
 app = typer.Typer(
     help="All of Flink's window machinery for PySpark.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 
@@ -76,11 +77,26 @@ Savepoint = Annotated[
     str | None,
     typer.Option("--savepoint", help="Start from this savepoint, on a checkpoint that is new (a folder or a URL)."),
 ]
+Report = Annotated[
+    Path | None,
+    typer.Option("--report", help="Write a page about the run to this file, also when it fails or is stopped."),
+]
 Traceback = Annotated[bool, typer.Option("--traceback", help="Show where an error came from.")]
 
 
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"panestream {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
-def panestream() -> None:
+def panestream(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and end.")
+    ] = False,
+) -> None:
     """All of Flink's window machinery for PySpark: job files, checked, explained and run."""
 
 
@@ -94,12 +110,15 @@ def run(
     checkpoint: Checkpoint = None,
     savepoint: Savepoint = None,
     metrics_port: MetricsPort = None,
+    report: Report = None,
     show_traceback: Traceback = False,
 ) -> None:
     """Run a job file. A stream goes on where it stopped: use the same command again."""
     console = PipeConsole()
     with readable_errors(show_traceback), ended_with(console):
-        execute(_loaded(job, input, output, mode, checkpoint, metrics_port, savepoint), console)
+        loaded = _loaded(job, input, output, mode, checkpoint, metrics_port, savepoint)
+        with reported(loaded, report, described(loaded.job), console) as told:
+            execute(told, console)
 
 
 @app.command()
@@ -214,6 +233,38 @@ def savepoint(
         take_out(checkpoint, folder, batch, settings_of(conf or (), remote), console)
 
 
+@app.command()
+def schema() -> None:
+    """Print the JSON Schema of job files, by which editors complete keys and mark mistakes."""
+    import json
+
+    from panestream.jobs.editors import job_schema
+
+    with ended_with(PipeConsole()):
+        print(json.dumps(job_schema(), indent=2, ensure_ascii=False))
+
+
+def _example_names() -> list[str]:
+    from panestream.jobs.examples import every
+
+    return list(every())
+
+
+@app.command()
+def examples(
+    name: Annotated[str | None, typer.Argument(help="Copy this one.", show_default=False, autocompletion=_example_names)] = None,
+    folder: Annotated[Path, typer.Argument(help="Copy it into this folder.")] = Path(),
+    *,
+    show_traceback: Traceback = False,
+) -> None:
+    """List the examples, or copy one: job files, scripts, pipelines."""
+    from panestream.jobs.examples import copy, show
+
+    console = PipeConsole()
+    with readable_errors(show_traceback), ended_with(console):
+        show(console) if name is None else copy(name, folder, console)
+
+
 def execute(
     loaded: LoadedJob,
     console: PipeConsole,
@@ -246,7 +297,8 @@ def execute(
             if runner.metrics_url is not None:
                 console.print(Text("metrics  ", style="dim").append(runner.metrics_url, style="default"), soft_wrap=True)
             with Display(console, after_batch) as display, _stop_on_interrupt(stop):
-                _wait(runner.start(display), stop, display, console.closed)
+                told = display if loaded.report is None else loaded.report.beside(display)
+                _wait(runner.start(told), stop, display, console.closed)
     end_if_closed(console)
     console.print()
     console.print(

@@ -60,7 +60,7 @@ def show(asked: Inspection, console: PipeConsole) -> None:
         JobError: the page cannot be written.
     """
     if asked.page is not None:
-        _check_writable(asked.page)
+        check_writable(asked.page)
     summary = _looked(asked, console)
     if asked.page is not None:
         asked.page.write_text(page_of(summary), "utf-8")
@@ -89,7 +89,7 @@ def _state(spark: SparkSession, asked: Inspection) -> CheckpointState | Savepoin
     return read_savepoint(spark, asked.path)
 
 
-def _check_writable(page: Path) -> None:
+def check_writable(page: Path) -> None:
     """Before Spark is started, which takes seconds."""
     if page.is_dir() or not page.parent.is_dir():
         why = "it is a folder" if page.is_dir() else f"there is no folder {page.parent}"

@@ -5,11 +5,15 @@ from __future__ import annotations
 import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from panestream.errors import JobError
 from panestream.jobs.document import Document, load_document
 from panestream.jobs.model import Job
 from panestream.jobs.schema import Place, Wrong, section
+
+if TYPE_CHECKING:
+    from panestream.report.recording import RunReport
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +45,8 @@ class LoadedJob:
     document: Document
     savepoint: str | None = None
     """What the stream starts from: asked for once, so the command says it and not the file."""
+    report: RunReport | None = None
+    """What takes note of the run."""
 
     def place(self, *where: str | int) -> Place:
         """A place to report problems to."""

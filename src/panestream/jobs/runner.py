@@ -70,7 +70,7 @@ class SessionRunner:
     def __init__(self, loaded: LoadedJob, spark: SparkSession, listeners: Sequence[ProgressListener] = ()) -> None:
         self.loaded = loaded
         self.spark = spark
-        self.listeners = listeners
+        self.listeners = [*listeners, *([] if loaded.report is None else [loaded.report])]
 
     @property
     def metrics_url(self) -> str | None:
@@ -90,11 +90,16 @@ class SessionRunner:
             self.spark.streams.addListener(listener)
         loaded, how = from_savepoint(self.loaded, self.spark)
         how |= {"checkpoint": str(job.checkpoint), "trigger": job.trigger.spark, "name": job.name, "on_progress": on_progress}
-        return build(loaded, self.spark).start(**how, **sinks)
+        return self._watched(build(loaded, self.spark)).start(**how, **sinks)
 
     def run_batch(self) -> None:
         job = self.loaded.job
-        self._result().run(**job.sinks.recipes(job.key))
+        self._watched(self._result()).run(**job.sinks.recipes(job.key))
+
+    def _watched(self, result: pst.WindowedResult) -> pst.WindowedResult:
+        """For the report, where one is wanted; of what starts from a savepoint the rows are left as they are."""
+        report = self.loaded.report
+        return result if report is None else report.watch(result, times=self.loaded.savepoint is None)
 
     def _result(self) -> pst.WindowedResult:
         return build(self.loaded, self.spark)

@@ -18,7 +18,7 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, ClassVar, NoReturn, TypeVar
 
 from panestream.errors import InvalidDurationError, JobError, did_you_mean
 from panestream.jobs.document import Document, KeyPath
@@ -30,6 +30,8 @@ T = TypeVar("T")
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _TABLE_NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*){0,2}", re.ASCII)
+_WORD, _PLAIN_WORD = r"\w", "[A-Za-z0-9_]"
+"""As Python writes it of ASCII, and as every editor reads it."""
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 
 
@@ -126,13 +128,21 @@ def reads(reader: Reader) -> dict[str, Reader]:
 
 
 _WANTS: dict[Reader, str] = {}
+_ACCEPTS: dict[Reader, Mapping[str, Any]] = {}
 
 
-def wanting(words: str) -> Callable[[R], R]:
-    """Says in a few words what a reader reads, for the list of all keys (docs/job-files.md)."""
+def wanting(words: str, accepts: Mapping[str, Any]) -> Callable[[R], R]:
+    """Says what a reader reads: in a few words, for the list of all keys (docs/reference/job-files.md), and for editors.
+
+    Args:
+        words: for people.
+        accepts: as JSON Schema. It may be wider than the reader and must not be narrower: an editor that marks what is right
+            is worse than one that says nothing. ``{"$ref": cls}`` stands for a section.
+    """
 
     def note(reader: R) -> R:
         _WANTS[reader] = words
+        _ACCEPTS[reader] = accepts
         return reader
 
     return note
@@ -143,6 +153,11 @@ def wants(reader: Reader) -> str:
     return _WANTS[reader]
 
 
+def accepted(reader: Reader) -> Mapping[str, Any]:
+    """What :func:`wanting` said for editors."""
+    return _ACCEPTS[reader]
+
+
 def section(cls: type[T]) -> Callable[[object, Place], T]:
     """The reader of a table that becomes a ``cls``.
 
@@ -151,7 +166,7 @@ def section(cls: type[T]) -> Callable[[object, Place], T]:
     one, may note what only shows when the values are seen together.
     """
 
-    @wanting("table")
+    @wanting("table", {"$ref": cls})
     def read(value: object, place: Place) -> T:
         fields = {each.name: each for each in dataclasses.fields(cls)}  # type: ignore[arg-type]
         value, known = _mapping(value, place), {}
@@ -189,7 +204,11 @@ def _unknown(cls: type, name: str, fields: Mapping[str, Any]) -> str:
     return (explain(name) if explain else None) or f"unknown key; {did_you_mean(name, fields)}"
 
 
-@wanting("string")
+_TEXT = {"type": "string", "pattern": r"\S"}
+_DURATION = {"type": "string", "pattern": r"\d\s*[A-Za-z]"}
+
+
+@wanting("string", _TEXT)
 def text(value: object, place: Place) -> str:
     """A string that is not blank and has no control characters."""
     if not isinstance(value, str):
@@ -201,7 +220,7 @@ def text(value: object, place: Place) -> str:
     return value
 
 
-@wanting("SQL")
+@wanting("SQL", _TEXT)
 def sql(value: object, place: Place) -> str:
     """A SQL expression: text that may span lines."""
     if not isinstance(value, str):
@@ -219,7 +238,7 @@ def name_like(pattern: re.Pattern[str], words: str, what: str) -> Reader:
         what: for the error.
     """
 
-    @wanting(words)
+    @wanting(words, {"type": "string", "pattern": f"^({pattern.pattern.replace(_WORD, _PLAIN_WORD)})$"})
     def read(value: object, place: Place) -> str:
         word = text(value, place)
         if not pattern.fullmatch(word):
@@ -236,7 +255,7 @@ table_name = name_like(_TABLE_NAME, "table, db.table or catalog.db.table", "tabl
 """``table``, ``db.table`` or ``catalog.db.table``."""
 
 
-@wanting("path")
+@wanting("path", _TEXT)
 def location(value: object, place: Place) -> str:
     """A path: with a scheme (``s3://``) as it stands, else absolute, seen from the folder of the job file."""
     word = text(value, place)
@@ -254,7 +273,7 @@ def is_local(path: str) -> bool:
     return not _SCHEME.match(path)
 
 
-@wanting("true or false")
+@wanting("true or false", {"type": "boolean"})
 def boolean(value: object, place: Place) -> bool:
     """True or false, not a word for it."""
     if not isinstance(value, bool):
@@ -265,7 +284,7 @@ def boolean(value: object, place: Place) -> bool:
 def integer(least: int) -> Reader:
     """A whole number of at least ``least``."""
 
-    @wanting(f"integer, at least {least}")
+    @wanting(f"integer, at least {least}", {"type": "integer", "minimum": least, "maximum": 2**31 - 1})
     def read(value: object, place: Place) -> int:
         if isinstance(value, bool) or not isinstance(value, int):
             place.wrong(f"must be an integer, not {kind(value)}: {shown(value)}")
@@ -278,7 +297,7 @@ def integer(least: int) -> Reader:
     return read
 
 
-@wanting("number")
+@wanting("number", {"type": "number"})
 def number(value: object, place: Place) -> float:
     """A number, whole or not."""
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -289,7 +308,7 @@ def number(value: object, place: Place) -> float:
 def choice(*allowed: str) -> Reader:
     """One of a few words."""
 
-    @wanting(", ".join(f'"{each}"' for each in allowed))
+    @wanting(", ".join(f'"{each}"' for each in allowed), {"enum": list(allowed)})
     def read(value: object, place: Place) -> str:
         word = text(value, place)
         if word not in allowed:
@@ -302,7 +321,7 @@ def choice(*allowed: str) -> Reader:
 def duration(*, negative: bool = False, zero: bool = True) -> Reader:
     """A duration such as ``"90 seconds"``; stays text, so that plans show what the user wrote."""
 
-    @wanting("duration" if zero else "duration, not 0")
+    @wanting("duration" if zero else "duration, not 0", _DURATION)
     def read(value: object, place: Place) -> str:
         if not isinstance(value, str):
             place.wrong(f"must be a string such as '90 seconds', not {shown(value)}")
@@ -320,8 +339,10 @@ def duration(*, negative: bool = False, zero: bool = True) -> Reader:
 
 def array(reader: Reader) -> Reader:
     """An array; a single string counts as an array of one."""
+    one = accepted(reader)
+    many = {"type": "array", "items": one}
 
-    @wanting(f"array of {wants(reader)}")
+    @wanting(f"array of {wants(reader)}", {"anyOf": [one, many]} if one.get("type") == "string" else many)
     def read(value: object, place: Place) -> tuple[Any, ...]:
         if isinstance(value, str):
             return (reader(value, place),)
@@ -340,7 +361,10 @@ def array(reader: Reader) -> Reader:
 def table(keys: Reader, values: Reader) -> Reader:
     """A table of the user's own keys, in the order of the file."""
 
-    @wanting(f"table: {wants(keys)} = {wants(values)}")
+    @wanting(
+        f"table: {wants(keys)} = {wants(values)}",
+        {"type": "object", "propertyNames": accepted(keys), "additionalProperties": accepted(values)},
+    )
     def read(value: object, place: Place) -> dict[str, Any]:
         items = {}
         with all_noted(place):
@@ -352,7 +376,10 @@ def table(keys: Reader, values: Reader) -> Reader:
     return read
 
 
-@wanting("string, number or boolean")
+_SCALAR = {"type": ["string", "number", "boolean"]}
+
+
+@wanting("string, number or boolean", _SCALAR)
 def scalar(value: object, place: Place) -> str:
     """A string, number or boolean, as the text that Spark takes for an option."""
     if isinstance(value, bool):
@@ -371,10 +398,19 @@ spark_options = table(text, scalar)
 """Options that are passed on to Spark."""
 
 
+class Settings:
+    """Settings by name, nested at their dots or not."""
+
+    accepts: ClassVar[Mapping[str, Any]] = {
+        "type": "object",
+        "additionalProperties": {"anyOf": [_SCALAR, {"$ref": "#/definitions/Settings"}]},
+    }
+
+
 def flat(prefix: str) -> Reader:
     """A table of settings whose names have dots: ``a.b = 1`` (nested in TOML) and ``"a.b" = 1`` are the same."""
 
-    @wanting(f"table of settings that begin with {prefix}.")
+    @wanting(f"table of settings that begin with {prefix}.", {"$ref": Settings})
     def read(value: object, place: Place) -> dict[str, str]:
         items: dict[str, str] = {}
 
@@ -395,7 +431,10 @@ def flat(prefix: str) -> Reader:
     return read
 
 
-@wanting('SQL types: "a BIGINT, b STRING", or a table of column = type')
+@wanting(
+    'SQL types: "a BIGINT, b STRING", or a table of column = type',
+    {"anyOf": [_TEXT, {"type": "object", "minProperties": 1, "propertyNames": _TEXT, "additionalProperties": _TEXT}]},
+)
 def ddl(value: object, place: Place) -> str:
     """A DDL string, or a table of column = type, as a DDL string."""
     if isinstance(value, str):
@@ -406,7 +445,7 @@ def ddl(value: object, place: Place) -> str:
     return ", ".join(f"`{column.replace('`', '``')}` {kind_of}" for column, kind_of in columns.items())
 
 
-@wanting("duration, or a number of rows")
+@wanting("duration, or a number of rows", {"anyOf": [_DURATION, accepted(integer(1))]})
 def extent(value: object, place: Place) -> str | int:
     """How large a window is: a duration, or (of count windows) a number of rows."""
     if isinstance(value, int) and not isinstance(value, bool):

@@ -33,7 +33,7 @@ from panestream.windowing.triggers import (
     Trigger,
 )
 
-_NEEDS: Mapping[str, tuple[str, ...]] = {
+NEEDS: Mapping[str, tuple[str, ...]] = {
     "tumbling": ("size",),
     "sliding": ("size", "slide"),
     "cumulating": ("size", "step"),
@@ -43,7 +43,7 @@ _NEEDS: Mapping[str, tuple[str, ...]] = {
 }
 """The kinds of windows, and the keys that each must have."""
 
-_TAKES: Mapping[str, tuple[str, ...]] = {
+TAKES: Mapping[str, tuple[str, ...]] = {
     "tumbling": ("size", "offset", "time"),
     "sliding": ("size", "slide", "offset", "time"),
     "cumulating": ("size", "step", "offset", "time"),
@@ -81,7 +81,7 @@ class WindowSection:
         max_duration: of sessions of event time: cuts them at every multiple of it.
     """
 
-    type: str = field(metadata=reads(choice(*_NEEDS)))
+    type: str = field(metadata=reads(choice(*NEEDS)))
     time: str = field(default="event", metadata=reads(choice("event", "processing")))
     size: str | int | None = field(default=None, metadata=reads(extent))
     slide: str | int | None = field(default=None, metadata=reads(extent))
@@ -109,7 +109,7 @@ class WindowSection:
         before = len(place.problems)
         for key in ("size", "slide", "step", "offset", "gap", "gap_column", "gap_unit", "max_duration"):
             self._check_key(place, key)
-        if self.time == "processing" and "time" not in _TAKES[self.type]:
+        if self.time == "processing" and "time" not in TAKES[self.type]:
             place.at("time").note(f"a {self.type} window knows no time")
         if self.type == "session":
             self._check_session(place)
@@ -124,11 +124,11 @@ class WindowSection:
         value = getattr(self, key)
         hint = _HINTS.get((self.type, key))
         if value is None:
-            if key in _NEEDS[self.type]:
+            if key in NEEDS[self.type]:
                 place.note(hint or f"{key!r} is missing: a {self.type} window needs it")
             return
-        if key not in _TAKES[self.type]:
-            users = ", ".join(each for each, keys in _TAKES.items() if key in keys)
+        if key not in TAKES[self.type]:
+            users = ", ".join(each for each, keys in TAKES.items() if key in keys)
             place.at(key).note(hint or f"a {self.type} window takes no {key!r} (it is for {users})")
         elif self.type == "count" and not isinstance(value, int):
             place.at(key).note(f"a count window counts rows: {key} = 100, not {value!r}")

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class OpenTelemetryMetrics(TotalsListener):
-    """What the queries of a session do, as instruments of OpenTelemetry: the metrics of docs/metrics.md, without ``_total``.
+    """What the queries of a session do, in OpenTelemetry: the metrics of docs/reference/metrics.md, without ``_total``.
 
     ``spark.streams.addListener(OpenTelemetryMetrics(provider))`` adds it; how often and where to things are exported is the
     provider's business. Otherwise like :class:`PrometheusMetrics`.

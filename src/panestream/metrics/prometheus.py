@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class PrometheusMetrics(TotalsListener):
-    """What the queries of a session do, for Prometheus to scrape: every metric that docs/metrics.md lists.
+    """What the queries of a session do, for Prometheus to scrape: every metric that docs/reference/metrics.md lists.
 
     Add it to a session before the queries start: ``spark.streams.addListener(metrics)``, in classic Spark or through Spark
     Connect (there the numbers come to the client, and the endpoint is there). The label ``query`` is the name that ``start`` was

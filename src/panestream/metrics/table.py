@@ -1,6 +1,6 @@
 """Every metric: what it is called, what it means, its labels, and where its value comes from.
 
-Exporters, dashboard, alerts and docs/metrics.md all follow this table; tests compare them.
+Exporters, dashboard, alerts and docs/reference/metrics.md all follow this table; tests compare them.
 """
 
 from __future__ import annotations

@@ -12,12 +12,16 @@ from panestream.engine.storage.sealed_state import SealedState
 from panestream.engine.storage.state import MemoryState
 from panestream.engine.window_spec import WindowSpec
 from panestream.errors import InvalidPlanError, InvalidWindowError, PanestreamError
-from panestream.testing.elements import Columns, Instant, instant
+from panestream.testing.elements import Columns
 from panestream.testing.window_query import WindowQuery, window_query
+from panestream.tracing.events import Trace
+from panestream.tracing.recorder import TracedOperator
+from panestream.tracing.why import ANY, Explanation, explain
 from panestream.windowing.aggregates import Aggregate
 from panestream.windowing.assigners import WindowAssigner
 from panestream.windowing.evictors import Evictor
 from panestream.windowing.functions import AggregateFunction, ProcessWindowFunction, ReduceFunction, WindowFunction
+from panestream.windowing.instants import Instant, instant
 from panestream.windowing.time import MAX_TIMESTAMP
 from panestream.windowing.triggers import Trigger
 from panestream.windowing.windows import Window
@@ -96,6 +100,7 @@ class WindowTestHarness:
         side_output_late_data: bool = False,
         allow_pickled_state: bool = False,
         key_group: int = 0,
+        traced: bool = False,
     ) -> None:
         """An empty key group, no watermark yet, the clock at 0.
 
@@ -119,6 +124,7 @@ class WindowTestHarness:
             side_output_late_data: keep late elements for :meth:`extract_late_elements`, instead of counting them only.
             allow_pickled_state: as of a stream: let objects of your own classes rest in state.
             key_group: the number of the group; only ``WindowStagger.RANDOM`` looks at it.
+            traced: write down what becomes of every element and window, for :meth:`trace`; keeps all elements.
 
         Raises:
             InvalidPlanError: none or several functions; parts that do not fit together, or do not take what they will be given.
@@ -131,23 +137,26 @@ class WindowTestHarness:
         lateness = instant(allowed_lateness, "allowed lateness")
         window = WindowSpec(assigner, trigger, evictor, lateness, pickled_state=allow_pickled_state)
         functions = {"reduce": reduce, "aggregate": aggregate, "apply": apply, "process": process}
-        self._begin(window_query(window, functions, then, columns, side_output_late_data), key_group)
+        self._begin(window_query(window, functions, then, columns, side_output_late_data), key_group, traced)
 
     @classmethod
-    def of_plan(cls, plan: RowPlan, key_group: int = 0) -> WindowTestHarness:
+    def of_plan(cls, plan: RowPlan, key_group: int = 0, *, traced: bool = False) -> WindowTestHarness:
         """A harness for a plan of the engine, as panestream's own tests have it."""
         harness = cls.__new__(cls)
-        harness._begin(WindowQuery(plan), key_group)  # noqa: SLF001 - its own
+        harness._begin(WindowQuery(plan), key_group, traced)  # noqa: SLF001 - its own
         return harness
 
-    def _begin(self, query: WindowQuery, key_group: int) -> None:
+    def _begin(self, query: WindowQuery, key_group: int, traced: bool) -> None:
         self._query = query
         self._key_group = key_group
+        self._traced = traced
+        self._in_microseconds = False
         self._open(MemoryState())
 
     def _open(self, state: MemoryState) -> None:
         self._state = state
-        self._operator = RowOperator(self._query.plan, SealedState(state, self._key_group, "row operator"), self._key_group)
+        operator = TracedOperator if self._traced else RowOperator
+        self._operator = operator(self._query.plan, SealedState(state, self._key_group, "row operator"), self._key_group)
         self._collected = Output()
 
     # ---------------------------------------------------------------- what goes in
@@ -170,7 +179,7 @@ class WindowTestHarness:
             raise InvalidPlanError(
                 f"windows of event time need the event time of each element, e.g. 1_000_000; got {value!r} alone"
             )
-        time = self._operator.processing_time if timestamp is None else instant(timestamp, "the timestamp")
+        time = self._operator.processing_time if timestamp is None else self._instant(timestamp, "the timestamp")
         rows = self._query.rows
         self._operator.elements([(key, time, value if rows is None else rows.element(value, time))])
         self._check_timers()
@@ -180,16 +189,21 @@ class WindowTestHarness:
 
         A watermark that does not advance changes nothing.
         """
-        self._operator.advance_watermark(instant(time, "the watermark"))
+        self._operator.advance_watermark(self._instant(time, "the watermark"))
         self._check_timers()
 
     def set_processing_time(self, time: Instant) -> None:
         """The clock has come to ``time``; a timer is due when the clock is past it. Time does not go back."""
-        self._operator.advance_processing_time(instant(time, "the processing time"))
+        self._operator.advance_processing_time(self._instant(time, "the processing time"))
 
     def end_of_input(self) -> None:
         """The input is bounded, and this is its end: the watermark goes to the end of time."""
         self._operator.advance_watermark(MAX_TIMESTAMP)
+
+    def _instant(self, time: Instant, what: str) -> int:
+        """As an integer; who speaks of durations or dates counts in microseconds."""
+        self._in_microseconds |= not isinstance(time, int)
+        return instant(time, what)
 
     def _check_timers(self) -> None:
         """Raises where a query would: Spark asks for the next timer after each micro-batch."""
@@ -258,8 +272,59 @@ class WindowTestHarness:
         """At or before the next processing-time timer; None where there is none."""
         return self._operator.next_processing_time_timer()
 
+    def trace(self) -> Trace:
+        """What has become of every element and window so far, and what caused each firing.
+
+        Raises:
+            InvalidPlanError: the harness was not made with ``traced=True``.
+
+        >>> import panestream as pst
+        >>> harness = WindowTestHarness(pst.TumblingEventTimeWindows.of("1 minute"), reduce=max, traced=True)
+        >>> harness.process_element(2, "10 seconds")
+        >>> harness.process_watermark("1 minute")
+        >>> harness.process_element(3, "11 seconds")
+        >>> trace = harness.trace()
+        >>> [(element.value, element.fate) for element in trace.elements]
+        [(2, 'taken'), (3, 'late')]
+        >>> [(firing.which, firing.cause.kind, firing.results) for firing in trace.firings]
+        [('on_time', 'event-time timer', (2,))]
+        """
+        if not isinstance(self._operator, TracedOperator):
+            raise InvalidPlanError("the harness has written nothing down: make it with WindowTestHarness(..., traced=True)")
+        return self._operator.trace(in_microseconds=self._in_microseconds)
+
+    def explain(
+        self,
+        *,
+        key: Any = ANY,
+        row: Any = ANY,
+        at: Instant | None = None,
+        window: Window | tuple[int, int] | Instant | None = None,
+    ) -> Explanation:
+        """Why rows are where they are, or nowhere; or, with ``window``, what windows gave, and why: see :func:`panestream.why`.
+
+        Raises:
+            InvalidPlanError: the harness was not made with ``traced=True``; rows and windows were asked for at once.
+
+        >>> import panestream as pst
+        >>> harness = WindowTestHarness(pst.TumblingEventTimeWindows.of("1 minute"), reduce=max, traced=True)
+        >>> harness.process_watermark("61 seconds")
+        >>> harness.process_element(3, "11 seconds", key="ann")
+        >>> harness.explain(key="ann")  # doctest: +ELLIPSIS
+        Row 3 of key 'ann', event time 00:00:11, came as number 1, when the watermark was 00:01:01.
+          It was late: its window, [00:00:00, 00:01:00), had closed when the watermark came to 00:01:01.
+          An allowed lateness of 1 second 1 millisecond, or a watermark that waits ... longer, would have kept it.
+        """
+        return explain(self.trace(), key=key, row=row, at=at, window=window)
+
     def snapshot(self) -> Snapshot:
-        """All state, as the store would keep it. The harness goes on."""
+        """All state, as the store would keep it. The harness goes on.
+
+        Raises:
+            InvalidPlanError: the harness is traced: a trace knows the elements of windows, which state alone does not tell.
+        """
+        if self._traced:
+            raise InvalidPlanError("a traced harness has no snapshots: make one without traced=True")
         self._operator.commit()
         return Snapshot(dict(self._state.values))
 
@@ -271,7 +336,10 @@ class WindowTestHarness:
 
         Raises:
             PanestreamError: it is no snapshot.
+            InvalidPlanError: the harness is traced.
         """
+        if self._traced:
+            raise InvalidPlanError("a traced harness cannot be restored: make one without traced=True")
         if not isinstance(snapshot, Snapshot):
             raise PanestreamError(f"restore wants what snapshot() returned, got {type(snapshot).__name__}")
         self._open(MemoryState(dict(snapshot.values)))

@@ -22,16 +22,18 @@ class HarnessExecutor:
     Attributes:
         restore: take a snapshot after **every** step, and go on from it with a new operator.
         wrap: changes each plan before it is run.
+        make: makes the harness of each plan.
     """
 
     restore: bool = False
     wrap: Callable[[RowPlan], RowPlan] | None = None
+    make: Callable[[RowPlan], WindowTestHarness] = WindowTestHarness.of_plan
 
     def run(self, scenario: Scenario) -> Observed:
         observed = Observed()
         try:
             plan = plan_of(scenario)
-            harness = WindowTestHarness.of_plan(plan if self.wrap is None else self.wrap(plan))
+            harness = self.make(plan if self.wrap is None else self.wrap(plan))
         except ScenarioError:
             raise
         except PanestreamError as error:

@@ -167,7 +167,7 @@ def test_a_table_that_is_replaced_while_the_query_runs(spark, table):
 
 
 def test_a_table_that_forgets_ids_takes_a_micro_batch_again(spark, table):
-    # The truth behind docs/connectors/delta.md. Zero: forgotten at once.
+    # The truth behind docs/how-to/delta.md. Zero: forgotten at once.
     spark.sql(
         f"CREATE TABLE {table} ({ROWS}) USING delta TBLPROPERTIES ('delta.setTransactionRetentionDuration' = 'interval 0 seconds')"
     )

@@ -1,4 +1,4 @@
-"""What docs/connectors/delta.md shows is true: its Python runs, from top to bottom."""
+"""What docs/how-to/delta.md shows is true: its Python runs, from top to bottom."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.connectors import components
 
 pytestmark = [pytest.mark.connectors, pytest.mark.delta, pytest.mark.slow]
 
-PAGE = (Path(__file__).resolve().parents[3] / "docs" / "connectors" / "delta.md").read_text("utf-8")
+PAGE = (Path(__file__).resolve().parents[3] / "docs" / "how-to" / "delta.md").read_text("utf-8")
 
 
 def test_the_page_names_the_release_that_is_tested():

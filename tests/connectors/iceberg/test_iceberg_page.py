@@ -1,4 +1,4 @@
-"""docs/connectors/iceberg.md does what it shows; what it says of reading is so; and the job files of examples/ run."""
+"""docs/how-to/iceberg.md does what it shows; what it says of reading is so; and the job files of examples/ run."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def closed(hours):
 @pytest.mark.iceberg
 @pytest.mark.slow
 def test_the_page(spark, tmp_path):
-    page = (ROOT / "docs" / "connectors" / "iceberg.md").read_text("utf-8")
+    page = (ROOT / "docs" / "how-to" / "iceberg.md").read_text("utf-8")
     lake = f"lake_{uuid.uuid4().hex}"  # a catalog of this test's own
 
     def here(text):

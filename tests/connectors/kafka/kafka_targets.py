@@ -1,4 +1,4 @@
-"""Where the jobs that are killed write in Kafka, and how that is read: by the rules of docs/connectors/kafka.md."""
+"""Where the jobs that are killed write in Kafka, and how that is read: by the rules of docs/how-to/kafka.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The blocks of docs/connectors/kafka.md run, one after the other, against a real broker; and so does the job file it names."""
+"""The blocks of docs/how-to/kafka.md run, one after the other, against a real broker; and so does the job file it names."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from panestream.jobs.runner import build
 from tests.connectors import components
 
 ROOT = Path(__file__).resolve().parents[3]
-PAGE = (ROOT / "docs" / "connectors" / "kafka.md").read_text("utf-8")
+PAGE = (ROOT / "docs" / "how-to" / "kafka.md").read_text("utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 TOPICS = {"clicks": 2, "hot-items": 4, "late-clicks": 1, "hot-table": 1}
 

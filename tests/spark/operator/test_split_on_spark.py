@@ -15,7 +15,7 @@ from panestream.testing import MicroBatches
 
 START = dt.datetime(2024, 1, 1)
 RESULTS = (agg.count_distinct("user").alias("users"), agg.count().alias("n"), agg.sum("price").alias("total"), agg.min("price"))
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "skew.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "how-to" / "skew.md"
 HOUR = pst.TumblingEventTimeWindows.of("1 hour")
 
 
@@ -125,7 +125,7 @@ def test_two_steps_of_docs_skew(clicks):
 @pytest.mark.spark
 @pytest.mark.slow
 def test_the_block_of_docs_skew_on_a_stream(spark, tmp_path):
-    block = re.findall(r"```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)[-1]
+    block = re.findall(r"```python(?: fragment)?\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)[-1]
     assert "put_together" in block
     start = START.replace(tzinfo=dt.timezone.utc)
     clicks = MicroBatches(spark, tmp_path / "clicks", "shop bigint, user string, n bigint, ts timestamp")

@@ -144,7 +144,7 @@ def test_a_format_that_the_session_does_not_have_is_refused_before_the_query_sta
         assert sink.open(session, Run("q1")) == sink  # it is there: whatever it is, the session knows it
         del session.tables["t"]
         if refused:
-            with pytest.raises(SinkError, match=f"this Spark has no {kind}: .* docs/connectors/{kind}.md"):
+            with pytest.raises(SinkError, match=f"this Spark has no {kind}: .* docs/how-to/{kind}.md"):
                 sink.open(session, Run("q1"))
         else:
             assert sink.open(session, Run("q1")) == sink

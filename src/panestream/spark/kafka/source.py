@@ -135,7 +135,7 @@ def no_kafka() -> str:
 
     return (
         f"this Spark has no Kafka: start the session with .config('spark.jars.packages', '{PACKAGE}:{pyspark.__version__}'), or "
-        "give that package to spark-submit --packages (docs/connectors/kafka.md says for which versions of Spark it was released)"
+        "give that package to spark-submit --packages (docs/how-to/kafka.md says for which versions of Spark it was released)"
     )
 
 

@@ -137,7 +137,7 @@ class TableSink(CatalogTableSink):
     that forgets ids (``delta.setTransactionRetentionDuration``) takes what comes again after that time for new.
 
     Into an **Iceberg** table, exactly once: snapshots carry the query's identity and the batch's id, and one that the table's
-    current state descends from is not written again (docs/connectors/iceberg.md says what it takes). In a catalog of Iceberg's
+    current state descends from is not written again (docs/how-to/iceberg.md says what it takes). In a catalog of Iceberg's
     every table is one, with or without ``format="iceberg"``.
 
     Tables of **other formats** append, and a micro-batch that is run again appends again: at least once, which the query warns of

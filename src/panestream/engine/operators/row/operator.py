@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -137,12 +137,14 @@ class RowGroupOperator(GroupOperator[list[_Arrived]]):
     It counts event time and processing time itself: a query may look at both.
     """
 
+    _runs: ClassVar[type[RowOperator]] = RowOperator
+
     def __init__(self, plan: WindowPlan, settings: RowSettings, state: SealedState, group: int) -> None:
         self._settings = settings
         prepared = _prepared(plan, settings)
         self._row_type = prepared.row_type
         self._row_plan = prepared.row_plan
-        self._operator = RowOperator(prepared.row_plan, state, group)
+        self._operator = self._runs(prepared.row_plan, state, group)
         super().__init__(plan, state, _RowStorage(self._operator, state))
 
     def process(self, batch: GroupInput) -> GroupOutput:

@@ -34,7 +34,7 @@ class DeltaFormat(TableFormat):
     name: str = "delta"
 
     def check_known(self, spark: SparkSession, table: str) -> None:
-        check_there(spark, self.name, "docs/connectors/delta.md")
+        check_there(spark, self.name, "docs/how-to/delta.md")
 
     def append(self, df: DataFrame, table: str, options: Mapping[str, str], commit: Commit) -> None:
         writer = df.write.format(self.name).mode("append").options(**dict(options))

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.readwriter import DataFrameWriterV2
 
-_PAGE = "docs/connectors/iceberg.md"
+_PAGE = "docs/how-to/iceberg.md"
 _PROPERTY = "snapshot-property."
 _MERGE_SCHEMA = "spark.sql.iceberg.merge-schema"
 _ATTEMPTS = 3

@@ -65,7 +65,7 @@ def table_exists(spark: SparkSession, name: str) -> bool:
             catalog = name.partition(".")[0]
             raise SinkError(
                 f"the table {name}: this session has no catalog {catalog!r}; start it with "
-                f".config('spark.sql.catalog.{catalog}', CLASS) and what that needs (docs/connectors/iceberg.md "
+                f".config('spark.sql.catalog.{catalog}', CLASS) and what that needs (docs/how-to/iceberg.md "
                 "has an example), or write schema.table"
             ) from error
         # Of a name the answer is no; of a path, that nothing is there.

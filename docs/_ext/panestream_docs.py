@@ -1,0 +1,268 @@
+"""What panestream's pages need of Sphinx: drawings, public names, commands, links out of the docs, Chinese."""
+
+from __future__ import annotations
+
+import html
+import os
+import posixpath
+import re
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.errors import ExtensionError
+from sphinx.util import logging
+from sphinx.util.docutils import SphinxDirective
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import commands
+import pages
+import public_names
+from chinese import PairsOfCharacters
+
+ROOT = pages.DOCS.parent
+FILES = "_repository"
+"""The folder of the site that files of the repository are copied to, where no address of the repository is known."""
+
+log = logging.getLogger(__name__)
+_drawn: dict[str, list[str | None]] = {}
+_copied: set[Path] = set()
+_session: list[Any] = []
+
+
+# Drawings
+
+
+def run_page(app: Sphinx, docname: str, content: list[str]) -> None:
+    """Runs a page that has drawings, before it is parsed, and keeps them for the directive."""
+    path = Path(app.env.doc2path(docname))
+    if path.suffix != ".md":
+        return
+    page = pages.read(path, content[0])
+    content[0] = with_links(app, docname, content[0]) + table_of_contents(app, docname, content[0])
+    if not page.of("{timeline}"):
+        return
+    if page.needs and (page.needs != "spark" or os.environ.get("PANESTREAM_DOCS_SPARK") == "0"):
+        _drawn[docname] = [None] * len(page.of("{timeline}"))
+        return
+    _drawn[docname] = pages.run(page, spark=_spark() if page.needs == "spark" else None, draw=_svg).drawn
+
+
+def _svg(expression: str, names: dict[str, Any]) -> str:
+    from panestream import timeline
+
+    return str(eval(f"timeline({expression})", {**names, "timeline": timeline}).svg(themed=False))  # noqa: S307 - a page of this repository
+
+
+def _spark() -> Any:
+    if not _session:
+        from pyspark.sql import SparkSession
+
+        builder = SparkSession.builder.master("local[2]").config("spark.sql.shuffle.partitions", "2")
+        builder = builder.config("spark.ui.enabled", "false").config("spark.sql.session.timeZone", "UTC")
+        _session.append(builder.getOrCreate())
+    return _session[0]
+
+
+class Timeline(SphinxDirective):
+    """``{timeline} EXPRESSION``: the picture of a trace, drawn while the site is built, as part of the page."""
+
+    has_content = True
+    required_arguments = 1
+    final_argument_whitespace = True
+    option_spec = {"alt": str, "caption": str}  # noqa: RUF012 - docutils' way
+
+    def run(self) -> list[nodes.Node]:
+        """The drawing, with what it shows in words."""
+        waiting = _drawn.get(self.env.docname)
+        if not waiting:
+            raise ExtensionError(f"{self.env.docname}: a drawing that its page's run did not make")
+        alt, caption = self.options.get("alt"), self.options.get("caption")
+        if not alt:
+            raise self.error("a drawing needs :alt:, what it shows in words")
+        drawing = waiting.pop(0)
+        if drawing is None:
+            words = "(This drawing is made by a run with Spark: `make docs` has it.)"
+            return [nodes.paragraph(text=words, classes=["not-drawn"])]
+        drawing = re.sub(r"^<\?xml.*?\?>\s*|<!DOCTYPE.*?>\s*", "", drawing, flags=re.DOTALL)
+        # Names of parts are of this drawing alone, whatever others the page has.
+        drawing = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>drawing-{len(waiting)}-", drawing)
+        said = f"<figcaption>{html.escape(caption)}</figcaption>" if caption else ""
+        label = html.escape(alt, quote=True)
+        inner = f'<div class="drawing" role="img" tabindex="0" aria-label="{label}">{drawing}</div>'
+        return [nodes.raw("", f'<figure class="timeline">{inner}{said}</figure>', format="html")]
+
+
+# Reference
+
+
+class PublicNames(SphinxDirective):
+    """``public-names:: PAGE`` (in ``eval-rst``): everything public that belongs to that page, from the docstrings."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        """What autodoc makes of them."""
+        import inspect
+
+        import panestream
+
+        lines: list[str] = []
+        for name in public_names.names_by_page()[self.arguments[0]]:
+            value: Any = panestream
+            for part in name.split("."):
+                value = getattr(value, part)
+            if inspect.isclass(value):
+                kind = "exception" if issubclass(value, BaseException) else "class"
+                lines += [f".. auto{kind}:: panestream.{name}"]
+                members = public_names.members(value)
+                lines += [f"   :members: {', '.join(members)}", "   :member-order: bysource"] if members else []
+                lines += [""]
+            elif callable(value) and hasattr(value, "__name__"):
+                lines += [f".. autofunction:: panestream.{name}", ""]
+            else:
+                lines += [f".. autodata:: panestream.{name}", "   :no-value:", ""]
+        return self.parse_text_to_nodes("\n".join(lines))
+
+
+class Commands(SphinxDirective):
+    """``{commands}``: every command with its options, from the application."""
+
+    def run(self) -> list[nodes.Node]:
+        """Sections."""
+        return self.parse_text_to_nodes(commands.markdown(), allow_section_headings=True)
+
+
+def without_constructor(
+    app: Sphinx, what: str, name: str, value: object, options: object, signature: str | None, returned: str | None
+) -> tuple[str, str] | None:
+    """Objects that one is given rather than makes are shown without what makes them."""
+    given = what in ("class", "exception") and name.removeprefix("panestream.") in public_names.GIVEN
+    return ("", "") if given else None
+
+
+def with_pages(app: Sphinx, what: str, name: str, value: object, options: object, lines: list[str]) -> None:
+    """Where a docstring names a page of docs/, the reference links to it."""
+    for at, line in enumerate(lines):
+        lines[at] = re.sub(r"\bdocs/([\w/-]+)\.md\b", lambda found: f":doc:`/{found[1]}`", line)
+
+
+# Links
+
+
+_LINK = re.compile(r"(?P<text>!?\[(?:[^\[\]]|\[[^\]]*\])*\])\((?P<target>[^)\s]+)\)")
+
+
+def with_links(app: Sphinx, docname: str, text: str) -> str:
+    """The text, with relative links that leave this build turned to where those files are on the site."""
+    here = Path(app.env.doc2path(docname)).parent
+    source = Path(app.srcdir).resolve()
+
+    def turned(link: re.Match[str]) -> str:
+        target = link["target"]
+        path, _, anchor = target.partition("#")
+        if not path or re.match(r"[a-z]+:", target):
+            return link[0]
+        real = Path(os.path.normpath(here / path))
+        if (real.is_relative_to(source) and not real.is_relative_to(pages.DOCS / "zh")) or not real.exists():
+            return link[0]
+        if source == pages.DOCS / "zh" and real.is_relative_to(source):
+            return link[0]
+        place = _place(app, docname, real)
+        if place is None:
+            return link["text"].removeprefix("!")[1:-1]
+        if anchor:
+            place = place.replace("site:", "place:", 1)
+        return f"{link['text']}({place}{'#' + anchor if anchor else ''})"
+
+    parts = re.split(r"(^ *```.*?^ *```[ \t]*$)", text, flags=re.DOTALL | re.MULTILINE)
+    return "".join(part if at % 2 else _LINK.sub(turned, part) for at, part in enumerate(parts))
+
+
+def table_of_contents(app: Sphinx, docname: str, text: str) -> str:
+    """The navigation: what an index page links to below its folder, in that order, so that nothing is listed twice.
+
+    The first page has the indexes below it; ``why`` has the decisions too.
+    """
+    folder, _, name = docname.rpartition("/")
+    if name != "index" and docname != "decisions/README":
+        return ""
+    found: dict[str, None] = {}
+    for link in _LINK.finditer(text):
+        target = posixpath.normpath(posixpath.join(folder, link["target"].partition("#")[0]))
+        below, stem = target.removesuffix(".md"), posixpath.basename(target).removesuffix(".md")
+        if not target.endswith(".md") or target.startswith("..") or below == docname or not (Path(app.srcdir) / target).exists():
+            continue
+        inside = stem == "index" and target.count("/") == 1 if not folder else target.startswith(folder + "/")
+        nested = folder and stem != "index" and target.count("/") > docname.count("/") and _has_index(app, target)
+        if (inside and not nested) or (docname, below) == ("why/index", "decisions/README"):
+            found[f"/{below}"] = None
+    return "\n\n```{toctree}\n:hidden:\n\n" + "\n".join(found) + "\n```\n" if found else ""
+
+
+def _has_index(app: Sphinx, target: str) -> bool:
+    return (Path(app.srcdir) / posixpath.dirname(target) / "index.md").exists()
+
+
+def _place(app: Sphinx, docname: str, real: Path) -> str | None:
+    """Where a file outside of this build is: in the other language's, in the repository, or among the copied files."""
+    chinese = app.config.language.startswith("zh")
+    up = posixpath.dirname(docname).count("/") + (1 if "/" in docname else 0)
+    if real.is_relative_to(pages.DOCS) and real.suffix == ".md":
+        below = real.relative_to(pages.DOCS).with_suffix(".html").as_posix()
+        return f"site:{'../' * (up + chinese)}{below}"
+    inside = real.relative_to(ROOT).as_posix()
+    repository = app.config.panestream_repository
+    if repository:
+        return f"{repository}/{'tree' if real.is_dir() else 'blob'}/main/{inside}"
+    if real.is_dir():
+        if not (real / "README.md").exists():
+            return None
+        real, inside = real / "README.md", f"{inside}/README.md"
+    _copied.add(real)
+    return f"site:{'../' * (up + chinese)}{FILES}/{inside}.txt"
+
+
+def copy_files(app: Sphinx, exception: Exception | None) -> None:
+    """Files of the repository that pages link to are part of the site."""
+    if exception or app.builder.format != "html":
+        return
+    top = Path(app.outdir).parent if app.config.language.startswith("zh") else Path(app.outdir)
+    for real in sorted(_copied):
+        copy = top / FILES / f"{real.relative_to(ROOT).as_posix()}.txt"
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(real, copy)
+
+
+# The other language
+
+
+def other_language(app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: Any) -> None:
+    """Tells the template where the page is in the other language; where it is not, the start of that language."""
+    chinese = app.config.language.startswith("zh")
+    up = "../" * pagename.count("/")
+    if chinese:
+        there = (pages.DOCS / f"{pagename}.md").exists()
+        context["other_language"] = ("English", "en", f"../{up}{pagename if there else 'index'}.html")
+    elif (pages.DOCS / "zh").is_dir():
+        there = (pages.DOCS / "zh" / f"{pagename}.md").exists()
+        context["other_language"] = ("中文", "zh", f"{up}zh/{pagename if there else 'index'}.html")
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    """Sphinx calls this."""
+    app.add_config_value("panestream_repository", "", "env")
+    app.add_directive("timeline", Timeline)
+    app.add_directive("public-names", PublicNames)
+    app.add_directive("commands", Commands)
+    app.add_search_language(PairsOfCharacters)
+    app.connect("source-read", run_page)
+    app.connect("autodoc-process-signature", without_constructor)
+    app.connect("autodoc-process-docstring", with_pages)
+    app.connect("html-page-context", other_language)
+    app.connect("build-finished", copy_files)
+    return {"version": "1", "parallel_read_safe": False, "parallel_write_safe": True}

@@ -1,0 +1,102 @@
+"""Which page of the reference has which public names: all of a room go to its page, so that a new name is never forgotten."""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+
+import panestream
+
+# The beginning of the module that a name is from -> the page. The longest one counts.
+ROOMS: dict[str, str] = {
+    "panestream.datastream": "streams",
+    "panestream.datastream.kafka": "kafka",
+    "panestream.spark.kafka": "kafka",
+    "panestream.spark.sinks": "sinks",
+    "panestream.spark.sinks.kafka": "kafka",
+    "panestream.spark.query": "running",
+    "panestream.spark.progress": "running",
+    "panestream.spark.session": "running",
+    "panestream.spark.shipping": "running",
+    "panestream.spark.arrival": "streams",
+    "panestream.spark.savepoint": "savepoints",
+    "panestream.windowing.assigners": "assigners",
+    "panestream.windowing.triggers": "triggers",
+    "panestream.windowing.evictors": "evictors",
+    "panestream.windowing.functions": "functions",
+    "panestream.windowing.state": "functions",
+    "panestream.windowing.aggregates": "aggregates",
+    "panestream.windowing.watermarks": "time",
+    "panestream.windowing.windows": "time",
+    "panestream.windowing.time": "time",
+    "panestream.tracing": "looking",
+    "panestream.pictures": "looking",
+    "panestream.advisor": "looking",
+    "panestream.notebook": "looking",
+    "panestream.report": "looking",
+    "panestream.testing": "testing",
+    "panestream.metrics": "metrics",
+    "panestream.errors": "errors",
+}
+# In their own packages `import *` would be too much: what stands there is the list.
+OF_MODULES = {"agg": "aggregates", "testing": "testing", "metrics": "metrics", "errors": "errors"}
+# What one is given rather than makes: shown without what makes it.
+GIVEN = {
+    *("DataStream", "KeyedStream", "KafkaStream", "WindowedStream", "WindowedResult", "PreparedQuery", "RunningQuery"),
+    *("BatchProgress", "PartitionProgress", "CheckpointState", "Savepoint", "Trace", "Timeline", "Lateness", "DelayCost"),
+    *("WindowContext", "EvictorContext", "TriggerContext", "OnMergeContext", "WatermarkOutput", "WindowFunctionError"),
+    *("errors.PlanMismatchError", "errors.StateDamagedError", "testing.WindowResult", "testing.LateElement", "testing.Snapshot"),
+}
+NOT_SHOWN = {"did_you_mean"}
+
+
+def page_of(home: str) -> str | None:
+    """The page of a name from this module."""
+    fitting = [room for room in ROOMS if home == room or home.startswith(room + ".")]
+    return ROOMS[max(fitting, key=len)] if fitting else None
+
+
+def names_by_page() -> dict[str, list[str]]:
+    """The dotted names behind ``panestream.`` that each page has, in the order of the one list."""
+    found: dict[str, list[str]] = {}
+    for name, (home, _) in panestream._homes().items():  # noqa: SLF001 - the one list
+        if name in OF_MODULES:
+            inner = _of_module(getattr(panestream, name))
+            found.setdefault(OF_MODULES[name], []).extend(f"{name}.{each}" for each in inner)
+            continue
+        page = page_of(home)
+        if page is None:
+            raise LookupError(f"{name} is from {home}: docs/_ext/public_names.py does not say on which page it belongs")
+        found.setdefault(page, []).append(name)
+    # Functions first, and of these what a page is about.
+    return {
+        page: sorted(names, key=lambda name: (name != "stream", not name.rpartition(".")[2].islower()))
+        for page, names in found.items()
+    }
+
+
+def members(cls: type) -> list[str]:
+    """What of a class its entry shows: what it defines and describes itself, and the ways to make one that it inherits."""
+    own = [name for name, value in vars(cls).items() if name[0] != "_" and _described(value)]
+    made = [
+        name
+        for base in cls.__mro__[1:]
+        if base.__module__.startswith("panestream")
+        for name, value in vars(base).items()
+        if name[0] != "_" and isinstance(value, (classmethod, staticmethod)) and name not in vars(cls) and _described(value)
+    ]
+    return [*own, *dict.fromkeys(made)]
+
+
+def _described(value: object) -> bool:
+    inner = getattr(value, "__func__", value)
+    inner = getattr(inner, "fget", None) or getattr(inner, "func", inner)
+    return bool(getattr(inner, "__doc__", None)) and (callable(inner) or isinstance(value, property))
+
+
+def _of_module(module: ModuleType) -> list[str]:
+    listed = getattr(module, "__all__", None)
+    if listed is None:
+        own = vars(importlib.import_module(module.__name__))
+        listed = [name for name, value in own.items() if getattr(value, "__module__", "") == module.__name__ and name[0] != "_"]
+    return [name for name in listed if name not in NOT_SHOWN]

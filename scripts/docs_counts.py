@@ -1,0 +1,87 @@
+"""How much of the documentation there is, and how much of it was run: builds the site, follows its links, runs its pages.
+
+    .venv/bin/python scripts/docs_counts.py [--no-spark]
+
+Ends with 1 where a page does not do what it shows, or a link leads nowhere.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT / "docs" / "_ext"), str(ROOT / "scripts"), str(ROOT / "src")]
+
+import built  # noqa: E402
+import make_docs  # noqa: E402
+import pages  # noqa: E402
+
+
+def counted(spark: bool) -> tuple[dict[str, int], list[str]]:
+    """What there is, by name, and what is wrong."""
+    every = [pages.read(path) for path in pages.all_pages()]
+    decisions = len(list((pages.DOCS / "decisions").glob("[0-9]*.md")))
+    chinese = sum(page.name.startswith("zh/") for page in every)
+    numbers = {"pages": len(every) - chinese, "pages in Chinese": chinese, "decisions": decisions}
+    faults: list[str] = []
+    ran = compared = elsewhere = left = 0
+    session = _session() if spark and any(page.needs == "spark" for page in every) else None
+    for page in every:
+        blocks = [block for block in page.of("python") if block.argument != "fragment"]
+        if page.needs not in ("", "spark"):
+            elsewhere += len(blocks)
+        elif page.needs == "spark" and session is None:
+            left += len(blocks)
+        elif page.runs:
+            try:
+                outcome = pages.run(page, spark=session)
+            except pages.PageError as error:
+                faults.append(str(error))
+                continue
+            ran, compared = ran + outcome.ran, compared + outcome.compared
+    kinds = [(block.kind, block.argument == "fragment") for page in every for block in page.blocks]
+    numbers |= {
+        "Python blocks that ran": ran,
+        "outputs that were compared": compared,
+        "Python blocks that tests with connectors run": elsewhere,
+        "Python blocks that need Spark, left out here": left,
+        "Python blocks that are only parsed": kinds.count(("python", True)),
+        "job files that were checked": kinds.count(("toml", False)) + kinds.count(("yaml", False)),
+        "blocks of commands that were checked": kinds.count(("sh", False)),
+        "blocks of other languages, shown only": sum(kind in ("sql", "java", "scala", "json", "yaml") for kind, _ in kinds),
+    }
+    return numbers, faults
+
+
+def _session() -> object:
+    from panestream.spark.session import build_session
+
+    session = build_session("panestream docs", {"spark.ui.enabled": "false"}, master="local[2]")
+    session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+if __name__ == "__main__":
+    asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    asked.add_argument("--no-spark", action="store_true", help="leave out what needs a Spark session")
+    given = asked.parse_args()
+    target = ROOT / "build" / "docs"
+    if make_docs.build(target, fresh=True):
+        sys.exit(1)
+    found = built.look(target)
+    numbers, faults = counted(spark=not given.no_spark)
+    faults += found.faults
+    numbers |= {
+        "drawings": found.drawings,
+        "pages of the built site": found.pages,
+        "links that were followed": found.links,
+        "of them to a place on a page": found.anchors,
+        "links to elsewhere, not followed": found.external,
+        "faults": len(faults),
+    }
+    for name, number in numbers.items():
+        print(f"{number:>7,}  {name}")
+    print("\n".join(faults))
+    sys.exit(bool(faults))

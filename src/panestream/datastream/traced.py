@@ -1,0 +1,118 @@
+"""The rows of a query over a batch DataFrame, brought here to be traced."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from panestream.datastream.events import WindowedEvents
+from panestream.engine.plan import OperatorSpec, WindowPlan
+from panestream.engine.rule import Asked
+from panestream.errors import InvalidPlanError
+from panestream.spark.arrival import order_of
+from panestream.spark.columns import micros_of
+from panestream.spark.operator.dataflow import Projection, project
+from panestream.spark.types import arrow_schema
+from panestream.tracing.events import Trace
+from panestream.tracing.of_batch import TracedQuery, row_operator_of, trace_of_batch, traced_query
+from panestream.tracing.why import ANY
+
+MOST_ROWS = 100_000
+"""So many rows are traced, if nothing else is said: each becomes a Python object on the driver."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which rows are traced, and as what.
+
+    Attributes:
+        key: only rows of this key.
+        most_rows: more are refused.
+        rows_per_batch: as a stream, in micro-batches of so many rows; None: as a batch.
+    """
+
+    key: Any = ANY
+    most_rows: int = MOST_ROWS
+    rows_per_batch: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, number in (("most_rows", self.most_rows), ("rows_per_batch", self.rows_per_batch)):
+            if number is not None and (isinstance(number, bool) or not isinstance(number, int) or number < 1):
+                raise InvalidPlanError(f"{name} must be a positive number of rows, got {number!r}")
+        if self.key is not ANY and self.rows_per_batch is not None:
+            raise InvalidPlanError("rows of other keys move the watermark of a stream: leave out key=, or rows_per_batch=")
+
+
+def traced(
+    windowed: WindowedEvents,
+    asked: Asked | None,
+    inputs: Mapping[str, Column],
+    plan_of: Callable[[OperatorSpec], WindowPlan],
+    wanted: Wanted,
+) -> Trace:
+    """What becomes of the rows of a query over a batch; see :meth:`WindowedResult.trace`.
+
+    Args:
+        windowed: the rows in their windows.
+        asked: what is computed over them.
+        inputs: columns by what the user wrote.
+        plan_of: the query's plan with another operator.
+        wanted: which rows, and how.
+    """
+    df = windowed.keyed.source.df
+    if df.isStreaming:
+        raise InvalidPlanError(
+            "a stream's rows are gone when it has run: ask its checkpoint, pst.read_checkpoint(spark, path), or trace the same "
+            "query over a batch of the rows (spark.read instead of spark.readStream)"
+        )
+    if asked is None:
+        raise InvalidPlanError("the result was not made by .aggregate, .reduce, .apply, .process or .apply_arrow: make it so")
+    query, projection = _query_of(windowed, asked, inputs, plan_of)
+    key, most = wanted.key, wanted.most_rows
+    rows = projection.rows_of(df if key is ANY else df.where(_is_key(windowed, key)))
+    # One row more tells whether there are more, without counting all.
+    table = rows.limit(most + 1).toArrow()
+    if table.num_rows > most:
+        raise InvalidPlanError(
+            f"the query has more than {most} rows{'' if key is ANY else f' of the key {key!r}'}, too many to trace: ask for "
+            "one key (key=), or trace the query over fewer rows, e.g. df.where(\"user = 'ann' AND ts >= '2026-01-01'\"); or "
+            "raise most_rows="
+        )
+    return trace_of_batch(query, projection.pack, table.to_batches(), rows_per_batch=wanted.rows_per_batch)
+
+
+def _query_of(
+    windowed: WindowedEvents, asked: Asked, inputs: Mapping[str, Column], plan_of: Callable[[OperatorSpec], WindowPlan]
+) -> tuple[TracedQuery, Projection]:
+    """The query by the row operator, and how its rows become what that takes."""
+    source, rows = windowed.keyed.source, windowed.keyed.source.df
+    operator = row_operator_of(windowed.windowing, asked)
+    order, kinds = order_of(rows, source.order)
+    plan = replace(plan_of(operator), arrival=kinds if order else None)
+    query = traced_query(plan, asked, arrow_schema(rows.schema))
+    time = None if source.event_time is None else micros_of(rows, source.event_time, source.unit)
+    given = source.processing_time
+    clock = None if given is None else micros_of(rows, given, source.processing_time_unit)
+    keys = [column for _, column in windowed.keyed.key_columns]
+    values = [inputs[text] for text in operator.inputs]
+    return query, project(rows, query.plan, time, keys, values, clock, order)
+
+
+def _is_key(windowed: WindowedEvents, key: Any) -> Column:
+    """Which rows are of a key: a value, or a tuple of as many as there are key columns."""
+    columns = [column for _, column in windowed.keyed.key_columns]
+    values = list(key) if isinstance(key, (tuple, list)) else [key]
+    if len(values) != len(columns):
+        names = ", ".join(windowed.keyed.key_schema.names) or "none, all rows are together"
+        raise InvalidPlanError(f"the key {key!r} is not of the key columns ({names}): give a value, or a tuple of one for each")
+    found = F.lit(True)
+    for column, value in zip(columns, values, strict=True):
+        found = found & column.eqNullSafe(F.lit(value))
+    return found
+
+
+__all__ = ["MOST_ROWS", "Wanted", "traced"]

@@ -1,0 +1,127 @@
+"""``panestream schema``: the JSON Schema of job files, by which editors complete keys and mark mistakes.
+
+Made from the model that checks the files, so that a key that is new is known to editors as well. What only shows when values are
+seen together is said as far as a table says it (kinds of windows, formats of sinks); the rest is found by ``panestream explain``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from panestream.jobs.model import FUNCTIONS_OF_ROWS, Job
+from panestream.jobs.schema import accepted
+from panestream.jobs.sinks import FORMATS, Sink
+from panestream.jobs.windows import NEEDS, TAKES, WindowSection
+
+DIALECT = "http://json-schema.org/draft-07/schema#"
+"""The newest that the language servers of both TOML and YAML read."""
+
+
+def job_schema() -> dict[str, Any]:
+    """The schema of a whole job file, as JSON has it.
+
+    >>> job_schema()["definitions"]["Top"]["required"]
+    ['n', 'by']
+    """
+    definitions: dict[str, Any] = {}
+    top = _resolved({"$ref": Job}, definitions)
+    return {"$schema": DIALECT, "title": "A job file of panestream", **top, "definitions": dict(sorted(definitions.items()))}
+
+
+def described(cls: type) -> dict[str, str]:
+    """What the docstring of a section says of each key."""
+    return dict(_described(inspect.getdoc(cls) or ""))
+
+
+def _described(text: str) -> Iterator[tuple[str, str]]:
+    attributes = text.partition("Attributes:\n")[2]
+    for entry in re.split(r"\n(?=    \S)", attributes):
+        name, _, words = entry.strip().partition(": ")
+        yield name, " ".join(words.split())
+
+
+def _resolved(shape: Any, definitions: dict[str, Any]) -> Any:
+    """A shape with the classes that it refers to among the definitions."""
+    if isinstance(shape, Mapping):
+        return {name: _resolved(each, definitions) for name, each in shape.items()}
+    if isinstance(shape, list):
+        return [_resolved(each, definitions) for each in shape]
+    if not isinstance(shape, type):
+        return shape
+    if shape.__name__ not in definitions:
+        definitions[shape.__name__] = None  # it is being made: a shape may refer to itself
+        made = _section(shape) if dataclasses.is_dataclass(shape) else shape.accepts  # type: ignore[attr-defined]
+        definitions[shape.__name__] = _resolved(made, definitions)
+    return f"#/definitions/{shape.__name__}"
+
+
+def _section(cls: type[Any]) -> dict[str, Any]:
+    """A section: its keys with what they take, which of them must be there, and no others."""
+    words = described(cls)
+    made: dict[str, Any] = {
+        "type": "object",
+        "description": (inspect.getdoc(cls) or "").partition("\n")[0],
+        "properties": {each.name: _key(each, words.get(each.name)) for each in dataclasses.fields(cls)},
+        "additionalProperties": False,
+        "required": [
+            each.name for each in dataclasses.fields(cls) if each.default is each.default_factory is dataclasses.MISSING
+        ],
+    }
+    rules = _RULES[cls]() if cls in _RULES else []
+    return {**made, "allOf": rules} if rules else made
+
+
+def _key(each: dataclasses.Field[Any], words: str | None) -> dict[str, Any]:
+    shape = accepted(each.metadata["reader"])
+    # Beside a reference nothing else counts.
+    made: dict[str, Any] = {"allOf": [shape]} if "$ref" in shape else dict(shape)
+    if words:
+        made["description"] = words
+    if each.default not in (None, (), dataclasses.MISSING):
+        made["default"] = each.default
+    return made
+
+
+def _where(key: str, value: str, then: Mapping[str, Any]) -> dict[str, Any]:
+    return {"if": {"properties": {key: {"const": value}}, "required": [key]}, "then": then}
+
+
+def _kinds_of_windows() -> list[dict[str, Any]]:
+    rules = []
+    for kind, keys in TAKES.items():
+        extent = {"type": "integer" if kind == "count" else "string"}
+        sizes = {key: extent for key in ("size", "slide") if key in keys}
+        # That its time is the event time may be said of any window.
+        names = ["type", *keys, *([] if "time" in keys else ["time"])]
+        then = {"required": [*NEEDS[kind]], "properties": sizes, "propertyNames": {"enum": names}}
+        rules.append(_where("type", kind, then))
+    return rules
+
+
+def _formats_of_sinks() -> list[dict[str, Any]]:
+    rules = []
+    for name, kind in FORMATS.items():
+        place = [] if kind.needs is None else [kind.needs]
+        servers = ["servers"] if name == "kafka" else []
+        keys = ["format", *place, *kind.takes]
+        # Options may be there and empty.
+        none = {} if "options" in kind.takes else {"options": {"maxProperties": 0}}
+        then = {"required": place + servers, "properties": none, "propertyNames": {"enum": [*keys, *none]}}
+        rules.append(_where("format", name, then))
+    return rules
+
+
+def _whole_job() -> list[dict[str, Any]]:
+    return [
+        {"anyOf": [{"required": ["window"]}, {"required": ["windows"]}]},
+        {"oneOf": [{"required": [name]} for name in FUNCTIONS_OF_ROWS]},
+    ]
+
+
+_RULES = {WindowSection: _kinds_of_windows, Sink: _formats_of_sinks, Job: _whole_job}
+
+__all__ = ["described", "job_schema"]

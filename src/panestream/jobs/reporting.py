@@ -1,0 +1,81 @@
+"""``panestream run --report FILE``: the page about the run, written whatever becomes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from panestream.jobs.inspecting import check_writable
+from panestream.jobs.live import PipeConsole
+from panestream.jobs.loading import LoadedJob
+from panestream.spark.reasons import first_sentence, of_spark
+
+if TYPE_CHECKING:
+    from panestream.report.recording import RunReport
+
+
+@contextmanager
+def reported(loaded: LoadedJob, page: Path | None, told: Sequence[tuple[str, str]], console: PipeConsole) -> Generator[LoadedJob]:
+    """A job whose run is taken note of; at its end, by whatever it ends, the page is written.
+
+    Args:
+        loaded: the job.
+        page: the file; None: no page is wanted.
+        told: what runs: titles and text.
+        console: where to say that it was written.
+
+    Raises:
+        JobError: the file cannot be written, which is found before the run. That it cannot be afterwards is a warning.
+    """
+    if page is None:
+        yield loaded
+        return
+    from panestream.report.recording import RunReport, shown_settings, versions
+    from panestream.report.run import DONE
+
+    check_writable(page)
+    report = RunReport()
+    run, job = report.run, loaded.job
+    run.name = job.name or page.stem
+    run.told += [("job file", str(loaded.document.path)), *told, ("versions", versions())]
+    run.checkpoint = str(job.checkpoint) if job.mode == "stream" else ""
+    try:
+        yield replace(loaded, report=report)
+    except BaseException as error:
+        run.outcome, run.error = _ended_by(error)
+        raise
+    else:
+        run.outcome = DONE
+    finally:
+        run.settings = [*run.settings, *shown_settings({name: str(value) for name, value in job.spark.items()})]
+        _write(report, page, console)
+
+
+def _ended_by(error: BaseException) -> tuple[str, str]:
+    from panestream.report.run import FAILED, STOPPED
+
+    if isinstance(error, (typer.Exit, KeyboardInterrupt)):
+        # After Ctrl-C, or as nobody reads what is printed.
+        return STOPPED, ""
+    said = first_sentence(error) if isinstance(error, Exception) and of_spark(error) else str(error)
+    return FAILED, f"{type(error).__name__}: {said}"
+
+
+def _write(report: RunReport, page: Path, console: PipeConsole) -> None:
+    try:
+        report.write(page)
+    except Exception as error:  # noqa: BLE001 - a page is not worth a run
+        said = f"the report {page} could not be written: {error}"
+        Console(stderr=True).print(Text("warning: ", style="bold yellow").append(said, style="default"), soft_wrap=True)
+    else:
+        console.print(Text("report  ", style="dim").append(str(page), style="default"), soft_wrap=True)
+
+
+__all__ = ["reported"]

@@ -1,0 +1,1 @@
+"""Rows, windows, the watermark and firings as a picture."""

@@ -1,0 +1,334 @@
+"""What is in a picture, and where: points, bars, marks and lines of a trace, before anything is drawn."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from panestream.tracing.events import Fate, Firing, Trace, TracedWindow
+from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP
+from panestream.windowing.windows import TimeWindow
+
+MOST_POINTS = 400
+"""With more rows than these a picture shows how many there are at a place, instead of each."""
+MOST_LANES = 24
+"""With more bars above each other than these it shows how many windows there are at a time."""
+MOST_KEYS = 8
+"""Keys that have lanes of their own; the others are named."""
+MOST_LABELLED = 16
+"""Rows whose values are written beside them, if there are no more."""
+BINS = 60
+"""Cells of time, where rows or windows are counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One row.
+
+    Attributes:
+        number: of the element in the trace.
+        x: its event time (of windows of the clock: the clock when it came).
+        y: how many came before it.
+        fate: taken, late, or outside of all windows.
+        evicted: whether an evictor took it out of one of its windows.
+        text: its value, where there is room.
+    """
+
+    number: int
+    x: int
+    y: int
+    fate: Fate
+    evicted: bool
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One window.
+
+    Attributes:
+        window: its number in the trace.
+        lane: the row of the picture that it is in.
+        start: where it begins; None: at the beginning of time.
+        end: where it ends; None: at the end of time.
+        until: until when it takes rows, where it does so after its end; None: it does not.
+        parts: bounds of the windows that merged into it.
+        is_open: whether it is there still.
+    """
+
+    window: int
+    lane: int
+    start: int | None
+    end: int | None
+    until: int | None
+    parts: tuple[tuple[int, int], ...]
+    is_open: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """One firing, on the bar of its window (of a window that merged: on that which it merged into).
+
+    Attributes:
+        window: the number of the window that fired.
+        number: of the firing.
+        lane: as of the bar.
+        x: where: the time of the timer that ran; of an element that came its time, or the watermark if that is further.
+        which: early, on_time or late.
+        text: what it gave, where that is short.
+    """
+
+    window: int
+    number: int
+    lane: int
+    x: int
+    which: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    """The lanes of one key.
+
+    Attributes:
+        key: the key.
+        first: the first of its lanes.
+        count: how many it has.
+    """
+
+    key: Any
+    first: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Crowd:
+    """How many there are in each cell, where there are too many to show each.
+
+    Attributes:
+        width: of a cell, in time.
+        cells: by kind (which firing, or ``"window"``): by number of the cell, which starts at that times the width, how many.
+    """
+
+    width: int
+    cells: dict[str, dict[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """A picture of one trace.
+
+    Attributes:
+        points: the rows; empty where they are many.
+        crowd: of the rows, where they are many: by cell of time and of arrival.
+        rows: how many rows there are.
+        bars: the windows; empty where they are many.
+        marks: their firings; empty where they are many.
+        lanes: of each key that has some, from above.
+        windows: of the windows, where they are many: how many lie over each cell, and how many fired there.
+        watermarks: ``(y, x)``: after ``y`` rows time had come to ``x`` (the end of time as it is).
+        left_out: keys that have no lanes of their own, and rows and windows of theirs are not shown.
+        first, last: the times between which all of it lies.
+        title: of the windows.
+        in_microseconds: whether times are microseconds since the epoch.
+        is_event_time: whether time is that of rows, or of the clock.
+    """
+
+    points: tuple[Point, ...]
+    crowd: dict[str, dict[tuple[int, int], int]]
+    rows: int
+    bars: tuple[Bar, ...]
+    marks: tuple[Mark, ...]
+    lanes: tuple[Lanes, ...]
+    windows: Crowd | None
+    watermarks: tuple[tuple[int, int], ...]
+    left_out: tuple[Any, ...]
+    first: int
+    last: int
+    title: str
+    in_microseconds: bool
+    is_event_time: bool
+
+    @property
+    def height(self) -> int:
+        """How many lanes there are."""
+        return sum(lanes.count for lanes in self.lanes)
+
+
+def layout(trace: Trace, span: tuple[int, int] | None = None) -> Layout:
+    """Where everything of a trace is drawn.
+
+    Args:
+        trace: what happened.
+        span: the first and the last time to make room for; None: those of the trace.
+    """
+    keys = list(dict.fromkeys([element.key for element in trace.elements] + [window.key for window in trace.windows]))
+    ends = [window for window in trace.windows if window.merged_into is None]
+    first, last = span or span_of(trace)
+    lanes, places = _lanes(trace, ends, keys[:MOST_KEYS], last)
+    # Where windows are only counted, those of all keys are.
+    crowded = sum(one.count for one in lanes) > MOST_LANES or len(ends) > MOST_POINTS
+    left_out = () if crowded else tuple(keys[MOST_KEYS:])
+    hidden = frozenset(left_out)
+    elements = [element for element in trace.elements if element.key not in hidden]
+    many = len(elements) > MOST_POINTS
+    evicted = {number for firing in trace.firings for number in (*firing.evicted_before, *firing.evicted_after)}
+    times = _times(trace)
+    labelled = len(elements) <= MOST_LABELLED
+    points = tuple(
+        Point(one.number, times[one.number], at, one.fate, one.number in evicted, _short(one.value) if labelled else "")
+        for at, one in enumerate(elements)
+    )
+    return Layout(
+        points=() if many else points,
+        crowd=_counted(points, first, last) if many else {},
+        rows=len(elements),
+        bars=() if crowded else tuple(_bar(trace, window, places[window.number]) for window in ends if window.number in places),
+        marks=() if crowded else tuple(_marks(trace, ends, places)),
+        lanes=() if crowded else tuple(lanes),
+        windows=_crowd(trace, ends, first, last) if crowded else None,
+        watermarks=_reached(trace, [element.step for element in elements]),
+        left_out=left_out,
+        first=first,
+        last=last,
+        title=trace.description,
+        in_microseconds=trace.in_microseconds,
+        is_event_time=not by_clock(trace),
+    )
+
+
+def span_of(trace: Trace) -> tuple[int, int]:
+    """The first and the last time of rows and windows; the watermark may be further."""
+    times = _times(trace)
+    for window in trace.windows:
+        if isinstance(window.window, TimeWindow) and window.merged_into is None:
+            times += [window.window.start, min(window.window.end, MAX_TIMESTAMP)]
+            times += [window.window.end + trace.allowed_lateness] if _stays(trace) else []
+    moved = trace.clocks if by_clock(trace) else trace.watermarks
+    times = times or [one.time for one in moved if one.time < MAX_TIMESTAMP] or [0]
+    first, last = min(times), max(times)
+    return (first, last) if first < last else (first - 1, last + 1)
+
+
+def by_clock(trace: Trace) -> bool:
+    """Whether rows are drawn at the clock when they came: of windows of the clock; of the global one if the clock went on."""
+    return not trace.is_event_time and bool(trace.clocks)
+
+
+def _times(trace: Trace) -> list[int]:
+    return [element.clock if by_clock(trace) else element.timestamp for element in trace.elements]
+
+
+def _stays(trace: Trace) -> bool:
+    return trace.is_event_time and trace.allowed_lateness > 0
+
+
+def _lanes(trace: Trace, ends: list[TracedWindow], keys: list[Any], last: int) -> tuple[list[Lanes], dict[int, int]]:
+    """Lanes of each key, so that no two windows of a lane overlap; and by number of a window its lane."""
+    lanes, places, first = list[Lanes](), dict[int, int](), 0
+    for key in keys:
+        taken: list[int] = []  # until when each lane is taken
+        for window in sorted((one for one in ends if one.key == key), key=_order):
+            bounds = window.window
+            start, end = (bounds.start, bounds.end) if isinstance(bounds, TimeWindow) else (MIN_TIMESTAMP, last + 1)
+            end += trace.allowed_lateness if _stays(trace) else 0
+            lane = next((at for at, until in enumerate(taken) if until <= start), len(taken))
+            taken[lane : lane + 1] = [end]
+            places[window.number] = first + lane
+        lanes.append(Lanes(key, first, max(len(taken), 1)))
+        first += max(len(taken), 1)
+    return lanes, places
+
+
+def _order(window: TracedWindow) -> tuple[int, int, int]:
+    bounds = window.window
+    return (bounds.start, bounds.end, window.number) if isinstance(bounds, TimeWindow) else (MIN_TIMESTAMP, 0, window.number)
+
+
+def _bar(trace: Trace, window: TracedWindow, lane: int) -> Bar:
+    bounds, timed = window.window, isinstance(window.window, TimeWindow)
+    parts = [trace.windows[number].window for number in _all_parts(trace, window) if not trace.windows[number].merged_from]
+    return Bar(
+        window=window.number,
+        lane=lane,
+        start=bounds.start if isinstance(bounds, TimeWindow) else None,
+        end=bounds.end if isinstance(bounds, TimeWindow) else None,
+        until=bounds.end + trace.allowed_lateness if isinstance(bounds, TimeWindow) and _stays(trace) else None,
+        parts=tuple((part.start, part.end) for part in parts if timed and isinstance(part, TimeWindow)),
+        is_open=window.cleared is None,
+    )
+
+
+def _all_parts(trace: Trace, window: TracedWindow) -> Iterable[int]:
+    left = list(window.merged_from)
+    while left:
+        number = left.pop(0)
+        yield number
+        left += trace.windows[number].merged_from
+
+
+def _marks(trace: Trace, ends: list[TracedWindow], places: dict[int, int]) -> Iterable[Mark]:
+    for window in ends:
+        if window.number in places:
+            firings = [*window.firings, *(firing for part in _all_parts(trace, window) for firing in trace.windows[part].firings)]
+            for firing in sorted(firings, key=lambda one: one.step):
+                x, text = _place(trace, firing), _short(firing.results[0]) if len(firing.results) == 1 else ""
+                yield Mark(firing.window, firing.number, places[window.number], x, firing.which, text)
+
+
+def _place(trace: Trace, firing: Firing) -> int:
+    """Where a firing is drawn; at the end of time where the end of the input was what caused it."""
+    cause = firing.cause
+    if cause.element is None:
+        bounds = trace.windows[firing.window].window
+        return bounds.end if isinstance(bounds, TimeWindow) and cause.time == bounds.max_timestamp() else cause.time
+    if by_clock(trace):
+        return firing.clock
+    return max(cause.time, firing.watermark) if firing.which == "late" else cause.time
+
+
+def _reached(trace: Trace, arrivals: list[int]) -> tuple[tuple[int, int], ...]:
+    """How far time had come after so many rows."""
+    moved = trace.clocks if by_clock(trace) else trace.watermarks
+    found, at = list[tuple[int, int]](), 0
+    for one in moved:
+        while at < len(arrivals) and arrivals[at] < one.step:
+            at += 1
+        found.append((at, one.time))
+    return tuple(found)
+
+
+def _counted(points: tuple[Point, ...], first: int, last: int) -> dict[str, dict[tuple[int, int], int]]:
+    """By fate: by cell of time and of arrival how many rows there are."""
+    wide, high = max((last - first) / BINS, 1), max(len(points) / (BINS // 2), 1)
+    cells: dict[str, Counter[tuple[int, int]]] = {}
+    for point in points:
+        cells.setdefault(point.fate, Counter())[int((point.x - first) // wide), int(point.y // high)] += 1
+    return {fate: dict(counts) for fate, counts in cells.items()}
+
+
+def _crowd(trace: Trace, ends: list[TracedWindow], first: int, last: int) -> Crowd:
+    """By cell of time: how many windows end in it, and how many firings there were."""
+    width = max(-(-(last - first) // BINS), 1)
+    cells: dict[str, Counter[int]] = {"window": Counter()}
+    for window in ends:
+        end = window.window.end - 1 if isinstance(window.window, TimeWindow) else last
+        cells["window"][min(end, last) // width] += 1
+    for firing in trace.firings:
+        cells.setdefault(firing.which, Counter())[min(max(_place(trace, firing), first), last) // width] += 1
+    return Crowd(width, {kind: dict(counts) for kind, counts in cells.items()})
+
+
+def _short(value: Any) -> str:
+    """A value that is short enough to stand in a picture; of a row with one column, that column's."""
+    if isinstance(value, tuple) and len(value) == 1:
+        value = value[0]
+    if isinstance(value, dict) and len(value) == 1:
+        (value,) = value.values()
+    text = f"{value:g}" if isinstance(value, float) else str(value)
+    return text if len(text) <= 12 and text.isprintable() else ""
+
+
+__all__ = ["Bar", "Crowd", "Lanes", "Layout", "Mark", "Point", "by_clock", "layout", "span_of"]

@@ -1,0 +1,127 @@
+"""How late rows came in a run: quantiles of their times that Spark observes as it reads them, put beside the watermark.
+
+Of a micro-batch of ``n`` rows a quantile is known to ``n / 10,000`` rows. From one quantile to the next the earliest stands for
+all: a delay that is told is rather too long than too short.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from panestream.advisor.needed import Closes, Completeness, bins_of
+from panestream.datastream import WindowedResult
+from panestream.engine.kernels.slicing import AlignedWindows, SlidingWindows
+from panestream.engine.operators.panes.rule import pane_grid, why_not_aligned
+from panestream.spark.asking import asking
+from panestream.spark.columns import micros_of
+
+OBSERVED_TIMES = "panestream_times"
+LEVELS: tuple[float, ...] = (
+    *(0.0, 0.0001, 0.0002, 0.0003, 0.0005, 0.00075, 0.001, 0.0015, 0.002, 0.003, 0.004, 0.005, 0.0075),
+    *(each / 200 for each in range(2, 60)),
+    *(each / 50 for each in range(15, 50)),
+)
+"""Narrow where rows are early in time, which is where late ones are: half a percent of the rows apart at most, up to 30 %."""
+_ACCURACY = 10_000
+
+
+def watched(result: WindowedResult) -> WindowedResult | None:
+    """The same query, of which Spark observes the times of the rows; None: it cannot be.
+
+    Not where the order of arrival comes from columns: these may be of the files, which are looked for at the source itself.
+    """
+    events = result.windowed.keyed.source
+    if events.event_time is None or events.order or result.windowed.keyed.source.watermark.delay is None:
+        return None
+    with asking():
+        time = closes_of(micros_of(events.df, events.event_time, events.unit), closes(result))
+        quantiles = F.percentile_approx(time, [*LEVELS], _ACCURACY)
+        df = events.df.observe(OBSERVED_TIMES, F.count(time).alias("rows"), quantiles.alias("times"))
+        df.schema  # noqa: B018 - Spark Connect only looks when it is asked
+    source = replace(events, df=df)
+    return replace(result, windowed=replace(result.windowed, keyed=replace(result.windowed.keyed, source=source)))
+
+
+def closes(result: WindowedResult) -> Closes:
+    """When rows of a query are late: by the last of their windows where these lie alike for all keys, else by the watermark."""
+    spec = result.windowed.windowing
+    aligned = spec.assigner.is_event_time and not why_not_aligned(spec.assigner)
+    return Closes(pane_grid(spec.assigner).windows if aligned else (), spec.allowed_lateness)
+
+
+def closes_of(time: Column, when: Closes) -> Column:
+    """:meth:`Closes.of` for Spark."""
+    ends = [_last_instant(time, one) for one in when.windows]
+    found = F.greatest(time, *ends) if ends else time
+    return found + F.lit(when.lateness).cast("bigint")
+
+
+def _last_instant(time: Column, one: AlignedWindows) -> Column:
+    """Of the last window that begins by a time."""
+    shifted = time - F.lit(one.offset).cast("bigint")
+    if isinstance(one, SlidingWindows):
+        start = time - F.pmod(shifted, F.lit(one.slide).cast("bigint"))
+        return start + F.lit(one.size - 1).cast("bigint")
+    return time - F.pmod(shifted, F.lit(one.size).cast("bigint")) + F.lit(one.size - 1).cast("bigint")
+
+
+@dataclass(slots=True)
+class Times:
+    """Which delays the rows of a run needed, so far: a bounded number of bins.
+
+    Attributes:
+        delay: of the run's own watermark.
+        bins: of the delays: how many rows, and the largest.
+        rows: how many were looked at.
+    """
+
+    delay: int
+    bins: dict[int, tuple[int, int]] = field(default_factory=dict)
+    rows: int = 0
+
+    def add(self, rows: int, times: Sequence[int], watermark_before: int | None) -> None:
+        """A micro-batch.
+
+        Args:
+            rows: those with an event time.
+            times: when they close, at :data:`LEVELS`.
+            watermark_before: the watermark that they are judged by.
+        """
+        if not rows or not times:
+            return
+        edges = np.rint(np.array([*LEVELS, 1.0]) * rows).astype(np.int64)
+        counts = np.diff(edges)
+        counts[-1] += rows - counts.sum()
+        found = np.array(times, np.int64)
+        frontier = None if watermark_before is None else watermark_before + self.delay + 1
+        needed = np.zeros(len(found), np.int64) if frontier is None else np.maximum(frontier - found, 0)
+        for number, count, delay in zip(bins_of(needed).tolist(), counts.tolist(), needed.tolist(), strict=True):
+            before, largest = self.bins.get(number, (0, 0))
+            if count:
+                self.bins[number] = before + count, max(largest, delay)
+        self.rows += rows
+
+    @property
+    def completeness(self) -> Completeness:
+        """How many rows each delay keeps."""
+        return Completeness.of((largest, rows) for rows, largest in self.bins.values())
+
+
+def observed_in(spark: Mapping[str, Any]) -> tuple[int, list[int]] | None:
+    """Rows and quantiles of a micro-batch, from Spark's progress; None: they were not observed."""
+    found = (spark.get("observedMetrics") or {}).get(OBSERVED_TIMES)
+    if found is None:
+        return None
+    counters = found.asDict()
+    if set(counters) == {"values", "schema"}:  # Spark Connect
+        counters = dict(zip([each["name"] for each in counters["schema"]["fields"]], counters["values"], strict=True))
+    return int(counters["rows"] or 0), [int(each) for each in counters["times"] or ()]
+
+
+__all__ = ["LEVELS", "OBSERVED_TIMES", "Times", "closes", "closes_of", "observed_in", "watched"]

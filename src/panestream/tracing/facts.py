@@ -1,0 +1,127 @@
+"""What became of one row, and of one window, from the first to the last: read off a trace."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from panestream.tracing.events import Firing, Trace, TracedElement, TracedWindow
+from panestream.windowing.windows import TimeWindow, Window
+
+
+@dataclass(frozen=True, slots=True)
+class RowInWindow:
+    """What became of a row in one of the windows that took it.
+
+    Attributes:
+        windows: the window that took it, and those that it merged into, one after the other.
+        seen_in: the firings whose function saw the row.
+        evicted_in: the firing at which the evictor took it out; None: none did.
+        purged: the step at which the window's contents went by its trigger's decision, and the row with them; None: they did not.
+        is_open: whether the last of the windows is there still.
+    """
+
+    windows: tuple[TracedWindow, ...]
+    seen_in: tuple[Firing, ...]
+    evicted_in: Firing | None
+    purged: int | None
+    is_open: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RowFacts:
+    """What became of one row.
+
+    Attributes:
+        element: the row, when it arrived, and its fate.
+        windows: what became of it in each window that took it.
+        closed_at: of a late row: the watermark by which the last of its windows had closed; None: it is not late, or lay in none.
+        missing_lateness: how much more allowed lateness (or delay of the watermark) would have kept a late row; None as above.
+    """
+
+    element: TracedElement
+    windows: tuple[RowInWindow, ...]
+    closed_at: int | None = None
+    missing_lateness: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WindowFacts:
+    """What became of one window.
+
+    Attributes:
+        window: as it was in the end; of windows that merged, the one that they merged into.
+        parts: the windows that went into it, directly or by way of others, in the order of opening.
+        firings: of the window and its parts, in order.
+        late: rows that would have been in it, and came when it was closed.
+        is_open: whether it is there still.
+    """
+
+    window: TracedWindow
+    parts: tuple[TracedWindow, ...]
+    firings: tuple[Firing, ...]
+    late: tuple[TracedElement, ...]
+    is_open: bool
+
+
+def row_facts(trace: Trace, element: TracedElement) -> RowFacts:
+    """What became of one row."""
+    taken = tuple(_in_window(trace, element, number) for number in element.windows)
+    if element.fate != "late" or not element.refused:
+        return RowFacts(element, taken)
+    last = max(window.max_timestamp() for window in element.refused)
+    closing = last + trace.allowed_lateness
+    passed = [moved.time for moved in trace.watermarks if moved.step < element.step and moved.time >= closing]
+    return RowFacts(element, taken, passed[0] if passed else element.watermark, element.watermark - closing + 1)
+
+
+def _in_window(trace: Trace, element: TracedElement, number: int) -> RowInWindow:
+    chain = _chain(trace, number)
+    firings = [firing for window in chain for firing in window.firings if firing.step > element.step]
+    seen = tuple(firing for firing in firings if element.number in firing.seen)
+    evicted = [one for one in firings if element.number in (*one.evicted_before, *one.evicted_after)]
+    until = evicted[0].step if evicted else chain[-1].cleared
+    purges = [step for window in chain for step in window.purges] + [one.step for one in firings if one.purged]
+    after = sorted(step for step in purges if step > element.step and (until is None or step < until))
+    return RowInWindow(chain, seen, evicted[0] if evicted else None, after[0] if after else None, chain[-1].cleared is None)
+
+
+def window_facts(trace: Trace, window: TracedWindow) -> WindowFacts:
+    """What became of one window, and of those that merged into it."""
+    parts = tuple(sorted(_parts(trace, window), key=lambda part: part.number))
+    firings = sorted((firing for one in (*parts, window) for firing in one.firings), key=lambda firing: firing.step)
+    late = tuple(
+        element
+        for element in trace.elements
+        if element.key == window.key and any(_would_be_in(refused, window.window) for refused in element.refused)
+    )
+    return WindowFacts(window, parts, tuple(firings), late, window.cleared is None)
+
+
+def _would_be_in(refused: Window, window: Window) -> bool:
+    """The same window; or a session that would have met it."""
+    if isinstance(refused, TimeWindow) and isinstance(window, TimeWindow):
+        return refused == window or (refused.start >= window.start and refused.end <= window.end)
+    return refused == window
+
+
+def _chain(trace: Trace, number: int) -> tuple[TracedWindow, ...]:
+    """A window, and those that it merged into."""
+    chain = [trace.windows[number]]
+    while (into := chain[-1].merged_into) is not None:
+        chain.append(trace.windows[into])
+    return tuple(chain)
+
+
+def end_of(trace: Trace, window: TracedWindow) -> TracedWindow:
+    """The window that a window is part of in the end: itself, or the last of those that it merged into."""
+    return _chain(trace, window.number)[-1]
+
+
+def _parts(trace: Trace, window: TracedWindow) -> Iterator[TracedWindow]:
+    for number in window.merged_from:
+        yield from _parts(trace, trace.windows[number])
+        yield trace.windows[number]
+
+
+__all__ = ["RowFacts", "RowInWindow", "WindowFacts", "end_of", "row_facts", "window_facts"]

@@ -1,0 +1,241 @@
+"""The row operator, which writes down what it does."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from panestream.engine.operators.row.row_plan import RowPlan
+from panestream.engine.operators.row.window_operator import RowOperator
+from panestream.engine.operators.row.window_states import EMPTY, KeyState, WindowState
+from panestream.engine.storage.state import State
+from panestream.tracing.events import Cause, Fate, Firing, TimeMoved, Trace, TracedElement, TracedWindow
+from panestream.windowing.assigners import WindowAssigner
+from panestream.windowing.evictors import Elements as EvictorElements
+from panestream.windowing.triggers import TriggerResult
+from panestream.windowing.windows import TimeWindow, Window
+
+
+@dataclass(slots=True)
+class _OpenWindow:
+    """A window while it is recorded: what it is as a whole, and what it holds now."""
+
+    traced: TracedWindow
+    held: list[int] = field(default_factory=list)
+    ever: list[int] = field(default_factory=list)
+    firings: list[Firing] = field(default_factory=list)
+
+
+class TracedOperator(RowOperator):
+    """Does what the row operator does, an element at a time, and records it: :meth:`trace`.
+
+    It keeps every element for as long as it lives: it is for tests, examples and questions, not for jobs.
+    """
+
+    def __init__(self, plan: RowPlan, state: State, key_group: int = 0) -> None:
+        """Begins where the state left off; what windows of the state hold is not known, only what comes from now on."""
+        self._step = 0
+        self._elements: list[TracedElement] = []
+        self._windows: list[_OpenWindow] = []
+        self._open: dict[int, _OpenWindow] = {}  # by id() of a live WindowState
+        self._alive: dict[int, WindowState] = {}  # so that no id() is used twice
+        self._watermarks: list[TimeMoved] = []
+        self._clocks: list[TimeMoved] = []
+        self._arriving: int | None = None
+        self._fate: Fate = "taken"
+        self._taken: list[int] = []
+        self._refused: list[Window] = []
+        self._cause: Cause | None = None
+        self._purging = False
+        self._evicted: list[tuple[int, ...]] = []
+        super().__init__(plan, state, key_group)
+        self._fast_timers = None
+
+    def _use(self, assigner: WindowAssigner) -> WindowAssigner:
+        super()._use(assigner)
+        self._fast = None  # the loops that take many rows at once tell nobody of each
+        return assigner
+
+    def trace(self, *, in_microseconds: bool = True) -> Trace:
+        """What has happened so far."""
+        window = self.plan.window
+        return Trace(
+            elements=tuple(self._elements),
+            windows=tuple(replace(one.traced, elements=tuple(one.ever), firings=tuple(one.firings)) for one in self._windows),
+            watermarks=tuple(self._watermarks),
+            clocks=tuple(self._clocks),
+            is_event_time=self.is_event_time,
+            allowed_lateness=window.allowed_lateness,
+            in_microseconds=in_microseconds,
+            description=_described(window.assigner, window.trigger, window.evictor),
+        )
+
+    # ---------------------------------------------------------------- elements
+
+    def element(self, key: Any, timestamp: int, element: Any) -> None:
+        number, step = len(self._elements), self._next_step()
+        watermark, clock, closed = self.watermark, self.processing_time, self.closed
+        # Its place is taken now: timers that run because of it come after it.
+        self._elements.append(TracedElement(number, step, key, timestamp, element, watermark, clock, closed, "taken", ()))
+        self._arriving, self._taken, self._refused, self._fate = number, [], [], "taken"
+        self._cause = Cause("element", timestamp, number)
+        try:
+            super().element(key, timestamp, element)
+        finally:
+            self._cause = self._arriving = None
+            windows = tuple(dict.fromkeys(self._current(taken) for taken in self._taken))
+            self._elements[number] = replace(
+                self._elements[number], fate=self._fate, windows=windows, refused=tuple(self._refused)
+            )
+
+    def not_taken(self, key: Any, timestamp: int, element: Any) -> None:
+        outside = self.outside
+        super().not_taken(key, timestamp, element)
+        self._fate = "outside" if self.outside > outside else "late"
+
+    def _find_plain(self, owner: KeyState, window: Window) -> WindowState | None:
+        return self._found(super()._find_plain(owner, window), window)
+
+    def _find_merging(self, owner: KeyState, window: Window) -> WindowState | None:
+        return self._found(super()._find_merging(owner, window), window)
+
+    def _found(self, window_state: WindowState | None, window: Window) -> WindowState | None:
+        """The arriving element goes into a window now, before its trigger is asked; or into none."""
+        if window_state is None:
+            self._refused.append(window)
+            return None
+        known, number = self._known(window_state), self._arriving
+        assert number is not None  # noqa: S101 - windows are looked for when an element arrives, and then only
+        known.held.append(number)
+        known.ever.append(number)
+        self._taken.append(known.traced.number)
+        return window_state
+
+    # ---------------------------------------------------------------- windows
+
+    def open_window_state(self, owner: KeyState, bounds: tuple[int, int] | None) -> WindowState | None:
+        window_state = super().open_window_state(owner, bounds)
+        if window_state is not None:
+            self._known(window_state)
+        return window_state
+
+    def _merge(self, result: TimeWindow, old: list[WindowState]) -> WindowState:
+        members = [self._known(window_state) for window_state in old]
+        # The operator takes contents over in this order, of the windows that have some.
+        merged = super()._merge(result, old)
+        known = self._known(merged)
+        known.held = [number for member in members for number in member.held]
+        known.ever = [number for member in members for number in member.ever]
+        numbers = tuple(member.traced.number for member in members)
+        known.traced = replace(known.traced, merged_from=numbers)
+        for window_state, member in zip(old, members, strict=True):
+            member.traced = replace(member.traced, merged_into=known.traced.number)
+            self._forget(window_state)
+        return merged
+
+    def close(self, window_state: WindowState) -> None:
+        known = self._known(window_state)
+        super().close(window_state)
+        known.traced = replace(
+            known.traced, cleared=self._next_step(), cleared_watermark=self.watermark, cleared_clock=self.processing_time
+        )
+        self._forget(window_state)
+
+    def _known(self, window_state: WindowState) -> _OpenWindow:
+        known = self._open.get(id(window_state))
+        if known is None:
+            traced = TracedWindow(len(self._windows), window_state.owner.key, window_state.window, self._next_step())
+            known = self._open[id(window_state)] = _OpenWindow(traced)
+            self._alive[id(window_state)] = window_state
+            self._windows.append(known)
+        return known
+
+    def _forget(self, window_state: WindowState) -> None:
+        del self._open[id(window_state)], self._alive[id(window_state)]
+
+    def _current(self, number: int) -> int:
+        """The window that a window has gone into by now."""
+        while (into := self._windows[number].traced.merged_into) is not None:
+            number = into
+        return number
+
+    # ---------------------------------------------------------------- firing
+
+    def _obey(self, window_state: WindowState, result: TriggerResult) -> None:
+        self._purging = result is TriggerResult.FIRE_AND_PURGE
+        super()._obey(window_state, result)
+        self._purging = False
+        if isinstance(result, TriggerResult) and result & 2:
+            known = self._known(window_state)
+            known.held.clear()
+            if not result & 1:
+                known.traced = replace(known.traced, purges=(*known.traced.purges, self._next_step()))
+
+    def fire(self, window_state: WindowState) -> None:
+        if window_state.contents is EMPTY:
+            return
+        known, before, self._evicted = self._known(window_state), len(self._fired), []
+        which = self._which_firing(window_state)
+        elements, cause = tuple(known.held), self._cause
+        assert cause is not None  # noqa: S101 - a trigger is asked when an element comes or a timer runs
+        step = self._next_step()
+        super().fire(window_state)
+        evicted = (*self._evicted, (), ())
+        results = tuple(value for _, _, value, _ in self._fired[before:])
+        known.firings.append(
+            Firing(
+                known.traced.number,
+                len(known.firings),
+                step,
+                which,
+                cause,
+                self._purging,
+                elements,
+                evicted[0],
+                evicted[1],
+                results,
+                self.watermark,
+                self.processing_time,
+            )
+        )
+
+    def _stay(self, method: str, elements: EvictorElements, window_state: WindowState) -> EvictorElements:
+        kept = super()._stay(method, elements, window_state)
+        known = self._known(window_state)
+        numbers = {id(element): number for element, number in zip(elements, known.held, strict=True)}
+        known.held = [numbers[id(element)] for element in kept if id(element) in numbers]
+        staying = set(known.held)
+        self._evicted.append(tuple(number for number in numbers.values() if number not in staying))
+        return kept
+
+    def _on_timer(self, window_state: WindowState, time: int, called: bool, event_time: bool) -> None:
+        outer = self._cause
+        self._cause = Cause("event-time timer" if event_time else "processing-time timer", time)
+        super()._on_timer(window_state, time, called, event_time)
+        self._cause = outer
+
+    # ---------------------------------------------------------------- time
+
+    def advance_watermark(self, watermark: int) -> None:
+        if watermark > self.watermark:
+            self._watermarks.append(TimeMoved(self._next_step(), watermark))
+        super().advance_watermark(watermark)
+
+    def advance_processing_time(self, time: int) -> None:
+        if time > self.processing_time:
+            self._clocks.append(TimeMoved(self._next_step(), time))
+        super().advance_processing_time(time)
+
+    def _next_step(self) -> int:
+        self._step += 1
+        return self._step
+
+
+def _described(assigner: WindowAssigner, *others: Any) -> str:
+    """As code shows them; of functions the name, and not where they lie in memory."""
+    text = ", ".join(repr(part) for part in (assigner, *others) if part is not None)
+    return re.sub(r"<function (\S+) at 0x[0-9a-f]+>", r"\1", text).replace("<lambda>", "lambda")
+
+
+__all__ = ["TracedOperator"]

@@ -1,0 +1,346 @@
+"""Why a row is where it is, or nowhere; and why a window gave what it gave: answers of a trace."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from html import escape
+from typing import Any, Protocol
+
+from panestream.errors import InvalidPlanError
+from panestream.pages.words import many
+from panestream.tracing.events import Firing, Trace, TracedElement, TracedWindow, UnusableRow
+from panestream.tracing.facts import RowFacts, RowInWindow, WindowFacts, end_of, row_facts, window_facts
+from panestream.tracing.words import WHICH, listed, value, words_of
+from panestream.windowing.instants import Instant, instant
+from panestream.windowing.time import MIN_TIMESTAMP
+from panestream.windowing.windows import TimeWindow, Window
+
+MOST_SHOWN = 20
+"""So many rows or windows are told of in words; :attr:`Explanation.facts` has all."""
+
+ANY: Any = type("Any", (), {"__repr__": lambda _: "ANY"})()
+"""Whatever the key is. (None is a key like any other.)"""
+
+
+class Explanation:
+    """An answer: ``print`` it, show it in a notebook, or look at its :attr:`facts`.
+
+    Attributes:
+        facts: of each row, or each window, that was asked for.
+    """
+
+    def __init__(self, facts: tuple[RowFacts | UnusableRow, ...] | tuple[WindowFacts, ...], paragraphs: list[list[str]]) -> None:
+        """The facts, and what is said: paragraphs of lines."""
+        self.facts = facts
+        self._paragraphs = paragraphs
+
+    def __str__(self) -> str:
+        return "\n\n".join("\n  ".join(lines) for lines in self._paragraphs)
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        shown = []
+        for first, *rest in self._paragraphs:
+            items = "".join(f"<li>{escape(line)}</li>" for line in rest)
+            shown.append(f"<p>{escape(first)}</p>" + (f"<ul>{items}</ul>" if items else ""))
+        return "".join(shown)
+
+
+def explain(
+    trace: Trace,
+    *,
+    key: Any = ANY,
+    row: Any = ANY,
+    at: Instant | None = None,
+    window: Window | tuple[int, int] | Instant | None = None,
+) -> Explanation:
+    """What a trace knows of some rows, or of some windows.
+
+    Args:
+        trace: what happened.
+        key: only of this key.
+        row: the row itself; or a function of a row that says whether it is meant; or, of rows with columns, a dict of some.
+        at: the row's event time.
+        window: the window, or ``(start, end)``, or the time at which it starts; asks for windows, and not for rows.
+
+    Returns:
+        The answer. Where there is no such row or window it says so, and what there is.
+
+    Raises:
+        InvalidPlanError: rows and windows were asked for at once; a time without zone.
+        InvalidDurationError: a time that is none.
+    """
+    if window is None:
+        time = None if at is None else instant(at, "the row's event time")
+        rows = [one for one in trace.elements if _is_meant(one, key, row, time)]
+        # Nothing but the row itself says which of those without event time are meant.
+        unusable = [one for one in trace.unusable if row is not ANY and time is None and _is_row(one.value, row)]
+        return _of_rows(trace, rows, unusable)
+    if row is not ANY or at is not None:
+        raise InvalidPlanError("ask for rows (row=, at=) or for windows (window=), not for both at once")
+    if not isinstance(window, (Window, tuple)):
+        window = instant(window, "the window's start")
+    found = [one for one in trace.windows if (key is ANY or one.key == key) and _is_window(one.window, window)]
+    ends = {end_of(trace, one).number: end_of(trace, one) for one in found}
+    return _of_windows(trace, list(ends.values()), window)
+
+
+# ---------------------------------------------------------------- which
+
+
+def _is_meant(element: TracedElement, key: Any, row: Any, at: int | None) -> bool:
+    if (key is not ANY and element.key != key) or (at is not None and element.timestamp != at):
+        return False
+    return row is ANY or _is_row(element.value, row)
+
+
+def _is_row(found: Any, row: Any) -> bool:
+    if callable(row):
+        return bool(row(found))
+    if isinstance(row, Mapping) and not isinstance(found, Mapping):
+        return all(getattr(found, name, ANY) == wanted for name, wanted in row.items())
+    return bool(found == row)
+
+
+def _is_window(window: Window, wanted: Any) -> bool:
+    if isinstance(wanted, Window):
+        return window == wanted
+    if not isinstance(window, TimeWindow):
+        return False
+    return (window.start, window.end) == wanted if isinstance(wanted, tuple) else window.start == wanted
+
+
+# ---------------------------------------------------------------- words
+
+
+def _of_rows(trace: Trace, elements: list[TracedElement], unusable: list[UnusableRow]) -> Explanation:
+    rows = tuple(row_facts(trace, element) for element in elements)
+    facts: tuple[RowFacts | UnusableRow, ...] = (*rows, *unusable)
+    if not facts:
+        keys = {value(element.key): None for element in trace.elements}
+        of = ", ".join(list(keys)[:MOST_SHOWN])
+        there = f"{many(len(trace.elements), 'row')} came, of the keys {of}" if keys else "no row came"
+        return Explanation(facts, [[f"No such row: {there}."], *_missing(trace)])
+    told = [_unusable_told(one) if isinstance(one, UnusableRow) else _row_told(trace, one) for one in facts[:MOST_SHOWN]]
+    return Explanation(facts, [*told, *_rest(len(facts), "rows"), *_missing(trace)])
+
+
+def _unusable_told(row: UnusableRow) -> list[str]:
+    then = (
+        "The query fails where it is. .side_output_invalid(tag) sends such rows to an output of their own."
+        if row.refuses
+        else "It goes to the output for invalid rows."
+    )
+    which = "has no event time that can be used (null, not readable, or further ahead than max_ahead allows)"
+    return [f"Row {value(row.value)} {which}: no window is asked about it.", then]
+
+
+def _row_told(trace: Trace, facts: RowFacts) -> list[str]:
+    element, words = facts.element, words_of(trace)
+    if not trace.is_event_time:
+        when = f"when the clock was {words.time(element.clock)}"
+    elif element.watermark <= MIN_TIMESTAMP:
+        when = "before any watermark"
+    else:
+        when = f"when the watermark was {words.time(element.watermark)}"
+    which = f"Row {value(element.value)} of key {value(element.key)}, event time {words.time(element.timestamp)}"
+    lines = [f"{which}, came as number {element.number + 1}, {when}."]
+    if element.fate == "outside":
+        return [*lines, "No window is there for it: it lies between windows, and nothing counts it but the metric `outside`."]
+    if element.fate == "late":
+        return [*lines, *_late_told(trace, facts)]
+    for one in facts.windows:
+        lines += _in_window_told(trace, one)
+    return lines
+
+
+def _late_told(trace: Trace, facts: RowFacts) -> list[str]:
+    words, refused = words_of(trace), facts.element.refused
+    if facts.closed_at is None or facts.missing_lateness is None:
+        return ["It was late, and it lay between windows: none would have taken it in time either."]
+    last = max(refused, key=lambda window: window.max_timestamp())
+    waits = f", {words.length(trace.allowed_lateness)} after its end" if trace.allowed_lateness else ""
+    whole = words.length(facts.missing_lateness + trace.allowed_lateness)
+    which = "its window" if len(refused) == 1 else f"the last of its {len(refused)} windows"
+    closed, more = words.time(facts.closed_at), words.length(facts.missing_lateness)
+    return [
+        f"It was late: {which}, {words.window(last)}, had closed{waits} when the watermark came to {closed}.",
+        f"An allowed lateness of {whole}, or a watermark that waits {more} longer, would have kept it.",
+    ]
+
+
+def _in_window_told(trace: Trace, one: RowInWindow) -> list[str]:
+    words, (first, *later) = words_of(trace), one.windows
+    became = f", which became {words.window(later[-1].window)} as more rows came" if later else ""
+    lines = [f"{words.window(first.window)} took it{became}."]
+    lines += [f"It is in {_firing_told(trace, firing)}" for firing in one.seen_in]
+    if one.evicted_in is not None:
+        which = "before" if one.evicted_in.step not in [firing.step for firing in one.seen_in] else "after"
+        lines.append(f"The evictor took it out {which} the function was called for firing {one.evicted_in.number + 1}.")
+    elif one.purged is not None and one.purged not in [firing.step for firing in one.seen_in]:
+        lines.append("The trigger had the window's contents go without firing (purge), and the row with them.")
+    if not one.seen_in and one.evicted_in is None and one.purged is None:
+        what = "has not fired since" if one.is_open else "never fired again before it went"
+        lines.append(f"The window {what}: the row is in no result" + (" yet." if one.is_open else "."))
+    return lines
+
+
+def _firing_told(trace: Trace, firing: Firing) -> str:
+    words = words_of(trace)
+    gone = f", {len(firing.evicted_before)} evicted before" if firing.evicted_before else ""
+    purged = "; its contents went with it" if firing.purged else ""
+    results = listed(firing.results) if firing.results else "nothing"
+    of = f"of {words.window(trace.windows[firing.window].window)}"
+    return (
+        f"firing {firing.number + 1} {of} ({WHICH[firing.which]}), since {words.cause(firing, trace)}: "
+        f"{many(len(firing.seen), 'row')}{gone}, gave {results}{purged}."
+    )
+
+
+def _of_windows(trace: Trace, windows: list[TracedWindow], asked: Any) -> Explanation:
+    facts = tuple(window_facts(trace, window) for window in windows)
+    if not facts:
+        return Explanation(facts, [_no_window(trace, asked), *_missing(trace)])
+    told = [_window_told(trace, one) for one in facts[:MOST_SHOWN]]
+    return Explanation(facts, [*told, *_rest(len(facts), "windows"), *_missing(trace)])
+
+
+def _no_window(trace: Trace, asked: Any) -> list[str]:
+    words = words_of(trace)
+    there = [f"{words.window(one.window)} of {value(one.key)}" for one in trace.windows[:MOST_SHOWN] if one.merged_into is None]
+    which = f"that starts at {words.time(asked)}" if isinstance(asked, int) else value(asked)
+    lines = [f"No window {which} was ever opened: no row came for it in time."]
+    return [*lines, f"There were {', '.join(there)}{', …' if len(trace.windows) > MOST_SHOWN else ''}."] if there else lines
+
+
+def _window_told(trace: Trace, facts: WindowFacts) -> list[str]:
+    words, window = words_of(trace), facts.window
+    rows = ", ".join(value(trace.elements[number].value) for number in window.elements[:MOST_SHOWN])
+    more = ", …" if len(window.elements) > MOST_SHOWN else ""
+    lines = [
+        f"Window {words.window(window.window)} of key {value(window.key)}.",
+        f"It took {many(len(window.elements), 'row')}: {rows}{more}." if window.elements else "It took no rows.",
+    ]
+    if facts.parts:
+        parts = ", ".join(words.window(part.window) for part in facts.parts[-MOST_SHOWN:])
+        lines.append(f"It grew out of {many(len(facts.parts), 'window')}: {parts}.")
+    firings = [_firing_told(trace, firing) for firing in facts.firings[:MOST_SHOWN]]
+    lines += [f"{told[0].upper()}{told[1:]}" for told in firings]
+    lines += [f"… and {len(facts.firings) - MOST_SHOWN} firings more."] if len(facts.firings) > MOST_SHOWN else []
+    if not facts.firings:
+        lines.append("It has not fired." if facts.is_open else "It went without having fired.")
+    lines += (
+        [f"The trigger had its contents go without firing (purge), {many(len(window.purges), 'time')}."] if window.purges else []
+    )
+    lines.append(_end_told(trace, facts))
+    if facts.late:
+        late = listed([element.value for element in facts.late[:MOST_SHOWN]])
+        more = ", …" if len(facts.late) > MOST_SHOWN else ""
+        lines.append(f"{many(len(facts.late), 'row')} came when it was closed: {late}{more}.")
+    return lines
+
+
+def _end_told(trace: Trace, facts: WindowFacts) -> str:
+    words, window = words_of(trace), facts.window
+    if facts.is_open:
+        if not isinstance(window.window, TimeWindow):
+            return "It is open, and has no end."
+        until = window.window.max_timestamp() + (trace.allowed_lateness if trace.is_event_time else 0)
+        return f"It is open, until the {'watermark' if trace.is_event_time else 'clock'} has passed {words.time(until)}."
+    which, time = ("watermark", window.cleared_watermark) if trace.is_event_time else ("clock", window.cleared_clock)
+    assert time is not None  # noqa: S101 - a window that has gone knows when
+    return f"It went when the {which} came to {words.time(time)}."
+
+
+def _rest(count: int, what: str) -> list[list[str]]:
+    return [[f"… and {count - MOST_SHOWN} {what} more: .facts has all."]] if count > MOST_SHOWN else []
+
+
+def _missing(trace: Trace) -> list[list[str]]:
+    return [["What is not known:", *trace.missing]] if trace.missing else []
+
+
+class Traceable(Protocol):
+    """What a trace can be had of: a harness made with ``traced=True``, the result of a query over a batch, a checkpoint."""
+
+    def trace(self) -> Trace:
+        """What happened."""
+
+
+class TraceableByKey:
+    """Of what a trace of one key can be had without a look at the others, which may be very many."""
+
+    def trace(self, *, key: Any = ANY) -> Trace:
+        """What happened, to the rows of one key."""
+        raise NotImplementedError
+
+
+def trace_of(source: Trace | Traceable, key: Any = ANY) -> Trace:
+    """The trace of whatever has one.
+
+    Args:
+        source: what has one.
+        key: the only key that will be asked about.
+
+    Raises:
+        InvalidPlanError: it has none.
+    """
+    if isinstance(source, Trace):
+        return source
+    if not callable(getattr(source, "trace", None)):
+        raise InvalidPlanError(
+            f"{type(source).__name__} has no trace: give a WindowTestHarness(..., traced=True), the result of a query over a "
+            "batch DataFrame, or a trace"
+        )
+    if key is not ANY and isinstance(source, TraceableByKey):
+        return source.trace(key=key)
+    return source.trace()
+
+
+def why(
+    source: Trace | Traceable,
+    *,
+    key: Any = ANY,
+    row: Any = ANY,
+    at: Instant | None = None,
+    window: Window | tuple[int, int] | Instant | None = None,
+) -> Explanation:
+    """Why rows are where they are, or nowhere; or, with ``window``, what windows gave, and what made them.
+
+    Of a row: which windows took it, what became of these, in which firings it was and what caused them; or by which watermark it
+    was late, and how much lateness would have kept it. Of a window: its rows, its firings, what it merged out of, when it went,
+    and which rows came too late for it. Nothing of the kind is in Flink.
+
+    Args:
+        source: a :class:`~panestream.testing.WindowTestHarness` made with ``traced=True``; the result of a query over a batch
+            DataFrame (up to 100,000 rows, of the key if there is one: see :meth:`WindowedResult.trace`); or a trace.
+        key: only of this key.
+        row: the row itself; or a function of a row that says whether it is meant; or, of rows with columns, a dict of some.
+        at: the row's event time: a duration since the epoch (``"90 seconds"``), a ``datetime`` with a zone, an integer.
+        window: the window, or ``(start, end)``, or the time at which it starts; asks for windows, and not for rows.
+
+    Returns:
+        The answer: printed, it is text; in a notebook, paragraphs; ``.facts`` are data. Where there is no such row or window it
+        says so, and what there is.
+
+    Raises:
+        InvalidPlanError: the source has no trace; rows and windows were asked for at once; a time without a zone.
+        InvalidDurationError: a time that is none.
+
+    >>> import panestream as pst
+    >>> minutes = pst.TumblingEventTimeWindows.of("1 minute")
+    >>> harness = pst.testing.WindowTestHarness(minutes, reduce=max, traced=True)
+    >>> harness.process_element(7, "10 seconds", key="ann")
+    >>> harness.process_watermark("1 minute")
+    >>> pst.why(harness, window="0 seconds")
+    Window [00:00:00, 00:01:00) of key 'ann'.
+      It took 1 row: 7.
+      Firing 1 of [00:00:00, 00:01:00) (on time), since the watermark passed its end: 1 row, gave 7.
+      It went when the watermark came to 00:01:00.
+    """
+    return explain(trace_of(source, key), key=key, row=row, at=at, window=window)
+
+
+__all__ = ["ANY", "Explanation", "Traceable", "TraceableByKey", "explain", "trace_of", "why"]

@@ -1,0 +1,85 @@
+"""Delays that the advisor gives for real data, run: as many rows are late as it said, to the row."""
+
+from __future__ import annotations
+
+import gzip
+import os
+from itertools import pairwise
+
+import pytest
+
+import panestream as pst
+from panestream import agg
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.filterwarnings("ignore::panestream.errors.PanestreamWarning")]
+
+MICRO_BATCHES = 6
+TAXI = "ride bigint, kind string, end timestamp, start timestamp, a double, b double, c double, d double, n int, taxi bigint, driver bigint"
+CLICKS = "user bigint, item bigint, category bigint, behavior string, seconds bigint"
+BATCH = "regexp_extract(_metadata.file_name, '[0-9]+', 0)"
+
+
+def taxi(event_data):
+    """Ends of rides, in the order in which meters reported them; their event time is the start."""
+    with gzip.open(event_data / "nyc_taxi_rides_2013-01-01.csv.gz", "rt") as lines:
+        return [line for line in lines if ",END," in line]
+
+
+def clicks(event_data):
+    """Nine days of clicks, user by user: nearly all rows are behind others."""
+    with gzip.open(event_data / "taobao_userbehavior_9d_by_user.csv.gz", "rt") as lines:
+        return [*lines]
+
+
+DATA = {
+    "taxi": (taxi, TAXI, "start", None, pst.TumblingEventTimeWindows.of("5 minutes"), "n"),
+    "clicks": (clicks, CLICKS, "seconds", "seconds", pst.SlidingEventTimeWindows.of("1 hour", "10 minutes"), "behavior"),
+}
+
+
+@pytest.mark.parametrize("name", DATA)
+def test_the_advised_delay_keeps_what_it_says(spark, event_data, tmp_path, name):
+    read, schema, event_time, unit, windows, key = DATA[name]
+    lines = read(event_data)
+    folder = tmp_path / "in"
+    folder.mkdir()
+    cuts = [len(lines) * number // MICRO_BATCHES for number in range(MICRO_BATCHES + 1)]
+    for number, (low, high) in enumerate(pairwise(cuts)):
+        (folder / f"{number:03d}.csv").write_text("".join(lines[low:high]))
+        os.utime(folder / f"{number:03d}.csv", (1_700_000_000 + number,) * 2)
+    batch = spark.read.schema(schema).csv(str(folder))
+    # A file is a micro-batch: what is in it arrives at once.
+    advice = pst.lateness(batch, event_time, BATCH, unit=unit, windows=windows, together=True, key=key)
+    one_by_one = pst.lateness(batch, event_time, pst.FILE_ORDER, unit=unit)
+    print(f"\n{name}, micro-batches of a file: {advice}\n{name}, row by row: {one_by_one}")
+    assert advice.rows == one_by_one.rows == len(lines)
+    assert one_by_one.delay(1.0) >= advice.delay(1.0)
+    told = {cost.delay: cost for cost in advice.costs}
+    for place, delay in enumerate([advice.delay(0.99)]):
+        progress = []
+        stream = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).csv(str(folder))
+        result = (
+            pst.stream(stream)
+            .assign_timestamps(event_time, pst.WatermarkStrategy.for_bounded_out_of_orderness(delay), unit=unit)
+            .key_by(key)
+            .window(windows)
+            .aggregate(agg.count().alias("rows"))
+        )
+        query = result.start(main=pst.MemorySink(), checkpoint=str(tmp_path / f"checkpoint-{place}"), on_progress=progress.append)
+        query.await_termination()
+        rows, late = sum(one.rows for one in progress), sum(one.late_rows for one in progress)
+        print(f"{name}, delay {delay}: {rows - late:,} of {rows:,} not late; advised {told[delay].kept:,}")
+        assert len(progress) == MICRO_BATCHES
+        assert rows == advice.rows
+        assert rows - late == told[delay].kept
+        assert (rows - late) / rows == advice.share(delay) == told[delay].share
+
+
+def test_what_is_known_of_the_taxi_rides_is_found(spark, event_data, tmp_path):
+    """shared/data's README says how far they are behind, row by row."""
+    (tmp_path / "rides.csv").write_text("".join(taxi(event_data)))
+    found = pst.lateness(spark.read.schema(TAXI).csv(str(tmp_path)), "start", pst.FILE_ORDER, delays=["5 minutes", "30 minutes"])
+    assert (found.rows, found.behind) == (46_450, 46_101)
+    assert found.furthest.total_seconds() == 4_637
+    assert [found.delay(share).total_seconds() for share in (0.5, 0.9, 0.99, 0.999)] == [593, 1_317, 2_151, 3_060]
+    assert [cost.late for cost in found.costs if cost.delay.total_seconds() in (300, 1_800)] == [36_523, 1_251]

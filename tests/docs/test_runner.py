@@ -1,0 +1,112 @@
+"""What runs pages finds what is wrong with them: each kind of fault, planted."""
+
+from __future__ import annotations
+
+import textwrap
+
+import pages
+import pytest
+from commands import all_commands, markdown, wrong_in
+
+
+def page(text):
+    return pages.read(pages.DOCS / "planted.md", textwrap.dedent(text))
+
+
+def test_blocks_are_one_script():
+    outcome = pages.run(
+        page("""\
+        # Planted
+
+        ```python
+        a = 1
+        ```
+
+        Words.
+
+        ```python
+        def twice(x):
+            return 2 * x
+        print(twice(a))
+        ```
+
+        ```text
+        2
+        ```
+        """)
+    )
+    assert (outcome.ran, outcome.compared) == (2, 1)
+
+
+def test_another_output_is_found_with_its_line():
+    with pytest.raises(pages.PageError, match=r"planted.md:5: the page shows\n3\n\nand this was printed\n2"):
+        pages.run(page("```python\nprint(2)\n```\n```text\n3\n```\n"))
+
+
+def test_an_error_is_found_with_its_line():
+    with pytest.raises(pages.PageError, match=r"planted.md:4: ZeroDivisionError"):
+        pages.run(page("# Planted\n```python\na = 0\n1 / a\n```\n"))
+
+
+def test_text_behind_words_is_no_output():
+    outcome = pages.run(page("```python\nprint(2)\n```\nIt looks so:\n```text\n3\n```\n"))
+    assert outcome.compared == 0
+
+
+def test_blocks_in_containers_count():
+    blocks = page(":::{container} side-by-side\n```python\na = 1\n```\n```sql\nSELECT 1\n```\n:::\n").blocks
+    assert [(block.kind, block.line) for block in blocks] == [("python", 3), ("sql", 6)]
+
+
+def test_a_fragment_is_not_run_but_is_python():
+    assert pages.run(page("```python fragment\nnowhere.start()\n```\n")).ran == 0
+    with pytest.raises(SyntaxError):
+        pages.run(page("```python fragment\nnowhere.start(\n```\n"))
+
+
+def test_a_drawing_is_of_where_it_stands():
+    drawn = page(
+        "```python\na = [1]\n```\n```{timeline} tuple(a)\n:alt: one\n```\n```python\na.append(2)\n```\n```{timeline} a, a\n```\n"
+    )
+    assert pages.run(drawn).drawn == [[(1,)], [[1, 2], [1, 2]]]
+    with pytest.raises(pages.PageError, match=r"planted.md:2: NameError"):
+        pages.run(page("```{timeline} nobody\n```\n"))
+
+
+def test_front_matter_says_what_is_needed():
+    assert page("---\npanestream: spark\n---\n# Planted\n").needs == "spark"
+    assert page("# Planted\n\n---\npanestream: spark\n---\n").needs == ""
+
+
+def test_each_page_begins_in_an_empty_folder():
+    pages.run(page("```python\nfrom pathlib import Path\nPath('left').touch()\n```\n"))
+    pages.run(page("```python\nfrom pathlib import Path\nassert not Path('left').exists()\n```\n"))
+
+
+@pytest.mark.parametrize(
+    ("line", "wrong"),
+    [
+        ("panestream run job.toml --mode batch", []),
+        ("$ panestream inspect DIR --key user=ann --most 4 | less -S", []),
+        ("pip install panestream", []),
+        ("panestream --help", []),
+        ("panestream runs job.toml", ["there is no command 'runs'"]),
+        ("panestream run job.toml \\\n  --metrics 9464", ["panestream run has no --metrics"]),
+        ("FOO=1 panestream demo --row=5", ["panestream demo has no --row"]),
+    ],
+)
+def test_commands_that_there_are_not_are_found(line, wrong):
+    assert wrong_in(line) == wrong
+
+
+def test_the_page_of_commands_has_all_of_them():
+    from typer.testing import CliRunner
+
+    from panestream.jobs.cli import app
+
+    page_text = markdown()
+    for command in all_commands()[1:]:
+        assert f"## `{' '.join(command.path)}`" in page_text
+        shown = CliRunner().invoke(app, [*command.path[1:], "--help"], env={"COLUMNS": "200", "TERM": "dumb"}).output
+        for each in command.given:
+            assert all(name in shown or name.lower() in shown for name in each.names), each

@@ -1,0 +1,110 @@
+"""What is traced of every named scenario agrees with what Flink answered, not with what the operator emitted."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from panestream.testing import WindowTestHarness
+from panestream.windowing.windows import TimeWindow
+from tests.conformance.executors.harness import HarnessExecutor
+from tests.conformance.runner import differences
+from tests.conformance.scenario_format import read_scenarios
+
+FOLDER = Path(__file__).parents[1] / "conformance" / "scenarios"
+SCENARIOS = [scenario for path in sorted(FOLDER.glob("*.json")) for scenario in read_scenarios(path)]
+FUNCTIONS = {
+    "list": lambda values: values,
+    "count": len,
+    "reduce_sum": lambda values: sum(values) if values else None,
+    "aggregate_avg": lambda values: sum(values) / len(values) if values else None,
+}
+
+
+def traced(scenario):
+    """The trace of a scenario, and what the operator made of it; None where it is refused before it begins."""
+    made = []
+
+    def make(plan):
+        made.append(WindowTestHarness.of_plan(plan, traced=True))
+        return made[0]
+
+    observed = HarnessExecutor(make=make).run(scenario)
+    return (made[0].trace() if made else None), observed
+
+
+def answer(key, start, end, value):
+    return json.dumps([key, start, end, value])
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+def test_a_trace_tells_what_flink_did(scenario):
+    trace, observed = traced(scenario)
+    assert not differences(scenario, observed)
+    if trace is None:
+        assert scenario.expected.error is not None
+        return
+    expected = scenario.expected
+    flinks = Counter(
+        answer(
+            one["key"],
+            one["start"],
+            one["end"],
+            sorted(one["value"]) if scenario.any_list_order and isinstance(one["value"], list) else one["value"],
+        )
+        for step in expected.steps
+        for one in step
+    )
+    told = Counter()
+    for firing in trace.firings:
+        window = trace.windows[firing.window]
+        bounds = (window.window.start, window.window.end) if isinstance(window.window, TimeWindow) else (None, None)
+        values = [trace.elements[number].value.value for number in firing.seen]
+        function = FUNCTIONS.get(scenario.spec["function"]["type"])
+        # The value is worked out anew from the elements that the trace says the function saw.
+        results = firing.results if function is None else [function(values)]
+        for value in results:
+            told[
+                answer(window.key, *bounds, sorted(value) if scenario.any_list_order and isinstance(value, list) else value)
+            ] += 1
+    if observed.error is None:
+        assert told == flinks
+    else:
+        assert flinks <= told  # what fired in the step that failed is not in Flink's record
+    late = [one.value for one in trace.late]
+    if scenario.spec.get("late_output"):
+        assert [(one.key, one.ts, one.value) for one in late] == [
+            (one["key"], one["ts"], one["value"]) for step in expected.late for one in step
+        ]
+    else:
+        assert len(late) == expected.late_dropped
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+def test_a_trace_holds_together(scenario):
+    trace, observed = traced(scenario)
+    if trace is None or observed.error is not None:
+        return
+    assert [one.number for one in trace.elements] == list(range(len(trace.elements)))
+    assert [one.number for one in trace.windows] == list(range(len(trace.windows)))
+    steps = [*(one.step for one in trace.elements), *(one.opened for one in trace.windows), *(one.step for one in trace.firings)]
+    steps += [one.step for one in (*trace.watermarks, *trace.clocks)] + [
+        one.cleared for one in trace.windows if one.cleared is not None
+    ]
+    assert len(set(steps)) == len(steps)
+    for element in trace.elements:
+        assert (element.fate == "taken") == bool(element.windows)
+        assert all(element.number in trace.windows[window].elements for window in element.windows)
+        if element.fate == "late":
+            assert element.timestamp <= element.closed
+            assert all(window.max_timestamp() <= element.closed for window in element.refused)
+    for window in trace.windows:
+        assert all(trace.windows[one].merged_into == window.number for one in window.merged_from)
+        assert all(firing.window == window.number and set(firing.elements) <= set(window.elements) for firing in window.firings)
+        assert {trace.elements[one].key for one in window.elements} <= {window.key}
+        assert all((firing.cause.kind == "element") == (firing.cause.element is not None) for firing in window.firings)
+        for firing in window.firings:
+            assert firing.cause.element is None or firing.cause.element in window.elements

@@ -1,0 +1,184 @@
+"""Answers to why, held against Flink's recorded answers, and against runs in which what they say is tried."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+import panestream as pst
+from panestream.errors import InvalidPlanError
+from panestream.testing import WindowTestHarness
+from panestream.tracing.facts import row_facts, window_facts
+from panestream.windowing.assigners import MergingWindowAssigner
+from panestream.windowing.windows import TimeWindow
+from tests.conformance.executors.harness import HarnessExecutor
+from tests.conformance.scenario_format import read_scenarios
+from tests.tracing.test_flinks_answers import FOLDER, SCENARIOS, traced
+
+MINUTE = 60_000_000
+
+
+@pytest.mark.parametrize(
+    "scenario", [one for one in SCENARIOS if one.spec["function"] == {"type": "list"}], ids=lambda one: one.name
+)
+def test_a_row_is_in_the_firings_that_flink_shows_it_in(scenario):
+    """By bounds of the window and value of the row: how often Flink's lists have it, and in how many firings it is said to be."""
+    trace, observed = traced(scenario)
+    if trace is None or observed.error is not None:
+        return
+    flinks = Counter(
+        (one["key"], one["start"], one["end"], value)
+        for step in scenario.expected.steps
+        for one in step
+        for value in one["value"]
+    )
+    told = Counter()
+    for element in trace.elements:
+        for part in row_facts(trace, element).windows:
+            for firing in part.seen_in:
+                window = trace.windows[firing.window].window
+                bounds = (window.start, window.end) if isinstance(window, TimeWindow) else (None, None)
+                told[(element.key, *bounds, element.value.value)] += 1
+    assert told == flinks
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda one: one.name)
+def test_firings_of_windows_are_flinks(scenario):
+    """Each firing is told once: with the window that it is part of in the end."""
+    trace, observed = traced(scenario)
+    if trace is None or observed.error is not None:
+        return
+    ends = [window for window in trace.windows if window.merged_into is None]
+    told = [firing for window in ends for firing in window_facts(trace, window).firings]
+    assert sum(len(firing.results) for firing in told) == sum(map(len, scenario.expected.steps))
+    assert len({(firing.window, firing.number) for firing in told}) == len(told) == len(trace.firings)
+
+
+def late_numbers(scenario, more):
+    """Numbers of the rows that are late where the allowed lateness is larger by ``more``."""
+    made = []
+
+    def make(plan):
+        window = replace(plan.window, allowed_lateness=plan.window.allowed_lateness + more)
+        made.append(WindowTestHarness.of_plan(replace(plan, window=window), traced=True))
+        return made[0]
+
+    HarnessExecutor(make=make).run(scenario)
+    return {element.number for element in made[0].trace().late}
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda one: one.name)
+def test_the_lateness_that_is_said_to_keep_a_row_keeps_it_and_less_does_not(scenario):
+    trace, observed = traced(scenario)
+    if trace is None or observed.error is not None:
+        return
+    for element in trace.late:
+        facts = row_facts(trace, element)
+        if facts.missing_lateness is None:
+            assert not element.refused
+            continue
+        assert facts.missing_lateness > 0
+        assert facts.closed_at <= element.watermark
+        assert element.number not in late_numbers(scenario, facts.missing_lateness)
+        if (
+            not any(window.merged_into is not None for window in trace.windows)
+            and "session" not in scenario.spec["assigner"]["type"]
+        ):
+            assert element.number in late_numbers(scenario, facts.missing_lateness - 1)
+
+
+def test_enough_rows_are_late_for_that_to_mean_something():
+    late = [
+        facts
+        for one in SCENARIOS
+        if (trace := traced(one)[0])
+        for element in trace.late
+        if (facts := row_facts(trace, element)).closed_at
+    ]
+    assert len(late) > 50
+
+
+def harness(**options):
+    return WindowTestHarness(pst.TumblingEventTimeWindows.of("1 minute"), traced=True, **{"reduce": max, **options})
+
+
+def test_a_row_and_a_window_are_found_however_they_are_asked_for():
+    one = WindowTestHarness(
+        pst.TumblingEventTimeWindows.of("1 minute"), aggregate=pst.agg.sum("price"), columns={"price": "double"}, traced=True
+    )
+    one.process_element({"price": 2.0}, "10 seconds", key="ann")
+    one.process_element({"price": 3.0}, "20 seconds", key="bob")
+    assert [facts.element.number for facts in pst.why(one, row={"price": 3.0}).facts] == [1]
+    assert [facts.element.number for facts in pst.why(one, at="10 seconds").facts] == [0]
+    assert [facts.element.number for facts in pst.why(one, row=lambda row: row.price > 2).facts] == [1]
+    assert [facts.window.key for facts in pst.why(one, window="0 seconds").facts] == ["ann", "bob"]
+    assert [facts.window.key for facts in pst.why(one, window=(0, MINUTE), key="bob").facts] == ["bob"]
+    assert [facts.window.key for facts in pst.why(one, window=pst.TimeWindow(0, MINUTE), key="eve").facts] == []
+
+
+def test_a_missing_row_and_window_are_told_with_what_is_there():
+    one = harness()
+    assert str(pst.why(one, key="ann")) == "No such row: no row came."
+    one.process_element(1, "10 seconds", key="ann")
+    assert str(pst.why(one, key="bob")) == "No such row: 1 row came, of the keys 'ann'."
+    assert "There were [00:00:00, 00:01:00) of 'ann'." in str(pst.why(one, window="1 minute"))
+
+
+def test_an_evicted_row_is_in_no_result_and_the_answer_says_who_took_it():
+    one = harness(evictor=pst.CountEvictor.of(1))
+    one.process_element(1, "10 seconds")
+    one.process_element(2, "20 seconds")
+    one.process_watermark("1 minute")
+    first, second = pst.why(one).facts
+    assert first.windows[0].seen_in == ()
+    assert first.windows[0].evicted_in.number == 0
+    assert [firing.results for firing in second.windows[0].seen_in] == [(2,)]
+    assert "The evictor took it out before the function was called for firing 1." in str(pst.why(one, row=1))
+
+
+def test_a_purged_row_is_told():
+    one = harness(trigger=pst.PurgingTrigger.of(pst.CountTrigger.of(2)))
+    for price in (1, 2, 3):
+        one.process_element(price, "10 seconds")
+    one.process_watermark("1 minute")
+    assert [(firing.which, firing.purged, firing.cause.element) for firing in one.trace().firings] == [("early", True, 1)]
+    assert "never fired again before it went: the row is in no result." in str(pst.why(one, row=3))
+
+
+def test_html_says_the_same_and_users_values_do_nothing_to_a_page():
+    one = harness()
+    one.process_element("<b>", "10 seconds", key="<script>")
+    shown = pst.why(one)._repr_html_()
+    assert "<script>" not in shown
+    assert "&lt;script&gt;" in shown
+
+
+def test_what_cannot_be_asked_is_refused_in_words():
+    one = harness()
+    with pytest.raises(InvalidPlanError, match="not for both at once"):
+        pst.why(one, row=1, window=0)
+    with pytest.raises(InvalidPlanError, match="has no trace: give a WindowTestHarness"):
+        pst.why([1, 2])
+    with pytest.raises(InvalidPlanError, match="traced=True"):
+        pst.why(WindowTestHarness(pst.TumblingEventTimeWindows.of("1 minute"), reduce=max))
+    with pytest.raises(InvalidPlanError, match="a traced harness has no snapshots"):
+        one.snapshot()
+
+
+def test_many_rows_are_not_all_told_but_all_are_facts():
+    one = harness()
+    for price in range(50):
+        one.process_element(price, "10 seconds")
+    answer = pst.why(one)
+    assert len(answer.facts) == 50
+    assert "… and 30 rows more: .facts has all." in str(answer)
+
+
+def test_sessions_are_told_as_what_they_became():
+    scenario = next(one for path in [FOLDER / "session.json"] for one in read_scenarios(path))
+    assert isinstance(pst.EventTimeSessionWindows.with_gap("1 minute"), MergingWindowAssigner)
+    trace, _ = traced(scenario)
+    chains = [part.windows for element in trace.elements for part in row_facts(trace, element).windows]
+    assert all(chain[-1].merged_into is None for chain in chains)
