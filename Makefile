@@ -114,10 +114,10 @@ bench-state: $(STAMP) ## a million keys with ten open windows, a gigabyte of kep
 	@$(SPARK_ENV) && $(PY) -m benchmarks.state.run $(ARGS)
 
 docs: $(STAMP) ## the site, in build/docs: pages, reference, drawings; every warning is an error (ARGS="--fresh")
-	@$(SPARK_ENV) && $(PY) scripts/make_docs.py $(ARGS)
+	@$(PY) scripts/make_docs.py $(ARGS)
 
 docs-serve: $(STAMP) ## the same, and shown on http://127.0.0.1:8000
-	@$(SPARK_ENV) && $(PY) scripts/make_docs.py --serve 8000 $(ARGS)
+	@$(PY) scripts/make_docs.py --serve 8000 $(ARGS)
 
 docs-counts: $(STAMP) ## how many pages, drawings, blocks of code that ran, links that were checked
 	@$(SPARK_ENV) && $(PY) scripts/docs_counts.py $(ARGS)

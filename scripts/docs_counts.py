@@ -1,6 +1,6 @@
 """How much of the documentation there is, and how much of it was run: builds the site, follows its links, runs its pages.
 
-    .venv/bin/python scripts/docs_counts.py [--no-spark]
+    .venv/bin/python scripts/docs_counts.py [--no-spark | --only-spark]
 
 Ends with 1 where a page does not do what it shows, or a link leads nowhere.
 """
@@ -8,8 +8,13 @@ Ends with 1 where a page does not do what it shows, or a link leads nowhere.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
+import tempfile
+import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "docs" / "_ext"), str(ROOT / "scripts"), str(ROOT / "src")]
@@ -17,6 +22,9 @@ sys.path[:0] = [str(ROOT / "docs" / "_ext"), str(ROOT / "scripts"), str(ROOT / "
 import built  # noqa: E402
 import make_docs  # noqa: E402
 import pages  # noqa: E402
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 def counted(spark: bool) -> tuple[dict[str, int], list[str]]:
@@ -27,20 +35,23 @@ def counted(spark: bool) -> tuple[dict[str, int], list[str]]:
     numbers = {"pages": len(every) - chinese, "pages in Chinese": chinese, "decisions": decisions}
     faults: list[str] = []
     ran = compared = elsewhere = left = 0
-    session = _session() if spark and any(page.needs == "spark" for page in every) else None
     for page in every:
         blocks = [block for block in page.of("python") if block.argument != "fragment"]
         if page.needs not in ("", "spark"):
             elsewhere += len(blocks)
-        elif page.needs == "spark" and session is None:
+        elif page.needs == "spark" and not spark:
             left += len(blocks)
-        elif page.runs:
+        elif page.runs and not page.needs:
             try:
-                outcome = pages.run(page, spark=session)
+                outcome = pages.run(page)
             except pages.PageError as error:
                 faults.append(str(error))
                 continue
             ran, compared = ran + outcome.ran, compared + outcome.compared
+    if spark:
+        outcomes, failed = on_spark(every)
+        ran, compared = ran + sum(each.ran for each in outcomes), compared + sum(each.compared for each in outcomes)
+        faults += failed
     kinds = [(block.kind, block.argument == "fragment") for page in every for block in page.blocks]
     numbers |= {
         "Python blocks that ran": ran,
@@ -55,7 +66,31 @@ def counted(spark: bool) -> tuple[dict[str, int], list[str]]:
     return numbers, faults
 
 
-def _session() -> object:
+def on_spark(every: Sequence[pages.Page]) -> tuple[list[pages.Outcome], list[str]]:
+    """Runs the pages that need Spark with one session, in a folder that is emptied after each. Prints each page's seconds."""
+    needing = [page for page in every if page.needs == "spark" and page.runs]
+    outcomes: list[pages.Outcome] = []
+    faults: list[str] = []
+    before = Path.cwd()
+    with tempfile.TemporaryDirectory(prefix="panestream-docs-") as folder:
+        os.chdir(folder)  # before the JVM starts: there Spark's relative paths begin
+        spark = _session()
+        try:
+            for page in needing:
+                began = time.monotonic()
+                try:
+                    outcomes.append(pages.run(page, spark=spark, folder=Path(folder)))
+                    print(f"{page.name}: {time.monotonic() - began:.1f} s", flush=True)
+                except pages.PageError as error:
+                    faults.append(str(error))
+                _tidy(spark)
+        finally:
+            spark.stop()
+            os.chdir(before)
+    return outcomes, faults
+
+
+def _session() -> SparkSession:
     from panestream.spark.session import build_session
 
     session = build_session("panestream docs", {"spark.ui.enabled": "false"}, master="local[2]")
@@ -63,10 +98,25 @@ def _session() -> object:
     return session
 
 
+def _tidy(spark: SparkSession) -> None:
+    # What a page starts and does not stop would go on beside the next one.
+    for query in spark.streams.active:
+        query.stop()
+    spark.catalog.clearCache()
+    for table in spark.catalog.listTables():
+        if table.isTemporary:
+            spark.catalog.dropTempView(table.name)
+
+
 if __name__ == "__main__":
     asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     asked.add_argument("--no-spark", action="store_true", help="leave out what needs a Spark session")
+    asked.add_argument("--only-spark", action="store_true", help="run the pages that need a Spark session, and nothing else")
     given = asked.parse_args()
+    if given.only_spark:
+        _, faults = on_spark([pages.read(path) for path in pages.all_pages()])
+        print("\n".join(faults))
+        sys.exit(bool(faults))
     target = ROOT / "build" / "docs"
     if make_docs.build(target, fresh=True):
         sys.exit(1)

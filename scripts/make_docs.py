@@ -2,7 +2,7 @@
 
     .venv/bin/python scripts/make_docs.py [FOLDER] [--serve PORT]
 
-Drawings of pages that need Spark are made with a session of their own; PANESTREAM_DOCS_SPARK=0 leaves them out.
+Spark is not needed: a page is run as far as its last drawing.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ import io
 import linecache
 import os
 import re
+import shutil
 import tempfile
 import traceback
 from collections.abc import Callable, Generator, Iterator, Mapping
@@ -139,6 +140,8 @@ def run(
     spark: object = None,
     draw: Callable[[str, dict[str, Any]], Any] | None = None,
     checked: bool = True,
+    drawings_only: bool = False,
+    folder: Path | None = None,
 ) -> Outcome:
     """Runs the blocks of a page from top to bottom, in one namespace and an empty folder.
 
@@ -147,6 +150,9 @@ def run(
         spark: the session it finds under this name, if it needs one.
         draw: makes the drawing of an expression, given it and the namespace; default: the expression is only evaluated.
         checked: compare what is printed with what the page shows.
+        drawings_only: end with the last drawing.
+        folder: the one to run in, emptied afterwards; default: a new one. Spark's paths begin where its JVM was started:
+            who gives a session gives its folder.
 
     Returns:
         What was made.
@@ -158,9 +164,10 @@ def run(
     names: dict[str, Any] = {"__name__": "__main__"}
     if page.needs == "spark":
         names["spark"] = spark
-    with _empty_folder():
+    last = max((at for at, block in enumerate(page.blocks) if block.kind == "{timeline}"), default=-1)
+    with _within(folder) if folder else _new_folder():
         printed = ""
-        for block in page.blocks:
+        for block in page.blocks[: last + 1] if drawings_only else page.blocks:
             where = f"{page.name}:{block.line}"
             if block.kind == "python":
                 if block.argument == "fragment":
@@ -208,11 +215,21 @@ def _drawing(block: Block, where: str, names: dict[str, Any], draw: Callable[[st
 
 
 @contextlib.contextmanager
-def _empty_folder() -> Generator[None]:
+def _new_folder() -> Generator[None]:
+    with tempfile.TemporaryDirectory(prefix="panestream-page-") as folder, _within(Path(folder)):
+        yield
+
+
+@contextlib.contextmanager
+def _within(folder: Path) -> Generator[None]:
     before = Path.cwd()
-    with tempfile.TemporaryDirectory(prefix="panestream-page-") as folder:
-        os.chdir(folder)
-        try:
-            yield
-        finally:
-            os.chdir(before)
+    os.chdir(folder)
+    try:
+        yield
+    finally:
+        os.chdir(before)
+        for left in folder.iterdir():
+            if left.is_dir() and not left.is_symlink():
+                shutil.rmtree(left)
+            else:
+                left.unlink()

@@ -29,9 +29,8 @@ FILES = "_repository"
 """The folder of the site that files of the repository are copied to, where no address of the repository is known."""
 
 log = logging.getLogger(__name__)
-_drawn: dict[str, list[str | None]] = {}
+_drawn: dict[str, list[str]] = {}
 _copied: set[Path] = set()
-_session: list[Any] = []
 
 
 # Drawings
@@ -46,26 +45,14 @@ def run_page(app: Sphinx, docname: str, content: list[str]) -> None:
     content[0] = with_links(app, docname, content[0]) + table_of_contents(app, docname, content[0])
     if not page.of("{timeline}"):
         return
-    if page.needs and (page.needs != "spark" or os.environ.get("PANESTREAM_DOCS_SPARK") == "0"):
-        _drawn[docname] = [None] * len(page.of("{timeline}"))
-        return
-    _drawn[docname] = pages.run(page, spark=_spark() if page.needs == "spark" else None, draw=_svg).drawn
+    # Without Spark: what a page draws it makes before it asks for a session.
+    _drawn[docname] = pages.run(page, draw=_svg, drawings_only=True).drawn
 
 
 def _svg(expression: str, names: dict[str, Any]) -> str:
     from panestream import timeline
 
     return str(eval(f"timeline({expression})", {**names, "timeline": timeline}).svg(themed=False))  # noqa: S307 - a page of this repository
-
-
-def _spark() -> Any:
-    if not _session:
-        from pyspark.sql import SparkSession
-
-        builder = SparkSession.builder.master("local[2]").config("spark.sql.shuffle.partitions", "2")
-        builder = builder.config("spark.ui.enabled", "false").config("spark.sql.session.timeZone", "UTC")
-        _session.append(builder.getOrCreate())
-    return _session[0]
 
 
 class Timeline(SphinxDirective):
@@ -85,9 +72,6 @@ class Timeline(SphinxDirective):
         if not alt:
             raise self.error("a drawing needs :alt:, what it shows in words")
         drawing = waiting.pop(0)
-        if drawing is None:
-            words = "(This drawing is made by a run with Spark: `make docs` has it.)"
-            return [nodes.paragraph(text=words, classes=["not-drawn"])]
         drawing = re.sub(r"^<\?xml.*?\?>\s*|<!DOCTYPE.*?>\s*", "", drawing, flags=re.DOTALL)
         # Names of parts are of this drawing alone, whatever others the page has.
         drawing = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>drawing-{len(waiting)}-", drawing)

@@ -18,7 +18,6 @@ if str(ROOT / "docs" / "_ext") not in sys.path:
 def _built(target: Path) -> Path:
     done = subprocess.run(
         [sys.executable, ROOT / "scripts" / "make_docs.py", target],
-        env={**os.environ, "PANESTREAM_DOCS_SPARK": "0"},
         capture_output=True,
         text=True,
         check=False,
@@ -30,7 +29,7 @@ def _built(target: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def built_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site as `make docs` builds it, but for drawings that need Spark. Every warning fails it. Workers share one."""
+    """The site as `make docs` builds it. Every warning fails it. Workers share one."""
     if "PYTEST_XDIST_WORKER" not in os.environ:
         return _built(tmp_path_factory.mktemp("site") / "docs")
     shared = tmp_path_factory.getbasetemp().parent / "site"
