@@ -14,7 +14,7 @@ from tests.recovery.kill_loop import run_job, run_with_kills
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-KILLS = int(os.environ.get("PANESTREAM_KILLS", "3"))
+KILLS = int(os.environ.get("PANESTREAM_KILLS", "1"))
 SEED = int(os.environ.get("PANESTREAM_SEED", "20261121"))
 
 JOB = """
@@ -86,7 +86,7 @@ def both_ways(folder: Path, write_input) -> None:
 
 def test_made_clicks(tmp_path):
     clicks = make_clicks(Shape(rows=20_000, seed=SEED, hours=4))
-    both_ways(tmp_path, lambda folder: write_clicks(clicks, folder, 3 * KILLS))
+    both_ways(tmp_path, lambda folder: write_clicks(clicks, folder, max(6, 3 * KILLS)))
 
 
 def test_real_clicks(tmp_path, event_data):
