@@ -141,7 +141,7 @@ def _attribute(text: str) -> str:
 
 
 def _rows_height(one: Layout) -> float:
-    return min(max(0.15 * one.rows, 0.6), _ROWS)
+    return min(max(0.15 * one.rows, 0.9), _ROWS)
 
 
 def _windows_height(one: Layout) -> float:
@@ -167,7 +167,7 @@ def _draw_rows(axes: Any, one: Layout, first: int, last: int, name: str) -> None
             look = {"color": RED} if point.fate == "late" else {}
             axes.annotate(point.text, (point.x, point.y), (5, 0), textcoords="offset points", va="center", fontsize=8, **look)
     _draw_watermark(axes, one, first, last, high, pad, name)
-    axes.set_ylabel("rows, as they came" if one.rows else "no rows", fontsize=8)
+    axes.set_ylabel("in order of arrival" if one.rows else "no rows", fontsize=8)
     axes.set_yticks([])
     axes.spines["left"].set_visible(False)
     axes.tick_params(axis="x", length=0, labelbottom=False)

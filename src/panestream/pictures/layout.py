@@ -290,8 +290,10 @@ def _place(trace: Trace, firing: Firing) -> int:
 
 
 def _reached(trace: Trace, arrivals: list[int]) -> tuple[tuple[int, int], ...]:
-    """How far time had come after so many rows."""
+    """How far time had come after so many rows. Nothing where all that moved it was the end of the input."""
     moved = trace.clocks if by_clock(trace) else trace.watermarks
+    if moved and moved[0].time >= MAX_TIMESTAMP:
+        return ()
     found, at = list[tuple[int, int]](), 0
     for one in moved:
         while at < len(arrivals) and arrivals[at] < one.step:
