@@ -182,3 +182,13 @@ def test_sessions_are_told_as_what_they_became():
     trace, _ = traced(scenario)
     chains = [part.windows for element in trace.elements for part in row_facts(trace, element).windows]
     assert all(chain[-1].merged_into is None for chain in chains)
+
+
+def test_a_title_has_names_and_not_where_things_lie_in_memory():
+    class Own(pst.CountTrigger):
+        __repr__ = object.__repr__
+
+    harness = pst.testing.WindowTestHarness(
+        pst.TumblingEventTimeWindows.of("1 minute"), trigger=Own(2), reduce=lambda a, b: a, traced=True
+    )
+    assert harness.trace().description == "TumblingEventTimeWindows.of('1 minute'), Own()"

@@ -233,9 +233,10 @@ class TracedOperator(RowOperator):
 
 
 def _described(assigner: WindowAssigner, *others: Any) -> str:
-    """As code shows them; of functions the name, and not where they lie in memory."""
+    """As code shows them; of functions and of objects without words of their own the name, not where they lie in memory."""
     text = ", ".join(repr(part) for part in (assigner, *others) if part is not None)
-    return re.sub(r"<function (\S+) at 0x[0-9a-f]+>", r"\1", text).replace("<lambda>", "lambda")
+    text = re.sub(r"<function (\S+) at 0x[0-9a-f]+>", r"\1", text).replace("<lambda>", "lambda")
+    return re.sub(r"<(?:[\w.<>]*\.)?(\w+) object at 0x[0-9a-f]+>", r"\1()", text)
 
 
 __all__ = ["TracedOperator"]
