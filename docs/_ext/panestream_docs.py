@@ -149,7 +149,7 @@ def with_links(app: Sphinx, docname: str, text: str) -> str:
     def turned(link: re.Match[str]) -> str:
         target = link["target"]
         path, _, anchor = target.partition("#")
-        if not path or re.match(r"[a-z]+:", target):
+        if not path or re.match(r"[a-z]+:", target) or link["text"].startswith("!"):  # Sphinx copies images from anywhere
             return link[0]
         real = Path(os.path.normpath(here / path))
         if (real.is_relative_to(source) and not real.is_relative_to(pages.DOCS / "zh")) or not real.exists():
