@@ -1,8 +1,8 @@
-"""Writes the checkpoints that every later version must read: ``python -m scripts.make_golden [NAME …]`` (tests/golden).
+"""Writes the checkpoints and savepoints that every later version must read: ``python -m scripts.make_golden [NAME …]``.
 
 For each query of ``tests/golden/queries.py`` a file with its checkpoint after some micro-batches, the values of its state, what
-is shown of them, and the rows that come after. Files that are there are left as they are: what a version has written once does
-not change.
+is shown of them, and the rows that come after; for one query of each operator a savepoint of that checkpoint. Files that are
+there are left as they are: what a version has written once does not change.
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ import panestream as pst
 from panestream.engine.savepoint.plans import plan_json
 from panestream.engine.storage.payload import FORMAT_VERSION
 from panestream.spark.operator.placement import group_number
-from panestream.spark.savepoint.values import collected
+from panestream.spark.savepoint.manifest import SAVEPOINT_FORMAT
+from panestream.spark.savepoint.values import groups_in
 from panestream.testing import MicroBatches
+from tests.golden.files import kept, laid_out
 from tests.golden.queries import KEPT, QUERIES, ROWS, SCHEMA
 from tests.golden.shown import gone_on, shown_of
 
@@ -31,6 +33,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 FOLDER = Path(__file__).resolve().parent.parent / "tests" / "golden" / f"state-{FORMAT_VERSION}"
+
+SAVEPOINTS = FOLDER.parent / f"savepoint-{SAVEPOINT_FORMAT}"
+OF_EACH_OPERATOR = ("panes", "sessions", "counts", "accumulating", "row")
 
 
 def _without_times(info: tarfile.TarInfo) -> tarfile.TarInfo | None:
@@ -51,7 +56,7 @@ def _add(packed: tarfile.TarFile, name: str, what: Any) -> None:
 def values_of(state: pst.CheckpointState) -> dict[str, Any]:
     """The plan, and what rests in the state of each key group: ``[space, number, value in base 64]``."""
     groups: dict[str, list[Any]] = {}
-    for group, values in collected(state.stored.values().toArrow().to_batches()).items():
+    for group, values in groups_in(state.stored.values().toArrow().to_batches()):
         found = [[space, number, b64encode(value).decode()] for (space, number), value in sorted(values.values.items())]
         groups[str(group_number(state.plan.groups, group))] = found
     return {"plan": plan_json(state.plan), "groups": groups}
@@ -75,6 +80,19 @@ def make(spark: SparkSession, name: str, file: Path) -> None:
         shutil.move(f"{scratch}/made.tar.gz", file)
 
 
+def make_savepoint(spark: SparkSession, checkpoint_file: Path, file: Path) -> None:
+    """The savepoint of a kept checkpoint, and what the query said that went on from the checkpoint."""
+    with tempfile.TemporaryDirectory() as scratch:
+        MicroBatches(spark, f"{scratch}/in", SCHEMA)
+        checkpoint = laid_out(checkpoint_file, Path(scratch))
+        saved = pst.savepoint(spark, str(checkpoint), f"{scratch}/savepoint")
+        with tarfile.open(f"{scratch}/made.tar.gz", "w:gz") as packed:
+            packed.add(f"{scratch}/savepoint", "savepoint", filter=_without_times)
+            _add(packed, "plan.json", plan_json(saved.plan))
+            _add(packed, "afterwards.json", kept(checkpoint_file, "afterwards"))
+        shutil.move(f"{scratch}/made.tar.gz", file)
+
+
 def main() -> None:
     """See above."""
     warnings.simplefilter("ignore")
@@ -87,6 +105,12 @@ def main() -> None:
             continue
         make(spark, name, file)
         print(f"{file.name}: {file.stat().st_size:,} bytes")
+    SAVEPOINTS.mkdir(parents=True, exist_ok=True)
+    for name in sys.argv[1:] or OF_EACH_OPERATOR:
+        file = SAVEPOINTS / f"{name.replace(' ', '_')}.tar.gz"
+        if not file.exists():
+            make_savepoint(spark, FOLDER / file.name, file)
+            print(f"{file.parent.name}/{file.name}: {file.stat().st_size:,} bytes")
     spark.stop()
 
 

@@ -42,11 +42,11 @@ def shown_of(saved: Mapping[str, Any]) -> dict[str, list[str]]:
     }
 
 
-def gone_on(result: Any, checkpoint: str, batches: int) -> dict[str, list[str]]:
+def gone_on(result: Any, checkpoint: str, batches: int, **more: Any) -> dict[str, list[str]]:
     """What a query says until it has done so many micro-batches; nothing of a query by the clock, which says what it likes."""
     sinks = {tag: pst.MemorySink() for tag in result.plan.tags}
     clock = result.plan.wakes_up
-    query = result.start(checkpoint=checkpoint, trigger="1 second" if clock else "availableNow", **sinks)
+    query = result.start(checkpoint=checkpoint, trigger="1 second" if clock else "availableNow", **sinks, **more)
     if clock:
         deadline = time.monotonic() + 60
         while query.is_active and len(list(Path(checkpoint, "commits").glob("[0-9]*"))) < batches and time.monotonic() < deadline:

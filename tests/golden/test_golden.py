@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import tarfile
 from collections import Counter
@@ -13,28 +12,18 @@ from pathlib import Path
 
 import pytest
 
-from panestream.engine.savepoint.plans import PLAN_FORMAT
+import panestream as pst
+from panestream.engine.savepoint.plans import PLAN_FORMAT, plan_of
 from panestream.engine.storage.payload import FORMAT_VERSION
 from panestream.engine.storage.state_tables import TABLES_FORMAT
 from panestream.spark.savepoint.manifest import SAVEPOINT_FORMAT
 from panestream.testing import MicroBatches
-from tests.golden.queries import QUERIES, ROWS, SCHEMA
+from scripts import make_golden
+from tests.golden.files import CHECKPOINTS, HERE, SAVEPOINTS, kept, laid_out, query_of
+from tests.golden.queries import KEPT, QUERIES, ROWS, SCHEMA
 from tests.golden.shown import gone_on, shown_of, tables_of
 
-HERE = Path(__file__).parent
-FILES = sorted(HERE.glob("state-*/*.tar.gz"))
 TABLES = {"panes", "emitted", "purged", "sessions", "rows", "windows", "elements", "keys"}
-
-
-def kept(file: Path, name: str) -> dict:
-    with tarfile.open(file) as packed:
-        found = packed.extractfile(f"{name}.json")
-        assert found is not None
-        return json.load(found)
-
-
-def query_of(file: Path) -> str:
-    return file.name.removesuffix(".tar.gz").replace("_", " ")
 
 
 def named(file: Path) -> str:
@@ -42,12 +31,12 @@ def named(file: Path) -> str:
 
 
 def test_there_are_files_of_this_format_for_each_query():
-    assert {query_of(file) for file in FILES if file.parent.name == f"state-{FORMAT_VERSION}"} == set(QUERIES)
+    assert {query_of(file) for file in CHECKPOINTS if file.parent.name == f"state-{FORMAT_VERSION}"} == set(QUERIES)
 
 
 def test_every_table_of_every_operator_has_rows_in_some_file():
     rows: Counter = Counter()
-    for file in FILES:
+    for file in CHECKPOINTS:
         plan, groups = tables_of(kept(file, "values"))
         for tables in groups.values():
             for name, table in tables.tables.items():
@@ -62,7 +51,7 @@ def test_the_page_of_the_format_has_every_version_table_and_column():
     numbers["SAVEPOINT_FORMAT"] = SAVEPOINT_FORMAT
     missing = {name for name, number in numbers.items() if not re.search(rf"`{name}` .*\| {number} \|", page)}
     words = set(re.findall(r"`([^`]+)`", page))
-    for file in FILES:
+    for file in CHECKPOINTS:
         _, groups = tables_of(kept(file, "values"))
         for tables in groups.values():
             columns = {column for table in tables.tables.values() for column in table.column_names}
@@ -73,24 +62,38 @@ def test_the_page_of_the_format_has_every_version_table_and_column():
     assert not missing
 
 
-@pytest.mark.parametrize("file", FILES, ids=named)
+@pytest.mark.parametrize("file", CHECKPOINTS, ids=named)
 def test_it_is_shown_as_it_was(file):
     assert shown_of(kept(file, "values")) == kept(file, "shown")
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("file", FILES, ids=named)
+@pytest.mark.parametrize("file", CHECKPOINTS, ids=named)
 def test_it_goes_on(file, spark, tmp_path):
-    with tarfile.open(file) as packed:
-        packed.extractall(tmp_path)
+    checkpoint = laid_out(file, tmp_path)
     rows = MicroBatches(spark, tmp_path / "in", SCHEMA)
     for batch in ROWS:
         rows.add(batch)
-    # Spark wrote down where all this was when it was made: its input, and the schema of its state.
-    checkpoint = tmp_path / "checkpoint"
-    for log in (*checkpoint.glob("sources/0/*"), *checkpoint.glob("state/*/_metadata/**/*")):
-        if log.is_file():
-            told = re.sub(r"file:/[^\"]*/(in|checkpoint)/", tmp_path.as_uri() + r"/\1/", log.read_text("utf-8"))
-            log.write_text(told, "utf-8")
     found = gone_on(QUERIES[query_of(file)](rows.stream()), str(checkpoint), len(ROWS))
+    assert found == kept(file, "afterwards")
+
+
+def test_there_is_a_savepoint_of_this_format_for_each_operator():
+    of_this_format = [file for file in SAVEPOINTS if file.parent.name == f"savepoint-{SAVEPOINT_FORMAT}"]
+    assert sorted(query_of(file) for file in of_this_format) == sorted(make_golden.OF_EACH_OPERATOR)
+    operators = {plan_of(kept(file, "values")["plan"]).operator.name for file in CHECKPOINTS}
+    assert {plan_of(kept(file, "plan")).operator.name for file in of_this_format} == operators
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("file", SAVEPOINTS, ids=named)
+def test_a_savepoint_starts(file, spark, tmp_path):
+    """From what rests in it alone, and the rows that came after it."""
+    with tarfile.open(file) as packed:
+        packed.extractall(tmp_path)
+    rows = MicroBatches(spark, tmp_path / "in", SCHEMA)
+    for batch in ROWS[KEPT:]:
+        rows.add(batch)
+    more = {"savepoint": str(tmp_path / "savepoint"), "own_position": True}
+    found = gone_on(QUERIES[query_of(file)](rows.stream()), str(tmp_path / "checkpoint"), len(ROWS) - KEPT, **more)
     assert found == kept(file, "afterwards")
