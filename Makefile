@@ -23,14 +23,13 @@ setup: $(STAMP) ## build .venv, and find or install Java
 run: $(STAMP) ## the demo: hot items from shop clicks, streaming (ARGS="--help" shows its options)
 	@$(SPARK_ENV) && $(VENV)/bin/panestream demo $(ARGS)
 
-# Tests without Spark in parallel; then those with it one after another: a session per worker would fight for the same
-# cores and take twice the memory. Those with connectors run beside them, in what time they wait. All parts run, whatever
-# the first one says. ARGS goes to all.
+# Tests without Spark in parallel; then those with it in two processes, a session each, since half of the time they wait; those
+# with connectors beside them. All parts run, whatever the first one says. ARGS goes to all.
 test: $(STAMP) ## all tests
 	@$(SPARK_ENV) && failed=0; \
 	$(PY) -m pytest -m "not spark and not connectors" -n auto $(ARGS) || failed=1; \
 	$(PY) scripts/beside.py "$(MAKE) --no-print-directory test-connectors" -- \
-		$(PY) -m pytest -m "spark and not connectors" --durations=30 $(ARGS) || failed=1; \
+		$(PY) -m pytest -m "spark and not connectors" -n 2 --dist loadfile --durations=30 $(ARGS) || failed=1; \
 	exit $$failed
 
 test-fast: $(STAMP) ## the tests that need neither Spark nor Java

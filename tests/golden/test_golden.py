@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-import panestream as pst
 from panestream.engine.savepoint.plans import PLAN_FORMAT, plan_of
 from panestream.engine.storage.payload import FORMAT_VERSION
 from panestream.engine.storage.state_tables import TABLES_FORMAT
