@@ -29,6 +29,7 @@ class Asked:
         instants: times that windows must hold, in engine units.
         most: how many keys, windows and the like of each list.
         texts: the filters as they were written, by name.
+        lists: whether windows, elements and timers are listed though all of them are looked at.
     """
 
     keys: Mapping[int, pa.Array] = field(default_factory=dict)
@@ -36,11 +37,17 @@ class Asked:
     instants: tuple[int, ...] = ()
     most: int = 10
     texts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    lists: bool = False
 
     @property
     def filtered(self) -> bool:
         """Whether a part is looked at, and not all."""
         return bool(self.keys or self.by_window)
+
+    @property
+    def listing(self) -> bool:
+        """Whether windows, elements and timers themselves are listed, up to ``most`` of each."""
+        return self.filtered or self.lists
 
     @property
     def by_window(self) -> bool:
@@ -89,6 +96,32 @@ def asked_of(plan: WindowPlan, keys: Sequence[str], windows: Sequence[str], most
     instants = tuple(_instant(text, plan.labels) for text in windows if text not in plan.labels)
     texts = {name: tuple(given) for name, given in (("key", keys), ("window", windows)) if given}
     return Asked(found, labels, instants, most, texts)
+
+
+def keys_of(plan: WindowPlan, key: object) -> dict[int, pa.Array]:
+    """A key as values, as :attr:`Asked.keys` has it.
+
+    Args:
+        plan: the query.
+        key: the value of the key column, or a tuple of one for each.
+
+    Raises:
+        CheckpointError: not as many as there are key columns; a value is not of the column's type.
+    """
+    values, columns = list(key) if isinstance(key, (tuple, list)) else [key], list(plan.key_schema)
+    if len(values) != len(columns):
+        names = ", ".join(plan.key_names) or "none, all rows are together"
+        raise CheckpointError(f"the key {key!r} is not of the key columns ({names}): give a value, or a tuple of one for each")
+    return {place: _of_type(value, column) for place, (value, column) in enumerate(zip(values, columns, strict=True))}
+
+
+def _of_type(value: object, column: pa.Field) -> pa.Array:
+    try:
+        return pa.array([value]).cast(column.type)
+    except (pa.ArrowException, ValueError, TypeError):
+        raise CheckpointError(
+            f"{value!r} is no value of the key column {column.name!r}, which is of type {column.type}"
+        ) from None
 
 
 def _column_of(names: Sequence[str], text: str) -> tuple[int, str]:
@@ -161,4 +194,4 @@ def micros_of(text: str) -> int:
     return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
 
 
-__all__ = ["NULL", "Asked", "asked_of", "micros_of"]
+__all__ = ["NULL", "Asked", "asked_of", "keys_of", "micros_of"]

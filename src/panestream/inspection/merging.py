@@ -79,7 +79,8 @@ def summary_of(plan: WindowPlan, parts: Sequence[Part], asked: Asked, looked: Lo
         groups=_groups(parts, asked),
         user_state=_states(parts),
         timers=_timers(parts),
-        listed=_listed(parts, asked) if asked.filtered else None,
+        closed=_instant(time.get("closed")),
+        listed=_listed(parts, asked) if asked.listing else None,
     )
     return whole if known else _without_rows(whole)
 

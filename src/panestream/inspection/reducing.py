@@ -66,7 +66,7 @@ def reduced(plan: WindowPlan, saved: StateTables, group: int, asked: Asked) -> P
         "timers": _timers(views.timers),
         **_windows(plan, views.windows, asked),
     }
-    if asked.filtered:
+    if asked.listing:
         shown = zip(LISTED, (views.windows, views.elements, views.user_state, views.timers), strict=True)
         part["listed"] = {name: _first(view, LISTED[name], asked.most) for name, view in shown}
     return part
@@ -82,6 +82,7 @@ def time_told(plan: WindowPlan, header: Mapping[str, Any]) -> Json:
         "watermark": tracker.watermark,
         "newest": max(newest, default=None),
         "clock": header.get("clock"),
+        "closed": header["closed"],
         "sources": sources,
         "source_count": len(tracker.partitions),
         "idle": sum(idle for *_, idle in sources),

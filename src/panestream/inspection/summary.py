@@ -164,6 +164,7 @@ class Summary:
         user_state: by descriptor.
         timers: by kind.
         listed: with a filter the first rows of each view, as JSON has them.
+        closed: windows whose last instant is this or before are closed for good; None: none are.
     """
 
     path: str
@@ -194,6 +195,7 @@ class Summary:
     user_state: tuple[StateShown, ...]
     timers: tuple[TimersShown, ...]
     listed: Mapping[str, tuple[Mapping[str, Json], ...]] | None = field(default=None)
+    closed: int | None = None
 
     def __repr__(self) -> str:
         which = "" if self.batch_id is None else f" after micro-batch {self.batch_id}"

@@ -86,7 +86,8 @@ def timeline(*sources: Trace | Traceable, key: Any = ANY, titles: tuple[str, ...
     grew out of. Beyond 400 rows, or 24 lanes of windows, a picture shows how many there are at each time, instead of each.
 
     Args:
-        sources: harnesses made with ``traced=True``, or traces; several are drawn one below the other on one time axis.
+        sources: harnesses made with ``traced=True``, results over batches, checkpoints (of which what is open is drawn, with the
+            rows that are kept), or traces; several are drawn one below the other on one time axis.
         key: only rows and windows of this key.
         titles: what stands above each; default: the windows, their trigger and evictor.
 

@@ -175,7 +175,9 @@ class Trace:
         in_microseconds: whether times are microseconds since the epoch; else they are whatever the user counts in.
         description: of the windows and their trigger, as ``repr`` shows them, for titles.
         unusable: rows without usable event time.
-        missing: sentences on what is not known (of a checkpoint: rows that left no trace in its state); empty: all is.
+        missing: sentences on what is not known; empty: all is.
+        watched: whether it was written down as it happened; False: it is made of a state, which knows what is there, and not how
+            it came to be.
     """
 
     elements: tuple[TracedElement, ...]
@@ -188,6 +190,7 @@ class Trace:
     description: str = ""
     unusable: tuple[UnusableRow, ...] = ()
     missing: tuple[str, ...] = field(default=())
+    watched: bool = True
 
     @property
     def firings(self) -> tuple[Firing, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from html import escape
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from panestream.errors import InvalidPlanError
 from panestream.pages.words import many
@@ -26,10 +26,10 @@ class Explanation:
     """An answer: ``print`` it, show it in a notebook, or look at its :attr:`facts`.
 
     Attributes:
-        facts: of each row, or each window, that was asked for.
+        facts: of each row, or each window, that was asked for; of a state :class:`TimeFacts` or :class:`WindowNow`.
     """
 
-    def __init__(self, facts: tuple[RowFacts | UnusableRow, ...] | tuple[WindowFacts, ...], paragraphs: list[list[str]]) -> None:
+    def __init__(self, facts: tuple[Any, ...], paragraphs: list[list[str]]) -> None:
         """The facts, and what is said: paragraphs of lines."""
         self.facts = facts
         self._paragraphs = paragraphs
@@ -72,6 +72,10 @@ def explain(
         InvalidPlanError: rows and windows were asked for at once; a time without zone.
         InvalidDurationError: a time that is none.
     """
+    if not trace.watched:
+        raise InvalidPlanError(
+            "a trace of a state has what is in it, to be drawn, and not what became of rows: ask the state, pst.why(state, ...)"
+        )
     if window is None:
         time = None if at is None else instant(at, "the row's event time")
         rows = [one for one in trace.elements if _is_meant(one, key, row, time)]
@@ -269,6 +273,15 @@ class Traceable(Protocol):
         """What happened."""
 
 
+class Answering(Protocol):
+    """What answers by itself: a state, which has no account of what happened."""
+
+    def why(
+        self, *, key: Any = ANY, at: Instant | None = None, window: Window | tuple[int, int] | Instant | None = None
+    ) -> Explanation:
+        """The answer."""
+
+
 class TraceableByKey:
     """Of what a trace of one key can be had without a look at the others, which may be very many."""
 
@@ -292,7 +305,7 @@ def trace_of(source: Trace | Traceable, key: Any = ANY) -> Trace:
     if not callable(getattr(source, "trace", None)):
         raise InvalidPlanError(
             f"{type(source).__name__} has no trace: give a WindowTestHarness(..., traced=True), the result of a query over a "
-            "batch DataFrame, or a trace"
+            "batch DataFrame, a checkpoint, or a trace"
         )
     if key is not ANY and isinstance(source, TraceableByKey):
         return source.trace(key=key)
@@ -300,7 +313,7 @@ def trace_of(source: Trace | Traceable, key: Any = ANY) -> Trace:
 
 
 def why(
-    source: Trace | Traceable,
+    source: Trace | Traceable | Answering,
     *,
     key: Any = ANY,
     row: Any = ANY,
@@ -313,9 +326,14 @@ def why(
     was late, and how much lateness would have kept it. Of a window: its rows, its firings, what it merged out of, when it went,
     and which rows came too late for it. Nothing of the kind is in Flink.
 
+    A checkpoint or savepoint keeps no account of rows. Asked for an event time (``at``) or for a window it tells what it still
+    knows: which windows have that time, whether they are open, what they hold, when they are due, whether such a row is late by
+    now; and what it can no longer know.
+
     Args:
         source: a :class:`~panestream.testing.WindowTestHarness` made with ``traced=True``; the result of a query over a batch
-            DataFrame (up to 100,000 rows, of the key if there is one: see :meth:`WindowedResult.trace`); or a trace.
+            DataFrame (up to 100,000 rows, of the key if there is one: see :meth:`WindowedResult.trace`); a checkpoint or
+            savepoint (``pst.read_checkpoint``, ``pst.read_savepoint``); or a trace.
         key: only of this key.
         row: the row itself; or a function of a row that says whether it is meant; or, of rows with columns, a dict of some.
         at: the row's event time: a duration since the epoch (``"90 seconds"``), a ``datetime`` with a zone, an integer.
@@ -326,8 +344,10 @@ def why(
         says so, and what there is.
 
     Raises:
-        InvalidPlanError: the source has no trace; rows and windows were asked for at once; a time without a zone.
+        InvalidPlanError: the source has no trace; rows and windows were asked for at once, or a row of a state; a time without a
+            zone.
         InvalidDurationError: a time that is none.
+        CheckpointError: the key is not of the key columns of a state.
 
     >>> import panestream as pst
     >>> minutes = pst.TumblingEventTimeWindows.of("1 minute")
@@ -340,7 +360,11 @@ def why(
       Firing 1 of [00:00:00, 00:01:00) (on time), since the watermark passed its end: 1 row, gave 7.
       It went when the watermark came to 00:01:00.
     """
-    return explain(trace_of(source, key), key=key, row=row, at=at, window=window)
+    if isinstance(source, Trace) or not callable(getattr(source, "why", None)):
+        return explain(trace_of(cast("Trace | Traceable", source), key), key=key, row=row, at=at, window=window)
+    if row is not ANY:
+        raise InvalidPlanError("a state keeps no account of rows: ask it for the row's event time (at=) and key, or for a window")
+    return cast("Answering", source).why(key=key, at=at, window=window)
 
 
-__all__ = ["ANY", "Explanation", "Traceable", "TraceableByKey", "explain", "trace_of", "why"]
+__all__ = ["ANY", "Answering", "Explanation", "Traceable", "TraceableByKey", "explain", "trace_of", "why"]

@@ -1,0 +1,237 @@
+"""Why, asked of a state: what it still knows of a window, or of rows with an event time; and what it can no longer know."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from panestream.errors import InvalidPlanError
+from panestream.pages.words import many, printable
+from panestream.tracing.of_state import (
+    KnownState,
+    KnownWindow,
+    TimeFacts,
+    WindowNow,
+    follows_rows,
+    time_facts,
+    windows_now,
+)
+from panestream.tracing.why import ANY, Explanation
+from panestream.tracing.words import Words, value
+from panestream.windowing.instants import Instant, instant
+from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP
+from panestream.windowing.windows import TimeWindow, Window
+
+MOST_SHOWN = 20
+"""So many windows of one kind are told of in words; ``.facts`` has all that were looked at."""
+_WORDS = Words(in_microseconds=True)
+_SECOND = 1_000_000
+_TIMES = {1: "once", 2: "twice"}
+
+
+def explain_state(
+    known: KnownState, *, key: Any = ANY, at: Instant | None = None, window: Window | tuple[int, int] | Instant | None = None
+) -> Explanation:
+    """What a state knows of rows with an event time, or of windows; at last what it cannot know.
+
+    Args:
+        known: the state, of what is asked for.
+        key: the key that was asked for.
+        at: the rows' event time.
+        window: the window, ``(start, end)``, or the time at which it starts.
+
+    Raises:
+        InvalidPlanError: not one of ``at`` and ``window`` was given; a time without zone.
+        InvalidDurationError: a time that is none.
+    """
+    if (at is None) == (window is None):
+        raise InvalidPlanError(
+            "a state keeps no account of rows: ask for an event time (at=), which windows have it and whether it is late by now, "
+            "or for a window (window=); one of both"
+        )
+    of_key = "" if key is ANY else f" of key {value(key)}"
+    if at is not None:
+        facts = time_facts(known, instant(at, "the row's event time"))
+        told = [_time_told(known, facts, of_key), *(_now_told(known, one) for one in (facts.windows or ())[:MOST_SHOWN])]
+        return Explanation((facts,), [*told, *_verdict(known, facts), _unknown(known, rows=True)])
+    wanted = window if isinstance(window, (Window, tuple)) or window is None else instant(window, "the window's start")
+    assert wanted is not None  # noqa: S101 - one of both was given
+    found = windows_now(known, wanted)
+    if not found:
+        return Explanation((), [_no_window(known, wanted, of_key), _unknown(known, rows=False)])
+    told = [_now_told(known, one) for one in found[:MOST_SHOWN]]
+    return Explanation(found, [[f"Windows{of_key}, by {known.where}:", _reached(known)], *told, _unknown(known, rows=False)])
+
+
+def _time_told(known: KnownState, facts: TimeFacts, of_key: str) -> list[str]:
+    lines = [f"A row{of_key} with event time {_at(facts.timestamp)}, by {known.where}:", _reached(known)]
+    if facts.windows is None:
+        lines.append("Which windows it would be in, the row itself or code of your own says: neither is in the state.")
+    elif not facts.windows:
+        lines.append("No window has it: it lies between windows.")
+    if facts.kept:
+        which = "row with exactly this time is" if len(facts.kept) == 1 else "rows with exactly this time are"
+        lines.append(
+            f"{len(facts.kept)} {which} kept: {printable(', '.join(value(row.value) for row in facts.kept[:MOST_SHOWN]), 400)}."
+        )
+    return lines
+
+
+def _verdict(known: KnownState, facts: TimeFacts) -> list[list[str]]:
+    plan = known.plan
+    if follows_rows(plan):
+        return [["Such a row is never late: these windows are of no time."]]
+    if not plan.assigner.is_event_time:
+        return [
+            ["Windows follow the clock: a row is in those of the time at which it comes, whatever its own, and is never late."]
+        ]
+    if facts.is_late is None:
+        return []
+    if not facts.is_late:
+        return [["Such a row is taken, if it comes now."]]
+    first = "Such a row is late, if it comes now: " + (
+        "its window is closed." if len(facts.windows or ()) == 1 else "its windows are closed."
+    )
+    if facts.missing_lateness is None:
+        return [
+            [
+                first,
+                "No lateness brings them back: what was closed stays closed."
+                if known.watermark < MAX_TIMESTAMP
+                else "The input was at its end.",
+            ]
+        ]
+    whole = _WORDS.length(facts.missing_lateness + plan.allowed_lateness)
+    more = _WORDS.length(facts.missing_lateness)
+    lines = [
+        first,
+        f"With an allowed lateness of {whole}, or a watermark that waits {more} longer, it would have been taken even now.",
+    ]
+    lines.append(_where_late(known))
+    return [lines]
+
+
+def _where_late(known: KnownState) -> str:
+    tag = known.plan.late_tag
+    if tag is not None:
+        return f"Late rows go to the output {tag!r}: look for it there."
+    counted = f" ({known.late_dropped:,} so far, of all keys)" if known.late_dropped is not None else ""
+    return f"Late rows are dropped and counted{counted}: .side_output_late_data(tag) sends them to an output of their own."
+
+
+def _now_told(known: KnownState, one: WindowNow) -> list[str]:
+    kind = f" ({one.label})" if one.label is not None else ""
+    lines = [f"Window {_WORDS.window(one.window)}{kind} {_state_of(known, one)}"]
+    if not one.known:
+        if one.is_open:
+            what = "no row has come for it, or its contents went (purge, evictor)"
+            lines.append(f"Nothing of it is in the state: {what}.")
+        else:
+            lines.append("What it held, if rows came in time, is gone from the state: it was in the results when it fired.")
+        return lines
+    with_keys = len(one.known) > 1
+    for found in one.known[:MOST_SHOWN]:
+        lines += _known_told(known, found, one.window, with_key=with_keys)
+    if len(one.known) > MOST_SHOWN:
+        lines.append(f"… and {many(len(one.known) - MOST_SHOWN, 'window')} of other keys: ask for one key, or look at .facts.")
+    kept = [row for row in known.rows if any(found.window in row.windows for found in one.known)]
+    if kept:
+        rows = ", ".join(value(row.value) for row in kept[:MOST_SHOWN])
+        lines.append(f"It keeps {many(len(kept), 'row')}: {printable(rows, 400)}{', …' if len(kept) > MOST_SHOWN else ''}.")
+    return lines
+
+
+def _state_of(known: KnownState, one: WindowNow) -> str:
+    """Whether it is open, and until when."""
+    plan, window = known.plan, one.window
+    if not isinstance(window, TimeWindow):
+        return "has no end: it is open."
+    by_clock = not plan.assigner.is_event_time
+    which, lateness = ("clock", 0) if by_clock else ("watermark", plan.allowed_lateness)
+    closes = window.max_timestamp() + lateness
+    after = f", {_WORDS.length(lateness)} after its end" if lateness else ""
+    if one.is_open:
+        return f"is open: it takes rows until the {which} has come to {_at(closes)}{after}."
+    return f"is closed since the {which} came to {_at(closes)}{after}."
+
+
+def _known_told(known: KnownState, one: KnownWindow, asked: Window, *, with_key: bool) -> list[str]:
+    who = f"Of key {value(one.key)}: " if with_key else ""
+    if one.window != asked:
+        who += f"{_WORDS.window(one.window)} is there, which it would join: "
+    rows = "It has rows" if one.rows is None else f"{many(one.rows, 'row')} went in"
+    if one.results:
+        as_they_stand = ", ".join(f"{name}={value(found)}" for name, found in one.results.items())
+        rows += f"; results as they stand: {printable(as_they_stand, 400)}"
+    elif one.contents:
+        rows += f"; what its function keeps: {printable(one.contents, 400)}"
+    return [f"{who}{rows}.", f"{_fired(one)}{_due(known, one)}"]
+
+
+def _fired(one: KnownWindow) -> str:
+    if one.firings is None:
+        return ""
+    if one.firings == 0:
+        return "It has not fired. "
+    last = f", the last time {one.last_firing.replace('_', ' ')}" if one.last_firing else ""
+    return f"It has fired {_TIMES.get(one.firings, f'{one.firings:,} times')}{last}. "
+
+
+def _due(known: KnownState, one: KnownWindow) -> str:
+    by_event_time = known.plan.assigner.is_event_time
+    if one.due is None:
+        passed = by_event_time and isinstance(one.window, TimeWindow) and known.watermark >= one.window.max_timestamp()
+        return f"Nothing is due{': the watermark has passed its end' if passed else ''}; only a further row makes it fire."
+    held = ""
+    if known.slowest is not None and by_event_time:
+        held = f" Source partition {printable(known.slowest[0])!r} is the furthest behind, {_maybe(known.slowest[1])}."
+    return f"It fires when the {'watermark' if by_event_time else 'clock'} comes to {_at(one.due)}.{held}"
+
+
+def _no_window(known: KnownState, wanted: Any, of_key: str) -> list[str]:
+    which = f"that starts at or holds {_at(wanted)}" if isinstance(wanted, int) else value(wanted)
+    lines = [f"No window {which}{of_key} is in {known.where}, and the plan has none there.", _reached(known)]
+    if known.windows:
+        there = ", ".join(_WORDS.window(one.window) for one in known.windows[:MOST_SHOWN])
+        more = ", …" if known.window_count > MOST_SHOWN else ""
+        lines.append(f"Open are {there}{more}.")
+    return lines
+
+
+def _unknown(known: KnownState, *, rows: bool) -> list[str]:
+    """What can no longer be known."""
+    lines = ["What the state cannot say:"]
+    if rows and known.row_count == 0:
+        lines.append("Whether such a row has come: it keeps what became of rows in open windows, and not the rows.")
+    if rows:
+        lines.append("Whether one that came earlier was late then: late rows leave no trace in it.")
+    lines.append(
+        "What closed windows held, and why and when firings were: trace the same query over the rows as a batch for that."
+    )
+    if known.window_count > len(known.windows) or known.row_count > len(known.rows):
+        windows = f"{len(known.windows):,} of {many(known.window_count, 'window')}"
+        rows_of = f"{len(known.rows):,} of {many(known.row_count, 'kept row')}"
+        lines.append(f"Only {windows} and {rows_of} were looked at: ask for one key, or raise most=.")
+    return lines
+
+
+def _reached(known: KnownState) -> str:
+    if known.plan.assigner.is_event_time or follows_rows(known.plan):
+        if known.watermark <= MIN_TIMESTAMP:
+            return "There is no watermark yet."
+        if known.watermark >= MAX_TIMESTAMP:
+            return "The watermark is at the end of time: the input was at its end."
+        return f"The watermark is at {_at(known.watermark)}."
+    return f"The clock had come to {_maybe(known.clock)}."
+
+
+def _maybe(time: int | None) -> str:
+    return "nowhere yet" if time is None else f"at {_at(time)}"
+
+
+def _at(time: int) -> str:
+    """A time; the last instant before a whole second is told as that second, as windows' ends are."""
+    whole = time + 1 if MIN_TIMESTAMP < time < MAX_TIMESTAMP and time % _SECOND == _SECOND - 1 else time
+    return _WORDS.time(whole)
+
+
+__all__ = ["explain_state"]

@@ -1,0 +1,137 @@
+"""What is told of a state, held against what becomes of rows in a run; no Spark."""
+
+from __future__ import annotations
+
+import random
+from types import SimpleNamespace
+
+import pytest
+
+import panestream as pst
+from panestream.errors import InvalidPlanError
+from panestream.testing import WindowTestHarness
+from panestream.tracing.of_state import KnownRow, KnownState, KnownWindow, time_facts, trace_of_state, windows_now
+from panestream.tracing.why_state import explain_state
+from panestream.windowing.windows import TimeWindow
+
+MINUTE = 60_000_000
+
+
+def state(assigner, *, watermark=0, lateness=0, windows=(), rows=(), late_tag=None, **more):
+    plan = SimpleNamespace(assigner=assigner, allowed_lateness=lateness, late_tag=late_tag, key_names=("user",))
+    given = {"window_count": len(windows), "row_count": len(rows), **more}
+    return KnownState(plan, "the checkpoint c", tuple(windows), tuple(rows), watermark=watermark, **given)
+
+
+ASSIGNERS = [
+    pst.TumblingEventTimeWindows.of("1 minute"),
+    pst.SlidingEventTimeWindows.of("3 minutes", "1 minute"),
+    pst.EventTimeSessionWindows.with_gap("30 seconds"),
+]
+
+
+def fate(assigner, lateness, before, watermark, time):
+    """What becomes of a row, and the windows that were open when it came."""
+    harness = WindowTestHarness(assigner, reduce=max, allowed_lateness=lateness, traced=True)
+    harness.process_element(1, before)
+    harness.process_watermark(watermark)
+    open_now = [one.window for one in harness.trace().windows if one.cleared is None and one.merged_into is None]
+    harness.process_element(2, time)
+    return harness.trace().elements[1].fate, open_now
+
+
+@pytest.mark.parametrize("assigner", ASSIGNERS, ids=repr)
+@pytest.mark.parametrize("lateness", [0, MINUTE])
+def test_whether_a_row_is_late_and_which_lateness_would_keep_it(assigner, lateness):
+    """A row is tried in a harness: at the watermark of the state, and again with the lateness that was named."""
+    rng = random.Random(7)
+    for _ in range(60):
+        times = [rng.randrange(0, 10 * MINUTE, 1_000) for _ in range(3)]
+        _, watermark, time = times
+        found, open_now = fate(assigner, lateness, *times)
+        known = [KnownWindow(None, window) for window in open_now]
+        facts = time_facts(state(assigner, watermark=watermark, lateness=lateness, windows=known), time)
+        assert facts.is_late == (found == "late")
+        if facts.is_late:
+            enough = lateness + facts.missing_lateness
+            assert fate(assigner, enough, *times)[0] == "taken"
+            # With more lateness an earlier session may be there still, and take it.
+            assert fate(assigner, enough - 1, *times)[0] == "late" or assigner is ASSIGNERS[2]
+
+
+def test_what_was_closed_under_a_smaller_lateness_stays_closed():
+    known = state(ASSIGNERS[0], watermark=5 * MINUTE, lateness=10 * MINUTE, closed=4 * MINUTE)
+    facts = time_facts(known, 3 * MINUTE)
+    assert facts.is_late
+    assert facts.missing_lateness is None
+    assert "what was closed stays closed" in str(explain_state(known, at=3 * MINUTE))
+
+
+def test_a_window_is_told_as_it_stands():
+    window = KnownWindow("ann", TimeWindow(0, MINUTE), rows=2, results={"n": 2}, firings=2, last_firing="on_time")
+    known = state(ASSIGNERS[0], watermark=MINUTE, lateness=MINUTE, windows=[window])
+    assert str(explain_state(known, key="ann", window="10 seconds")) == (
+        "Windows of key 'ann', by the checkpoint c:\n"
+        "  The watermark is at 00:01:00.\n\n"
+        "Window [00:00:00, 00:01:00) is open: it takes rows until the watermark has come to 00:02:00, 1 minute after its end.\n"
+        "  2 rows went in; results as they stand: n=2.\n"
+        "  It has fired twice, the last time on time. Nothing is due: the watermark has passed its end; only a further row makes "
+        "it fire.\n\n"
+        "What the state cannot say:\n"
+        "  What closed windows held, and why and when firings were: trace the same query over the rows as a batch for that."
+    )
+
+
+def test_a_source_partition_that_holds_a_window_back_is_named():
+    window = KnownWindow("ann", TimeWindow(0, MINUTE), rows=2, due=MINUTE - 1)
+    known = state(ASSIGNERS[0], watermark=0, windows=[window], slowest=("clicks-3", 0))
+    assert (
+        "It fires when the watermark comes to 00:01:00. Source partition 'clicks-3' is the furthest behind, at 00:00:00."
+    ) in str(explain_state(known, at=0))
+
+
+def test_late_rows_are_looked_for_where_they_went():
+    for tag, where in ((None, "Late rows are dropped and counted (3 so far, of all keys)"), ("late", "go to the output 'late'")):
+        assert where in str(explain_state(state(ASSIGNERS[0], watermark=9 * MINUTE, late_tag=tag, late_dropped=3), at=0))
+
+
+def test_a_window_that_is_nowhere():
+    tumbling = state(ASSIGNERS[0], watermark=0)
+    assert [one.is_open for one in windows_now(tumbling, (0, MINUTE))] == [True]
+    assert windows_now(tumbling, (1, MINUTE)) == ()
+    assert "the plan has none there" in str(explain_state(tumbling, window=(1, MINUTE)))
+    assert windows_now(state(ASSIGNERS[2]), 0) == ()
+
+
+def test_a_gap_that_the_row_says_is_not_known():
+    known = state(pst.EventTimeSessionWindows.with_gap_column("gap", "seconds"))
+    assert time_facts(known, 0).windows is None
+    assert "neither is in the state" in str(explain_state(known, at=0))
+
+
+def test_windows_of_the_clock_and_of_no_time_have_no_late_rows():
+    for assigner, words in (
+        (pst.TumblingProcessingTimeWindows.of("1 minute"), "Windows follow the clock"),
+        (pst.GlobalWindows.create(), "of no time"),
+    ):
+        assert words in str(explain_state(state(assigner, clock=MINUTE), at=0))
+
+
+def test_what_is_asked():
+    known = state(ASSIGNERS[0])
+    for asked in ({}, {"at": 0, "window": 0}):
+        with pytest.raises(InvalidPlanError, match="one of both"):
+            explain_state(known, **asked)
+    with pytest.raises(InvalidPlanError, match="ask the state"):
+        pst.why(trace_of_state(known), at=0)
+
+
+def test_what_is_drawn():
+    windows = [KnownWindow("ann", TimeWindow(0, MINUTE)), KnownWindow("bob", TimeWindow(0, MINUTE))]
+    rows = [KnownRow("bob", 5, 7, (TimeWindow(0, MINUTE),)), KnownRow("bob", 6, 8, (TimeWindow(0, MINUTE),))]
+    trace = trace_of_state(state(ASSIGNERS[0], watermark=MINUTE // 2, windows=windows, rows=rows))
+    (layout,) = pst.timeline(trace).layouts
+    assert [bar.is_open for bar in layout.bars] == [True, True]
+    assert [(point.x, point.text) for point in layout.points] == [(5, "7"), (6, "8")]
+    assert layout.watermarks == ((0, MINUTE // 2),)
+    assert trace.windows[1].elements == (0, 1)
