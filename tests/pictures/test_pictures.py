@@ -56,6 +56,7 @@ def test_many_windows_are_counted_and_none_is_lost():
     assert drawn.bars == ()
     assert sum(drawn.windows.cells["window"].values()) == len(trace.windows)
     assert sum(drawn.windows.cells["on_time"].values()) == len(trace.firings)
+    assert drawn.windows.cells["on_time"] == drawn.windows.cells["window"]  # a firing at the end stands over its window
     pst.timeline(one).svg()
 
 

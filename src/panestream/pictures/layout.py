@@ -319,7 +319,9 @@ def _crowd(trace: Trace, ends: list[TracedWindow], first: int, last: int) -> Cro
         end = window.window.end - 1 if isinstance(window.window, TimeWindow) else last
         cells["window"][min(end, last) // width] += 1
     for firing in trace.firings:
-        cells.setdefault(firing.which, Counter())[min(max(_place(trace, firing), first), last) // width] += 1
+        bounds, at = trace.windows[firing.window].window, _place(trace, firing)
+        at -= isinstance(bounds, TimeWindow) and at == bounds.end  # in the cell in which its window is counted
+        cells.setdefault(firing.which, Counter())[min(max(at, first), last) // width] += 1
     return Crowd(width, {kind: dict(counts) for kind, counts in cells.items()})
 
 
