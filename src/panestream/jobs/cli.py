@@ -1,4 +1,4 @@
-"""The command line: ``panestream run``, ``explain``, ``inspect``, ``savepoint``, ``demo``, ``examples``, ``schema``."""
+"""The command line: ``panestream run``, ``explain``, ``inspect``, ``why``, ``savepoint``, ``demo``, ``examples``, ``schema``."""
 
 from __future__ import annotations
 
@@ -213,6 +213,40 @@ def inspect(
     with readable_errors(show_traceback), ended_with(console):
         settings = settings_of(conf or (), remote)
         show(Inspection(checkpoint, batch, key or (), window or (), most, as_json, html, settings), console)
+
+
+@app.command()
+def why(
+    checkpoint: Annotated[
+        str, typer.Argument(help="The checkpoint, of a job that runs or not, or a savepoint.", show_default=False)
+    ],
+    *,
+    key: Annotated[
+        list[str] | None,
+        typer.Option("--key", help="Of this key: COLUMN=VALUE, or VALUE; \\N is null. For several columns: again."),
+    ] = None,
+    time: Annotated[
+        str | None,
+        typer.Option("--time", help="The event time of the row: which windows have it, and is it late by now? (UTC)"),
+    ] = None,
+    window: Annotated[
+        str | None,
+        typer.Option("--window", help="When the window starts (UTC): is it open, what is in it, when is it due?"),
+    ] = None,
+    batch: Batch = None,
+    most: Annotated[int, typer.Option("--most", min=1, max=100_000, help="How many windows and kept rows are looked at.")] = 1000,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
+    conf: Conf = None,
+    remote: Remote = None,
+    show_traceback: Traceback = False,
+) -> None:
+    """Say why a row is missing, or what a window waits for: what a checkpoint or savepoint still knows of it."""
+    from panestream.jobs.why import Question, answer
+
+    console = PipeConsole()
+    with readable_errors(show_traceback), ended_with(console):
+        settings = settings_of(conf or (), remote)
+        answer(Question(checkpoint, batch, key or (), time, window, most, as_json, settings), console)
 
 
 @app.command()

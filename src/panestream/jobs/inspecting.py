@@ -78,15 +78,21 @@ def _looked(asked: Inspection, console: PipeConsole) -> Summary:
     with console.status("starting Spark"):
         session = make_session("panestream inspect", asked.settings)
     with session as spark, console.status(f"looking into {asked.path}"):
-        return _state(spark, asked).summary(asked.keys, asked.windows, most=asked.most)
+        return state_of(spark, asked.path, asked.batch_id).summary(asked.keys, asked.windows, most=asked.most)
 
 
-def _state(spark: SparkSession, asked: Inspection) -> CheckpointState | Savepoint:
-    if not is_savepoint(spark, asked.path):
-        return read_checkpoint(spark, asked.path, asked.batch_id)
-    if asked.batch_id is not None:
-        raise JobError(f"{asked.path} is a savepoint, which is of one micro-batch: leave --batch out")
-    return read_savepoint(spark, asked.path)
+def state_of(spark: SparkSession, path: str, batch_id: int | None) -> CheckpointState | Savepoint:
+    """The state at a path: of a checkpoint, or of a savepoint.
+
+    Raises:
+        CheckpointError: there is none, or no such micro-batch.
+        JobError: a micro-batch was asked for of a savepoint.
+    """
+    if not is_savepoint(spark, path):
+        return read_checkpoint(spark, path, batch_id)
+    if batch_id is not None:
+        raise JobError(f"{path} is a savepoint, which is of one micro-batch: leave --batch out")
+    return read_savepoint(spark, path)
 
 
 def check_writable(page: Path) -> None:
