@@ -9,9 +9,9 @@ from typing import Any
 
 from panestream.errors import CheckpointError, JobError
 from panestream.inspection.asked import asked_of, micros_of
+from panestream.inspection.values import iso
 from panestream.jobs import inspecting
 from panestream.jobs.live import PipeConsole
-from panestream.pages.times import iso
 from panestream.tracing.of_state import KnownRow, KnownState, KnownWindow, TimeFacts, WindowNow
 from panestream.tracing.why import ANY
 from panestream.tracing.why_state import explain_state
