@@ -34,11 +34,14 @@ def counted(spark: bool) -> tuple[dict[str, int], list[str]]:
     chinese = sum(page.name.startswith("zh/") for page in every)
     numbers = {"pages": len(every) - chinese, "pages in Chinese": chinese, "decisions": decisions}
     faults: list[str] = []
-    ran = compared = elsewhere = left = 0
+    ran = compared = elsewhere = left = same = 0
+    runs_on_spark = {page.name for page in pages.to_run_on_spark(every)}
     for page in every:
         blocks = [block for block in page.of("python") if block.argument != "fragment"]
         if page.needs not in ("", "spark"):
             elsewhere += len(blocks)
+        elif page.needs == "spark" and page.name not in runs_on_spark:
+            same += len(blocks)
         elif page.needs == "spark" and not spark:
             left += len(blocks)
         elif page.runs and not page.needs:
@@ -58,6 +61,7 @@ def counted(spark: bool) -> tuple[dict[str, int], list[str]]:
         "outputs that were compared": compared,
         "Python blocks that tests with connectors run": elsewhere,
         "Python blocks that need Spark, left out here": left,
+        "Python blocks of Chinese pages that are those of an English page on Spark": same,
         "Python blocks that are only parsed": kinds.count(("python", True)),
         "job files that were checked": kinds.count(("toml", False)) + kinds.count(("yaml", False)),
         "blocks of commands that were checked": kinds.count(("sh", False)),
@@ -68,7 +72,7 @@ def counted(spark: bool) -> tuple[dict[str, int], list[str]]:
 
 def on_spark(every: Sequence[pages.Page]) -> tuple[list[pages.Outcome], list[str]]:
     """Runs the pages that need Spark with one session, in a folder that is emptied after each. Prints each page's seconds."""
-    needing = [page for page in every if page.needs == "spark" and page.runs]
+    needing = pages.to_run_on_spark(every)
     outcomes: list[pages.Outcome] = []
     faults: list[str] = []
     before = Path.cwd()

@@ -17,7 +17,7 @@ import re
 import shutil
 import tempfile
 import traceback
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -103,6 +103,11 @@ def read(path: Path, text: str | None = None) -> Page:
     if head:
         front = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in head[1].splitlines())}
     return Page(path, front, tuple(_blocks(text)))
+
+
+def to_run_on_spark(every: Iterable[Page]) -> list[Page]:
+    """Those that a run with a session is for. A Chinese page has the code of the English one, which tests compare."""
+    return [page for page in every if page.needs == "spark" and page.runs and not page.name.startswith("zh/")]
 
 
 def _blocks(text: str) -> Iterator[Block]:

@@ -16,7 +16,7 @@ from tests.processes import ran
 ROOT = pages.DOCS.parent
 ALL = [pages.read(path) for path in pages.all_pages()]
 PLAIN = [page for page in ALL if page.needs == "" and page.runs]
-ON_SPARK = [page for page in ALL if page.needs == "spark" and page.runs]
+ON_SPARK = pages.to_run_on_spark(ALL)
 ELSEWHERE = [page for page in ALL if page.needs not in ("", "spark")]
 
 
