@@ -323,7 +323,8 @@ def _legend(figure: Any, layouts: Sequence[Layout]) -> None:
         found.append(Line2D([], [], color=BLUE, linewidth=1.1, linestyle=(0, (1, 1)), label="allowed lateness"))
     if found:
         look = {"frameon": False, "fontsize": 8, "handletextpad": 0.4, "columnspacing": 1.4}
-        figure.legend(handles=found, loc="outside lower left", ncols=min(len(found), 6), **look)
+        columns = len(found) if len(found) <= 6 else -(-len(found) // 2)  # more would not stand in one line
+        figure.legend(handles=found, loc="outside lower left", ncols=columns, **look)
 
 
 __all__ = ["drawn", "png", "svg"]
