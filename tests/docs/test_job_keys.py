@@ -1,0 +1,58 @@
+"""The examples behind the tables of docs/reference/job-files.md: each is taken as it is in a whole job."""
+
+from __future__ import annotations
+
+import re
+
+import pages
+import pytest
+
+from panestream.jobs.loading import load_job
+
+PAGE = pages.read(pages.DOCS / "reference" / "job-files.md")
+EXAMPLES = [block for block in PAGE.of("toml") if block.argument == "fragment" and not block.text.startswith("#:schema")]
+REST = {
+    "": 'key = ["user_id"]',
+    "source": '[source]\nformat = "parquet"\npath = "clicks"\nschema = "user_id BIGINT, price DOUBLE, quantity INT, at TIMESTAMP"',
+    "event_time": '[event_time]\ncolumn = "at"',
+    "watermark": '[watermark]\nstrategy = "monotonous"',
+    "window": '[window]\ntype = "tumbling"\nsize = "1 hour"',
+    "aggregate": '[aggregate]\nviews = "count"',
+    "sinks.main": '[sinks.main]\nformat = "parquet"\npath = "output/main"',
+    "sinks.invalid": '[sinks.invalid]\nformat = "parquet"\npath = "output/invalid"',
+}
+INSTEAD = {
+    "windows": ["window"],
+    "process": ["aggregate"],
+    "apply_arrow": ["aggregate"],
+    "processing_time": ["event_time", "watermark", "sinks.invalid"],
+}
+"""Sections that a section of the example takes the place of, beside its own."""
+
+
+def whole_job(example: str) -> str:
+    """The example with what it lacks of a job."""
+    sections = re.findall(r"^\[([\w.]+)\]", example, re.MULTILINE) or [""]
+    taken = {*sections, *(old for new in sections for old in INSTEAD.get(new.partition(".")[0], []))}
+    rest = {name: text for name, text in REST.items() if name not in taken}
+    if "processing_time" in sections:
+        rest["window"] += '\ntime = "processing"'
+    if "sinks.invalid" in {*rest, *sections} and "event_time" in rest:
+        rest["event_time"] += '\ninvalid = "side_output"'
+    ahead = [rest.pop("")] if "" in rest else []
+    return "\n\n".join([*ahead, example, *rest.values()])
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda block: block.text.split("\n")[0])
+def test_an_example_of_keys_is_taken(example, tmp_path):
+    (tmp_path / "visits.py").write_text("def describe(key, context, rows): ...\ndescribe_all = describe\n", "utf-8")
+    file = tmp_path / "job.toml"
+    file.write_text(whole_job(example.text), "utf-8")
+    load_job(file)
+
+
+def test_every_section_has_an_example():
+    named = {section for block in EXAMPLES for section in re.findall(r"^\[([\w.]+)\]", block.text, re.MULTILINE)}
+    text = PAGE.path.read_text("utf-8")
+    wanted = re.findall(r"^## \[(\w+(?:\.\w+)?)\]", text, re.MULTILINE)
+    assert [section for section in wanted if section not in named] == []
