@@ -214,7 +214,7 @@ def _drawing(block: Block, where: str, names: dict[str, Any], draw: Callable[[st
     try:
         if draw is not None:
             return draw(block.argument, names)
-        return eval(f"(lambda *of, **how: of)({block.argument})", names)  # noqa: S307 - as above
+        return eval(f"(lambda *of, **how: list(of))({block.argument})", names)  # noqa: S307 - as above
     except Exception as error:
         raise PageError(f"{where}: {type(error).__name__}: {error}") from error
 
