@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from panestream.datastream import stream as stream
     from panestream.datastream.kafka import KafkaStream as KafkaStream
     from panestream.datastream.kafka import from_kafka as from_kafka
+    from panestream.notebook.live import live as live
     from panestream.pictures.timeline import Timeline as Timeline
     from panestream.pictures.timeline import timeline as timeline
     from panestream.report.recording import RunReport as RunReport

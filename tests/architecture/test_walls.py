@@ -33,6 +33,7 @@ LAYERS: dict[str, frozenset[str]] = {
     "spark": frozenset({"errors", "windowing", "engine", "inspection", "tracing"}),
     "datastream": frozenset({"errors", "windowing", "engine", "spark", "tracing"}),
     "metrics": frozenset({"errors", "spark"}),
+    "notebook": frozenset({"errors", "windowing", "engine", "pages", "spark"}),
     "advisor": frozenset({"errors", "windowing", "engine", "pages", "spark", "datastream"}),
     "report": frozenset({"errors", "windowing", "engine", "pages", "spark", "datastream", "advisor"}),
     "testing": frozenset({"errors", "windowing", "engine", "spark", "datastream", "tracing"}),

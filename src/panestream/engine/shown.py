@@ -5,7 +5,7 @@ What is shown is at hand: nothing here asks Spark anything.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
 _LONGEST = 160
@@ -45,9 +45,14 @@ class Shown:
         return f"<{whole if len(whole) <= _LONGEST else whole[: _LONGEST - 1] + '…'}>"
 
     def _repr_html_(self) -> str:
-        style = ' style="text-align: left"'
-        rows = "".join(f"<tr><th{style}>{escape(title)}</th><td{style}>{escape(part)}</td></tr>" for title, part in self._said())
-        return f"<table><caption>{escape(type(self).__name__)}</caption>{rows}</table>"
+        return small_table(type(self).__name__, self._said())
+
+
+def small_table(caption: str, said: Iterable[tuple[str, str]]) -> str:
+    """A small table for notebooks: titles and what is said, as text."""
+    style = ' style="text-align: left"'
+    rows = "".join(f"<tr><th{style}>{escape(title)}</th><td{style}>{escape(part)}</td></tr>" for title, part in said)
+    return f"<table><caption>{escape(caption)}</caption>{rows}</table>"
 
 
 def parts_of(shown: Shown) -> Mapping[str, str]:

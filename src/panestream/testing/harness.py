@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from panestream.engine.operators.row.row_plan import AnyWindowFunction, RowPlan
 from panestream.engine.operators.row.window_operator import FiredResult, Output, RowOperator
+from panestream.engine.shown import small_table
 from panestream.engine.storage.sealed_state import SealedState
 from panestream.engine.storage.state import MemoryState
 from panestream.engine.window_spec import WindowSpec
@@ -17,6 +18,7 @@ from panestream.testing.window_query import WindowQuery, window_query
 from panestream.tracing.events import Trace
 from panestream.tracing.recorder import TracedOperator
 from panestream.tracing.why import ANY, Explanation, explain
+from panestream.tracing.words import Words
 from panestream.windowing.aggregates import Aggregate
 from panestream.windowing.assigners import WindowAssigner
 from panestream.windowing.evictors import Evictor
@@ -158,6 +160,21 @@ class WindowTestHarness:
         operator = TracedOperator if self._traced else RowOperator
         self._operator = operator(self._query.plan, SealedState(state, self._key_group, "row operator"), self._key_group)
         self._collected = Output()
+
+    def _repr_html_(self) -> str:
+        """For notebooks: what it tests, and how far it is."""
+        operator, words = self._operator, Words(in_microseconds=self._in_microseconds)
+        said = [
+            ("windows", repr(self._query.plan.window.assigner)),
+            ("trigger", repr(self._query.plan.window.firing_trigger)),
+            ("watermark", words.time(self.current_watermark)),
+            ("clock", words.time(self.current_processing_time)),
+            ("timers", f"{operator.num_timers():,}"),
+            ("state entries", f"{operator.num_state_entries():,}"),
+            ("late, dropped", f"{operator.late_dropped:,}"),
+            ("traced", "yes: .explain(), .trace(), pst.timeline(harness)" if self._traced else "no"),
+        ]
+        return small_table(type(self).__name__, said)
 
     # ---------------------------------------------------------------- what goes in
 

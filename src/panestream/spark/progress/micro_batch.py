@@ -12,6 +12,8 @@ from pyspark.sql import functions as F
 
 from panestream.engine.exchange.group_run import METRICS
 from panestream.engine.plan import FIRINGS, WindowPlan
+from panestream.engine.shown import small_table
+from panestream.inspection.values import iso
 
 OBSERVED = "panestream"
 """The name of the counters in the progress that Spark reports."""
@@ -116,6 +118,20 @@ class BatchProgress:
     partitions: tuple[PartitionProgress, ...] = ()
     stages: Mapping[str, int] = field(default_factory=dict)
 
+    def _repr_html_(self) -> str:
+        """For notebooks: what there was, a line each."""
+        said = [(name.replace("_", " "), f"{getattr(self, name):,}") for name in _COUNTS if getattr(self, name)]
+        times = [(name, iso(getattr(self, name)) or "") for name in ("watermark", "max_event_time")]
+        rate = f"{self.rows:,} in {self.duration_ms:,} ms, {self.rows_per_second:,.0f} a second"
+        open_windows = "?" if self.open_windows is None else f"{self.open_windows:,}"
+        told = [
+            ("rows", rate),
+            *said,
+            ("open windows", open_windows),
+            *((name.replace("_", " "), text) for name, text in times if text),
+        ]
+        return small_table(f"Micro-batch {self.batch_id}", [*told, ("state", f"{self.state_bytes:,} bytes")])
+
     @classmethod
     def of(
         cls, batch_id: int, seconds: float, reports: list[dict[str, Any]], plan: WindowPlan, *, late_kept: bool
@@ -192,6 +208,11 @@ class BatchProgress:
         )
 
 
+_COUNTS = (
+    *("windowed_rows", "late_rows", "dropped_rows", "invalid_rows", "outside_rows", "history_rows"),
+    *("fired_rows", "early_firings", "on_time_firings", "late_firings"),
+)
+"""What a notebook shows of a micro-batch, where it is not zero."""
 _SUMS = {
     "late_rows": "late_rows",
     "windowed_rows": "windowed_rows",

@@ -1,0 +1,1 @@
+"""A running query, shown in a notebook while it runs."""

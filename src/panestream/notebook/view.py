@@ -1,0 +1,126 @@
+"""What the live view of a query shows: the last micro-batches as small plots, and how far time is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from html import escape
+
+from panestream.engine.plan import stable_repr
+from panestream.notebook.sparkline import sparkline
+from panestream.pages.document import part
+from panestream.pages.words import behind, many, moment, number, printable, span
+from panestream.spark.progress.micro_batch import BatchProgress
+from panestream.spark.query import RunningQuery
+from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP
+
+MOST = 200
+"""So many micro-batches are drawn, the last ones."""
+RUNNING, ENDED, LEFT = "running", "ended", "runs on, no longer watched: query.stop() ends it"
+
+
+@dataclass(slots=True)
+class View:
+    """What is shown of a query.
+
+    Attributes:
+        windows: the query's.
+        state: whether it runs.
+        batches: the last micro-batches, the oldest first.
+        count, rows, late, firings: of all that were seen.
+    """
+
+    windows: str
+    state: str = RUNNING
+    batches: list[BatchProgress] = field(default_factory=list)
+    count: int = 0
+    rows: int = 0
+    late: int = 0
+    firings: int = 0
+
+    @classmethod
+    def of(cls, query: RunningQuery) -> View:
+        """Of a query, nothing of which was seen yet."""
+        return cls(stable_repr(query.plan.assigner))
+
+    def add(self, progress: Iterable[BatchProgress]) -> bool:
+        """Adds the micro-batches that are new; returns whether there were some."""
+        last = self.batches[-1].batch_id if self.batches else -1
+        new = [one for one in progress if one.batch_id > last]
+        self.count += len(new)
+        self.rows += sum(one.rows for one in new)
+        self.late += sum(one.late_rows for one in new)
+        self.firings += sum(map(_fired, new))
+        self.batches = [*self.batches, *new][-MOST:]
+        return bool(new)
+
+    def __repr__(self) -> str:
+        if not self.batches:
+            return f"<{self.state}: no micro-batch yet>"
+        last = self.batches[-1]
+        told = [
+            f"micro-batch {last.batch_id}",
+            f"{last.rows_per_second:,.0f} rows/s",
+            f"watermark {moment(_time(last.watermark))} UTC",
+            f"{number(last.open_windows)} open",
+            f"{self.firings:,} fired",
+            f"{many(self.late, 'late row')}",
+        ]
+        return f"<{self.state}: {', '.join(told)}>"
+
+    def _repr_html_(self) -> str:
+        head = f"<b>{escape(printable(self.windows, 400))}</b> <span>{escape(self.state)}</span>"
+        if not self.batches:
+            return part(f"{_STYLE}<p>{head}</p><p>No micro-batch yet.</p>")
+        last = self.batches[-1]
+        time = f"watermark {moment(_time(last.watermark))} UTC" if _time(last.watermark) is not None else "no watermark yet"
+        totals = f"{many(self.rows, 'row')} in {self.count:,} micro-batch{'' if self.count == 1 else 'es'}, {time}"
+        cards = "".join(_card(self, *each) for each in _PLOTS)
+        over = f"The last {len(self.batches):,} micro-batches, from nothing to the largest." if len(self.batches) > 1 else ""
+        return part(f'{_STYLE}<p>{head}</p><p>{escape(totals)}</p><div class="plots">{cards}</div><p>{over}</p>')
+
+
+_STYLE = """<style>
+.panestream .plots { display: grid; grid-template-columns: repeat(auto-fill, minmax(11rem, 15rem)); gap: .75rem 1.25rem; }
+.panestream .plots div { font-size: .8125rem; color: var(--faint); }
+.panestream .plots b { display: block; font-size: 1.125rem; color: var(--ink); font-variant-numeric: tabular-nums; }
+</style>"""
+_Values = Callable[[BatchProgress], float | None]
+
+
+def _card(view: View, title: str, values: _Values, told: Callable[[View, float | None], str], kind: str) -> str:
+    found: Sequence[float | None] = [values(one) for one in view.batches]
+    plot = sparkline(found, title, bars=kind != "line", mark=kind == "mark")
+    return f"<div>{escape(title)}<b>{escape(told(view, found[-1]))}</b>{plot}</div>"
+
+
+def _fired(one: BatchProgress) -> int:
+    return one.early_firings + one.on_time_firings + one.late_firings
+
+
+def _time(micros: int | None) -> int | None:
+    return None if micros is None or not MIN_TIMESTAMP < micros < MAX_TIMESTAMP else micros
+
+
+def _lag(one: BatchProgress) -> float | None:
+    """How far the watermark is behind the newest event."""
+    found = behind(_time(one.max_event_time), _time(one.watermark))
+    return None if found is None else max(found, 0)
+
+
+_PLOTS: tuple[tuple[str, _Values, Callable[[View, float | None], str], str], ...] = (
+    ("rows/s", lambda one: one.rows_per_second, lambda _, now: f"{now or 0:,.0f}", "line"),
+    (
+        "watermark behind the newest event",
+        _lag,
+        lambda _, now: "-" if now is None else span(round(now)),
+        "line",
+    ),
+    ("late rows", lambda one: one.late_rows, lambda view, _: f"{view.late:,}", "mark"),
+    ("open windows", lambda one: one.open_windows, lambda _, now: "?" if now is None else f"{now:,.0f}", "line"),
+    ("firings", _fired, lambda view, _: f"{view.firings:,}", "bars"),
+)
+"""Title, value of each micro-batch, what is told of all, and how it is drawn."""
+
+
+__all__ = ["ENDED", "LEFT", "MOST", "RUNNING", "View"]
