@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import tempfile
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,14 +31,14 @@ class QuietSession(AbstractContextManager["SparkSession"]):
     """
 
     def __init__(self, name: str, settings: Mapping[str, str]) -> None:
-        from panestream.spark.session import build_session
+        from panestream.spark.session import build_session, errors_into
 
         others = {each: value for each, value in settings.items() if each != "spark.master"}
         # Java and the Python workers inherit the error output: what they say would tear what the command prints.
         handle, log = tempfile.mkstemp(prefix="panestream-spark-", suffix=".log")
         self.log = Path(log)
         try:
-            with _errors_into(handle):
+            with errors_into(handle):
                 self.spark = build_session(name, others, settings.get("spark.master"))
         except BaseException:
             self._tell_log()
@@ -59,20 +58,6 @@ class QuietSession(AbstractContextManager["SparkSession"]):
 
     def _tell_log(self) -> None:
         print(f"What Spark said is in {self.log}", file=sys.stderr)
-
-
-@contextmanager
-def _errors_into(handle: int) -> Generator[None]:
-    """Whatever is started meanwhile writes its error output to the open file ``handle``, for good; this process does not."""
-    sys.stderr.flush()
-    ours = os.dup(2)
-    os.dup2(handle, 2)
-    try:
-        yield
-    finally:
-        os.dup2(ours, 2)
-        os.close(ours)
-        os.close(handle)
 
 
 def settings_of(given: Sequence[str], remote: str | None = None) -> dict[str, str]:

@@ -47,7 +47,13 @@ UNSET_PARTITIONS = 200
 """Spark's default number of shuffle partitions: not anybody's choice."""
 
 
-def build_session(app_name: str, settings: Mapping[str, str] | None = None, master: str | None = None) -> SparkSession:
+def build_session(
+    app_name: str,
+    settings: Mapping[str, str] | None = None,
+    master: str | None = None,
+    *,
+    log: str | os.PathLike[str] | None = None,
+) -> SparkSession:
     """A local session with what panestream needs; ``settings`` win.
 
     Args:
@@ -56,10 +62,16 @@ def build_session(app_name: str, settings: Mapping[str, str] | None = None, mast
         master: e.g. ``"local[2]"``; None: what ``settings``, spark-submit, spark-defaults or ``MASTER`` say, else
             ``local[*, 4]``: all cores, and a task that fails is tried again, four times in all, as on a cluster. (Spark's
             ``local[2]`` and ``local[*]`` try once: a failure of one task fails the query. Write ``local[2, 4]``.)
+        log: a file to which goes what Spark and its workers write to the error output, such as in a notebook, where it would
+            stand between the results. Only where this starts Java: where it runs already, that writes where it wrote before.
 
     Raises:
         EnvironmentNotReadyError: Java is missing or ended while it started, or Spark is of a version that does not work.
+        OSError: the file cannot be written.
     """
+    if log is not None:
+        with errors_into(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)):
+            return build_session(app_name, settings, master)
     # Without this Spark's workers take whatever python3 is on the PATH.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(app_name)
@@ -78,6 +90,20 @@ def build_session(app_name: str, settings: Mapping[str, str] | None = None, mast
         raise
     check_version(spark)
     return spark
+
+
+@contextmanager
+def errors_into(handle: int) -> Iterator[None]:
+    """Whatever is started meanwhile writes its error output to the open file ``handle``, for good; this process does not."""
+    sys.stderr.flush()
+    ours = os.dup(2)
+    os.dup2(handle, 2)
+    try:
+        yield
+    finally:
+        os.dup2(ours, 2)
+        os.close(ours)
+        os.close(handle)
 
 
 def _why_no_java(settings: Mapping[str, str]) -> str:

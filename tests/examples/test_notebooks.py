@@ -1,0 +1,49 @@
+"""The notebooks: each runs from its first cell to its last, quietly, and shows what its text says."""
+
+import os
+import re
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+FOLDER = Path(__file__).parents[2] / "examples" / "notebooks"
+SHOWN = {
+    "first_windows": [
+        r"WindowedResult",
+        r"ann \|2026-01-01 10:00:00\|2026-01-01 10:01:00\|2",
+        r"<svg",
+        r"It was late: its window, \[2026-01-01 10:00:00, 2026-01-01 10:01:00\), had closed",
+        r"firing 2 of .*\(late\)",
+    ],
+    "missing_row": [
+        r"<th[^>]*>late rows</th><td[^>]*>1<",
+        r"is closed since the watermark came to 2026-01-01 10:10:00",
+        r"would have kept it",
+        r"<svg",
+    ],
+    "live_query": [r"RunningQuery", r"runs on, no longer watched", r"aria-label=\"rows/s\"", r"Micro-batch \d+", r"True"],
+}
+
+
+def test_every_notebook_is_run():
+    assert {path.stem for path in FOLDER.glob("*.ipynb")} == set(SHOWN)
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SHOWN)
+def test_a_notebook_runs_quietly_and_shows_what_it_says(name, tmp_path, monkeypatch):
+    notebook = nbformat.read(FOLDER / f"{name}.ipynb", 4)
+    nbformat.validate(notebook)
+    # The kernel is a process of its own, which finds what the tests import.
+    monkeypatch.setenv("PYTHONPATH", os.environ["PYTHONPATH"])
+    NotebookClient(notebook, timeout=240, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}).execute()
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
+    assert [one.text for one in outputs if one.output_type == "stream" and one.name == "stderr"] == []
+    shown = "\n".join(one.get("text", "") + "\n".join(map(str, one.get("data", {}).values())) for one in outputs)
+    missing = [pattern for pattern in SHOWN[name] if not re.search(pattern, shown)]
+    assert not missing, shown[:5_000]
+    if os.environ.get("PANESTREAM_KEEP_NOTEBOOKS"):
+        nbformat.write(notebook, Path(os.environ["PANESTREAM_KEEP_NOTEBOOKS"]) / f"{name}.ipynb")
