@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 import panestream as pst
@@ -57,7 +59,8 @@ def test_many_windows_are_counted_and_none_is_lost():
     assert sum(drawn.windows.cells["window"].values()) == len(trace.windows)
     assert sum(drawn.windows.cells["on_time"].values()) == len(trace.firings)
     assert drawn.windows.cells["on_time"] == drawn.windows.cells["window"]  # a firing at the end stands over its window
-    pst.timeline(one).svg()
+    names = re.findall(r' id="([^"]+)"', str(pst.timeline(one).svg()))
+    assert len(names) == len(set(names))  # a page refuses an id that is there twice
 
 
 def test_keys_that_have_no_room_are_told_and_one_of_them_can_be_asked_for():

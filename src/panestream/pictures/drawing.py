@@ -268,7 +268,9 @@ def _draw_crowded_windows(axes: Any, one: Layout, name: str) -> None:
     assert one.windows is not None  # noqa: S101 - the caller asked
     width, cells = one.windows.width, one.windows.cells
     ends = cells["window"]
-    axes.bar([at * width for at in ends], list(ends.values()), width, align="edge", color=BLUE, alpha=0.3, gid=f"{name}windows")
+    bars = axes.bar([at * width for at in ends], list(ends.values()), width, align="edge", color=BLUE, alpha=0.3)
+    for at, bar in zip(ends, bars, strict=True):  # a name for each: one for all would be there several times
+        bar.set_gid(f"{name}windows-{at}")
     for which, (marker, color, _) in FIRINGS.items():
         counts = sorted(cells.get(which, {}).items())
         if counts:
