@@ -23,7 +23,13 @@ SHOWN = {
         r"would have kept it",
         r"<svg",
     ],
-    "live_query": [r"RunningQuery", r"runs on, no longer watched", r"aria-label=\"rows/s\"", r"Micro-batch \d+", r"True"],
+    "live_query": [
+        r"RunningQuery",
+        r"<ended: micro-batch 4, .* 20 late rows>",
+        r"aria-label=\"rows/s\"",
+        r"Micro-batch 4",
+        r"\(4, 65, 5\)",
+    ],
 }
 
 

@@ -29,7 +29,7 @@ def invoke(*arguments):
 def test_the_list_has_every_example_with_words():
     result = invoke("examples")
     assert result.exit_code == 0, result.output
-    names = {path.name for path in (ROOT / "examples").iterdir() if path.suffix in (".py", ".toml")} | {"pipelines"}
+    names = {path.name for path in (ROOT / "examples").iterdir() if path.suffix in (".py", ".toml")} | {"notebooks", "pipelines"}
     assert set(examples.every()) == names
     for name, words in examples.every().items():
         assert len(words) > 15, name
