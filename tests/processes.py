@@ -10,6 +10,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 PATIENCE = 900
 """Seconds."""
+ANY_PORT = {"SPARK_TESTING": "1"}
+"""Environment of a script that starts a server of Spark Connect: on a free port, not on 15002, where another test may have its own."""
 
 
 def ran(script: str | Path, *arguments: object, python: str | Path = sys.executable, **environment: str) -> str:

@@ -9,7 +9,7 @@ import pyspark
 import pytest
 
 import panestream as pst
-from tests.processes import ran
+from tests.processes import ANY_PORT, ran
 
 pytestmark = [pytest.mark.connectors, pytest.mark.kafka, pytest.mark.delta, pytest.mark.slow]
 
@@ -23,7 +23,7 @@ def taken(records):
 
 def test_kafka_and_delta_through_connect(broker, topics, tmp_path):
     clicks, hours, late = topics.make(1), topics.make(2, "hours"), topics.make(1, "late")
-    ran(SCRIPT, tmp_path, broker.servers, clicks, hours, late, SPARK_TESTING="1")
+    ran(SCRIPT, tmp_path, broker.servers, clicks, hours, late, **ANY_PORT)
     found = json.loads((tmp_path / "found.json").read_text())
     assert found["session"] == "pyspark.sql.connect.session"
     assert "record at offset 9 of" in found["malformed"]

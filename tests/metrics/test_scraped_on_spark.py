@@ -7,7 +7,7 @@ import pytest
 
 from panestream.errors import PanestreamWarning
 from tests.metrics import scraped
-from tests.processes import ran
+from tests.processes import ANY_PORT, ran
 
 TAKES = ("duration_ms", "rows_per_second", "stages")
 
@@ -56,7 +56,7 @@ def test_through_spark_connect_too(tmp_path):
     for needed in ("pandas", "grpc", "grpc_status", "zstandard"):
         if importlib.util.find_spec(needed) is None:
             pytest.skip(f"Spark Connect's client needs {needed}: install panestream[connect]")
-    ran(scraped.__file__, tmp_path)
+    ran(scraped.__file__, tmp_path, **ANY_PORT)
     found = json.loads((tmp_path / "found.json").read_text())
     assert "connect" in found["session"]
     check(found)

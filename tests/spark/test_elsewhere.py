@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 import pyspark
 import pytest
 
-from tests.processes import ROOT, ran
+from tests.processes import ANY_PORT, ROOT, ran
 from tests.spark.said import check_refusals
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -101,7 +101,7 @@ def test_spark_connect(tmp_path):
         if importlib.util.find_spec(needed) is None:
             pytest.skip(f"Spark Connect's client needs {needed}: install panestream[connect]")
     taken = write_input(tmp_path / "in")
-    found = run(tmp_path, "remote")
+    found = run(tmp_path, "remote", **ANY_PORT)
     assert "connect" in found["session"]
     assert found["groups"] == 4
     check(tmp_path, found, taken)

@@ -7,14 +7,14 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from tests.processes import ran
+from tests.processes import ANY_PORT, ran
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
 @pytest.mark.skipif(not pyspark.__version__.startswith("4.0."), reason="only Spark 4.0 has no streams through Connect")
 def test_through_connect_of_spark_4_0_batches_run_and_streams_are_refused():
-    said = ran(Path(__file__).with_name("connect.py"))
+    said = ran(Path(__file__).with_name("connect.py"), **ANY_PORT)
     panes, row, *refused = said.splitlines()[-4:]
     # Two sliding windows of every instant; and more firings where they fire early.
     assert (panes, row.split()[0]) == ("panes 9", "row")

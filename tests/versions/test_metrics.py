@@ -9,7 +9,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from tests.processes import ran
+from tests.processes import ANY_PORT, ran
 
 pytestmark = [
     pytest.mark.spark,
@@ -38,7 +38,7 @@ def test_in_a_classic_session(spark, tmp_path):
 @pytest.mark.skipif(bool(needed + for_connect), reason=f"Spark Connect's client needs {needed + for_connect}")
 @pytest.mark.skipif(pyspark.__version__.startswith("4.0."), reason="Spark 4.0 has no streams through Connect")
 def test_through_spark_connect(tmp_path):
-    ran(Path(__file__).with_name("told.py"), tmp_path)
+    ran(Path(__file__).with_name("told.py"), tmp_path, **ANY_PORT)
     found = json.loads((tmp_path / "found.json").read_text("utf-8"))
     assert "connect" in found["session"]
     check(found)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from tests.processes import ran
+from tests.processes import ANY_PORT, ran
 from tests.versions.carried import ROWS, queries
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -26,7 +26,8 @@ for_connect = [name for name in ("pandas", "grpc", "grpc_status", "zstandard") i
 
 def run(python: str, folder: Path, first: int, last: int, groups: int, *more: str) -> dict:
     script = Path(__file__).with_name("saved.py")
-    return json.loads(ran(script, folder, first, last, groups, *more, python=python).splitlines()[-1])
+    environment = ANY_PORT if "remote" in more else {}
+    return json.loads(ran(script, folder, first, last, groups, *more, python=python, **environment).splitlines()[-1])
 
 
 def found(folder: Path, name: str) -> dict[str, list[str]]:

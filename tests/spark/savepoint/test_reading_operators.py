@@ -12,7 +12,7 @@ import pytest
 import panestream as pst
 from panestream import agg
 from panestream.testing import MicroBatches
-from tests.processes import ROOT, ran
+from tests.processes import ANY_PORT, ROOT, ran
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::panestream.errors.PanestreamWarning")]
 
@@ -73,7 +73,8 @@ def found(spark, tmp_path_factory):
     for name, query in queries().items():
         checkpoint = str(folder / "checkpoints" / name)
         query(rows.stream()).start(main=pst.MemorySink(), checkpoint=checkpoint, trigger="once").await_termination()
-    ran(SCRIPT, folder, "remote", PYTHONPATH=str(ROOT / "src"))  # without the tests: not even by chance the job's code
+    # Without the tests on its path: not even by chance the job's code.
+    ran(SCRIPT, folder, "remote", **ANY_PORT, PYTHONPATH=str(ROOT / "src"))
     return json.loads((folder / "found.json").read_text())
 
 
