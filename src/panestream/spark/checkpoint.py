@@ -86,8 +86,8 @@ class Epoch:
             successor = (newest_entry(spark, self.checkpoint) or {}).get(SUCCESSOR)
             if successor is not None:
                 raise FencedError(
-                    f"the query of the checkpoint {self.checkpoint} goes on from a savepoint, with the checkpoint {successor}, "
-                    "and writes to the same places: this run stops, and publishes nothing more"
+                    f"another query goes on from a savepoint, with the checkpoint {successor}, and writes to the same places "
+                    f"(it says so in {self.checkpoint}): this run stops, and publishes nothing more"
                 )
             raise FencedError(
                 f"another copy of this query was started later on the checkpoint {self.checkpoint} (run {newest[0]}, this is "
@@ -318,7 +318,7 @@ def succeed(spark: SparkSession, claim: Claim, places: Iterable[str]) -> Epoch |
         places: of its outputs.
 
     Returns:
-        The entry by which it learns of it; None: there is none to tell, or it was told.
+        The entry by which it learns of it, or by which others that start from the same savepoint do; None: no place is shared.
 
     Raises:
         CheckpointError: it went on there after the savepoint, or another query succeeded it there.
@@ -326,11 +326,13 @@ def succeed(spark: SparkSession, claim: Claim, places: Iterable[str]) -> Epoch |
     """
     old = claim.succession
     shared = set(places) & set(old.places) if old is not None and claim.last < 0 else set()
-    if old is None or not shared or not old.checkpoint:
-        return None  # of history there is nobody to tell
-    entries = _read_entries(spark, old.checkpoint)
+    if claim.born is None or old is None or not shared:
+        return None
+    entries = _read_entries(spark, old.checkpoint) if old.checkpoint else {}
     if not entries or entries[max(entries)]["query"] not in old.queries:
-        return None  # it is gone, or another query's
+        # It was history, is gone, or is another query's by now: who goes on from the savepoint is told in that.
+        old = replace(old, checkpoint=claim.born.path, batch_id=-1)
+        entries = _read_entries(spark, old.checkpoint) or {(0, ""): {"query": old.queries[-1]}}
     check_not_gone_on(old, last_committed(spark, old.checkpoint), shared)
     mine = file_place(_address(spark, claim.epoch.checkpoint))
     others = [each for each in successors(_in_order(entries)) if file_place(each) != mine]

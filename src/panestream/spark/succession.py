@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from panestream.errors import CheckpointError
 from panestream.spark.markers import write_marker
+from panestream.spark.reasons import first_sentence, of_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -124,8 +125,19 @@ def tell_old(spark: SparkSession, entry: str, newest: Mapping[str, Any], last: i
         newest: the entry of the run that holds the checkpoint.
         last: the last micro-batch that was committed there.
         successor: the new checkpoint.
+
+    Raises:
+        CheckpointError: nothing can be written there.
     """
-    write_marker(spark, entry, {**newest, "after": last, "places": [], SUCCESSOR: successor})
+    try:
+        write_marker(spark, entry, {**newest, "after": last, "places": [], SUCCESSOR: successor})
+    except Exception as error:
+        if not of_spark(error):
+            raise
+        raise CheckpointError(
+            f"{entry} cannot be written ({first_sentence(error)}): it is to say that {successor} goes on in the same places, so "
+            "that nobody else does. Let the job write there, or give the new query other places"
+        ) from error
 
 
 def successors(entries: Iterable[Mapping[str, Any]]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import shutil
 from typing import Any
 
 import pytest
@@ -85,6 +86,28 @@ def test_the_outputs_of_history_and_of_the_stream_in_one_place(spark, tmp_path):
     saved = result.bootstrap(spark.createDataFrame(ROWS[:60], SCHEMA), str(tmp_path / "saved"), main=pst.ParquetSink(out))
     result.start(main=pst.ParquetSink(out), checkpoint=str(tmp_path / "new"), savepoint=saved.path).await_termination()
     assert texts(spark.read.parquet(out).drop("batch_id").collect()) == whole
+
+
+def test_a_second_query_from_the_same_history_does_not_take_the_places_of_the_first(spark, tmp_path):
+    out = str(tmp_path / "out")
+    result = counted(clicks_in(spark, tmp_path / "rest", ROWS[60:]).stream())
+    saved = result.bootstrap(spark.createDataFrame(ROWS[:60], SCHEMA), str(tmp_path / "saved"), main=pst.ParquetSink(out))
+
+    def start(checkpoint, out):
+        result.start(main=pst.ParquetSink(out), checkpoint=str(checkpoint), savepoint=saved.path).await_termination()
+
+    start(tmp_path / "new", out)
+    there = texts(spark.read.parquet(out).collect())
+    with pytest.raises(CheckpointError, match=r"another query went on from .*saved already, with the checkpoint .*new"):
+        start(tmp_path / "second", out)
+    assert texts(spark.read.parquet(out).collect()) == there
+    # A trial elsewhere is nobody's rival, nor is the first one again.
+    start(tmp_path / "trial", str(tmp_path / "elsewhere"))
+    start(tmp_path / "new", out)
+    # The way back that the error tells.
+    shutil.rmtree(tmp_path / "new")
+    start(tmp_path / "second", out)
+    assert texts(spark.read.parquet(out).collect()) == there
 
 
 def test_no_rows_of_history_are_a_savepoint_too(spark, tmp_path):
