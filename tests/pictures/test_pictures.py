@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 import panestream as pst
 from panestream.errors import InvalidPlanError
+from panestream.pictures.drawing import PAPER, drawn
 from panestream.pictures.layout import layout
 from panestream.testing import WindowTestHarness
 
@@ -126,3 +128,24 @@ def test_what_cannot_be_drawn_is_refused_in_words():
         pst.timeline()
     with pytest.raises(InvalidPlanError, match="1 pictures and 2 titles"):
         pst.timeline(clock, titles=["a", "b"])
+
+
+@pytest.mark.parametrize("interval", ["3 seconds", "7 seconds", "12 seconds", "25 seconds"])
+@pytest.mark.parametrize("price", [1, 100, 1_234_567])
+def test_what_firings_gave_is_never_written_over_another(interval, price):
+    one = harness(
+        trigger=pst.ContinuousEventTimeTrigger.of(interval), rows=0, reduce=lambda a, b: a + b, allowed_lateness="20 seconds"
+    )
+    for second in (*range(2, 60, 6), 59, 75, 58, 110):
+        one.process_element(price, f"{second} seconds", key="ann")
+        one.process_watermark(f"{second} seconds")
+    one.end_of_input()
+    figure = drawn(pst.timeline(one).layouts, ("",), PAPER)
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    windows = figure.axes[-1]
+    told = [text for text in windows.texts if text.get_text()]
+    places = [text.get_window_extent(canvas.get_renderer()) for text in told]
+    assert told or price > 100
+    for at, place in enumerate(places):
+        assert not place.count_overlaps(places[:at]), [text.get_text() for text in told]

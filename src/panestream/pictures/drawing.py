@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from io import BytesIO, StringIO
 from typing import Any
@@ -20,6 +20,8 @@ MOST_TEXTS = 40
 MOST_PARTS = 50
 """Of a session: more would be one line."""
 _ROWS, _LANE, _CROWD, _FRAME = 1.75, 0.27, 1.0, 0.62
+_ACROSS, _MARK, _LETTER = 440, 9.0, 4.6
+"""In points: how wide the axes are at least, a mark with the gap behind it, a letter of what a firing gave."""
 # Each can be told from the others by colour-blind people, and from black and from white by everybody; shapes differ as well.
 BLUE, RED, GREEN, ORANGE, GREY = "#3f83bf", "#d6493b", "#3a9a6c", "#d08618", "#8a8a8a"
 FATES = {
@@ -212,10 +214,9 @@ def _draw_windows(axes: Any, one: Layout, first: int, last: int, name: str) -> N
     axes.set_ylim(max(one.height, 1) - 0.5, -0.5)
     for bar in one.bars:
         _draw_bar(axes, bar, first, last, name)
-    texts = {(mark.lane, mark.x) for mark in one.marks}
-    room = (last - first) / 12
-    for mark in one.marks:
-        _draw_mark(axes, mark, first, last, name, labelled=len(one.marks) <= MOST_TEXTS and _has_room(mark, texts, room))
+    labelled = _labelled(one.marks, first, last) if len(one.marks) <= MOST_TEXTS else frozenset()
+    for at, mark in enumerate(one.marks):
+        _draw_mark(axes, mark, first, last, name, labelled=at in labelled)
     ticks_at = [lanes.first + (lanes.count - 1) / 2 for lanes in one.lanes]
     told = [] if [lanes.key for lanes in one.lanes] == [None] else [_key(lanes.key) for lanes in one.lanes]
     axes.set_yticks(ticks_at if told else [], told)
@@ -227,9 +228,31 @@ def _draw_windows(axes: Any, one: Layout, first: int, last: int, name: str) -> N
         axes.spines[side].set_visible(side == "bottom")
 
 
-def _has_room(mark: Mark, taken: Iterable[tuple[int, int]], room: float) -> bool:
-    """Whether no other mark follows so closely that its place would be needed; what fired on time is told to the left of it."""
-    return mark.which == "on_time" or not any(lane == mark.lane and mark.x < x < mark.x + room / 2 for lane, x in taken)
+def _labelled(marks: Sequence[Mark], first: int, last: int) -> frozenset[int]:
+    """Which marks have room for what they gave: none of it on another one's, nor on a mark. What fired on time goes first."""
+    points = _ACROSS / (1.08 * max(last - first, 1))
+    taken: list[tuple[int, float, float]] = []
+    for mark in marks:
+        at = _within(mark.x, first, last) * points
+        taken.append((mark.lane, at - _MARK / 2, at + _MARK / 2))
+    found = set[int]()
+    for place in sorted(range(len(marks)), key=lambda place: (marks[place].which != "on_time", place)):
+        mark, (lane, start, end) = marks[place], taken[place]
+        wide = sum(_LETTER * (2 if ord(letter) > 0x2E7F else 1) for letter in mark.text)
+        left, right = (start - wide, start) if _is_left(mark, first, last) else (end, end + wide)
+        if mark.text and not any(lane == other and left < to and since < right for other, since, to in taken):
+            taken.append((lane, left, right))
+            found.add(place)
+    return frozenset(found)
+
+
+def _within(x: int, first: int, last: int) -> int:
+    return min(max(x, first), last)
+
+
+def _is_left(mark: Mark, first: int, last: int) -> bool:
+    """Whether what a firing gave is told to the left of its mark: on time, in its bar; else at the picture's edge."""
+    return mark.which == "on_time" or _within(mark.x, first, last) > last - 0.04 * (last - first)
 
 
 def _draw_bar(axes: Any, bar: Bar, first: int, last: int, name: str) -> None:
@@ -254,12 +277,11 @@ def _draw_bar(axes: Any, bar: Bar, first: int, last: int, name: str) -> None:
 
 def _draw_mark(axes: Any, mark: Mark, first: int, last: int, name: str, *, labelled: bool) -> None:
     marker, color, _ = FIRINGS[mark.which]
-    x = min(max(mark.x, first), last)
+    x = _within(mark.x, first, last)
     look = {"marker": marker, "markersize": 5.5, "color": color, "linestyle": "none", "clip_on": False}
     axes.plot([x], [mark.lane], gid=f"{name}firing-{mark.window}-{mark.number}", zorder=6, **look)
     if mark.text and labelled:
-        left = x > last - 0.04 * (last - first) or mark.which == "on_time"
-        offset, side = ((-5, 0), "right") if left else ((5, 0), "left")
+        offset, side = ((-5, 0), "right") if _is_left(mark, first, last) else ((5, 0), "left")
         look = {"va": "center", "ha": side, "fontsize": 7.5, "zorder": 7}
         axes.annotate(mark.text, (x, mark.lane), offset, textcoords="offset points", **look)
 
