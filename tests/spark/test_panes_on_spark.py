@@ -208,6 +208,10 @@ def test_what_panes_cannot_do_is_said(clicks):
     at_once_only = keyed(clicks.stream()).window(SLIDING).apply_arrow(at_once, "n bigint", all_windows=True)
     with pytest.raises(InvalidPlanError, match="do not number firings: the row operator does"):
         at_once_only.with_firing()
+    with pytest.raises(InvalidPlanError, match="keep no results that a later one could take the place of"):
+        at_once_only.changelog()  # nor does the row operator: it is no way out
+    beside = {"a": pst.TumblingEventTimeWindows.of("10 minutes", "1 second"), "b": pst.TumblingEventTimeWindows.of("10 minutes")}
+    assert "one between any two edges of windows" in keyed(clicks.stream()).windows(beside).aggregate(*AGGREGATES).explain()
     assert "shared" in several.aggregate(*AGGREGATES).explain()
 
 

@@ -359,7 +359,8 @@ class OperatorSpec(ABC):
     @property
     def why_no_changes(self) -> str | None:
         """Why its rows cannot be taken for changes of those before them; None: they can."""
-        return self.why_no_firings
+        kept = "aligned windows and sessions of declared aggregates do"
+        return f"{self.name} keep no results that a later one could take the place of: {kept}"
 
     @property
     def uses_processing_time(self) -> bool:

@@ -19,7 +19,7 @@ class ApproxCountDistinct(OfOneCompared):
 
     function: ClassVar[str] = "approx_count_distinct"
     merge_rule: ClassVar[str] = (
-        "panes keep distinct hashes, many of them as a HyperLogLog sketch; a window takes the union, whatever its order"
+        "parts keep distinct hashes, many of them as a HyperLogLog sketch; a window takes the union, whatever its order"
     )
 
     def __post_init__(self) -> None:

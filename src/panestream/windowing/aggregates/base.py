@@ -64,7 +64,7 @@ class Aggregate(ABC):  # noqa: B024 - what subclasses give are class attributes
     invertible: ClassVar[bool] = False
     """Whether a partial can be taken out of a whole again (exact types only: floating point never is)."""
     merge_rule: ClassVar[str] = ""
-    """One sentence on how partial results of panes become the result of a window."""
+    """One sentence on how partial results of parts (panes; of sessions what merges) become the result of a window."""
     keeps_values: ClassVar[bool] = True
     """Whether values of its inputs come out again, so that what Spark knows of them (a collation) must be kept."""
     plain_arguments: ClassVar[bool] = True

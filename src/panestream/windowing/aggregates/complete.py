@@ -19,7 +19,7 @@ class Complete(Aggregate):
 
     function: ClassVar[str] = "complete"
     keeps_values: ClassVar[bool] = False
-    merge_rule: ClassVar[str] = "a window is complete where all its panes are"
+    merge_rule: ClassVar[str] = "a window is complete where all its parts are"
 
     def __post_init__(self) -> None:
         if not isinstance(self.output, str) or not self.output:

@@ -19,7 +19,7 @@ class Count(Aggregate):
     function: ClassVar[str] = "count"
     keeps_values: ClassVar[bool] = False
     invertible: ClassVar[bool] = True
-    merge_rule: ClassVar[str] = "counts of panes are added, and subtracted again as the window slides on"
+    merge_rule: ClassVar[str] = "counts of parts are added"
 
     def __post_init__(self) -> None:
         if self.expr is not None:

@@ -15,7 +15,7 @@ class CountDistinct(OfOneCompared):
     """See :func:`count_distinct`."""
 
     function: ClassVar[str] = "count_distinct"
-    merge_rule: ClassVar[str] = "panes keep each distinct value once; a window counts the union of its panes"
+    merge_rule: ClassVar[str] = "parts keep each distinct value once; a window counts the union of its parts"
 
 
 def count_distinct(expr: Expression) -> CountDistinct:

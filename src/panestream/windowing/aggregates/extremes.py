@@ -15,7 +15,7 @@ class Min(OfOneCompared):
     """See :func:`min`."""
 
     function: ClassVar[str] = "min"
-    merge_rule: ClassVar[str] = "the smallest of the panes' smallest values"
+    merge_rule: ClassVar[str] = "the smallest of the parts' smallest values"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -23,7 +23,7 @@ class Max(OfOneCompared):
     """See :func:`max`."""
 
     function: ClassVar[str] = "max"
-    merge_rule: ClassVar[str] = "the largest of the panes' largest values"
+    merge_rule: ClassVar[str] = "the largest of the parts' largest values"
 
 
 def min(expr: Expression) -> Min:  # noqa: A001

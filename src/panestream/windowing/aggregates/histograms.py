@@ -22,7 +22,7 @@ class Histogram(OfOne):
 
     function: ClassVar[str] = "histogram"
     invertible: ClassVar[bool] = True
-    merge_rule: ClassVar[str] = "counts of panes are added bin by bin, and subtracted again as the window slides on"
+    merge_rule: ClassVar[str] = "counts of parts are added bin by bin"
 
     def __post_init__(self) -> None:
         check_expression(self.expr, self.function, "expr")

@@ -15,7 +15,7 @@ class CollectList(OfOne):
     """See :func:`collect_list`."""
 
     function: ClassVar[str] = "collect_list"
-    merge_rule: ClassVar[str] = "the lists of panes are joined in the order of event time"
+    merge_rule: ClassVar[str] = "the lists of parts are joined in the order of event time"
 
 
 def collect_list(expr: Expression) -> CollectList:

@@ -15,9 +15,7 @@ class Var(OfOne):
     """See :func:`var`."""
 
     function: ClassVar[str] = "var"
-    merge_rule: ClassVar[str] = (
-        "count, mean and sum of squared deviations of panes are combined by Chan's formula, never subtracted"
-    )
+    merge_rule: ClassVar[str] = "count, mean and sum of squared deviations of parts are combined by Chan's formula"
 
 
 @dataclass(frozen=True, slots=True, repr=False)

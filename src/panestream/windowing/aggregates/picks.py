@@ -18,7 +18,7 @@ class First(OfOne):
     ignore_nulls: bool = False
 
     function: ClassVar[str] = "first"
-    merge_rule: ClassVar[str] = "the value of the pane whose first row has the earliest event time"
+    merge_rule: ClassVar[str] = "the value of the part whose first row has the earliest event time"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -28,7 +28,7 @@ class Last(OfOne):
     ignore_nulls: bool = False
 
     function: ClassVar[str] = "last"
-    merge_rule: ClassVar[str] = "the value of the pane whose last row has the latest event time"
+    merge_rule: ClassVar[str] = "the value of the part whose last row has the latest event time"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -55,7 +55,7 @@ class MinBy(_OfTwo):
     """See :func:`min_by`."""
 
     function: ClassVar[str] = "min_by"
-    merge_rule: ClassVar[str] = "the value of the pane with the smallest `by`"
+    merge_rule: ClassVar[str] = "the value of the part with the smallest `by`"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -63,7 +63,7 @@ class MaxBy(_OfTwo):
     """See :func:`max_by`."""
 
     function: ClassVar[str] = "max_by"
-    merge_rule: ClassVar[str] = "the value of the pane with the largest `by`"
+    merge_rule: ClassVar[str] = "the value of the part with the largest `by`"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -110,7 +110,7 @@ class ArgMin(_OfRow):
     """See :func:`arg_min`."""
 
     function: ClassVar[str] = "arg_min"
-    merge_rule: ClassVar[str] = "the values from the pane with the smallest `by`"
+    merge_rule: ClassVar[str] = "the values from the part with the smallest `by`"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -118,7 +118,7 @@ class ArgMax(_OfRow):
     """See :func:`arg_max`."""
 
     function: ClassVar[str] = "arg_max"
-    merge_rule: ClassVar[str] = "the values from the pane with the largest `by`"
+    merge_rule: ClassVar[str] = "the values from the part with the largest `by`"
 
 
 def first(expr: Expression, ignore_nulls: bool = False) -> First:

@@ -21,7 +21,7 @@ class ApproxQuantile(OfOne):
 
     function: ClassVar[str] = "approx_quantile"
     merge_rule: ClassVar[str] = (
-        "panes keep their values, many of them as a t-digest; those of a window are merged, earlier panes first"
+        "parts keep their values, many of them as a t-digest; those of a window are merged, earlier parts first"
     )
 
     def __post_init__(self) -> None:

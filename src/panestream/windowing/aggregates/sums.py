@@ -16,9 +16,7 @@ class Sum(OfOne):
 
     function: ClassVar[str] = "sum"
     invertible: ClassVar[bool] = True
-    merge_rule: ClassVar[str] = (
-        "sums of panes are added exactly (integers, decimals) and subtracted again; floating point is only ever added"
-    )
+    merge_rule: ClassVar[str] = "sums of parts are added: of integers and decimals exactly, of floating point up to rounding"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -27,7 +25,7 @@ class Mean(OfOne):
 
     function: ClassVar[str] = "mean"
     invertible: ClassVar[bool] = True
-    merge_rule: ClassVar[str] = "sum and count of panes are combined as those of sum and count, and divided at the end"
+    merge_rule: ClassVar[str] = "sum and count of parts are combined as those of sum and count, and divided at the end"
 
 
 def sum(expr: Expression) -> Sum:  # noqa: A001 - the SQL name, as in pyspark.sql.functions

@@ -17,7 +17,7 @@ class WeightedMean(OfOne):
     weight: str
 
     function: ClassVar[str] = "weighted_mean"
-    merge_rule: ClassVar[str] = "sums of weight and of value times weight are added, never subtracted, and divided at the end"
+    merge_rule: ClassVar[str] = "sums of weight and of value times weight are added, and divided at the end"
 
     def __post_init__(self) -> None:
         check_expression(self.expr, self.function, "expr")

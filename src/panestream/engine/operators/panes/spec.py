@@ -154,5 +154,7 @@ class PaneSpec(PaneSettings, OperatorSpec):
             return [f"{format_duration(grid.period)} each, {kept}"]
         if len(grid.edges) == 2:
             first, second = format_duration(grid.edges[1]), format_duration(grid.period - grid.edges[1])
-            return [f"two to a slide, {first} and {second}, since the slide does not divide the size"]
+            if len(grid.windows) == 1:
+                return [f"two to a slide, {first} and {second}, since the slide does not divide the size"]
+            return [f"two every {format_duration(grid.period)}, {first} and {second}: one between any two edges of windows"]
         return [f"{len(grid.edges)} of unequal length every {format_duration(grid.period)}: one between any two edges of windows"]
