@@ -1,4 +1,4 @@
-"""A savepoint of one version of Spark, classic or through Connect, starts on another: all operators, with other key groups.
+"""A savepoint of one version of Spark, classic or through Connect, starts on another, with other key groups.
 
 ``PANESTREAM_PYTHONS`` names the Pythons (see test_carried_on.py).
 """
@@ -20,14 +20,17 @@ from tests.versions.carried import ROWS, queries
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 PYTHONS = dict(each.split("=", 1) for each in os.environ.get("PANESTREAM_PYTHONS", "").split())
-NAMES = [name for name in queries() if name != "clock"]
+# One version alone: a columnar operator, one that merges, and one with users' functions, through Connect; of several: all.
+NAMES = [name for name in queries() if name != "clock"] if PYTHONS else ["panes", "sessions", "row"]
 for_connect = [name for name in ("pandas", "grpc", "grpc_status", "zstandard") if importlib.util.find_spec(name) is None]
 
 
 def run(python: str, folder: Path, first: int, last: int, groups: int, *more: str) -> dict:
     script = Path(__file__).with_name("saved.py")
     environment = ANY_PORT if "remote" in more else {}
-    return json.loads(ran(script, folder, first, last, groups, *more, python=python, **environment).splitlines()[-1])
+    return json.loads(
+        ran(script, folder, first, last, groups, ",".join(NAMES), *more, python=python, **environment).splitlines()[-1]
+    )
 
 
 def found(folder: Path, name: str) -> dict[str, list[str]]:
