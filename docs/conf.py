@@ -54,6 +54,7 @@ html_css_files = ["panestream.css"]
 html_show_sphinx = False
 html_show_copyright = False
 html_copy_source = False
+html_search_scorer = str(DOCS / "_static" / "scorer.js")
 html_last_updated_fmt = None
 html_use_index = True
 html_sidebars = {

@@ -67,6 +67,8 @@ def tab(browser, size, colours="light"):
     [
         ("", "SlidingEventTimeWindows", "reference/api/assigners.html"),
         ("", "savepoint", "how-to/savepoints.html"),
+        ("", "late", "ideas/lateness.html"),
+        ("", "session", "ideas/session.html"),
         ("zh/", "触发器", "zh/ideas/triggers.html"),
         ("zh/", "迟到数据", "zh/start/tutorial/2-late-rows.html"),
         ("zh/", "会话窗口", "zh/ideas/session.html"),
@@ -80,7 +82,7 @@ def test_search_finds_a_page(browser, served, language, words, wanted):
         page.wait_for_selector("ul.search li a")
         page.wait_for_function("document.querySelector('.search-summary')?.innerText")  # said when all are listed
         found = page.eval_on_selector_all("ul.search li a", "all => all.map(each => each.pathname)")
-        assert f"/{wanted}" in found
+        assert f"/{wanted}" in found[:6]
         assert page.complaints == []
 
 
