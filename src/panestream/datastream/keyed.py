@@ -71,8 +71,9 @@ class DataStream(Events):
     def processing_time_from(self, column: str | Column, *, unit: str | None = None) -> DataStream:
         """Takes processing time from the data (when each row was received, say) instead of from Spark's clock.
 
-        For replays and tests: the same input gives the same windows whenever it runs, also with ``availableNow``. The clock
-        of a micro-batch is the largest value in it; it never goes back, and without rows it stands still.
+        For replays and tests: the same micro-batches give the same windows whenever they run, also with ``availableNow``. The
+        clock of a micro-batch is the largest value in it; it never goes back, and without rows it stands still. A batch is one
+        micro-batch.
 
         Args:
             column: a timestamp column (without time zone: UTC), SQL that gives one, or a Column; a number with ``unit``.
