@@ -7,8 +7,10 @@ Writes what it found to FOLDER/found.json. Not a test module: a session of anoth
 
 from __future__ import annotations
 
+import io
 import json
 import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 
 
@@ -73,7 +75,10 @@ def main() -> None:
         after = result_of(stream.where(kept), key="user")
         history = spark.read.schema(schema).parquet(str(folder / "in")).where(kept)
         saved = after.bootstrap(history, str(folder / "saved"), until="2026-01-01T00:01:35Z", **seamed)
-        after.start(checkpoint=str(folder / "after"), savepoint=saved.path, **seamed).await_termination()
+        running = after.start(checkpoint=str(folder / "after"), savepoint=saved.path, **seamed)
+        with redirect_stdout(io.StringIO()) as told:
+            pst.live(running)
+        found["live"] = told.getvalue().splitlines()
     if where.startswith("spark://"):
         status = spark.sparkContext._jsc.sc().statusTracker()
         found["executors"] = len(status.getExecutorInfos()) - 1

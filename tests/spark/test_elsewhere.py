@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -106,6 +107,10 @@ def test_spark_connect(tmp_path):
     assert found["groups"] == 4
     check(tmp_path, found, taken)
     assert streamed(tmp_path / "seamed") == windows(taken, until=179 - 5)  # history first, then the stream
+    assert found["live"][0].startswith("<running")
+    assert re.match(
+        r"<ended: micro-batch [5-9], [\d,]+ rows/s, watermark 2026-01-01 00:02:54 UTC, .* 0 late rows>$", found["live"][-1]
+    )
     # Columns are called what they are called without Connect: a checkpoint does not belong to a client.
     assert found["called"] == [[text, text] for text, _ in found["called"]]
     assert found["identity"]["key"] == "user (string)"

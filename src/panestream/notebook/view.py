@@ -61,7 +61,7 @@ class View:
         told = [
             f"micro-batch {last.batch_id}",
             f"{last.rows_per_second:,.0f} rows/s",
-            f"watermark {moment(_time(last.watermark))} UTC",
+            _watermark(last),
             f"{number(last.open_windows)} open",
             f"{self.firings:,} fired",
             f"{many(self.late, 'late row')}",
@@ -73,8 +73,7 @@ class View:
         if not self.batches:
             return part(f"{_STYLE}<p>{head}</p><p>No micro-batch yet.</p>")
         last = self.batches[-1]
-        time = f"watermark {moment(_time(last.watermark))} UTC" if _time(last.watermark) is not None else "no watermark yet"
-        totals = f"{many(self.rows, 'row')} in {self.count:,} micro-batch{'' if self.count == 1 else 'es'}, {time}"
+        totals = f"{many(self.rows, 'row')} in {self.count:,} micro-batch{'' if self.count == 1 else 'es'}, {_watermark(last)}"
         cards = "".join(_card(self, *each) for each in _PLOTS)
         over = f"The last {len(self.batches):,} micro-batches, from nothing to the largest." if len(self.batches) > 1 else ""
         return part(f'{_STYLE}<p>{head}</p><p>{escape(totals)}</p><div class="plots">{cards}</div><p>{over}</p>')
@@ -86,6 +85,11 @@ _STYLE = """<style>
 .panestream .plots b { display: block; font-size: 1.125rem; color: var(--ink); font-variant-numeric: tabular-nums; }
 </style>"""
 _Values = Callable[[BatchProgress], float | None]
+
+
+def _watermark(batch: BatchProgress) -> str:
+    time = _time(batch.watermark)
+    return "no watermark yet" if time is None else f"watermark {moment(time)} UTC"
 
 
 def _card(view: View, title: str, values: _Values, told: Callable[[View, float | None], str], kind: str) -> str:
