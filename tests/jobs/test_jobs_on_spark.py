@@ -13,6 +13,7 @@ import pytest
 from panestream.demo.clicks import BROKEN, EMPTY_TIME, GOOD, LATE, Shape, make_clicks
 from panestream.demo.hot_items import read_output
 from panestream.errors import JobError
+from panestream.jobs import cli
 from panestream.jobs.loading import Overrides, load_job
 from panestream.jobs.runner import build, stream_path
 
@@ -241,3 +242,23 @@ sinks: {main: {format: parquet, path: out}}
     result = panestream("run", tmp_path / "job.yaml")
     assert result.exit_code == 0, result.output
     assert sum(row["n"] for row in read_output(tmp_path / "out")) == 200  # each row is in two windows
+
+
+def test_a_job_that_got_an_aggregate_starts_from_a_savepoint(panestream, trips, spark, tmp_path):
+    from panestream.spark.savepoint.writing import savepoint
+
+    assert panestream("run", trips, "--input", tmp_path / "in", "--output", tmp_path / "old").exit_code == 0
+    saved = savepoint(spark, str(tmp_path / "old" / "checkpoint"), str(tmp_path / "saved")).path
+    trips.write_text(TRIPS.replace('trips = "count"', 'trips = "count"\nmiles = "sum(miles)"').replace('"json"', '"parquet"'))
+    (tmp_path / "in" / "3.csv").write_text("2,2025-01-01 12:30:00,7\n2,2025-01-01 14:00:00,1\n")
+    upgraded = ("run", trips, "--input", tmp_path / "in", "--output", tmp_path / "new", "--savepoint", saved)
+    refused = panestream(*upgraded)
+    assert refused.exit_code == cli.EXIT_ERROR
+    assert "'miles' is new" in refused.output
+    assert 'miles_complete = "complete(miles)"' in refused.output
+    assert panestream(*upgraded, "--allow-incomplete").exit_code == 0
+    rows = read_output(tmp_path / "new" / "main")
+    assert [(row["cab"], row["trips"], row["miles"]) for row in rows] == [(2, 2, 7.0)]
+    in_vain = panestream("run", trips, "--allow-incomplete", "--output", tmp_path / "third")
+    assert in_vain.exit_code == cli.EXIT_ERROR
+    assert "--allow-incomplete says something of a savepoint: give --savepoint, too" in in_vain.output

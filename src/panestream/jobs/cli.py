@@ -8,10 +8,9 @@ import threading
 import traceback
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import replace
 from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console, RenderableType
@@ -77,6 +76,10 @@ Savepoint = Annotated[
     str | None,
     typer.Option("--savepoint", help="Start from this savepoint, on a checkpoint that is new (a folder or a URL)."),
 ]
+AllowIncomplete = Annotated[
+    bool,
+    typer.Option("--allow-incomplete", help="With --savepoint: take new aggregates of which no result says that they lack rows."),
+]
 Report = Annotated[
     Path | None,
     typer.Option("--report", help="Write a page about the run to this file, also when it fails or is stopped."),
@@ -109,6 +112,7 @@ def run(
     mode: ModeOption = None,
     checkpoint: Checkpoint = None,
     savepoint: Savepoint = None,
+    allow_incomplete: AllowIncomplete = False,
     metrics_port: MetricsPort = None,
     report: Report = None,
     show_traceback: Traceback = False,
@@ -116,7 +120,8 @@ def run(
     """Run a job file. A stream goes on where it stopped: use the same command again."""
     console = PipeConsole()
     with readable_errors(show_traceback), ended_with(console):
-        loaded = _loaded(job, input, output, mode, checkpoint, metrics_port, savepoint)
+        started = {"metrics_port": metrics_port, "savepoint": savepoint, "allow_incomplete": allow_incomplete}
+        loaded = _loaded(job, input, output, mode, checkpoint, **started)
         with reported(loaded, report, described(loaded.job), console) as told:
             execute(told, console)
 
@@ -149,12 +154,10 @@ def _loaded(
     output: Path | None,
     mode: Mode | None,
     checkpoint: Path | None,
-    metrics_port: int | None = None,
-    savepoint: str | None = None,
+    **started: Any,
 ) -> LoadedJob:
     kind = mode.value if mode else None
-    overrides = Overrides(input=source, output=output, mode=kind, checkpoint=checkpoint, metrics_port=metrics_port)
-    return load_job(job, replace(overrides, savepoint=savepoint))
+    return load_job(job, Overrides(input=source, output=output, mode=kind, checkpoint=checkpoint, **started))
 
 
 @app.command()

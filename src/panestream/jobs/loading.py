@@ -27,6 +27,7 @@ class Overrides:
         checkpoint: another checkpoint.
         metrics_port: another ``metrics.port``.
         savepoint: what the stream starts from, on a checkpoint that is new.
+        allow_incomplete: whether aggregates may be new of which no result says that they lack rows.
     """
 
     input: Path | None = None
@@ -35,6 +36,7 @@ class Overrides:
     checkpoint: Path | None = None
     metrics_port: int | None = None
     savepoint: str | None = None
+    allow_incomplete: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,8 @@ class LoadedJob:
     document: Document
     savepoint: str | None = None
     """What the stream starts from: asked for once, so the command says it and not the file."""
+    allow_incomplete: bool = False
+    """What ``start`` calls so, beside the savepoint."""
     report: RunReport | None = None
     """What takes note of the run."""
 
@@ -76,7 +80,7 @@ def load_job(path: Path, overrides: Overrides | None = None) -> LoadedJob:
     if job.checkpoint is None and job.mode == "stream":
         # A stream without a checkpoint would begin again at every start, and double its output.
         job = replace(job, checkpoint=str((path.parent / f"{path.stem}.checkpoint").resolve()))
-    return LoadedJob(job, document, overrides.savepoint)
+    return LoadedJob(job, document, overrides.savepoint, overrides.allow_incomplete)
 
 
 def _overridden(document: Document, overrides: Overrides) -> Document:

@@ -19,7 +19,7 @@ def from_savepoint(loaded: LoadedJob, spark: SparkSession) -> tuple[LoadedJob, d
     read.
 
     Raises:
-        JobError: the job is a batch.
+        JobError: the job is a batch; something is said of a savepoint, and none is given.
         CheckpointError: there is no such savepoint; the source cannot begin there.
     """
     from panestream.spark.savepoint.birth import Birth
@@ -27,12 +27,14 @@ def from_savepoint(loaded: LoadedJob, spark: SparkSession) -> tuple[LoadedJob, d
     from panestream.spark.savepoint.taking_over import savepoint_for
 
     if loaded.savepoint is None:
+        if loaded.allow_incomplete:
+            raise JobError("--allow-incomplete says something of a savepoint: give --savepoint, too")
         return loaded, {}
     job = loaded.job
     if job.mode != "stream":
         raise JobError(f"{loaded.document.path}: a batch has no state: --savepoint is for streams")
     saved = savepoint_for(spark, loaded.savepoint, str(job.checkpoint))
-    how: dict[str, Any] = {"savepoint": loaded.savepoint}
+    how: dict[str, Any] = {"savepoint": loaded.savepoint, "allow_incomplete": loaded.allow_incomplete}
     if isinstance(saved, Birth) or not saved.positions:
         return loaded, how
     kind, options, source = saved.positions[0].kind, saved.source_options(0), job.source

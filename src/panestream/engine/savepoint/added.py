@@ -34,7 +34,8 @@ def check_added(header: Mapping[str, Any], plan: WindowPlan, *, allow_incomplete
             f"{'it knows' if one else 'they know'} the rows from now on only, and nothing in the results says so. Add "
             f"agg.complete({first!r}).alias({first + '_complete'!r})"
             + ("" if one else ", and so on for each,")
-            + " which is false in such windows; or start with allow_incomplete=True",
+            + " which is false in such windows (in a job file: "
+            + f'{first}_complete = "complete({first})"); or start with allow_incomplete=True (--allow-incomplete)',
             {f"aggregate {name}": (None, "added") for name in untold},
         )
 
