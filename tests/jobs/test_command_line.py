@@ -37,6 +37,9 @@ class Batch:
     invalid_rows: int = 0
     fired_rows: int = 0
     fired_windows: int = 0
+    early_firings: int = 0
+    on_time_firings: int = 0
+    late_firings: int = 0
     open_windows: int = 12
 
 
@@ -135,6 +138,15 @@ def test_run_sums_up_what_the_micro_batches_did(job, spark, tmp_path):
     assert "late 3 without event time 4 windows 3 fired, 7 still open" in words
     assert "watermark 2017-11-26 01:00:00 UTC, 5 s behind the newest event" in words
     assert f"-> main {tmp_path / 'o' / 'main'} (parquet)" in words
+
+
+def test_what_fired_is_summed_up_where_each_key_has_windows_of_its_own(job, spark, tmp_path):
+    spark.batches = [
+        Batch(0, fired_rows=5, early_firings=5, open_windows=0),
+        Batch(1, on_time_firings=2, late_firings=1, open_windows=2),
+    ]
+    result = invoke("run", job, "--output", tmp_path / "o")
+    assert "windows 8 fired, 2 still open" in " ".join(result.output.split())
 
 
 def test_run_as_a_batch(job, spark):

@@ -34,7 +34,7 @@ class Totals:
 
     Attributes:
         started: the clock at the start, in seconds.
-        batches, rows, late, invalid, windows: counts; ``windows`` are those that fired.
+        batches, rows, late, invalid, windows: counts; ``windows`` are those that fired, where keys have windows of their own the firings of all.
         open_windows, watermark, newest: as the last micro-batch left them; instants in microseconds since the epoch.
         busy_ms: the time inside micro-batches.
     """
@@ -59,7 +59,8 @@ class Totals:
         self.rows += progress.rows
         self.late += progress.late_rows
         self.invalid += progress.invalid_rows
-        self.windows += progress.fired_windows
+        firings = progress.early_firings + progress.on_time_firings + progress.late_firings
+        self.windows += progress.fired_windows or firings
         self.open_windows = progress.open_windows or 0
         self.watermark = progress.watermark
         if progress.max_event_time is not None:
