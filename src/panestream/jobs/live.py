@@ -34,7 +34,8 @@ class Totals:
 
     Attributes:
         started: the clock at the start, in seconds.
-        batches, rows, late, invalid, windows: counts; ``windows`` are those that fired, where keys have windows of their own the firings of all.
+        batches, rows, late, invalid, windows: counts; ``windows`` are those that fired, where keys have windows of their own
+            the firings of all.
         open_windows, watermark, newest: as the last micro-batch left them; instants in microseconds since the epoch.
         busy_ms: the time inside micro-batches.
     """
