@@ -48,6 +48,7 @@ highlight_language = "default"  # Python where it is, and no complaint where it 
 
 html_theme = "furo"
 html_title = "panestream"
+html_favicon = str(DOCS / "_static" / "favicon.svg")
 html_static_path = [str(DOCS / "_static")]
 templates_path = [str(DOCS / "_templates")]
 html_css_files = ["panestream.css"]
