@@ -261,7 +261,7 @@ def _asked(loaded: LoadedJob, where: KeyPath, ask: Callable[[], T]) -> T:
         if isinstance(error, InvalidWindowError) and window is not None and window.gap_column is not None:
             where = ("window", "gap_column")  # its type is looked at where the inputs of aggregates are
         place = loaded.place(*where)
-        place.note(str(error) if ours else f"Spark refuses it: {first_sentence(error)}")
+        place.note(str(error).removeprefix(f"{where[-1]}: ") if ours else f"Spark refuses it: {first_sentence(error)}")
         place.finish()
         raise
 

@@ -34,7 +34,9 @@ def from_savepoint(loaded: LoadedJob, spark: SparkSession) -> tuple[LoadedJob, d
     if job.mode != "stream":
         raise JobError(f"{loaded.document.path}: a batch has no state: --savepoint is for streams")
     saved = savepoint_for(spark, loaded.savepoint, str(job.checkpoint))
-    how: dict[str, Any] = {"savepoint": loaded.savepoint, "allow_incomplete": loaded.allow_incomplete}
+    how: dict[str, Any] = {"savepoint": loaded.savepoint}
+    if loaded.allow_incomplete:
+        how["allow_incomplete"] = True
     if isinstance(saved, Birth) or not saved.positions:
         return loaded, how
     kind, options, source = saved.positions[0].kind, saved.source_options(0), job.source

@@ -122,8 +122,23 @@ def test_what_is_only_at_least_once_says_so():
 def test_a_table_that_vanished_is_missed(sink):
     with pytest.raises(SinkError, match="the table t is gone"):
         sink.open(Session(), Run("q1", written=True))
-    assert sink.open(Session(t="delta"), Run("q1", written=True)) == sink
-    assert sink.open(Session(), Run("q1")) == sink
+    session = Session(t="delta")
+    assert sink.open(session, Run("q1", written=True)) == sink
+    del session.tables["t"]
+    session.settings["spark.sql.sources.default"] = "hudi"
+    assert sink.open(session, Run("q1")) == sink
+
+
+@pytest.mark.parametrize(
+    ("tables", "said"),
+    [
+        ({"t": "parquet"}, "the table t is one of parquet, which does not know MERGE"),
+        ({}, "the table t would be made as one of parquet, which does not know MERGE: .*: say format='delta'"),
+    ],
+)
+def test_a_table_of_sparks_own_is_not_merged_into(tables, said):
+    with pytest.raises(SinkError, match=said):
+        pst.MergeSink("t", ["user"]).open(Session(**tables), Run("q1"))
 
 
 @pytest.mark.parametrize("provider", ["DELTA", "org.apache.spark.sql.delta.sources.DeltaDataSource"])
@@ -137,7 +152,7 @@ def test_catalogs_call_delta_differently(provider):
 def test_a_format_that_the_session_does_not_have_is_refused_before_the_query_starts(sink, kind):
     sink = replace(sink, format=kind)
     for said, refused in (("[DATA_SOURCE_NOT_FOUND] Failed to find", True), ("'path' is not specified", False)):
-        session, reader = Session(t="parquet"), Mock()
+        session, reader = Session(t="hudi"), Mock()
         session.settings["spark.sql.catalog.spark_catalog"] = "the format's"
         session.read = reader
         reader.format.return_value.load.side_effect = ValueError(said)

@@ -12,9 +12,11 @@ from pyspark.sql import functions as F
 from panestream.engine.plan import DELETE, OP_COLUMN, UPDATE_BEFORE
 from panestream.errors import SinkError
 from panestream.spark.columns import quoted
+from panestream.spark.sinks.base import Run, Sink
 from panestream.spark.sinks.keys import check_key_columns, check_keys, key_and_window
 from panestream.spark.sinks.table_formats.base import TableFormat
 from panestream.spark.sinks.table_formats.known import format_to_be
+from panestream.spark.sinks.table_formats.names import table_exists
 from panestream.spark.sinks.tables import CatalogTableSink
 
 if TYPE_CHECKING:
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 
 _CHANGES = "panestream_changes"
 _KNOWS_MERGE = "a table of Delta, Iceberg or Hudi (whose SQL extensions the session must have)"
+_WITHOUT_MERGE = ("parquet", "orc", "json", "csv", "text", "xml", "avro", "hive")
+"""Tables of Spark's own, which never know it."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,18 @@ class MergeSink(CatalogTableSink):
 
     def check_columns(self, names: Sequence[str]) -> None:
         check_key_columns(self.keys, names, f"the results for {self.name}")
+
+    def open(self, spark: SparkSession, run: Run) -> Sink:
+        opened = super().open(spark, run)
+        kind = self.to_be(spark).name
+        if kind in _WITHOUT_MERGE:
+            is_one, say = (
+                ("is one", "") if table_exists(spark, self.name) else ("would be made as one", ": say format='delta', e.g.")
+            )
+            raise SinkError(
+                f"the table {self.name} {is_one} of {kind}, which does not know MERGE: a MergeSink needs {_KNOWS_MERGE}{say}"
+            )
+        return opened
 
     def write(self, df: DataFrame, batch_id: int | None) -> None:
         spark = df.sparkSession
