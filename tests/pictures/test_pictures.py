@@ -149,3 +149,13 @@ def test_what_firings_gave_is_never_written_over_another(interval, price):
     assert told or price > 100
     for at, place in enumerate(places):
         assert not place.count_overlaps(places[:at]), [text.get_text() for text in told]
+
+
+def test_titles_are_printable_whoever_wrote_them():
+    svg = pst.timeline(harness(), titles=["<script>\x00\x1b[31m\ud800"]).svg()
+    assert "&lt;script&gt;\\x00\\x1b[31m\\ud800" in svg
+    assert "<script" not in svg
+
+
+def test_no_windows_are_not_called_many():
+    assert repr(pst.timeline(harness(rows=0))).startswith("<Timeline: 0 rows, 0 windows;")

@@ -73,3 +73,22 @@ def test_a_stream_is_sent_to_its_checkpoint(spark):
     )
     with pytest.raises(InvalidPlanError, match="ask its checkpoint"):
         windowed(clicks).aggregate(agg.count()).trace()
+
+
+@pytest.mark.parametrize(
+    ("kind", "key"),
+    [
+        ("double", float("nan")),
+        ("timestamp_ntz", dt.datetime(2026, 1, 1, 12)),
+        ("timestamp", dt.datetime(2026, 1, 1, 12)),
+    ],
+)
+def test_rows_are_found_by_keys_that_python_does_not_call_equal(spark, kind, key):
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "Asia/Kathmandu")
+    try:
+        rows = spark.createDataFrame([(key, 1, at(0)), (None, 2, at(0))], f"user {kind}, price bigint, ts timestamp")
+        result = windowed(rows.withColumn("place", rows.price)).aggregate(agg.count().alias("n"))
+        assert [one.element.value.price for one in pst.why(result, key=key).facts] == [1]
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", zone)

@@ -135,3 +135,8 @@ def test_what_is_drawn():
     assert [(point.x, point.text) for point in layout.points] == [(5, "7"), (6, "8")]
     assert layout.watermarks == ((0, MINUTE // 2),)
     assert trace.windows[1].elements == (0, 1)
+
+
+def test_a_row_in_the_last_instant_of_a_second_is_not_told_as_one_of_the_next():
+    found = str(explain_state(state(pst.TumblingEventTimeWindows.of("1 minute")), at=60_000_000 - 1))
+    assert "A row with event time 00:00:59.999999, by" in found

@@ -192,3 +192,43 @@ def test_a_title_has_names_and_not_where_things_lie_in_memory():
         pst.TumblingEventTimeWindows.of("1 minute"), trigger=Own(2), reduce=lambda a, b: a, traced=True
     )
     assert harness.trace().description == "TumblingEventTimeWindows.of('1 minute'), Own()"
+
+
+def whole(assigner, **options):
+    return WindowTestHarness(assigner, apply=lambda key, window, rows: [len(rows)], traced=True, **options)
+
+
+def test_a_row_is_late_only_for_the_cumulating_windows_that_were_closed():
+    one = whole(pst.CumulatingEventTimeWindows(10, 5))
+    one.process_watermark(5)
+    one.process_element("a", 3)  # [0, 5) lies within [0, 10), which takes it
+    one.end_of_input()
+    (window,) = pst.why(one, window=(0, 10)).facts
+    assert window.window.elements == (0,)
+    assert window.late == ()
+    assert "It came too late for [0, 5): closed when it came." in str(pst.why(one, row="a"))
+
+
+def test_a_session_is_told_with_the_rows_that_came_after_it_and_not_with_those_before():
+    one = whole(pst.EventTimeSessionWindows(10))
+    one.process_element("first", 0)
+    one.process_watermark(20)
+    one.process_element("late", 5)  # alone it would be [5, 15)
+    one.process_element("next", 15)  # opens [15, 25), which [5, 15) would have met: but it was not there
+    one.end_of_input()
+    (window,) = pst.why(one, window=(0, 10)).facts
+    assert [row.value for row in window.late] == ["late"]
+    (window,) = pst.why(one, window=(15, 25)).facts
+    assert window.late == ()
+
+
+def test_nan_is_a_key_like_any_other():
+    one = whole(pst.TumblingEventTimeWindows(10))
+    one.process_element("a", 1, key=(float("nan"), 1))
+    one.process_element("b", 2, key=(float("nan"), 2))
+    one.end_of_input()
+    asked = (float("nan"), 1)
+    assert [row.element.value for row in pst.why(one, key=asked).facts] == ["a"]
+    assert [window.window.elements for window in pst.why(one, key=asked, window=(0, 10)).facts] == [(0,)]
+    (drawn,) = pst.timeline(one, key=asked).layouts
+    assert drawn.rows == len(drawn.bars) == 1

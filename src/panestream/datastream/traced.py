@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
@@ -110,9 +112,16 @@ def _is_key(windowed: WindowedEvents, key: Any) -> Column:
         names = ", ".join(windowed.keyed.key_schema.names) or "none, all rows are together"
         raise InvalidPlanError(f"the key {key!r} is not of the key columns ({names}): give a value, or a tuple of one for each")
     found = F.lit(True)
-    for column, value in zip(columns, values, strict=True):
-        found = found & column.eqNullSafe(F.lit(value))
+    for column, value, field in zip(columns, values, windowed.keyed.key_schema, strict=True):
+        found = found & column.eqNullSafe(_literal(value, field.type))
     return found
+
+
+def _literal(value: Any, of: pa.DataType) -> Column:
+    """A key as Spark has it: a time without zone is one of the session's zone to it, also where the column has none."""
+    if isinstance(value, datetime) and value.tzinfo is None and pa.types.is_timestamp(of) and of.tz is None:
+        return F.lit(value.isoformat(sep=" ")).cast("timestamp_ntz")
+    return F.lit(value)
 
 
 __all__ = ["MOST_ROWS", "Wanted", "traced"]

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from math import isnan, nan
 from typing import Any
 
-from panestream.tracing.events import Fate, Firing, Trace, TracedWindow
+from panestream.tracing.events import Fate, Firing, Trace, TracedWindow, same_key
 from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 from panestream.windowing.windows import TimeWindow
 
@@ -164,7 +165,8 @@ def layout(trace: Trace, span: tuple[int, int] | None = None) -> Layout:
         trace: what happened.
         span: the first and the last time to make room for; None: those of the trace.
     """
-    keys = list(dict.fromkeys([element.key for element in trace.elements] + [window.key for window in trace.windows]))
+    found = [element.key for element in trace.elements] + [window.key for window in trace.windows]
+    keys = list(dict.fromkeys(map(_one_nan, found)))
     ends = [window for window in trace.windows if window.merged_into is None]
     first, last = span or span_of(trace)
     lanes, places = _lanes(trace, ends, keys[:MOST_KEYS], last)
@@ -172,7 +174,7 @@ def layout(trace: Trace, span: tuple[int, int] | None = None) -> Layout:
     crowded = sum(one.count for one in lanes) > MOST_LANES or len(ends) > MOST_POINTS
     left_out = () if crowded else tuple(keys[MOST_KEYS:])
     hidden = frozenset(left_out)
-    elements = [element for element in trace.elements if element.key not in hidden]
+    elements = [element for element in trace.elements if _one_nan(element.key) not in hidden]
     many = len(elements) > MOST_POINTS
     evicted = {number for firing in trace.firings for number in (*firing.evicted_before, *firing.evicted_after)}
     times = _times(trace)
@@ -225,12 +227,19 @@ def _stays(trace: Trace) -> bool:
     return trace.is_event_time and trace.allowed_lateness > 0
 
 
+def _one_nan(key: Any) -> Any:
+    """The key with one and the same object for NaN, so that sets and dicts find it."""
+    if isinstance(key, tuple):
+        return tuple(map(_one_nan, key))
+    return nan if isinstance(key, float) and isnan(key) else key
+
+
 def _lanes(trace: Trace, ends: list[TracedWindow], keys: list[Any], last: int) -> tuple[list[Lanes], dict[int, int]]:
     """Lanes of each key, so that no two windows of a lane overlap; and by number of a window its lane."""
     lanes, places, first = list[Lanes](), dict[int, int](), 0
     for key in keys:
         taken: list[int] = []  # until when each lane is taken
-        for window in sorted((one for one in ends if one.key == key), key=_order):
+        for window in sorted((one for one in ends if same_key(one.key, key)), key=_order):
             bounds = window.window
             start, end = (bounds.start, bounds.end) if isinstance(bounds, TimeWindow) else (MIN_TIMESTAMP, last + 1)
             end += trace.allowed_lateness if _stays(trace) else 0

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from panestream.errors import InvalidPlanError
+from panestream.pages.words import printable
 from panestream.pictures.drawing import png, svg
 from panestream.pictures.layout import Layout, by_clock, layout, span_of
 from panestream.tracing.events import Trace
@@ -27,8 +28,9 @@ class Timeline:
         self._titles = titles
 
     def __repr__(self) -> str:
-        rows, windows = sum(one.rows for one in self.layouts), sum(len(one.bars) for one in self.layouts)
-        return f"<Timeline: {rows} rows, {windows or 'many'} windows; .save('windows.svg') or .save('windows.png')>"
+        rows, bars = sum(one.rows for one in self.layouts), sum(len(one.bars) for one in self.layouts)
+        windows = "many" if any(one.windows is not None for one in self.layouts) else bars
+        return f"<Timeline: {rows} rows, {windows} windows; .save('windows.svg') or .save('windows.png')>"
 
     def svg(self, *, themed: bool = True) -> str:
         """The picture as SVG: the same run gives the same text, and its text is text.
@@ -116,12 +118,12 @@ def timeline(*sources: Trace | Traceable, key: Any = ANY, titles: tuple[str, ...
         )
     spans = [span_of(trace) for trace in traces]
     span = min(first for first, _ in spans), max(last for _, last in spans)
-    named = tuple(titles) or tuple(_titled(trace.description) for trace in traces)
+    named = tuple(map(_titled, titles or (trace.description for trace in traces)))
     return Timeline(tuple(layout(trace, span) for trace in traces), named)
 
 
 def _titled(text: str) -> str:
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+    return printable(text, _LONGEST)
 
 
 def _of_key(trace: Trace, key: Any) -> Trace:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from math import isnan
 from typing import Any, Literal
 
 from panestream.windowing.windows import Window
@@ -178,6 +179,7 @@ class Trace:
         missing: sentences on what is not known; empty: all is.
         watched: whether it was written down as it happened; False: it is made of a state, which knows what is there, and not how
             it came to be.
+        merges: whether windows that meet become one, as sessions do.
     """
 
     elements: tuple[TracedElement, ...]
@@ -191,6 +193,7 @@ class Trace:
     unusable: tuple[UnusableRow, ...] = ()
     missing: tuple[str, ...] = field(default=())
     watched: bool = True
+    merges: bool = False
 
     @property
     def firings(self) -> tuple[Firing, ...]:
@@ -199,8 +202,8 @@ class Trace:
 
     def of_key(self, key: Any) -> Trace:
         """What happened to the rows and windows of one key; numbers count these alone, steps are as they were."""
-        elements = [one for one in self.elements if one.key == key]
-        windows = [one for one in self.windows if one.key == key]
+        elements = [one for one in self.elements if same_key(one.key, key)]
+        windows = [one for one in self.windows if same_key(one.key, key)]
         rows = {one.number: at for at, one in enumerate(elements)}
         kept = {one.number: at for at, one in enumerate(windows)}
         return replace(
@@ -215,6 +218,17 @@ class Trace:
     def late(self) -> tuple[TracedElement, ...]:
         """Elements that were late."""
         return tuple(element for element in self.elements if element.fate == "late")
+
+
+def same_key(one: Any, other: Any) -> bool:
+    """Whether two keys are one: as Python has it, but NaN is NaN, as it is for Spark.
+
+    >>> same_key((1, float("nan")), (1, float("nan"))), same_key(1, 2), same_key(None, None)
+    (True, False, True)
+    """
+    if isinstance(one, tuple) and isinstance(other, tuple):
+        return len(one) == len(other) and all(map(same_key, one, other))
+    return bool(one == other) or (isinstance(one, float) and isinstance(other, float) and isnan(one) and isnan(other))
 
 
 def _renumbered(window: TracedWindow, rows: Mapping[int, int], windows: Mapping[int, int]) -> TracedWindow:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from panestream.tracing.events import Firing, Trace, TracedElement, TracedWindow
+from panestream.tracing.events import Firing, Trace, TracedElement, TracedWindow, same_key
 from panestream.windowing.windows import TimeWindow, Window
 
 
@@ -90,18 +90,21 @@ def window_facts(trace: Trace, window: TracedWindow) -> WindowFacts:
     """What became of one window, and of those that merged into it."""
     parts = tuple(sorted(_parts(trace, window), key=lambda part: part.number))
     firings = sorted((firing for one in (*parts, window) for firing in one.firings), key=lambda firing: firing.step)
-    late = tuple(
-        element
-        for element in trace.elements
-        if element.key == window.key and any(_would_be_in(refused, window.window) for refused in element.refused)
-    )
+    late = tuple(element for element in trace.elements if element.refused and _came_too_late(trace, element, window))
     return WindowFacts(window, parts, tuple(firings), late, window.cleared is None)
 
 
-def _would_be_in(refused: Window, window: Window) -> bool:
-    """The same window; or a session that would have met it."""
-    if isinstance(refused, TimeWindow) and isinstance(window, TimeWindow):
-        return refused == window or (refused.start >= window.start and refused.end <= window.end)
+def _came_too_late(trace: Trace, element: TracedElement, window: TracedWindow) -> bool:
+    """Whether a row would have been in a window that was closed when it came."""
+    if not same_key(element.key, window.key) or window.cleared is None or window.cleared > element.step:
+        return False
+    return any(_would_meet(refused, window.window, merges=trace.merges) for refused in element.refused)
+
+
+def _would_meet(refused: Window, window: Window, *, merges: bool) -> bool:
+    """The same window; of sessions, one that it meets: alone it is seldom inside. (Inside lies also another cumulating one.)"""
+    if merges and isinstance(refused, TimeWindow) and isinstance(window, TimeWindow):
+        return refused.intersects(window)
     return refused == window
 
 

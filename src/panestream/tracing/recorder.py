@@ -11,7 +11,7 @@ from panestream.engine.operators.row.window_operator import RowOperator
 from panestream.engine.operators.row.window_states import EMPTY, KeyState, WindowState
 from panestream.engine.storage.state import State
 from panestream.tracing.events import Cause, Fate, Firing, TimeMoved, Trace, TracedElement, TracedWindow
-from panestream.windowing.assigners import WindowAssigner
+from panestream.windowing.assigners import MergingWindowAssigner, WindowAssigner
 from panestream.windowing.evictors import Elements as EvictorElements
 from panestream.windowing.triggers import TriggerResult
 from panestream.windowing.windows import TimeWindow, Window
@@ -69,6 +69,7 @@ class TracedOperator(RowOperator):
             allowed_lateness=window.allowed_lateness,
             in_microseconds=in_microseconds,
             description=_described(window.assigner, window.trigger, window.evictor),
+            merges=isinstance(window.assigner, MergingWindowAssigner),
         )
 
     # ---------------------------------------------------------------- elements

@@ -8,7 +8,7 @@ from typing import Any, Protocol, cast
 
 from panestream.errors import InvalidPlanError
 from panestream.pages.words import many
-from panestream.tracing.events import Firing, Trace, TracedElement, TracedWindow, UnusableRow
+from panestream.tracing.events import Firing, Trace, TracedElement, TracedWindow, UnusableRow, same_key
 from panestream.tracing.facts import RowFacts, RowInWindow, WindowFacts, end_of, row_facts, window_facts
 from panestream.tracing.words import WHICH, listed, value, words_of
 from panestream.windowing.instants import Instant, instant
@@ -86,7 +86,7 @@ def explain(
         raise InvalidPlanError("ask for rows (row=, at=) or for windows (window=), not for both at once")
     if not isinstance(window, (Window, tuple)):
         window = instant(window, "the window's start")
-    found = [one for one in trace.windows if (key is ANY or one.key == key) and _is_window(one.window, window)]
+    found = [one for one in trace.windows if (key is ANY or same_key(one.key, key)) and _is_window(one.window, window)]
     ends = {end_of(trace, one).number: end_of(trace, one) for one in found}
     return _of_windows(trace, list(ends.values()), window)
 
@@ -95,7 +95,7 @@ def explain(
 
 
 def _is_meant(element: TracedElement, key: Any, row: Any, at: int | None) -> bool:
-    if (key is not ANY and element.key != key) or (at is not None and element.timestamp != at):
+    if (key is not ANY and not same_key(element.key, key)) or (at is not None and element.timestamp != at):
         return False
     return row is ANY or _is_row(element.value, row)
 
@@ -157,6 +157,10 @@ def _row_told(trace: Trace, facts: RowFacts) -> list[str]:
         return [*lines, *_late_told(trace, facts)]
     for one in facts.windows:
         lines += _in_window_told(trace, one)
+    if element.refused:
+        closed = ", ".join(words.window(window) for window in element.refused[:MOST_SHOWN])
+        more = ", …" if len(element.refused) > MOST_SHOWN else ""
+        lines.append(f"It came too late for {closed}{more}: closed when it came.")
     return lines
 
 
@@ -361,7 +365,10 @@ def why(
       It went when the watermark came to 00:01:00.
     """
     if isinstance(source, Trace) or not callable(getattr(source, "why", None)):
-        return explain(trace_of(cast("Trace | Traceable", source), key), key=key, row=row, at=at, window=window)
+        trace = trace_of(cast("Trace | Traceable", source), key)
+        # Spark has found the rows of the key: what is equal is for it to say (a list, a time without zone, NaN).
+        left = ANY if isinstance(source, TraceableByKey) else key
+        return explain(trace, key=left, row=row, at=at, window=window)
     if row is not ANY:
         raise InvalidPlanError("a state keeps no account of rows: ask it for the row's event time (at=) and key, or for a window")
     return cast("Answering", source).why(key=key, at=at, window=window)

@@ -63,7 +63,7 @@ def explain_state(
 
 
 def _time_told(known: KnownState, facts: TimeFacts, of_key: str) -> list[str]:
-    lines = [f"A row{of_key} with event time {_at(facts.timestamp)}, by {known.where}:", _reached(known)]
+    lines = [f"A row{of_key} with event time {_WORDS.time(facts.timestamp)}, by {known.where}:", _reached(known)]
     if facts.windows is None:
         lines.append("Which windows it would be in, the row itself or code of your own says: neither is in the state.")
     elif not facts.windows:
