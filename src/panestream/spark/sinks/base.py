@@ -124,6 +124,11 @@ class Sink(ABC):
     def write(self, df: DataFrame, batch_id: int | None) -> None:
         """Writes the rows of one micro-batch in place of what is there of it. None: a batch query, all rows."""
 
+    @property
+    def keeps_last(self) -> bool:
+        """Whether of all rows of a key and window the last one alone stays."""
+        return False
+
     def guarantee(self, spark: SparkSession) -> str:
         """How often a row arrives where a micro-batch is run again: ``"exactly once"``, ``"at least once"``, with the reason.
 

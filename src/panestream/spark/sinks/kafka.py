@@ -149,6 +149,10 @@ class KafkaSink(Sink):
         rows = rows.sortWithinPartitions("place", "at", "value")
         return rows.select(F.coalesce("key", "id").alias("key"), "value", headers.alias("headers"))
 
+    @property
+    def keeps_last(self) -> bool:
+        return self.compacted
+
     def guarantee(self, spark: SparkSession) -> str:
         if self.compacted:
             return f"{EXACTLY_ONCE} for a reader of the last record of each key (the topic as a table)"

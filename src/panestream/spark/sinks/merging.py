@@ -139,6 +139,10 @@ class MergeSink(CatalogTableSink):
                 raise SinkError(f"the table {self.name} does not know MERGE: a MergeSink needs {_KNOWS_MERGE}") from error
             raise
 
+    @property
+    def keeps_last(self) -> bool:
+        return True
+
     def to_be(self, spark: SparkSession) -> TableFormat:
         return format_to_be(spark, self.name, self.format)
 

@@ -47,6 +47,10 @@ class SessionSpec(SessionSettings, OperatorSpec):
         return None
 
     @property
+    def why_no_changes(self) -> str | None:
+        return None
+
+    @property
     def uses_processing_time(self) -> bool:
         return self.by_processing_time
 

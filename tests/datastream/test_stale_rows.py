@@ -1,0 +1,45 @@
+"""Sessions that grow, and a sink that keeps one row for each key and window: the row of the shorter one stays, and this is said."""
+
+import warnings
+from types import SimpleNamespace
+
+import pytest
+
+import panestream as pst
+from panestream.datastream.stale_rows import warn_of_stale_rows
+from panestream.errors import PanestreamWarning
+
+SESSIONS = pst.EventTimeSessionWindows.with_gap("5 minutes")
+MERGED = pst.MergeSink("t", ["user"])
+
+
+def asked(assigner=SESSIONS, trigger=None, lateness=0, changes=False, why_no_changes=None):
+    windowing = SimpleNamespace(assigner=assigner, trigger=trigger, allowed_lateness=lateness)
+    return {"windowing": windowing, "operator": SimpleNamespace(why_no_changes=why_no_changes), "changes": changes}
+
+
+@pytest.mark.parametrize("sink", [MERGED, pst.KafkaSink("host:9092", "t", ["user"], compacted=True)])
+def test_the_way_out_is_said(sink):
+    with pytest.warns(PanestreamWarning, match=r"these windows grow: .*Add \.changelog\(\), which deletes it"):
+        warn_of_stale_rows(**asked(lateness=1), sinks={"main": sink})
+    early = asked(trigger=pst.ContinuousEventTimeTrigger.of("1 minute"), why_no_changes="it runs row by row")
+    with pytest.warns(PanestreamWarning, match="take the newest where you read them"):
+        warn_of_stale_rows(**early, sinks={"main": sink})
+
+
+@pytest.mark.parametrize(
+    ("how", "sinks"),
+    [
+        (asked(), {"main": MERGED}),
+        (asked(trigger=SESSIONS.get_default_trigger()), {"main": MERGED}),
+        (asked(lateness=1, changes=True), {"main": MERGED}),
+        (asked(lateness=1), {"main": pst.ParquetSink("out")}),
+        (asked(lateness=1), {"main": pst.KafkaSink("host:9092", "t", ["user"])}),
+        (asked(lateness=1), {"late": MERGED}),
+        (asked(pst.TumblingEventTimeWindows.of("1 hour"), lateness=1), {"main": MERGED}),
+    ],
+)
+def test_nothing_is_said_where_no_row_stays(how, sinks):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warn_of_stale_rows(**how, sinks=sinks)
