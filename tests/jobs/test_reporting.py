@@ -84,6 +84,14 @@ def test_a_page_that_cannot_be_written_is_found_before_the_run(job, spark, tmp_p
     assert spark.loaded is None, "Spark was started in vain"
 
 
+def test_a_folder_that_takes_no_files_is_found_before_the_run(job, tmp_path):
+    # Not by permissions: root has them all. A name may be too long for the file system only with what is written beside.
+    result = invoke("run", job, "--report", tmp_path / f"{'x' * 250}.html")
+    assert result.exit_code == 2
+    assert "cannot be written: File name too long" in " ".join(result.stderr.split())
+    assert "batch 0" not in result.stdout
+
+
 def test_a_page_that_cannot_be_written_afterwards_fails_nothing(job, spark, monkeypatch, tmp_path):
     def full(self, path):
         raise OSError(28, "No space left on device")

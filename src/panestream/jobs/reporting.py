@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -12,6 +14,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from panestream.errors import JobError
 from panestream.jobs.inspecting import check_writable
 from panestream.jobs.live import PipeConsole
 from panestream.jobs.loading import LoadedJob
@@ -41,6 +44,7 @@ def reported(loaded: LoadedJob, page: Path | None, told: Sequence[tuple[str, str
     from panestream.report.run import DONE
 
     check_writable(page)
+    _check_beside(page)
     report = RunReport()
     run, job = report.run, loaded.job
     run.name = job.name or page.stem
@@ -56,6 +60,16 @@ def reported(loaded: LoadedJob, page: Path | None, told: Sequence[tuple[str, str
     finally:
         run.settings = [*run.settings, *shown_settings({name: str(value) for name, value in job.spark.items()})]
         _write(report, page, console)
+
+
+def _check_beside(page: Path) -> None:
+    """The page is written beside its place, and moved there: what the folder allows is for the file system to say."""
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{page.name}.", dir=page.parent)
+        os.close(handle)
+        Path(name).unlink()
+    except OSError as error:
+        raise JobError(f"the page {page} cannot be written: {error.strerror or error}") from error
 
 
 def _ended_by(error: BaseException) -> tuple[str, str]:
