@@ -1,6 +1,7 @@
 """The trace of a query over a batch DataFrame: the rows that Spark has, and the results that the query gives."""
 
 import datetime as dt
+from dataclasses import replace
 
 import pytest
 
@@ -62,7 +63,15 @@ def test_rows_as_a_stream_may_be_late(orders):
     assert "It was late: its window, [2026-01-01 10:00:00, 2026-01-01 10:30:00), had closed" in str(
         pst.why(trace, row={"price": 5})
     )
-    assert not result.trace().late
+    assert not trace.missing
+    whole = result.trace()
+    assert not whole.late
+    assert "Whether a row was late in a stream: here all came as one batch" in str(pst.why(whole, row={"price": 5}))
+    source = result.windowed.keyed.source
+    unordered = replace(
+        result, windowed=replace(result.windowed, keyed=replace(result.windowed.keyed, source=replace(source, order=())))
+    )
+    assert "no .arrival_order(...) is named" in str(pst.why(unordered.trace(rows_per_batch=2), row={"price": 5}))
     with pytest.raises(InvalidPlanError, match="leave out key=, or rows_per_batch="):
         result.trace(key="ann", rows_per_batch=2)
 

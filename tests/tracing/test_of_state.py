@@ -18,7 +18,10 @@ MINUTE = 60_000_000
 
 
 def state(assigner, *, watermark=0, lateness=0, windows=(), rows=(), late_tag=None, **more):
-    plan = SimpleNamespace(assigner=assigner, allowed_lateness=lateness, late_tag=late_tag, key_names=("user",))
+    operator = SimpleNamespace(evicts=more.pop("evicts", False))
+    plan = SimpleNamespace(
+        assigner=assigner, operator=operator, allowed_lateness=lateness, late_tag=late_tag, key_names=("user",)
+    )
     given = {"window_count": len(windows), "row_count": len(rows), **more}
     return KnownState(plan, "the checkpoint c", tuple(windows), tuple(rows), watermark=watermark, **given)
 
@@ -65,6 +68,14 @@ def test_what_was_closed_under_a_smaller_lateness_stays_closed():
     assert facts.is_late
     assert facts.missing_lateness is None
     assert "what was closed stays closed" in str(explain_state(known, at=3 * MINUTE))
+
+
+def test_of_windows_that_an_evictor_looked_at_only_what_is_left_is_told():
+    window = KnownWindow("ann", TimeWindow(0, MINUTE), rows=2)
+    known = state(ASSIGNERS[0], lateness=MINUTE, windows=[window], evicts=True)
+    said = str(explain_state(known, key="ann", at="10 seconds"))
+    assert "2 rows are in it, of those that came and were not evicted" in said
+    assert "What the evictor took out, and whether such a row was among it: that leaves no trace in it." in said
 
 
 def test_a_window_is_told_as_it_stands():

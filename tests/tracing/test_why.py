@@ -232,3 +232,12 @@ def test_nan_is_a_key_like_any_other():
     assert [window.window.elements for window in pst.why(one, key=asked, window=(0, 10)).facts] == [(0,)]
     (drawn,) = pst.timeline(one, key=asked).layouts
     assert drawn.rows == len(drawn.bars) == 1
+
+
+def test_of_rows_with_names_a_part_is_enough_and_a_name_that_none_has_is_told():
+    one = WindowTestHarness(pst.TumblingEventTimeWindows.of("1 minute"), reduce=max, traced=True)
+    one.process_element({"order": 4711, "price": 5}, 1, key="shop")
+    assert len(pst.why(one, row={"order": 4711}).facts) == 1
+    assert len(pst.why(one, row={"order": 4712}).facts) == 0
+    with pytest.raises(InvalidPlanError, match=r"no row has a column 'orderid'; a row looks like this: .*4711"):
+        pst.why(one, row={"orderid": 4711})

@@ -27,6 +27,16 @@ MOST_ROWS = 100_000
 """So many rows are traced, if nothing else is said: each becomes a Python object on the driver."""
 
 
+_AS_ONE_BATCH = (
+    "Whether a row was late in a stream: here all came as one batch, in which none is. .trace(rows_per_batch=...) takes them in "
+    "as a stream does, in the order of .arrival_order(...)."
+)
+_IN_NO_ORDER = (
+    "Whether a stream had the rows in this order: no .arrival_order(...) is named (of files: *pst.FILE_ORDER), so they came as "
+    "Spark handed them over. In another order other rows are late."
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """Which rows are traced, and as what.
@@ -84,7 +94,18 @@ def traced(
             "one key (key=), or trace the query over fewer rows, e.g. df.where(\"user = 'ann' AND ts >= '2026-01-01'\"); or "
             "raise most_rows="
         )
-    return trace_of_batch(query, projection.pack, table.to_batches(), rows_per_batch=wanted.rows_per_batch)
+    trace = trace_of_batch(query, projection.pack, table.to_batches(), rows_per_batch=wanted.rows_per_batch)
+    ordered = bool(windowed.keyed.source.order)
+    return replace(trace, missing=(*trace.missing, *_not_as_in_a_stream(trace, wanted, ordered=ordered)))
+
+
+def _not_as_in_a_stream(trace: Trace, wanted: Wanted, *, ordered: bool) -> tuple[str, ...]:
+    """Why a stream of the same rows may have judged them otherwise: who asks for a row often means that one."""
+    if not trace.is_event_time:
+        return ()
+    if wanted.rows_per_batch is None:
+        return (_AS_ONE_BATCH,)
+    return () if ordered else (_IN_NO_ORDER,)
 
 
 def _query_of(

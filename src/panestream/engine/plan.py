@@ -347,6 +347,11 @@ class OperatorSpec(ABC):
         return False
 
     @property
+    def evicts(self) -> bool:
+        """Whether an evictor takes rows out of windows, of which the state then knows nothing."""
+        return False
+
+    @property
     def changeable(self) -> frozenset[str]:
         """What of :meth:`identity` and of the plan's own may be another one when the query starts from saved state."""
         return frozenset()

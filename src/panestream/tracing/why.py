@@ -79,6 +79,8 @@ def explain(
     if window is None:
         time = None if at is None else instant(at, "the row's event time")
         rows = [one for one in trace.elements if _is_meant(one, key, row, time)]
+        if isinstance(row, Mapping):
+            _check_names(trace, row)
         # Nothing but the row itself says which of those without event time are meant.
         unusable = [one for one in trace.unusable if row is not ANY and time is None and _is_row(one.value, row)]
         return _of_rows(trace, rows, unusable)
@@ -103,9 +105,22 @@ def _is_meant(element: TracedElement, key: Any, row: Any, at: int | None) -> boo
 def _is_row(found: Any, row: Any) -> bool:
     if callable(row):
         return bool(row(found))
-    if isinstance(row, Mapping) and not isinstance(found, Mapping):
-        return all(getattr(found, name, ANY) == wanted for name, wanted in row.items())
+    if isinstance(row, Mapping):
+        return all(_named(found, name) == wanted for name, wanted in row.items())
     return bool(found == row)
+
+
+def _named(row: Any, name: Any) -> Any:
+    """A row's column; ANY: it has none of that name."""
+    return row.get(name, ANY) if isinstance(row, Mapping) else getattr(row, str(name), ANY)
+
+
+def _check_names(trace: Trace, wanted: Mapping[Any, Any]) -> None:
+    """Refuses columns that no row has: else the answer would be that there is no such row."""
+    rows = [*(one.value for one in trace.elements), *(one.value for one in trace.unusable)]
+    unknown = [name for name in wanted if rows and all(_named(row, name) is ANY for row in rows)]
+    if unknown:
+        raise InvalidPlanError(f"no row has a column {unknown[0]!r}; a row looks like this: {value(rows[0])}")
 
 
 def _is_window(window: Window, wanted: Any) -> bool:

@@ -158,13 +158,19 @@ def _known_told(known: KnownState, one: KnownWindow, asked: Window, *, with_key:
     who = f"Of key {value(one.key)}: " if with_key else ""
     if one.window != asked:
         who += f"{_WORDS.window(one.window)} is there, which it would join: "
-    rows = "It has rows" if one.rows is None else f"{many(one.rows, 'row')} went in"
+    rows = "It has rows" if one.rows is None else f"{many(one.rows, 'row')} {_came(known, one)}"
     if one.results:
         as_they_stand = ", ".join(f"{name}={value(found)}" for name, found in one.results.items())
         rows += f"; results as they stand: {printable(as_they_stand, 400)}"
     elif one.contents:
         rows += f"; what its function keeps: {printable(one.contents, 400)}"
     return [f"{who}{rows}.", f"{_fired(one)}{_due(known, one)}"]
+
+
+def _came(known: KnownState, one: KnownWindow) -> str:
+    if not known.plan.operator.evicts:
+        return "went in"
+    return f"{'is' if one.rows == 1 else 'are'} in it, of those that came and were not evicted"
 
 
 def _fired(one: KnownWindow) -> str:
@@ -202,6 +208,8 @@ def _unknown(known: KnownState, *, rows: bool) -> list[str]:
     lines = ["What the state cannot say:"]
     if rows and known.row_count == 0:
         lines.append("Whether such a row has come: it keeps what became of rows in open windows, and not the rows.")
+    if known.plan.operator.evicts:
+        lines.append("What the evictor took out, and whether such a row was among it: that leaves no trace in it.")
     if rows:
         lines.append("Whether one that came earlier was late then: late rows leave no trace in it.")
     lines.append(

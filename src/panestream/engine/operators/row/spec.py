@@ -60,6 +60,10 @@ class RowSpec(RowSettings, OperatorSpec):
         )
 
     @property
+    def evicts(self) -> bool:
+        return self.row_plan.window.evictor is not None
+
+    @property
     def uses_processing_time(self) -> bool:
         return self.by_processing_time
 
