@@ -147,7 +147,7 @@ class WindowedResult(Shown, TraceableByKey):
         if self.is_streaming and not self.operator.fires_once:
             raise InvalidPlanError(
                 "top on a stream ranks each window when it fires: it needs windows that fire once, for all keys in the same "
-                "micro-batch (tumbling or sliding event-time windows, default trigger, declared aggregates)"
+                "micro-batch (tumbling or sliding event-time windows, default trigger, no allowed lateness, declared aggregates)"
             )
         return replace(self, largest=Top(n, result))
 

@@ -195,7 +195,10 @@ class WindowedStream(WindowedEvents):
         if isinstance(first, AggregateFunction):
             check_methods(first, AggregateFunction)
             if len(aggregates) > 1:
-                raise InvalidPlanError("aggregate takes one AggregateFunction: let its accumulator hold all you need")
+                raise InvalidPlanError(
+                    "aggregate takes one AggregateFunction: let its accumulator hold all you need; a function of the window, Flink's "
+                    "second argument, goes into then="
+                )
             accumulators = None if accumulator_type is None else self._columns(accumulator_type)
             return self._calling(Aggregate(first, following(then)), schema, "aggregate", accumulators)
         if accumulator_type is not None:
