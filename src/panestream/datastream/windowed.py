@@ -196,8 +196,8 @@ class WindowedStream(WindowedEvents):
             check_methods(first, AggregateFunction)
             if len(aggregates) > 1:
                 raise InvalidPlanError(
-                    "aggregate takes one AggregateFunction: let its accumulator hold all you need; a function of the window, Flink's "
-                    "second argument, goes into then="
+                    "aggregate takes one AggregateFunction: let its accumulator hold all you need; a function of the window, "
+                    "Flink's second argument, goes into then="
                 )
             accumulators = None if accumulator_type is None else self._columns(accumulator_type)
             return self._calling(Aggregate(first, following(then)), schema, "aggregate", accumulators)
