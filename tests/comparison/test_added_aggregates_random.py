@@ -201,7 +201,7 @@ def split(rng, seed):
     )  # fmt: skip
 
 
-CASES = {panes: 160, several: 48, sessions: 96, counts: 64, rows: 96, split: 32}
+CASES = {panes: 80, several: 24, sessions: 48, counts: 32, rows: 48, split: 16}
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))

@@ -180,7 +180,7 @@ def rows(rng, seed):
         as_one_batch(query, batches, rng, seed, by_row=True)
 
 
-CASES = {panes: 96, several: 40, sessions: 64, counts: 48, accumulating: 32, split: 24, rows: 64}
+CASES = {panes: 48, several: 24, sessions: 32, counts: 24, accumulating: 16, split: 16, rows: 32}
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))

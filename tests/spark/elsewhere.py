@@ -78,6 +78,8 @@ def main() -> None:
         running = after.start(checkpoint=str(folder / "after"), savepoint=saved.path, **seamed)
         with redirect_stdout(io.StringIO()) as told:
             pst.live(running)
+        saved = pst.savepoint(spark, str(folder / "after"), str(folder / "again"))
+        found["saved"] = [saved.batch_id, saved.manifest.groups, saved.manifest.tables.get("panes", 0)]
         found["live"] = told.getvalue().splitlines()
     if where.startswith("spark://"):
         status = spark.sparkContext._jsc.sc().statusTracker()

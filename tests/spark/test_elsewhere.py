@@ -107,6 +107,8 @@ def test_spark_connect(tmp_path):
     assert found["groups"] == 4
     check(tmp_path, found, taken)
     assert streamed(tmp_path / "seamed") == windows(taken, until=179 - 5)  # history first, then the stream
+    batch, groups, panes = found["saved"]  # and a savepoint of that
+    assert (batch >= 5, groups, panes > 0) == (True, 4, True)
     assert found["live"][0].startswith("<running")
     assert re.match(
         r"<ended: micro-batch [5-9], [\d,]+ rows/s, watermark 2026-01-01 00:02:54 UTC, .* 0 late rows>$", found["live"][-1]

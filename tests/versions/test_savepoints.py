@@ -20,8 +20,7 @@ from tests.versions.carried import ROWS, queries
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 PYTHONS = dict(each.split("=", 1) for each in os.environ.get("PANESTREAM_PYTHONS", "").split())
-# One version alone: a columnar operator, one that merges, and one with users' functions, through Connect; of several: all.
-NAMES = [name for name in queries() if name != "clock"] if PYTHONS else ["panes", "sessions", "row"]
+NAMES = [name for name in queries() if name != "clock"]
 for_connect = [name for name in ("pandas", "grpc", "grpc_status", "zstandard") if importlib.util.find_spec(name) is None]
 
 
@@ -68,6 +67,7 @@ def test_a_savepoint_starts_on_another_version(one, other, request, tmp_path):
     check(tmp_path, request.getfixturevalue("undisturbed"))
 
 
+@pytest.mark.skipif(not PYTHONS, reason="takes minutes: make test-matrix runs it; tests/spark/test_elsewhere.py has one operator")
 @pytest.mark.skipif(bool(for_connect), reason=f"Spark Connect's client needs {for_connect}")
 def test_through_spark_connect(undisturbed, tmp_path):
     run(sys.executable, tmp_path, 0, 1, 2, "remote")
