@@ -8,7 +8,14 @@ from benchmarks.functions.cases import FUNCTION_CASES
 from benchmarks.limits.cases import REFIRED
 from benchmarks.rolling import ROLLING_CASES
 
-SUM_COUNT_CASES = {case.name: case for case in (SumCount("sliding", 60_000, 1_000), SumCount("tumbling", 10_000, 10_000))}
+SUM_COUNT_CASES = {
+    case.name: case
+    for case in (
+        SumCount("sliding", 60_000, 1_000),
+        SumCount("tumbling", 10_000, 10_000),
+        SumCount("sliding-10-2", 10_000, 2_000),
+    )
+}
 CASES: dict[str, Case] = {**SUM_COUNT_CASES, **FUNCTION_CASES, **ROLLING_CASES, REFIRED.name: REFIRED}
 
 

@@ -100,6 +100,7 @@ class WindowedEvents(Shown):
         late_tag: the output for late rows; None: they are counted.
         side_outputs: the columns of what window functions send to side outputs, by tag.
         groups: the number of key groups that the user chose; None: none.
+        at_once: how many tasks the user lets take the key groups in turns; None: as many as run at a time.
         gap: the gap of sessions, where the user gave a Column.
         parts: into how many parts the distinct values of a key are split; None: they are not.
     """
@@ -109,6 +110,7 @@ class WindowedEvents(Shown):
     late_tag: str | None = None
     side_outputs: Mapping[str, pa.Schema] = field(default_factory=dict)
     groups: int | None = None
+    at_once: int | None = None
     gap: Column | None = None
     parts: int | None = None
 

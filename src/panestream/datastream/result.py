@@ -42,6 +42,7 @@ from panestream.spark.session import (
     DEFAULT_GROUPS,
     chosen_partitions,
     default_parallelism,
+    known_cores,
     session_settings,
     settings_for,
     slow_settings,
@@ -200,9 +201,8 @@ class WindowedResult(Shown, TraceableByKey):
             raise InvalidPlanError(
                 "split_distinct on a stream puts windows together when they fire: use result.start(main=...), not .main"
             )
-        operated = (
-            self._operated if rows is self._df else operate(rows, self._plan_run, self._projection, data_frames=self._data_frames)
-        )
+        how: dict[str, Any] = {"data_frames": self._data_frames, "tasks": self._tasks}
+        operated = self._operated if rows is self._df else operate(rows, self._plan_run, self._projection, **how)
         if not self.is_streaming:
             return spark_query.output(operated, plan, tag)
         lines = [] if quiet else slow_settings(self._df.sparkSession, plan.groups)
@@ -447,6 +447,7 @@ class WindowedResult(Shown, TraceableByKey):
             tag: f"{sink.describe()}{', ' + sink.guarantee(spark) if self.is_streaming else ''}" for tag, sink in sinks.items()
         }
         how: dict[str, Any] = {"streaming": self.is_streaming, "chosen": chosen, "reduced_by_spark": reduced, "sinks": sent}
+        how["tasks"] = self._tasks
         return Explanation(explain_plan(self.plan, **how))
 
     def _parts(self) -> Mapping[str, str]:
@@ -532,7 +533,16 @@ class WindowedResult(Shown, TraceableByKey):
         rows_of: Callable[[DataFrame], DataFrame] | None = None,
     ) -> DataFrame:
         rows = self._df if rows_of is None else rows_of(self._df)
-        return operate(rows, self._plan_run, self._projection, data_frames=data_frames, initial=initial)
+        how: dict[str, Any] = {"data_frames": data_frames, "initial": initial, "tasks": self._tasks}
+        return operate(rows, self._plan_run, self._projection, **how)
+
+    @cached_property
+    def _tasks(self) -> int | None:
+        """How many tasks take the key groups of a stream in turns; None: each has a task of its own."""
+        if not self.is_streaming:
+            return None
+        tasks = self.windowed.at_once or known_cores(self._df.sparkSession)
+        return tasks if tasks is not None and tasks < self.plan.groups else None
 
     @cached_property
     def _data_frames(self) -> bool:

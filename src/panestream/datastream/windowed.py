@@ -129,9 +129,9 @@ class WindowedStream(WindowedEvents):
         """Sets the number of key groups: the parallelism of the state, fixed when a checkpoint is born.
 
         A checkpoint that is there already has a number, and ``start`` takes it where this was not called. Else, on a stream: what
-        ``spark.sql.shuffle.partitions`` was set to, or 4, whatever machine it is; each key group costs some 40 ms of a core in
-        each micro-batch, and only as many tasks as there are key groups keep state and fire windows. A batch takes as many as
-        tasks run at a time.
+        ``spark.sql.shuffle.partitions`` was set to, or 4, whatever machine it is; each key group costs some time of a core in
+        each micro-batch (docs/how-to/key-groups.md), and no more tasks than there are key groups keep state and fire windows:
+        :meth:`tasks`. A batch takes as many as tasks run at a time.
 
         Raises:
             InvalidPlanError: ``number`` is not between 1 and 32768.
@@ -139,6 +139,21 @@ class WindowedStream(WindowedEvents):
         if not isinstance(number, int) or not 1 <= number <= 32768:
             raise InvalidPlanError(f"the number of key groups must be between 1 and 32768, got {number!r}")
         return replace(self, groups=number)
+
+    def tasks(self, number: int) -> WindowedStream:
+        """Sets how many tasks of a stream take the key groups in turns, in each micro-batch. It may change from run to run.
+
+        A task costs about as much as a key group does, and makes a file in file sinks. Without this it is as many as the session
+        runs at a time, where that is known and cannot grow: on one machine its cores, on a cluster
+        ``spark.executor.instances`` times ``spark.executor.cores``, without dynamic allocation. Else each key group has a task
+        of its own, as :meth:`WindowedResult.explain` says.
+
+        Raises:
+            InvalidPlanError: ``number`` is not between 1 and 32768.
+        """
+        if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= 32768:
+            raise InvalidPlanError(f"the number of tasks must be between 1 and 32768, got {number!r}")
+        return replace(self, at_once=number)
 
     def split_distinct(self, parts: int = 16) -> WindowedStream:
         """Spreads the distinct values that ``agg.count_distinct`` counts over key groups, so that not all of a key meet in one.

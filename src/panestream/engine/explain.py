@@ -14,6 +14,7 @@ def explain_plan(
     streaming: bool,
     chosen: int | None,
     reduced_by_spark: bool = False,
+    tasks: int | None = None,
     sinks: Mapping[str, str] | None = None,
 ) -> str:
     """The plan in words.
@@ -23,10 +24,13 @@ def explain_plan(
         streaming: whether it runs on a stream.
         chosen: the session's number of shuffle partitions, None where it is Spark's default.
         reduced_by_spark: whether Spark itself reduces the rows before the operator sees them.
+        tasks: how many tasks take the key groups in turns; None: each has one of its own.
         sinks: by output, where it goes and how often a row arrives.
     """
     own = dict(plan.operator.explain(plan, streaming=streaming))
     groups = f"{plan.groups} key group{'s' if plan.groups > 1 else ''}, one per state partition"
+    if tasks is not None:
+        groups += f"; {tasks} task{'s take' if tasks > 1 else ' takes'} them in turns"
     # What is put in order in the key group is reduced there, not before.
     exchange = own.get("exchange", []) if plan.arrival is None or not streaming else []
     sections = {

@@ -342,6 +342,8 @@ def _windowed(loaded: LoadedJob, stream: pst.DataStream) -> pst.WindowedStream:
         windowed = windowed.side_output_late_data("late")
     if job.key_groups is not None:
         windowed = _asked(loaded, ("key_groups",), partial(windowed.key_groups, job.key_groups))
+    if job.tasks is not None:
+        windowed = _asked(loaded, ("tasks",), partial(windowed.tasks, job.tasks))
     return windowed.exact_firings() if job.exact_firings else windowed
 
 

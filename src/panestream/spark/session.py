@@ -171,6 +171,25 @@ def default_parallelism(spark: SparkSession) -> int:
     return int(found[1]) if found else DEFAULT_GROUPS
 
 
+def known_cores(spark: SparkSession) -> int | None:
+    """How many tasks the session runs at a time, for as long as it lives; None: nobody knows, or the number may grow.
+
+    On one machine Spark has all its cores from the start. On a cluster executors may come later, so what it runs now says
+    nothing: only a fixed number of executors does.
+    """
+
+    def setting(name: str) -> str:
+        return spark.conf.get(name, "") or ""
+
+    local = re.fullmatch(r"local(?:\[(\d+|\*).*\])?", setting("spark.master"))
+    if local is not None:
+        return default_parallelism(spark) if local[1] == "*" else int(local[1] or 1)
+    executors, cores = setting("spark.executor.instances"), setting("spark.executor.cores")
+    if setting("spark.dynamicAllocation.enabled") == "true" or not (executors.isdecimal() and cores.isdecimal()):
+        return None
+    return max(1, int(executors) * (int(cores) // int(setting("spark.task.cpus") or 1)))
+
+
 def chosen_partitions(spark: SparkSession) -> int | None:
     """The number of shuffle partitions if somebody chose one; None where it is Spark's default."""
     number = int(spark.conf.get(PARTITIONS, str(UNSET_PARTITIONS)) or UNSET_PARTITIONS)

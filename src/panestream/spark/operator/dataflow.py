@@ -165,11 +165,23 @@ def batch_time() -> Column:
 
 
 def operate(
-    df: DataFrame, plan: WindowPlan, projection: Projection, *, data_frames: bool = False, initial: DataFrame | None = None
+    df: DataFrame,
+    plan: WindowPlan,
+    projection: Projection,
+    *,
+    data_frames: bool = False,
+    initial: DataFrame | None = None,
+    tasks: int | None = None,
 ) -> DataFrame:
     """The operator's output, a few rows (tag, body) per key group and micro-batch. Asks Spark nothing.
 
-    A stream runs over rows, or over ``data_frames`` as Spark 4.0 has them; ``initial`` is what its state begins with.
+    Args:
+        df: the input.
+        plan: the query.
+        projection: of the input.
+        data_frames: whether a stream runs over data frames, as Spark 4.0 has them, rather than over rows.
+        initial: what a stream's state begins with.
+        tasks: how many tasks take the key groups of a stream in turns; None: each has a task of its own.
     """
     projected = projection.rows_of(df)
     with without_pandas():
@@ -178,7 +190,9 @@ def operate(
         exchanged = projected.mapInArrow(Pack(plan, projection.pack).__call__, EXCHANGE_SCHEMA)
         if not projection.streaming:
             return exchanged.groupBy("group").applyInArrow(process_batch(plan), OPERATED_SCHEMA)
-        return transform(exchanged, plan, data_frames=data_frames, initial=initial)
+        operated = transform(exchanged, plan, data_frames=data_frames, initial=initial)
+    # A task costs more than the key group in it (decision 0161); its partitions and their state stay what they are.
+    return operated if tasks is None else operated.coalesce(tasks)
 
 
 def unpack(operated: DataFrame, plan: WindowPlan, tag: str) -> DataFrame:

@@ -9,6 +9,7 @@ from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from panestream.engine.exchange.group_run import METRICS
 from panestream.engine.plan import FIRINGS, WindowPlan
@@ -234,6 +235,22 @@ _NOTHING: Mapping[str, Any] = {
 """What a counter is of which nobody said anything, where that is not 0."""
 
 
+_TOLD = "__panestream_told"
+"""The column with what a key group tells of itself, beside the rows while they are observed."""
+_LONGS = (*("input_rows", "key_group", "state_bytes", "kept_windows"), *_SAME, *_MAY_BE_UNKNOWN, *_SUMS.values())
+_REPORT = T.StructType(
+    [
+        *(T.StructField(name, T.LongType()) for name in _LONGS),
+        T.StructField("woken", T.BooleanType()),
+        *(T.StructField(name, T.ArrayType(T.LongType())) for name in ("fired_windows", "open_windows")),
+        *(T.StructField(name, T.MapType(T.StringType(), T.LongType())) for name in ("firings", "outputs")),
+        # As it is written: lists of lists of several types.
+        T.StructField("partitions", T.StringType()),
+    ]
+)
+"""What is observed of the metrics of a key group."""
+
+
 def _came(report: Mapping[str, Any]) -> int:
     """The rows of the micro-batch that came to a key group."""
     return int(report["windowed_rows"] + report["late_rows"] + report["outside_rows"])
@@ -266,36 +283,36 @@ def observed(operated: DataFrame, plan: WindowPlan, name: str = OBSERVED, *, lat
         name: what the counters are called, where the query has several operators.
         late_kept: whether somebody takes the output for late rows.
     """
+    # Read once, and beside the rows: what is observed is evaluated by itself, each counter would read the text anew.
+    told = F.when(F.col("tag") == METRICS, F.from_json(F.col("body").cast("string"), _REPORT))
+    rows = operated.select("*", told.alias(_TOLD))
 
-    def text(name: str) -> Column:
-        return F.when(F.col("tag") == METRICS, F.get_json_object(F.col("body").cast("string"), f"$.{name}"))
-
-    def counter(name: str, kind: str = "bigint") -> Column:
-        return text(name).cast(kind)
+    def counter(name: str) -> Column:
+        return F.col(f"{_TOLD}.{name}")
 
     columns = {name: F.max(counter(name)) for name in ("input_rows", *_SAME, *_MAY_BE_UNKNOWN)}
     columns |= {name: F.sum(counter(theirs)) for name, theirs in _SUMS.items()}
-    columns |= {f"{kind}_firings": F.sum(counter(f"firings.{kind}")) for kind in FIRINGS}
+    columns |= {f"{kind}_firings": F.sum(counter("firings")[kind]) for kind in FIRINGS}
     columns["dropped_rows"] = F.lit(0).cast("bigint") if late_kept else F.sum(counter("late_rows"))
     # The key groups fire the same windows: their numbers are counted once.
-    fired = F.array_distinct(F.flatten(F.collect_list(F.from_json(text("fired_windows"), "array<bigint>"))))
+    fired = F.array_distinct(F.flatten(F.collect_list(counter("fired_windows"))))
     columns["fired_windows"] = F.size(fired).cast("bigint")
-    by_tag = {tag: F.sum(F.coalesce(counter(f"outputs.{tag}"), F.lit(0).cast("bigint"))) for tag in plan.tags}
+    by_tag = {tag: F.sum(F.coalesce(counter("outputs")[tag], F.lit(0).cast("bigint"))) for tag in plan.tags}
     columns["output_rows"] = F.to_json(F.struct(*(rows.alias(tag) for tag, rows in by_tag.items())))
-    columns["partitions"] = F.max(text("partitions"))
+    columns["partitions"] = F.max(counter("partitions"))
     columns["groups"] = F.lit(plan.groups)
     came = counter("windowed_rows") + counter("late_rows") + counter("outside_rows")
     columns |= _most("rows", F.max(F.struct(came.alias("most"), (-counter("key_group")).alias("group"))))
     columns |= _most("us", F.max(F.struct(counter("operator_us").alias("most"), (-counter("key_group")).alias("group"))))
-    columns |= _kept(text)
-    return operated.observe(name, *(column.alias(each) for each, column in columns.items()))
+    columns |= _kept(counter)
+    return rows.observe(name, *(column.alias(each) for each, column in columns.items())).drop(_TOLD)
 
 
-def _kept(text: Callable[[str], Column]) -> dict[str, Column]:
+def _kept(counter: Callable[[str], Column]) -> dict[str, Column]:
     """What the key groups keep: of one that comes twice, since the clock woke it as well, what it kept in the end."""
     names = {"woken": "woken", "group": "key_group", "bytes": "state_bytes", "kept": "kept_windows"}
-    names |= {"low": "open_windows[0]", "high": "open_windows[1]"}
-    said = [text(theirs).cast("boolean" if name == "woken" else "bigint").alias(name) for name, theirs in names.items()]
+    said = [counter(theirs).alias(name) for name, theirs in names.items()]
+    said += [counter("open_windows")[at].alias(name) for at, name in enumerate(("low", "high"))]
     reports = F.collect_list(F.when(F.col("tag") == METRICS, F.struct(*said)))
     groups = F.array_distinct(F.transform(reports, lambda one: one["group"]))
     latest = F.transform(groups, lambda group: F.array_max(F.filter(reports, lambda one: one["group"] == group)))
