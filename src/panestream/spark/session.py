@@ -36,6 +36,13 @@ STREAM_SETTINGS: Mapping[str, str] = {
 """What a stream of panestream's should run with; ``result.start()`` sets it for its query. Where the session was given a limit of
 Arrow by its user, both stay as they are."""
 
+SOCKETS = "spark.python.unix.domain.socket.enabled"
+BIRTH_SETTINGS: Mapping[str, str] = {
+    # Over TCP between two processes of one machine small messages wait: in every micro-batch of every key group (decision 0162).
+    SOCKETS: "true",
+}
+"""What a session should be born with, as it cannot be set later; :func:`build_session` sets it. Spark before 4.1 ignores it."""
+
 DEFAULT_GROUPS = 4
 """Key groups of a stream where nobody chose a number: the same on every machine, since a checkpoint keeps it for good. Each costs
 some 40 ms a micro-batch on one core, and is the work of one task at a time (decision 0076)."""
@@ -76,7 +83,7 @@ def build_session(
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(app_name)
     ours = {"spark.sql.session.timeZone": "UTC", "spark.ui.showConsoleProgress": "false", TRACEBACK: "true"}
-    defaults = {**STREAM_SETTINGS, **ours}
+    defaults = {**STREAM_SETTINGS, **BIRTH_SETTINGS, **ours}
     if master is not None:
         builder = builder.master(master)
     for name, value in {**defaults, **(settings or {})}.items():
