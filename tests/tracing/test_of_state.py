@@ -18,7 +18,7 @@ MINUTE = 60_000_000
 
 
 def state(assigner, *, watermark=0, lateness=0, windows=(), rows=(), late_tag=None, **more):
-    operator = SimpleNamespace(evicts=more.pop("evicts", False))
+    operator = SimpleNamespace(evicts=more.pop("evicts", False), fires_by_time=more.pop("fires_by_time", True))
     plan = SimpleNamespace(
         assigner=assigner, operator=operator, allowed_lateness=lateness, late_tag=late_tag, key_names=("user",)
     )
@@ -99,6 +99,25 @@ def test_a_source_partition_that_holds_a_window_back_is_named():
     assert (
         "It fires when the watermark comes to 00:01:00. Source partition 'clicks-3' is the furthest behind, at 00:00:00."
     ) in str(explain_state(known, at=0))
+
+
+@pytest.mark.parametrize(
+    ("operator", "told"),
+    [
+        ({}, "it was in the results when it fired."),
+        ({"evicts": True}, "it was given to the evictor when the window fired, and what that took out was in no result."),
+        ({"fires_by_time": False}, "rows that came after its last firing were in no result, since only rows make it fire."),
+        ({"fires_by_time": None}, "it was in the results when it fired, if its trigger had it fire."),
+    ],
+)
+def test_what_a_closed_window_held_was_in_results_only_where_that_is_sure(operator, told):
+    assert told in str(explain_state(state(ASSIGNERS[0], watermark=9 * MINUTE, **operator), at=0))
+
+
+def test_whether_a_trigger_of_ones_own_fires_its_code_says():
+    window = KnownWindow("ann", TimeWindow(0, MINUTE), rows=2, due=MINUTE - 1)
+    told = str(explain_state(state(ASSIGNERS[0], watermark=0, windows=[window], fires_by_time=None), at=0))
+    assert "Its trigger is called when the watermark comes to 00:01:00, and says whether it fires then." in told
 
 
 def test_late_rows_are_looked_for_where_they_went():

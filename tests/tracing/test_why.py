@@ -120,10 +120,29 @@ def test_a_row_and_a_window_are_found_however_they_are_asked_for():
 
 def test_a_missing_row_and_window_are_told_with_what_is_there():
     one = harness()
-    assert str(pst.why(one, key="ann")) == "No such row: no row came."
+    assert str(pst.why(one, key="ann")).startswith("No such row: no row came.")
     one.process_element(1, "10 seconds", key="ann")
-    assert str(pst.why(one, key="bob")) == "No such row: 1 row came, of the keys 'ann'."
+    assert str(pst.why(one, key="bob")) == (
+        "No such row: 1 row came, of the keys 'ann'.\n"
+        "  Not among them is what was filtered out before the windows, and what has another key than was asked for."
+    )
     assert "There were [00:00:00, 00:01:00) of 'ann'." in str(pst.why(one, window="1 minute"))
+
+
+@pytest.mark.parametrize(
+    ("trigger", "told"),
+    [
+        (None, "It fires when the watermark comes to 00:00:59.999999, at the latest; it is at 00:00:30."),
+        (pst.CountTrigger.of(2), "Time does not make it fire: only a further row may."),
+    ],
+)
+def test_an_open_window_says_when_it_fires(trigger, told):
+    one = harness(trigger=trigger)
+    one.process_element(1, "10 seconds")
+    one.process_watermark("30 seconds")
+    assert told in str(pst.why(one, row=1))
+    one.process_watermark("1 hour")
+    assert told not in str(pst.why(one, row=1))
 
 
 def test_an_evicted_row_is_in_no_result_and_the_answer_says_who_took_it():

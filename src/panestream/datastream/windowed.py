@@ -225,13 +225,15 @@ class WindowedStream(WindowedEvents):
         label = ["window"] if isinstance(self.windowing.assigner, SeveralWindows) else []
         check_results(self._df, declared, self.keyed.key_schema.names, label)
         inputs |= gap_input(self._df, self.windowing.assigner, self.gap)
+        looked_at = {name: F.col(quoted(name)) for name in self._df.columns} if self.windowing.sees_elements else {}
+        inputs = {**looked_at, **inputs}
         kinds = {text: type_of(self._df, column) for text, column in inputs.items()}
         collated = check_collations(declared, kinds)
         types = {text: to_arrow(kind, text) for text, kind in kinds.items()}
         function, results = following(then), None
         if function is not None:
             results = self._results(self._needed(schema, "then"))
-        asked = DeclaredAggregates(declared, types, self.keyed.key_schema, function, results)
+        asked = DeclaredAggregates(declared, types, self.keyed.key_schema, function, results, tuple(looked_at))
         operator = choose(self.windowing, asked)
         split = None if self.parts is None else split_of(self.parts, declared, operator, types)
         collated = frozenset() if results is not None else collated

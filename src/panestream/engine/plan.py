@@ -347,6 +347,11 @@ class OperatorSpec(ABC):
         return False
 
     @property
+    def fires_by_time(self) -> bool | None:
+        """Whether a window to which no more rows come fires at its end at the latest; None: code of the user's own decides."""
+        return True
+
+    @property
     def evicts(self) -> bool:
         """Whether an evictor takes rows out of windows, of which the state then knows nothing."""
         return False

@@ -32,6 +32,8 @@ class DeclaredAggregates:
         keys: the key columns.
         then: a function that is given the results of each firing window, or None.
         results: the columns of what ``then`` returns.
+        columns: of the rows, where anything else looks into elements (:attr:`WindowSpec.sees_elements`); their types are among
+            ``types``.
     """
 
     aggregates: Sequence[Aggregate]
@@ -39,6 +41,7 @@ class DeclaredAggregates:
     keys: pa.Schema
     then: AnyWindowFunction | None = None
     results: pa.Schema | None = None
+    columns: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from panestream.windowing.assigners import GlobalWindows, MergingWindowAssigner, WindowAssigner
-from panestream.windowing.evictors import Evictor
-from panestream.windowing.triggers import Trigger
+from panestream.windowing.assigners.session import GapColumn
+from panestream.windowing.evictors import CountEvictor, Evictor, TimeEvictor
+from panestream.windowing.triggers import DeltaTrigger, ProcessingTimeoutTrigger, PurgingTrigger, Trigger
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,16 @@ class WindowSpec:
         # The global window is of no time at all.
         by_processing_time = not self.assigner.is_event_time and not isinstance(self.assigner, GlobalWindows)
         return by_processing_time or self.firing_trigger.uses_processing_time
+
+    @property
+    def sees_elements(self) -> bool:
+        """Whether anything but the function looks into elements: a gap or windows of the user's own, a trigger, an evictor."""
+        trigger, gap = self.firing_trigger, getattr(self.assigner, "gap", None)
+        while isinstance(trigger, (PurgingTrigger, ProcessingTimeoutTrigger)):
+            trigger = trigger.inner
+        ours = all(type(one).__module__.startswith("panestream.") for one in (self.assigner, trigger))
+        evicting = self.evictor is not None and type(self.evictor) not in (CountEvictor, TimeEvictor)
+        return not ours or evicting or isinstance(trigger, DeltaTrigger) or (callable(gap) and not isinstance(gap, GapColumn))
 
 
 __all__ = ["WindowSpec"]

@@ -180,6 +180,8 @@ class Trace:
         watched: whether it was written down as it happened; False: it is made of a state, which knows what is there, and not how
             it came to be.
         merges: whether windows that meet become one, as sessions do.
+        fires_by_time: whether a window to which no more rows come fires once more, at its end at the latest; None: unknown, code
+            of the user's own decides.
     """
 
     elements: tuple[TracedElement, ...]
@@ -194,6 +196,7 @@ class Trace:
     missing: tuple[str, ...] = field(default=())
     watched: bool = True
     merges: bool = False
+    fires_by_time: bool | None = None
 
     @property
     def firings(self) -> tuple[Firing, ...]:

@@ -14,6 +14,7 @@ from panestream.tracing.events import Cause, Fate, Firing, TimeMoved, Trace, Tra
 from panestream.windowing.assigners import MergingWindowAssigner, WindowAssigner
 from panestream.windowing.evictors import Elements as EvictorElements
 from panestream.windowing.triggers import TriggerResult
+from panestream.windowing.triggers.by_time import fires_by_time
 from panestream.windowing.windows import TimeWindow, Window
 
 
@@ -70,6 +71,7 @@ class TracedOperator(RowOperator):
             in_microseconds=in_microseconds,
             description=_described(window.assigner, window.trigger, window.evictor),
             merges=isinstance(window.assigner, MergingWindowAssigner),
+            fires_by_time=fires_by_time(window.firing_trigger, event_time=self.is_event_time),
         )
 
     # ---------------------------------------------------------------- elements

@@ -141,7 +141,11 @@ def _of_rows(trace: Trace, elements: list[TracedElement], unusable: list[Unusabl
         keys = {value(element.key): None for element in trace.elements}
         of = ", ".join(list(keys)[:MOST_SHOWN])
         there = f"{many(len(trace.elements), 'row')} came, of the keys {of}" if keys else "no row came"
-        return Explanation(facts, [[f"No such row: {there}."], *_missing(trace)])
+        lines = [f"No such row: {there}."]
+        if trace.unusable:
+            lines.append(f"{many(len(trace.unusable), 'row')} without a usable event time came besides: row= finds them.")
+        lines.append("Not among them is what was filtered out before the windows, and what has another key than was asked for.")
+        return Explanation(facts, [lines, *_missing(trace)])
     told = [_unusable_told(one) if isinstance(one, UnusableRow) else _row_told(trace, one) for one in facts[:MOST_SHOWN]]
     return Explanation(facts, [*told, *_rest(len(facts), "rows"), *_missing(trace)])
 
@@ -207,7 +211,23 @@ def _in_window_told(trace: Trace, one: RowInWindow) -> list[str]:
     if not one.seen_in and one.evicted_in is None and one.purged is None:
         what = "has not fired since" if one.is_open else "never fired again before it went"
         lines.append(f"The window {what}: the row is in no result" + (" yet." if one.is_open else "."))
+        if one.is_open:
+            lines += _next_firing(trace, one.windows[-1])
     return lines
+
+
+def _next_firing(trace: Trace, of: TracedWindow) -> list[str]:
+    """By when an open window fires without further rows, as far as that is known."""
+    words, window = words_of(trace), of.window
+    if trace.fires_by_time is False:
+        return ["Time does not make it fire: only a further row may."]
+    if not isinstance(window, TimeWindow) or trace.fires_by_time is None:
+        return []
+    which, moved = ("watermark", trace.watermarks) if trace.is_event_time else ("clock", trace.clocks)
+    until = window.max_timestamp() if trace.is_event_time else window.end
+    now = moved[-1].time if moved else MIN_TIMESTAMP
+    reached = f"it is at {words.time(now)}" if moved else "there is none yet"
+    return [] if now >= until else [f"It fires when the {which} comes to {words.time(until)}, at the latest; {reached}."]
 
 
 def _firing_told(trace: Trace, firing: Firing) -> str:

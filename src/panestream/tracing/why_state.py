@@ -126,7 +126,7 @@ def _now_told(known: KnownState, one: WindowNow) -> list[str]:
             what = "no row has come for it, or its contents went (purge, evictor)"
             lines.append(f"Nothing of it is in the state: {what}.")
         else:
-            lines.append("What it held, if rows came in time, is gone from the state: it was in the results when it fired.")
+            lines.append(f"What it held, if rows came in time, is gone from the state: {_was_in_results(known)}.")
         return lines
     with_keys = len(one.known) > 1
     for found in one.known[:MOST_SHOWN]:
@@ -138,6 +138,15 @@ def _now_told(known: KnownState, one: WindowNow) -> list[str]:
         rows = ", ".join(value(row.value) for row in kept[:MOST_SHOWN])
         lines.append(f"It keeps {many(len(kept), 'row')}: {printable(rows, 400)}{', …' if len(kept) > MOST_SHOWN else ''}.")
     return lines
+
+
+def _was_in_results(known: KnownState) -> str:
+    operator = known.plan.operator
+    if operator.evicts:
+        return "it was given to the evictor when the window fired, and what that took out was in no result"
+    if operator.fires_by_time is False:
+        return "rows that came after its last firing were in no result, since only rows make it fire"
+    return "it was in the results when it fired" + ("" if operator.fires_by_time else ", if its trigger had it fire")
 
 
 def _state_of(known: KnownState, one: WindowNow) -> str:
@@ -187,10 +196,13 @@ def _due(known: KnownState, one: KnownWindow) -> str:
     if one.due is None:
         passed = by_event_time and isinstance(one.window, TimeWindow) and known.watermark >= one.window.max_timestamp()
         return f"Nothing is due{': the watermark has passed its end' if passed else ''}; only a further row makes it fire."
+    which = "watermark" if by_event_time else "clock"
+    if known.plan.operator.fires_by_time is None:
+        return f"Its trigger is called when the {which} comes to {_at(one.due)}, and says whether it fires then."
     held = ""
     if known.slowest is not None and by_event_time:
         held = f" Source partition {printable(known.slowest[0])!r} is the furthest behind, {_maybe(known.slowest[1])}."
-    return f"It fires when the {'watermark' if by_event_time else 'clock'} comes to {_at(one.due)}.{held}"
+    return f"It fires when the {which} comes to {_at(one.due)}.{held}"
 
 
 def _no_window(known: KnownState, wanted: Any, of_key: str) -> list[str]:

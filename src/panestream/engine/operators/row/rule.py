@@ -46,7 +46,7 @@ def _declared(window: WindowSpec, asked: DeclaredAggregates, reasons: Sequence[s
     aggregation = Aggregation.build(asked.aggregates, asked.types, asked.keys)
     gap = getattr(window.assigner, "gap", None)
     # The assigner finds the gap of each row in the element.
-    texts = (*aggregation.inputs, *([gap.label] if isinstance(gap, GapColumn) else []))
+    texts = tuple(dict.fromkeys((*aggregation.inputs, *([gap.label] if isinstance(gap, GapColumn) else []), *asked.columns)))
     elements = [*(pa.field(text, asked.types[text]) for text in texts), pa.field(TIME, pa.int64())]
     function = DeclaredFunction(tuple(asked.aggregates), asked.types)
     written = ", ".join(repr(aggregate) for aggregate in asked.aggregates)

@@ -12,6 +12,7 @@ from panestream.engine.operators.row.views import row_views
 from panestream.engine.plan import Chunk, OperatorSpec, WindowPlan, stable_repr
 from panestream.engine.storage.sealed_state import SealedState
 from panestream.engine.storage.state_tables import StateTables, StateViews
+from panestream.windowing.triggers.by_time import fires_by_time
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,11 @@ class RowSpec(RowSettings, OperatorSpec):
             "the row operator's functions may return any number of rows, none of which takes the place of another; it runs the "
             f"query for: {'; '.join(self.reasons)}"
         )
+
+    @property
+    def fires_by_time(self) -> bool | None:
+        window = self.row_plan.window
+        return fires_by_time(window.firing_trigger, event_time=window.assigner.is_event_time)
 
     @property
     def evicts(self) -> bool:

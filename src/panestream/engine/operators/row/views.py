@@ -26,6 +26,7 @@ from panestream.engine.runtime.state_views import (
 )
 from panestream.engine.storage.state_tables import StateTables, StateViews, integers, key_fields, named_columns
 from panestream.windowing.time import MAX_TIMESTAMP
+from panestream.windowing.triggers.by_time import fires_by_time
 
 
 def row_views(plan: WindowPlan, settings: RowSettings, tables: RowTables, saved: StateTables, group: int) -> StateViews:
@@ -64,8 +65,9 @@ class _RowViews:
         lateness = window.allowed_lateness if window.assigner.is_event_time else 0
         last = [MAX_TIMESTAMP if end is None else end - 1 for end in ends.to_pylist()]
         closes = [min(one, MAX_TIMESTAMP - lateness) + lateness for one in last]
-        # The timer at which a window goes after its end is no firing.
-        going = [time if lateness else None for time in closes]
+        # The timer at which a window goes after its end is no firing; nor is any where only rows make it fire.
+        by_time = fires_by_time(window.firing_trigger, event_time=window.assigner.is_event_time)
+        going = [time if lateness or by_time is False else None for time in closes]
         due = [
             min((time for time in (*some, *others) if time != goes), default=MAX_TIMESTAMP)
             for some, others, goes in zip(event, processing, going, strict=True)

@@ -1,0 +1,41 @@
+"""Whether time alone makes a window fire."""
+
+from __future__ import annotations
+
+from panestream.windowing.triggers.base import Trigger
+from panestream.windowing.triggers.continuous import ContinuousEventTimeTrigger, ContinuousProcessingTimeTrigger
+from panestream.windowing.triggers.count import CountTrigger
+from panestream.windowing.triggers.delta import DeltaTrigger
+from panestream.windowing.triggers.never import NeverTrigger
+from panestream.windowing.triggers.purging import PurgingTrigger
+from panestream.windowing.triggers.time import EventTimeTrigger, ProcessingTimeTrigger
+from panestream.windowing.triggers.timeout import ProcessingTimeoutTrigger
+
+
+def fires_by_time(trigger: Trigger, *, event_time: bool) -> bool | None:
+    """Whether a window to which no more rows come fires once more, at its end at the latest.
+
+    Args:
+        trigger: the window's.
+        event_time: whether its end is one of event time.
+
+    Returns:
+        None: code of the user's own decides, or two kinds of time race.
+
+    >>> fires_by_time(PurgingTrigger.of(CountTrigger.of(3)), event_time=True)
+    False
+    >>> fires_by_time(EventTimeTrigger.create(), event_time=True)
+    True
+    """
+    if isinstance(trigger, PurgingTrigger):
+        return fires_by_time(trigger.inner, event_time=event_time)
+    if type(trigger) in (CountTrigger, DeltaTrigger, NeverTrigger):
+        return False
+    of_its_time = (
+        (EventTimeTrigger, ContinuousEventTimeTrigger) if event_time else (ProcessingTimeTrigger, ContinuousProcessingTimeTrigger)
+    )
+    # Any timer of a timeout fires, the window's last one too.
+    return True if type(trigger) in (*of_its_time, ProcessingTimeoutTrigger) else None
+
+
+__all__ = ["fires_by_time"]
