@@ -152,9 +152,9 @@ TUMBLING = "[window]\ntype = 'tumbling'\nsize = '1 hour'\n"
 
 
 def test_what_belongs_to_the_whole_job(job_of):
-    before = "allowed_lateness = '1 day'\nkey_groups = 8\nwith_firing = true\nchangelog = true\nexact_firings = true\n"
+    before = "allowed_lateness = '1 day'\nkey_groups = 8\ntasks = 2\nwith_firing = true\nchangelog = true\nexact_firings = true\n"
     job = job_of(text_of(TUMBLING, before=before))
-    assert (job.allowed_lateness, job.key_groups) == ("1 day", 8)
+    assert (job.allowed_lateness, job.key_groups, job.tasks) == ("1 day", 8, 2)
     assert job.with_firing
     assert job.changelog
     assert job.exact_firings
@@ -284,6 +284,7 @@ SESSION = "[window]\ntype = 'session'\n"
         (text_of(TUMBLING, before="allowed_lateness = '-1 s'\n"), "allowed_lateness: must not be negative, not '-1 s'"),
         (text_of(TUMBLING, before="alowed_lateness = '1 s'\n"), "alowed_lateness: unknown key; did you mean 'allowed_lateness'?"),
         (text_of(TUMBLING, before="key_groups = 0\n"), "job.toml:2: key_groups: must be at least 1, not 0"),
+        (text_of(TUMBLING, before="tasks = 0\n"), "job.toml:2: tasks: must be at least 1, not 0"),
         (text_of(TUMBLING, before="changelog = 'yes'\n"), "job.toml:2: changelog: must be true or false"),
         (
             text_of(TUMBLING, before="changelog = true\n", after="[top]\nn = 1\nby = 'n'\n"),

@@ -113,6 +113,11 @@ class Epoch:
                 if entry and int(entry.group(1)) < self.number - _KEPT:
                     shutil.rmtree(path, ignore_errors=True)
 
+    @property
+    def is_local(self) -> bool:
+        """Whether the registered run's checkpoint lies on a file system of this machine."""
+        return self._seen_here() is not None
+
     def _entries(self, spark: SparkSession) -> set[Rank]:
         runs = self._seen_here()
         if runs is None:

@@ -259,7 +259,7 @@ def start(
     if observed_as != OBSERVED:
         # An operator before this one shares the query, and with it the number of partitions.
         partitions = max(partitions, chosen_partitions(spark) or DEFAULT_GROUPS)
-    with session_settings(spark, settings_for(spark, partitions)):
+    with session_settings(spark, settings_for(spark, partitions, local_files=outputs.epoch.is_local)):
         query = writer.start()
     watcher = ProgressWatcher(query, on_progress, observed_as) if remote and on_progress is not None else None
     looks = notices if remote else None

@@ -41,11 +41,18 @@ BIRTH_SETTINGS: Mapping[str, str] = {
     # Over TCP between two processes of one machine small messages wait: in every micro-batch of every key group (decision 0162).
     SOCKETS: "true",
 }
-"""What a session should be born with, as it cannot be set later; :func:`build_session` sets it. Spark before 4.1 ignores it."""
+"""What a session should be born with, as it cannot be set later; ``build_session`` sets it. Spark before 4.1 ignores it."""
+
+FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
+LOCAL_FILES: Mapping[str, str] = {
+    # Spark's default starts three processes for each file that it makes on a local file system (decision 0162).
+    FILE_MANAGER: "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager",
+}
+"""What a stream with its checkpoint on a local file system should run with besides; ``result.start()`` sets it for its query."""
 
 DEFAULT_GROUPS = 4
 """Key groups of a stream where nobody chose a number: the same on every machine, since a checkpoint keeps it for good. Each costs
-some 40 ms a micro-batch on one core, and is the work of one task at a time (decision 0076)."""
+some time of a core in each micro-batch, and is the work of one task at a time (decision 0076)."""
 
 LOCAL = "local[*, 4]"
 """All cores, four attempts for each task."""
@@ -213,12 +220,21 @@ def slow_settings(spark: SparkSession, groups: int) -> list[str]:
     return lines
 
 
-def settings_for(spark: SparkSession, groups: int) -> dict[str, str]:
-    """What a query of so many key groups is to run with in this session."""
+def settings_for(spark: SparkSession, groups: int, *, local_files: bool = False) -> dict[str, str]:
+    """What a query of so many key groups is to run with in this session.
+
+    Args:
+        spark: the session.
+        groups: the number of key groups.
+        local_files: whether its checkpoint lies on a local file system.
+    """
     limits = {ARROW_ROWS, ARROW_BYTES}
     # One of them alone may bound nothing: with a limit of the user's own both are as the user has them.
     kept = limits if limits & set(spark.conf.getAll) else set()
-    return {name: value for name, value in STREAM_SETTINGS.items() if name not in kept} | {PARTITIONS: str(groups)}
+    found = {name: value for name, value in STREAM_SETTINGS.items() if name not in kept} | {PARTITIONS: str(groups)}
+    # Spark 4.3 is where it was looked at.
+    known = local_files and version(spark) >= (4, 3) and not spark.conf.get(FILE_MANAGER, "")
+    return {**found, **LOCAL_FILES} if known else found
 
 
 @contextmanager

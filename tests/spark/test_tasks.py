@@ -1,0 +1,118 @@
+"""Tasks that take key groups in turns: how many, that results are the same, and that a checkpoint is not tied to them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+import panestream as pst
+from panestream import agg
+from panestream.errors import InvalidPlanError
+from panestream.spark.session import FILE_MANAGER, known_cores
+from panestream.testing import MicroBatches
+
+pytestmark = pytest.mark.spark
+
+GROUPS = 6
+CLUSTER = {"spark.master": "k8s://here", "spark.executor.instances": "3", "spark.executor.cores": "4"}
+
+
+class Session:
+    """The part of a session that is asked."""
+
+    def __init__(self, **given: str) -> None:
+        self.conf = SimpleNamespace(get=lambda name, default=None: given.get(name, default))
+
+
+@pytest.mark.parametrize(
+    ("settings", "cores"),
+    [
+        ({"spark.master": "local[3]"}, 3),
+        ({"spark.master": "local[3, 4]"}, 3),
+        ({"spark.master": "local"}, 1),
+        (CLUSTER, 12),
+        ({**CLUSTER, "spark.task.cpus": "2"}, 6),
+        ({**CLUSTER, "spark.dynamicAllocation.enabled": "true"}, None),
+        ({"spark.master": "yarn", "spark.executor.instances": "3"}, None),
+        ({"spark.master": "local-cluster[2,1,1024]"}, None),
+        ({}, None),
+    ],
+)
+def test_cores_are_known_only_where_they_cannot_grow(settings: dict[str, str], cores: int | None) -> None:
+    assert known_cores(Session(**settings)) == cores  # type: ignore[arg-type]
+
+
+def _query(orders: MicroBatches, tasks: int | None) -> Any:
+    windowed = (
+        pst.stream(orders.stream())
+        .assign_timestamps("at", pst.WatermarkStrategy.for_monotonous_timestamps())
+        .key_by("user")
+        .window(pst.SlidingEventTimeWindows.of("10 seconds", "5 seconds"))
+        .key_groups(GROUPS)
+    )
+    return (windowed if tasks is None else windowed.tasks(tasks)).aggregate(agg.sum("price").alias("total"))
+
+
+def _rows(folder: Path, spark: SparkSession) -> list[tuple[Any, ...]]:
+    return sorted(map(tuple, spark.read.parquet(str(folder)).collect()))
+
+
+def _orders(spark: SparkSession, tmp_path: Path) -> MicroBatches:
+    return MicroBatches(spark, tmp_path / "in", "user long, price long, at timestamp")
+
+
+def _add(spark: SparkSession, orders: MicroBatches, first: int) -> None:
+    rows = spark.range(first * 100, first * 100 + 100).selectExpr(
+        "id % 37 AS user", "id AS price", "timestamp_seconds(id DIV 4) AS at"
+    )
+    orders.add([tuple(row) for row in rows.collect()])
+
+
+def test_results_are_the_same_and_the_number_may_change_at_each_start(spark: SparkSession, tmp_path: Path) -> None:
+    orders = _orders(spark, tmp_path)
+    for first, tasks in enumerate((2, 6, 1)):
+        _add(spark, orders, first)
+        for name, of in (("changing", tasks), ("each", GROUPS)):
+            sink = pst.ParquetSink(str(tmp_path / name))
+            query = _query(orders, of).start(main=sink, checkpoint=str(tmp_path / f"{name}_checkpoint"))
+            query.await_termination()
+            (last,) = query.recent_progress
+            assert (last.rows, last.groups, last.groups_reporting) == (100, GROUPS, GROUPS)
+    assert _rows(tmp_path / "changing", spark) == _rows(tmp_path / "each", spark) != []
+    state = tmp_path / "changing_checkpoint" / "state" / "0"
+    assert len([folder for folder in state.iterdir() if folder.name.isdecimal()]) == GROUPS
+
+
+@pytest.mark.parametrize(("tasks", "files"), [(1, 1), (2, 2), (6, 6)])
+def test_a_task_is_a_file_of_the_output(spark: SparkSession, tmp_path: Path, tasks: int, files: int) -> None:
+    orders = _orders(spark, tmp_path)
+    _add(spark, orders, 0)
+    _query(orders, tasks).start(main=pst.ParquetSink(str(tmp_path / "out")), checkpoint=str(tmp_path / "c")).await_termination()
+    assert len(list((tmp_path / "out").rglob("*.parquet"))) == files
+
+
+def test_the_plan_says_so(spark: SparkSession, tmp_path: Path) -> None:
+    orders = _orders(spark, tmp_path)
+    _add(spark, orders, 0)
+    assert "6 key groups, one per state partition; 2 tasks take them in turns" in str(_query(orders, 2).explain())
+    assert "6 key groups, one per state partition\n" in str(_query(orders, 6).explain())
+    cores = known_cores(spark)
+    assert f"; {cores} task" in str(_query(orders, None).explain())
+
+
+@pytest.mark.parametrize("tasks", [0, -1, True, 2.0, "2", 32769])
+def test_a_number_of_tasks_is_a_number(spark: SparkSession, tmp_path: Path, tasks: Any) -> None:
+    with pytest.raises(InvalidPlanError, match="number of tasks must be between 1 and 32768"):
+        _query(_orders(spark, tmp_path), tasks)
+
+
+def test_the_file_manager_is_that_of_the_query_alone(spark: SparkSession, tmp_path: Path) -> None:
+    orders = _orders(spark, tmp_path)
+    _add(spark, orders, 0)
+    before = spark.conf.get(FILE_MANAGER, None)
+    _query(orders, 2).start(main=pst.ParquetSink(str(tmp_path / "out")), checkpoint=str(tmp_path / "c")).await_termination()
+    assert spark.conf.get(FILE_MANAGER, None) == before

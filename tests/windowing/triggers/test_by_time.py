@@ -1,0 +1,54 @@
+"""Whether time alone makes a window fire: what is said of each trigger, against what the harness does."""
+
+from __future__ import annotations
+
+import pytest
+
+import panestream as pst
+from panestream.testing import WindowTestHarness
+from panestream.windowing.triggers.by_time import fires_by_time
+
+EVENT, CLOCK = pst.TumblingEventTimeWindows.of("1 minute"), pst.TumblingProcessingTimeWindows.of("1 minute")
+
+
+class Own(pst.Trigger):
+    """Fires at nothing, but nobody knows."""
+
+    def on_element(self, element, timestamp, window, ctx):
+        return pst.TriggerResult.CONTINUE
+
+    def on_event_time(self, time, window, ctx):
+        return pst.TriggerResult.CONTINUE
+
+    def on_processing_time(self, time, window, ctx):
+        return pst.TriggerResult.CONTINUE
+
+    def clear(self, window, ctx):
+        pass
+
+
+SAID = [
+    (EVENT, pst.EventTimeTrigger.create(), True),
+    (CLOCK, pst.ProcessingTimeTrigger.create(), True),
+    (EVENT, pst.ContinuousEventTimeTrigger.of("10 seconds"), True),
+    (CLOCK, pst.ContinuousProcessingTimeTrigger.of("10 seconds"), True),
+    (EVENT, pst.CountTrigger.of(5), False),
+    (CLOCK, pst.PurgingTrigger.of(pst.CountTrigger.of(5)), False),
+    (EVENT, pst.DeltaTrigger.of(5.0, lambda a, b: b - a), False),
+    (EVENT, pst.PurgingTrigger.of(pst.EventTimeTrigger.create()), True),
+    (EVENT, pst.ProcessingTimeoutTrigger.of(pst.CountTrigger.of(5), "1 hour"), True),
+    (EVENT, Own(), None),
+    (EVENT, pst.ContinuousProcessingTimeTrigger.of("10 seconds"), None),
+]
+
+
+@pytest.mark.parametrize(("assigner", "trigger", "said"), SAID, ids=str)
+def test_what_is_said_is_what_happens(assigner, trigger, said):
+    assert fires_by_time(trigger, event_time=assigner.is_event_time) is said
+    harness = WindowTestHarness(assigner, reduce=max, trigger=trigger, traced=True)
+    harness.set_processing_time("30 seconds")
+    harness.process_element(1, "30 seconds")
+    harness.process_watermark("1 hour")
+    harness.set_processing_time("30 minutes")
+    if said is not None:
+        assert bool(harness.trace().firings) is said
