@@ -22,7 +22,10 @@ def main() -> None:
     if where == "remote":
         spark = builder.remote("local[2]").getOrCreate()
     else:
-        spark = builder.master(where).config("spark.ui.enabled", "false").config("spark.executor.memory", "800m").getOrCreate()
+        settings = {"spark.ui.enabled": "false", "spark.executor.memory": "800m"}
+        # A fixed number of executors: four key groups are taken in turns by two tasks, each on a machine of its own.
+        settings |= {"spark.executor.instances": "2", "spark.executor.cores": "1"}
+        spark = builder.master(where).config(map=settings).getOrCreate()
     import said
     from pyspark.sql import functions as F
 
@@ -62,6 +65,7 @@ def main() -> None:
     found = {
         "session": type(spark).__module__,
         "groups": result.plan.groups,
+        "explained": str(result.explain()),
         "identity": result.plan.identity(),
         "called": [[text, text_of(some, column, "it")] for text, column in said.columns(some).items()],
         "errors": [
