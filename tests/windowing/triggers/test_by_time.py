@@ -42,7 +42,7 @@ SAID = [
 ]
 
 
-@pytest.mark.parametrize(("assigner", "trigger", "said"), SAID, ids=str)
+@pytest.mark.parametrize(("assigner", "trigger", "said"), SAID)
 def test_what_is_said_is_what_happens(assigner, trigger, said):
     assert fires_by_time(trigger, event_time=assigner.is_event_time) is said
     harness = WindowTestHarness(assigner, reduce=max, trigger=trigger, traced=True)
