@@ -5,18 +5,25 @@ import subprocess
 import sys
 
 import pytest
-from pyspark.errors import PySparkRuntimeError
+from pyspark.errors import AnalysisException, PySparkRuntimeError
 from pyspark.sql import SparkSession
 
-from panestream.errors import EnvironmentNotReadyError
+import panestream as pst
+from panestream import agg
+from panestream.errors import EnvironmentNotReadyError, PanestreamWarning
+from panestream.spark import session
 from panestream.spark.session import (
     ARROW_BYTES,
     ARROW_ROWS,
     PARTITIONS,
+    SOCKETS,
+    STATE_STORE,
     STREAM_SETTINGS,
     build_session,
+    missed_at_birth,
     session_settings,
     settings_for,
+    slow_settings,
 )
 
 
@@ -26,10 +33,15 @@ class Conf:
     def __init__(self, **given):
         self.getAll = given
 
+    def get(self, name, default):
+        if self.getAll.get(name) is Conf:
+            raise AnalysisException("[CONFIG_NOT_AVAILABLE]")
+        return self.getAll.get(name, default)
+
 
 class Session:
-    def __init__(self, given):
-        self.conf = Conf(**given)
+    def __init__(self, given, version="4.3.0"):
+        self.conf, self.version = Conf(**given), version
 
 
 def test_all_settings_where_the_user_set_none():
@@ -41,6 +53,37 @@ def test_with_a_limit_of_the_users_own_neither_is_touched(name):
     found = settings_for(Session({name: "5", "spark.app.name": "x"}), 7)
     assert not {ARROW_ROWS, ARROW_BYTES} & set(found)
     assert found.keys() | {ARROW_ROWS, ARROW_BYTES} == {*STREAM_SETTINGS, PARTITIONS}
+
+
+def test_what_a_session_lacks_is_named_with_the_line_to_set():
+    all_of = {**STREAM_SETTINGS, PARTITIONS: "7"}
+    assert slow_settings(Session(all_of), 7) == []
+    for name in STREAM_SETTINGS.keys() - {ARROW_ROWS, ARROW_BYTES}:
+        lacking = {key: value for key, value in all_of.items() if key != name}
+        assert slow_settings(Session(lacking), 7) == [f'spark.conf.set("{name}", "{STREAM_SETTINGS[name]}")']
+    assert slow_settings(Session({**all_of, ARROW_ROWS: "5"}), 7) == []
+    bare = slow_settings(Session({}), 7)
+    assert bare[0] == f'spark.conf.set("{PARTITIONS}", "7")'
+    assert len(bare) == len(all_of)
+    # Where a platform does not tell, there is nothing to say.
+    assert slow_settings(Session({**all_of, STATE_STORE: Conf}), 7) == []
+
+
+@pytest.mark.parametrize(
+    ("given", "version", "missed"),
+    [
+        ({}, "4.3.0", True),
+        ({SOCKETS: "false"}, "4.1.1", True),
+        ({SOCKETS: "true"}, "4.3.0", False),
+        ({SOCKETS: "TRUE"}, "5.0.0", False),
+        ({SOCKETS: Conf}, "4.3.0", False),
+        ({}, "4.0.2", False),
+    ],
+)
+def test_what_a_session_must_be_born_with(given, version, missed):
+    said = missed_at_birth(Session(given, version))
+    assert (said is not None) is missed
+    assert said is None or f"{SOCKETS}=true" in said
 
 
 class Builder:
@@ -135,3 +178,19 @@ def test_settings_are_put_back(spark):
     with session_settings(spark, settings_for(spark, 3)):
         assert spark.conf.get(PARTITIONS) == "3"
     assert dict(spark.conf.getAll) == before
+
+
+@pytest.mark.spark
+def test_a_session_that_lacks_something_is_told_at_start_and_by_explain(spark, tmp_path, monkeypatch):
+    rows = spark.readStream.format("rate").load()
+    timed = pst.stream(rows).assign_timestamps("timestamp", pst.WatermarkStrategy.for_bounded_out_of_orderness("1 second"))
+    result = timed.key_by("value").window(pst.TumblingEventTimeWindows.of("1 minute")).aggregate(agg.count().alias("n"))
+    assert SOCKETS not in result.explain()
+    monkeypatch.setattr(session, "SOCKETS", "spark.panestream.nobodySetsThis")
+    monkeypatch.setattr(session, "BIRTH_SETTINGS", {"spark.panestream.nobodySetsThis": "true"})
+    assert "\nsession    " in result.explain()
+    assert "without spark.panestream.nobodySetsThis=true" in result.explain()
+    with pytest.warns(PanestreamWarning, match="without spark.panestream.nobodySetsThis=true") as warned:
+        query = result.start(checkpoint=str(tmp_path / "checkpoint"), main=pst.MemorySink(), trigger="1 hour")
+    query.stop()
+    assert warned[0].filename == __file__

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 
 from panestream.datastream.events import WindowedEvents
 from panestream.datastream.stale_rows import warn_of_stale_rows
@@ -27,6 +27,7 @@ from panestream.spark.arrival import order_of
 from panestream.spark.asking import asking
 from panestream.spark.catalyst import reducible
 from panestream.spark.columns import micros_of
+from panestream.spark.computed import output
 from panestream.spark.expressions import text_of
 from panestream.spark.failures import of_sink, raise_as
 from panestream.spark.names import Names
@@ -43,6 +44,7 @@ from panestream.spark.session import (
     chosen_partitions,
     default_parallelism,
     known_cores,
+    missed_at_birth,
     session_settings,
     settings_for,
     slow_settings,
@@ -204,7 +206,9 @@ class WindowedResult(Shown, TraceableByKey):
         how: dict[str, Any] = {"data_frames": self._data_frames, "tasks": self._tasks}
         operated = self._operated if rows is self._df else operate(rows, self._plan_run, self._projection, **how)
         if not self.is_streaming:
-            return spark_query.output(operated, plan, tag)
+            return output(operated, plan, tag)
+        if not quiet:
+            _warn_of_birth(self._df.sparkSession, deeper=2)
         lines = [] if quiet else slow_settings(self._df.sparkSession, plan.groups)
         if lines:
             warnings.warn(
@@ -219,7 +223,7 @@ class WindowedResult(Shown, TraceableByKey):
             )
         # Who reads the output for late rows is not known here: it is another query.
         kept = plan.late_tag is not None
-        return spark_query.output(observed(operated, plan, self._observed_as, late_kept=kept), plan, tag)
+        return output(observed(operated, plan, self._observed_as, late_kept=kept), plan, tag)
 
     def start(
         self,
@@ -266,10 +270,13 @@ class WindowedResult(Shown, TraceableByKey):
                 have done some micro-batches more by then, and ``await_termination`` raises it.
             **sinks: by output tag: ``main=ParquetSink(...)``, ``late=...``. An output without a sink is computed and not kept.
 
-        Warns (:class:`~panestream.errors.PanestreamWarning`, once) in the first micro-batch that drops late rows: those of a
-        query without an output for them, or with one that no sink takes. How many there were in each micro-batch is in
-        :attr:`RunningQuery.recent_progress`, and in Spark's own progress, ``observedMetrics["panestream"]``. Through Spark
-        Connect the warning comes while ``await_termination`` waits, or at ``stop``.
+        Warns (:class:`~panestream.errors.PanestreamWarning`) where the session was started without a setting that makes small
+        micro-batches slow, which can be set nowhere else.
+
+        Warns (the same, once) in the first micro-batch that drops late rows: those of a query without an output for them, or
+        with one that no sink takes. How many there were in each micro-batch is in :attr:`RunningQuery.recent_progress`, and in
+        Spark's own progress, ``observedMetrics["panestream"]``. Through Spark Connect the warning comes while
+        ``await_termination`` waits, or at ``stop``.
 
         Raises:
             InvalidPlanError: a batch DataFrame, an unknown output, a trigger that Spark has not.
@@ -313,6 +320,7 @@ class WindowedResult(Shown, TraceableByKey):
             check_start(saved, self.plan, allow_incomplete=allow_incomplete)
             Sources.of(replace(saved.birth, own_position=own_position), checkpoint).check(self._df)
         warn_of_stale_rows(self.windowed.windowing, self.operator, sinks, changes=self.changes)
+        _warn_of_birth(spark)
         try:
             given = {**how, "observed_as": self._observed_as, "savepoint": saved, "own_position": own_position}
             return spark_query.start(spark, self._operated_over, self.plan, sinks, **given)
@@ -402,7 +410,7 @@ class WindowedResult(Shown, TraceableByKey):
             try:
                 for tag, sink in opened.items():
                     with of_sink(tag, sink, None):
-                        sink.write(spark_query.output(operated, self.plan, tag), None)
+                        sink.write(output(operated, self.plan, tag), None)
             finally:
                 operated.unpersist()
 
@@ -447,7 +455,7 @@ class WindowedResult(Shown, TraceableByKey):
             tag: f"{sink.describe()}{', ' + sink.guarantee(spark) if self.is_streaming else ''}" for tag, sink in sinks.items()
         }
         how: dict[str, Any] = {"streaming": self.is_streaming, "chosen": chosen, "reduced_by_spark": reduced, "sinks": sent}
-        how["tasks"] = self._tasks
+        how |= {"tasks": self._tasks, "session": missed_at_birth(spark) if self.is_streaming else None}
         return Explanation(explain_plan(self.plan, **how))
 
     def _parts(self) -> Mapping[str, str]:
@@ -580,3 +588,10 @@ class WindowedResult(Shown, TraceableByKey):
         order = self._order[0]
         keys = [column for _, column in keyed.key_columns]
         return project(rows, self._plan_run, time, keys, values, processing_time, order)
+
+
+def _warn_of_birth(spark: SparkSession, *, deeper: int = 0) -> None:
+    """Warns where the session was started without what makes small micro-batches fast; ``deeper`` lies who called."""
+    missed = missed_at_birth(spark)
+    if missed is not None:
+        warnings.warn(missed, PanestreamWarning, stacklevel=3 + deeper)

@@ -16,6 +16,7 @@ def explain_plan(
     reduced_by_spark: bool = False,
     tasks: int | None = None,
     sinks: Mapping[str, str] | None = None,
+    session: str | None = None,
 ) -> str:
     """The plan in words.
 
@@ -26,6 +27,7 @@ def explain_plan(
         reduced_by_spark: whether Spark itself reduces the rows before the operator sees them.
         tasks: how many tasks take the key groups in turns; None: each has one of its own.
         sinks: by output, where it goes and how often a row arrives.
+        session: what the session lacks and what that costs.
     """
     own = dict(plan.operator.explain(plan, streaming=streaming))
     groups = f"{plan.groups} key group{'s' if plan.groups > 1 else ''}, one per state partition"
@@ -50,6 +52,8 @@ def explain_plan(
             *(f"{tag}: {where}" for tag, where in (sinks or {}).items()),
         ],
     }
+    if session is not None:
+        sections["session"] = [session]
     width = max(len(title) for title in sections)
     lines = [
         f"{title if first else '':<{width}}  {line}"

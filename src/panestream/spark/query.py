@@ -9,19 +9,15 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import DataFrame, Window
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame
 
-from panestream.engine.exchange.group_run import METRICS
-from panestream.engine.plan import MAIN, WindowPlan, stable_repr
+from panestream.engine.plan import WindowPlan, stable_repr
 from panestream.engine.shown import Shown, listed
 from panestream.engine.storage.sealed_state import check_that_groups_agree
 from panestream.errors import OperatorError, PanestreamError
-from panestream.spark.columns import quoted
+from panestream.spark.computed import Computed
 from panestream.spark.failures import java_is_gone, of_callback, of_operator, own_error, without_java
-from panestream.spark.operator.dataflow import unpack
-from panestream.spark.operator.split import put_together
-from panestream.spark.progress.micro_batch import OBSERVED, BatchProgress, metrics_of, observed
+from panestream.spark.progress.micro_batch import OBSERVED, BatchProgress, observed
 from panestream.spark.progress.notices import DroppedBySpark, Notices
 from panestream.spark.progress.watching import ProgressWatcher
 from panestream.spark.savepoint.beginning import Sources
@@ -74,13 +70,10 @@ class SinkWriter:
         operated.persist()
         try:
             with of_operator(batch_id):
-                body = F.when(F.col("tag") == METRICS, F.col("body").cast("string")).alias("body")
-                counts = operated.select("tag", body).collect()
-                groups = metrics_of(row.body for row in counts if row.body is not None)
+                computed = Computed.of(operated, self.plan)
                 if not self.plan.wakes_up:
-                    check_that_groups_agree(groups)
-            present = {row.tag for row in counts}
-            self.outputs.deliver(lambda tag: output(operated, self.plan, tag), present, batch_id)
+                    check_that_groups_agree(computed.metrics)
+            self.outputs.deliver(computed.rows, computed.present, batch_id)
             # Not to be committed by a run that holds the checkpoint no more.
             self.outputs.check(spark)
         except Exception as error:
@@ -89,25 +82,12 @@ class SinkWriter:
         finally:
             operated.unpersist()
         seconds = time.perf_counter() - started
-        progress = BatchProgress.of(batch_id, seconds, groups, self.plan, late_kept=self.late_kept)
+        progress = BatchProgress.of(batch_id, seconds, computed.metrics, self.plan, late_kept=self.late_kept)
         if self.on_progress is not None:
             with of_callback("on_progress", batch_id):
                 self.on_progress(progress)
         if self.notices is not None:
             self.notices.look(progress)
-
-
-def output(operated: DataFrame, plan: WindowPlan, tag: str) -> DataFrame:
-    """The rows of one output of computed operator rows; the largest of each window where the plan says so."""
-    rows = unpack(operated, plan, tag)
-    if tag == MAIN and plan.split is not None:
-        return put_together(rows, plan)
-    if tag != MAIN or plan.top is None:
-        return rows
-    # Every key group kept its own largest; all groups fire a window in the same micro-batch, so these decide.
-    order = [F.col(quoted(plan.top.by)).desc_nulls_last(), *(F.col(quoted(name)).asc_nulls_first() for name in plan.key_names)]
-    ranked = rows.withColumn("rank", F.row_number().over(Window.partitionBy(*plan.window_names).orderBy(*order)))
-    return ranked.where(F.col("rank") <= plan.top.n)
 
 
 @dataclass(frozen=True, repr=False)

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import pyspark
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from panestream.errors import EnvironmentNotReadyError
@@ -42,6 +43,7 @@ BIRTH_SETTINGS: Mapping[str, str] = {
     SOCKETS: "true",
 }
 """What a session should be born with, as it cannot be set later; ``build_session`` sets it. Spark before 4.1 ignores it."""
+_SOCKETS_SINCE = (4, 1)
 
 FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 LOCAL_FILES: Mapping[str, str] = {
@@ -212,12 +214,29 @@ def chosen_partitions(spark: SparkSession) -> int | None:
 
 def slow_settings(spark: SparkSession, groups: int) -> list[str]:
     """Lines to set before a query of so many key groups is built from ``.main``; none where the session has what it needs."""
-    lines = []
-    if int(spark.conf.get(PARTITIONS, str(UNSET_PARTITIONS)) or UNSET_PARTITIONS) != groups:
-        lines.append(f'spark.conf.set("{PARTITIONS}", "{groups}")')
-    if spark.conf.get(STATE_STORE, "") != ROCKSDB:
-        lines.append(f'spark.conf.set("{STATE_STORE}", "{ROCKSDB}")')
-    return lines
+    wanted = settings_for(spark, groups)
+    differ = [name for name, value in wanted.items() if _says(spark, name, value) is False]
+    names = sorted(differ, key=lambda name: name != PARTITIONS)
+    return [f'spark.conf.set("{name}", "{wanted[name]}")' for name in names]
+
+
+def missed_at_birth(spark: SparkSession) -> str | None:
+    """What the session should have been started with and was not, what that costs, and where to set it; None: nothing."""
+    if version(spark) < _SOCKETS_SINCE or _says(spark, SOCKETS, BIRTH_SETTINGS[SOCKETS]) is not False:
+        return None
+    return (
+        f"the session was started without {SOCKETS}=true: Java talks to the Python workers over TCP, where small messages wait, "
+        "which is a quarter to a third of the time of micro-batches with few rows. It is read when workers start, so it belongs "
+        "where the session is made (--conf, spark-defaults, the compute's Spark configuration; build_session sets it)"
+    )
+
+
+def _says(spark: SparkSession, name: str, value: str) -> bool | None:
+    """Whether the session has this value; None: the platform does not tell."""
+    try:
+        return (spark.conf.get(name, "") or "").lower() == value.lower()
+    except PySparkException:
+        return None
 
 
 def settings_for(spark: SparkSession, groups: int, *, local_files: bool = False) -> dict[str, str]:

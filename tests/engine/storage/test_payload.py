@@ -103,3 +103,16 @@ def test_types_come_back_without_a_schema_too():
         schema=pa.schema(fields),
     )
     assert payload.decode(payload.encode(table))[0].equals(table)
+
+
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
+def test_a_struct_may_be_null_whose_fields_never_are(zone):
+    """Arrow refuses to cast such a column to the type that it has."""
+    there = pa.struct([pa.field("n", pa.int64(), nullable=False), pa.field("at", pa.timestamp("us", zone), nullable=False)])
+    wanted = pa.struct([there[0], pa.field("at", pa.timestamp("us", "UTC"), nullable=False)])
+    fields = [pa.array([1, 2]), pa.array([3, 4], pa.timestamp("us", zone))]
+    column = pa.StructArray.from_arrays(fields, fields=list(there), mask=pa.array([False, True]))
+    found = payload.as_schema(pa.table({"pair": column}), pa.schema([("pair", wanted)]))
+    assert found.schema.field("pair").type == wanted
+    assert found.column("pair").is_valid().to_pylist() == [True, False]
+    assert found.column("pair")[0].as_py()["n"] == 1

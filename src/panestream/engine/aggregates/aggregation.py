@@ -14,7 +14,7 @@ from panestream.engine.aggregates.partial_aggregate import Batch, Input, Partial
 from panestream.engine.aggregates.planning import AggregationPlanner, check_key
 from panestream.engine.aggregates.registry import implementation_of
 from panestream.engine.aggregates.result import Result
-from panestream.engine.kernels.columns import Ints, array_of, numbers, plain
+from panestream.engine.kernels.columns import Ints, array_of, as_type, numbers, plain
 from panestream.engine.kernels.grouping import Groups, Keys, encode_keys, group
 from panestream.engine.kernels.ordering import stable_order
 from panestream.engine.kernels.ranges import Ranges, dense_ranges, sparse_ranges, windows_of
@@ -214,13 +214,13 @@ class Aggregation:
         return sparse_ranges(groups, rows, first_pane, end_pane)
 
     def _table(self, keys: list[pa.Array], panes: Ints, rows: Ints, partials: Sequence[Sequence[pa.Array]]) -> pa.Table:
-        columns = [_typed(key, field.type) for key, field in zip(keys, self.key_schema, strict=True)]
+        columns = [as_type(key, field.type) for key, field in zip(keys, self.key_schema, strict=True)]
         columns += [array_of(panes, pa.int64()), array_of(rows, pa.int64())]
         columns += chain.from_iterable(partials)
         return pa.Table.from_arrays(columns, schema=self.partial_schema)
 
     def _results(self, keys: Keys, codes: Ints, finals: Sequence[Sequence[pa.Array]], rows: Ints) -> pa.Table:
-        columns = [_typed(key, field.type) for key, field in zip(keys.take(codes), self.key_schema, strict=True)]
+        columns = [as_type(key, field.type) for key, field in zip(keys.take(codes), self.key_schema, strict=True)]
         columns += [result.finish([finals[number] for number in result.partials], rows) for result in self.results]
         return pa.Table.from_arrays(columns, schema=pa.schema([*self.key_schema, *self.output_schema]))
 
@@ -268,10 +268,6 @@ class _Partials:
         indices = pa.array(order)
         moved = [[column.take(indices) for column in own] for own in self.columns]
         return _Partials(self.key_columns, groups.panes, self.rows[order], moved)
-
-
-def _typed(column: pa.Array, type_: pa.DataType) -> pa.Array:
-    return column if column.type == type_ else column.cast(type_)
 
 
 def _key_name(name: str) -> str:

@@ -14,7 +14,7 @@ from panestream.engine.aggregates.partial_aggregate import Batch, PartialAggrega
 from panestream.engine.aggregates.planning import AggregationPlanner
 from panestream.engine.aggregates.registry import Implementation, implements
 from panestream.engine.aggregates.result import FirstColumn, Result
-from panestream.engine.kernels.columns import Ints, Mask, array_of, numbers, take, valid_of
+from panestream.engine.kernels.columns import Ints, Mask, array_of, as_type, numbers, take, valid_of
 from panestream.engine.kernels.grouping import LARGEST, Groups
 from panestream.engine.kernels.ordering import order_codes, stable_order
 from panestream.engine.kernels.ranges import Ranges
@@ -181,9 +181,7 @@ class StructResult(Result):
     def finish(self, partials: Sequence[Sequence[pa.Array]], rows: Ints) -> pa.Array:
         fields = list(self.type)
         values, own = partials[0][: len(fields)], partials[0][-1]
-        arrays = [
-            value if value.type == field.type else value.cast(field.type) for value, field in zip(values, fields, strict=True)
-        ]
+        arrays = [as_type(value, field.type) for value, field in zip(values, fields, strict=True)]
         return pa.StructArray.from_arrays(arrays, fields=fields, mask=own.is_null())
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from panestream.engine.aggregates.aggregation import Aggregation
 from panestream.engine.aggregates.partial_aggregate import KEEPS
-from panestream.engine.kernels.columns import numbers, plain
+from panestream.engine.kernels.columns import as_type, numbers, plain
 from panestream.engine.kernels.parts import known_from_the_start
 from panestream.engine.kernels.storable import typed
 from panestream.errors import PlanMismatchError, StateFormatError
@@ -63,10 +63,7 @@ def partials_found(table: pa.Table, header: Header, aggregation: Aggregation) ->
         if of not in known:
             _check_function(of, known)
             made = partial.without(rows, known=known_from_the_start(header, of))
-            found += [
-                column if column.type == type_ else column.cast(type_)
-                for column, (_, type_) in zip(made, partial.columns, strict=True)
-            ]
+            found += [as_type(column, type_) for column, (_, type_) in zip(made, partial.columns, strict=True)]
             continue
         for name, (_, type_) in zip(known[of], partial.columns, strict=True):
             if name not in table.column_names:

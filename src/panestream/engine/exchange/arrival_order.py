@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from panestream.engine.kernels.columns import one_chunk
+from panestream.engine.kernels.columns import as_type, one_chunk
 from panestream.engine.plan import Chunk, WindowPlan
 
 
@@ -58,5 +58,5 @@ def _small(column: pa.Array) -> pa.Array:
 
 
 def _plain(table: pa.Table, arrival: pa.Schema) -> pa.Table:
-    columns = [column.cast(field.type) for column, field in zip(table.columns, arrival, strict=False)]
+    columns = [as_type(column, field.type) for column, field in zip(table.columns, arrival, strict=False)]
     return pa.Table.from_arrays([*columns, *table.columns[len(arrival) :]], names=table.column_names)

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from panestream.engine.exchange.ahead import ahead_of_clock, ahead_of_rows
 from panestream.engine.exchange.arrival_order import unordered
 from panestream.engine.exchange.event_times import LARGEST_TIME, TimesSeen, complaint, instant, usable_times
-from panestream.engine.kernels.columns import one_chunk
+from panestream.engine.kernels.columns import as_type, one_chunk
 from panestream.engine.plan import Chunk, WindowPlan
 from panestream.engine.runtime.gc_control import collector_paused
 from panestream.engine.storage import payload
@@ -212,13 +212,13 @@ class _Packing:
     def _pack_group(self, group: int, table: pa.Table) -> Iterator[PartFor]:
         # Spark labels timestamps with the session's time zone and may send large strings: the plan's types are what counts.
         types = (*self.columns.keys, *self.columns.values)
-        arrays = [_array(table, 1 + position).cast(wanted) for position, wanted in enumerate(types)]
+        arrays = [as_type(_array(table, 1 + position), wanted) for position, wanted in enumerate(types)]
         keys, values = arrays[: len(self.columns.keys)], arrays[len(self.columns.keys) :]
         rows = self._whole_rows(table) if self.plan.carries_rows else None
         chunk = Chunk(_array(table, 0).to_numpy(), keys, values, rows)
         if self.columns.order:
             arrival = zip(self.columns.order, self.plan.arrival or (), strict=True)
-            order = [_array(table, position).cast(column.type) for position, column in arrival]
+            order = [as_type(_array(table, position), column.type) for position, column in arrival]
             yield from self._send(group, UNORDERED, unordered(chunk, order))
             return
         # A function of the user's own may be called for each row: what rows become then is no garbage yet.

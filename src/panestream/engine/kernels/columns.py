@@ -30,6 +30,14 @@ def plain(column: Any) -> pa.Array:
     return column
 
 
+def as_type(column: Any, type_: pa.DataType) -> Any:
+    """A column (array or chunked) with that type.
+
+    As it is where it has the type: Arrow refuses to cast to the same one where a struct is null whose fields never are.
+    """
+    return column if column.type == type_ else column.cast(type_)
+
+
 def one_chunk(column: pa.ChunkedArray) -> pa.Array:
     """A column as one array; a copy only where it has several chunks."""
     if column.num_chunks == 1:

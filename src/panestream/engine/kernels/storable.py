@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from panestream.engine.kernels.columns import plain
+from panestream.engine.kernels.columns import as_type, plain
 
 
 def storable(table: pa.Table) -> pa.Table:
@@ -20,7 +20,8 @@ def typed(column: pa.Array, type_: pa.DataType) -> pa.Array:
     if pa.types.is_decimal256(type_) and not pa.types.is_decimal(column.type):
         data = column.cast(pa.binary(type_.byte_width))
         return pa.Array.from_buffers(type_, len(data), data.buffers(), offset=data.offset)
-    return column if column.type == type_ else column.cast(type_)
+    array: pa.Array = as_type(column, type_)
+    return array
 
 
 def _bytes_of(column: pa.Array) -> pa.Array:

@@ -8,7 +8,7 @@ from typing import TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from panestream.engine.kernels.columns import Ints, Mask
+from panestream.engine.kernels.columns import Ints, Mask, as_type
 from panestream.engine.plan import FIRINGS, MAIN, OPS, WindowPlan
 
 Column: TypeAlias = pa.Array | pa.ChunkedArray
@@ -39,7 +39,7 @@ def window_rows(
     schema = plan.output_schema(tag)
     rows = len(results[0]) if len(results) else len(keys[0]) if len(keys) else _length(bounds[0])
     label = [_words(plan.labels, np.full(rows, kind))] if plan.labels else []
-    typed_keys = [key.cast(field.type) for key, field in zip(keys, plan.key_schema, strict=True)]
+    typed_keys = [as_type(key, field.type) for key, field in zip(keys, plan.key_schema, strict=True)]
     arrays = [*typed_keys, *label, *(_instants(bound, rows) for bound in bounds), *results, *firing]
     return pa.Table.from_arrays(arrays, schema=schema)
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from panestream.engine.kernels.columns import Ints, Mask, plain
+from panestream.engine.kernels.columns import Ints, Mask, as_type, plain
 from panestream.engine.plan import FIRINGS, WindowPlan
 from panestream.engine.storage.state_tables import StateTables, StateViews
 from panestream.windowing.time import MAX_TIMESTAMP
@@ -227,7 +227,7 @@ def _words(words: tuple[str, ...], places: Ints) -> pa.Array:
 
 def _struct(columns: Sequence[Any], type_: pa.StructType) -> pa.Array:
     arrays = [plain(column) for column in columns]
-    typed = [array if array.type == part.type else array.cast(part.type) for array, part in zip(arrays, type_, strict=True)]
+    typed = [as_type(array, part.type) for array, part in zip(arrays, type_, strict=True)]
     return pa.StructArray.from_arrays(typed, fields=[part.with_nullable(True) for part in type_])
 
 
@@ -237,7 +237,7 @@ def _table(schema: pa.Schema, columns: dict[str, Any], count: int) -> pa.Table:
     for field in schema:
         column = columns.get(field.name)
         array = pa.nulls(count, field.type) if column is None else plain(column)
-        arrays.append(array if array.type == field.type else array.cast(field.type))
+        arrays.append(as_type(array, field.type))
     return pa.Table.from_arrays(arrays, schema=schema)
 
 

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from panestream.engine.kernels.columns import one_chunk
+from panestream.engine.kernels.columns import as_type, one_chunk
 from panestream.errors import StateFormatError
 
 FORMAT_VERSION = 2
@@ -200,7 +200,7 @@ def as_schema(table: pa.Table, schema: pa.Schema | None) -> pa.Table:
     """The columns with their full types: a payload narrows integers, and Spark labels times with the session's zone."""
     if schema is None:
         raise RuntimeError("rows crossed the exchange that the plan did not ask for")
-    columns = [table.column(position).cast(column.type) for position, column in enumerate(schema)]
+    columns = [as_type(column, field.type) for column, field in zip(table.columns, schema, strict=True)]
     return pa.Table.from_arrays(columns, schema=schema)
 
 

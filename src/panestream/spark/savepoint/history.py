@@ -22,8 +22,8 @@ from panestream.engine.savepoint.plans import plan_json
 from panestream.engine.storage.payload import PayloadPart
 from panestream.engine.storage.state import MemoryState
 from panestream.errors import InvalidPlanError
-from panestream.spark import query as spark_query
 from panestream.spark.columns import quoted
+from panestream.spark.computed import output
 from panestream.spark.failures import of_operator, of_sink
 from panestream.spark.names import Names
 from panestream.spark.operator.dataflow import Projection
@@ -127,7 +127,7 @@ def bootstrap(
                 staged.count()
             for tag, sink in opened.items():
                 with of_sink(tag, sink, None):
-                    sink.write(spark_query.output(staged.select("tag", "body"), plan, tag), None)
+                    sink.write(output(staged.select("tag", "body"), plan, tag), None)
             headers = staged.where(F.col("tag") == _HEADER)
             headers = headers.select("key_group", F.col("body").cast("string").alias("header"))
             tables = staged.where(F.col("tag") == _TABLE).select(*TABLE_PARTS.names)

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
-from panestream.engine.kernels.columns import one_chunk
+from panestream.engine.kernels.columns import as_type, one_chunk
 from panestream.engine.kernels.python_values import RowType, python_values, result_columns
 from panestream.engine.kernels.slicing import Int64s
 from panestream.errors import InvalidPlanError, PanestreamError
@@ -169,7 +169,7 @@ def fitted(returned: Any, schema: pa.Schema) -> pa.Table:
     try:
         if not isinstance(returned, pa.Table):
             returned = pa.Table.from_pandas(returned, preserve_index=False)
-        columns = [one_chunk(returned.column(field.name)).cast(field.type) for field in schema]
+        columns = [as_type(one_chunk(returned.column(field.name)), field.type) for field in schema]
     except KeyError as error:
         raise InvalidPlanError(
             f"the function returned no column {error.args[0]!r}; it must return {', '.join(schema.names)}"

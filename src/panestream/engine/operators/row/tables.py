@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from panestream.engine.kernels.columns import one_chunk
+from panestream.engine.kernels.columns import as_type, one_chunk
 from panestream.engine.kernels.python_values import RowType, arrow_column, python_values
 from panestream.engine.operators.row.codec import Codec
 from panestream.engine.operators.row.element_chunks import stamped
@@ -225,7 +225,7 @@ class RowTables:
         table = saved.table(ELEMENTS)
         names = [f"column {place}" for place in range(len(self._row_type.schema))]
         typed = [
-            column.cast(declared.type)
+            as_type(column, declared.type)
             for column, declared in zip(named_columns(table, names), self._row_type.schema, strict=True)
         ]
         rows = self._row_type.from_columns(list(map(python_values, typed)), table.num_rows)
@@ -248,7 +248,7 @@ class RowTables:
     def _read_keys(self, table: pa.Table) -> list[Any]:
         names = [named.name for named in key_fields(self._keys)]
         columns = [
-            key_values(column.cast(typed.type)) for column, typed in zip(named_columns(table, names), self._keys, strict=True)
+            key_values(as_type(column, typed.type)) for column, typed in zip(named_columns(table, names), self._keys, strict=True)
         ]
         return columns[0] if len(columns) == 1 else list(zip(*columns, strict=True)) if columns else [()] * table.num_rows
 

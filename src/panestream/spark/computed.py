@@ -1,0 +1,104 @@
+"""One computed micro-batch: what its key groups counted, and the rows of each output, which may be on the driver already."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
+
+from panestream.engine.exchange.group_run import METRICS
+from panestream.engine.plan import MAIN, WindowPlan
+from panestream.engine.storage import payload
+from panestream.spark.columns import quoted
+from panestream.spark.operator.dataflow import unpack
+from panestream.spark.operator.split import put_together
+from panestream.spark.progress.micro_batch import metrics_of
+from panestream.spark.types import spark_schema
+
+_FEW_BYTES = 1 << 19
+"""Of one output. Rows on the driver travel with their task, and Spark warns of tasks that are larger than a megabyte."""
+_ARROW_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
+
+
+@dataclass(frozen=True)
+class Computed:
+    """A micro-batch whose operator ran.
+
+    Where an output has few rows, they come with the counters: a sink then needs neither a Python worker nor a task for each
+    key group to write them, and writes one file. Else the sinks read what Spark has cached.
+
+    Attributes:
+        operated: the operator's output, cached.
+        plan: the query.
+        metrics: what each key group counted.
+        bodies: by output tag the payloads of its rows; None: some were too large to bring. A tag that has no rows is not there.
+    """
+
+    operated: DataFrame
+    plan: WindowPlan
+    metrics: list[dict[str, Any]]
+    bodies: Mapping[str, list[bytes] | None]
+
+    @classmethod
+    def of(cls, operated: DataFrame, plan: WindowPlan) -> Computed:
+        """Runs the operator, in one job."""
+        few = max(1 << 12, _FEW_BYTES // plan.groups)
+        wanted = (F.col("tag") == METRICS) | (F.length("body") <= few)
+        rows = operated.select("tag", F.when(wanted, F.col("body")).alias("body")).collect()
+        bodies: dict[str, list[bytes] | None] = {}
+        metrics = []
+        for tag, body in rows:
+            if tag == METRICS:
+                metrics.append(body.decode())
+                continue
+            kept = bodies.setdefault(tag, [])
+            if body is None:
+                bodies[tag] = None
+            elif kept is not None:
+                kept.append(bytes(body))
+        return cls(operated, plan, metrics_of(metrics), bodies)
+
+    @property
+    def present(self) -> Collection[str]:
+        """The outputs that have rows."""
+        return self.bodies.keys()
+
+    def rows(self, tag: str) -> DataFrame:
+        """The rows of one output; the largest of each window where the plan says so."""
+        rows = self._brought(tag)
+        return output(self.operated, self.plan, tag) if rows is None else _decided(rows, self.plan, tag)
+
+    def _brought(self, tag: str) -> DataFrame | None:
+        """The rows that are here; None: they are too many, or of types that PySpark does not carry as they are."""
+        bodies, schema = self.bodies.get(tag, []), self.plan.output_schema(tag)
+        # Of nested values PySpark's way from Arrow loses which were null, where there are times in them.
+        if bodies is None or any(pa.types.is_nested(field.type) for field in schema):
+            return None
+        tables = [payload.decode(body, schema)[0] for body in bodies]
+        table = pa.concat_tables(tables) if tables else schema.empty_table()
+        spark = self.operated.sparkSession
+        if table.nbytes > _FEW_BYTES or int(spark.conf.get(_ARROW_ROWS) or 0) <= 0:
+            return None
+        return spark.createDataFrame(table, spark_schema(schema)).coalesce(1)
+
+
+def output(operated: DataFrame, plan: WindowPlan, tag: str) -> DataFrame:
+    """The rows of one output of the operator, wherever they are; the largest of each window where the plan says so."""
+    return _decided(unpack(operated, plan, tag), plan, tag)
+
+
+def _decided(rows: DataFrame, plan: WindowPlan, tag: str) -> DataFrame:
+    """What no key group could say alone."""
+    if tag == MAIN and plan.split is not None:
+        return put_together(rows, plan)
+    if tag != MAIN or plan.top is None:
+        return rows
+    # Every key group kept its own largest; all groups fire a window in the same micro-batch, so these decide.
+    order = [F.col(quoted(plan.top.by)).desc_nulls_last()]
+    order += [F.col(quoted(name)).asc_nulls_first() for name in plan.key_names]
+    ranked = rows.withColumn("rank", F.row_number().over(Window.partitionBy(*plan.window_names).orderBy(*order)))
+    return ranked.where(F.col("rank") <= plan.top.n)
