@@ -12,7 +12,7 @@ SPARK_ENV = JAVA_HOME="$$(scripts/ensure_java.sh)" && export JAVA_HOME PYSPARK_P
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-fast test-connectors kafka test-floor test-matrix package test-package sbom check format bench bench-functions bench-flink bench-slides bench-limits bench-nexmark bench-kafka bench-groups bench-state docs docs-serve docs-counts parity job-keys metrics-table clean
+.PHONY: help setup run test test-fast test-connectors kafka test-floor test-matrix package test-package sbom check format bench bench-functions bench-flink bench-slides bench-limits bench-nexmark bench-kafka bench-groups bench-latency bench-state docs docs-serve docs-counts parity job-keys metrics-table clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -26,7 +26,7 @@ run: $(STAMP) ## the demo: hot items from shop clicks, streaming (ARGS="--help" 
 # Tests without Spark in parallel; then those with it in two processes, a session each, since half of the time they wait; those
 # with connectors beside them. All parts run, whatever the first one says. ARGS goes to all.
 test: $(STAMP) ## all tests
-	@$(SPARK_ENV) && failed=0; \
+	@$(SPARK_ENV) && $(PY) scripts/class_archive.py; failed=0; \
 	$(PY) -m pytest -m "not spark and not connectors" -n auto $(ARGS) || failed=1; \
 	$(PY) scripts/beside.py "$(MAKE) --no-print-directory test-connectors" -- \
 		$(PY) -m pytest -m "spark and not connectors" -n 2 --dist loadfile --durations=30 $(ARGS) || failed=1; \
@@ -40,7 +40,7 @@ CONNECTORS_SPARK ?= 4.1
 test-connectors: ## real Delta, Iceberg and Kafka, beside the newest Spark that all were released for
 	@python=$$(scripts/make_spark_env.sh $(CONNECTORS_SPARK)) || exit 1; [ -n "$$python" ] || exit 0; \
 	JAVA_HOME="$$(scripts/ensure_java.sh)" && export JAVA_HOME PYSPARK_PYTHON="$$python" PYTHONPATH="$(CURDIR)/src:$(CURDIR)"; \
-	"$$python" -m pytest -m connectors tests/connectors $(ARGS)
+	"$$python" scripts/class_archive.py; "$$python" -m pytest -m connectors tests/connectors $(ARGS)
 
 kafka: ## a real Kafka broker on this machine, until Ctrl+C (ARGS="--port 9092 --topic clicks:4")
 	@python=$$(scripts/make_spark_env.sh $(CONNECTORS_SPARK)) || exit 1; [ -n "$$python" ] || exit 0; \
@@ -111,6 +111,9 @@ bench-kafka: ## hot items through a real Kafka, one partition an hour behind, be
 
 bench-groups: $(STAMP) ## what a key group costs in a micro-batch, beside native window(), 1 to 128 of them
 	@$(SPARK_ENV) && $(PY) -m benchmarks.groups $(ARGS)
+
+bench-latency: $(STAMP) ## how long a small micro-batch takes, with two sinks and without, beside native window()
+	@$(SPARK_ENV) && $(PY) -m benchmarks.latency $(ARGS)
 
 bench-state: $(STAMP) ## a million keys with ten open windows, a gigabyte of kept rows: inspected, saved, started from
 	@$(SPARK_ENV) && $(PY) -m benchmarks.state.run $(ARGS)

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
+from scripts.class_archive import ARCHIVE, OPTIONS
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -40,8 +42,9 @@ for _name in (
 _IMPORTED = [str(ROOT / "src"), str(ROOT), str(ROOT / "examples"), os.environ.get("PYTHONPATH", "")]
 os.environ["PYTHONPATH"] = os.pathsep.join(_IMPORTED).rstrip(os.pathsep)
 
-# Short lives on few cores: without the second compiler and parallel collectors a JVM takes a fifth to a quarter less processor time.
-os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+# A JVM that finds no file of classes, or one that does not fit, says nothing and loads them as ever.
+_MAPPED = f" -XX:SharedArchiveFile={ARCHIVE} -Xlog:disable" if ARCHIVE.is_file() else ""
+os.environ.setdefault("SPARK_SUBMIT_OPTS", OPTIONS + _MAPPED)
 
 
 @pytest.fixture(scope="session")
@@ -70,10 +73,10 @@ def event_data() -> Path:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The benchmarks' own runs on Spark take as long as all other tests on Spark: they run where somebody asks for them."""
-    if os.environ.get("PANESTREAM_BENCHMARK_TESTS"):
-        return
-    skip = pytest.mark.skip(reason="takes minutes: PANESTREAM_BENCHMARK_TESTS=1 runs it")
+    """What takes minutes and says little that others do not say runs where somebody asks for it: the hour of a run is short."""
     for item in items:
-        if item.get_closest_marker("spark") and item.path.parent.name == "benchmarks":
-            item.add_marker(skip)
+        # The benchmarks' own runs on Spark take as long as all other tests on Spark.
+        benchmark = item.get_closest_marker("spark") is not None and item.path.parent.name == "benchmarks"
+        name = "PANESTREAM_BENCHMARK_TESTS" if benchmark else "PANESTREAM_WHOLE"
+        if (benchmark or item.get_closest_marker("whole")) and not os.environ.get(name):
+            item.add_marker(pytest.mark.skip(reason=f"takes minutes: {name}=1 runs it"))

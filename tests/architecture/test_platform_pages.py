@@ -20,7 +20,12 @@ FAMILIES = {
     "spark.yarn.appMasterEnv.": (),
     "spark.kubernetes.driver.volumes.": ("persistentVolumeClaim", "mount.path", "options.claimName"),
     "spark.kubernetes.executor.volumes.": ("persistentVolumeClaim", "emptyDir", "mount.path", "options.claimName"),
-    "spark.sql.streaming.stateStore.rocksdb": (".changelogCheckpointing.enabled", ".boundedMemoryUsage", ".maxMemoryUsageMB"),
+    "spark.sql.streaming.stateStore.rocksdb": (
+        ".changelogCheckpointing.enabled",
+        ".boundedMemoryUsage",
+        ".maxMemoryUsageMB",
+        ".trackTotalNumberOfRows",
+    ),
 }
 """Names that Spark puts together: how they begin, and what may stand in the rest (nothing said: names of the user's own)."""
 SINCE = {"spark.python.unix.domain.socket.enabled": (4, 1)}

@@ -82,7 +82,7 @@ def case(rng: random.Random, seed: int) -> None:
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_panes_of_rows_are_what_the_row_operator_does(chunk):
-    harness.run_cases(200, chunk, CHUNKS, case)
+    harness.run_cases(80, chunk, CHUNKS, case)
 
 
 def test_evictors_that_need_the_row_operator():

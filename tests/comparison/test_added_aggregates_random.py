@@ -201,7 +201,7 @@ def split(rng, seed):
     )  # fmt: skip
 
 
-CASES = {panes: 80, several: 24, sessions: 48, counts: 32, rows: 48, split: 16}
+CASES = {panes: 32, several: 8, sessions: 16, counts: 16, rows: 16, split: 8}
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))

@@ -53,7 +53,7 @@ def test_as_the_row_operator(chunk):
             wrong = harness.difference(by_key(theirs, last=last), by_key(ours, last=last))
             assert wrong is None, f"{seed}: micro-batch {number}: {wrong}\n{query}\n{batches[: number + 1]}"
 
-    harness.run_cases(400, chunk, CHUNKS, case)
+    harness.run_cases(160, chunk, CHUNKS, case)
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
@@ -70,7 +70,7 @@ def test_the_cut_into_micro_batches_does_not_matter(chunk):
         (batch,) = harness.run(query.columnar(), [whole])
         assert harness.difference(by_key(batch, last=False), stream) is None, seed
 
-    harness.run_cases(200, chunk, CHUNKS, case)
+    harness.run_cases(80, chunk, CHUNKS, case)
 
 
 def test_the_keys_with_a_window_are_counted():

@@ -66,12 +66,12 @@ def changed(rng: random.Random, seed: int) -> None:
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_firings_are_told_apart_and_numbered(chunk):
-    harness.run_cases(120, chunk, CHUNKS, numbered)
+    harness.run_cases(48, chunk, CHUNKS, numbered)
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_a_changelog_applied_to_a_table_gives_the_last_results(chunk):
-    harness.run_cases(120, chunk, CHUNKS, changed)
+    harness.run_cases(48, chunk, CHUNKS, changed)
 
 
 def on_both(rng: random.Random, seed: int) -> None:
@@ -106,4 +106,4 @@ def on_both(rng: random.Random, seed: int) -> None:
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_the_row_operator_tells_firings_apart_too(chunk):
-    harness.run_cases(120, chunk, CHUNKS, on_both)
+    harness.run_cases(48, chunk, CHUNKS, on_both)

@@ -180,7 +180,7 @@ def rows(rng, seed):
         as_one_batch(query, batches, rng, seed, by_row=True)
 
 
-CASES = {panes: 48, several: 24, sessions: 32, counts: 24, accumulating: 16, split: 16, rows: 32}
+CASES = {panes: 16, several: 8, sessions: 16, counts: 8, accumulating: 8, split: 8, rows: 16}
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))

@@ -62,7 +62,7 @@ def rows(rng: random.Random, seed: int) -> None:
 @pytest.mark.parametrize("case", [panes, sessions, rows], ids=lambda case: case.__name__)
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_as_the_row_operator(case, chunk):
-    harness.run_cases(200, chunk, CHUNKS, case)
+    harness.run_cases(80, chunk, CHUNKS, case)
 
 
 def row(time, value):

@@ -82,7 +82,7 @@ def case(rng: random.Random, seed: int) -> None:
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_panes_are_what_the_row_operator_does(chunk):
-    harness.run_cases(400, chunk, CHUNKS, case)
+    harness.run_cases(160, chunk, CHUNKS, case)
 
 
 def several(rng: random.Random, seed: int) -> None:
@@ -118,7 +118,7 @@ def in_one(alone: dict[str, harness.Emitted], with_late: bool) -> harness.Emitte
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_several_windows_are_what_each_is_alone(chunk):
-    harness.run_cases(120, chunk, CHUNKS, several)
+    harness.run_cases(48, chunk, CHUNKS, several)
 
 
 @pytest.mark.parametrize("seed", [3_000_928])

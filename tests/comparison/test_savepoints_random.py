@@ -214,15 +214,15 @@ def on_rows(rng: random.Random, seed: int) -> None:
 
 
 CASES = {
-    panes: 200,
-    several: 80,
-    continuous: 120,
-    sessions: 120,
-    counts: 64,
-    accumulating: 64,
-    split: 32,
-    declared_on_rows: 80,
-    on_rows: 160,
+    panes: 80,
+    several: 32,
+    continuous: 48,
+    sessions: 48,
+    counts: 24,
+    accumulating: 24,
+    split: 16,
+    declared_on_rows: 32,
+    on_rows: 64,
 }
 
 

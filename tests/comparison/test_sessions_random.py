@@ -78,7 +78,7 @@ def test_as_the_row_operator(chunk):
         batches = harness.random_stream(rng, span)
         harness.compare(query, batches, seed, of_the_row_operator(query, batches))
 
-    harness.run_cases(400, chunk, CHUNKS, case)
+    harness.run_cases(160, chunk, CHUNKS, case)
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
@@ -89,7 +89,7 @@ def test_batch_as_stream(chunk):
         query = replace(query, windowing=replace(query.windowing, allowed_lateness=0))
         harness.compare_batch(query, harness.random_stream(rng, span), seed)
 
-    harness.run_cases(120, chunk, CHUNKS, case)
+    harness.run_cases(48, chunk, CHUNKS, case)
 
 
 def changes(rng, seed):
@@ -133,7 +133,7 @@ def changes(rng, seed):
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_a_changelog_applied_to_a_table_gives_the_last_results(chunk):
-    harness.run_cases(160, chunk, CHUNKS, changes)
+    harness.run_cases(64, chunk, CHUNKS, changes)
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
@@ -148,4 +148,4 @@ def test_on_the_clock(chunk):
             assert (theirs.wake_up is None) == (ours.wake_up is None), seed
             assert ours.wake_up is None or ours.wake_up >= theirs.wake_up, seed
 
-    harness.run_cases(160, chunk, CHUNKS, case)
+    harness.run_cases(64, chunk, CHUNKS, case)

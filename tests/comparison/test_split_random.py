@@ -63,4 +63,4 @@ def test_parts_make_the_whole(chunk):
             assert wrong is None, f"seed {seed}, micro-batch {number}: {wrong}"
             assert (late, of_windows) == (one.metrics.late_rows, set(one.metrics.fired_windows)), f"seed {seed}"
 
-    harness.run_cases(96, chunk, CHUNKS, case)
+    harness.run_cases(40, chunk, CHUNKS, case)

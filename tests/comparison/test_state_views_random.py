@@ -212,7 +212,7 @@ def counts(rng, seed):
         assert (found[place]["rows"], found[place]["results"]) == (len(rows), results(rows)), (seed, place)
 
 
-CASES = {aligned: 240, sessions: 80, counts: 40}
+CASES = {aligned: 96, sessions: 32, counts: 16}
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))

@@ -25,7 +25,7 @@ from tests.comparison.savepoints import GROUPS, Query, placement
 from tests.comparison.test_state_views_random import AGGREGATES, cut, rows_of_windows
 
 CHUNKS = 4
-CASES = 200
+CASES = 80
 LOOKED = Looked("there", 3, 1_000, 2_000_000)
 
 

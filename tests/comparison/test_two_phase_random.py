@@ -135,7 +135,7 @@ def test_panes_are_what_the_row_operator_does(chunk):
         if seed % 4 == 0 and not query.columnar().operator.purges:
             harness.compare_batch(query, batches, f"seed {seed}")
 
-    harness.run_cases(160, chunk, CHUNKS, case)
+    harness.run_cases(64, chunk, CHUNKS, case)
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
@@ -146,7 +146,7 @@ def test_sessions_are_what_the_row_operator_does(chunk):
         batches = harness.random_stream(rng, span)
         harness.compare(query, batches, f"seed {seed}", test_sessions_random.of_the_row_operator(query, batches))
 
-    harness.run_cases(160, chunk, CHUNKS, case)
+    harness.run_cases(64, chunk, CHUNKS, case)
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
@@ -168,4 +168,4 @@ def test_several_windows_are_what_each_is_alone(chunk):
         ]
         harness.compare(query, batches, f"seed {seed}", merged, count_late=query.late)
 
-    harness.run_cases(48, chunk, CHUNKS, case)
+    harness.run_cases(16, chunk, CHUNKS, case)

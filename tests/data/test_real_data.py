@@ -105,7 +105,7 @@ def rides(event_data: Path) -> list[list[str]]:
         return [row for row in (line.rstrip("\n").split(",") for line in lines) if row[1] == "END"]
 
 
-@pytest.mark.parametrize("minutes", [5, 15, 60])
+@pytest.mark.parametrize("minutes", [5, pytest.param(15, marks=pytest.mark.whole), pytest.param(60, marks=pytest.mark.whole)])
 def test_taxi_rides_by_their_start_are_late_or_counted(spark, event_data, tmp_path, minutes):
     rows, files, size = rides(event_data), 12, 300
     cuts = [len(rows) * number // files for number in range(files + 1)]

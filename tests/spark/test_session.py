@@ -33,10 +33,12 @@ class Conf:
     def __init__(self, **given):
         self.getAll = given
 
-    def get(self, name, default):
+    def get(self, name, *default):
         if self.getAll.get(name) is Conf:
-            raise AnalysisException("[CONFIG_NOT_AVAILABLE]")
-        return self.getAll.get(name, default)
+            raise AnalysisException(errorClass="CONFIG_NOT_AVAILABLE", messageParameters={})
+        if name not in self.getAll and not default:
+            raise AnalysisException(errorClass="SQL_CONF_NOT_FOUND", messageParameters={})
+        return self.getAll.get(name, *default)
 
 
 class Session:

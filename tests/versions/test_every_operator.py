@@ -10,7 +10,8 @@ import panestream as pst
 from panestream.testing import MicroBatches
 from tests.versions.carried import SCHEMA, START, USERS, queries, visiting
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+# The ordinary run has each operator's own tests; this is for the matrix of versions.
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.whole]
 
 SECONDS = ([0, 1, 2, 9, 12], [14, 16, 17, 21, 24])
 CLOSING = ("zed", START + timedelta(seconds=1000), 1)

@@ -232,11 +232,12 @@ def missed_at_birth(spark: SparkSession) -> str | None:
 
 
 def _says(spark: SparkSession, name: str, value: str) -> bool | None:
-    """Whether the session has this value; None: the platform does not tell."""
+    """Whether the session has this value, set or by Spark's own default; None: the platform does not tell."""
     try:
-        return (spark.conf.get(name, "") or "").lower() == value.lower()
-    except PySparkException:
-        return None
+        return str(spark.conf.get(name)).lower() == value.lower()
+    except PySparkException as error:
+        # Nobody set it, and Spark knows of no default.
+        return False if error.getCondition() == "SQL_CONF_NOT_FOUND" else None
 
 
 def settings_for(spark: SparkSession, groups: int, *, local_files: bool = False) -> dict[str, str]:

@@ -250,7 +250,7 @@ def test_damage_is_an_error_or_changes_nothing(chunk):
     def case(rng, seed):
         found[outcome(rng, seed)] += 1
 
-    harness.run_cases(400, chunk, CHUNKS, case)
+    harness.run_cases(160, chunk, CHUNKS, case)
     for fault, what in sorted(found):
         print(f"{fault:20} {what:20} {found[fault, what]:6}")
     cases = Counter(fault for (fault, what), count in found.items() for _ in range(count) if what != "nothing to change")

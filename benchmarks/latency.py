@@ -1,0 +1,210 @@
+"""How long a small micro-batch takes with and without sinks: ``python -m benchmarks.latency --write``.
+
+Sum and count of sliding windows (10 s / 2 s), 1,000 keys; one window closes in each micro-batch, so that every sink has
+rows in each. panestream beside Spark's own ``window()``, in turns, each run in a process of its own:
+
+- ``main``, ``native``: into the noop sink;
+- ``start``: ``result.start()`` with two Parquet sinks, the results and the rows without event time;
+- ``native file``: Spark's own Parquet sink, one output (it can have no second one);
+- ``native two``: two Parquet outputs by ``foreachBatch``, the results and a selection of them, written like the books say.
+
+Milliseconds are of whole micro-batches (``triggerExecution``), those of the second half: the JVM compiles in the first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+import panestream as pst
+from benchmarks.events import EPOCH_MS, SCHEMA, EventSpec, write
+from benchmarks.harness import RESULT_MARK, SETTINGS
+from benchmarks.run import HERE, machine
+from panestream import agg
+from panestream.spark.session import BIRTH_SETTINGS, STREAM_SETTINGS
+
+SIZE, SLIDE = "10 seconds", "2 seconds"
+NO_TIME = "value % 20 = 0"
+"""Which rows have no event time: a twentieth."""
+RESULTS = Path(__file__).parent / "results"
+
+
+def windowed(events: DataFrame) -> pst.WindowedResult:
+    """The query on panestream, with as many key groups as the session has shuffle partitions."""
+    delay = pst.WatermarkStrategy.for_bounded_out_of_orderness("1 second")
+    timed = pst.stream(events).assign_timestamps("ts", delay).side_output_invalid("invalid")
+    windows = timed.key_by("key").window(pst.SlidingEventTimeWindows.of(SIZE, SLIDE))
+    return windows.aggregate(agg.sum("value").alias("total"), agg.count("value").alias("events"))
+
+
+def natively(events: DataFrame) -> DataFrame:
+    """The same on Spark's own windows."""
+    grouped = events.withWatermark("ts", "1 second").groupBy(F.window("ts", SIZE, SLIDE), "key")
+    results = grouped.agg(F.sum("value").alias("total"), F.count("value").alias("events"))
+    return results.select("key", F.col("window.end").alias("window_end"), "total", "events")
+
+
+def written(results: DataFrame, folder: str, sink: str) -> Any:
+    """A query of Spark's own, started."""
+    writer = results.writeStream.option("checkpointLocation", f"{folder}/checkpoint").trigger(availableNow=True)
+    if sink == "parquet":
+        return writer.format(sink).option("path", f"{folder}/main").start()
+    return writer.format(sink).start()
+
+
+def twice(folder: str) -> Callable[[DataFrame, int], None]:
+    """Writes a micro-batch to two places, idempotently."""
+
+    def both(rows: DataFrame, batch_id: int) -> None:
+        rows.persist()
+        rows.write.mode("overwrite").parquet(f"{folder}/main/batch_id={batch_id}")
+        rows.where("total % 20 = 0").write.mode("overwrite").parquet(f"{folder}/second/batch_id={batch_id}")
+        rows.unpersist()
+
+    return both
+
+
+def start_sinks(events: DataFrame, folder: str) -> Any:
+    """Two sinks of panestream's."""
+    main, second = pst.ParquetSink(f"{folder}/main"), pst.ParquetSink(f"{folder}/second")
+    return windowed(events).start(checkpoint=f"{folder}/checkpoint", main=main, invalid=second).query
+
+
+def start_two(events: DataFrame, folder: str) -> Any:
+    """Two sinks by hand."""
+    writer = natively(events).writeStream.foreachBatch(twice(folder)).trigger(availableNow=True)
+    return writer.option("checkpointLocation", f"{folder}/checkpoint").start()
+
+
+WAYS: dict[str, Callable[[DataFrame, str], Any]] = {
+    "main": lambda events, folder: written(windowed(events).main, folder, "noop"),
+    "native": lambda events, folder: written(natively(events), folder, "noop"),
+    "start": start_sinks,
+    "native two": start_two,
+    "native file": lambda events, folder: written(natively(events), folder, "parquet"),
+}
+PEERS = {"main": ("native",), "start": ("native two", "native file", "native")}
+"""Whom each way of panestream's is compared with."""
+
+
+def measure(way: str, groups: int, cores: int, spec: EventSpec, data: str) -> dict[str, Any]:
+    """One run, in this process: milliseconds of the micro-batches that count, and what came out."""
+    source = write(spec, Path(data))
+    settings = {**SETTINGS, **STREAM_SETTINGS, **BIRTH_SETTINGS, "spark.sql.shuffle.partitions": str(groups)}
+    builder = SparkSession.builder.master(f"local[{cores}]").appName(way)
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    folder = tempfile.mkdtemp(prefix="benchmark-")
+    try:
+        read = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", spec.files_per_batch).parquet(str(source))
+        query = WAYS[way](read.withColumn("ts", F.when(F.expr(f"not ({NO_TIME})"), F.col("ts"))), folder)
+        query.awaitTermination()
+        full = [one["durationMs"] for one in query.recentProgress if one["numInputRows"] == spec.rows_per_batch]
+        if len(full) != spec.batches:
+            raise RuntimeError(f"{len(full)} micro-batches, not {spec.batches}: files were cut otherwise")
+        found: dict[str, Any] = {"ms": [one["triggerExecution"] for one in full[len(full) // 2 :]]}
+        if Path(folder, "main").is_dir():
+            # All contestants have these: the others' watermark lags by a micro-batch.
+            last = EPOCH_MS + 1000 * spec.rows // spec.rate - 20_000
+            kept = spark.read.parquet(f"{folder}/main").where(F.col("window_end") <= F.timestamp_millis(F.lit(last)))
+            found["answer"] = list(kept.agg(F.count("key"), F.sum("total"), F.sum("events")).collect()[0])
+        return found
+    finally:
+        spark.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def run_once(way: str, options: argparse.Namespace) -> dict[str, Any]:
+    """The same in a process of its own.
+
+    Raises:
+        RuntimeError: it failed.
+    """
+    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
+    environment["PYTHONPATH"] = os.pathsep.join([str(HERE.parent / "src"), str(HERE.parent)])
+    given = [str(each) for each in (options.rows, options.batches, options.groups, options.cores)]
+    command = [sys.executable, "-m", "benchmarks.latency", "--run", way, "--data", options.data]
+    command += [each for pair in zip(("--rows", "--batches", "--groups", "--cores"), given, strict=True) for each in pair]
+    done = subprocess.run(command, cwd=HERE.parent, env=environment, capture_output=True, text=True, check=False)
+    for line in done.stdout.splitlines():
+        if line.startswith(RESULT_MARK):
+            found: dict[str, Any] = json.loads(line.removeprefix(RESULT_MARK))
+            return found
+    raise RuntimeError(f"{way} failed:\n{done.stderr[-4000:]}")
+
+
+def table(rounds: dict[str, list[float]]) -> list[str]:
+    """What was measured, in Markdown."""
+    lines = ["| way | ms | rounds | ÷ its peer in the same round |", "|---|---:|---:|---|"]
+    for way, each in rounds.items():
+        beside = []
+        for peer in PEERS.get(way, ()):
+            ratios = [mine / theirs for mine, theirs in zip(each, rounds[peer], strict=True)]
+            beside.append(f"`{peer}` **{statistics.median(ratios):.2f}** ({min(ratios):.2f} to {max(ratios):.2f})")
+        lines.append(f"| `{way}` | {statistics.median(each):,.0f} | {min(each):,.0f} to {max(each):,.0f} | {'; '.join(beside)} |")
+    return lines
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measures, prints, and with ``--write`` keeps the table."""
+    parser = argparse.ArgumentParser(prog="benchmarks.latency", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--rows", type=int, default=1_000, help="of a micro-batch (default: %(default)s)")
+    parser.add_argument("--batches", type=int, default=80, help="of a run, the second half of which count (default: %(default)s)")
+    parser.add_argument("--groups", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--cores", type=int, default=2)
+    parser.add_argument("--data", default=str(Path(tempfile.gettempdir()) / "panestream-benchmark"))
+    parser.add_argument("--write", action="store_true", help=f"keep the table in {RESULTS.name}/latency.md")
+    parser.add_argument("--run", choices=list(WAYS), help="this one alone, in this process")
+    options = parser.parse_args(arguments)
+    # Two seconds of event time in a micro-batch: a window closes in each.
+    spec = EventSpec(options.rows, options.batches, 1_000, options.rows // 2, 1_000, options.cores)
+    if options.run:
+        print(RESULT_MARK + json.dumps(measure(options.run, options.groups, options.cores, spec, options.data)))
+        return
+    about = machine()
+    rounds: dict[str, list[float]] = {way: [] for way in WAYS}
+    answers: dict[str, Any] = {}
+    for number in range(options.rounds):
+        for way, each in rounds.items():
+            found = run_once(way, options)
+            each.append(statistics.median(found["ms"]))
+            answers |= {way: found["answer"]} if "answer" in found else {}
+            print(f"  round {number + 1}  {way:12s} {each[-1]:,.0f} ms", flush=True)
+    if len({json.dumps(answer) for answer in answers.values()}) != 1:
+        raise AssertionError(f"the contestants differ: {answers}")
+    lines = [
+        "# How long a small micro-batch takes",
+        "",
+        f"- Machine: {about['cpu']}, {about['cores']} cores, {about['memory_gb']} GB, {about['system']};",
+        f"  load before the start {about['load_at_start']}. Python {about['python']}, Spark {about['pyspark']}.",
+        f"- {options.rows:,} rows a micro-batch, {options.groups} key groups or shuffle partitions, `local[{options.cores}]`,",
+        f"  Parquet in; {options.rounds} rounds in turns, {options.batches // 2} micro-batches of each that count; one has about",
+        "  1,000 results, and of 20 rows one has no event time. Checkpoints and outputs on a local disk.",
+        f"- Results of windows that all had to have: {answers['start'][0]:,} rows, the same of all that write them.",
+        "- Ways: see `benchmarks/latency.py`.",
+        "",
+        *table(rounds),
+        "",
+    ]
+    print("\n".join(lines))
+    if options.write:
+        (RESULTS / "latency.md").write_text("\n".join(lines))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,84 @@
+"""Keeps the classes that Spark loads in a file which Java maps when it starts: the tests start some seventy of them.
+
+    python scripts/class_archive.py        # makes SYS.PREFIX/spark-classes.jsa, once for each PySpark and Java
+
+Half of the processor time of a short Spark is loading and checking classes (17 s, with the file 9 s: a session, one stream, one
+batch). ``tests/conftest.py`` has Java use the file where it is there. One that does not fit (another Java, another class path) is
+passed over by Java, so nothing depends on it; and where it cannot be made, this says why and the tests take longer.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from importlib.metadata import version
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+ARCHIVE = Path(sys.prefix) / "spark-classes.jsa"
+OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Of every Java of the tests: without the second compiler and parallel collectors short lives take a fifth less processor."""
+_PROGRAM = """
+import sys
+import panestream as pst
+from panestream import agg
+from pyspark.sql import functions as F
+
+folder = sys.argv[1]
+settings = {"spark.ui.enabled": "false", "spark.sql.warehouse.dir": folder + "/warehouse"}
+spark = pst.build_session("classes", settings, "local[2]")
+spark.sparkContext.setLogLevel("OFF")
+for number in range(2):
+    rows = spark.range(100).selectExpr("id % 7 k", f"timestamp_seconds(id + {number * 60}) at", "id v", "string(id) s")
+    rows.write.mode("append").parquet(folder + "/in")
+reader = spark.readStream.schema("k bigint, at timestamp, v bigint, s string").option("maxFilesPerTrigger", 1)
+stream = reader.parquet(folder + "/in")
+
+def result(rows):
+    timed = pst.stream(rows).assign_timestamps("at", pst.WatermarkStrategy.for_bounded_out_of_orderness("1 second"))
+    windows = timed.key_by("k").window(pst.SlidingEventTimeWindows.of("10 seconds", "5 seconds")).side_output_late_data("late")
+    return windows.key_groups(2).aggregate(agg.count().alias("n"), agg.sum("v").alias("total"))
+
+sinks = {"main": pst.ParquetSink(folder + "/out"), "late": pst.FileSink(folder + "/late", "json")}
+result(stream).start(checkpoint=folder + "/checkpoint", **sinks).await_termination()
+result(stream).start(checkpoint=folder + "/other", main=pst.MemorySink()).await_termination()
+result(spark.read.parquet(folder + "/in")).main.orderBy("k").collect()
+native = stream.withWatermark("at", "1 second").groupBy(F.window("at", "10 seconds"), "k").agg(F.sum("v"))
+spark.conf.set("spark.sql.shuffle.partitions", "2")
+native.writeStream.format("memory").queryName("native").trigger(availableNow=True).start().awaitTermination()
+spark.read.parquet(folder + "/out").createOrReplaceTempView("out")
+spark.sql("SELECT k, sum(n) FROM out GROUP BY k").collect()
+spark.stop()
+"""
+
+
+def made_from() -> str:
+    """What the file fits."""
+    return f"{os.environ.get('JAVA_HOME', '')} pyspark {version('pyspark')}"
+
+
+def main() -> None:
+    """Makes the file, unless one that fits is there."""
+    stamp = ARCHIVE.with_suffix(".made-from")
+    if ARCHIVE.is_file() and stamp.is_file() and stamp.read_text("utf-8") == made_from():
+        return
+    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(ROOT / "src")}
+    with tempfile.TemporaryDirectory() as folder:
+        made = Path(folder) / ARCHIVE.name
+        environment["SPARK_SUBMIT_OPTS"] = f"{OPTIONS} -XX:ArchiveClassesAtExit={made} -Xlog:disable"
+        command = [sys.executable, "-W", "ignore", "-c", _PROGRAM, folder]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=600)  # noqa: S603
+        if done.returncode or not made.is_file():
+            print(f"no archive of Spark's classes, the tests take longer: {done.stderr[-500:] or 'Java made none'}")
+            return
+        # Moved into place when it is whole: who starts meanwhile sees none.
+        beside = ARCHIVE.with_suffix(".new")
+        beside.write_bytes(made.read_bytes())
+        beside.replace(ARCHIVE)
+    stamp.write_text(made_from(), "utf-8")
+
+
+if __name__ == "__main__":
+    main()
