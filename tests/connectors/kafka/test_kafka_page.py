@@ -17,6 +17,7 @@ from tests.connectors import components
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = (ROOT / "docs" / "how-to" / "kafka.md").read_text("utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+PARTS = re.findall(r"```python fragment\n(.*?)```", PAGE, re.DOTALL)
 TOPICS = {"clicks": 2, "hot-items": 4, "late-clicks": 1, "hot-table": 1}
 
 pytestmark = [
@@ -70,6 +71,19 @@ def test_the_blocks_of_the_page_run(spark, topics, broker, named, tmp_path, monk
     (record,) = topics.read(named["hot-table"])
     assert (json.loads(record.key)["item"], record.json["views"], "op" in record.json) == (7, 2, False)
     assert spark.read.json(f"{tmp_path}/invalid").count() == 1
+
+
+def test_the_clicks_to_try_it_and_the_session_of_kafka_and_delta(spark, topics, broker, tmp_path):
+    writing, session = PARTS
+    topic = topics.make(2)
+    exec(writing.replace("localhost:9092", broker.servers).replace('"clicks"', f'"{topic}"'), {"spark": spark})
+    assert sorted(record.json["user"] for record in topics.read(topic)) == ["ann", "bob", "cid"]
+    named = re.search(r'"spark.jars.packages": "([^"]*)"', session)[1].split(",")
+    if components.LINE == "4.1":
+        assert set(named) <= set(components.packages().values())
+    given = components.session_settings(tmp_path)
+    said = dict(re.findall(r'"(spark\.sql\.[\w.]+)": "([^"]*)"', session))
+    assert all(value in given[name] for name, value in said.items()), (said, given)
 
 
 def avro(user, item, at):
