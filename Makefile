@@ -12,7 +12,7 @@ SPARK_ENV = JAVA_HOME="$$(scripts/ensure_java.sh)" && export JAVA_HOME PYSPARK_P
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-fast test-connectors kafka test-floor test-matrix package test-package sbom check format bench bench-functions bench-flink bench-slides bench-limits bench-nexmark bench-kafka bench-groups bench-latency bench-state docs docs-serve docs-counts parity job-keys metrics-table clean
+.PHONY: help setup run test test-fast test-connectors kafka test-floor test-matrix package test-package sbom check format bench bench-functions bench-flink bench-slides bench-limits bench-nexmark bench-kafka bench-kafka-latency bench-groups bench-latency bench-state docs docs-serve docs-counts parity job-keys metrics-table clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -108,6 +108,11 @@ bench-kafka: ## hot items through a real Kafka, one partition an hour behind, be
 	@python=$$(scripts/make_spark_env.sh $(CONNECTORS_SPARK)) || exit 1; [ -n "$$python" ] || exit 0; \
 	JAVA_HOME="$$(scripts/ensure_java.sh)" && export JAVA_HOME PYTHONPATH="$(CURDIR)/src:$(CURDIR)"; \
 	"$$python" -m benchmarks.kafka.run $(ARGS)
+
+bench-kafka-latency: ## from a row in Kafka to the row in another topic, beside native Spark
+	@python=$$(scripts/make_spark_env.sh $(CONNECTORS_SPARK)) || exit 1; [ -n "$$python" ] || exit 0; \
+	JAVA_HOME="$$(scripts/ensure_java.sh)" && export JAVA_HOME PYTHONPATH="$(CURDIR)/src:$(CURDIR)"; \
+	"$$python" -m benchmarks.kafka.latency $(ARGS)
 
 bench-groups: $(STAMP) ## what a key group costs in a micro-batch, beside native window(), 1 to 128 of them
 	@$(SPARK_ENV) && $(PY) -m benchmarks.groups $(ARGS)

@@ -125,7 +125,7 @@ def test_nested_columns_stay_where_they_are(spark):
 
 @pytest.mark.parametrize("groups", [1, 3])
 def test_many_rows_stay_where_they_are(spark, monkeypatch, groups):
-    monkeypatch.setattr(computed, "_FEW_BYTES", 20_000)
+    monkeypatch.setattr(computed, "FEW_BYTES", 20_000)
     result = windowed(spark.range(3_000).selectExpr("id k", "timestamp_seconds(id % 2) at"), groups).aggregate(
         agg.count().alias("n")
     )

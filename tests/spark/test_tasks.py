@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 import panestream as pst
 from panestream import agg
 from panestream.errors import InvalidPlanError
+from panestream.spark import computed
 from panestream.spark.session import FILE_MANAGER, known_cores
 from panestream.testing import MicroBatches
 
@@ -87,12 +88,23 @@ def test_results_are_the_same_and_the_number_may_change_at_each_start(spark: Spa
     assert len([folder for folder in state.iterdir() if folder.name.isdecimal()]) == GROUPS
 
 
-@pytest.mark.parametrize(("tasks", "files"), [(1, 1), (2, 2), (6, 6)])
-def test_a_task_is_a_file_of_the_output(spark: SparkSession, tmp_path: Path, tasks: int, files: int) -> None:
+@pytest.mark.parametrize("tasks", [1, 2, 6])
+def test_a_task_is_a_file_of_a_large_output(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tasks: int
+) -> None:
+    monkeypatch.setattr(computed, "FEW_BYTES", 0)
+    monkeypatch.setattr(computed, "FEW_BYTES_OF_A_GROUP", 0)
     orders = _orders(spark, tmp_path)
     _add(spark, orders, 0)
     _query(orders, tasks).start(main=pst.ParquetSink(str(tmp_path / "out")), checkpoint=str(tmp_path / "c")).await_termination()
-    assert len(list((tmp_path / "out").rglob("*.parquet"))) == files
+    assert len(list((tmp_path / "out").rglob("*.parquet"))) == tasks
+
+
+def test_a_small_output_is_one_file(spark: SparkSession, tmp_path: Path) -> None:
+    orders = _orders(spark, tmp_path)
+    _add(spark, orders, 0)
+    _query(orders, 6).start(main=pst.ParquetSink(str(tmp_path / "out")), checkpoint=str(tmp_path / "c")).await_termination()
+    assert len(list((tmp_path / "out").rglob("*.parquet"))) == 1
 
 
 def test_the_plan_says_so(spark: SparkSession, tmp_path: Path) -> None:

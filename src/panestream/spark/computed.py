@@ -19,8 +19,10 @@ from panestream.spark.operator.split import put_together
 from panestream.spark.progress.micro_batch import metrics_of
 from panestream.spark.types import spark_schema
 
-_FEW_BYTES = 1 << 19
+FEW_BYTES = 1 << 19
 """Of one output. Rows on the driver travel with their task, and Spark warns of tasks that are larger than a megabyte."""
+FEW_BYTES_OF_A_GROUP = 1 << 12
+"""What a payload may have however many key groups share the above."""
 _ARROW_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 
 
@@ -46,7 +48,7 @@ class Computed:
     @classmethod
     def of(cls, operated: DataFrame, plan: WindowPlan) -> Computed:
         """Runs the operator, in one job."""
-        few = max(1 << 12, _FEW_BYTES // plan.groups)
+        few = max(FEW_BYTES_OF_A_GROUP, FEW_BYTES // plan.groups)
         wanted = (F.col("tag") == METRICS) | (F.length("body") <= few)
         rows = operated.select("tag", F.when(wanted, F.col("body")).alias("body")).collect()
         bodies: dict[str, list[bytes] | None] = {}
@@ -81,7 +83,7 @@ class Computed:
         tables = [payload.decode(body, schema)[0] for body in bodies]
         table = pa.concat_tables(tables) if tables else schema.empty_table()
         spark = self.operated.sparkSession
-        if table.nbytes > _FEW_BYTES or int(spark.conf.get(_ARROW_ROWS) or 0) <= 0:
+        if table.nbytes > FEW_BYTES or int(spark.conf.get(_ARROW_ROWS) or 0) <= 0:
             return None
         return spark.createDataFrame(table, spark_schema(schema)).coalesce(1)
 
