@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from pyspark.errors import AnalysisException, PySparkRuntimeError
+from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 import panestream as pst
@@ -27,6 +27,17 @@ from panestream.spark.session import (
 )
 
 
+class Refused(PySparkException):
+    """Spark's answer where it has no value, with its name."""
+
+    def __init__(self, condition):
+        super().__init__(message=condition)
+        self.condition = condition
+
+    def getCondition(self):  # noqa: N802 - Spark's name
+        return self.condition
+
+
 class Conf:
     """The part of Spark's configuration that is asked."""
 
@@ -35,9 +46,9 @@ class Conf:
 
     def get(self, name, *default):
         if self.getAll.get(name) is Conf:
-            raise AnalysisException(errorClass="CONFIG_NOT_AVAILABLE", messageParameters={})
+            raise Refused("CONFIG_NOT_AVAILABLE")
         if name not in self.getAll and not default:
-            raise AnalysisException(errorClass="SQL_CONF_NOT_FOUND", messageParameters={})
+            raise Refused("SQL_CONF_NOT_FOUND")
         return self.getAll.get(name, *default)
 
 
