@@ -29,6 +29,7 @@ def put(folder: Path, number: int, *rows: tuple[str, float, int]) -> None:
 def pipeline(home: Path, *arguments: str) -> str:
     spark_home = Path(pyspark.__file__).parent
     settings = ["--conf", "spark.sql.catalogImplementation=hive", "--conf", "spark.ui.enabled=false"]
+    settings += ["--conf", "spark.python.unix.domain.socket.enabled=true"]
     done = subprocess.run(
         [spark_home / "bin" / "spark-pipelines", *settings, *arguments, "--spec", home / "spark-pipeline.yml"],
         cwd=home,

@@ -47,8 +47,6 @@ class Conf:
     def get(self, name, *default):
         if self.getAll.get(name) is Conf:
             raise Refused("CONFIG_NOT_AVAILABLE")
-        if name not in self.getAll and not default:
-            raise Refused("SQL_CONF_NOT_FOUND")
         return self.getAll.get(name, *default)
 
 

@@ -44,6 +44,8 @@ BIRTH_SETTINGS: Mapping[str, str] = {
 }
 """What a session should be born with, as it cannot be set later; ``build_session`` sets it. Spark before 4.1 ignores it."""
 _SOCKETS_SINCE = (4, 1)
+_WITH_DEFAULT = {PARTITIONS, STATE_STORE, ARROW_ROWS, ARROW_BYTES}
+"""Settings of which every Spark has a value, also where nobody set one."""
 
 FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 LOCAL_FILES: Mapping[str, str] = {
@@ -234,10 +236,11 @@ def missed_at_birth(spark: SparkSession) -> str | None:
 def _says(spark: SparkSession, name: str, value: str) -> bool | None:
     """Whether the session has this value, set or by Spark's own default; None: the platform does not tell."""
     try:
-        return str(spark.conf.get(name)).lower() == value.lower()
-    except PySparkException as error:
-        # Nobody set it, and Spark knows of no default.
-        return False if error.getCondition() == "SQL_CONF_NOT_FOUND" else None
+        # Asked without a default for what Spark has none of, a server of Spark Connect writes an error into its log.
+        found = spark.conf.get(name) if name in _WITH_DEFAULT else spark.conf.get(name, None)
+    except PySparkException:
+        return None
+    return str(found).lower() == value.lower()
 
 
 def settings_for(spark: SparkSession, groups: int, *, local_files: bool = False) -> dict[str, str]:
