@@ -21,6 +21,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import panestream
 from benchmarks.cases import Case, Checks
 from benchmarks.catalog import CASES, SUM_COUNT_CASES
 from benchmarks.events import EventSpec, write
@@ -138,7 +139,8 @@ def machine() -> dict[str, Any]:
         "system": f"{platform.system()} {platform.release()}",
         "load_at_start": round(os.getloadavg()[0], 2),
         "python": platform.python_version(),
-        **{name: version(name) for name in ("pyspark", "pyarrow", "numpy", "panestream")},
+        **{name: version(name) for name in ("pyspark", "pyarrow", "numpy")},
+        "panestream": panestream.__version__,
     }
 
 
