@@ -1,0 +1,223 @@
+"""What a micro-batch of a key group costs in things that can be counted: the same on every machine, however busy.
+
+A query of :data:`QUERIES` runs over micro-batches as on Spark, less Spark: rows are packed, cross the exchange as bytes, are put
+together and processed, and leave as bytes. Counted are calls of the state and the bytes they move (:class:`Recorded`), and what
+Python calls (:func:`python_calls`).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from panestream.engine.exchange.group_run import bodies, run_micro_batch
+from panestream.engine.exchange.packing import PackColumns, pack
+from panestream.engine.operators.accumulating.windowed_rows import AllWindows
+from panestream.engine.operators.row.row_plan import Reduce
+from panestream.engine.plan import OperatorSpec, WindowPlan
+from panestream.engine.planner import aggregating, calling, over_tables
+from panestream.engine.storage.state import MemoryState
+from panestream.engine.window_spec import WindowSpec
+from panestream.windowing import aggregates as agg
+from panestream.windowing.assigners import EventTimeSessionWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
+from panestream.windowing.assigners.global_windows import count_window
+from panestream.windowing.triggers import CountTrigger
+from panestream.windowing.watermarks import WatermarkStrategy
+
+SECOND = 1_000_000
+BATCH = 2 * SECOND
+"""How much event time a micro-batch has, however many rows."""
+MEASURED = 10
+"""So many micro-batches count, after those that fill the state."""
+KEYS = pa.schema([("key", pa.int64())])
+ROWS = pa.schema([("key", pa.int64()), ("v", pa.int64())])
+
+
+def larger(one: Any, other: Any) -> Any:
+    """A function of the user's own, which the row operator calls for each row and window. It calls nothing."""
+    return one if one.v > other.v else other
+
+
+def counted(rows: pa.Table) -> pa.Table:
+    """A function of the user's own over all windows that fire."""
+    places = ["key", "window_start", "window_end"]
+    return rows.group_by(places, use_threads=False).aggregate([("v", "sum")]).rename_columns({"v_sum": "total"})
+
+
+def _declared(windows: WindowSpec) -> OperatorSpec:
+    return aggregating(windows, (agg.sum("v").alias("total"), agg.count().alias("n")), {"v": pa.int64()}, KEYS)
+
+
+def _over_rows(windows: WindowSpec) -> OperatorSpec:
+    return over_tables(windows, AllWindows(counted), pa.schema([("total", pa.int64())]), ROWS, KEYS)
+
+
+def _reduced(windows: WindowSpec) -> OperatorSpec:
+    return calling(windows, Reduce(larger), ROWS, ROWS, "larger", KEYS)
+
+
+@dataclass(frozen=True)
+class Query:
+    """One query.
+
+    Attributes:
+        windows: its windows.
+        operator: what runs it.
+        runs_on: the operator's name.
+        fill: how many micro-batches come before those that are measured.
+        busy: in which part of a micro-batch's time rows come.
+    """
+
+    windows: WindowSpec
+    operator: Callable[[WindowSpec], OperatorSpec]
+    runs_on: str
+    fill: int = 6
+    busy: float = 1.0
+
+    def plan(self) -> WindowPlan:
+        """With one key group."""
+        operator = self.operator(self.windows)
+        assert operator.name == self.runs_on, operator.name
+        rows, delay = ROWS if operator.takes_rows else None, WatermarkStrategy(SECOND)
+        return WindowPlan(("key",), KEYS, self.windows.assigner, operator, delay, "ts", 1, row_schema=rows)
+
+
+def _sliding(size: int, slide: int, **more: Any) -> WindowSpec:
+    return WindowSpec(SlidingEventTimeWindows(size * SECOND, slide * SECOND), **more)
+
+
+QUERIES = {
+    "panes, sliding 60 s / 1 s": Query(_sliding(60, 1), _declared, "aligned panes", fill=32),
+    "panes, tumbling 10 s": Query(WindowSpec(TumblingEventTimeWindows(10 * SECOND)), _declared, "aligned panes"),
+    "sessions that end": Query(WindowSpec(EventTimeSessionWindows(SECOND)), _declared, "sessions", busy=0.25),
+    "sessions that go on": Query(WindowSpec(EventTimeSessionWindows(5 * SECOND)), _declared, "sessions"),
+    "counts of 100": Query(WindowSpec(*count_window(100)), _declared, "counts"),
+    "accumulating, 10 s / 2 s": Query(_sliding(10, 2), _over_rows, "accumulating panes"),
+    "rows, 10 s / 5 s": Query(_sliding(10, 5, exact_firings=True), _reduced, "row operator"),
+    "rows, a trigger that counts": Query(_sliding(10, 5, trigger=CountTrigger(50)), _reduced, "row operator"),
+}
+
+
+@dataclass
+class Recorded:
+    """State in memory that writes down what is called, and how many bytes go through."""
+
+    inner: MemoryState = field(default_factory=MemoryState)
+    calls: Counter[tuple[str, str]] = field(default_factory=Counter)
+    read: int = 0
+    written: int = 0
+    micro_batch: int = 0
+
+    def get(self, space: str, key: int) -> bytes | None:
+        value = self.inner.get(space, key)
+        self.calls["get", space] += 1
+        self.read += len(value or b"")
+        return value
+
+    def put(self, space: str, key: int, value: bytes) -> None:
+        self.calls["put", space] += 1
+        self.written += len(value)
+        self.inner.put(space, key, value)
+
+    def remove(self, space: str, key: int) -> None:
+        self.calls["remove", space] += 1
+        self.inner.remove(space, key)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one micro-batch took.
+
+    Attributes:
+        calls: of the state, by kind and space.
+        read, written: bytes of them.
+        kept: bytes that lie in the state afterwards.
+        exchanged: bytes that crossed the exchange.
+        left: bytes that came out.
+        python: how often anything was called, in Python or from Python.
+        fired: results.
+    """
+
+    calls: Counter[tuple[str, str]]
+    read: int
+    written: int
+    kept: int
+    exchanged: int
+    left: int
+    python: int
+    fired: int
+
+    @property
+    def state_calls(self) -> int:
+        return self.calls.total()
+
+
+def python_calls(work: Callable[[], Any]) -> tuple[int, Any]:
+    """How often ``work`` calls a function, in Python or one of C from Python, and what it returns."""
+    calls = 0
+
+    def called(frame: Any, event: str, argument: Any) -> None:
+        nonlocal calls
+        if event in ("call", "c_call"):
+            calls += 1
+
+    before = sys.getprofile()
+    sys.setprofile(called)
+    try:
+        result = work()
+    finally:
+        sys.setprofile(before)
+    return calls, result
+
+
+@cache
+def costs(name: str, rows: int, keys: int) -> tuple[Cost, ...]:
+    """What the micro-batches of a query took, once its state is full.
+
+    Args:
+        name: one of :data:`QUERIES`.
+        rows: of a micro-batch.
+        keys: of a micro-batch, all of which have rows in each, where there are as many rows.
+    """
+    query = QUERIES[name]
+    plan, state, found = query.plan(), Recorded(), []
+    for number in range(query.fill + MEASURED):
+        state.calls, state.read, state.written, state.micro_batch = Counter(), 0, 0, number
+        columns, batch = _arrived(query, plan, number, rows, keys)
+
+        def work(columns: PackColumns = columns, batch: pa.RecordBatch = batch) -> tuple[list[Any], Any, list[Any]]:
+            parts = [part for _, part in pack(plan, columns, [batch])]
+            output = run_micro_batch(plan, state, 0, parts)
+            return parts, output, list(bodies(output))
+
+        calls, (parts, output, left) = python_calls(work) if number >= query.fill else (0, work())
+        assert output.metrics.input_rows == rows
+        kept = sum(map(len, state.inner.values.values()))
+        exchanged, came_out = _bytes(part.body for part in parts), _bytes(body for _, body in left)
+        fired = output.metrics.fired_rows
+        found.append(Cost(state.calls, state.read, state.written, kept, exchanged, came_out, calls, fired))
+    return tuple(found[query.fill :])
+
+
+def _bytes(bodies: Iterable[bytes]) -> int:
+    return sum(map(len, bodies))
+
+
+def _arrived(query: Query, plan: WindowPlan, number: int, rows: int, keys: int) -> tuple[PackColumns, pa.RecordBatch]:
+    """The rows of a micro-batch as they leave Spark: the same for the same number."""
+    rng = np.random.default_rng(number)
+    times = pa.array(number * BATCH + np.sort(rng.integers(0, int(BATCH * query.busy) // 1000, rows)) * 1000)
+    key, value = pa.array(rng.permutation(np.arange(rows) % keys)), pa.array(rng.integers(0, 1000, rows))
+    values = [value] * len(plan.operator.inputs)
+    arrays = [times, key, *values]
+    if plan.carries_rows:
+        arrays.append(pa.StructArray.from_arrays([key, value], fields=list(ROWS)))
+    columns = PackColumns((key.type,), (value.type,) * len(values), row=len(arrays) - 1 if plan.carries_rows else None)
+    return columns, pa.RecordBatch.from_arrays(arrays, list(map(str, range(len(arrays)))))

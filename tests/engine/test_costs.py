@@ -1,0 +1,187 @@
+"""No operator slips: what a micro-batch costs, counted instead of timed.
+
+A limit is what was counted when it was written, and a little more (another pyarrow writes other bytes, another Python calls
+otherwise); one call of the state more in each micro-batch, or one call in Python more for each row or key, is beyond it. Who makes
+something cheaper lowers its limit; who must make it dearer says why in the commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from statistics import median
+
+import numpy as np
+import pytest
+
+from tests.engine.costs import MEASURED, QUERIES, Cost, Query, costs, python_calls
+
+COLUMNAR = [name for name, query in QUERIES.items() if query.runs_on != "row operator"]
+ROW_BY_ROW = [name for name in QUERIES if name not in COLUMNAR]
+
+
+@dataclass(frozen=True)
+class Limit:
+    """What the micro-batches of a query may take at most.
+
+    Attributes:
+        calls: of the state, over ten micro-batches of 10 or 1,000 keys.
+        calls_of_many: the same with 10,000 keys: keyed rows rest in pages of some thousands.
+        written, exchanged: bytes for each key of 10,000 that has rows (see ``for_rows``).
+        read: bytes read for each byte kept.
+        python: calls in and from Python, of a micro-batch of 1,000 rows.
+        for_rows: whether ``written`` is for each row: rows themselves are kept.
+        exchanged_rows: whether ``exchanged`` is for each row: rows cross the shuffle as they are.
+        of_a_row: calls in and from Python for each row, of the row operator.
+    """
+
+    calls: int
+    calls_of_many: int
+    written: float
+    exchanged: float
+    read: float
+    python: int
+    for_rows: bool = False
+    exchanged_rows: bool = True
+    of_a_row: float = 0.0
+
+
+LIMITS = {
+    "panes, sliding 60 s / 1 s": Limit(197, 182, 27.4, 12.2, 0.6, 4_900, exchanged_rows=False),
+    "panes, tumbling 10 s": Limit(70, 70, 4.4, 4.2, 0.5, 2_250, exchanged_rows=False),
+    "sessions that end": Limit(60, 100, 12.8, 7.7, 1.0, 3_900),
+    "sessions that go on": Limit(60, 100, 12.8, 7.7, 1.0, 3_700),
+    "counts of 100": Limit(60, 97, 4.2, 4.1, 1.0, 2_600),
+    "accumulating, 10 s / 2 s": Limit(110, 110, 14.1, 10.1, 1.0, 3_150, for_rows=True),
+    "rows, 10 s / 5 s": Limit(80, 80, 35.0, 10.2, 1.0, 9_000, of_a_row=5.0),
+    "rows, a trigger that counts": Limit(80, 110, 47.5, 10.2, 1.0, 48_900, of_a_row=44.8),
+}
+SLACK = 1.15
+"""For other versions of Python and pyarrow."""
+OF_A_CALL = 300
+"""So many calls in Python belong to one call of the state: a page decoded, looked through, and encoded."""
+
+
+def few(name: str) -> tuple[Cost, ...]:
+    """1,000 rows of 10 keys."""
+    return costs(name, 1_000, 10)
+
+
+def many_rows(name: str) -> tuple[Cost, ...]:
+    """So many of 10 keys that what is done for each shows."""
+    return costs(name, 100_000 if name in COLUMNAR else 10_000, 10)
+
+
+def many_keys(name: str) -> tuple[Cost, ...]:
+    """As many rows, of so many keys that what is done for each shows. (Row by row, windows of each are kept one by one.)"""
+    return costs(name, *MANY[name in COLUMNAR])
+
+
+MANY = {True: (100_000, 10_000), False: (10_000, 1_000)}
+"""Rows and keys of :func:`many_keys`, for columns and row by row."""
+
+
+def total(of: Callable[[Cost], int], found: tuple[Cost, ...]) -> int:
+    """Over all micro-batches."""
+    return sum(map(of, found))
+
+
+def calls(found: tuple[Cost, ...]) -> int:
+    """Of the state, over all micro-batches."""
+    return total(lambda cost: cost.state_calls, found)
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_the_queries_do_what_they_are_here_for(name: str) -> None:
+    found = many_keys(name)
+    assert len(found) == MEASURED
+    assert (total(lambda cost: cost.fired, found) > 0) == (name != "sessions that go on")
+    assert all(cost.kept and cost.exchanged for cost in found)
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_calls_of_the_state_are_few_and_do_not_grow_with_rows(name: str) -> None:
+    # Less than one more in each micro-batch.
+    slack = MEASURED // 2
+    for found in (few(name), costs(name, 1_000, 1_000), many_rows(name)):
+        assert calls(found) <= LIMITS[name].calls + slack, [cost.calls for cost in found]
+    assert calls(many_keys(name)) <= LIMITS[name].calls_of_many + slack, [cost.calls for cost in many_keys(name)]
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_the_meta_record_and_its_witness_are_read_and_written_once(name: str) -> None:
+    for cost in (*few(name), *many_keys(name)):
+        assert (cost.calls["get", "meta"], cost.calls["put", "meta"]) == (2, 2)
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_what_is_written_goes_with_what_is_kept(name: str) -> None:
+    limit, (rows, keys) = LIMITS[name], MANY[name in COLUMNAR]
+    units = rows if limit.for_rows else keys
+    written = total(lambda cost: cost.written, many_keys(name)) / MEASURED
+    assert written <= units * limit.written * SLACK
+    if not limit.for_rows:
+        # A hundred times the rows of the same keys are the same partials.
+        wanted = total(lambda cost: cost.written, few(name))
+        assert total(lambda cost: cost.written, many_rows(name)) <= wanted * SLACK
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_what_is_read_is_a_part_of_what_is_kept(name: str) -> None:
+    # Read before a micro-batch is what was kept after the one before; the meta record is always read.
+    for found in (few(name), many_rows(name), many_keys(name)):
+        read, kept = total(lambda cost: cost.read, found[1:]), total(lambda cost: cost.kept, found[:-1])
+        assert read <= (kept * LIMITS[name].read + 2_500 * len(found)) * SLACK
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_what_crosses_the_shuffle(name: str) -> None:
+    limit, (rows, keys) = LIMITS[name], MANY[name in COLUMNAR]
+    crossed = total(lambda cost: cost.exchanged, many_keys(name)) / MEASURED
+    assert crossed <= (rows if limit.exchanged_rows else keys) * limit.exchanged * SLACK
+    if not limit.exchanged_rows:
+        assert total(lambda cost: cost.exchanged, many_rows(name)) <= total(lambda cost: cost.exchanged, few(name)) * SLACK
+
+
+@pytest.mark.parametrize("name", COLUMNAR)
+def test_no_call_in_python_for_a_row(name: str) -> None:
+    for small, large in zip(few(name), many_rows(name), strict=True):
+        # 99,000 rows more. One call for every five hundred of them would be seen.
+        assert large.python <= small.python + 200
+
+
+@pytest.mark.parametrize("name", COLUMNAR)
+def test_no_call_in_python_for_a_key(name: str) -> None:
+    for small, large in zip(few(name), many_keys(name), strict=True):
+        # 9,990 keys more; what grows are pages.
+        pages = max(0, large.state_calls - small.state_calls)
+        assert large.python <= small.python + OF_A_CALL * (pages + 2)
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_a_micro_batch_begins_with_few_calls_in_python(name: str) -> None:
+    """What a micro-batch costs however few rows it has."""
+    assert median(cost.python for cost in few(name)) <= LIMITS[name].python * SLACK
+
+
+@pytest.mark.parametrize("name", ROW_BY_ROW)
+def test_calls_in_python_for_a_row_of_the_row_operator(name: str) -> None:
+    more = total(lambda cost: cost.python, many_rows(name)) - total(lambda cost: cost.python, few(name))
+    assert more / MEASURED / 9_000 <= LIMITS[name].of_a_row + 0.6
+
+
+def test_calls_are_counted() -> None:
+    def work(rows: int) -> int:
+        return sum(abs(value) for value in range(rows))
+
+    small, large = python_calls(lambda: work(100))[0], python_calls(lambda: work(1_100))[0]
+    assert large - small >= 1_000  # abs for each; resumed generators may count too
+    array = np.arange(1_000)
+    assert python_calls(array.sum)[0] == python_calls(array[:10].sum)[0] < 10
+
+
+def test_every_limit_has_its_query() -> None:
+    assert LIMITS.keys() == QUERIES.keys()
+    assert {Query.plan(query).operator.name for query in QUERIES.values()} == {
+        "aligned panes", "sessions", "counts", "accumulating panes", "row operator",
+    }  # fmt: skip
