@@ -1,0 +1,138 @@
+"""No micro-batch slips: Spark's jobs and tasks, files, and calls of the state store, counted instead of timed.
+
+A job is 10 to 30 ms of a micro-batch, a task some milliseconds, a file a request or several of an object store. A limit is what was
+counted when it was written: who makes it dearer says why in the commit.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+import panestream as pst
+from panestream import agg
+from panestream.spark.progress.micro_batch import BatchProgress
+from panestream.testing import MicroBatches
+
+pytestmark = pytest.mark.spark
+
+ROWS, BATCHES = 100, 4
+JOBS = 3
+"""The operator with what its key groups counted, and a job for each sink that has rows."""
+TASKS = 5
+"""One reads the file of a micro-batch, two take the key groups in turns, one writes for each sink that has rows."""
+CALLS = 10
+"""Of a key group: meta record and witness read and written, a block of panes written, read and taken away, a block of totals."""
+
+
+@dataclass(frozen=True)
+class Counted:
+    """What a run took, the micro-batches of which all had rows.
+
+    Attributes:
+        jobs, tasks: of Spark, of all micro-batches.
+        progress: what each did.
+        files: how many each wrote, by sink and folder.
+        spark_calls: reads and writes of the state store in each, as Spark counts them.
+    """
+
+    jobs: int
+    tasks: int
+    progress: list[BatchProgress]
+    files: Counter[str]
+    spark_calls: list[int]
+
+
+class Shop:
+    """A stream whose outputs have rows in each micro-batch: two windows close, and of 20 rows one has no event time."""
+
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
+        self.spark, self.folder, self.added = spark, folder, 0
+        self.orders = MicroBatches(spark, folder / "in", "user long, price long, at timestamp")
+
+    def run(self, batches: int, *, groups: int = 2, invalid: bool = True) -> Counted:
+        """Adds so many micro-batches, and runs the query over them, from where the checkpoint is."""
+        for _ in range(batches):
+            time = "timestamp_seconds(id DIV 10)"
+            at = f"if(id % 20 = 0, null, {time})" if invalid else time
+            rows = self.spark.range(self.added * ROWS, (self.added + 1) * ROWS).selectExpr("id % 37", "id", at)
+            self.orders.add([tuple(row) for row in rows.collect()])
+            self.added += 1
+        before = self._files()
+        query = self._query(groups).start(
+            main=pst.ParquetSink(str(self.folder / "main")),
+            invalid=pst.ParquetSink(str(self.folder / "invalid")),
+            checkpoint=str(self.folder / "checkpoint"),
+        )
+        query.await_termination()
+        progress = list(query.recent_progress)
+        assert [one.rows for one in progress] == [ROWS] * batches
+        jobs, tasks = self._jobs_and_tasks(str(query.query.runId))
+        metrics = [one["stateOperators"][0]["customMetrics"] for one in query.query.recentProgress]
+        calls = [one["rocksdbGetCount"] + one["rocksdbPutCount"] for one in metrics]
+        return Counted(jobs, tasks, progress, self._files() - before, calls)
+
+    def _query(self, groups: int) -> pst.WindowedResult:
+        timed = pst.stream(self.orders.stream()).assign_timestamps("at", pst.WatermarkStrategy.for_monotonous_timestamps())
+        keyed = timed.side_output_invalid("invalid").key_by("user")
+        sliding = keyed.window(pst.SlidingEventTimeWindows.of("10 seconds", "5 seconds")).key_groups(groups).tasks(2)
+        return sliding.aggregate(agg.sum("price").alias("total"), agg.count("price").alias("orders"))
+
+    def _files(self) -> Counter[str]:
+        outputs = (self.folder / name for name in ("main", "invalid"))
+        return Counter(str(file.parent.relative_to(self.folder)) for output in outputs for file in output.rglob("*.parquet"))
+
+    def _jobs_and_tasks(self, run: str) -> tuple[int, int]:
+        # Spark runs what belongs to a query in the group of jobs that is called like its run.
+        status = self.spark.sparkContext.statusTracker()
+        jobs = [status.getJobInfo(job) for job in status.getJobIdsForGroup(run)]
+        stages = {stage for job in jobs if job is not None for stage in job.stageIds}
+        infos = [status.getStageInfo(stage) for stage in stages]
+        return len(jobs), sum(info.numCompletedTasks for info in infos if info is not None)
+
+
+@pytest.fixture(scope="module")
+def counted(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Counted:
+    """A start from a checkpoint that is there, and two sinks with rows in each micro-batch."""
+    shop = Shop(spark, tmp_path_factory.mktemp("shop"))
+    shop.run(1)
+    found = shop.run(BATCHES)
+    assert [one.output_rows.keys() for one in found.progress] == [{"main", "invalid"}] * BATCHES
+    return found
+
+
+def test_jobs_of_a_micro_batch(counted: Counted) -> None:
+    assert 0 < counted.jobs <= JOBS * BATCHES
+
+
+def test_tasks_of_a_micro_batch(counted: Counted) -> None:
+    assert 0 < counted.tasks <= TASKS * BATCHES
+
+
+def test_a_file_of_each_sink_and_micro_batch(counted: Counted) -> None:
+    assert set(counted.files.values()) == {1}
+    assert len(counted.files) == 2 * BATCHES
+
+
+def test_state_calls_of_a_key_group(counted: Counted) -> None:
+    for one, by_spark in zip(counted.progress, counted.spark_calls, strict=True):
+        assert one.groups_reporting == one.groups == 2
+        assert 0 < one.state_calls <= CALLS * one.groups
+        # RocksDB's own count, where a removal is a put.
+        assert 0 < by_spark <= CALLS * one.groups
+
+
+def test_an_output_without_rows_takes_no_job_and_more_key_groups_no_tasks(spark: SparkSession, tmp_path: Path) -> None:
+    shop = Shop(spark, tmp_path)
+    shop.run(1, groups=6, invalid=False)
+    found = shop.run(BATCHES, groups=6, invalid=False)
+    # The first micro-batch of a run writes an empty file, so that whoever reads the output finds its columns.
+    assert 0 < found.jobs <= (JOBS - 1) * BATCHES + 1
+    assert 0 < found.tasks <= (TASKS - 1) * BATCHES + 1
+    assert set(found.files.values()) == {1}
+    assert len(found.files) <= BATCHES + 1
+    assert max(one.state_calls for one in found.progress) <= CALLS * 6
