@@ -12,7 +12,7 @@ SPARK_ENV = JAVA_HOME="$$(scripts/ensure_java.sh)" && export JAVA_HOME PYSPARK_P
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-fast test-connectors kafka test-floor test-matrix package test-package sbom check format bench bench-functions bench-flink bench-slides bench-limits bench-nexmark bench-kafka bench-kafka-latency bench-groups bench-latency bench-state docs docs-serve docs-counts parity job-keys metrics-table clean
+.PHONY: help setup run test test-fast test-connectors kafka test-floor test-matrix package test-package sbom check format bench bench-functions bench-flink bench-slides bench-limits bench-nexmark bench-kafka bench-kafka-latency bench-groups bench-model bench-latency bench-state docs docs-serve docs-counts parity job-keys metrics-table clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -116,6 +116,9 @@ bench-kafka-latency: ## from a row in Kafka to the row in another topic, beside 
 
 bench-groups: $(STAMP) ## what a key group costs in a micro-batch, beside native window(), 1 to 128 of them
 	@$(SPARK_ENV) && $(PY) -m benchmarks.groups $(ARGS)
+
+bench-model: $(STAMP) ## what a micro-batch costs by rows, keys, groups and cores, from what bench-groups kept; and on 500 cores
+	@$(PY) -m benchmarks.model $(ARGS)
 
 bench-latency: $(STAMP) ## how long a small micro-batch takes, with two sinks and without, beside native window()
 	@$(SPARK_ENV) && $(PY) -m benchmarks.latency $(ARGS)

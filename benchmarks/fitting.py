@@ -1,0 +1,160 @@
+"""What a micro-batch costs as a sum of terms, each a quantity of the work times its price; prices fitted to what was measured.
+
+A price is never negative. Fitted are relative errors, so that a micro-batch of 400 ms counts like one of 40 s.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from benchmarks.catalog import SUM_COUNT_CASES
+from benchmarks.groups import Configuration
+
+Floats = npt.NDArray[np.float64]
+DISORDER = 1.0
+"""Seconds by which the benchmark's events are out of order."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a micro-batch has to do, in all; computed, not measured: keys are alike, and come at random.
+
+    Attributes:
+        rows: that come.
+        cells: partial sums that cross the shuffle, one for each task that reads, key and pane.
+        results: that leave: a key and window each.
+        looked_at: partial sums at rest that windows which fire are made of; a pane of a key counts once in a micro-batch.
+        kept: partial sums at rest.
+        payloads: pieces that cross the shuffle: of each task that reads, for each key group.
+    """
+
+    rows: float
+    cells: float
+    results: float
+    looked_at: float
+    kept: float
+    payloads: float
+
+    @classmethod
+    def of(cls, one: Configuration) -> Work:
+        """Of a configuration."""
+        case = SUM_COUNT_CASES[one.query]
+        size, slide, seconds = case.size_ms / 1000, case.slide_ms / 1000, one.rows / one.rate
+        panes = max(1.0, (seconds + DISORDER) / slide)
+        cells = one.files * panes * _distinct(one.keys, one.rows / one.files / panes)
+        fired = seconds / slide
+        kept = size / slide * _distinct(one.keys, one.rate * slide)
+        # While windows of several seconds fire in one micro-batch, panes come along: each is looked at once.
+        looked_at = min(1.0, fired) * kept
+        return cls(one.rows, cells, fired * _distinct(one.keys, one.rate * size), looked_at, kept, one.files * one.groups)
+
+
+def _distinct(keys: float, rows: float) -> float:
+    """How many keys so many rows have, about."""
+    return -keys * math.expm1(-rows / keys)
+
+
+TERMS = {
+    "micro-batch": "whatever it has to do: planning, logs, the driver",
+    "key group": "its state opened and committed, its operator made: for each that a core takes",
+    "payload": "a piece of the exchange, packed by each task that reads for each key group, and opened there: for each of a core",
+    "row": "read, judged, added up before the shuffle: for each of a core",
+    "cell": "a partial sum of key and pane that crosses the shuffle and is written: for each of a core",
+    "result": "a key and window that leaves: for each of a core",
+    "cell looked at": "a partial sum at rest that a window is made of: for each of a core",
+}
+"""What has a price, and what it is."""
+
+
+def terms(one: Configuration) -> Floats:
+    """How much of each a micro-batch has on the core that has most of it."""
+    work = Work.of(one)
+    reading, keeping = min(one.cores, one.files), min(one.cores, one.groups)
+    # Whole key groups: three on two cores take as long as four.
+    turns = math.ceil(one.groups / keeping)
+    share = turns / one.groups
+    amounts = (1.0, turns, work.payloads / keeping, work.rows / reading)
+    return np.array([*amounts, work.cells * share, work.results * share, work.looked_at * share])
+
+
+def non_negative(matrix: Floats, wanted: Floats) -> Floats:
+    """Least squares without negative coefficients (Lawson and Hanson's active set).
+
+    >>> non_negative(np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]), np.array([2.0, -1.0, 1.0])).tolist()
+    [1.5, 0.0]
+    """
+    # Columns of like size: terms differ by nine orders of magnitude.
+    size = np.linalg.norm(matrix, axis=0)
+    size[size == 0] = 1.0
+    scaled = matrix / size
+    found, used = np.zeros(scaled.shape[1]), np.zeros(scaled.shape[1], np.bool_)
+    for _ in range(10 * scaled.shape[1]):
+        gain = scaled.T @ (wanted - scaled @ found)
+        gain[used] = -np.inf
+        best = int(np.argmax(gain))
+        if gain[best] <= 1e-10 * np.linalg.norm(wanted):
+            break
+        used[best] = True
+        while used.any():
+            solved = np.zeros_like(found)
+            solved[used] = np.linalg.lstsq(scaled[:, used], wanted, rcond=None)[0]
+            if (solved[used] > 0).all():
+                found = solved
+                break
+            falling = used & (solved <= 0)
+            step = np.min(found[falling] / np.maximum(found[falling] - solved[falling], 1e-300))
+            found = found + step * (solved - found)
+            used &= found > 1e-14
+            found[~used] = 0.0
+    prices: Floats = found / size
+    return prices
+
+
+@dataclass(frozen=True)
+class Model:
+    """The prices of :data:`TERMS`, in milliseconds."""
+
+    prices: Floats
+
+    @classmethod
+    def fit(cls, of: Sequence[Configuration], ms: Sequence[float]) -> Model:
+        """The prices that give the measured milliseconds with the least squares of relative errors."""
+        wanted = np.asarray(ms, np.float64)
+        return cls(non_negative(np.array([terms(one) for one in of]) / wanted[:, None], np.ones(len(wanted))))
+
+    def parts(self, of: Configuration) -> dict[str, float]:
+        """Milliseconds of a micro-batch, by term."""
+        return dict(zip(TERMS, (terms(of) * self.prices).tolist(), strict=True))
+
+    def ms(self, of: Configuration) -> float:
+        """Milliseconds of a micro-batch."""
+        return sum(self.parts(of).values())
+
+
+def without_each(of: Sequence[Configuration], ms: Sequence[float]) -> list[Model]:
+    """A model for each point, which was fitted to all others."""
+    return [Model.fit([*of[:at], *of[at + 1 :]], [*ms[:at], *ms[at + 1 :]]) for at in range(len(of))]
+
+
+def beyond(of: Sequence[Configuration], ms: Sequence[float], what: str) -> tuple[int, list[tuple[Configuration, float]]]:
+    """How far a model is off where it has to reach beyond what it saw: the points with the most of something, by a model without.
+
+    Args:
+        of: what was measured.
+        ms: what it took.
+        what: a number of the configuration, such as ``"rows"``.
+
+    Returns:
+        how many points the model saw, and of each that it did not the error: by how much of itself it was off.
+    """
+    most = max(getattr(one, what) for one in of)
+    seen = [at for at, one in enumerate(of) if getattr(one, what) < most]
+    if len(seen) < len(TERMS):
+        return len(seen), []
+    model = Model.fit([of[at] for at in seen], [ms[at] for at in seen])
+    return len(seen), [(one, model.ms(one) / took - 1) for one, took in zip(of, ms, strict=True) if getattr(one, what) == most]

@@ -1,0 +1,278 @@
+"""A model of what a micro-batch costs, from the points of ``groups.py``: ``python -m benchmarks.model --write``.
+
+It says what each part of the work costs, how far off it is at points it has not seen, and what it would give on a cluster that
+nobody has measured. Seconds; measures nothing itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+from collections.abc import Sequence
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.fitting import TERMS, Model, Work, beyond, without_each
+from benchmarks.groups import RESULTS, Configuration, Kept, Point
+from benchmarks.scale import BLOCKS, BUSY, DISK, FILES, INTERVALS, NETWORK, Cluster, Resource, Scenario, resources, sizes
+
+TARGET = 0.2
+"""Errors at most, at points that the model has not seen."""
+ASSUMED_DRIVER = 1.0
+"""Milliseconds of the driver for a task, where nobody measured them."""
+MACHINE = ("cpu", "cores", "memory_gb", "python", "pyspark", "panestream")
+
+
+def page(kept: Kept, options: argparse.Namespace) -> list[str]:
+    """All that there is to say, in Markdown.
+
+    Raises:
+        SystemExit: too few points.
+    """
+    points = [kept.points[of] for of in sorted(kept.points)]
+    if len(points) < len(TERMS) + 3:
+        raise SystemExit(f"{len(points)} points are too few for {len(TERMS)} terms: make bench-groups ARGS=--write measures more")
+    of, ms = [point.of for point in points], [point.panestream.median for point in points]
+    model, others = Model.fit(of, ms), without_each(of, ms)
+    driver = driver_price(kept)
+    cluster = Cluster(options.cores, options.rate, ASSUMED_DRIVER if driver is None else driver)
+    queries = [name for name in ("sliding", "sliding-10-2", "tumbling") if any(one.query == name for one in of)]
+    scenarios = [
+        Scenario.of_model(model, others, query, cluster, keys, options.cores * each)
+        for query, keys, each in product(queries, options.keys, options.per_core)
+    ]
+    return [
+        "# A model of a micro-batch's cost",
+        "",
+        *about(points, driver),
+        *prices(model, others),
+        *errors(of, ms, model, others),
+        *reach(of, ms, scenarios),
+        *predicted(scenarios),
+        *breaking(model, scenarios),
+    ]
+
+
+def driver_price(kept: Kept) -> float | None:
+    """Milliseconds of one more task, by a line through those measured; None: nobody did."""
+    if len(kept.driver) < 2:
+        return None
+    counts, took = np.array(list(kept.driver)), np.array(list(kept.driver.values()))
+    return float(max(0.0, np.polyfit(counts, took, 1)[0]))
+
+
+def about(points: Sequence[Point], driver: float | None) -> list[str]:
+    """What it was made of."""
+    machines = {tuple(str(point.machine.get(name, "?")) for name in MACHINE) for point in points}
+    lines = [f"- {len(points)} points of `benchmarks/groups.py` (panestream's medians). Machine: "]
+    lines[0] += "; ".join(
+        f"{cpu}, {cores} cores, {memory} GB, Python {python}, Spark {spark}, panestream {version}"
+        for cpu, cores, memory, python, spark, version in sorted(machines)
+    )
+    lines[0] += "."
+    if driver is None:
+        lines += [f"- The driver's time for a task was not measured: {ASSUMED_DRIVER} ms is **assumed**."]
+    else:
+        lines += [
+            f"- The driver's time for a task: {driver:.2f} ms, by jobs of tasks that do nothing, driver and executor in one",
+            "  process. That has the executor's part in it, and lacks the network's.",
+        ]
+    return [
+        *lines,
+        "- The model: the sum of the terms below, no price less than nothing, least squares of relative errors. Amounts of work",
+        "  are computed from the configuration (keys alike, at random). Key groups are spread over cores as whole ones.",
+        "",
+    ]
+
+
+def prices(model: Model, others: Sequence[Model]) -> list[str]:
+    """The terms."""
+    lines = ["## Prices", "", "| term | is | µs | of models that lack a point |", "|---|---|---:|---:|"]
+    for at, (name, meaning) in enumerate(TERMS.items()):
+        spread = [1000 * other.prices[at] for other in others]
+        lines.append(
+            f"| {name} | {meaning} | {_number(1000 * model.prices[at])} | {_number(min(spread))} to {_number(max(spread))} |"
+        )
+    return [
+        *lines,
+        "",
+        "A price of 0: what was measured does not tell this term from others. Prices are of this machine.",
+        "",
+    ]
+
+
+def errors(of: Sequence[Configuration], ms: Sequence[float], model: Model, others: Sequence[Model]) -> list[str]:
+    """How far off it is at each point, by the model that lacks it."""
+    off = [other.ms(one) / took - 1 for other, one, took in zip(others, of, ms, strict=True)]
+    within = sum(abs(one) <= TARGET for one in off)
+    worst, middle = max(map(abs, off)), statistics.median(map(abs, off))
+    verdict = "met" if worst <= TARGET else "missed"
+    lines = [
+        "## Errors",
+        "",
+        f"**Target {verdict}** ({TARGET:.0%} at most at every point): each point beside a model that was fitted to all others.",
+        f"Median {middle:.0%}, worst {worst:.0%}; {within} of {len(off)} points within {TARGET:.0%}.",
+        "",
+        "| query | rows | keys | cores | files | rate | key groups | measured ms | without it | error | with it |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
+    ]
+    for one, took, other, error in zip(of, ms, others, off, strict=True):
+        told = f"**{error:+.0%}**" if abs(error) > TARGET else f"{error:+.0%}"
+        lines.append(
+            f"| {one.query} | {one.rows:,} | {one.keys:,} | {one.cores} | {one.files} | {one.rate:,} | {one.groups} | {took:,.0f}"
+            f" | {other.ms(one):,.0f} | {told} | {model.ms(one):,.0f} |"
+        )
+    return [*lines, ""]
+
+
+def reach(of: Sequence[Configuration], ms: Sequence[float], scenarios: Sequence[Scenario]) -> list[str]:
+    """How it does beyond what it saw, and how far beyond the questions are."""
+    lines = [
+        "## How far it has to reach",
+        "",
+        "What follows is an extrapolation. A test of that: points with the most of something, by a model that saw none of them.",
+        "",
+        "| most | the model saw | unseen | worst error |",
+        "|---|---:|---:|---:|",
+    ]
+    for what in ("rows", "keys", "cores", "groups", "rate"):
+        seen, off = beyond(of, ms, what)
+        worst = max((error for _, error in off), key=abs, default=None)
+        lines.append(f"| {what} | {seen} points | {len(off)} | {'too few to tell' if worst is None else f'{worst:+.0%}'} |")
+    lines += ["", "| | measured | asked for, at most | times as much |", "|---|---:|---:|---:|"]
+    asked = [scenario.of for scenario in scenarios]
+    for name, amount in _AMOUNTS.items():
+        low, high, most = min(map(amount, of)), max(map(amount, of)), max(map(amount, asked))
+        lines.append(f"| {name} | {_number(low)} to {_number(high)} | {_number(most)} | {most / max(high, 1e-9):,.1f} |")
+    return [
+        *lines,
+        "",
+        "So nothing here says what no point has: the network between machines, stragglers, a driver whose heap or listeners are",
+        "busy, slow object stores, skewed keys, sinks, garbage collection of large heaps. They make it slower, none makes it",
+        "faster.",
+        "",
+    ]
+
+
+_AMOUNTS = {
+    "cores": lambda one: one.cores,
+    "key groups": lambda one: one.groups,
+    "key groups of a core": lambda one: one.groups / min(one.cores, one.groups),
+    "payloads of a core": lambda one: Work.of(one).payloads / min(one.cores, one.groups),
+    "rows of a core": lambda one: one.rows / one.cores,
+    "cells of a core": lambda one: Work.of(one).cells / min(one.cores, one.groups),
+    "results of a core": lambda one: Work.of(one).results / min(one.cores, one.groups),
+    "cells at rest of a core": lambda one: Work.of(one).kept / min(one.cores, one.groups),
+}
+
+
+def predicted(scenarios: Sequence[Scenario]) -> list[str]:
+    """What it gives for a cluster."""
+    cluster = scenarios[0].cluster
+    lines = [
+        f"## {cluster.rate:,.0f} rows/s on {cluster.cores:,} cores",
+        "",
+        f"The trigger's interval is the shortest of {', '.join(map(str, INTERVALS))} s of which a micro-batch takes",
+        f"{BUSY:.0%} at most; *none*: it falls behind, and the rest of the line is of the longest. The spread is that of",
+        "models that lack one point each.",
+        "",
+        "| query | keys | key groups | trigger | micro-batch, s | spread | largest parts |",
+        "|---|---:|---:|---:|---:|---:|---|",
+    ]
+    for one in scenarios:
+        largest = sorted(one.parts.items(), key=lambda part: -part[1])[:3]
+        said = ", ".join(f"{name} {part / one.ms:.0%}" for name, part in largest)
+        interval = "*none*" if one.interval is None else f"{one.interval} s"
+        lines.append(
+            f"| {one.of.query} | {one.of.keys:,} | {one.of.groups:,} | {interval} | {one.ms / 1000:,.1f}"
+            f" | {one.least / 1000:,.1f} to {one.most / 1000:,.1f} | {said} |"
+        )
+    return [*lines, ""]
+
+
+def breaking(model: Model, scenarios: Sequence[Scenario]) -> list[str]:
+    """What is full first, for the number of key groups that allows the shortest interval."""
+    lines = [
+        "## What breaks first",
+        "",
+        "By query and number of keys, with the key groups of the shortest trigger interval. *Used*: 100 % is full. *Full at*:",
+        "rows a second, with the same interval and cores. Assumed:",
+        f"{NETWORK / 1e6:.0f} MB/s of network and {DISK / 1e9:.0f} GB of disk for each core,",
+        f"{BLOCKS} ms for a shuffle block, {FILES:,} files a second for the checkpoint's store.",
+        "",
+    ]
+    best: dict[tuple[str, int], Scenario] = {}
+    for one in scenarios:
+        place = (one.of.query, one.of.keys)
+        if place not in best or _order(one) < _order(best[place]):
+            best[place] = one
+    for (query, keys), one in best.items():
+        of = sizes(one.of)
+        interval = f"every {one.interval} s" if one.interval else f"every {INTERVALS[-1]} s, and yet too slow"
+        found = resources(model, one)
+        lines += [
+            f"### {query}, {keys:,} keys: {found[0].name}",
+            "",
+            f"{one.of.groups:,} key groups, {interval}. Bytes, counted: {of.crossing:.1f} for a cell over the shuffle and",
+            f"{of.piece:,.0f} for each task that reads and key group, {of.kept:.1f} for a cell at rest, {of.written:.1f} written",
+            f"for one that comes, {of.result:.1f} for a result. {_first(found)}",
+            "",
+            "| | needs in a micro-batch | used | full at, rows/s | known by |",
+            "|---|---|---:|---:|---|",
+        ]
+        for each in found:
+            full = "not by rows" if each.full_at is None else _millions(each.full_at)
+            lines.append(f"| {each.name} | {each.needs} | {each.share:.0%} | {full} | {each.known} |")
+        lines.append("")
+    return lines
+
+
+def _first(found: Sequence[Resource]) -> str:
+    """Which is full first when more rows come, in words."""
+    growing = [one for one in found if one.full_at is not None]
+    first = min(growing, key=lambda one: one.full_at or 0.0, default=None)
+    full = ", ".join(one.name for one in found if one.share >= 1)
+    said = f"**Full: {full}.**" if full else "Nothing is full."
+    return (
+        said if first is None else f"{said} With more rows {first.name} come first, at {_millions(first.full_at or 0.0)} rows/s."
+    )
+
+
+def _order(one: Scenario) -> tuple[float, float]:
+    return (one.interval or float("inf"), one.ms)
+
+
+def _millions(value: float) -> str:
+    """No more digits than are known."""
+    return f"{float(f'{value:.2g}') / 1e6:,.10g} M"
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 or value == 0 else f"{value:.3g}"
+
+
+def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="benchmarks.model", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--rate", type=float, default=10_000_000, help="rows a second that are asked for (default: %(default)s)")
+    parser.add_argument("--cores", type=int, default=500)
+    parser.add_argument("--keys", type=int, nargs="+", default=[1_000_000, 100_000_000])
+    parser.add_argument("--per-core", type=int, nargs="+", default=[1, 2, 4], metavar="N", help="key groups for each core")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="where groups.json is")
+    parser.add_argument("--write", action="store_true", help="keep the page beside it, in model.md")
+    return parser.parse_args(arguments)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Reads, fits, prints, and with ``--write`` keeps the page."""
+    options = parse(arguments)
+    text = "\n".join(page(Kept.read(options.results / "groups.json"), options))
+    print(text)
+    if options.write:
+        (options.results / "model.md").write_text(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,99 @@
+"""The model of a micro-batch's cost finds the prices of points that were made up, and says where it is wrong."""
+
+from __future__ import annotations
+
+import random
+from itertools import product
+
+import numpy as np
+import pytest
+
+from benchmarks import model as pages
+from benchmarks.fitting import TERMS, Model, Work, beyond, non_negative, terms, without_each
+from benchmarks.groups import Configuration, Contestant, Kept, Point
+
+PRICES = np.array([300.0, 12.0, 0.5, 2e-4, 1e-3, 5e-4, 1e-4])
+"""Milliseconds, in the order of the terms."""
+
+
+def points(noise=0.0):
+    """Configurations as they are measured, and what they take at these prices."""
+    rng = random.Random(1)
+    found = [
+        Configuration(query, rows, keys, cores, cores, rows // 10, groups)
+        for query, rows, keys, cores, groups in product(
+            ("sliding", "sliding-10-2", "tumbling"), (1_000, 1_000_000), (1_000, 100_000), (1, 2), (1, 8, 128)
+        )
+    ]
+    return found, [float(terms(one) @ PRICES) * (1 + rng.uniform(-noise, noise)) for one in found]
+
+
+def test_prices_are_found():
+    of, ms = points()
+    assert Model.fit(of, ms).prices == pytest.approx(PRICES, rel=1e-6)
+
+
+def test_prices_are_found_in_noise_and_errors_are_as_large_as_it():
+    of, ms = points(noise=0.1)
+    errors = [abs(model.ms(one) / took - 1) for model, one, took in zip(without_each(of, ms), of, ms, strict=True)]
+    assert max(errors) < 0.2
+    assert Model.fit(of, ms).prices[0] == pytest.approx(PRICES[0], rel=0.1)
+
+
+def test_what_costs_nothing_has_no_price_and_none_is_negative():
+    of, ms = points(noise=0.3)
+    cheap = [took - 0.9 * 300.0 - terms(one)[1] * 12.0 for one, took in zip(of, ms, strict=True)]
+    assert (Model.fit(of, [max(took, 1.0) for took in cheap]).prices >= 0).all()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_other_solution_without_negatives_is_better(seed):
+    rng = np.random.default_rng(seed)
+    matrix, wanted = rng.normal(size=(12, 5)), rng.normal(size=12)
+    found = non_negative(matrix, wanted)
+    slope = matrix.T @ (matrix @ found - wanted)
+    assert (found >= 0).all()
+    assert (slope >= -1e-8).all()
+    assert slope[found > 0] == pytest.approx(0, abs=1e-8)
+
+
+def test_work_of_a_micro_batch():
+    work = Work.of(Configuration("tumbling", 100_000, 10, 2, 2, 10_000, 4))
+    assert work.cells == pytest.approx(2 * 1.1 * 10)
+    assert (work.results, work.kept, work.payloads) == (pytest.approx(10), pytest.approx(10), 8)
+    sparse = Work.of(Configuration("tumbling", 1_000, 10**9, 2, 2, 100, 4))
+    assert sparse.cells == pytest.approx(1_000, rel=0.01)
+
+
+def test_a_curve_shows_where_the_model_has_to_reach_beyond():
+    of, ms = points()
+    assert max(abs(error) for _, error in beyond(of, ms, "groups")[1]) < 1e-6
+    bent = [took * (2 if one.groups == 128 else 1) for one, took in zip(of, ms, strict=True)]
+    assert max(abs(error) for _, error in beyond(of, bent, "groups")[1]) > 0.3
+    assert beyond(of[:3], ms[:3], "rows") == (0, [])
+
+
+def kept(noise=0.05):
+    of, ms = points(noise)
+    each = [
+        Point(one, Contestant([took], 1, 1, 1, 1, 1), None, 20, {}, {"cpu": "c"}, "2026")
+        for one, took in zip(of, ms, strict=True)
+    ]
+    return Kept({point.of: point for point in each}, {1: 30.0, 1_001: 630.0}, {"cpu": "c"})
+
+
+def test_the_page_says_errors_prediction_and_what_breaks_first():
+    text = "\n".join(pages.page(kept(), pages.parse([])))
+    assert "**Target met**" in text
+    assert "extrapolat" in text
+    assert "What breaks first" in text
+    assert "0.60 ms" in text  # of the driver for a task
+    for term in TERMS:
+        assert f"| {term} |" in text
+
+
+def test_too_few_points_make_no_model():
+    few = kept()
+    few.points = dict(list(few.points.items())[:5])
+    with pytest.raises(SystemExit, match="5 points"):
+        pages.page(few, pages.parse([]))
