@@ -204,7 +204,10 @@ def driver_ms(cores: int) -> dict[int, float]:
     """Milliseconds of jobs of empty tasks, in a session of this process: the median of several, by their number."""
     from pyspark.sql import SparkSession
 
-    spark = SparkSession.builder.master(f"local[{cores}]").config("spark.ui.enabled", "false").getOrCreate()
+    builder = SparkSession.builder.master(f"local[{cores}]")
+    for name, value in SETTINGS.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     try:
         found: dict[int, list[float]] = {}
