@@ -13,6 +13,7 @@ from panestream.engine.plan import WindowPlan
 from panestream.engine.runtime.gc_control import freeze_modules_once
 from panestream.spark.operator.placement import group_values
 from panestream.spark.reasons import in_few_words
+from panestream.spark.worker import remember_archives
 
 _NUMBERS = ("group", "origin", "sequence", "parts_left")
 # Types rather than text, which Spark Connect's client would have the server read.
@@ -31,6 +32,7 @@ class Pack:
     columns: PackColumns
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        remember_archives()
         values = group_values(self.plan.groups)
         with in_few_words():
             for group, part in pack(self.plan, self.columns, batches, _partition_id(), run_id()):

@@ -17,6 +17,7 @@ from panestream.engine.storage.state import MemoryState
 from panestream.spark.catalyst import group_input
 from panestream.spark.operator.placement import group_number
 from panestream.spark.reasons import in_few_words
+from panestream.spark.worker import remember_archives
 
 OPERATED_SCHEMA = T.StructType([T.StructField("tag", T.StringType()), T.StructField("body", T.BinaryType())])
 _OPERATED = pa.schema([("tag", pa.string()), ("body", pa.binary())])
@@ -27,6 +28,7 @@ def process_batch(plan: WindowPlan) -> Callable[[pa.Table], pa.Table]:
 
     # A plain function of one argument: PySpark counts the parameters, and takes a method's self for one.
     def process(group: pa.Table) -> pa.Table:
+        remember_archives()
         columns = [group.column(name).to_pylist() for name in PayloadPart._fields]
         number = group_number(plan.groups, group.column("group")[0].as_py())
         with in_few_words():
@@ -39,6 +41,7 @@ def process_reduced(plan: WindowPlan) -> Callable[[pa.Table], pa.Table]:
     """The function for ``applyInArrow`` where Spark itself reduced the rows to partials (:mod:`panestream.spark.catalyst`)."""
 
     def process(group: pa.Table) -> pa.Table:
+        remember_archives()
         with in_few_words():
             operator = plan.operator.for_group(plan, MemoryState(), group.column("group")[0].as_py())
             return _as_rows(operator.process(group_input(plan, group)))
@@ -57,6 +60,7 @@ class Unpack:
         self._schema = schema
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        remember_archives()
         for batch in batches:
             for body in batch.column(0):
                 table, _ = payload.decode(body.as_py(), self._schema)

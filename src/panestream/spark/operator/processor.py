@@ -100,7 +100,9 @@ class WindowProcessor(StatefulProcessor):
         from panestream.engine.storage.payload import PayloadPart
         from panestream.spark.operator.placement import group_number
         from panestream.spark.reasons import in_few_words
+        from panestream.spark.worker import remember_archives
 
+        remember_archives()
         if self._state is None or self._handle is None:
             raise RuntimeError("Spark called the processor before init")
         plan = self._plan = self._plan or pickle.loads(self._pickled_plan)  # noqa: S301 (see __init__)
