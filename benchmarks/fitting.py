@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 import numpy.typing as npt
@@ -122,10 +123,22 @@ class Model:
     prices: Floats
 
     @classmethod
-    def fit(cls, of: Sequence[Configuration], ms: Sequence[float]) -> Model:
-        """The prices that give the measured milliseconds with the least squares of relative errors."""
+    def fit(cls, of: Sequence[Configuration], ms: Sequence[float], free: Sequence[int] = ()) -> Model:
+        """The prices that give the measured milliseconds with the least squares of relative errors.
+
+        Args:
+            of: what was measured.
+            ms: what it took.
+            free: places of terms that are to cost nothing.
+        """
         wanted = np.asarray(ms, np.float64)
-        return cls(non_negative(np.array([terms(one) for one in of]) / wanted[:, None], np.ones(len(wanted))))
+        matrix = np.array([terms(one) for one in of]) / wanted[:, None]
+        matrix[:, list(free)] = 0.0
+        return cls(non_negative(matrix, np.ones(len(wanted))))
+
+    def error(self, of: Sequence[Configuration], ms: Sequence[float]) -> float:
+        """Root of the mean square of relative errors."""
+        return math.sqrt(sum((self.ms(one) / took - 1) ** 2 for one, took in zip(of, ms, strict=True)) / len(ms))
 
     def parts(self, of: Configuration) -> dict[str, float]:
         """Milliseconds of a micro-batch, by term."""
@@ -139,6 +152,19 @@ class Model:
 def without_each(of: Sequence[Configuration], ms: Sequence[float]) -> list[Model]:
     """A model for each point, which was fitted to all others."""
     return [Model.fit([*of[:at], *of[at + 1 :]], [*ms[:at], *ms[at + 1 :]]) for at in range(len(of))]
+
+
+def as_good(of: Sequence[Configuration], ms: Sequence[float]) -> list[Model]:
+    """The models that lack some of the terms, and yet are about as near to what was measured as the one with all.
+
+    Where two terms grow together in all points, either may have the whole price: nobody knows, and elsewhere it matters.
+    """
+    # Two standard errors of a price, as for least squares without bounds: the fewer points, the more models.
+    margin = math.sqrt(1 + 4 / max(1, len(ms) - len(TERMS)))
+    most = margin * Model.fit(of, ms).error(of, ms) + 1e-9
+    places = range(1, len(TERMS))
+    lacking = (free for many in range(1, len(TERMS)) for free in combinations(places, many))
+    return [model for model in (Model.fit(of, ms, free) for free in lacking) if model.error(of, ms) <= most]
 
 
 def beyond(of: Sequence[Configuration], ms: Sequence[float], what: str) -> tuple[int, list[tuple[Configuration, float]]]:

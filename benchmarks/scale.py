@@ -143,7 +143,7 @@ class Scenario:
         cluster: for what.
         interval: the trigger's, in seconds; None: at none of those tried it keeps up, and ``of`` is of the longest.
         ms: how long the micro-batch takes.
-        least, most: the same of models that lack one point each.
+        least, most: the same of other models that are as good.
         parts: by term, and the driver's.
     """
 
@@ -157,7 +157,7 @@ class Scenario:
 
     @classmethod
     def of_model(cls, model: Model, others: Sequence[Model], query: str, cluster: Cluster, keys: int, groups: int) -> Scenario:
-        """Asks the model, and for the spread those that lack a point."""
+        """Asks the model, and for the spread others that are as good."""
 
         def at(interval: float) -> Configuration:
             return configuration(query, cluster, keys, groups, interval)

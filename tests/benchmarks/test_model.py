@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from benchmarks import model as pages
-from benchmarks.fitting import TERMS, Model, Work, beyond, non_negative, terms, without_each
+from benchmarks.fitting import TERMS, Model, Work, as_good, beyond, non_negative, terms, without_each
 from benchmarks.groups import Configuration, Contestant, Kept, Point
 
 PRICES = np.array([300.0, 12.0, 0.5, 2e-4, 1e-3, 5e-4, 1e-4])
@@ -71,6 +71,20 @@ def test_a_curve_shows_where_the_model_has_to_reach_beyond():
     bent = [took * (2 if one.groups == 128 else 1) for one, took in zip(of, ms, strict=True)]
     assert max(abs(error) for _, error in beyond(of, bent, "groups")[1]) > 0.3
     assert beyond(of[:3], ms[:3], "rows") == (0, [])
+
+
+def test_terms_that_points_do_not_tell_apart_are_said_to_be_unknown():
+    def groups_of(models):
+        return min(model.prices[1] for model in models), max(model.prices[1] for model in models)
+
+    of, ms = points(noise=0.1)
+    low, high = groups_of([Model.fit(of, ms), *as_good(of, ms)])
+    assert high < 1.5 * low
+    # On one core a payload comes with each key group: who has the price, nobody can say.
+    alone = [(one, took) for one, took in zip(of, ms, strict=True) if one.cores == 1]
+    low, high = groups_of(as_good(*map(list, zip(*alone, strict=True))))
+    assert low == 0
+    assert high > 10
 
 
 def kept(noise=0.05):
