@@ -321,7 +321,8 @@ class WindowedStream(WindowedEvents):
 
         Args:
             function: of key, window and a ``pyarrow.Table`` with the rows in the order of arrival; returns a table with the
-                columns of ``schema``, of any number of rows (or None). The key of several columns is a tuple. With
+                columns of ``schema``, of any number of rows, or rows as :meth:`apply` does (a list of tuples, or it yields them:
+                for a row or two the faster way), or None. The key of several columns is a tuple. With
                 ``all_windows``: of one table with the rows of all windows that fire in a key group (very many of them in
                 several calls): key columns, ``window_start``, ``window_end``, then the other columns; returns key columns,
                 bounds and the columns of ``schema``.
@@ -339,7 +340,8 @@ class WindowedStream(WindowedEvents):
         """Runs a function over the rows of each firing window, as a pandas frame; see :meth:`apply_arrow`.
 
         Args:
-            function: of key, window and a ``pandas.DataFrame``; returns a frame with the columns of ``schema``, or None.
+            function: of key, window and a ``pandas.DataFrame``; returns a frame with the columns of ``schema``, or rows
+                as :meth:`apply` does, or None.
             schema: the columns of the results, besides keys and window.
         """
         check_function(function, APPLY_IN_PANDAS)
