@@ -164,6 +164,7 @@ class _TracedGroup(RowGroupOperator):
     """
 
     _runs: ClassVar[type[RowOperator]] = TracedOperator
+    _key_by_key: ClassVar[bool] = False  # a trace tells of rows as they came
 
     def __init__(self, plan: WindowPlan, spec: RowSpec, state: SealedState, group: int) -> None:
         self.whole: list[pa.Table] = []
@@ -180,7 +181,7 @@ class _TracedGroup(RowGroupOperator):
 
     def _take_in(self, batch: GroupInput, step: TimeStep, output: GroupOutput) -> Any:
         arrived = super()._take_in(batch, step, output)
-        self.whole += [part.whole for part in arrived]
+        self.whole += [arrived.whole] if arrived else []
         return arrived
 
     def _save(self) -> None:

@@ -110,3 +110,56 @@ def test_elements_that_came_in_several_parts_and_batches_rest_with_their_own_val
     batch([[14]], 15)
     batch([[30]], 40)
     assert found == [str(list(range(10))), str([10, 11, 12, 13, 14]), "[20]", "[30]"]
+
+
+def late_plan(key_schema):
+    rows = pa.schema([("value", pa.int64())])
+    windowing = WindowSpec(TumblingEventTimeWindows(10))
+    return WindowPlan(
+        keys=tuple(key_schema.names),
+        key_schema=key_schema,
+        assigner=windowing.assigner,
+        operator=calling(windowing, Elements(Values()), pa.schema([("value", pa.int64())]), rows, "values"),
+        watermark=WatermarkStrategy.for_monotonous_timestamps(),
+        event_time="at",
+        groups=1,
+        late_tag="late",
+        row_schema=rows,
+    )
+
+
+class Values(WindowFunction):
+    """The values as they came."""
+
+    def apply(self, key, window, inputs):
+        yield from (row.value for row in inputs)
+
+
+@pytest.mark.parametrize("width", [0, 1, 2])
+def test_rows_are_taken_key_by_key_and_nobody_can_tell(width):
+    """Rows of a key stay in order over several parts; late rows come out as they came, whatever keys they have."""
+    schema = pa.schema([(f"k{place}", pa.int64()) for place in range(width)])
+    plan, state = late_plan(schema), MemoryState()
+    rng = np.random.default_rng(7)
+
+    def batch_of(first, times, seen):
+        tables = []
+        for part in np.array_split(np.arange(len(times)), 3):
+            keys = [pa.array((first + part) * (place + 3) % 5) for place in range(width)]
+            chunk = Chunk(times[part], keys, [], pa.table({"value": pa.array(first + part)}))
+            tables += [table for _, table in plan.operator.pack(plan, chunk)]
+        return plan.operator.for_group(plan, state, 0).process(
+            GroupInput({"inputs": tables}, input_rows=len(times), seen={"": seen})
+        )
+
+    output = batch_of(0, rng.integers(0, 100, 60), 99)
+    output = batch_of(60, rng.integers(0, 200, 60), 1_000)
+    main, late = (pa.concat_tables([table for told, table in output.tables if told == tag]) for tag in ("main", "late"))
+    values = late.column("value").to_pylist()
+    assert len(values) > 10
+    assert values == sorted(values)
+    windows = {}
+    for row in main.to_pylist():
+        windows.setdefault((*(row[name] for name in schema.names), row["window_start"]), []).append(row["value"])
+    assert sum(map(len, windows.values())) > 10
+    assert all(found == sorted(found) for found in windows.values())
