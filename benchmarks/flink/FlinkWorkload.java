@@ -1,4 +1,6 @@
+import java.io.File;
 import java.time.Duration;
+import java.util.Arrays;
 import java.util.HashMap;
 import java.util.Locale;
 import java.util.Map;
@@ -12,6 +14,11 @@ import org.apache.flink.api.common.typeinfo.Types;
 import org.apache.flink.api.java.tuple.Tuple2;
 import org.apache.flink.api.java.tuple.Tuple3;
 import org.apache.flink.configuration.Configuration;
+import org.apache.flink.connector.file.src.FileSourceSplit;
+import org.apache.flink.connector.file.src.reader.BulkFormat;
+import org.apache.flink.connector.file.src.util.RecordAndPosition;
+import org.apache.flink.core.fs.Path;
+import org.apache.flink.formats.parquet.ParquetColumnarRowInputFormat;
 import org.apache.flink.streaming.api.datastream.DataStream;
 import org.apache.flink.streaming.api.datastream.KeyedStream;
 import org.apache.flink.streaming.api.environment.StreamExecutionEnvironment;
@@ -23,6 +30,10 @@ import org.apache.flink.streaming.api.windowing.assigners.SlidingEventTimeWindow
 import org.apache.flink.streaming.api.windowing.assigners.TumblingEventTimeWindows;
 import org.apache.flink.streaming.api.windowing.assigners.WindowAssigner;
 import org.apache.flink.streaming.api.windowing.windows.Window;
+import org.apache.flink.table.data.RowData;
+import org.apache.flink.table.types.logical.BigIntType;
+import org.apache.flink.table.types.logical.LogicalType;
+import org.apache.flink.table.types.logical.RowType;
 import org.apache.flink.util.Collector;
 
 /**
@@ -67,6 +78,54 @@ public class FlinkWorkload {
                 long time = 1_700_000_000_000L + i * 1000 / rate - (r2 & 0xFFFFFFL) % (disorder + 1);
                 synchronized (context.getCheckpointLock()) {
                     context.collect(Tuple3.of((r1 >>> 1) % keys, time, (r2 >>> 33) % 1000));
+                }
+            }
+        }
+
+        @Override
+        public void cancel() {
+            running = false;
+        }
+    }
+
+    /**
+     * Task s of p reads the s-th of every p files, in the order of their names, by Flink's own columnar reader of Parquet.
+     *
+     * <p>A task has its files fixed, and takes them one after the other: FileSource gives them to whoever asks, and a task that is
+     * a file ahead of the others would make their rows late.
+     */
+    static class Files extends RichParallelSourceFunction<Tuple3<Long, Long, Long>> {
+        final String folder;
+        volatile boolean running = true;
+
+        Files(String folder) {
+            this.folder = folder;
+        }
+
+        @Override
+        public void run(SourceContext<Tuple3<Long, Long, Long>> context) throws Exception {
+            File[] files = new File(folder).listFiles((in, name) -> name.startsWith("batch"));
+            Arrays.sort(files);
+            LogicalType[] types = {new BigIntType(false), new BigIntType(false), new BigIntType(false)}; // ts: microseconds
+            ParquetColumnarRowInputFormat<FileSourceSplit> format =
+                    new ParquetColumnarRowInputFormat<>(
+                            new org.apache.hadoop.conf.Configuration(false),
+                            RowType.of(types, new String[] {"key", "value", "ts"}), TypeInformation.of(RowData.class), 2048, true, true);
+            int step = getRuntimeContext().getTaskInfo().getNumberOfParallelSubtasks();
+            first.compareAndSet(0, System.nanoTime());
+            for (int at = getRuntimeContext().getTaskInfo().getIndexOfThisSubtask(); at < files.length && running; at += step) {
+                long length = files[at].length();
+                FileSourceSplit split =
+                        new FileSourceSplit(files[at].getName(), Path.fromLocalFile(files[at]), 0, length, files[at].lastModified(), length);
+                try (BulkFormat.Reader<RowData> reader = format.createReader(new Configuration(), split)) {
+                    for (BulkFormat.RecordIterator<RowData> batch; (batch = reader.readBatch()) != null; batch.releaseBatch()) {
+                        for (RecordAndPosition<RowData> one; (one = batch.next()) != null; ) {
+                            RowData row = one.getRecord();
+                            synchronized (context.getCheckpointLock()) {
+                                context.collect(Tuple3.of(row.getLong(0), row.getLong(2) / 1000, row.getLong(1)));
+                            }
+                        }
+                    }
                 }
             }
         }
@@ -180,7 +239,7 @@ public class FlinkWorkload {
      * Runs it.
      *
      * <p>--kind aggregate|elements|session|count, --size (ms, or rows for count), --slide (ms), --backend hashmap|rocksdb, --n,
-     * --keys, --rate, --disorder (ms), --parallelism, --repeats, --checkpoints (folder)
+     * --keys, --rate, --disorder (ms), --parallelism, --repeats, --checkpoints (folder), --files (folder: read, not made)
      */
     public static void main(String[] arguments) throws Exception {
         Map<String, String> o = new HashMap<>();
@@ -199,10 +258,11 @@ public class FlinkWorkload {
             WatermarkStrategy<Tuple3<Long, Long, Long>> strategy =
                     WatermarkStrategy.<Tuple3<Long, Long, Long>>forBoundedOutOfOrderness(Duration.ofMillis(disorder))
                             .withTimestampAssigner((event, time) -> event.f1);
+            RichParallelSourceFunction<Tuple3<Long, Long, Long>> source =
+                    o.containsKey("files") ? new Files(o.get("files")) : new Events(n, Long.parseLong(o.get("keys")), rate, disorder);
             DataStream<Tuple3<Long, Long, Long>> events =
                     environment
-                            .addSource(new Events(n, Long.parseLong(o.get("keys")), rate, disorder), "events",
-                                    Types.TUPLE(Types.LONG, Types.LONG, Types.LONG))
+                            .addSource(source, "events", Types.TUPLE(Types.LONG, Types.LONG, Types.LONG))
                             .assignTimestampsAndWatermarks(strategy);
             windowed(events.keyBy(event -> event.f0, Types.LONG), o).filter(new AddUp()).sinkTo(new DiscardingSink<>());
             environment.execute();

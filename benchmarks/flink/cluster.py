@@ -1,22 +1,37 @@
-"""Apache Flink from PyPI (its wheel holds the jars), and our small program on it, built when it is missing."""
+"""Apache Flink from PyPI (its wheel holds the jars), its reader of Parquet from Maven Central, and our small program on both.
+
+What is missing is fetched or built. Hadoop's classes, without which Flink does not read Parquet, are those of PySpark.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
+import urllib.request
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pyspark
+
 VERSION = "2.3.0"
 HERE = Path(__file__).resolve().parent
 PROGRAM = HERE / "FlinkWorkload.java"
 HEAP = "6g"
+_MAVEN = "https://repo1.maven.org/maven2/org/apache/flink"
+_PARQUET = {
+    "flink-connector-files": "b340e2d74b420ce539868b63513d28d93f5d3179475d1439353b6e129e66a027",
+    "flink-sql-parquet": "f30617f4a5a6d437750f155ff72178ab34439aec91df64d96621c260559ba5fd",
+    "flink-table-common": "75da42076ecb2c64735b46c837d2f7bd7c7d07e03a2cf59661ca2ca843db643b",
+}
+"""What reads Parquet for Flink, and its SHA-256."""
+_OF_SPARK = ("hadoop-client-api-*.jar", "hadoop-client-runtime-*.jar", "snappy-java-*.jar")
 _LOGGING = """\
 rootLogger.level = ERROR
 rootLogger.appenderRef.console.ref = console
@@ -30,7 +45,7 @@ _OPENED = ("java.util", "java.lang", "java.time", "java.util.concurrent")
 
 
 def jars(folder: Path) -> list[Path]:
-    """Flink's jars below ``folder``; downloads about 330 MB the first time."""
+    """Flink's jars below ``folder``; downloads about 340 MB the first time. And those of PySpark that it needs."""
     lib = folder / f"flink-{VERSION}"
     if not (lib / "_complete").exists():
         lib.mkdir(parents=True, exist_ok=True)
@@ -55,7 +70,27 @@ def jars(folder: Path) -> list[Path]:
                     if name.startswith("pyflink/lib/") and base.startswith(("flink-dist-", "log4j-")):
                         (lib / base).write_bytes(wheel.read(name))
         (lib / "_complete").touch()
-    return sorted(lib.glob("*.jar"))
+    for name, digest in _PARQUET.items():
+        _fetch(name, digest, lib / f"{name}-{VERSION}.jar")
+    of_spark = Path(pyspark.__file__).parent / "jars"
+    return [*sorted(lib.glob("*.jar")), *(jar for pattern in _OF_SPARK for jar in sorted(of_spark.glob(pattern)))]
+
+
+def _fetch(name: str, digest: str, target: Path) -> None:
+    """A jar of Flink's from Maven Central, unless it is there.
+
+    Raises:
+        RuntimeError: what came is not what was meant.
+    """
+    if target.exists():
+        return
+    with urllib.request.urlopen(f"{_MAVEN}/{name}/{VERSION}/{target.name}", timeout=120) as answer:
+        jar = answer.read()
+    if hashlib.sha256(jar).hexdigest() != digest:
+        raise RuntimeError(f"{target.name} from Maven Central is not the one that was looked at when this was written")
+    part = target.with_suffix(".part")
+    part.write_bytes(jar)
+    part.rename(target)
 
 
 def java(program: str = "java") -> str:
