@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.cases import Case, Checks
-from benchmarks.events import EventSpec
+from benchmarks.events import EventSpec, chunks
 from benchmarks.flink import cluster
-from benchmarks.flink.spark_side import Run, workload_of
-from benchmarks.flink.workloads import FLINK_BACKENDS, CountWindows
+from benchmarks.flink.spark_side import Run, workload_of, write_with_end
+from benchmarks.flink.workloads import FLINK_BACKENDS, FLINK_ON_FILES, LIMITS, CountWindows
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 DATA = ROOT / "benchmarks" / ".data"
@@ -68,10 +68,11 @@ def run_contestant(run: Run, number: int) -> Result:
     """
     workload = workload_of(run.workload)
     spec = workload.spec(run.rows, run.rows_per_batch, run.cores)
-    if run.contestant in FLINK_BACKENDS:
+    backend = {**FLINK_BACKENDS, **FLINK_ON_FILES}.get(run.contestant)
+    if backend is not None:
         arguments = {
             **workload.flink,
-            "backend": FLINK_BACKENDS[run.contestant],
+            "backend": backend,
             "n": spec.rows,
             "keys": spec.keys,
             "rate": spec.rate,
@@ -81,14 +82,16 @@ def run_contestant(run: Run, number: int) -> Result:
         }
         folder = Path(run.data)
         folder.mkdir(parents=True, exist_ok=True)
+        if run.contestant in FLINK_ON_FILES:
+            arguments["files"] = write_with_end(spec, folder)
         repeats = cluster.run(folder, arguments)
     else:
         repeats = _spark(run)
-    truth = _truth(workload.case, spec)
+    truth = _every_row(spec, repeats[0]["rows"]) if run.contestant in LIMITS else _truth(workload.case, spec)
     for repeat in repeats:
         # Which hundred events make a count window depends on the order of arrival, and with it their sum.
-        total = 0 if isinstance(workload.case, CountWindows) else repeat["sum"]
-        got = Checks(repeat["rows"], total, repeat["count"])
+        by_arrival = isinstance(workload.case, CountWindows) and run.contestant not in LIMITS
+        got = Checks(repeat["rows"], 0 if by_arrival else repeat["sum"], repeat["count"])
         if got != truth:
             raise AssertionError(f"{run.contestant} / {run.workload}: got {got}, right is {truth}")
     seconds = {name: [repeat[name] for repeat in repeats] for name in ("total", "ingest")}
@@ -98,6 +101,12 @@ def run_contestant(run: Run, number: int) -> Result:
 @cache
 def _truth(case: Case, spec: EventSpec) -> Checks:
     return case.expected(spec, None)
+
+
+@cache
+def _every_row(spec: EventSpec, rows: int) -> Checks:
+    """All rows once, the one at the end too, in so many rows as came."""
+    return Checks(rows, sum(int(chunk["value"].sum()) for chunk in chunks(spec)), spec.rows + 1)
 
 
 def _spark(run: Run) -> list[dict[str, Any]]:

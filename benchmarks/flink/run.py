@@ -46,7 +46,7 @@ def run_workload(name: str, options: argparse.Namespace) -> list[Result]:
             run = Run(name, contestant, rows, options.rows_per_batch, options.repeats, options.data, options.cores)
             one = run_contestant(run, number)
             print(
-                f"  {name}  round {number + 1}  {contestant:14s} {one.median:>12,.0f} events/s ({spread(one.rates)})", flush=True
+                f"  {name}  round {number + 1}  {contestant:25s} {one.median:>12,.0f} events/s ({spread(one.rates)})", flush=True
             )
             results.append(one)
     return results
@@ -80,7 +80,10 @@ def about_the_runs(options: argparse.Namespace) -> list[str]:
         f"- Machine: {about['cpu']}, {about['cores']} cores, {about['memory_gb']} GB, {about['system']};",
         f"  load {about['load_at_start']}. Python {about['python']}, Spark {about['pyspark']}, pyarrow {about['pyarrow']}.",
         f"- Flink {VERSION} from PyPI, DataStream API in Java, local cluster, parallelism {options.cores}, heap {HEAP}, makes",
-        "  its own events; with RocksDB incremental checkpoints every 5 s.",
+        '  its own events or, "same files", reads the Parquet files that Spark reads, by Flink\'s columnar reader; with RocksDB',
+        "  incremental checkpoints every 5 s.",
+        '- "transfer": the same rows into Python (and back) in the same micro-batches, and nothing done with them: no windows,',
+        "  no shuffle, no state. No operator in Python is faster than the first, and none that hands rows back than the second.",
         f"- Spark: `local[{options.cores}]`, {options.cores} shuffle partitions, events from Parquet in micro-batches of",
         f"  {options.rows_per_batch:,}, " + ", ".join(f"`{name}={value}`" for name, value in SETTINGS.items()),
         f"- {options.rounds} rounds, contestants in turn, each in a process of its own, {options.repeats} repeats in it;",

@@ -28,7 +28,7 @@ from pyspark.sql import SparkSession
 from benchmarks.cases import largest_ms
 from benchmarks.events import SCHEMA, EventSpec, write
 from benchmarks.flink.sweep import slide_workload
-from benchmarks.flink.workloads import WORKLOADS, Workload
+from benchmarks.flink.workloads import LIMITS, WORKLOADS, Workload
 from benchmarks.harness import SETTINGS, Contestant, observed
 
 _DAY_MS = 86_400_000
@@ -40,7 +40,7 @@ class Run:
 
     Attributes:
         workload: a name in ``WORKLOADS``, or a slide in ms of the slide sweep.
-        contestant: one of its case's.
+        contestant: one of its case's, or a limit.
         rows: at least so many events.
         rows_per_batch: of a micro-batch.
         repeats: how often.
@@ -89,7 +89,7 @@ def repeats(run: Run) -> Iterator[dict[str, Any]]:
     workload = workload_of(run.workload)
     spec = workload.spec(run.rows, run.rows_per_batch, run.cores)
     folder = write_with_end(spec, Path(run.data))
-    module = importlib.import_module(workload.case.contestants[run.contestant])
+    module = importlib.import_module({**workload.case.contestants, **LIMITS}[run.contestant])
     spark = _session(run, getattr(module, "SETTINGS", {}))
     for _ in range(run.repeats):
         checkpoint = tempfile.mkdtemp(prefix="benchmark-")

@@ -12,6 +12,11 @@ from benchmarks.cases import Case, Checks, SortedSessions, SumCount
 from benchmarks.events import EventSpec, all_events
 
 FLINK_BACKENDS = {"flink heap": "hashmap", "flink rocksdb": "rocksdb"}
+"""Contestants that make their events themselves, in the process that sums them."""
+FLINK_ON_FILES = {f"{name}, same files": backend for name, backend in FLINK_BACKENDS.items()}
+"""Contestants that read the Parquet files which Spark reads."""
+LIMITS = {"transfer in": "benchmarks.flink.transfer_in", "transfer there and back": "benchmarks.flink.transfer_back"}
+"""No contestants: the rows into Python (and out again), and nothing done with them. Each a module."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +100,8 @@ class Workload:
     @property
     def contestants(self) -> tuple[str, ...]:
         """Who takes part."""
-        return tuple(name for name in (*self.case.contestants, *FLINK_BACKENDS) if name in self.rows)
+        everybody = (*self.case.contestants, *FLINK_BACKENDS, *FLINK_ON_FILES, *LIMITS)
+        return tuple(name for name in everybody if name in self.rows)
 
     def spec(self, rows: int, rows_per_batch: int, cores: int) -> EventSpec:
         """At least so many events, in micro-batches of the same size."""
@@ -114,11 +120,20 @@ def _rows(panestream: int, native: int | None, heap: int, rocksdb: int) -> dict[
     return {**spark, "flink heap": heap, "flink rocksdb": rocksdb}
 
 
+def _where_the_source_counts(panestream: int, native: int | None, heap: int, rocksdb: int) -> dict[str, int]:
+    """Workloads of so little work that reading and handing over is much of it: those who read files, and the limits, too."""
+    on_files = dict(zip(FLINK_ON_FILES, (panestream, rocksdb), strict=True))
+    return {**_rows(panestream, native, heap, rocksdb), **on_files, **dict.fromkeys(LIMITS, panestream)}
+
+
 _MILLION = 1_000_000
 WORKLOADS = {
     workload.name: workload
     for workload in (
-        sliding("a", "tumbling 10 s", 10_000, 10_000, _rows(10 * _MILLION, 10 * _MILLION, 5 * _MILLION, 2 * _MILLION)),
+        sliding(
+            "a", "tumbling 10 s", 10_000, 10_000,
+            _where_the_source_counts(10 * _MILLION, 10 * _MILLION, 5 * _MILLION, 2 * _MILLION),
+        ),
         sliding("b", "sliding 60 s / 1 s", 60_000, 1_000, _rows(5 * _MILLION, _MILLION, 300_000, 60_000)),
         Workload(
             "c", "session, gap 2 s", Sessions("c", 2_000), {"kind": "session", "size": 2_000},
@@ -129,12 +144,13 @@ WORKLOADS = {
         ),
         Workload(
             "e", "every 100 events", CountWindows("e", 100), {"kind": "count", "size": 100},
-            _rows(5 * _MILLION, None, 5 * _MILLION, _MILLION),
+            _where_the_source_counts(5 * _MILLION, None, 5 * _MILLION, _MILLION),
         ),
         *(
             Workload(
                 name, f"tumbling 10 s, {shape} over all elements", OverElements(name, 10_000, 10_000, shape),
-                {"kind": "elements", "size": 10_000}, _rows(5 * _MILLION, None, 5 * _MILLION, 2 * _MILLION),
+                {"kind": "elements", "size": 10_000},
+                _where_the_source_counts(5 * _MILLION, None, 5 * _MILLION, 2 * _MILLION),
             )
             for name, shape in (("f", "apply"), ("f-arrow", "apply_arrow"), ("f-process", "process"))
         ),
