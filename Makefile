@@ -12,7 +12,7 @@ SPARK_ENV = JAVA_HOME="$$(scripts/ensure_java.sh)" && export JAVA_HOME PYSPARK_P
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-fast test-connectors kafka test-floor test-matrix package test-package sbom check format bench bench-functions bench-flink bench-slides bench-limits bench-nexmark bench-kafka bench-kafka-latency bench-groups bench-model bench-latency bench-state docs docs-serve docs-counts parity job-keys metrics-table clean
+.PHONY: help setup run test test-fast test-connectors kafka test-floor test-matrix package test-package sbom check format bench bench-functions bench-flink bench-slides bench-limits bench-nexmark bench-kafka bench-kafka-latency bench-groups bench-model bench-latency bench-backfill bench-state docs docs-serve docs-counts parity job-keys metrics-table clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -122,6 +122,9 @@ bench-model: $(STAMP) ## what a micro-batch costs by rows, keys, groups and core
 
 bench-latency: $(STAMP) ## how long a small micro-batch takes, with two sinks and without, beside native window()
 	@$(SPARK_ENV) && $(PY) -m benchmarks.latency $(ARGS)
+
+bench-backfill: $(STAMP) ## a day of 100 million rows at once, beside native Spark, DuckDB and Polars
+	@$(SPARK_ENV) && $(PY) -m benchmarks.backfill.run $(ARGS)
 
 bench-state: $(STAMP) ## a million keys with ten open windows, a gigabyte of kept rows: inspected, saved, started from
 	@$(SPARK_ENV) && $(PY) -m benchmarks.state.run $(ARGS)
