@@ -36,6 +36,8 @@ class Case(ABC):
 
     contestants: ClassVar[Mapping[str, str]]
     """Who takes part: a name for the figures, and a module with ``query``; panestream first."""
+    limits: ClassVar[Mapping[str, str]] = {}
+    """What no contestant can be faster than: a name, and a module with ``query``. Their answers are no answers."""
     rate: ClassVar[int] = 10_000
     """Events per second of event time, unless the command line says otherwise."""
 

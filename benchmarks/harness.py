@@ -196,7 +196,7 @@ def measure(run: Run) -> Measured:
     if run.spec.batches <= warm_up_batches(run.spec, case):
         raise ValueError(f"{run.spec.batches} batches are too few: {warm_up_batches(run.spec, case)} are warm-up")
     folder = write(run.spec, Path(run.data))
-    module = importlib.import_module(case.contestants[run.contestant])
+    module = importlib.import_module({**case.contestants, **case.limits}[run.contestant])
     spark = _session(run, {**SETTINGS, **getattr(module, "SETTINGS", {}), **run.settings})
     checkpoint = Path(tempfile.mkdtemp(prefix="benchmark-"))
     sampler = MemorySampler()

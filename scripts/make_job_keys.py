@@ -30,7 +30,7 @@ SECTIONS: dict[str, type] = {
     "processing_time": times.ProcessingTime,
     "window": windows.WindowSection,
     "firing": windows.Firing,
-    "process": functions.FunctionSection,
+    "process": functions.ProcessSection,
     "apply_arrow": functions.ArrowFunctionSection,
     "top": model.Top,
     "sinks": sinks.Sink,

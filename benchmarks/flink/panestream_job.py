@@ -37,7 +37,9 @@ def over_elements(windowed: pst.WindowedStream, shape: str) -> pst.WindowedResul
     schema = "total bigint, events bigint"
     if shape == "apply_arrow":
         return windowed.apply_arrow(sums_and_counts, schema, all_windows=True)
-    return windowed.process(sum_and_count, schema) if shape == "process" else windowed.apply(sum_and_count, schema)
+    if shape == "apply":
+        return windowed.apply(sum_and_count, schema)
+    return windowed.process(sum_and_count, schema, stateless=shape == "stateless")
 
 
 def query(events: DataFrame, case: Case, spec: EventSpec) -> DataFrame:

@@ -65,8 +65,9 @@ class OverElements(SumCount):
     """Sum and count again, but by a function that is given all rows of the window.
 
     Attributes:
-        shape: how the function takes them: ``process`` (a list of rows and a context), ``apply`` (a list of rows) or
-            ``apply_arrow`` (one Arrow table for all windows that fire). Flink has the first only.
+        shape: how the function takes them: ``process`` (a list of rows and a context), ``stateless`` (the same, and it is said
+            that it keeps no state), ``apply`` (a list of rows) or ``apply_arrow`` (one Arrow table for all windows that fire).
+            Flink's is the first, and keeps no state.
     """
 
     shape: str = "apply"
@@ -148,11 +149,14 @@ WORKLOADS = {
         ),
         *(
             Workload(
-                name, f"tumbling 10 s, {shape} over all elements", OverElements(name, 10_000, 10_000, shape),
+                name, f"tumbling 10 s, {shown} over all elements", OverElements(name, 10_000, 10_000, shape),
                 {"kind": "elements", "size": 10_000},
                 _where_the_source_counts(5 * _MILLION, None, 5 * _MILLION, 2 * _MILLION),
             )
-            for name, shape in (("f", "apply"), ("f-arrow", "apply_arrow"), ("f-process", "process"))
+            for name, shape, shown in (
+                ("f", "apply", "apply"), ("f-arrow", "apply_arrow", "apply_arrow"), ("f-process", "process", "process"),
+                ("f-stateless", "stateless", "process(stateless=True)"),
+            )
         ),
     )
 }  # fmt: skip

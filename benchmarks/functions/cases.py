@@ -27,6 +27,7 @@ class _Functions(Case):
         "panestream": "benchmarks.functions.panestream_job",
         "per_key": "benchmarks.functions.per_key",
     }
+    limits = {"floor": "benchmarks.functions.floor"}  # noqa: RUF012
 
 
 @dataclass(frozen=True)

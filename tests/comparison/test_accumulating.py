@@ -10,22 +10,40 @@ from panestream.engine.operators.accumulating.rule import why_not_rows
 from panestream.engine.operators.accumulating.spec import AccumulatingSpec
 from panestream.engine.operators.accumulating.windowed_rows import AllWindows, OverRows, TablePerWindow
 from panestream.engine.operators.row.row_plan import Elements
+from panestream.engine.operators.row.spec import RowSpec
 from panestream.engine.plan import WindowPlan
 from panestream.engine.planner import calling, over_tables
+from panestream.engine.storage.state import MemoryState
 from panestream.engine.window_spec import WindowSpec
 from panestream.errors import InvalidPlanError
 from panestream.windowing.assigners import EventTimeSessionWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
 from panestream.windowing.evictors import CountEvictor, DeltaEvictor, TimeEvictor
-from panestream.windowing.functions import WindowFunctionError, applied
+from panestream.windowing.functions import ProcessWindowFunction, WindowFunctionError, applied, processed
 from tests.comparison import harness
 from tests.comparison.test_panes_random import random_assigner
 
 CHUNKS = 4
+SHAPES = ["rows", "arrow", "all", "process"]
+SIDE = {"seen": pa.schema([("watermark", pa.int64()), ("rows", pa.int64())])}
 RESULTS = pa.schema([("n", pa.int64()), ("vs", pa.list_(pa.int64())), ("edge", pa.int64())])
 
 
 def listed(key, window, rows):
     return [(len(rows), [row.v for row in rows], window.start)]
+
+
+def with_context(key, context, rows):
+    context.output("seen", (context.current_watermark(), len(rows)))
+    yield len(rows), [context.current_watermark(), context.current_processing_time()], context.window().end
+
+
+def sending(key, context, rows):
+    for row in rows[:2]:
+        context.output("seen", (context.current_watermark(), row.u))
+        yield len(rows), [row.v, context.current_processing_time()], context.window().start
+
+
+FUNCTIONS = {"process": with_context, "sending": sending}
 
 
 def as_table(key, window, table):
@@ -50,15 +68,16 @@ def shapes():
 
 def plans(windowing: WindowSpec, shape: str, late: bool, delay: int) -> tuple[WindowPlan, WindowPlan]:
     """The plan of the row operator, and that of the panes."""
-    function = Elements(applied(listed))
+    more = {"side_outputs": SIDE} if shape in FUNCTIONS else {}
+    function = Elements(processed(FUNCTIONS[shape]), True) if shape in FUNCTIONS else Elements(applied(listed))
     row = calling(replace(windowing, exact_firings=True), function, RESULTS, harness.ROWS, listed, harness.KEYS)
-    if shape == "rows":
+    if shape in ("rows", *FUNCTIONS):
         panes = calling(windowing, function, RESULTS, harness.ROWS, listed, harness.KEYS)
     else:
         over: OverRows = TablePerWindow(as_table) if shape == "arrow" else AllWindows(all_at_once)
         panes = over_tables(windowing, over, RESULTS, harness.ROWS, harness.KEYS)
     assert isinstance(panes, AccumulatingSpec)
-    return harness.plan_for(row, windowing, delay, late=late), harness.plan_for(panes, windowing, delay, late=late)
+    return tuple(harness.plan_for(operator, windowing, delay, late=late, **more) for operator in (row, panes))
 
 
 def case(rng: random.Random, seed: int) -> None:
@@ -72,12 +91,85 @@ def case(rng: random.Random, seed: int) -> None:
     ]
     windowing = WindowSpec(assigner, evictor=None if lateness else rng.choice(evictors), allowed_lateness=lateness)
     assert not why_not_rows(windowing)
-    batches = harness.random_stream(rng, span)
-    row, panes = plans(windowing, rng.choice(["rows", "arrow", "all"]), rng.random() < 0.5, rng.choice([0, 0, 3, span]))
+    batches = harness.random_stream(rng, span, clock=True)
+    row, panes = plans(windowing, rng.choice(SHAPES), rng.random() < 0.5, rng.choice([0, 0, 3, span]))
     for number, (theirs, ours) in enumerate(zip(harness.run(row, batches), harness.run(panes, batches), strict=True)):
         wrong = harness.difference(harness.coalesced(theirs.fired), harness.once(ours.fired))
         assert wrong is None, f"seed {seed}: micro-batch {number}: {wrong}\n{windowing}\n{batches[: number + 1]}"
         assert (theirs.late, theirs.metrics.late_rows) == (ours.late, ours.metrics.late_rows), f"seed {seed}: late rows"
+
+
+def outputs(plan: WindowPlan, batches) -> list[dict[str, list]]:
+    """Of each micro-batch all rows by output, in any order."""
+    state, emitted = MemoryState(), []
+    for batch in batches:
+        output = plan.operator.for_group(plan, state, 0).process(harness.group_input(plan, batch))
+        rows: dict[str, list] = {}
+        for tag, table in output.tables:
+            rows.setdefault(tag, []).extend(map(repr, table.to_pylist()))
+        emitted.append({tag: sorted(of_tag) for tag, of_tag in rows.items()})
+    return emitted
+
+
+def sending_case(rng: random.Random, seed: int) -> None:
+    assigner, span = random_assigner(rng, by_processing_time=False)
+    windowing = WindowSpec(assigner, evictor=rng.choice([None, TimeEvictor(rng.randint(1, span), False)]))
+    batches = harness.random_stream(rng, span, clock=True)
+    row, panes = plans(windowing, "sending", rng.random() < 0.5, rng.choice([0, 3, span]))
+    assert outputs(row, batches) == outputs(panes, batches), f"seed {seed}: {windowing}\n{batches}"
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_what_process_functions_send_and_return_is_what_they_do_on_the_row_operator(chunk):
+    harness.run_cases(40, chunk, CHUNKS, sending_case)
+
+
+@pytest.mark.parametrize("asked", ["window_state", "global_state"])
+@pytest.mark.parametrize("exact", [False, True], ids=["columns", "rows"])
+def test_a_function_without_state_is_refused_some(asked, exact):
+    def process(key, context, rows):
+        getattr(context, asked)()
+
+    windowing = WindowSpec(TumblingEventTimeWindows(10), exact_firings=exact)
+    function = Elements(processed(process), True)
+    operator = calling(windowing, function, RESULTS, harness.ROWS, process, harness.KEYS)
+    assert isinstance(operator, RowSpec if exact else AccumulatingSpec)
+    rows = [("ann", 1, 1, None, 1), ("ann", 12, 1, None, 2)]
+    with pytest.raises(InvalidPlanError, match=rf"context\.{asked}\(\), and was given with stateless=True"):
+        harness.run(harness.plan_for(operator, windowing), [harness.MicroBatch([rows])])
+
+
+class Clearing(ProcessWindowFunction):
+    def process(self, key, context, elements):
+        return [(len(elements), [], 0)]
+
+    def clear(self, context):
+        pass
+
+
+def test_why_a_process_function_needs_the_row_operator():
+    def reasons(windows, function, stateless):
+        asked = Elements(processed(function), stateless)
+        return calling(WindowSpec(windows), asked, RESULTS, harness.ROWS, function, harness.KEYS).reasons
+
+    tumbling, sessions = TumblingEventTimeWindows(10), EventTimeSessionWindows(10)
+    assert "stateless=True" in reasons(tumbling, with_context, False)[0]
+    assert "clear()" in reasons(tumbling, Clearing(), True)[0]
+    # No word of it where it would not help.
+    assert "stateless" not in " ".join(reasons(sessions, with_context, False))
+
+
+@pytest.mark.parametrize("shape", ["rows", "process"])
+@pytest.mark.parametrize("exact", [False, True], ids=["columns", "rows"])
+def test_a_text_is_no_list_of_results(shape, exact):
+    asked = Elements(processed(lambda key, context, rows: "no"), True)
+    if shape == "rows":
+        asked = Elements(applied(lambda key, window, rows: "no"))
+    windowing = WindowSpec(TumblingEventTimeWindows(10), exact_firings=exact)
+    operator = calling(windowing, asked, pa.schema([("letter", pa.string())]), harness.ROWS, "no", harness.KEYS)
+    rows = [("ann", 1, 1, None, 1), ("ann", 12, 1, None, 2)]
+    with pytest.raises(InvalidPlanError, match="returned 'no': return a list of results"):
+        harness.run(harness.plan_for(operator, windowing), [harness.MicroBatch([rows])])
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))

@@ -167,6 +167,11 @@ def over_rows(key, window, rows):
     return [(len(rows), sum(row.price for row in rows), rows[-1].price)]
 
 
+def with_context(key, context, rows):
+    context.output("seen", context.window().end)
+    return over_rows(key, context.window(), rows)
+
+
 def test_functions_over_rows_in_every_shape(clicks, tmp_path):
     pytest.importorskip("pandas")
     windowed = keyed(clicks.stream()).window(SLIDING)
@@ -176,6 +181,7 @@ def test_functions_over_rows_in_every_shape(clicks, tmp_path):
         "arrow": windowed.apply_arrow(per_window, schema),
         "pandas": windowed.apply_in_pandas(in_pandas, schema),
         "all": windowed.apply_arrow(at_once, schema, all_windows=True),
+        "process": windowed.side_output("seen", "till bigint").process(with_context, schema, stateless=True),
     }
     expected = streamed(windowed.exact_firings().apply(over_rows, schema), tmp_path / "row")
     assert expected
@@ -183,6 +189,12 @@ def test_functions_over_rows_in_every_shape(clicks, tmp_path):
         assert result.operator.name == "accumulating panes"
         found = streamed(result, tmp_path / name)
         assert sorted(map(str, found)) == sorted(map(str, expected)), name
+    seen = shapes["process"].start(
+        main=pst.ParquetSink(str(tmp_path / "main")), seen=pst.ParquetSink(str(tmp_path / "seen")), checkpoint=str(tmp_path / "c")
+    )
+    seen.await_termination()
+    till = clicks.stream().sparkSession.read.parquet(str(tmp_path / "seen")).collect()
+    assert sorted(row.till for row in till) == sorted(int(row.window_end.timestamp()) * 1_000_000 for row in expected)
 
 
 def test_the_merge_is_sql_and_a_table_without_merge_is_refused(spark, tmp_path):

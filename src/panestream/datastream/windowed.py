@@ -286,14 +286,20 @@ class WindowedStream(WindowedEvents):
         """
         return self._calling(Elements(applied(function)), schema, "apply")
 
-    def process(self, function: ProcessWindowFunction | Callable[..., Any], schema: Schema) -> WindowedResult:
+    def process(
+        self, function: ProcessWindowFunction | Callable[..., Any], schema: Schema, *, stateless: bool = False
+    ) -> WindowedResult:
         """Runs a function over all rows of each firing window, with a context. Flink: ``process``.
 
         Args:
             function: a :class:`ProcessWindowFunction`, or a function of key, context and rows that returns results, none to many.
             schema: their columns. A result is a tuple or dict of such, or the bare value where there is one column.
+            stateless: the function keeps nothing between its calls: it never asks for ``context.window_state()`` or
+                ``context.global_state()``, which raise then. On tumbling, sliding and cumulating windows of event time that fire
+                at their end, rows rest as columns, each once, as those of :meth:`apply` do; of several late firings of a window
+                in one micro-batch it sees the last. A checkpoint is tied to it. Flink has no counterpart.
         """
-        return self._calling(Elements(processed(function)), schema, "process")
+        return self._calling(Elements(processed(function), stateless), schema, "process")
 
     def _calling(
         self, function: Reduce | Aggregate | Elements, schema: Schema | None, what: str, accumulators: pa.Schema | None = None

@@ -12,7 +12,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from panestream.errors import did_you_mean
 from panestream.jobs.schema import Place, Wrong, boolean, ddl, name_like, reads, shown
@@ -26,17 +26,32 @@ reference = name_like(_REFERENCE, '"package.module:name"', "a module and a name 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionSection:
-    """``[process]`` or ``[apply]``: a function of yours over the rows of each window that fires.
+    """``[apply]``: a function of yours over the rows of each window that fires.
+
+    Attributes:
+        function: as in [process].
+        schema: the columns of what it returns, besides keys and window.
+    """
+
+    function: str = field(metadata=reads(reference))
+    schema: str = field(metadata=reads(ddl))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessSection:
+    """``[process]``: a function of yours over the rows of each window that fires, with a context.
 
     Attributes:
         function: the module and the name in it, of a function or of a class (which is made without arguments). The module is a
             file or package beside the job file (which is then sent to the executors), or else one that Python finds, on
             PYTHONPATH or installed (and that executors must find too).
         schema: the columns of what it returns, besides keys and window.
+        stateless: whether it keeps nothing between its calls; then rows rest as columns where the windows allow it.
     """
 
     function: str = field(metadata=reads(reference))
     schema: str = field(metadata=reads(ddl))
+    stateless: bool = field(default=False, metadata=reads(boolean))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +69,9 @@ class ArrowFunctionSection:
     all_windows: bool = field(default=False, metadata=reads(boolean))
 
 
+AnyFunctionSection: TypeAlias = FunctionSection | ProcessSection | ArrowFunctionSection
+
+
 @dataclass(frozen=True, slots=True)
 class Found:
     """A function that was looked up.
@@ -67,7 +85,7 @@ class Found:
     home: Path | None
 
 
-def find(spec: FunctionSection | ArrowFunctionSection, folder: Path, place: Place) -> Found:
+def find(spec: AnyFunctionSection, folder: Path, place: Place) -> Found:
     """Imports the function of a section: from ``folder``, that of the job file, or from where Python finds it.
 
     Raises:

@@ -10,7 +10,7 @@ from typing import Any
 from panestream.engine.plan import FIRING_COLUMNS, OP_COLUMN, RESERVED
 from panestream.errors import did_you_mean
 from panestream.jobs.aggregates import AggregateSection, aggregates
-from panestream.jobs.functions import ArrowFunctionSection, FunctionSection
+from panestream.jobs.functions import AnyFunctionSection, ArrowFunctionSection, FunctionSection, ProcessSection
 from panestream.jobs.schema import (
     Place,
     array,
@@ -128,7 +128,7 @@ class Job:
     windows: Mapping[str, WindowSection] = field(default_factory=dict, metadata=reads(table(text, section(WindowSection))))
     firing: Firing | None = field(default=None, metadata=reads(section(Firing)))
     aggregate: tuple[AggregateSection, ...] = field(default=(), metadata=reads(aggregates))
-    process: FunctionSection | None = field(default=None, metadata=reads(section(FunctionSection)))
+    process: ProcessSection | None = field(default=None, metadata=reads(section(ProcessSection)))
     apply: FunctionSection | None = field(default=None, metadata=reads(section(FunctionSection)))
     apply_arrow: ArrowFunctionSection | None = field(default=None, metadata=reads(section(ArrowFunctionSection)))
     top: Top | None = field(default=None, metadata=reads(section(Top)))
@@ -172,10 +172,10 @@ class Job:
         return alone + [(("windows", label), spec) for label, spec in self.windows.items()]
 
     @property
-    def function(self) -> tuple[str, FunctionSection | ArrowFunctionSection] | None:
+    def function(self) -> tuple[str, AnyFunctionSection] | None:
         """The user's own function, and the section it is from."""
         for name in FUNCTIONS_OF_ROWS[1:]:
-            spec: FunctionSection | ArrowFunctionSection | None = getattr(self, name)
+            spec: AnyFunctionSection | None = getattr(self, name)
             if spec is not None:
                 return name, spec
         return None

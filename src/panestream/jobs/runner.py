@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from panestream.errors import InvalidWindowError, JobError, PanestreamError, did_you_mean
 from panestream.jobs.document import KeyPath
-from panestream.jobs.functions import ArrowFunctionSection, Found, find
+from panestream.jobs.functions import ArrowFunctionSection, Found, ProcessSection, find
 from panestream.jobs.loading import LoadedJob
 from panestream.jobs.savepoints import from_savepoint
 from panestream.jobs.schema import is_local
@@ -357,7 +357,9 @@ def _computed(loaded: LoadedJob, windowed: pst.WindowedStream, found: Found | No
     value, where = found.value, (name,)
     if isinstance(spec, ArrowFunctionSection):
         return _asked(loaded, where, lambda: windowed.apply_arrow(value, spec.schema, all_windows=spec.all_windows))
-    return _asked(loaded, where, partial(windowed.process if name == "process" else windowed.apply, value, spec.schema))
+    if isinstance(spec, ProcessSection):
+        return _asked(loaded, where, lambda: windowed.process(value, spec.schema, stateless=spec.stateless))
+    return _asked(loaded, where, lambda: windowed.apply(value, spec.schema))
 
 
 def _check_columns(loaded: LoadedJob, columns: Sequence[str]) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from panestream.errors import InvalidPlanError
 from panestream.windowing.aggregate_function import AggregateFunction
 from panestream.windowing.failures import WindowFunctionError
 from panestream.windowing.signatures import APPLY, PROCESS, THEN, Shape, check_function, check_methods
@@ -124,6 +125,29 @@ def processed(function: Any, shape: Shape = PROCESS) -> ProcessWindowFunction:
         return function
     check_function(function, shape, ProcessWindowFunction)
     return _Processed(function)
+
+
+def no_state(what: str) -> InvalidPlanError:
+    """The error where a function asks for state of which was said that it keeps none; ``what``: how it asked."""
+    return InvalidPlanError(
+        f"the process function called context.{what}, and was given with stateless=True, which says that it keeps nothing "
+        "between its calls: leave stateless=True out, then the row operator keeps its state"
+    )
+
+
+def results_of(function: object, returned: Any) -> Iterable[Any]:
+    """What a window function returned, as something to go through.
+
+    Raises:
+        InvalidPlanError: it is no list of results: going through a text or dict gives letters, numbers or names, which nobody
+            means; a number has no parts.
+    """
+    if returned is None:
+        return ()
+    if isinstance(returned, (str, bytes, dict)) or not hasattr(returned, "__iter__"):
+        raise InvalidPlanError(f"{function!r} returned {returned!r}: return a list of results, or yield them")
+    results: Iterable[Any] = returned
+    return results
 
 
 def following(function: Any) -> WindowFunction | ProcessWindowFunction | None:

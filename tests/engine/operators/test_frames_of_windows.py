@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from panestream.engine.operators.accumulating.windowed_rows import Collected, TablePerWindow, WindowedRows
+from panestream.engine.operators.accumulating.windowed_rows import Collected, Now, TablePerWindow, WindowedRows
 from panestream.errors import InvalidPlanError
 from panestream.windowing.functions import WindowFunctionError
 
@@ -59,7 +59,7 @@ def test_a_window_s_frame_is_that_of_its_rows_alone(numbers: list[int], sizes: l
         seen.append(frame.copy())
         frame.iloc[:, 0] = -1  # a frame of its own: nobody else sees this
 
-    TablePerWindow(look, "pandas").results(windows, OUT)
+    TablePerWindow(look, "pandas").results(windows, OUT, Now(0, 0))
     assert len(seen) == len(sizes)
     for frame, (begin, end) in zip(seen, windows.pieces(), strict=True):
         alone = table.take(pa.array(windows.order[begin:end])).to_pandas()
@@ -70,7 +70,7 @@ def test_many_windows_that_are_more_than_is_held_at_once() -> None:
     table = pa.table({"whole": np.arange(30_000)})
     sizes = [1, 9_000, 3, 10_000, 1, 1, 9_994, 1_000]
     total = TablePerWindow(lambda key, window, frame: pd.DataFrame({"n": [frame.whole.sum()], "label": ["x"]}), "pandas")
-    results = total.results(windows_of(table, sizes), OUT)
+    results = total.results(windows_of(table, sizes), OUT, Now(0, 0))
     ends = np.cumsum(sizes)
     values = np.arange(ends[-1]) % 30_000
     expected = [int(values[end - size : end].sum()) for size, end in zip(sizes, ends, strict=True)]
@@ -144,4 +144,4 @@ def test_what_a_generator_raises_is_told_with_its_window() -> None:
         raise ValueError("no more")
 
     with pytest.raises(WindowFunctionError, match="no more"):
-        TablePerWindow(failing, "pandas").results(windows_of(pa.table({"whole": [1, 2]}), [2]), OUT)
+        TablePerWindow(failing, "pandas").results(windows_of(pa.table({"whole": [1, 2]}), [2]), OUT, Now(0, 0))

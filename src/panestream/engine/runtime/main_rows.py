@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from panestream.engine.kernels.columns import Ints, Mask, as_type
 from panestream.engine.plan import FIRINGS, MAIN, OPS, WindowPlan
+from panestream.errors import InvalidPlanError, did_you_mean
 
 Column: TypeAlias = pa.Array | pa.ChunkedArray
 _INSTANT = pa.timestamp("us", tz="UTC")
@@ -44,6 +45,21 @@ def window_rows(
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
+def side_schema(plan: WindowPlan, tag: str) -> pa.Schema:
+    """The columns that were declared for a side output of window functions.
+
+    Raises:
+        InvalidPlanError: there is no such output.
+    """
+    declared = plan.side_outputs
+    if tag not in declared:
+        hint = did_you_mean(tag, declared) if declared else "none is declared"
+        raise InvalidPlanError(
+            f"the window function sent to the output {tag!r}: declare it, .side_output({tag!r}, schema); {hint}"
+        )
+    return declared[tag]
+
+
 def firing_columns(plan: WindowPlan, firings: Ints, numbers: Ints, last: Mask, ops: Ints) -> list[pa.Array]:
     """The columns after the results, as the plan wants them.
 
@@ -76,4 +92,4 @@ def _words(words: tuple[str, ...], places: Ints) -> pa.Array:
     return pa.array(words).take(pa.array(places.astype(np.int64)))
 
 
-__all__ = ["firing_columns", "window_rows"]
+__all__ = ["firing_columns", "side_schema", "window_rows"]

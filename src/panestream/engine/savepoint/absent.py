@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 import pyarrow as pa
 
 from panestream.engine.kernels.columns import Ints
-from panestream.engine.operators.accumulating.windowed_rows import OverRows, Results, WindowedRows
+from panestream.engine.operators.accumulating.windowed_rows import Now, OverRows, Results, WindowedRows
 from panestream.errors import InvalidPlanError
 from panestream.windowing.aggregate_function import AggregateFunction
 from panestream.windowing.aggregates import ColumnAggregate
@@ -176,7 +176,7 @@ class AbsentOverRows(OverRows):
     def described(self) -> str:
         return self.name
 
-    def results(self, windows: WindowedRows, schema: pa.Schema) -> Results:
+    def results(self, windows: WindowedRows, schema: pa.Schema, now: Now) -> Results:
         _missing(self.name)
 
 

@@ -13,13 +13,14 @@ from panestream.engine.kernels.columns import one_chunk
 from panestream.engine.kernels.grouping import encode_keys
 from panestream.engine.kernels.ordering import stable_order
 from panestream.engine.kernels.pairs import is_among, numbered
+from panestream.engine.kernels.python_values import result_columns
 from panestream.engine.kernels.slicing import AlignedWindows, Int64s, PaneGrid
 from panestream.engine.operators.accumulating.evicting import kept
-from panestream.engine.operators.accumulating.windowed_rows import AllWindows, OverRows, WindowedRows, grouped
-from panestream.engine.plan import LATE, ON_TIME, WindowPlan
+from panestream.engine.operators.accumulating.windowed_rows import AllWindows, Now, OverRows, WindowedRows, grouped
+from panestream.engine.plan import LATE, MAIN, ON_TIME, WindowPlan
 from panestream.engine.runtime.group_io import GroupInput, GroupOutput
 from panestream.engine.runtime.group_operator import GroupOperator, TimeStep
-from panestream.engine.runtime.main_rows import window_rows
+from panestream.engine.runtime.main_rows import side_schema, window_rows
 from panestream.engine.runtime.watermarks import BEYOND_ALL, LatenessPolicy, last_ended
 from panestream.engine.storage.blocks import PaneBlocks, StoredBlocks, pane_range
 from panestream.engine.storage.sealed_state import SealedState
@@ -107,6 +108,8 @@ class AccumulatingOperator(GroupOperator[pa.Table]):
 
     def _take_in(self, batch: GroupInput, step: TimeStep, output: GroupOutput) -> pa.Table:
         """The rows that some window still takes, numbered, sorted by pane."""
+        # The windows do not end by it: a function may ask for it.
+        self._processing_time = max(self._processing_time, batch.batch_time)
         arrived = batch.of(KEPT)
         if not arrived:
             return self._schema.empty_table()
@@ -136,10 +139,10 @@ class AccumulatingOperator(GroupOperator[pa.Table]):
 
     def _fire(self, fresh: pa.Table, step: TimeStep, output: GroupOutput) -> pa.Table:
         if self._closing.lateness:
-            self._fire_late(fresh, step.before, output)
+            self._fire_late(fresh, step, output)
         if step.after > step.before:
             ended = last_ended(self._windows, step.before), last_ended(self._windows, step.after)
-            self._fire_windows(self._due(fresh, *ended), fresh, output)
+            self._fire_windows(self._due(fresh, *ended), fresh, self._now(step.after), output)
         return fresh
 
     def _open_windows(self, step: TimeStep) -> tuple[int, int] | None:
@@ -158,8 +161,12 @@ class AccumulatingOperator(GroupOperator[pa.Table]):
         found = np.asarray(sorted(spans), np.int64).reshape(-1, 2)
         return self._windows.over(self._grid.starts_of(found[:, 0]), self._grid.starts_of(found[:, 1]), after, until)
 
-    def _fire_late(self, fresh: pa.Table, before: int, output: GroupOutput) -> None:
+    def _now(self, watermark: int) -> Now:
+        return Now(watermark, self._processing_time)
+
+    def _fire_late(self, fresh: pa.Table, step: TimeStep, output: GroupOutput) -> None:
         """The windows that time had passed and that still take rows, for the keys that have new ones there."""
+        before = step.before
         behind = pane_range(fresh, None, self._lateness.first_open_pane(before))
         if not behind.num_rows:
             return
@@ -167,16 +174,18 @@ class AccumulatingOperator(GroupOperator[pa.Table]):
         closed, ended = last_ended(self._windows, self._lateness.closed(before)), last_ended(self._windows, before)
         windows = self._windows.over(times, times, closed, ended)
         if len(windows):
-            self._fire_windows(windows, fresh, output, touched_by=behind)
+            self._fire_windows(windows, fresh, self._now(before), output, touched_by=behind)
 
-    def _fire_windows(self, windows: Int64s, fresh: pa.Table, output: GroupOutput, touched_by: pa.Table | None = None) -> None:
+    def _fire_windows(
+        self, windows: Int64s, fresh: pa.Table, now: Now, output: GroupOutput, touched_by: pa.Table | None = None
+    ) -> None:
         for some in self._portions(windows, fresh):
             rows = self._windowed(some, fresh, touched_by)
             if rows is None:
                 continue
             output.metrics.fired_windows += np.unique(rows.starts).tolist()
             self._count_firings(ON_TIME if touched_by is None else LATE, len(rows.starts), output)
-            self._emit_main(self._results(rows), len(rows.starts), output)
+            self._emit_main(self._results(rows, now, output), len(rows.starts), output)
 
     def _portions(self, windows: Int64s, fresh: pa.Table) -> Iterator[Int64s]:
         """Windows in portions whose rows fit the memory; guessed from the rows of their panes."""
@@ -222,13 +231,20 @@ class AccumulatingOperator(GroupOperator[pa.Table]):
         theirs = [column.take(pa.array(rows)) for column in behind.columns[: self._width]]
         return is_among(*numbered(ours, theirs, which, there))
 
-    def _results(self, rows: WindowedRows) -> pa.Table:
+    def _results(self, rows: WindowedRows, now: Now, output: GroupOutput) -> pa.Table:
+        """The rows of the main output; what was sent to others is emitted."""
         function = self._settings.function
         if isinstance(function, AllWindows):
             return function.main(rows, self._plan.main_schema)
-        results = function.results(rows, self._settings.result)
-        keys, bounds = rows.keys.take(pa.array(results.of)), (rows.starts[results.of], rows.ends[results.of])
-        return window_rows(self._plan, keys.columns, bounds, results.rows.columns)
+        results = function.results(rows, self._settings.result, now)
+        for tag, sent in results.sent.items():
+            columns = result_columns([value for _, value in sent], side_schema(self._plan, tag))
+            output.emit(tag, self._of_windows(rows, np.asarray([place for place, _ in sent]), columns, tag))
+        return self._of_windows(rows, results.of, results.rows.columns)
+
+    def _of_windows(self, rows: WindowedRows, of: Int64s, columns: Sequence[pa.Array], tag: str = MAIN) -> pa.Table:
+        keys, bounds = rows.keys.take(pa.array(of)), (rows.starts[of], rows.ends[of])
+        return window_rows(self._plan, keys.columns, bounds, columns, tag=tag)
 
     # -- state ---------------------------------------------------------------------------------------------------------
 

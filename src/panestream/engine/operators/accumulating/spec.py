@@ -31,6 +31,10 @@ class AccumulatingSpec(AccumulatingSettings, OperatorSpec):
         return True
 
     @property
+    def shows_processing_time(self) -> bool:
+        return self.function.sees_time
+
+    @property
     def changeable(self) -> frozenset[str]:
         return frozenset({"windows", "results"})
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import groupby, pairwise
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +15,7 @@ from panestream.engine.kernels.columns import as_type, one_chunk
 from panestream.engine.kernels.python_values import RowType, python_values, result_columns
 from panestream.engine.kernels.slicing import Int64s
 from panestream.errors import InvalidPlanError, PanestreamError
-from panestream.windowing.functions import WindowFunction, WindowFunctionError
+from panestream.windowing.functions import WindowFunction, WindowFunctionError, results_of
 from panestream.windowing.windows import TimeWindow
 
 _INSTANT = pa.timestamp("us", tz="UTC")
@@ -62,10 +62,19 @@ class Results:
     Attributes:
         of: the window of each row, by its place.
         rows: the columns of the results.
+        sent: by tag, what it sent to side outputs: the place of the window, and the value.
     """
 
     of: Int64s
     rows: pa.Table
+    sent: Mapping[str, Sequence[tuple[int, Any]]] = field(default_factory=dict)
+
+
+class Now(NamedTuple):
+    """What time it is when windows fire, in engine units."""
+
+    watermark: int
+    processing_time: int
 
 
 class OverRows(ABC):
@@ -76,13 +85,19 @@ class OverRows(ABC):
     def described(self) -> str:
         """What ``explain()`` says of how it is called."""
 
+    @property
+    def sees_time(self) -> bool:
+        """Whether it may ask what time it is."""
+        return False
+
     @abstractmethod
-    def results(self, windows: WindowedRows, schema: pa.Schema) -> Results:
+    def results(self, windows: WindowedRows, schema: pa.Schema, now: Now) -> Results:
         """Runs it.
 
         Args:
             windows: what fires.
             schema: the columns of its results, after keys and window.
+            now: what time it is.
 
         Raises:
             WindowFunctionError: it raised.
@@ -100,18 +115,35 @@ class PerWindow(OverRows):
     def described(self) -> str:
         return "a call for each key and window, with a list of rows"
 
-    def results(self, windows: WindowedRows, schema: pa.Schema) -> Results:
-        values, counts = [], []
-        for (key, window), inputs in zip(windows.bounds(), _elements(windows), strict=True):
-            try:
-                found = self.function.apply(key, window, inputs)
-                found = [] if found is None else list(found)
-            except Exception as error:
-                raise _named(error, key, window, len(inputs)) from error
-            values += found
-            counts.append(len(found))
-        of = np.repeat(np.arange(len(counts)), counts)
-        return Results(of, pa.Table.from_arrays(result_columns(values, schema), schema=schema))
+    def results(self, windows: WindowedRows, schema: pa.Schema, now: Now) -> Results:
+        return called(windows, schema, self.function, self.function.apply)
+
+
+def called(
+    windows: WindowedRows,
+    schema: pa.Schema,
+    function: object,
+    call: Callable[[Any, TimeWindow, Sequence[Any]], Any],
+) -> Results:
+    """What a function of the user's own returns for each window and its rows, one Python object each.
+
+    Args:
+        windows: what fires.
+        schema: the columns of the results.
+        function: for errors.
+        call: calls it with key, window and rows.
+    """
+    values: list[Any] = []
+    counts = []
+    for (key, window), inputs in zip(windows.bounds(), _elements(windows), strict=True):
+        before = len(values)
+        try:
+            values.extend(results_of(function, call(key, window, inputs)))
+        except Exception as error:
+            raise _named(error, key, window, len(inputs)) from error
+        counts.append(len(values) - before)
+    of = np.repeat(np.arange(len(counts)), counts)
+    return Results(of, pa.Table.from_arrays(result_columns(values, schema), schema=schema))
 
 
 def _elements(windows: WindowedRows) -> Iterator[list[Any]]:
@@ -140,7 +172,7 @@ class TablePerWindow(OverRows):
     def described(self) -> str:
         return f"a call for each key and window, with {'an Arrow table' if self.kind == 'arrow' else 'a pandas frame'}"
 
-    def results(self, windows: WindowedRows, schema: pa.Schema) -> Results:
+    def results(self, windows: WindowedRows, schema: pa.Schema, now: Now) -> Results:
         collected = Collected(schema)
         given = _frames(windows) if self.kind == "pandas" else _tables(windows)
         for (key, window), rows in zip(windows.bounds(), given, strict=True):
@@ -362,7 +394,7 @@ class AllWindows(OverRows):
     def described(self) -> str:
         return "one call for all windows that fire in a key group, with an Arrow table"
 
-    def results(self, windows: WindowedRows, schema: pa.Schema) -> Results:
+    def results(self, windows: WindowedRows, schema: pa.Schema, now: Now) -> Results:
         raise NotImplementedError("its results have keys and windows of their own")
 
     def table(self, windows: WindowedRows) -> pa.Table:
@@ -414,4 +446,16 @@ def grouped(
     )
 
 
-__all__ = ["AllWindows", "OverRows", "PerWindow", "Results", "TableOfRows", "TablePerWindow", "WindowedRows", "fitted", "grouped"]
+__all__ = [
+    "AllWindows",
+    "Now",
+    "OverRows",
+    "PerWindow",
+    "Results",
+    "TableOfRows",
+    "TablePerWindow",
+    "WindowedRows",
+    "called",
+    "fitted",
+    "grouped",
+]

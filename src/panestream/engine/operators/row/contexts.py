@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from panestream.engine.operators.row.state import RowStore
 from panestream.engine.operators.row.window_states import WindowState
 from panestream.errors import InvalidPlanError
+from panestream.windowing.functions import no_state
 from panestream.windowing.state import KeyedStateStore, ReducingStateDescriptor
 from panestream.windowing.windows import Window
 
@@ -69,12 +70,13 @@ class TriggerScope:
 class WindowScope:
     """The context of process functions. One object serves all windows; ``current`` says which one it is about."""
 
-    __slots__ = ("_merges", "_outputs", "_times", "current")
+    __slots__ = ("_merges", "_outputs", "_stateless", "_times", "current")
 
     current: WindowState
 
-    def __init__(self, times: Times, merges: bool) -> None:
+    def __init__(self, times: Times, merges: bool, *, stateless: bool = False) -> None:
         self._times = times
+        self._stateless = stateless
         self._merges = merges
         self._outputs: dict[str, list[tuple[Any, Window, Any, int]]] = {}
 
@@ -88,6 +90,8 @@ class WindowScope:
         return self._times.processing_time
 
     def window_state(self) -> KeyedStateStore:
+        if self._stateless:
+            raise no_state("window_state()")
         if self._merges:
             raise InvalidPlanError(
                 "windows that merge have no per-window state: keep it per key (global_state()), or in the accumulator"
@@ -97,6 +101,8 @@ class WindowScope:
         return KeyedStateStore(self.current.window_values)
 
     def global_state(self) -> KeyedStateStore:
+        if self._stateless:
+            raise no_state("global_state()")
         return KeyedStateStore(self.current.owner.global_values)
 
     def output(self, tag: str, value: Any) -> None:

@@ -26,10 +26,10 @@ from panestream.engine.plan import FIRING_COLUMNS, MAIN, WindowPlan
 from panestream.engine.runtime.gc_control import collector_paused
 from panestream.engine.runtime.group_io import GroupInput, GroupOutput
 from panestream.engine.runtime.group_operator import GroupOperator, TimeStep
-from panestream.engine.runtime.main_rows import window_rows
+from panestream.engine.runtime.main_rows import side_schema, window_rows
 from panestream.engine.storage.sealed_state import SealedState
 from panestream.engine.storage.state_tables import StateTables
-from panestream.errors import InvalidPlanError, PlanMismatchError, did_you_mean
+from panestream.errors import PlanMismatchError
 from panestream.windowing.assigners import GlobalWindows
 from panestream.windowing.time import MAX_TIMESTAMP
 from panestream.windowing.windows import TimeWindow
@@ -244,7 +244,7 @@ class RowGroupOperator(GroupOperator[_Arrived | None]):
             rows = self._rows(MAIN, emitted.fired, self._settings.results, firing)
             self._emit_main(rows, len(emitted.fired), output)
         for tag, fired in emitted.side_outputs.items():
-            columns_of = partial(result_columns, schema=self._side_schema(tag))
+            columns_of = partial(result_columns, schema=side_schema(self._plan, tag))
             if fired:
                 output.emit(tag, self._rows(tag, fired, columns_of))
 
@@ -296,15 +296,6 @@ class RowGroupOperator(GroupOperator[_Arrived | None]):
         starts = pa.array([None if span is None else span.start for span in spans], pa.int64())
         ends = pa.array([None if span is None else span.end for span in spans], pa.int64())
         return window_rows(self._plan, keys, (starts, ends), columns_of([one[2] for one in fired]), firing, tag=tag)
-
-    def _side_schema(self, tag: str) -> pa.Schema:
-        declared = self._plan.side_outputs
-        if tag not in declared:
-            hint = did_you_mean(tag, declared) if declared else "none is declared"
-            raise InvalidPlanError(
-                f"the window function sent to the output {tag!r}: declare it, .side_output({tag!r}, schema); {hint}"
-            )
-        return declared[tag]
 
     def _late_rows(self, arrived: _Arrived | None, late: set[int]) -> Iterator[pa.Table]:
         """The whole rows of late elements, as they came."""

@@ -33,9 +33,13 @@ class Aggregate:
 
 @dataclass(frozen=True, slots=True)
 class Elements:
-    """All elements are kept, and ``function`` sees them when the window fires."""
+    """All elements are kept, and ``function`` sees them when the window fires.
+
+    ``stateless``: a process function that keeps nothing between its calls; it is refused any state.
+    """
 
     function: AnyWindowFunction
+    stateless: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from panestream.engine.storage.state import State
 from panestream.errors import InvalidPlanError, InvalidWindowError, PanestreamError
 from panestream.windowing.assigners import MergingWindowAssigner, WindowAssigner, WindowStagger
 from panestream.windowing.evictors import Elements as EvictorElements
-from panestream.windowing.functions import ProcessWindowFunction, WindowFunctionError
+from panestream.windowing.functions import ProcessWindowFunction, WindowFunctionError, results_of
 from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 from panestream.windowing.triggers import EventTimeTrigger, TriggerResult
 from panestream.windowing.windows import GlobalWindow, TimeWindow, Window
@@ -118,7 +118,9 @@ class RowOperator:
         self._function_clears = (
             isinstance(self._function, ProcessWindowFunction) and type(self._function).clear is not ProcessWindowFunction.clear
         )
-        self._window_scope = WindowScope(self, plan.window.merges)
+        self._window_scope = WindowScope(
+            self, plan.window.merges, stateless=isinstance(function, Elements) and function.stateless
+        )
         self._emit = (
             self._emit_evicted if plan.window.evictor else self._emit_elements if plan.keeps_elements else self._emit_result
         )
@@ -524,12 +526,8 @@ class RowOperator:
             results = function.process(key, self._window_scope, inputs)
         else:
             results = function.apply(key, window, inputs)
-        if results is not None:
-            if isinstance(results, (str, bytes, dict)) or not hasattr(results, "__iter__"):
-                # Going through a text or dict gives letters, numbers or names: surely not what was meant. A number has no parts.
-                raise InvalidPlanError(f"{function!r} returned {results!r}: return a list of results, or yield them")
-            timestamp = window_state.max_timestamp
-            self._fired.extend((key, window, value, timestamp) for value in results)
+        timestamp = window_state.max_timestamp
+        self._fired.extend((key, window, value, timestamp) for value in results_of(function, results))
 
     def failed(self, what: str, key: Any, window_state: WindowState | None, error: Exception) -> NoReturn:
         """Raises what a function of the user's own raised, with the place where it was; what the state raised, as it is."""
