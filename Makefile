@@ -12,7 +12,7 @@ SPARK_ENV = JAVA_HOME="$$(scripts/ensure_java.sh)" && export JAVA_HOME PYSPARK_P
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-fast test-connectors kafka test-floor test-matrix package test-package sbom check format bench bench-functions bench-flink bench-slides bench-limits bench-nexmark bench-kafka bench-kafka-latency bench-groups bench-model bench-latency bench-backfill bench-state docs docs-serve docs-counts parity job-keys metrics-table clean
+.PHONY: help setup run test test-fast test-connectors kafka test-floor test-matrix package test-package sbom check format bench bench-functions bench-frames bench-flink bench-slides bench-limits bench-nexmark bench-kafka bench-kafka-latency bench-groups bench-model bench-latency bench-backfill bench-state docs docs-serve docs-counts parity job-keys metrics-table clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -91,6 +91,9 @@ bench: $(STAMP) ## panestream beside native window() and a hand-written operator
 
 bench-functions: $(STAMP) ## count trigger, sessions, evictor, own aggregate: beside transformWithState by hand
 	@$(SPARK_ENV) && $(PY) -m benchmarks.run --cases counted sessions evicted own_mean $(ARGS)
+
+bench-frames: $(STAMP) ## a pandas frame or an Arrow table for each window: beside applyInPandasWithState by hand
+	@$(SPARK_ENV) && $(PY) -m benchmarks.run --cases frames tables --rows 100000 --name frames $(ARGS)
 
 bench-flink: $(STAMP) ## beside Flink itself (from PyPI) and native Spark, six workloads
 	@$(SPARK_ENV) && $(PY) -m benchmarks.flink.run $(ARGS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from benchmarks.cases import Case, SumCount
 from benchmarks.flink.workloads import WORKLOADS
-from benchmarks.functions.cases import FUNCTION_CASES
+from benchmarks.functions.cases import FRAME_CASES, FUNCTION_CASES
 from benchmarks.limits.cases import REFIRED
 from benchmarks.rolling import ROLLING_CASES
 
@@ -16,7 +16,7 @@ SUM_COUNT_CASES = {
         SumCount("sliding-10-2", 10_000, 2_000),
     )
 }
-CASES: dict[str, Case] = {**SUM_COUNT_CASES, **FUNCTION_CASES, **ROLLING_CASES, REFIRED.name: REFIRED}
+CASES: dict[str, Case] = {**SUM_COUNT_CASES, **FUNCTION_CASES, **FRAME_CASES, **ROLLING_CASES, REFIRED.name: REFIRED}
 
 
 def case_of(name: str) -> Case:

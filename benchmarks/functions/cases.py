@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from benchmarks.cases import Case, Checks, Int64s, SortedSessions, largest_ms
+from benchmarks.cases import Case, Checks, Int64s, SortedSessions, SumCount, largest_ms
 from benchmarks.events import EventSpec, all_events
 
 MICRO = 1_000_000
@@ -149,6 +149,30 @@ class OwnMean(_Functions):
         return Checks(len(means), int((means * MICRO).astype(np.int64).sum()), len(means))
 
 
+@dataclass(frozen=True)
+class Frames(SumCount):
+    """Sum and count per tumbling window, by a function that is handed each window's rows in one piece.
+
+    Attributes:
+        shape: what they come as to panestream: ``pandas`` (a frame) or ``arrow`` (a table). By hand they are a frame.
+    """
+
+    shape: str = "pandas"
+
+    contestants = {  # noqa: RUF012
+        "panestream": "benchmarks.functions.frames_job",
+        "by_hand": "benchmarks.functions.frames_by_hand",
+    }
+
+    @property
+    def size(self) -> str:
+        return f"{self.size_ms} milliseconds"
+
+
 FUNCTION_CASES: dict[str, Case] = {
     case.name: case for case in (Counted("counted"), SessionMedian("sessions"), Evicted("evicted"), OwnMean("own_mean"))
 }
+FRAME_CASES: dict[str, Case] = {
+    case.name: case for case in (Frames("frames", 10_000, 10_000), Frames("tables", 10_000, 10_000, "arrow"))
+}
+"""Of both the one who writes it by hand has a frame."""
