@@ -1,0 +1,157 @@
+"""One process that runs a query, as Spark's driver does: what it plans, computes, delivers and commits, and in which order."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from panestream.engine.plan import MAIN
+from panestream.engine.storage.sealed_state import check_that_groups_agree
+from panestream.spark.sinks.outputs import Outputs
+from panestream.testing.simulate.disk import ConflictError, Disk, TaskState, Told
+from panestream.testing.simulate.engines import Engine, Operated
+from panestream.testing.simulate.schedule import MicroBatch
+from panestream.testing.simulate.sinks import Files, HeldBy, Merged, Place, Records, Several, Snapshots, Transactions
+
+COUNTED = ("windowed_rows", "late_rows", "outside_rows")
+
+
+class BrokenPromiseError(AssertionError):
+    """Something that must hold does not."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is run, but for its settings.
+
+    Attributes:
+        batches: what the source has.
+        merges: whether the main output is merged into a table, too: where a window is emitted once in a micro-batch.
+        exchanges: whether the file system can exchange folders in one step.
+        silences: whether it matters which run asked the source.
+    """
+
+    batches: Sequence[MicroBatch]
+    merges: bool = False
+    exchanges: bool = True
+    silences: bool = False
+
+
+@dataclass
+class Process:
+    """A run of the query.
+
+    Attributes:
+        job: the query.
+        engine: what computes it.
+        disk: what survives.
+        name: of the run; of two that start at once the larger one holds the checkpoint.
+        counters: what each micro-batch counted, by the number that sinks have.
+    """
+
+    job: Job
+    engine: Engine
+    disk: Disk
+    name: str
+    counters: dict[int, dict[str, int]] = field(default_factory=dict)
+    outputs: Outputs = field(init=False, repr=False)
+
+    def start(self) -> Process:
+        """Enters the run into the checkpoint: from now on it holds it."""
+        checkpoint = self.disk.checkpoint
+        number = max((rank[0] for rank in checkpoint.entries), default=0) + 1
+        epoch = HeldBy("the checkpoint", number, self.name, self.disk)
+        self.disk.before("enter the run into the checkpoint")
+        checkpoint.entries[epoch.rank] = None
+        epoch.check(None)
+        sinks = {tag: Several(places_of(self.job, self.disk, epoch, tag)) for tag in self.engine.tags}
+        self.outputs = Outputs(sinks, epoch, first=checkpoint.first)
+        return self
+
+    def run(self, upto: int | None = None, ended: Callable[[int], bool] = lambda number: False) -> None:
+        """Runs micro-batches.
+
+        Args:
+            upto: before this one it stops; None: when there are no more rows.
+            ended: is told the number of each that is committed; True: that is enough.
+        """
+        until = len(self.job.batches) if upto is None else upto
+        while (number := self.next()) < until:
+            self.micro_batch(number)
+            if ended(number):
+                return
+
+    def next(self) -> int:
+        """The micro-batch that comes next, by the number that sinks have: one that was planned and not committed, or a new one."""
+        return max(self.disk.checkpoint.commits, default=-1) + 1 + self.disk.checkpoint.first
+
+    def micro_batch(self, number: int) -> None:
+        """Plans, computes, delivers and commits one micro-batch."""
+        disk, checkpoint = self.disk, self.disk.checkpoint
+        own = number - checkpoint.first
+        if own not in checkpoint.offsets:
+            disk.before(f"plan micro-batch {number}")
+            if own in checkpoint.offsets:
+                raise ConflictError(f"micro-batch {number} was planned by another")
+            checkpoint.offsets.add(own)
+        self.outputs.check(None)  # type: ignore[arg-type]
+        operated = self.tasks(number)
+        metrics = [one.metrics for one in operated]
+        if not self.engine.wakes_up:
+            check_that_groups_agree(metrics)
+        self._count(number, metrics)
+        rows: dict[str, list[Told]] = {tag: [] for tag in self.engine.tags}
+        for one in operated:
+            for tag, some in one.rows.items():
+                rows[tag] += some
+        present = {tag for tag, some in rows.items() if some}
+        self.outputs.deliver(rows.__getitem__, present, own)  # type: ignore[arg-type]
+        self.outputs.check(None)  # type: ignore[arg-type]
+        disk.before(f"commit micro-batch {number}")
+        if own in checkpoint.commits:
+            raise ConflictError(f"micro-batch {number} was committed by another")
+        checkpoint.commits.add(own)
+
+    def tasks(self, number: int) -> list[Operated]:
+        """The tasks of the key groups, one after another."""
+        checkpoint, batch = self.disk.checkpoint, self.job.batches[number]
+        own = number - checkpoint.first
+        # Spark hands over parts in any order; the same order for the same run of the same micro-batch.
+        rng = random.Random(f"{self.name}/{number}")  # noqa: S311 - chosen by a seed
+        arrived = self.engine.pack(batch, self.name if self.job.silences else "", rng)
+        groups = list(range(self.engine.groups))
+        rng.shuffle(groups)
+        done: dict[int, Operated] = {}
+        for group in groups:
+            state, timer = TaskState(self.disk, group, own), checkpoint.timers.get((group, own))
+            if arrived[group] or (timer is not None and timer < batch.clock):
+                done[group] = self.engine.operate(state, group, arrived[group], batch.clock)
+                timer = done[group].wake_up if self.engine.wakes_up else None
+            state.commit(timer)
+        return [done[group] for group in sorted(done)]
+
+    def _count(self, number: int, metrics: Sequence[Mapping[str, Any]]) -> None:
+        """In = in windows + late + invalid + outside."""
+        counted = {name: sum(one[name] for one in metrics) for name in COUNTED}
+        counted["invalid_rows"] = max((one["invalid_rows"] for one in metrics), default=0)
+        rows = sum(len(task) for task in self.job.batches[number].tasks)
+        told = {one["input_rows"] for one in metrics if not one["woken"]} or {0}
+        if told != {rows} or sum(counted.values()) != rows:
+            raise BrokenPromiseError(f"micro-batch {number} has {rows} rows; counted were {sorted(told)} rows, {counted}")
+        self.counters[number] = counted
+
+
+def places_of(job: Job, disk: Disk, epoch: HeldBy, tag: str) -> list[Place]:
+    """Where an output goes: to sinks of every kind."""
+    writer = f"{disk.checkpoint.query}/{tag}"
+    places: list[Place] = [
+        Files(disk, epoch, writer, f"files of {tag}", job.exchanges),
+        Transactions(disk, epoch, writer, f"transactions of {tag}"),
+        Snapshots(disk, epoch, writer, f"snapshots of {tag}"),
+        Records(disk, epoch, writer, f"records of {tag}"),
+    ]
+    if job.merges and tag == MAIN:
+        places.append(Merged(disk, epoch, writer, "merged"))
+    return places
