@@ -70,12 +70,14 @@ class Places:
         commits: of each transactional table the writer, micro-batch and rows of every commit.
         records: of each topic the records: writer, micro-batch, id and row.
         merged: the table into which results are merged.
+        merged_last: of each writer the last micro-batch that was merged.
     """
 
     tree: dict[str, dict[PurePosixPath, dict[str, tuple[Told, ...]]]] = field(default_factory=dict)
     commits: dict[str, list[tuple[str, int, tuple[Told, ...]]]] = field(default_factory=dict)
     records: dict[str, list[tuple[str, int, str, Told]]] = field(default_factory=dict)
     merged: dict[Any, Told] = field(default_factory=dict)
+    merged_last: dict[str, int] = field(default_factory=dict)
 
     def copy(self) -> Places:
         return Places(
@@ -83,6 +85,7 @@ class Places:
             {place: list(commits) for place, commits in self.commits.items()},
             {place: list(records) for place, records in self.records.items()},
             dict(self.merged),
+            dict(self.merged_last),
         )
 
 
@@ -126,17 +129,16 @@ class MemoryFolders:
         return self.disk.places.tree.setdefault(self.place, {})
 
     def touch(self, folder: Any, name: str) -> None:
-        self.disk.before(f"mark {folder.name}")
-        self.tree[folder][name] = ()
+        self.disk.before(f"mark {_called(folder)}")
+        self._there(folder)[name] = ()
 
     def make(self, folder: Any) -> None:
         """Nothing is kept of a folder without files."""
 
     def rename(self, folder: Any, to: Any) -> None:
-        self.disk.before(f"rename {folder.name} to {to.name}")
+        self.disk.before(f"rename {_called(folder)} to {_called(to)}")
         tree = self.tree
-        if folder not in tree:
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(folder))
+        self._there(folder)
         if tree.get(to):
             raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), str(to))
         tree[to] = tree.pop(folder)
@@ -144,12 +146,9 @@ class MemoryFolders:
     def exchange(self, one: Any, other: Any) -> bool:
         if not self.exchanges:
             return False
-        self.disk.before(f"exchange {one.name} and {other.name}")
+        self.disk.before(f"exchange {_called(one)} and {_called(other)}")
         tree = self.tree
-        for folder in (one, other):
-            if folder not in tree:
-                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(folder))
-        tree[one], tree[other] = tree[other], tree[one]
+        tree[one], tree[other] = self._there(other), self._there(one)
         return True
 
     def children(self, folder: Any) -> list[Any]:
@@ -157,7 +156,7 @@ class MemoryFolders:
         return files + [path for path in self.tree if path.parent == folder]
 
     def delete(self, folder: Any) -> None:
-        self.disk.before(f"delete {folder.name}")
+        self.disk.before(f"delete {_called(folder)}")
         self.tree.pop(folder, None)
 
     def save(self, folder: PurePosixPath, rows: Iterable[Told]) -> None:
@@ -166,7 +165,12 @@ class MemoryFolders:
         self.tree[folder] = {}
         for number, part in enumerate((every[: len(every) // 2], every[len(every) // 2 :])):
             self.disk.before(f"write part-{number} of an attempt")
-            self.tree[folder][f"part-{number}"] = tuple(part)
+            self._there(folder)[f"part-{number}"] = tuple(part)
+
+    def _there(self, folder: Any) -> dict[str, tuple[Told, ...]]:
+        if folder not in self.tree:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(folder))
+        return self.tree[folder]
 
     def read(self) -> dict[int, tuple[Told, ...]]:
         """What a reader finds: the rows of each micro-batch that is published."""
@@ -176,6 +180,11 @@ class MemoryFolders:
                 rows = tuple(row for name in sorted(files) if not name.startswith("_") for row in files[name])
                 found[int(path.name.removeprefix("batch_id="))] = rows
         return found
+
+
+def _called(folder: Any) -> str:
+    """A folder in the name of a step; attempts have names by chance."""
+    return folder.name if folder.parent == ROOT else "an attempt"
 
 
 @dataclass
@@ -189,6 +198,7 @@ class TaskState:
     group: int
     version: int
     values: dict[tuple[str, int], bytes] = field(init=False)
+    steps: list[str] = field(init=False, default_factory=list)
 
     def __post_init__(self) -> None:
         self.values = dict(self.disk.checkpoint.state(self.group, self.version))
@@ -201,17 +211,16 @@ class TaskState:
         return self.values.get((space, key))
 
     def put(self, space: str, key: int, value: bytes) -> None:
-        self.disk.before(f"put {space} {key} of key group {self.group}")
+        self._step(f"put {space} {key} of key group {self.group}")
         self.values[space, key] = value
 
     def remove(self, space: str, key: int) -> None:
-        self.disk.before(f"remove {space} {key} of key group {self.group}")
+        self._step(f"remove {space} {key} of key group {self.group}")
         del self.values[space, key]
 
-    def commit(self, timer: int | None) -> None:
-        """The next version is there."""
-        self.disk.before(f"commit the state of key group {self.group}")
-        keep(self.disk.checkpoint, self.group, self.version + 1, self.values, timer)
+    def _step(self, step: str) -> None:
+        self.steps.append(step)
+        self.disk.before(step)
 
 
 def keep(checkpoint: Checkpoint, group: int, version: int, values: State, timer: int | None) -> None:

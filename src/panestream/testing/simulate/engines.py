@@ -23,6 +23,10 @@ from panestream.testing.simulate.queries import Columns, placement, table_of
 from panestream.testing.simulate.schedule import MicroBatch
 
 
+PACKED_AGAIN = 4
+"""Of so many times that the rows of a micro-batch are wanted they are packed anew once, and must give the same bytes."""
+
+
 @dataclass
 class Operated:
     """What a task gives: rows by output, the counters, and when the clock is to wake the key group up."""
@@ -66,7 +70,7 @@ class PlanEngine:
 
     plan: WindowPlan
     rows: pa.Schema | None = None
-    _packed: dict[int, Any] = field(default_factory=dict, repr=False)
+    _packed: dict[Any, tuple[list[list[PayloadPart]], int, MicroBatch]] = field(default_factory=dict, repr=False)
 
     @property
     def groups(self) -> int:
@@ -89,13 +93,26 @@ class PlanEngine:
         return table_of(rows)
 
     def pack(self, batch: MicroBatch, run: str, rng: random.Random) -> list[list[Any]]:
+        known = id(batch), run
+        packed, times, _ = self._packed.get(known, ([], 0, batch))
+        if times % PACKED_AGAIN == 0:
+            made = self._pack(batch, run)
+            if times and made != packed:
+                raise AssertionError("rows that were packed again made other payloads")
+            packed = made
+        # With the micro-batch, so that no other has its place.
+        self._packed[known] = packed, times + 1, batch
+        arrived = [list(parts) for parts in packed]
+        for parts in arrived:
+            rng.shuffle(parts)
+        return arrived
+
+    def _pack(self, batch: MicroBatch, run: str) -> list[list[PayloadPart]]:
         arrived: list[list[PayloadPart]] = [[] for _ in range(self.plan.groups)]
         for origin, rows in enumerate(batch.tasks):
             given = self.columns.batch(self.table(rows), batch.clock)
             for group, part in pack(self.plan, self.columns.pack, [given], origin, run):
                 arrived[group].append(part)
-        for parts in arrived:
-            rng.shuffle(parts)
         return arrived
 
     def operate(self, state: TaskState, group: int, arrived: Sequence[Any], clock: int) -> Operated:

@@ -5,7 +5,7 @@
 ``Records``             readers: the code of :class:`~panestream.KafkaOnce`; the topic is a list of records
 ``Transactions``        Delta's rule: a transaction whose number is not larger than the writer's last is passed over
 ``Snapshots``           the rule of :class:`~panestream.TableSink` into Iceberg; going back in the history is its own code
-``Merged``              the rule of MERGE: rows by key and window
+``Merged``              the rule of MERGE into Delta: rows by key and window, and a number that is not larger is passed over
 ======================  ================================================================================================
 """
 
@@ -63,6 +63,10 @@ class Place(Sink):
         """Raises where another run holds the checkpoint."""
         self.epoch.check(None)
 
+    def read(self) -> dict[int, tuple[Told, ...]]:
+        """What a reader finds, by micro-batch."""
+        return {}
+
     def describe(self) -> str:
         return self.name
 
@@ -92,7 +96,6 @@ class Files(Place):
         self.micro_batches.write(batch_id, lambda name: self.folders.save(ATTEMPTS / name, df))
 
     def read(self) -> dict[int, tuple[Told, ...]]:
-        """What a reader finds."""
         return self.folders.read()
 
 
@@ -109,7 +112,6 @@ class Transactions(Place):
             commits.append((self.writer, batch_id, tuple(df)))
 
     def read(self) -> dict[int, tuple[Told, ...]]:
-        """What a reader finds."""
         found: dict[int, tuple[Told, ...]] = {}
         for _, number, rows in self.disk.places.commits.get(self.name, []):
             found[number] = found.get(number, ()) + rows
@@ -188,7 +190,10 @@ class Merged(Place):
         if len(rows) != len(df):
             raise AssertionError(f"two rows of a micro-batch are for one key and window: {df}")
         self.disk.before(f"merge into {self.name}")
-        self.disk.places.merged.update(rows)
+        last = self.disk.places.merged_last
+        if batch_id is not None and batch_id > last.get(self.writer, -1):
+            self.disk.places.merged.update(rows)
+            last[self.writer] = batch_id
 
 
 @dataclass(frozen=True)
@@ -196,6 +201,9 @@ class Several(Sink):
     """Hands the rows of one output to several places."""
 
     sinks: Sequence[Place]
+
+    def describe(self) -> str:
+        return ", ".join(sink.name for sink in self.sinks)
 
     def begin(self, df: Any, batch_id: int) -> None:
         for sink in self.sinks:
