@@ -1,10 +1,11 @@
-"""Runs windows under Spark's contract without Spark: every crash, repetition and restart of a schedule, the same for the same seed."""
+"""Windows under Spark's contract without Spark: every crash, repetition and restart of a schedule, the same for a seed."""
 
 from __future__ import annotations
 
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -177,10 +178,8 @@ def _failure(case: Any, asked: Asked, found: str) -> str:
     from panestream.testing.simulate.script import steps_of
 
     explorer = Explorer(Own(asked, asked.closed(case.schedule)), None, ())
-    try:
+    with suppress(BrokenError):
         explorer.explore()
-    except BrokenError:
-        pass
     steps = "\n".join(steps_of(explorer, case.error.disturbance))
     return f"{found}: {case.error}\n{_shown(case.schedule)}\n{steps}"
 

@@ -73,7 +73,7 @@ def campaign(
     first: int = 0,
     runs: int | None = None,
     seconds: float | None = None,
-    told: Callable[[Figures], None] = lambda figures: None,
+    told: Callable[[Figures], None] = lambda _: None,
 ) -> Figures:
     """Runs schedules until there are enough, or one is broken, which is then made small.
 

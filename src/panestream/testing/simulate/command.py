@@ -1,9 +1,10 @@
-"""``python -m panestream.testing.simulate``: schedules by the thousand, what they came to, and the first broken one as a script."""
+"""``python -m panestream.testing.simulate``: many schedules, what they came to, and the first broken one as a script."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import platform
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -108,15 +109,18 @@ def summary(figures: Figures) -> str:
 
 def page(figures: Figures, command: str) -> str:
     """The figures as a page of results."""
+    last = figures.first + figures.schedules - 1
+    came = f"{figures.schedules:,} schedules of {figures.micro_batches:,} micro-batches and {figures.rows:,} rows"
+    took = f"{figures.seconds:,.0f} s, {figures.processor_seconds:,.0f} s of the processor"
+    wrong = "**a promise was broken**" if figures.failure else "0 lost, 0 twice, 0 left behind; all counters add up"
     lines = [
         "# Simulated crashes",
         "",
         f"- Command: `{command}`",
-        f"- Seed {figures.seed}, schedules {figures.first:,} to {figures.first + figures.schedules - 1:,}: {figures.schedules:,} "
-        f"schedules of {figures.micro_batches:,} micro-batches and {figures.rows:,} rows (and those that close all windows).",
-        f"- Runs: **{figures.all_runs:,}**, each judged by the definition of windows, or by a run so judged.",
-        f"- Python {platform_of(figures)}, one process, {figures.seconds:,.0f} s ({figures.processor_seconds:,.0f} s of the processor).",
-        f"- Result: {'**a promise was broken**' if figures.failure else '0 lost, 0 twice, 0 left behind, all counters add up'}.",
+        f"- Seed {figures.seed}, schedules {figures.first:,} to {last:,}: {came} (and those that close all windows).",
+        f"- Runs: **{figures.all_runs:,}**, each judged by the definition of windows, or by a run that was.",
+        f"- One process, Python {platform.python_version()}: {took}.",
+        f"- Result: {wrong}.",
         "",
         "| operator | " + " | ".join(KINDS) + " | all |",
         "|---|" + "---:|" * (len(KINDS) + 1),
@@ -126,8 +130,3 @@ def page(figures: Figures, command: str) -> str:
     lines.append("| all | " + " | ".join(f"{figures.runs[kind]:,}" for kind in KINDS) + f" | {figures.all_runs:,} |")
     lines += ["", "What a run is, and what stands for what: [docs/how-to/simulation.md](../../docs/how-to/simulation.md).", ""]
     return "\n".join(lines)
-
-
-def platform_of(figures: Figures) -> str:
-    """The version of Python."""
-    return str(figures.as_json()["python"])

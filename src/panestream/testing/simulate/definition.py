@@ -1,7 +1,7 @@
 """What windows are, written down from the semantics and not from the operator: everything is kept, everything is replayed.
 
-Nothing here is incremental. There is one list of all elements that were accepted, in the order of arrival; sessions are found anew
-from it at every step by joining spans; timers are not objects but questions asked of every window at every step. Only what
+Nothing here is incremental. There is one list of all elements that were accepted, in the order of arrival; sessions are found
+anew from it at every step by joining spans; timers are not objects but questions asked of every window at every step. Only what
 cannot be replayed (what triggers remember, what was purged or evicted) is remembered, per key and window.
 
 Times are integers. Random plans are dicts in the words of the scenario format.
@@ -59,7 +59,8 @@ class Definition:
         self.shut = MIN  # what was closed under an earlier lateness
         self.windows: dict[Any, list[Win]] = {}
         self.key_firings: dict[Any, int] = {}
-        self.trigger, self.evictor = spec.get("trigger"), spec.get("evictor")
+        self.trigger: Any = spec.get("trigger")
+        self.evictor: Any = spec.get("evictor")
         if self.kind == "count":
             if a.get("slide") is None:
                 default, keep = {"type": "purging", "inner": {"type": "count", "count": a["size"]}}, None
@@ -194,7 +195,7 @@ class Definition:
         return joined
 
     def innermost(self) -> Mapping[str, Any]:
-        t = self.trigger
+        t: Mapping[str, Any] = self.trigger
         while "inner" in t:
             t = t["inner"]
         return t
@@ -223,7 +224,7 @@ class Definition:
 
     # ------------------------------------------------------------ triggers: (fire?, purge?)
 
-    def element_says(self, t: Mapping[str, Any], w: Win, e: Element) -> Said:  # noqa: C901, PLR0911, PLR0912 - one table
+    def element_says(self, t: Mapping[str, Any], w: Win, e: Element) -> Said:  # noqa: C901, PLR0912 - one table
         kind = t["type"]
         if kind == "purging":
             fire, purge = self.element_says(t["inner"], w, e)

@@ -101,7 +101,7 @@ class Disk:
 
     checkpoint: Checkpoint = field(default_factory=Checkpoint)
     places: Places = field(default_factory=Places)
-    before: Callable[[str], None] = lambda step: None
+    before: Callable[[str], None] = lambda _: None
 
     def copy(self) -> Disk:
         """What is there now; nobody listens to it."""

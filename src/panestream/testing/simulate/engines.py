@@ -22,7 +22,6 @@ from panestream.testing.simulate.disk import State, TaskState, Told
 from panestream.testing.simulate.queries import Columns, placement, table_of
 from panestream.testing.simulate.schedule import MicroBatch
 
-
 PACKED_AGAIN = 4
 """Of so many times that the rows of a micro-batch are wanted they are packed anew once, and must give the same bytes."""
 

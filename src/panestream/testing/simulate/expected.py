@@ -96,7 +96,12 @@ class _Told:
             key, ids = one["key"], one["value"]
             self.firings[key] += 1
             # Of sessions that grow within a micro-batch an operator on columns tells what they are when it is over.
-            if query.operator == "sessions" and query.of_event_time and place < before and (key, one["start"], one["end"]) not in alive:
+            if (
+                query.operator == "sessions"
+                and query.of_event_time
+                and place < before
+                and (key, one["start"], one["end"]) not in alive
+            ):
                 continue
             told = (one["start"], one["end"], len(ids), _total(self.values[id_] for id_ in ids), tuple(sorted(ids)))
             code = {"declared": (), "context": (self.firings[key],)}.get(query.function, (settings.code,))
@@ -112,7 +117,7 @@ def as_emitted(query: Query, firings: Sequence[tuple[Any, ...]]) -> list[tuple[A
 
 
 def in_order(query: Query, tasks: Sequence[Sequence[Row]]) -> list[Row]:
-    """The rows in the order of arrival: task by task; sessions take those of all tasks side by side, by how far time is in each."""
+    """The rows in the order of arrival: task by task; of sessions side by side, by how far time is in each."""
     if query.assigner["type"] != "session" or len(tasks) < 2:
         return [row for task in tasks for row in task]
     ranked = []

@@ -22,7 +22,7 @@ REALLY = 8
 """Of so many runs whose tasks have all been run with the same rows and states, one runs them again all the same."""
 AGAIN = 6
 """Of so many crashes one is followed by another, while the micro-batch is run again."""
-RECUT = ("", ", and all that follows comes at once", ", and each part that follows comes by itself")
+RECUT = {0: "", 1: ", and all that follows comes at once", 2: ", and each part that follows comes by itself"}
 IN_TASK = ("put ", "remove ")
 
 
@@ -50,14 +50,13 @@ class Disturbance:
     groups: int | None = None
     name: str = field(default="", compare=False)
 
-
     def __str__(self) -> str:
         said = {
             NOTHING: "with no disturbance",
             CRASH: f"a crash in micro-batch {self.batch}, before step {self.step} of the run ({self.name})",
             COPIES: f"another copy begins in micro-batch {self.batch}, before step {self.step} of it ({self.name})",
             TWICE: "every output is delivered twice",
-            OLDER: f"the checkpoint is put back that was there after micro-batch {self.batch}{RECUT[self.step]}",
+            OLDER: f"the checkpoint is put back that was there after micro-batch {self.batch}{RECUT.get(self.step, '')}",
             SAVEPOINT: f"a savepoint after micro-batch {self.batch} is the beginning of a query with {self.groups} key groups",
         }[self.kind]
         return said if self.settings is None else f"{said}, and it is started again with {self.settings}"
@@ -319,7 +318,7 @@ class Explorer:
 
     def _older(self) -> Iterator[Disturbance]:
         for number in range(len(self.subject.job.batches) - 1):
-            yield from (Disturbance(OLDER, number, step) for step in range(len(RECUT)))
+            yield from (Disturbance(OLDER, number, step) for step in RECUT)
 
     def _go_back(self, disturbance: Disturbance) -> None:
         if self.subject.job.silences:
@@ -390,4 +389,4 @@ def first_broken(subject: Subject, change: Settings | None, kinds: Collection[st
     return None
 
 
-__all__ = ["KINDS", "BrokenError", "Disturbance", "Explorer", "explored", "first_broken", "replace", "Sequence"]
+__all__ = ["KINDS", "BrokenError", "Disturbance", "Explorer", "Sequence", "explored", "first_broken", "replace"]

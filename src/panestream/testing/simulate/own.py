@@ -119,7 +119,9 @@ class Own:
     def engine(self, settings: Settings, groups: int | None = None) -> Engine:
         known = settings, groups or self.schedule.query.groups
         if known not in self._engines:
-            made = OwnPlan.of(self.asked, *known) if self.asked.aggregates else RowEngine(self.asked.query, settings.delay, known[1])
+            made = (
+                OwnPlan.of(self.asked, *known) if self.asked.aggregates else RowEngine(self.asked.query, settings.delay, known[1])
+            )
             self._engines[known] = made
         return self._engines[known]
 
@@ -184,7 +186,11 @@ class OwnPlan(PlanEngine):
         assert self.rows is not None  # noqa: S101 - of this class it is given
         names = self.rows.names[2:]
         values = [row.value if isinstance(row.value, Mapping) else dict(zip(names, row.value, strict=True)) for row in rows]
-        columns = [[row.key for row in rows], [row.time for row in rows], *([value.get(name) for value in values] for name in names)]
+        columns = [
+            [row.key for row in rows],
+            [row.time for row in rows],
+            *([value.get(name) for value in values] for name in names),
+        ]
         arrays = [pa.array(column, column_type.type) for column, column_type in zip(columns, self.rows, strict=True)]
         return pa.Table.from_arrays(arrays, schema=self.rows)
 
@@ -234,6 +240,6 @@ def _maker(column: pa.Field) -> MakeRow:
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return lambda rng: rng.choice("abc")
     raise InvalidPlanError(
-        f"simulate knows no values of the column {column.name!r} ({kind}): give rows=, a function of a random.Random that makes a "
-        "row, e.g. rows=lambda rng: {'at': rng.randint(0, 100)}"
+        f"simulate knows no values of the column {column.name!r} ({kind}): give rows=, a function of a random.Random that makes "
+        "a row, e.g. rows=lambda rng: {'at': rng.randint(0, 100)}"
     )

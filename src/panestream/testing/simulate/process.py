@@ -106,7 +106,7 @@ class Process:
         self.outputs = Outputs(sinks, epoch, first=self.disk.checkpoint.first)
         return self
 
-    def run(self, upto: int | None = None, ended: Callable[[int], bool] = lambda number: False) -> None:
+    def run(self, upto: int | None = None, ended: Callable[[int], bool] = lambda _: False) -> None:
         """Runs micro-batches.
 
         Args:
@@ -120,7 +120,7 @@ class Process:
                 return
 
     def next(self) -> int:
-        """The micro-batch that comes next, by the number that sinks have: one that was planned and not committed, or a new one."""
+        """The micro-batch that comes next, by the number that sinks have: one that was not committed, or a new one."""
         return max(self.disk.checkpoint.commits, default=-1) + 1 + self.disk.checkpoint.first
 
     def micro_batch(self, number: int) -> None:
@@ -139,7 +139,7 @@ class Process:
         checkpoint.commits.add(own)
 
     def write(self, number: int) -> None:
-        """What ``foreachBatch`` does: the tasks, and the delivery of what they give (:class:`panestream.spark.query.SinkWriter`)."""
+        """What ``foreachBatch`` does (:class:`panestream.spark.query.SinkWriter`): the tasks, and the delivery."""
         spark: Any = None
         self.outputs.check(spark)
         try:
@@ -201,7 +201,9 @@ class Process:
             operated = self.engine.operate(state, group, arrived, batch.clock)
             timer = operated.wake_up if self.engine.wakes_up else None
         before = checkpoint.states.get((group, own))
-        made = Remembered(before, operated, state.values if operated is not None or before is None else before, timer, state.steps)
+        made = Remembered(
+            before, operated, state.values if operated is not None or before is None else before, timer, state.steps
+        )
         if known is not None:
             if (known.values, known.timer, known.steps) != (made.values, made.timer, made.steps):
                 raise BrokenPromiseError(f"micro-batch {number} was run again, and key group {group} wrote another state")

@@ -114,14 +114,17 @@ def trigger_of(said: Mapping[str, Any] | None) -> Trigger | None:
     """The trigger; None: the default."""
     if said is None:
         return None
-    inner = trigger_of(said.get("inner"))
+    inner: Any = trigger_of(said.get("inner"))
     made: Mapping[str, Callable[[], Trigger]] = {
         "count": lambda: CountTrigger.of(said["count"]),
         "continuous_event_time": lambda: ContinuousEventTimeTrigger(said["interval"]),
         "continuous_processing_time": lambda: ContinuousProcessingTimeTrigger(said["interval"]),
-        "purging": lambda: PurgingTrigger.of(inner),  # type: ignore[arg-type]
+        "purging": lambda: PurgingTrigger.of(inner),
         "processing_timeout": lambda: ProcessingTimeoutTrigger(
-            inner, said["timeout"], said["reset_on_each_record"], said["clear_on_timeout"]  # type: ignore[arg-type]
+            inner,
+            said["timeout"],
+            said["reset_on_each_record"],
+            said["clear_on_timeout"],
         ),
     }
     return made[said["type"]]()
@@ -165,12 +168,12 @@ def _operator_of(query: Query, settings: Settings, window: WindowSpec) -> Operat
     if query.function == "declared":
         aggregates = (agg.count().alias("n"), agg.sum("v").alias("total"), agg.collect_list("u").alias("ids"))
         return aggregating(window, aggregates, {"v": pa.int64(), "u": pa.int64()}, KEYS)
-    function: Any = {
-        "list": lambda: Elements(Listed(settings.code)),
-        "aggregate": lambda: Aggregate(Added(settings.code)),
-        "context": lambda: Elements(Remembering()),
-    }[query.function]()
-    return calling(window, function, RESULTS, ROWS, query.function, KEYS)
+    functions: Mapping[str, Aggregate | Elements] = {
+        "list": Elements(Listed(settings.code)),
+        "aggregate": Aggregate(Added(settings.code)),
+        "context": Elements(Remembering()),
+    }
+    return calling(window, functions[query.function], RESULTS, ROWS, query.function, KEYS)
 
 
 @dataclass(frozen=True)
@@ -185,7 +188,7 @@ class Columns:
     def of(cls, plan: WindowPlan, rows: pa.Schema = ROWS) -> Columns:
         """Those of a plan."""
         inputs = [f"value {text}" for text in plan.operator.inputs]
-        names, places = ["time", *plan.keys, *inputs], {}
+        names, places = ["time", *plan.keys, *inputs], dict[str, Any]()
         wanted = {
             "group": plan.groups > 1,
             "partition": plan.watermark.partition_column is not None,

@@ -66,7 +66,11 @@ class RowEngine:
         operator = RowOperator(self.plan, SealedState(state, group, "row operator"), group)
         kept = state.get(_NEWEST, 0)
         newest = max([MIN_TIMESTAMP if kept is None else json.loads(kept), *(part[3] for part in arrived)])
-        rows = [(row.key, row.time, self._element(row.value, row.time)) for _, mine, _, _ in sorted(arrived, key=_first) for row in mine]
+        rows = [
+            (row.key, row.time, self._element(row.value, row.time))
+            for _, mine, _, _ in sorted(arrived, key=_first)
+            for row in mine
+        ]
         if not self.plan.window.assigner.is_event_time:
             rows = [(key, clock, element) for key, _, element in rows]
         watermark = None if newest == MIN_TIMESTAMP else newest - self.delay - 1

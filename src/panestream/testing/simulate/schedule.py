@@ -147,7 +147,9 @@ class Chooser:
         assigner, span = self._assigner(operator)
         trigger, evictor = self._trigger(operator, assigner), None
         clock = assigner.get("time") == "processing"
-        function = {"accumulating": "list", "row": rng.choice(["declared", "list", "aggregate", "context"])}.get(operator, "declared")
+        function = {"accumulating": "list", "row": rng.choice(["declared", "list", "aggregate", "context"])}.get(
+            operator, "declared"
+        )
         by_time = assigner["type"] not in ("global", "count") and not clock
         lateness = rng.choice([0, 0, 1, span // 2, 2 * span]) if by_time else 0
         if operator in ("accumulating", "row") and assigner["type"] != "count" and rng.random() < 0.25:
@@ -185,15 +187,21 @@ class Chooser:
             gap = rng.choice([3, 5, 8])
             return {"type": kind, "gap": gap, **clock}, gap
         if kind == "count":
-            return {"type": kind, "size": rng.choice([1, 2, 3]), "slide": rng.choice([None, 1, 2])}, 10
+            count, every = rng.choice([1, 2, 3]), rng.choice([None, 1, 2])
+            # Where elements are left out between two windows columns do not run it.
+            every = count if every is not None and every > count and operator == "counts" else every
+            return {"type": kind, "size": count, "slide": every}, 10
         return {"type": "global"}, 10
 
     def _trigger(self, operator: str, assigner: Mapping[str, Any]) -> dict[str, Any] | None:
         rng, clock = self.rng, assigner.get("time") == "processing"
         if assigner["type"] == "count" or operator in ("sessions", "accumulating"):
             return None
-        continuous = {"type": f"continuous_{'processing' if clock else 'event'}_time", "interval": rng.choice([2, 3, 5])}
-        count = {"type": "count", "count": rng.choice([1, 2, 3])}
+        continuous: dict[str, Any] = {
+            "type": f"continuous_{'processing' if clock else 'event'}_time",
+            "interval": rng.choice([2, 3, 5]),
+        }
+        count: dict[str, Any] = {"type": "count", "count": rng.choice([1, 2, 3])}
         if assigner["type"] == "global":
             return rng.choice([count, {"type": "purging", "inner": count}])
         if operator == "panes":
@@ -202,16 +210,21 @@ class Chooser:
         if chosen is not None and rng.random() < 0.3:
             chosen = {"type": "purging", "inner": chosen}
         if assigner["type"] != "session" and chosen is not None and rng.random() < 0.2:
-            more = {"timeout": rng.choice([1, 4]), "reset_on_each_record": rng.random() < 0.5, "clear_on_timeout": rng.random() < 0.5}
+            more = {
+                "timeout": rng.choice([1, 4]),
+                "reset_on_each_record": rng.random() < 0.5,
+                "clear_on_timeout": rng.random() < 0.5,
+            }
             chosen = {"type": "processing_timeout", "inner": chosen, **more}
         return chosen
 
     def batches(self, query: Query) -> tuple[MicroBatch, ...]:
         """Rows that come somewhat out of order, some of them late, from two partitions that fall silent now and then."""
         rng = self.rng
-        keys = rng.choice([["a"], ["a", "b", None], ["a", "b", "c", "d"]])
+        choices: list[list[str | None]] = [["a"], ["a", "b", None], ["a", "b", "c", "d"]]
+        keys = rng.choice(choices)
         disorder, pace, late = rng.choice([0, 4, 10]), rng.choice([1, 3, 6]), rng.choice([0.0, 0.1, 0.3])
-        time, clock, made = rng.choice([0, -30, 1000]), rng.choice([1, 1000]), []
+        time, clock, made = rng.choice([0, -30, 1000]), rng.choice([1, 1000]), list[MicroBatch]()
         for _ in range(rng.randint(2, 5)):
             silent, tasks = rng.choice([None, None, "p0", "p1"]), []
             for _ in range(rng.choice([0, 1, 1, 2]) if query.by_clock or made else 1):
@@ -236,7 +249,7 @@ class Chooser:
         if not query.of_event_time:
             return replace(now, code=1)
         lateness = rng.choice([0, 2, 20])
-        # Evicted panes know no lateness; a processing timeout fires at every timer, so at the end of a lateness that is none any more.
+        # Evicted panes know no lateness. A processing timeout fires at every timer, at the end of a former lateness too.
         if (query.evictor is not None and query.operator == "accumulating") or "timeout" in str(query.trigger):
             lateness = now.lateness
         return Settings(rng.choice([0, 3, 15]), lateness, 1)

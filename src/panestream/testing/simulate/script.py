@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import MISSING, fields, is_dataclass
 from typing import Any
 
@@ -96,8 +97,8 @@ def replay(schedule: Schedule, disturbance: Disturbance, change: Settings | None
             explorer.run(disturbance)
     finally:
         for line in steps_of(explorer, disturbance):
-            print(line)  # noqa: T201 - what it is for
-    print("All promises were kept.")  # noqa: T201
+            print(line)
+    print("All promises were kept.")
 
 
 def steps_of(explorer: Explorer, disturbance: Disturbance) -> Iterator[str]:
@@ -121,9 +122,7 @@ def steps_of(explorer: Explorer, disturbance: Disturbance) -> Iterator[str]:
 def failure_of(case: Case, found: str, subject: Subject) -> str:
     """What is said of a broken case: what is wrong, its steps, and the script."""
     explorer = Explorer(subject, case.change, kinds=())
-    try:
+    with suppress(BrokenError):
         explorer.explore()
-    except BrokenError:
-        pass
     steps = "\n".join(steps_of(explorer, case.error.disturbance))
     return f"{found}: {case.error}\n\n{steps}\n\n{script_of(case, found)}"

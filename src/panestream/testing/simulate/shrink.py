@@ -48,7 +48,8 @@ def shrunk(
                 return case
             tries -= 1
             error = _broken(lambda schedule=schedule: subject_of(schedule), change, kinds)  # type: ignore[misc]
-            if error is not None:
+            # Another kind is another fault: a smaller query may simply make no sense.
+            if error is not None and error.disturbance.kind == case.error.disturbance.kind:
                 case, smaller = Case(schedule, change, error), True
                 break
     return case
@@ -106,4 +107,6 @@ def _plainer(batch: MicroBatch) -> Iterator[MicroBatch]:
         for at, row in enumerate(rows):
             plain = Row("a", row.time, None, row.number, "p0")
             if row != plain:
-                yield replace(batch, tasks=(*batch.tasks[:place], (*rows[:at], plain, *rows[at + 1 :]), *batch.tasks[place + 1 :]))
+                yield replace(
+                    batch, tasks=(*batch.tasks[:place], (*rows[:at], plain, *rows[at + 1 :]), *batch.tasks[place + 1 :])
+                )

@@ -8,12 +8,12 @@ from dataclasses import replace
 import pytest
 
 from panestream.testing.harness import WindowTestHarness
+from panestream.testing.simulate.definition import Definition
 from tests.conformance.executors.base import Observed
 from tests.conformance.executors.harness import HarnessExecutor
 from tests.conformance.runner import differences
 from tests.conformance.scenario_format import plan_of, scenario_of
 from tests.engine.operators.row.delegating import Delegating
-from panestream.testing.simulate.definition import Definition
 from tests.engine.operators.row.random_scenarios import scenario
 
 COUNT, CHUNKS = 400, 4
