@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import shutil
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -80,10 +80,22 @@ class Epoch:
             FencedError: another copy of the query was started later.
             SinkError: the entry is gone: the checkpoint was deleted, or an older copy of it was put in its place.
         """
-        entries = self._entries(spark)
+        self.check_holds(self._entries(spark), lambda: (newest_entry(spark, self.checkpoint) or {}).get(SUCCESSOR))
+
+    def check_holds(self, entries: Collection[Rank], successor_of_newest: Callable[[], str | None]) -> None:
+        """The rule of :meth:`check`, of the entries that are there.
+
+        Args:
+            entries: the runs that the checkpoint knows.
+            successor_of_newest: gives the checkpoint of the query that succeeds this one, where the newest entry is its.
+
+        Raises:
+            FencedError: another run holds it.
+            SinkError: this run is not among them.
+        """
         newest = max(entries, default=self.rank)
         if newest > self.rank:
-            successor = (newest_entry(spark, self.checkpoint) or {}).get(SUCCESSOR)
+            successor = successor_of_newest()
             if successor is not None:
                 raise FencedError(
                     f"another query goes on from a savepoint, with the checkpoint {successor}, and writes to the same places "

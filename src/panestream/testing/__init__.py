@@ -1,6 +1,16 @@
-"""Tools to test windows with: a harness that needs no Spark, and rows that arrive on Spark in the micro-batches one wants."""
+"""Tools to test windows with: a harness and a simulator that need no Spark, and rows that arrive on Spark in micro-batches."""
 
 from panestream.testing.harness import LateElement, Snapshot, WindowResult, WindowTestHarness
 from panestream.testing.micro_batches import MicroBatches
+from panestream.testing.simulate import Simulation, SimulationError, simulate
 
-__all__ = ["LateElement", "MicroBatches", "Snapshot", "WindowResult", "WindowTestHarness"]
+__all__ = [
+    "LateElement",
+    "MicroBatches",
+    "Simulation",
+    "SimulationError",
+    "Snapshot",
+    "WindowResult",
+    "WindowTestHarness",
+    "simulate",
+]

@@ -6,6 +6,7 @@ import re
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ from panestream.errors import SinkError
 from panestream.spark.markers import PARTS, list_files, read_markers, write_marker
 from panestream.spark.places import escaped, file_place, local_folder
 from panestream.spark.sinks.base import Run, Sink
-from panestream.spark.sinks.publication import Publisher, published, sweep
+from panestream.spark.sinks.publication import MicroBatchFolders, Publisher
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -183,26 +184,13 @@ class _LocalFiles(Sink):
     def begin(self, df: DataFrame, batch_id: int) -> None:
         if not self.marker.is_file():
             return _FilesElsewhere(self.sink, self.run).begin(df, batch_id)
-        publisher = self._publisher(df.sparkSession)
-        publisher.check()
-        later = {number: path for number, path in published(self._folder, BATCH_COLUMN).items() if number > batch_id}
-        # The last first: whoever reads meanwhile finds the output as it once was.
-        for number in sorted(later, reverse=True):
-            publisher.withdraw(later[number])
-        return None
+        return self._micro_batches(df.sparkSession).begin(batch_id)
 
     def write(self, df: DataFrame, batch_id: int | None) -> None:
         if not self.marker.is_file():
             return _FilesElsewhere(self.sink, self.run).write(df, batch_id)
-        publisher = self._publisher(df.sparkSession)
-        sweep(publisher.attempts, None if batch_id is None else publisher.rank)
-        name = f"{publisher.rank[0]:010d}-{publisher.rank[1]}-{uuid.uuid4().hex}"
-        self.sink.save(df, f"{self.sink.path}/{_ATTEMPTS}/{name}")
-        number = _WHOLE_RUN if batch_id is None else batch_id
-        publisher.publish(publisher.attempts / name, self._folder / f"{BATCH_COLUMN}={number}")
-        if batch_id is None:
-            sweep(publisher.attempts)
-        return None
+        attempts = f"{self.sink.path}/{_ATTEMPTS}"
+        return self._micro_batches(df.sparkSession).write(batch_id, lambda name: self.sink.save(df, f"{attempts}/{name}"))
 
     def describe(self) -> str:
         return self.sink.describe()
@@ -211,9 +199,9 @@ class _LocalFiles(Sink):
     def _folder(self) -> Path:
         return self.marker.parent.parent
 
-    def _publisher(self, spark: SparkSession) -> Publisher:
+    def _micro_batches(self, spark: SparkSession) -> MicroBatchFolders:
         epoch = self.run.epoch
         rank = (0, uuid.uuid4().hex) if epoch is None else epoch.rank
-        return Publisher(
-            self._folder / _ATTEMPTS, rank, lambda: self.run.check(spark), lambda other: self.run.registered(spark, other)
-        )
+        registered = partial(self.run.registered, spark)
+        publisher = Publisher(self._folder / _ATTEMPTS, rank, lambda: self.run.check(spark), registered)
+        return MicroBatchFolders(self._folder, BATCH_COLUMN, publisher)

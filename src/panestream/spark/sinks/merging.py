@@ -81,6 +81,8 @@ class MergeSink(CatalogTableSink):
         changes = f"{_CHANGES}_{uuid.uuid4().hex}"
         df.createOrReplaceTempView(changes)
         try:
+            # Once more: a Spark job lies between. A copy that is overtaken there would put older rows in place of newer ones.
+            self.run.check(spark)
             self._merge(spark, found, self.statement(df.columns, changes), batch_id)
         finally:
             spark.catalog.dropTempView(changes)

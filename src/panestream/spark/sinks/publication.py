@@ -15,8 +15,9 @@ import shutil
 import sys
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from panestream.spark.checkpoint import Rank
 
@@ -27,6 +28,58 @@ _CANNOT_EXCHANGE = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EPERM)
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 NOBODY: Rank = (-1, "")
 """Whoever wrote a folder without a mark."""
+_WHOLE_RUN = -1
+"""What the folder of a batch query is numbered."""
+
+
+class Folders(Protocol):
+    """What publication asks of a file system. A class of its own, so that the simulator can stand between any two steps of it."""
+
+    def touch(self, folder: Path, name: str) -> None:
+        """Makes an empty file in a folder, if there is none."""
+
+    def make(self, folder: Path) -> None:
+        """Makes a folder, if there is none."""
+
+    def rename(self, folder: Path, to: Path) -> None:
+        """In one step. Raises OSError (``ENOTEMPTY``) where ``to`` has files, FileNotFoundError where ``folder`` is gone."""
+
+    def exchange(self, one: Path, other: Path) -> bool:
+        """Exchanges two folders in one step; False where the system cannot. Raises FileNotFoundError where one is gone."""
+
+    def children(self, folder: Path) -> list[Path]:
+        """What a folder has; nothing where it is gone."""
+
+    def delete(self, folder: Path) -> None:
+        """Deletes a folder and all that is in it, as far as that can be done."""
+
+
+class LocalFolders:
+    """Those of this machine."""
+
+    def touch(self, folder: Path, name: str) -> None:
+        (folder / name).touch()
+
+    def make(self, folder: Path) -> None:
+        folder.mkdir(exist_ok=True)
+
+    def rename(self, folder: Path, to: Path) -> None:
+        folder.rename(to)
+
+    def exchange(self, one: Path, other: Path) -> bool:
+        return exchanged(one, other)
+
+    def children(self, folder: Path) -> list[Path]:
+        try:
+            return list(folder.iterdir())
+        except FileNotFoundError:
+            return []
+
+    def delete(self, folder: Path) -> None:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+LOCAL: Folders = LocalFolders()
 
 
 @dataclass(frozen=True)
@@ -38,12 +91,14 @@ class Publisher:
         rank: the run. Its mark is in every folder that it publishes.
         check: raises where another run holds the place.
         registered: whether a run that left a larger mark is known: if so, it was started later and keeps what it published.
+        folders: the file system.
     """
 
     attempts: Path
     rank: Rank
     check: Callable[[], None]
     registered: Callable[[Rank], bool]
+    folders: Folders = field(default=LOCAL, repr=False, compare=False)
 
     def publish(self, attempt: Path, target: Path) -> None:
         """Makes the folder ``attempt`` be ``target``; what was there is now among the attempts, for a later :func:`sweep`.
@@ -53,11 +108,11 @@ class Publisher:
         Raises:
             FencedError: by ``check``; then what the later run published stays.
         """
-        (attempt / f"{_MARK}{self.rank[0]:010d}-{self.rank[1]}").touch()
+        self.folders.touch(attempt, f"{_MARK}{self.rank[0]:010d}-{self.rank[1]}")
         while True:
             self.check()
             try:
-                attempt.rename(target)
+                self.folders.rename(attempt, target)
             except OSError as error:
                 if error.errno not in _NOT_EMPTY:
                     raise
@@ -71,7 +126,7 @@ class Publisher:
         self.check()
         away = self._aside()
         try:
-            target.rename(away)
+            self.folders.rename(target, away)
         except FileNotFoundError:
             return
         self._drop_or_return(away, target)
@@ -80,11 +135,11 @@ class Publisher:
         """False: somebody moved in between, look again."""
         self.check()
         try:
-            if exchanged(attempt, target):
+            if self.folders.exchange(attempt, target):
                 self._keep_newest(attempt, target)
                 return True
             away = self._aside()
-            target.rename(away)
+            self.folders.rename(target, away)
         except FileNotFoundError:
             return False
         self._drop_or_return(away, target)
@@ -93,16 +148,16 @@ class Publisher:
     def _keep_newest(self, out: Path, target: Path) -> None:
         """After an exchange: should what came out be of a later run, it goes back, and so on until the newest is in."""
         inside, mine = self.rank, True
-        while self._newer(rank_of(out), inside):
-            inside, mine = rank_of(out), False
-            exchanged(out, target)
+        while self._newer(rank_of(out, self.folders), inside):
+            inside, mine = rank_of(out, self.folders), False
+            self.folders.exchange(out, target)
         if not mine:
             self.check()
 
     def _drop_or_return(self, away: Path, target: Path) -> None:
-        if self._newer(rank_of(away), self.rank):
+        if self._newer(rank_of(away, self.folders), self.rank):
             try:
-                away.rename(target)
+                self.folders.rename(away, target)
             except OSError as error:
                 if error.errno not in _NOT_EMPTY:
                     raise
@@ -112,31 +167,72 @@ class Publisher:
         return one > other and self.registered(one)
 
     def _aside(self) -> Path:
-        self.attempts.mkdir(exist_ok=True)
-        return self.attempts / f"{self.rank[0]:010d}-{self.rank[1]}-{uuid.uuid4().hex}"
+        self.folders.make(self.attempts)
+        return self.attempts / self.new_name()
+
+    def new_name(self) -> str:
+        """Of a folder among the attempts, which no other has."""
+        return f"{self.rank[0]:010d}-{self.rank[1]}-{uuid.uuid4().hex}"
 
 
-def rank_of(folder: Path) -> Rank:
+@dataclass(frozen=True)
+class MicroBatchFolders:
+    """What a file sink does with the folders ``COLUMN=N`` of one run, whatever is in them.
+
+    Attributes:
+        folder: where they are.
+        column: how they are called.
+        publisher: publishes them.
+    """
+
+    folder: Path
+    column: str
+    publisher: Publisher
+
+    def begin(self, batch_id: int) -> None:
+        """The run begins with ``batch_id``: what is there of later micro-batches is of another time, and goes."""
+        self.publisher.check()
+        there = published(self.folder, self.column, self.publisher.folders)
+        # The last first: whoever reads meanwhile finds the output as it once was.
+        for number in sorted((number for number in there if number > batch_id), reverse=True):
+            self.publisher.withdraw(there[number])
+
+    def write(self, batch_id: int | None, save: Callable[[str], None]) -> None:
+        """Writes a micro-batch in place of what is there of it; None: a batch query.
+
+        Args:
+            batch_id: its number.
+            save: writes the rows into a new folder among the attempts, whose name it is given.
+        """
+        publisher = self.publisher
+        sweep(publisher.attempts, None if batch_id is None else publisher.rank, publisher.folders)
+        name = publisher.new_name()
+        save(name)
+        number = _WHOLE_RUN if batch_id is None else batch_id
+        publisher.publish(publisher.attempts / name, self.folder / f"{self.column}={number}")
+        if batch_id is None:
+            sweep(publisher.attempts, None, publisher.folders)
+
+
+def rank_of(folder: Path, folders: Folders = LOCAL) -> Rank:
     """The run that published a folder."""
-    try:
-        marks = [_RANK.fullmatch(path.name.removeprefix(_MARK)) for path in folder.glob(f"{_MARK}*")]
-    except FileNotFoundError:
-        return NOBODY
+    names = [path.name for path in folders.children(folder) if path.name.startswith(_MARK)]
+    marks = [_RANK.fullmatch(name.removeprefix(_MARK)) for name in names]
     return max(((int(mark.group(1)), mark.group(2)) for mark in marks if mark), default=NOBODY)
 
 
-def published(folder: Path, column: str) -> dict[int, Path]:
+def published(folder: Path, column: str, folders: Folders = LOCAL) -> dict[int, Path]:
     """The folders ``COLUMN=N`` by N."""
-    matches = {path: re.fullmatch(rf"{re.escape(column)}=(-?\d+)", path.name) for path in folder.iterdir()}
+    matches = {path: re.fullmatch(rf"{re.escape(column)}=(-?\d+)", path.name) for path in folders.children(folder)}
     return {int(match.group(1)): path for path, match in matches.items() if match}
 
 
-def sweep(attempts: Path, upto: Rank | None = None) -> None:
+def sweep(attempts: Path, upto: Rank | None = None, folders: Folders = LOCAL) -> None:
     """Deletes what was replaced, and what attempts that were broken off have left: of runs up to ``upto``, else all."""
-    for path in attempts.iterdir() if attempts.is_dir() else ():
+    for path in folders.children(attempts):
         rank = _RANK.match(path.name)
         if upto is None or rank is None or (int(rank.group(1)), rank.group(2)) <= upto:
-            shutil.rmtree(path, ignore_errors=True)
+            folders.delete(path)
 
 
 def exchanged(one: Path, other: Path) -> bool:

@@ -8,12 +8,12 @@ from dataclasses import replace
 import pytest
 
 from panestream.testing.harness import WindowTestHarness
+from panestream.testing.simulate.definition import Definition
 from tests.conformance.executors.base import Observed
 from tests.conformance.executors.harness import HarnessExecutor
 from tests.conformance.runner import differences
 from tests.conformance.scenario_format import plan_of, scenario_of
 from tests.engine.operators.row.delegating import Delegating
-from tests.engine.operators.row.naive import Naive
 from tests.engine.operators.row.random_scenarios import scenario
 
 COUNT, CHUNKS = 400, 4
@@ -48,6 +48,6 @@ def run(read, latenesses: dict[int, int], wrap) -> Observed:
 def test_the_operator_does_what_the_definition_says(chunk, wrap):
     for seed in range(chunk, COUNT, CHUNKS):
         spec, latenesses = changed(seed)
-        steps, late, dropped = Naive(spec, latenesses).run()
+        steps, late, dropped = Definition(spec, latenesses).run()
         read = scenario_of({**spec, "expected": {"steps": steps, "late": late, "late_dropped": dropped}})
         assert not differences(read, run(read, latenesses, wrap)), (seed, latenesses)

@@ -11,13 +11,13 @@ import pytest
 
 from panestream.engine.operators.row.window_operator import RowOperator
 from panestream.engine.storage.state import MemoryState
+from panestream.testing.simulate.definition import Definition
 from panestream.windowing.time import MAX_TIMESTAMP
 from tests.conformance.executors import HarnessExecutor, Observed
 from tests.conformance.executors.harness import _as_json, _late_as_json
 from tests.conformance.runner import differences
 from tests.conformance.scenario_format import plan_of, scenario_of
 from tests.engine.operators.row.delegating import Delegating
-from tests.engine.operators.row.naive import Naive
 from tests.engine.operators.row.random_scenarios import scenario
 
 COUNT = int(os.environ.get("PANESTREAM_RANDOM_SCENARIOS", "400"))
@@ -27,7 +27,7 @@ CHUNKS = 8
 
 def with_answer(seed: int) -> dict:
     spec = scenario(seed)
-    steps, late, dropped = Naive(spec).run()
+    steps, late, dropped = Definition(spec).run()
     return {**spec, "expected": {"steps": steps, "late": late, "late_dropped": dropped}}
 
 

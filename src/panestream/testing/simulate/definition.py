@@ -1,7 +1,7 @@
 """What windows are, written down from the semantics and not from the operator: everything is kept, everything is replayed.
 
-Nothing here is incremental. There is one list of all elements that were accepted, in the order of arrival; sessions are found anew
-from it at every step by joining spans; timers are not objects but questions asked of every window at every step. Only what
+Nothing here is incremental. There is one list of all elements that were accepted, in the order of arrival; sessions are found
+anew from it at every step by joining spans; timers are not objects but questions asked of every window at every step. Only what
 cannot be replayed (what triggers remember, what was purged or evicted) is remembered, per key and window.
 
 Times are integers. Random plans are dicts in the words of the scenario format.
@@ -9,36 +9,46 @@ Times are integers. Random plans are dicts in the words of the scenario format.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 MIN, MAX = -(2**63), 2**63 - 1
+Element: TypeAlias = Mapping[str, Any]
+"""``key``, ``ts``, ``value``; ``gap`` where sessions have one of their own."""
+Said: TypeAlias = tuple[bool, bool]
+"""What a trigger says: fire? purge?"""
 
 
-@dataclass
+@dataclass(eq=False)
 class Win:
     """One window of one key as the definition sees it."""
 
-    start: int | None
-    end: int | None
-    contents: list = field(default_factory=list)  # elements in the order of arrival, less what was purged or evicted
+    start: Any  # None: of the global window
+    end: Any
+    contents: list[Element] = field(default_factory=list)  # in the order of arrival, less what was purged or evicted
     count: int = 0  # count trigger
     last: Any = None  # delta trigger
     interval: int | None = None  # continuous triggers
     timeout: int | None = None  # processing timeout
-    timers: set = field(default_factory=set)  # pending ("e"|"p", time)
+    timers: set[tuple[str, int]] = field(default_factory=set)  # pending ("e"|"p", time)
     firings: int = 0
 
     @property
-    def max(self):
+    def max(self) -> int:
         return MAX if self.end is None else self.end - 1
 
 
-class Naive:
+class Definition:
     """Runs one scenario by definition; ``run`` returns steps, late, late_dropped like the scenario format."""
 
-    def __init__(self, spec: dict, latenesses: dict[int, int] | None = None) -> None:
-        """``latenesses``: before these steps (by number) the query is started again with another allowed lateness."""
+    def __init__(self, spec: Mapping[str, Any], latenesses: Mapping[int, int] | None = None) -> None:
+        """Nothing has come yet.
+
+        Args:
+            spec: the scenario.
+            latenesses: before these steps (by number) the query is started again with another allowed lateness.
+        """
         self.spec, self.latenesses = spec, latenesses or {}
         a = spec["assigner"]
         self.kind = a["type"]
@@ -47,9 +57,10 @@ class Naive:
         self.L = spec.get("allowed_lateness", 0)
         self.wm, self.now = MIN, 0
         self.shut = MIN  # what was closed under an earlier lateness
-        self.windows: dict[str, list[Win]] = {}
-        self.key_firings: dict[str, int] = {}
-        self.trigger, self.evictor = spec.get("trigger"), spec.get("evictor")
+        self.windows: dict[Any, list[Win]] = {}
+        self.key_firings: dict[Any, int] = {}
+        self.trigger: Any = spec.get("trigger")
+        self.evictor: Any = spec.get("evictor")
         if self.kind == "count":
             if a.get("slide") is None:
                 default, keep = {"type": "purging", "inner": {"type": "count", "count": a["size"]}}, None
@@ -61,33 +72,45 @@ class Naive:
                 self.trigger = {"type": "end" if a.get("end_of_stream") else "never"}
             else:
                 self.trigger = {"type": "processing_time" if self.by_processing_time else "event_time"}
-        self.out: list = []
-        self.late: list = []
+        self.out: list[dict[str, Any]] = []
+        self.late: list[Element] = []
         self.dropped = 0
+        self.outside = 0
 
     # ------------------------------------------------------------ input
 
-    def run(self):
+    def run(self) -> tuple[list[list[dict[str, Any]]], list[list[Element]], int]:
+        """All steps of the scenario: what each fired, what was late, how many late elements were only counted."""
         steps, lates = [], []
         last = [{"watermark": MAX}] if self.spec.get("end_of_input", True) else []
         for number, step in enumerate([*self.spec["input"], *last]):
             if number in self.latenesses:
                 self.start_again(self.latenesses[number])
-            self.out, self.late = [], []
-            if "element" in step:
-                self.on_element(step["element"])
-            elif "watermark" in step:
-                if step["watermark"] > self.wm:
-                    self.wm = step["watermark"]
-                    self.run_timers("e", self.wm)
-            elif step["processing_time"] > self.now:
-                self.now = step["processing_time"]
-            self.run_timers("p", self.now - 1)
-            steps.append(self.out)
-            lates.append(self.late)
+            self.step(step)
+            fired, late = self.taken()
+            steps.append(fired)
+            lates.append(late)
         return steps, lates, self.dropped
 
-    def spans_of(self, e):
+    def step(self, step: Mapping[str, Any]) -> None:
+        """One element, or the watermark or the clock moves on."""
+        if "element" in step:
+            self.on_element(step["element"])
+        elif "watermark" in step:
+            if step["watermark"] > self.wm:
+                self.wm = step["watermark"]
+                self.run_timers("e", self.wm)
+        elif step["processing_time"] > self.now:
+            self.now = step["processing_time"]
+        self.run_timers("p", self.now - 1)
+
+    def taken(self) -> tuple[list[dict[str, Any]], list[Element]]:
+        """What was fired and what was late since this was last called."""
+        out, late = self.out, self.late
+        self.out, self.late = [], []
+        return out, late
+
+    def spans_of(self, e: Element) -> list[tuple[Any, Any]]:
         a, t = self.spec["assigner"], self.now if self.by_processing_time else e["ts"]
         if self.kind in ("global", "count"):
             return [(None, None)]
@@ -102,13 +125,13 @@ class Naive:
             return [(s, x) for s, x in all_ if s <= t < x]
         return [(t, t + (a["gap"] if self.kind == "session" else e["gap"]))]
 
-    def cleanup(self, w):
+    def cleanup(self, w: Win) -> int:
         return min(w.max + self.L, MAX) if self.event_time else w.max
 
-    def closed(self, w):
+    def closed(self, w: Win) -> bool:
         return self.event_time and (w.max <= self.shut or self.cleanup(w) <= self.wm)
 
-    def start_again(self, lateness):
+    def start_again(self, lateness: int) -> None:
         """What is closed stays so; what the new lateness closes goes at once, in silence."""
         if not self.event_time:
             return
@@ -121,12 +144,12 @@ class Naive:
                 if w.end is not None and self.cleanup(w) < MAX:
                     w.timers.add(("e", self.cleanup(w)))
 
-    def on_element(self, e):
+    def on_element(self, e: Element) -> None:
         live = self.windows.setdefault(e["key"], [])
         taken = False
         for start, end in self.spans_of(e):
             if self.kind in ("session", "dynamic_session"):
-                w = self.joined(e["key"], live, start, end)
+                w = self.joined(live, start, end)
             else:
                 w = next((x for x in live if (x.start, x.end) == (start, end)), None) or Win(start, end)
             if self.closed(w):
@@ -143,8 +166,10 @@ class Naive:
                 self.late.append(e)
             else:
                 self.dropped += 1
+        elif not taken:
+            self.outside += 1
 
-    def joined(self, key, live, start, end):
+    def joined(self, live: list[Win], start: int, end: int) -> Win:
         """The session that an element's own span makes with all it touches, transitively (live ones never touch each other)."""
         hit = sorted((w for w in live if w.start <= end and start <= w.end), key=lambda w: w.start)
         lo, hi = min([start, *(w.start for w in hit)]), max([end, *(w.end for w in hit)])
@@ -169,15 +194,15 @@ class Naive:
         live.append(joined)
         return joined
 
-    def innermost(self):
-        t = self.trigger
+    def innermost(self) -> Mapping[str, Any]:
+        t: Mapping[str, Any] = self.trigger
         while "inner" in t:
             t = t["inner"]
         return t
 
     # ------------------------------------------------------------ time
 
-    def run_timers(self, which, until):
+    def run_timers(self, which: str, until: int) -> None:
         """All due moments in order of time, those too that come up meanwhile."""
         while True:
             due = [
@@ -199,7 +224,7 @@ class Naive:
 
     # ------------------------------------------------------------ triggers: (fire?, purge?)
 
-    def element_says(self, t, w, e):  # noqa: C901 - one table of what triggers say
+    def element_says(self, t: Mapping[str, Any], w: Win, e: Element) -> Said:  # noqa: C901, PLR0912 - one table
         kind = t["type"]
         if kind == "purging":
             fire, purge = self.element_says(t["inner"], w, e)
@@ -246,13 +271,13 @@ class Naive:
             return fire, purge
         return False, False
 
-    def next_interval(self, t, w, time, which):
+    def next_interval(self, t: Mapping[str, Any], w: Win, time: int, which: str) -> None:
         i = t["interval"]
         aligned = int(abs(time) // i) * i * (1 if time >= 0 else -1)  # towards zero
         w.interval = min(aligned + i, w.max)
         w.timers.add((which, w.interval))
 
-    def timer_says(self, t, w, which, time):
+    def timer_says(self, t: Mapping[str, Any], w: Win, which: str, time: int) -> Said:  # noqa: PLR0911 - the same table
         kind = t["type"]
         if kind == "purging":
             fire, purge = self.timer_says(t["inner"], w, which, time)
@@ -280,7 +305,7 @@ class Naive:
             return True, purge
         return False, False
 
-    def forget(self, t, w):
+    def forget(self, t: Mapping[str, Any], w: Win) -> None:
         """What clearing the trigger does."""
         kind = t["type"]
         if "inner" in t:
@@ -302,7 +327,7 @@ class Naive:
 
     # ------------------------------------------------------------ firing
 
-    def obey(self, key, w, says):
+    def obey(self, key: Any, w: Win, says: Said) -> None:
         fire, purge = says
         if fire and w.contents:
             if self.evictor and not self.evictor["after"]:
@@ -314,7 +339,7 @@ class Naive:
         if purge:
             w.contents = []
 
-    def kept(self, elements):
+    def kept(self, elements: list[Element]) -> list[Element]:
         v = self.evictor
         if not elements:
             return []
@@ -325,7 +350,7 @@ class Naive:
             return [e for e in elements if not e["ts"] <= newest - v["size"]]
         return [e for e in elements if not elements[-1]["value"] - e["value"] >= v["threshold"]]
 
-    def value(self, key, w):
+    def value(self, key: Any, w: Win) -> Any:
         kind, values = self.spec["function"]["type"], [e["value"] for e in w.contents]
         if kind == "list":
             return values

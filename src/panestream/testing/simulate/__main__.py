@@ -1,0 +1,8 @@
+"""``python -m panestream.testing.simulate``."""
+
+import sys
+
+from panestream.testing.simulate.command import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,114 @@
+"""Many schedules, one after another: counted, timed, stopped at the first that does not keep a promise."""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from panestream.testing.simulate.explore import BrokenError, Explorer
+from panestream.testing.simulate.schedule import OPERATORS, schedule_of
+from panestream.testing.simulate.script import failure_of
+from panestream.testing.simulate.shrink import Case, shrunk
+from panestream.testing.simulate.subject import Known
+
+
+@dataclass
+class Figures:
+    """What was run.
+
+    Attributes:
+        seed: of the schedules.
+        first: the number of the first one.
+        schedules: how many were run to their end.
+        runs: how many runs there were, by what had happened to them.
+        by_operator: the same, by operator.
+        micro_batches, rows: of all schedules.
+        seconds: how long it took, and of the processor.
+        failure: what the first broken one says; empty: none was.
+    """
+
+    seed: int
+    first: int = 0
+    schedules: int = 0
+    runs: Counter[str] = field(default_factory=Counter)
+    by_operator: dict[str, Counter[str]] = field(default_factory=dict)
+    micro_batches: int = 0
+    rows: int = 0
+    seconds: float = 0.0
+    processor_seconds: float = 0.0
+    failure: str = ""
+
+    @property
+    def all_runs(self) -> int:
+        """Of every kind."""
+        return self.runs.total()
+
+    def as_json(self) -> dict[str, Any]:
+        """All of it as JSON values."""
+        return {
+            "seed": self.seed,
+            "first": self.first,
+            "schedules": self.schedules,
+            "runs": self.all_runs,
+            "by_disturbance": dict(self.runs),
+            "by_operator": {name: dict(runs) for name, runs in self.by_operator.items()},
+            "micro_batches": self.micro_batches,
+            "rows": self.rows,
+            "seconds": round(self.seconds, 1),
+            "processor_seconds": round(self.processor_seconds, 1),
+            "python": platform.python_version(),
+            "failure": self.failure,
+        }
+
+
+def campaign(
+    seed: int,
+    schedules: int,
+    operators: Sequence[str] = OPERATORS,
+    *,
+    first: int = 0,
+    runs: int | None = None,
+    seconds: float | None = None,
+    told: Callable[[Figures], None] = lambda _: None,
+) -> Figures:
+    """Runs schedules until there are enough, or one is broken, which is then made small.
+
+    Args:
+        seed: of the schedules: the same gives the same.
+        schedules: so many at most.
+        operators: those that are taken in turns.
+        first: the number of the first one.
+        runs: stops after the schedule with which there are so many runs.
+        seconds: stops after the schedule in which so much time has passed.
+        told: is told after each schedule.
+
+    >>> figures = campaign(1, 1, ["counts"])
+    >>> figures.schedules, figures.failure, figures.runs["crash"] > 10
+    (1, '', True)
+    """
+    figures = Figures(seed, first)
+    begun, processor = time.perf_counter(), time.process_time()
+    for number in range(first, first + schedules):
+        schedule, change = schedule_of(seed, number, tuple(operators))
+        explorer = Explorer(Known.of(schedule), change)
+        try:
+            explorer.explore()
+        except BrokenError as error:
+            found = f"seed {seed}, schedule {number}, operators {','.join(operators)}"
+            case = shrunk(Case(schedule, change, error))
+            figures.failure = failure_of(case, found, Known.of(case.schedule))
+        figures.schedules += not figures.failure
+        figures.runs += explorer.runs
+        figures.by_operator.setdefault(schedule.query.operator, Counter()).update(explorer.runs)
+        figures.micro_batches += len(schedule.batches)
+        figures.rows += sum(len(batch.rows) for batch in schedule.batches)
+        figures.seconds, figures.processor_seconds = time.perf_counter() - begun, time.process_time() - processor
+        told(figures)
+        enough = (runs is not None and figures.all_runs >= runs) or (seconds is not None and figures.seconds >= seconds)
+        if figures.failure or enough:
+            break
+    return figures

@@ -1,0 +1,392 @@
+"""Everything that may happen to a schedule: each crash, each moment for a second copy, each older checkpoint, each savepoint."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from panestream.errors import FencedError, PanestreamError
+from panestream.testing.simulate.disk import Checkpoint, ConflictError, Disk, TaskState, keep
+from panestream.testing.simulate.judge import Judge
+from panestream.testing.simulate.process import BrokenPromiseError, Process, Remembered
+from panestream.testing.simulate.schedule import Settings
+from panestream.testing.simulate.subject import Subject
+
+CRASH, COPIES, TWICE, OLDER, SAVEPOINT, NOTHING = "crash", "two copies", "twice", "older checkpoint", "savepoint", "nothing"
+KINDS = (CRASH, COPIES, TWICE, OLDER, SAVEPOINT)
+RUN_OUT = 8
+"""Of so many crashes one is followed to the end of the schedule whatever was found before."""
+REALLY = 8
+"""Of so many runs whose tasks have all been run with the same rows and states, one runs them again all the same."""
+AGAIN = 6
+"""Of so many crashes one is followed by another, while the micro-batch is run again."""
+RECUT = {0: "", 1: ", and all that follows comes at once", 2: ", and each part that follows comes by itself"}
+IN_TASK = ("put ", "remove ")
+
+
+class CrashError(BaseException):
+    """The process is gone."""
+
+
+@dataclass(frozen=True)
+class Disturbance:
+    """What happens to a run.
+
+    Attributes:
+        kind: one of :data:`KINDS`, or ``nothing``.
+        batch: the micro-batch that is at hand, or the last one that the old checkpoint knows.
+        step: before which step of the run, or of the micro-batch, it happens.
+        settings: with which the query is started again; None: with the same.
+        groups: the number of key groups after a savepoint.
+        name: of the step.
+    """
+
+    kind: str
+    batch: int = 0
+    step: int = 0
+    settings: Settings | None = None
+    groups: int | None = None
+    name: str = field(default="", compare=False)
+
+    def __str__(self) -> str:
+        said = {
+            NOTHING: "with no disturbance",
+            CRASH: f"a crash in micro-batch {self.batch}, before step {self.step} of the run ({self.name})",
+            COPIES: f"another copy begins in micro-batch {self.batch}, before step {self.step} of it ({self.name})",
+            TWICE: "every output is delivered twice",
+            OLDER: f"the checkpoint is put back that was there after micro-batch {self.batch}{RECUT.get(self.step, '')}",
+            SAVEPOINT: f"a savepoint after micro-batch {self.batch} is the beginning of a query with {self.groups} key groups",
+        }[self.kind]
+        return said if self.settings is None else f"{said}, and it is started again with {self.settings}"
+
+
+class BrokenError(AssertionError):
+    """A run that did not keep a promise.
+
+    Attributes:
+        disturbance: what had happened to it.
+        what: is wrong.
+    """
+
+    def __init__(self, disturbance: Disturbance, what: str) -> None:
+        super().__init__(f"{disturbance}: {what}")
+        self.disturbance, self.what = disturbance, what
+
+
+@dataclass
+class Moment:
+    """One step of the undisturbed run: what was there before it."""
+
+    batch: int
+    name: str
+    disk: Disk
+
+
+@dataclass
+class Recorder:
+    """Notes every step of a run."""
+
+    disk: Disk
+    moments: list[Moment] = field(default_factory=list)
+    batch: int = 0
+
+    def __call__(self, step: str) -> None:
+        if step.startswith("plan micro-batch"):
+            self.batch = int(step.rsplit(" ", 1)[-1])
+        # What a task writes is nowhere before it commits.
+        same = step.startswith(IN_TASK) and self.moments and self.moments[-1].name.startswith(IN_TASK)
+        self.moments.append(Moment(self.batch, step, self.moments[-1].disk if same else self.disk.copy()))
+
+
+@dataclass
+class At:
+    """Does something before one step, by its number."""
+
+    step: int
+    happens: Any
+    count: int = 0
+    names: list[str] = field(default_factory=list)
+
+    @property
+    def happened(self) -> bool:
+        """Whether it did."""
+        return 0 <= self.step < self.count
+
+    def __call__(self, step: str) -> None:
+        number, self.count = self.count, self.count + 1
+        self.names.append(step)
+        if number == self.step:
+            self.happens()
+
+
+def dies() -> None:
+    """What happens in a crash."""
+    raise CrashError
+
+
+@dataclass
+class Explorer:
+    """Runs a schedule undisturbed, and then once for everything that may happen to it.
+
+    Attributes:
+        subject: what is run.
+        change: settings with which it may be started again; None: only with the same.
+        kinds: which disturbances.
+        only: this disturbance alone.
+        runs: how many runs there were, by kind.
+    """
+
+    subject: Subject
+    change: Settings | None = None
+    kinds: Collection[str] = KINDS
+    only: Disturbance | None = None
+    runs: Counter[str] = field(default_factory=Counter)
+    memory: dict[Any, Remembered] = field(init=False, default_factory=dict, repr=False)
+    moments: list[Moment] = field(init=False, default_factory=list)
+    after: dict[int, Disk] = field(init=False, default_factory=dict)
+    judge: Judge = field(init=False)
+
+    def explore(self) -> None:
+        """All of it.
+
+        Raises:
+            BrokenError: the first run that did not keep a promise.
+        """
+        self._reference()
+        ways = {CRASH: self._crashes, COPIES: self._copies, TWICE: self._twice, OLDER: self._older, SAVEPOINT: self._savepoints}
+        for kind in KINDS:
+            if kind in self.kinds:
+                for disturbance in ways[kind]():
+                    if self.only is None or self.only == disturbance:
+                        self.run(disturbance)
+
+    def run(self, disturbance: Disturbance) -> None:
+        """One run with one disturbance; the undisturbed one has been."""
+        does = {
+            CRASH: self._crash,
+            COPIES: self._copy,
+            TWICE: self._deliver_twice,
+            OLDER: self._go_back,
+            SAVEPOINT: self._succeed,
+        }[disturbance.kind]
+        self._guarded(disturbance, lambda: does(disturbance))
+
+    def _guarded(self, disturbance: Disturbance, run: Any) -> None:
+        self.runs[disturbance.kind] += 1
+        try:
+            run()
+        except (AssertionError, PanestreamError, ConflictError, KeyError, ValueError, TypeError, RuntimeError) as error:
+            raise BrokenError(disturbance, f"{type(error).__name__}: {error}") from error
+
+    def _process(
+        self, disk: Disk, name: str, settings: Settings | None = None, groups: int | None = None, *, really: bool = False
+    ) -> Process:
+        engine = self.subject.engine(settings or self.subject.settings, groups)
+        return Process(self.subject.job, engine, disk, name, memory=self.memory, really=really)
+
+    # -- nothing happens -----------------------------------------------------------------------------------------------
+
+    def _reference(self) -> None:
+        disk = Disk()
+        recorder = Recorder(disk, self.moments)
+        disk.before = recorder
+        process = self._process(disk, "first")
+
+        def ended(number: int) -> bool:
+            self.after[number] = disk.copy()
+            return False
+
+        def run() -> None:
+            process.start().run(ended=ended)
+            recorder("the end")
+            self.judge = Judge(self.subject, self.after, dict(process.counters))
+            self.judge.undisturbed(disk)
+
+        self._guarded(Disturbance(NOTHING), run)
+
+    # -- crashes -------------------------------------------------------------------------------------------------------
+
+    def _crashes(self) -> Iterator[Disturbance]:
+        for step, moment in enumerate(self.moments):
+            settings = self.change if step % 3 == 2 else None
+            yield Disturbance(CRASH, moment.batch, step, settings, name=moment.name)
+
+    def _crash(self, disturbance: Disturbance) -> None:
+        moment = self.moments[disturbance.step]
+        disk = moment.disk.copy()
+        if moment.name.startswith(IN_TASK):
+            self._die_in_task(disturbance.step, disk)
+        self.judge.never_a_part(disk)
+        # Once the tasks are done all crashes of a micro-batch begin with the same states: some of them stand for all.
+        really = disturbance.step % (2 if moment.name.startswith(IN_TASK) else REALLY) == 0
+        process = self._process(disk, "second", disturbance.settings, really=really).start()
+        first = process.next()
+        run_out = disturbance.settings is not None or self.subject.job.silences or disturbance.step % RUN_OUT == 0
+        process.run(ended=lambda number: not run_out and self.judge.as_if_nothing_had_been(disk, number))
+        self.judge.counted(process.counters, first, disturbance.settings)
+        if run_out:
+            self.judge.at_the_end(disk, process.engine, first, disturbance.settings)
+
+    def _die_again(self, disk: Disk, disturbance: Disturbance) -> None:
+        """A run is started, and killed as well."""
+        death = At(1 + disturbance.step * 7 % 23, dies)
+        disk.before = death
+        try:
+            self._process(disk, "again", disturbance.settings).start().run()
+        except BaseException:  # what dies in a sink is told as the sink's error
+            if not death.happened:
+                raise
+        disk.before = lambda _: None
+
+    def _die_in_task(self, step: int, disk: Disk) -> None:
+        """The task is broken off between two of its writes; what it has written is nowhere."""
+        moment = self.moments[step]
+        begin = step
+        while self.moments[begin - 1].name.startswith(IN_TASK):
+            begin -= 1
+        group = int(moment.name.rsplit(" ", 1)[-1])
+        disk.before = At(step - begin, dies)
+        process = self._process(disk, "first")
+        batch = self.subject.job.batches[moment.batch]
+        arrived = process.arrived(moment.batch)[group]
+        try:
+            process.engine.operate(TaskState(disk, group, moment.batch), group, arrived, batch.clock)
+        except CrashError:
+            disk.before = lambda _: None
+        else:
+            raise BrokenPromiseError("a task that was run again took other steps than the first time")
+
+    # -- two copies ----------------------------------------------------------------------------------------------------
+
+    def _copies(self) -> Iterator[Disturbance]:
+        for number in range(len(self.subject.job.batches)):
+            disk, steps = self._before(number), At(-1, dies)
+            disk.before = steps
+            self._process(disk, "third").start().micro_batch(number)
+            begun = False
+            for step, name in enumerate([*steps.names, "the end"]):
+                # Within a task nothing changes that another sees: its first write stands for all.
+                if not (begun and name.startswith(IN_TASK)):
+                    yield Disturbance(COPIES, number, step, name=name)
+                begun = name.startswith(IN_TASK)
+
+    def _before(self, number: int) -> Disk:
+        return self.after[number - 1].copy() if number else Disk()
+
+    def _copy(self, disturbance: Disturbance) -> None:
+        number, disk = disturbance.batch, self._before(disturbance.batch)
+        more = 1 + disturbance.step % 2
+        other, entered = self._process(disk, "other"), list[bool]()
+
+        def another_starts() -> None:
+            entered.append(any(rank[1] == "third" for rank in disk.checkpoint.entries))
+            disk.before = lambda _: None
+            other.start().run(upto=min(number + more, len(self.subject.job.batches)))
+
+        disk.before = At(disturbance.step, another_starts)
+        process, fenced = self._process(disk, "third"), False
+        try:
+            process.start().micro_batch(number)
+        except (FencedError, ConflictError):
+            fenced = True
+        if not entered:
+            another_starts()
+        elif entered[0] and not fenced:
+            raise BrokenPromiseError("a copy went on though another was started later")
+        self.judge.never_a_part(disk)
+        last = self._process(disk, "last", really=disturbance.step % REALLY == 0).start()
+        last.run(ended=lambda n: not self.subject.job.silences and self.judge.as_if_nothing_had_been(disk, n))
+        if self.subject.job.silences:
+            return
+        self.judge.at_the_end_if_reached(disk, last.engine)
+
+    # -- twice ---------------------------------------------------------------------------------------------------------
+
+    def _twice(self) -> Iterator[Disturbance]:
+        yield Disturbance(TWICE)
+
+    def _deliver_twice(self, disturbance: Disturbance) -> None:
+        disk = Disk()
+        process = self._process(disk, "first")
+        process.deliveries, process.really = 2, True
+        process.start().run()
+        self.judge.at_the_end(disk, process.engine, 0, None)
+
+    # -- an older checkpoint -------------------------------------------------------------------------------------------
+
+    def _older(self) -> Iterator[Disturbance]:
+        for number in range(len(self.subject.job.batches) - 1):
+            yield from (Disturbance(OLDER, number, step) for step in RECUT)
+
+    def _go_back(self, disturbance: Disturbance) -> None:
+        if self.subject.job.silences:
+            return
+        number = disturbance.batch
+        if disturbance.step:
+            self._go_back_to_other_rows(disturbance)
+            return
+        disk = Disk(self.after[number].checkpoint.copy(), self.after[max(self.after)].places.copy())
+        process = self._process(disk, "restored").start()
+        process.run()
+        self.judge.at_the_end(disk, process.engine, number + 1, None)
+
+    def _go_back_to_other_rows(self, disturbance: Disturbance) -> None:
+        """The rows since then come again, cut into other micro-batches: files have what these bring, and nothing else."""
+        other = self.subject.recut(disturbance.batch, at_once=disturbance.step == 1)
+        if other is None:
+            return
+        disk = Disk(self.after[disturbance.batch].checkpoint.copy(), self.after[max(self.after)].places.copy())
+        process = Process(other.job, other.engine(self.subject.settings), disk, "restored")
+        process.start().run()
+        Judge(other, {}, {}).files_at_the_end(disk, process.engine)
+
+    # -- a savepoint ---------------------------------------------------------------------------------------------------
+
+    def _savepoints(self) -> Iterator[Disturbance]:
+        for number in range(len(self.subject.job.batches) - 1):
+            for groups in (1, 2, 3):
+                if groups != self.subject.engine(self.subject.settings).groups:
+                    yield Disturbance(SAVEPOINT, number, groups=groups)
+
+    def _succeed(self, disturbance: Disturbance) -> None:
+        old = self.after[disturbance.batch].copy()
+        engine = self.subject.engine(self.subject.settings)
+        there = [old.checkpoint.state(group, disturbance.batch + 1) for group in range(engine.groups)]
+        other = self.subject.engine(self.subject.settings, disturbance.groups)
+        born = Checkpoint(query="q+1", first=disturbance.batch + 1)
+        for group, (state, timer) in enumerate(engine.dealt(there, other)):
+            keep(born, group, 0, state, timer)
+        old.checkpoint.entries[max(old.checkpoint.entries)[0] + 1, "told"] = "another checkpoint"
+        disk = Disk(born, old.places)
+        process = self._process(disk, "heir", None, disturbance.groups).start()
+        before = self._process(old, "first")
+        before.start_as(min(old.checkpoint.entries))
+        try:
+            before.micro_batch(disturbance.batch + 1)
+        except FencedError:
+            pass
+        else:
+            raise BrokenPromiseError("a query went on though another succeeded it")
+        process.run()
+        self.judge.at_the_end(disk, process.engine, disturbance.batch + 1, None)
+
+
+def explored(subject: Subject, change: Settings | None = None, kinds: Collection[str] = KINDS) -> Counter[str]:
+    """Explores a schedule; returns how many runs there were, by kind."""
+    explorer = Explorer(subject, change, kinds)
+    explorer.explore()
+    return explorer.runs
+
+
+def first_broken(subject: Subject, change: Settings | None, kinds: Collection[str]) -> BrokenError | None:
+    """The first run that does not keep a promise; None: all do."""
+    try:
+        explored(subject, change, kinds)
+    except BrokenError as error:
+        return error
+    return None
+
+
+__all__ = ["KINDS", "BrokenError", "Disturbance", "Explorer", "Sequence", "explored", "first_broken", "replace"]

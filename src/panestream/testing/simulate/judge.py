@@ -1,0 +1,215 @@
+"""Whether the outputs, the counters and the state are what they must be."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from panestream.engine.plan import MAIN
+from panestream.testing.simulate.disk import Disk, Told
+from panestream.testing.simulate.engines import Engine
+from panestream.testing.simulate.process import BrokenPromiseError, places_of
+from panestream.testing.simulate.schedule import Settings
+from panestream.testing.simulate.sinks import Files, HeldBy, Merged, Place, Records, Transactions
+from panestream.testing.simulate.subject import Answer, Subject
+
+READER = HeldBy("the checkpoint", 0, "reader")
+Counts = Mapping[int, Mapping[str, int]]
+
+
+@dataclass
+class Judge:
+    """Compares runs with what must be, and with the one that nothing happened to.
+
+    Attributes:
+        subject: what is run.
+        after: what was there after each micro-batch of the undisturbed run.
+        counts: what its micro-batches counted.
+    """
+
+    subject: Subject
+    after: Mapping[int, Disk]
+    counts: Counts
+    _seen: dict[Any, Any] = field(default_factory=dict, repr=False)
+
+    # -- the run that nothing happens to -------------------------------------------------------------------------------
+
+    def undisturbed(self, disk: Disk) -> None:
+        """Against the definition, where there is one; and nothing may be left."""
+        engine = self.subject.engine(self.subject.settings)
+        known = self._must_be(0, None)
+        self._outputs(disk, engine, known, None, None)
+        self._compare_counts(self.counts, known)
+        self._left(disk, engine, None, 0)
+
+    def _must_be(self, first: int, changed: Settings | None) -> list[tuple[Answer, Mapping[str, int]]]:
+        """What every micro-batch must bring, where the settings changed before ``first``, and the query was started again."""
+        settings = self._settings(first, changed)
+        known = self.subject.must_be(settings, [first])
+        if known is not None:
+            return known
+        last = self.after[max(self.after)]
+        engine = self.subject.engine(self.subject.settings)
+        read = {tag: self._read(last, tag)[0].read() for tag in engine.tags}
+        answers = [{tag: self.subject.answer(tag, rows.get(n, ())) for tag, rows in read.items()} for n in sorted(self.after)]
+        return [(answer, self.counts[number]) for number, answer in enumerate(answers)]
+
+    def _settings(self, first: int, changed: Settings | None) -> list[Settings]:
+        every = len(self.subject.job.batches)
+        return [self.subject.settings if changed is None or number < first else changed for number in range(every)]
+
+    # -- disturbed ones ------------------------------------------------------------------------------------------------
+
+    def as_if_nothing_had_been(self, disk: Disk, number: int) -> bool:
+        """Whether all is as after the same micro-batch of the undisturbed run: then so is all that follows.
+
+        Raises:
+            BrokenPromiseError: a reader finds something else.
+        """
+        then = self.after[number]
+        for tag in self.subject.engine(self.subject.settings).tags:
+            for now, before in zip(self._read(disk, tag), self._read(then, tag), strict=True):
+                self._same_as_then(now, before, number)
+        groups = range(self.subject.engine(self.subject.settings).groups)
+        return all(
+            disk.checkpoint.state(group, number + 1) == then.checkpoint.state(group, number + 1)
+            and disk.checkpoint.timers.get((group, number + 1)) == then.checkpoint.timers.get((group, number + 1))
+            for group in groups
+        )
+
+    def _same_as_then(self, now: Place, before: Place, number: int) -> None:
+        if isinstance(now, Merged) and isinstance(before, Merged):
+            found: Any = now.disk.places.merged
+            wanted: Any = before.disk.places.merged
+            same = found == wanted
+        else:
+            found, wanted = now.read(), before.read()
+            # Another order of the same rows is no other result.
+            same = found == wanted or _bags(found) == _bags(wanted)
+        if not same:
+            raise BrokenPromiseError(f"after micro-batch {number} {now.name} has {found}, without disturbance {wanted}")
+
+    def never_a_part(self, disk: Disk) -> None:
+        """Whoever reads files finds of each micro-batch nothing, or all."""
+        last = self.after[max(self.after)]
+        for tag in self.subject.engine(self.subject.settings).tags:
+            whole = self._files(last, tag).read()
+            for number, rows in self._files(disk, tag).read().items():
+                if Counter(rows) != Counter(whole.get(number, ())):
+                    raise BrokenPromiseError(
+                        f"a reader of the files of {tag} finds of micro-batch {number} {rows}, all are {whole.get(number)}"
+                    )
+
+    def counted(self, counters: Counts, first: int, changed: Settings | None) -> None:
+        """The counters of a run that began with ``first``."""
+        known = self._must_be(first, changed)
+        self._compare_counts(counters, known)
+
+    def at_the_end(self, disk: Disk, engine: Engine, first: int, changed: Settings | None) -> None:
+        """All outputs, and the state, of a run that went to the end; it was started again before ``first``."""
+        old = None if changed is None else self._must_be(0, None)
+        self._outputs(disk, engine, self._must_be(first, changed), old, first if changed is not None else None)
+        self._left(disk, engine, changed, first)
+
+    def files_at_the_end(self, disk: Disk, engine: Engine) -> None:
+        """Of files alone: tables and topics pass over the numbers of micro-batches that they have."""
+        known = self._must_be(0, None)
+        for tag in engine.tags:
+            self._place(self._files(disk, tag), tag, known, None, None)
+
+    def at_the_end_if_reached(self, disk: Disk, engine: Engine) -> None:
+        """The same, if there are no more rows."""
+        if len(disk.checkpoint.commits) == len(self.subject.job.batches):
+            self._outputs(disk, engine, self._must_be(0, None), None, None)
+
+    # -- how -----------------------------------------------------------------------------------------------------------
+
+    def _read(self, disk: Disk, tag: str) -> list[Place]:
+        return places_of(self.subject.job, disk, READER, tag)
+
+    def _files(self, disk: Disk, tag: str) -> Files:
+        return next(place for place in self._read(disk, tag) if isinstance(place, Files))
+
+    def _compare_counts(self, counters: Counts, known: Sequence[tuple[Answer, Mapping[str, int]]]) -> None:
+        for number, counted in counters.items():
+            if counted != known[number][1]:
+                raise BrokenPromiseError(f"micro-batch {number} counted {counted}, must be {known[number][1]}")
+
+    def _outputs(
+        self,
+        disk: Disk,
+        engine: Engine,
+        known: Sequence[tuple[Answer, Mapping[str, int]]],
+        old: Sequence[tuple[Answer, Mapping[str, int]]] | None,
+        changed: int | None,
+    ) -> None:
+        for tag in engine.tags:
+            for place in self._read(disk, tag):
+                if isinstance(place, Merged):
+                    if changed is None:
+                        self._merged(place, known)
+                    continue
+                self._place(place, tag, known, old, changed)
+
+    def _place(
+        self,
+        place: Place,
+        tag: str,
+        known: Sequence[tuple[Answer, Mapping[str, int]]],
+        old: Sequence[tuple[Answer, Mapping[str, int]]] | None,
+        changed: int | None,
+    ) -> None:
+        read: Mapping[int, Sequence[Told]] = place.read()
+        for number, (answer, _) in enumerate(known):
+            found = self.subject.answer(tag, read.get(number, ()))
+            # Tables and topics keep what a micro-batch brought first, also where other settings would bring other rows.
+            before = old[number][0][tag] if old is not None and number == changed else None
+            self._compare(place, number, found, answer[tag], before)
+        strays = sorted(set(read) - set(range(len(known))))
+        if strays:
+            raise BrokenPromiseError(f"{place.name} has micro-batches {strays} that never were")
+
+    def _compare(self, place: Place, number: int, found: Any, wanted: Any, before: Any) -> None:
+        if found == wanted:
+            return
+        if before is not None and isinstance(place, Transactions) and found == before:
+            return
+        if before is not None and isinstance(place, Records):
+            return  # Of both attempts each record once: which of them a reader finds is by chance.
+        raise BrokenPromiseError(f"{place.name}, micro-batch {number}: found {found}, must be {wanted}")
+
+    def _merged(self, place: Merged, known: Sequence[tuple[Answer, Mapping[str, int]]]) -> None:
+        """The last row of each key and window."""
+        last: dict[Any, Any] = {}
+        for answer, _ in known:
+            for key, told in answer[MAIN].items():
+                last.update({(key, *one[:2]): one for one in told})
+        by_key = self.subject.answer(MAIN, list(place.disk.places.merged.values()))
+        found = {(key, *one[:2]): one for key, told in by_key.items() for one in told}
+        if found != last:
+            raise BrokenPromiseError(f"the table of merged results has {found}, must have {last}")
+
+    def _left(self, disk: Disk, engine: Engine, changed: Settings | None, first: int) -> None:
+        """What is in the state when all windows are closed."""
+        number = max(disk.checkpoint.commits) + 1
+        states = [disk.checkpoint.state(group, number) for group in range(engine.groups)]
+        then = self.after[max(self.after)].checkpoint
+        if changed is None and self._seen and states == [then.state(group, number) for group in range(engine.groups)]:
+            return
+        may = self.subject.may_stay(self._settings(first, changed))
+        known = tuple(map(id, states))
+        if known not in self._seen:
+            # With the states, so that no other has their place.
+            self._seen[known] = states, set() if may is None else engine.left(states)
+        left = self._seen[known][1] - (may or set())
+        if left:
+            raise BrokenPromiseError(f"all windows are closed, and the state has something of the keys {left}")
+
+
+def _bags(found: Any) -> Any:
+    return {number: Counter(rows) for number, rows in found.items() if rows}
+
+
+__all__ = ["Judge"]

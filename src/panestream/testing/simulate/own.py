@@ -1,0 +1,245 @@
+"""A user's own query under simulation: what is run of it, and rows for it."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from panestream.engine.exchange.group_run import bodies, run_batch
+from panestream.engine.exchange.packing import pack
+from panestream.engine.plan import MAIN, WindowPlan
+from panestream.engine.planner import aggregating
+from panestream.engine.storage import payload
+from panestream.engine.storage.state import MemoryState
+from panestream.engine.window_spec import WindowSpec
+from panestream.errors import InvalidPlanError
+from panestream.testing.simulate.disk import State, Told
+from panestream.testing.simulate.engines import Engine, PlanEngine, told
+from panestream.testing.simulate.process import Job
+from panestream.testing.simulate.row_engine import RowEngine
+from panestream.testing.simulate.schedule import END, MicroBatch, Query, Row, Schedule, Settings
+from panestream.testing.window_query import LATE, WindowQuery
+from panestream.windowing import aggregates as recipes
+from panestream.windowing.assigners import GlobalWindows
+from panestream.windowing.watermarks import WatermarkStrategy
+
+KEY, TIME = "__key", "__time"
+MakeRow = Callable[[random.Random], Any]
+"""Makes one row of chance."""
+FAR = 1_000
+"""So many windows ahead lie the rows that come last."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a user wants simulated.
+
+    Attributes:
+        window: the windows.
+        query: what a harness would run.
+        aggregates: declared ones; empty: functions run.
+        columns: of the rows; None: elements are anything.
+        keeps_late: whether there is an output for late rows.
+        rows: makes rows.
+        span: about how long windows are.
+        delays: of the watermark, of which one is chosen for each schedule.
+    """
+
+    window: WindowSpec
+    query: WindowQuery
+    aggregates: tuple[recipes.Aggregate, ...]
+    columns: pa.Schema | None
+    keeps_late: bool
+    rows: MakeRow
+    span: int
+    delays: tuple[int, ...]
+
+    @property
+    def by_clock(self) -> bool:
+        """Whether the clock makes windows fire."""
+        return self.window.uses_processing_time
+
+    @property
+    def of_event_time(self) -> bool:
+        """Whether windows end by event time."""
+        return self.window.assigner.is_event_time
+
+    def schedule(self, seed: int, number: int) -> Schedule:
+        """The schedule of a number: the same for the same seed."""
+        rng = random.Random(f"{seed}/{number}")
+        clock = {"time": "processing"} if not self.of_event_time else {}
+        trigger = {"type": "processing_time"} if self.by_clock else None
+        delay = rng.choice(self.delays) if self.of_event_time else 0
+        assigner = {"type": type(self.window.assigner).__name__, **clock}
+        query = Query("yours", assigner, trigger, settings=Settings(delay), groups=rng.choice([1, 2]))
+        return Schedule(query, tuple(self._batches(rng)))
+
+    def _batches(self, rng: random.Random) -> Iterable[MicroBatch]:
+        keys, late = rng.choice([["ann"], ["ann", "bob"], ["ann", "bob", "cid", "dan"]]), rng.choice([0.0, 0.1, 0.3])
+        time, clock, number, step = rng.choice([0, 7 * self.span]), 1, 0, max(1, self.span // 4)
+        for _ in range(rng.randint(2, 5)):
+            tasks = []
+            for _ in range(rng.choice([0, 1, 1, 2]) if self.by_clock else rng.choice([1, 1, 2])):
+                rows = []
+                for _ in range(rng.randint(1, 5)):
+                    time += rng.randint(0, step)
+                    back = rng.randint(0, 4 * self.span) if rng.random() < late else rng.randint(0, step)
+                    number += 1
+                    rows.append(Row(rng.choice(keys), time - back, self.rows(rng), number, "p0"))
+                tasks.append(tuple(rows))
+            clock += rng.choice([1, step, rng.randint(1, 2 * self.span)])
+            yield MicroBatch(tuple(tasks), clock)
+
+    def closed(self, schedule: Schedule) -> Schedule:
+        """The same, and after it what closes all windows."""
+        return schedule.closed(FAR * self.span + self.window.allowed_lateness, self.rows(random.Random(0)))
+
+
+@dataclass
+class Own:
+    """A user's query and what comes. What must come of it says the run that nothing happens to."""
+
+    asked: Asked
+    schedule: Schedule
+    _engines: dict[tuple[Settings, int], Engine] = field(default_factory=dict, repr=False)
+
+    @property
+    def job(self) -> Job:
+        return Job(self.schedule.batches)
+
+    @property
+    def settings(self) -> Settings:
+        return self.schedule.query.settings
+
+    def engine(self, settings: Settings, groups: int | None = None) -> Engine:
+        known = settings, groups or self.schedule.query.groups
+        if known not in self._engines:
+            made = (
+                OwnPlan.of(self.asked, *known) if self.asked.aggregates else RowEngine(self.asked.query, settings.delay, known[1])
+            )
+            self._engines[known] = made
+        return self._engines[known]
+
+    def must_be(self, settings: Sequence[Settings], restarts: Iterable[int]) -> None:
+        return None
+
+    def answer(self, tag: str, rows: Sequence[Told]) -> Any:
+        return Counter(map(repr, rows))
+
+    def recut(self, number: int, *, at_once: bool) -> None:
+        return None
+
+    def may_stay(self, settings: Sequence[Settings]) -> set[Any] | None:
+        return None if isinstance(self.asked.window.assigner, GlobalWindows) else {END}
+
+    def batch_agrees(self, fired: Sequence[Told], late: int) -> str:
+        """What is different where the same rows are a batch; empty: nothing, or nothing is promised.
+
+        Args:
+            fired: all results of the stream, in order.
+            late: how many rows were late.
+        """
+        window = self.asked.window
+        plain = window.trigger is None and window.evictor is None and not window.merges and self.asked.of_event_time
+        if late or not plain:
+            return ""
+        engine: Any = self.engine(self.settings)
+        stream = {repr(row[:3]): row for row in fired if row[0] != END}
+        batch = {repr(row[:3]): row for row in engine.batch(self.schedule.batches) if row[0] != END}
+        wrong = sorted(place for place in {*stream, *batch} if stream.get(place) != batch.get(place))
+        return f"{wrong[0]}: a batch gives {batch.get(wrong[0])}, the stream {stream.get(wrong[0])}" if wrong else ""
+
+
+@dataclass
+class OwnPlan(PlanEngine):
+    """Declared aggregates, by the operator that a query would take."""
+
+    @classmethod
+    def of(cls, asked: Asked, settings: Settings, groups: int) -> OwnPlan:
+        """The plan of a query."""
+        columns = asked.columns if asked.columns is not None else pa.schema([])
+        rows = pa.schema([(KEY, pa.string()), (TIME, pa.int64()), *columns])
+        keys = pa.schema([("key", pa.string())])
+        operator = aggregating(asked.window, asked.aggregates, {column.name: column.type for column in columns}, keys)
+        whole = asked.keeps_late or operator.takes_rows
+        plan = WindowPlan(
+            keys=(KEY,),
+            key_schema=keys,
+            assigner=asked.window.assigner,
+            operator=operator,
+            watermark=WatermarkStrategy(settings.delay),
+            event_time=TIME if asked.of_event_time else None,
+            groups=groups,
+            allowed_lateness=asked.window.allowed_lateness,
+            late_tag=LATE if asked.keeps_late else None,
+            row_schema=rows if whole else None,
+            ticks=1,
+        )
+        return cls(plan, rows)
+
+    def table(self, rows: Sequence[Row]) -> pa.Table:
+        assert self.rows is not None  # noqa: S101 - of this class it is given
+        names = self.rows.names[2:]
+        values = [row.value if isinstance(row.value, Mapping) else dict(zip(names, row.value, strict=True)) for row in rows]
+        columns = [
+            [row.key for row in rows],
+            [row.time for row in rows],
+            *([value.get(name) for value in values] for name in names),
+        ]
+        arrays = [pa.array(column, column_type.type) for column, column_type in zip(columns, self.rows, strict=True)]
+        return pa.Table.from_arrays(arrays, schema=self.rows)
+
+    def left(self, states: Sequence[State]) -> set[Any]:
+        found: set[Any] = set()
+        for group, values in enumerate(states):
+            saved = self.plan.operator.for_group(self.plan, MemoryState(dict(values)), group).tables()
+            views = self.plan.operator.views(self.plan, saved, group)
+            for view in (views.windows, views.elements):
+                found |= {key["key"] for key in view.column("key").to_pylist()}
+        return found
+
+    def batch(self, batches: Sequence[MicroBatch]) -> list[Told]:
+        """What all rows give at once, as a batch."""
+        arrived: list[list[Any]] = [[] for _ in range(self.groups)]
+        for origin, rows in enumerate(task for batch in batches for task in batch.tasks):
+            given = self.columns.batch(self.table(rows), 0)
+            for group, part in pack(self.plan, self.columns.pack, [given], origin):
+                arrived[group].append(part)
+        found: list[Told] = []
+        for group, parts in enumerate(arrived):
+            for tag, body in bodies(run_batch(self.plan, group, parts)):
+                found += told(payload.decode(body, self.plan.main_schema)[0]) if tag == MAIN else []
+        return found
+
+
+def row_maker(columns: pa.Schema | None) -> MakeRow:
+    """Makes rows of these columns: small numbers, a few texts, now and then a null; without columns small numbers.
+
+    Raises:
+        InvalidPlanError: of a type it knows nothing.
+    """
+    if columns is None:
+        return lambda rng: rng.randint(-9, 9)
+    makers = {column.name: _maker(column) for column in columns}
+    return lambda rng: {name: None if rng.random() < 0.1 else make(rng) for name, make in makers.items()}
+
+
+def _maker(column: pa.Field) -> MakeRow:
+    kind = column.type
+    if pa.types.is_integer(kind):
+        return lambda rng: rng.randint(0, 9)
+    if pa.types.is_floating(kind):
+        return lambda rng: rng.randint(-36, 36) / 4
+    if pa.types.is_boolean(kind):
+        return lambda rng: rng.random() < 0.5
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return lambda rng: rng.choice("abc")
+    raise InvalidPlanError(
+        f"simulate knows no values of the column {column.name!r} ({kind}): give rows=, a function of a random.Random that makes "
+        "a row, e.g. rows=lambda rng: {'at': rng.randint(0, 100)}"
+    )

@@ -1,0 +1,126 @@
+"""Functions of a user's own under simulation: the row operator on whatever elements they take, as in ``WindowTestHarness``."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from zlib import crc32
+
+from panestream.engine.operators.row.row_plan import RowPlan
+from panestream.engine.operators.row.window_operator import RowOperator
+from panestream.engine.storage.sealed_state import SealedState
+from panestream.engine.storage.state import MemoryState
+from panestream.testing.simulate.disk import State, TaskState, Told
+from panestream.testing.simulate.engines import Operated
+from panestream.testing.simulate.schedule import MicroBatch
+from panestream.testing.window_query import LATE, WindowQuery
+from panestream.windowing.assigners import GlobalWindows
+from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP
+from panestream.windowing.windows import TimeWindow
+
+_NEWEST = "simulation"
+"""The space of the store in which the largest event time is kept; on Spark the meta record has it."""
+
+
+@dataclass
+class RowEngine:
+    """A plan of the row operator.
+
+    Attributes:
+        query: what a harness would run.
+        delay: of the watermark.
+        groups: how many key groups there are.
+    """
+
+    query: WindowQuery
+    delay: int
+    groups: int
+
+    @property
+    def plan(self) -> RowPlan:
+        return self.query.plan
+
+    @property
+    def wakes_up(self) -> bool:
+        return self.plan.window.uses_processing_time
+
+    @property
+    def tags(self) -> Sequence[str]:
+        return ("main", *([LATE] if self.plan.late_output is not None else []))
+
+    def pack(self, batch: MicroBatch, run: str, rng: random.Random) -> list[list[Any]]:
+        arrived: list[list[Any]] = [[] for _ in range(self.groups)]
+        times = [row.time for row in batch.rows if row.time is not None]
+        for origin, rows in enumerate(batch.tasks):
+            for group in range(self.groups):
+                mine = [row for row in rows if crc32(repr(row.key).encode()) % self.groups == group]
+                arrived[group].append((origin, mine, len(batch.rows), max(times)))
+        for parts in arrived:
+            rng.shuffle(parts)
+        return arrived
+
+    def operate(self, state: TaskState, group: int, arrived: Sequence[Any], clock: int) -> Operated:
+        operator = RowOperator(self.plan, SealedState(state, group, "row operator"), group)
+        kept = state.get(_NEWEST, 0)
+        newest = max([MIN_TIMESTAMP if kept is None else json.loads(kept), *(part[3] for part in arrived)])
+        rows = [
+            (row.key, row.time, self._element(row.value, row.time))
+            for _, mine, _, _ in sorted(arrived, key=_first)
+            for row in mine
+        ]
+        if not self.plan.window.assigner.is_event_time:
+            rows = [(key, clock, element) for key, _, element in rows]
+        watermark = None if newest == MIN_TIMESTAMP else newest - self.delay - 1
+        output = operator.process(rows, watermark, clock)
+        state.put(_NEWEST, 0, json.dumps(newest).encode())
+        operator.commit()
+        late = output.late_dropped + len(output.late)
+        metrics = {"input_rows": arrived[0][2] if arrived else 0, "invalid_rows": 0, "late_rows": late, "woken": not arrived}
+        metrics |= {"outside_rows": operator.outside, "state_of": -1, "key_group": group}
+        metrics["windowed_rows"] = len(rows) - late - operator.outside
+        told: dict[str, list[Told]] = {"main": [self._told(one) for one in output.fired]}
+        told["main"] += [self._told(one, f"{tag}: ") for tag, some in output.side_outputs.items() for one in some]
+        if self.plan.late_output is not None:
+            told[LATE] = [(key, time, None, repr(element)) for key, time, element in output.late]
+        return Operated(told, metrics, operator.next_processing_time_timer())
+
+    def _element(self, value: Any, time: int) -> Any:
+        return value if self.query.rows is None else self.query.rows.element(value, time)
+
+    def _told(self, fired: Any, tag: str = "") -> Told:
+        key, window, value = fired[:3]
+        bounds = (window.start, window.end) if isinstance(window, TimeWindow) else (None, None)
+        return key, *bounds, f"{tag}{value!r}"
+
+    def left(self, states: Sequence[State]) -> set[Any]:
+        """What is left when time has come to its end."""
+        if isinstance(self.plan.window.assigner, GlobalWindows):
+            return set()
+        found = 0
+        for group, values in enumerate(states):
+            operator = RowOperator(self.plan, SealedState(MemoryState(dict(values)), group, "row operator"), group)
+            operator.advance_watermark(MAX_TIMESTAMP)
+            operator.advance_processing_time(MAX_TIMESTAMP)
+            found += operator.num_state_entries()
+        return {f"{found} entries"} if found else set()
+
+    def dealt(self, states: Sequence[State], other: Any) -> list[tuple[State, int | None]]:
+        raise NotImplementedError("elements without columns have no savepoint here")
+
+    def batch(self, batches: Sequence[MicroBatch]) -> list[Told]:
+        """What all rows give at once, as a batch."""
+        told: list[Told] = []
+        for group in range(self.groups):
+            operator = RowOperator(self.plan, SealedState(MemoryState(), group, "row operator"), group)
+            rows = [row for batch in batches for row in batch.rows if crc32(repr(row.key).encode()) % self.groups == group]
+            given = [(row.key, row.time or 0, self._element(row.value, row.time or 0)) for row in rows]
+            told += [self._told(one) for one in operator.process(given, MAX_TIMESTAMP).fired]
+        return told
+
+
+def _first(part: Any) -> int:
+    origin: int = part[0]
+    return origin

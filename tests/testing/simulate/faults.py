@@ -1,0 +1,219 @@
+"""Faults planted in what is simulated: each is a patch, and what the simulator must say of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from unittest import mock
+
+from panestream.engine.runtime.group_operator import GroupOperator
+from panestream.engine.runtime.watermarks import Closing, WatermarkTracker
+from panestream.spark.checkpoint import Epoch
+from panestream.spark.kafka.once import KafkaOnce
+from panestream.spark.sinks import publication
+from panestream.spark.sinks.outputs import Outputs
+from panestream.testing.simulate import disk, process
+from panestream.testing.simulate.engines import PlanEngine
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A fault.
+
+    Attributes:
+        name: in words.
+        plant: patches it in.
+        kinds: of disturbances, in one of which it must be found.
+        operators: that are simulated.
+    """
+
+    name: str
+    plant: Callable[[], mock._patch]
+    kinds: frozenset[str]
+    operators: tuple[str, ...] = ("panes", "accumulating", "sessions", "counts", "row")
+
+
+FAULTS: list[Fault] = []
+
+
+def fault(*kinds: str, operators: tuple[str, ...] | None = None):
+    def known(plant):
+        more = {} if operators is None else {"operators": operators}
+        FAULTS.append(Fault(plant.__name__.replace("_", " "), plant, frozenset(kinds), **more))
+        return plant
+
+    return known
+
+
+@fault("nothing")
+def a_state_write_is_lost():
+    def put(self, space, key, value):
+        self._step(f"put {space} {key} of key group {self.group}")
+        if space == "meta" or self.version % 2 == 0:
+            self.values[space, key] = value
+
+    return mock.patch.object(disk.TaskState, "put", put)
+
+
+@fault("crash")
+def what_a_broken_task_wrote_stays():
+    def begin(self):
+        # As if a task wrote into the store itself, and not into a version of its own.
+        self.values = dict(self.disk.checkpoint.state(self.group, self.version))
+
+    def put(self, space, key, value):
+        self._step(f"put {space} {key} of key group {self.group}")
+        self.values[space, key] = value
+        kept = self.disk.checkpoint.states.setdefault((self.group, self.version), {})
+        self.disk.checkpoint.states[self.group, self.version] = {**kept, (space, key): value}
+
+    return mock.patch.multiple(disk.TaskState, __post_init__=begin, put=put)
+
+
+@fault("crash")
+def a_micro_batch_is_committed_before_its_outputs():
+    def micro_batch(self, number):
+        checkpoint, own = self.disk.checkpoint, number - self.disk.checkpoint.first
+        self.disk.before(f"plan micro-batch {number}")
+        checkpoint.offsets.add(own)
+        checkpoint.commits.add(own)
+        self.write(number)
+
+    return mock.patch.object(process.Process, "micro_batch", micro_batch)
+
+
+@fault("crash", "two copies", "twice")
+def an_output_is_appended_and_not_replaced():
+    def write(self, batch_id, save):
+        save(self.publisher.new_name())
+        attempt = max(self.publisher.folders.children(self.publisher.attempts), key=lambda path: path.name)
+        target = self.folder / f"{self.column}={batch_id}"
+        there = self.publisher.folders.tree.setdefault(target, {})
+        there.update({f"{len(there)}-{name}": rows for name, rows in self.publisher.folders.tree.pop(attempt).items()})
+
+    return mock.patch.object(publication.MicroBatchFolders, "write", write)
+
+
+@fault("crash", "two copies")
+def files_are_moved_one_by_one():
+    def write(self, batch_id, save):
+        folders, target = self.publisher.folders, self.folder / f"{self.column}={batch_id}"
+        folders.tree.pop(target, None)
+        save_into = folders.tree.setdefault(target, {})
+        name = self.publisher.new_name()
+        save(name)
+        for file, rows in folders.tree.pop(self.publisher.attempts / name).items():
+            folders.disk.before(f"move {file}")
+            save_into[file] = rows
+
+    return mock.patch.object(publication.MicroBatchFolders, "write", write)
+
+
+@fault("older checkpoint", operators=("counts",))
+def what_later_micro_batches_left_stays():
+    return mock.patch.object(publication.MicroBatchFolders, "begin", return_value=None)
+
+
+@fault("two copies", "savepoint")
+def a_copy_that_was_overtaken_goes_on():
+    return mock.patch.object(Epoch, "check_holds", return_value=None)
+
+
+@fault("nothing")
+def a_reader_takes_records_as_they_come_only_once_of_each_batch():
+    def takes(self, topic, partition, headers):
+        batch = dict(headers)["panestream-batch"]
+        return self._seen.setdefault((topic, partition, batch), batch) is not None and batch != "1"
+
+    return mock.patch.object(KafkaOnce, "takes", takes)
+
+
+@fault("crash")
+def a_reader_takes_every_record():
+    return mock.patch.object(KafkaOnce, "takes", return_value=True)
+
+
+@fault("nothing", operators=("panes", "sessions", "accumulating", "row"))
+def the_watermark_goes_back():
+    advance = WatermarkTracker.advance
+
+    def going_back(self, seen, batch_time, generated=None, run=""):
+        advance(self, seen, batch_time, generated, run)
+        if seen and self.strategy.delay is not None and not self.strategy.partition_column:
+            self.watermark = max(seen.values()) - self.strategy.delay - 1
+        return self.watermark
+
+    return mock.patch.object(WatermarkTracker, "advance", going_back)
+
+
+@fault("nothing", operators=("panes", "sessions", "row"))
+def a_timer_of_the_clock_is_forgotten():
+    operate = PlanEngine.operate
+
+    def forgetting(self, state, group, arrived, clock):
+        return replace(operate(self, state, group, arrived, clock), wake_up=None)
+
+    return mock.patch.object(PlanEngine, "operate", forgetting)
+
+
+@fault("nothing", operators=("panes",))
+def closed_panes_are_kept():
+    return mock.patch.object(Closing, "at", return_value=-(2**63))
+
+
+@fault("nothing")
+def late_rows_are_not_counted():
+    measure = GroupOperator._measure
+
+    def measuring(self, batch, step, output):
+        measure(self, batch, step, output)
+        output.metrics.late_rows = 0
+
+    return mock.patch.object(GroupOperator, "_measure", measuring)
+
+
+@fault("crash", "two copies", "twice", operators=("panes",))
+def a_task_gives_other_results_the_second_time():
+    operate, seen = PlanEngine.operate, set()
+
+    def operating(self, state, group, arrived, clock):
+        operated = operate(self, state, group, arrived, clock)
+        again = (id(self), state.version, group) in seen
+        seen.add((id(self), state.version, group))
+        if again and operated.rows.get("main"):
+            operated.rows["main"] = operated.rows["main"][1:]
+        return operated
+
+    return mock.patch.object(PlanEngine, "operate", operating)
+
+
+@fault("savepoint")
+def a_savepoint_loses_the_rows_of_a_key_group():
+    dealt = PlanEngine.dealt
+
+    def dealing(self, states, other):
+        made = dealt(self, states, other)
+        return [*made[:-1], ({}, None)] if len(made) > 1 else made
+
+    return mock.patch.object(PlanEngine, "dealt", dealing)
+
+
+@fault("savepoint", operators=("panes", "sessions"))
+def numbers_begin_anew_after_a_savepoint():
+    deliver = Outputs.deliver
+
+    def delivering(self, rows_of, present, batch_id):
+        self.first = 0
+        deliver(self, rows_of, present, batch_id)
+
+    return mock.patch.object(Outputs, "deliver", delivering)
+
+
+@contextmanager
+def planted(one: Fault) -> Iterator[None]:
+    with one.plant():
+        yield
+
+
+__all__ = ["FAULTS", "Fault", "planted"]

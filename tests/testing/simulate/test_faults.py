@@ -1,0 +1,48 @@
+"""The simulator can fail: each planted fault is found, in a run of the kind that must show it, and made small."""
+
+from __future__ import annotations
+
+import pytest
+
+from panestream.testing.simulate.explore import KINDS, first_broken
+from panestream.testing.simulate.schedule import schedule_of
+from panestream.testing.simulate.script import failure_of, script_of
+from panestream.testing.simulate.shrink import Case, shrunk
+from panestream.testing.simulate.subject import Known
+from tests.testing.simulate.faults import FAULTS, planted
+
+SCHEDULES = 40
+
+
+def found(fault):
+    """The first broken schedule, of those in which only what the fault is said to break is tried."""
+    kinds = [kind for kind in KINDS if kind in fault.kinds]
+    for number in range(SCHEDULES):
+        schedule, change = schedule_of(3, number, fault.operators)
+        error = first_broken(Known.of(schedule), None if "savepoint" in fault.kinds else change, kinds)
+        if error is not None:
+            return Case(schedule, change, error)
+    return None
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+def test_a_planted_fault_is_found_and_made_small(fault):
+    with planted(fault):
+        case = found(fault)
+        assert case is not None, f"{fault.name}: not found in {SCHEDULES} schedules"
+        assert case.error.disturbance.kind in fault.kinds
+        small = shrunk(case, tries=40)
+        assert small.error.disturbance.kind == case.error.disturbance.kind
+        rows = [sum(len(batch.rows) for batch in one.schedule.batches) for one in (case, small)]
+        assert rows[1] <= min(rows[0], 6), small.schedule
+        said = failure_of(small, "seed 3", Known.of(small.schedule))
+        assert str(small.error.disturbance) in said
+        script = script_of(small)
+        with pytest.raises(AssertionError):
+            exec(compile(script, "the script", "exec"), {})
+
+
+def test_the_same_schedules_are_not_broken_without_a_fault():
+    for number in range(2):
+        schedule, change = schedule_of(3, number)
+        assert first_broken(Known.of(schedule), change, KINDS) is None
