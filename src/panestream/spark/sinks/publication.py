@@ -53,7 +53,7 @@ class Publisher:
         Raises:
             FencedError: by ``check``; then what the later run published stays.
         """
-        (attempt / f"{_MARK}{self.rank[0]:010d}-{self.rank[1]}").touch()
+        self.mark(attempt)
         while True:
             self.check()
             try:
@@ -69,7 +69,7 @@ class Publisher:
     def withdraw(self, target: Path) -> None:
         """Takes away what is published at ``target``, in one step; it is now among the attempts."""
         self.check()
-        away = self._aside()
+        away = self.aside()
         try:
             target.rename(away)
         except FileNotFoundError:
@@ -83,7 +83,7 @@ class Publisher:
             if exchanged(attempt, target):
                 self._keep_newest(attempt, target)
                 return True
-            away = self._aside()
+            away = self.aside()
             target.rename(away)
         except FileNotFoundError:
             return False
@@ -111,7 +111,12 @@ class Publisher:
     def _newer(self, one: Rank, other: Rank) -> bool:
         return one > other and self.registered(one)
 
-    def _aside(self) -> Path:
+    def mark(self, folder: Path) -> None:
+        """Leaves the mark of the run in a folder."""
+        (folder / f"{_MARK}{self.rank[0]:010d}-{self.rank[1]}").touch()
+
+    def aside(self) -> Path:
+        """A folder of the run among the attempts that is not there yet."""
         self.attempts.mkdir(exist_ok=True)
         return self.attempts / f"{self.rank[0]:010d}-{self.rank[1]}-{uuid.uuid4().hex}"
 
