@@ -132,6 +132,12 @@ bench-backfill: $(STAMP) ## a day of 100 million rows at once, beside native Spa
 bench-state: $(STAMP) ## a million keys with ten open windows, a gigabyte of kept rows: inspected, saved, started from
 	@$(SPARK_ENV) && $(PY) -m benchmarks.state.run $(ARGS)
 
+bench-heavy: $(STAMP) ## hot keys, long sessions, rows of a megabyte, 10,000 columns: speed, memory, and is it right? (ARGS="--scale 0.1" for a short look)
+	@$(SPARK_ENV) && $(PY) -m benchmarks.heavy.run $(ARGS)
+
+soak: $(STAMP) ## a query for hours, killed and started again: right at the end, and does anything grow? (ARGS="--hours 8 --rate 5000")
+	@$(SPARK_ENV) && $(PY) -m benchmarks.soak.run $(ARGS)
+
 docs: $(STAMP) ## the site, in build/docs: pages, reference, drawings; every warning is an error (ARGS="--fresh")
 	@$(PY) scripts/make_docs.py $(ARGS)
 

@@ -47,6 +47,8 @@ if TYPE_CHECKING:
     from panestream.spark.session import build_session as build_session
     from panestream.spark.shipping import ship as ship
     from panestream.spark.sinks.base import Sink as Sink
+    from panestream.spark.sinks.compacting import compact as compact
+    from panestream.spark.sinks.compaction import Compaction as Compaction
     from panestream.spark.sinks.files import FileSink as FileSink
     from panestream.spark.sinks.files import ParquetSink as ParquetSink
     from panestream.spark.sinks.kafka import KafkaSink as KafkaSink

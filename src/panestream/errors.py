@@ -112,6 +112,16 @@ class EnvironmentNotReadyError(PanestreamError, RuntimeError):
     """
 
 
+class MemoryLimitError(PanestreamError, RuntimeError):
+    """More would be taken into a worker's memory at once than the query allows.
+
+    Rows of a window for a function of your own, rows of a key group in one micro-batch, or a value that no state store takes.
+
+    What to do: the message names the key and window, or the key group, and the size. Keep aggregates in place of rows, read less
+    at a time, take more key groups; or raise the limit, ``.memory_limit(bytes)``. Nothing of the micro-batch was committed.
+    """
+
+
 class SinkError(PanestreamError, RuntimeError):
     """A sink cannot be used: it holds another query's output, or lacks a setting.
 

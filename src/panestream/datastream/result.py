@@ -519,6 +519,7 @@ class WindowedResult(Shown, TraceableByKey):
             with_firing=self.firing,
             changelog=self.changes,
             since=self.since,
+            most_bytes=windowed.most_bytes,
             arrival=self._order[1] if self._order[0] else None,
             row_schema=arrow_schema(self._df.schema) if whole_rows else None,
         )

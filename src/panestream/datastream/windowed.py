@@ -155,6 +155,24 @@ class WindowedStream(WindowedEvents):
             raise InvalidPlanError(f"the number of tasks must be between 1 and 32768, got {number!r}")
         return replace(self, at_once=number)
 
+    def memory_limit(self, number: int) -> WindowedStream:
+        """Sets how many bytes of rows a worker takes into memory at once; 1 GiB unless it is set. It may change from run to run.
+
+        More are an error that names key and window, or the key group, and says what to do, in place of a worker that is
+        killed. It is for what cannot be cut: the rows of one window that a function of your own is to see, and what a
+        micro-batch brings for one key group. Counted are bytes as they cross the exchange and rest in state; in memory they take
+        three times as many, as Python objects (``apply``, ``process``) ten to thirty times.
+
+        Raises:
+            InvalidPlanError: ``number`` is no number of bytes from 1,000,000 on.
+
+        Examples:
+            >>> keyed.window(hours).memory_limit(4 << 30).apply(function, "n BIGINT")  # doctest: +SKIP
+        """
+        if isinstance(number, bool) or not isinstance(number, int) or number < 1_000_000:
+            raise InvalidPlanError(f"the limit of memory must be a number of bytes from 1,000,000 on, got {number!r}")
+        return replace(self, most_bytes=number)
+
     def split_distinct(self, parts: int = 16) -> WindowedStream:
         """Spreads the distinct values that ``agg.count_distinct`` counts over key groups, so that not all of a key meet in one.
 

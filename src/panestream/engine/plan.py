@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from panestream.engine.kernels.slicing import Int64s
 from panestream.engine.runtime.group_io import GroupInput, GroupOutput
+from panestream.engine.storage.limits import MOST_BYTES
 from panestream.engine.storage.payload import FORMAT_VERSION, decode
 from panestream.engine.storage.sealed_state import SealedState
 from panestream.engine.storage.state import State
@@ -100,6 +101,7 @@ class WindowPlan:
         top: keep only the largest rows of each window, or None.
         with_firing: whether each row says which firing of its window it comes from.
         changelog: whether the rows are changes: each says what becomes of the row before it.
+        most_bytes: no more bytes of rows are taken into memory at once, of a window or of a key group's micro-batch.
         since: rows with an event time before this are in the history that the query started from, and left out; None: none are.
     """
 
@@ -124,6 +126,7 @@ class WindowPlan:
     with_firing: bool = False
     changelog: bool = False
     since: int | None = None
+    most_bytes: int = MOST_BYTES
     _identity: Mapping[str, str] | None = field(default=None, init=False, repr=False, compare=False)
 
     @property

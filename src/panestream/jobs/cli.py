@@ -1,4 +1,4 @@
-"""The command line: ``panestream run``, ``explain``, ``inspect``, ``why``, ``savepoint``, ``demo``, ``examples``, ``schema``."""
+"""The command line: ``panestream run``, ``explain``, ``inspect``, ``why``, ``savepoint``, ``compact``, ``demo`` and others."""
 
 from __future__ import annotations
 
@@ -268,6 +268,24 @@ def savepoint(
     console = PipeConsole()
     with readable_errors(show_traceback), ended_with(console):
         take_out(checkpoint, folder, batch, settings_of(conf or (), remote), console)
+
+
+@app.command()
+def compact(
+    path: Annotated[str, typer.Argument(help="The folder of a file sink, as the sink has it.", show_default=False)],
+    *,
+    file_bytes: Annotated[int, typer.Option("--file-bytes", min=1, help="About how large files become.")] = 256 << 20,
+    grace: Annotated[float, typer.Option("--grace", min=0, help="For how many seconds what was replaced stays.")] = 10.0,
+    conf: Conf = None,
+    remote: Remote = None,
+    show_traceback: Traceback = False,
+) -> None:
+    """Put the small Parquet files of an output together, beside the query that writes there (batches_per_folder)."""
+    from panestream.jobs.compacting import put_together
+
+    console = PipeConsole()
+    with readable_errors(show_traceback), ended_with(console):
+        put_together(path, file_bytes, grace, settings_of(conf or (), remote), console)
 
 
 @app.command()

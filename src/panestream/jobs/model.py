@@ -112,6 +112,8 @@ class Job:
         key: the columns by which rows are put together, or SQL with a name (``"lower(city) AS city"``); none: one window for all.
         key_groups: the parallelism of the state, fixed when the checkpoint is born; default: 4; of a batch the cores.
         tasks: how many tasks of a stream take the key groups in turns; default: as many as run at a time, where that is known.
+        memory_limit: how many bytes of rows a worker takes into memory at once, of a window or of a key group's micro-batch;
+            default: 1 GiB.
         allowed_lateness: how long windows of event time take rows after their end, and fire again.
         with_firing: adds ``firing``, ``firing_number`` and ``is_last`` to the results: which firing of its window a row is from.
         changelog: makes the results changes, with the column ``op``: insert, update_before, update_after, delete.
@@ -138,6 +140,7 @@ class Job:
     key: tuple[str, ...] = field(default=(), metadata=reads(array(text)))
     key_groups: int | None = field(default=None, metadata=reads(integer(1)))
     tasks: int | None = field(default=None, metadata=reads(integer(1)))
+    memory_limit: int | None = field(default=None, metadata=reads(integer(1_000_000)))
     allowed_lateness: str | None = field(default=None, metadata=reads(duration()))
     with_firing: bool = field(default=False, metadata=reads(boolean))
     changelog: bool = field(default=False, metadata=reads(boolean))

@@ -344,6 +344,8 @@ def _windowed(loaded: LoadedJob, stream: pst.DataStream) -> pst.WindowedStream:
         windowed = _asked(loaded, ("key_groups",), partial(windowed.key_groups, job.key_groups))
     if job.tasks is not None:
         windowed = _asked(loaded, ("tasks",), partial(windowed.tasks, job.tasks))
+    if job.memory_limit is not None:
+        windowed = windowed.memory_limit(job.memory_limit)
     return windowed.exact_firings() if job.exact_firings else windowed
 
 

@@ -14,6 +14,7 @@ from panestream.jobs.schema import (
     boolean,
     choice,
     identifier,
+    integer,
     location,
     reads,
     section,
@@ -49,7 +50,7 @@ class Format(ABC):
 
 
 class _Files(Format):
-    needs, takes = "path", ("options",)
+    needs, takes = "path", ("options", "batches_per_folder")
 
     def told(self, sink: Sink) -> str:
         return f"{sink.path} ({sink.format})"
@@ -57,7 +58,8 @@ class _Files(Format):
     def made(self, sink: Sink, key: Sequence[str]) -> pst.Sink:
         import panestream as pst
 
-        return pst.FileSink(str(sink.path), format=sink.format, options=sink.options)
+        shared = sink.batches_per_folder or 1
+        return pst.FileSink(str(sink.path), format=sink.format, options=sink.options, batches_per_folder=shared)
 
 
 class _Table(Format):
@@ -145,6 +147,7 @@ class Sink:
             "merge", which replaces the row of a key and window (all with ``table``); "kafka" (with
             ``servers`` and ``topic``); or "console".
         path: a folder; seen from the folder of the job file.
+        batches_per_folder: of files: how many micro-batches share a folder; default: 1.
         table: ``table``, ``db.table`` or ``catalog.db.table``. For "merge" one that knows MERGE: Delta, Iceberg, Hudi.
         table_format: of "table" and "merge": the format of a table that is made anew, e.g. delta; default: the catalog's.
         servers: of "kafka": ``host:port``, several with commas.
@@ -156,6 +159,7 @@ class Sink:
 
     format: str = field(metadata=reads(choice(*FORMATS)))
     path: str | None = field(default=None, metadata=reads(location))
+    batches_per_folder: int | None = field(default=None, metadata=reads(integer(1)))
     table: str | None = field(default=None, metadata=reads(table_name))
     table_format: str | None = field(default=None, metadata=reads(identifier))
     servers: str | None = field(default=None, metadata=reads(text))
@@ -181,7 +185,7 @@ class Sink:
             place.note("'servers' is missing: where are the brokers, e.g. servers = 'localhost:9092'?")
         elif self.format == "kafka" and self.topic is not None:
             check_names(place, str(self.servers), "topic", [self.topic])
-        for argument in ("table_format", "keys", "servers", "compacted"):
+        for argument in ("batches_per_folder", "table_format", "keys", "servers", "compacted"):
             if getattr(self, argument) is not None and argument not in self.kind.takes:
                 place.at(argument).note(f"is for {_that_take(argument)}, not for {self.format!r}")
         if self.options and "options" not in self.kind.takes:

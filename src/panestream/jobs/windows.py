@@ -95,7 +95,7 @@ class WindowSection:
     @staticmethod
     def explain_unknown(name: str) -> str | None:
         """A better answer for a key that is one of the whole job."""
-        if name in ("allowed_lateness", "with_firing", "changelog", "exact_firings", "key_groups", "tasks"):
+        if name in ("allowed_lateness", "with_firing", "changelog", "exact_firings", "key_groups", "tasks", "memory_limit"):
             return f"is a key of the whole job: write {name} before the first [section]"
         return "belongs into a section of its own, [firing]" if name in ("trigger", "every", "purge", "timeout") else None
 

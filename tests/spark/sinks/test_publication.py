@@ -38,7 +38,7 @@ class Entries:
 
 
 def attempt(publisher: Publisher, text: str, files: int = 3) -> Path:
-    folder = publisher._aside()
+    folder = publisher.aside()
     folder.mkdir(parents=True)
     for number in range(files):
         (folder / f"part-{number}").write_text(text)

@@ -7,7 +7,7 @@ make one of the next), so that a long window fed by many batches is read in a fe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -27,6 +27,10 @@ _INDEX = ("store", "key", "order", "level", "low", "high", "rows", "size")
 _FAN_IN = 8
 _BLOCK_ROWS = 1 << 16
 """A block of several panes has no more rows: who wants a few panes should not have to read thousands."""
+_BLOCK_BYTES = 16 << 20
+"""Nor has any more bytes, be it of one pane: a value goes through memory several times on its way to the store."""
+_MERGED_BYTES = 64 << 20
+"""Runs of rows that have more bytes together are not merged: it saves calls, and these are few beside the bytes."""
 _NO_LEVEL = 99
 """The level of runs that are not merged any more."""
 
@@ -61,7 +65,7 @@ class PaneBlocks:
         space: where the blocks are in it.
         schema: of the rows; ``pane`` is one of the columns.
         merge: how runs become one.
-        most_rows: runs that have more rows together are left as they are; None: all are merged.
+        most_rows: runs that have more rows together, or many bytes, are left as they are; None: all are merged.
         hole: no block spans so many panes without rows.
     """
 
@@ -100,6 +104,19 @@ class PaneBlocks:
             parts.append(table if inside.all() else table.filter(pa.array(inside)))
         return [part for part in parts if part.num_rows]
 
+    def bytes_of(self, first_pane: int, end_pane: int) -> int:
+        """How many bytes the blocks have that :meth:`read` would read."""
+        return sum(block.size for block in self.index if block.low < end_pane and block.high >= first_pane)
+
+    def scan(self, first_pane: int, end_pane: int) -> Iterator[pa.Table]:
+        """What :meth:`read` gives, one block after the other, none of which is kept in memory."""
+        for block in self.index:
+            if block.low < end_pane and block.high >= first_pane:
+                known = block.key in self._loaded
+                yield pane_range(self._load(block), first_pane, end_pane)
+                if not known:
+                    del self._loaded[block.key]
+
     def append(self, table: pa.Table) -> None:
         """Adds the rows of a micro-batch (sorted by pane)."""
         if table.num_rows:
@@ -124,7 +141,8 @@ class PaneBlocks:
             level += 1
 
     def _merge(self, parts: list[Block], first_live_pane: int, level: int) -> None:
-        if self.most_rows is not None and sum(block.rows for block in parts) > self.most_rows:
+        rows, size = sum(block.rows for block in parts), sum(block.size for block in parts)
+        if self.most_rows is not None and (rows > self.most_rows or size > _MERGED_BYTES):
             left = {block.key for block in parts}
             final = [block._replace(level=_NO_LEVEL) for block in parts]
             self.index = sorted([*(b for b in self.index if b.key not in left), *final], key=_arrival)
@@ -148,7 +166,7 @@ class PaneBlocks:
     def _write(self, table: pa.Table, order: int, level: int) -> None:
         panes = table.column("pane").to_numpy()
         written = []
-        for start, end in _cuts(panes, self.hole):
+        for start, end in _by_bytes(table, _cuts(panes, self.hole)):
             part = table.slice(start, end - start)
             value = payload.encode(part)
             block = Block(self.next_key, order, level, int(panes[start]), int(panes[end - 1]), end - start, len(value))
@@ -223,6 +241,16 @@ def _cuts(panes: Int64s, hole: int) -> list[tuple[int, int]]:
             start = cut
         cuts.append((start, end))
     return cuts
+
+
+def _by_bytes(table: pa.Table, cuts: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """The same, cut further where rows are so large that a block had too many bytes."""
+    whole = table.nbytes
+    for begin, end in cuts:
+        size = whole if whole <= _BLOCK_BYTES else table.slice(begin, end - begin).nbytes
+        rows = max(1, (end - begin) * _BLOCK_BYTES // max(size, _BLOCK_BYTES))
+        for start in range(begin, end, rows):
+            yield start, min(start + rows, end)
 
 
 def pane_range(table: pa.Table, first_pane: int | None, end_pane: int | None) -> pa.Table:

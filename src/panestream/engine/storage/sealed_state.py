@@ -31,6 +31,7 @@ from zlib import crc32
 import numpy as np
 
 from panestream.engine.storage import payload
+from panestream.engine.storage.limits import STORED_BYTES, value_too_large
 from panestream.engine.storage.state import State
 from panestream.errors import StateDamagedError, StateFormatError
 
@@ -239,6 +240,9 @@ class SealedState:
     # -- seals ---------------------------------------------------------------------------------------------------------
 
     def _put(self, space: str, key: int, body: bytes) -> Written:
+        if len(body) > STORED_BYTES:
+            what = f"value {key} of {space!r} in the state of key group {self.group} ({self._operator})"
+            raise value_too_large(what, len(body))
         micro_batch, name = self.micro_batch, space.encode()
         place = _PLACE.pack(micro_batch, self.group, key, len(name)) + name
         checksum = crc32(body, crc32(place, crc32(_HEAD.pack(_MAGIC, payload.FORMAT_VERSION, 0)[:4])))

@@ -16,12 +16,15 @@ from panestream.errors import SinkError
 from panestream.spark.markers import PARTS, list_files, read_markers, write_marker
 from panestream.spark.places import escaped, file_place, local_folder
 from panestream.spark.sinks.base import Run, Sink
-from panestream.spark.sinks.publication import MicroBatchFolders, Publisher
+from panestream.spark.sinks.members import LOCK
+from panestream.spark.sinks.publication import MicroBatchFolders, Publisher, sweep
+from panestream.spark.sinks.shared_folders import SharedFolders
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_OWNER = "_panestream"
+OWNER = "_panestream"
+"""The marker in a sink's folder that says whose it is."""
 _ATTEMPTS = "_attempts"
 BATCH_COLUMN = "batch_id"
 """The partition column of file sinks: the micro-batch that a row came with."""
@@ -55,23 +58,33 @@ class FileSink(Sink):
     overwrite the folder, and what a reader may see is for it to say. A local file system that only Spark's side sees (a
     batch run through Spark Connect) counts as elsewhere.
 
+    **Fewer folders.** One micro-batch a second is 86,400 folders a day. With ``batches_per_folder=1000`` a folder ``batch_id=N``
+    has the files of micro-batches N to N + 999; each still comes with its micro-batch, in one step, and goes with it.
+    ``batch_id`` is then the first micro-batch of the folder. :func:`compact` puts the small Parquet files together, of folders
+    that are complete. Only on a local file system; elsewhere a table format (Delta, Iceberg) does this. The number may change
+    from start to start.
+
     A batch query replaces what is there in the same way (what it replaced is deleted at once), only if a batch query wrote it.
 
     Args:
         path: a directory of any file system that Spark can reach.
         format: ``parquet``, ``json``, ``csv`` or ``orc``.
         options: of Spark's writer.
+        batches_per_folder: how many micro-batches share a folder.
     """
 
     path: str
     format: str = "parquet"
     options: Mapping[str, str] = field(default_factory=dict)
+    batches_per_folder: int = 1
 
     def __post_init__(self) -> None:
         if not isinstance(self.path, str) or not self.path.strip() or any(ord(letter) < 32 for letter in self.path):
             raise SinkError(f"the path of a file sink must be a directory name, got {self.path!r}")
         if self.format not in ("parquet", "json", "csv", "orc"):
             raise SinkError(f"a file sink writes parquet, json, csv or orc, not {self.format!r}; for tables use TableSink")
+        if type(self.batches_per_folder) is not int or self.batches_per_folder < 1:
+            raise SinkError(f"batches_per_folder must be a whole number from 1 on, got {self.batches_per_folder!r}")
 
     def place(self, spark: SparkSession) -> str:
         return file_place(self.path)
@@ -85,13 +98,13 @@ class FileSink(Sink):
                 )
 
     def open(self, spark: SparkSession, run: Run) -> Sink:
-        pattern = f"{escaped(self.path)}/{_OWNER}/{PARTS}"
+        pattern = f"{escaped(self.path)}/{OWNER}/{PARTS}"
         markers = read_markers(
             spark, pattern, f"it says which query {self.path} belongs to. Restore it from a copy, or choose another directory"
         )
         if not markers:
             self._check_free(spark, run)
-            write_marker(spark, f"{self.path}/{_OWNER}", {"query": run.query})
+            write_marker(spark, f"{self.path}/{OWNER}", {"query": run.query})
         for owner in markers.values():
             if owner.get("query") not in run.queries:
                 raise SinkError(
@@ -101,12 +114,27 @@ class FileSink(Sink):
         addresses = list(markers) or list_files(spark, pattern)
         # Spark knows what a path without a scheme means, and says it in the addresses.
         marker = local_folder(addresses[0]) if addresses else None
-        return _LocalFiles(self, run, marker) if marker is not None else _FilesElsewhere(self, run)
+        if marker is None:
+            self._check_flat(addresses)
+            return _FilesElsewhere(self, run)
+        lock = marker.parent.parent / LOCK
+        if self.batches_per_folder > 1 and marker.is_file():
+            lock.touch()
+        shared = self.batches_per_folder > 1 or lock.exists()
+        return _LocalFiles(self, run, marker) if not shared else _LocalSharedFiles(self, run, marker)
+
+    def _check_flat(self, where: Sequence[str]) -> None:
+        if self.batches_per_folder > 1:
+            raise SinkError(
+                f"batches_per_folder={self.batches_per_folder} needs a local file system, where a file joins a folder in one "
+                f"step, and {where[0] if where else self.path} is on none. Leave it out, or write to a table (Delta, Iceberg), "
+                "which puts its small files together by itself"
+            )
 
     def _check_free(self, spark: SparkSession, run: Run) -> None:
         if run.written:
             raise SinkError(
-                f"{self.path} is gone, or has lost its marker {_OWNER}: micro-batches of this checkpoint were written there, "
+                f"{self.path} is gone, or has lost its marker {OWNER}: micro-batches of this checkpoint were written there, "
                 "and they do not come again. Put the directory back; or if it was meant to go, choose another directory, in "
                 "which the output goes on; or start with a new checkpoint, which computes everything again"
             )
@@ -124,9 +152,9 @@ class FileSink(Sink):
         return f"{self.format} {self.path}"
 
 
-def ParquetSink(path: str, **options: str) -> FileSink:
+def ParquetSink(path: str, *, batches_per_folder: int = 1, **options: str) -> FileSink:
     """A :class:`FileSink` of Parquet files."""
-    return FileSink(path, "parquet", options)
+    return FileSink(path, "parquet", options, batches_per_folder)
 
 
 @dataclass(frozen=True)
@@ -200,8 +228,45 @@ class _LocalFiles(Sink):
         return self.marker.parent.parent
 
     def _micro_batches(self, spark: SparkSession) -> MicroBatchFolders:
+        return MicroBatchFolders(self._folder, BATCH_COLUMN, self._publisher(spark))
+
+    def _publisher(self, spark: SparkSession) -> Publisher:
         epoch = self.run.epoch
         rank = (0, uuid.uuid4().hex) if epoch is None else epoch.rank
         registered = partial(self.run.registered, spark)
-        publisher = Publisher(self._folder / _ATTEMPTS, rank, lambda: self.run.check(spark), registered)
-        return MicroBatchFolders(self._folder, BATCH_COLUMN, publisher)
+        return Publisher(self._folder / _ATTEMPTS, rank, lambda: self.run.check(spark), registered)
+
+
+@dataclass(frozen=True)
+class _LocalSharedFiles(_LocalFiles):
+    """The same, where several micro-batches share a folder, or once did."""
+
+    def begin(self, df: DataFrame, batch_id: int) -> None:
+        self._seen(df.sparkSession).begin(batch_id)
+
+    def write(self, df: DataFrame, batch_id: int | None) -> None:
+        if batch_id is None:
+            return super().write(df, batch_id)
+        folders = self._seen(df.sparkSession)
+        sweep(folders.publisher.attempts, folders.publisher.rank)
+        attempt = folders.publisher.aside()
+        self.sink.save(df, f"{self.sink.path}/{_ATTEMPTS}/{attempt.name}")
+        folders.write(attempt, batch_id)
+        return None
+
+    def _seen(self, spark: SparkSession) -> SharedFolders:
+        if not self.marker.is_file():
+            raise SinkError(
+                f"{self.sink.path} has folders of several micro-batches, and the process that writes them does not see them: let "
+                "Spark's driver run on the machine that has them"
+            )
+
+        def cut(file: Path, rows: int, target: Path) -> None:
+            source = spark.read.format(self.sink.format).load(f"file:{escaped(file.as_posix())}")
+            if self.sink.format != "parquet":
+                raise SinkError(f"{file} holds several micro-batches, and only Parquet can be taken apart again")
+            first = source.where(F.col("_metadata.row_index") < rows)
+            first.coalesce(1).write.option("maxRecordsPerFile", 0).format("parquet").save(f"file:{target.as_posix()}")
+
+        size, publisher = self.sink.batches_per_folder, self._publisher(spark)
+        return SharedFolders(self._folder, BATCH_COLUMN, size, publisher, cut)

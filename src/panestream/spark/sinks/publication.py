@@ -108,7 +108,7 @@ class Publisher:
         Raises:
             FencedError: by ``check``; then what the later run published stays.
         """
-        self.folders.touch(attempt, f"{_MARK}{self.rank[0]:010d}-{self.rank[1]}")
+        self.mark(attempt)
         while True:
             self.check()
             try:
@@ -124,7 +124,7 @@ class Publisher:
     def withdraw(self, target: Path) -> None:
         """Takes away what is published at ``target``, in one step; it is now among the attempts."""
         self.check()
-        away = self._aside()
+        away = self.aside()
         try:
             self.folders.rename(target, away)
         except FileNotFoundError:
@@ -138,7 +138,7 @@ class Publisher:
             if self.folders.exchange(attempt, target):
                 self._keep_newest(attempt, target)
                 return True
-            away = self._aside()
+            away = self.aside()
             self.folders.rename(target, away)
         except FileNotFoundError:
             return False
@@ -166,7 +166,12 @@ class Publisher:
     def _newer(self, one: Rank, other: Rank) -> bool:
         return one > other and self.registered(one)
 
-    def _aside(self) -> Path:
+    def mark(self, folder: Path) -> None:
+        """Leaves the mark of the run in a folder."""
+        self.folders.touch(folder, f"{_MARK}{self.rank[0]:010d}-{self.rank[1]}")
+
+    def aside(self) -> Path:
+        """A folder of the run among the attempts that is not there yet."""
         self.folders.make(self.attempts)
         return self.attempts / self.new_name()
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -23,9 +25,11 @@ from panestream.engine.runtime.group_operator import GroupOperator, TimeStep
 from panestream.engine.runtime.main_rows import side_schema, window_rows
 from panestream.engine.runtime.watermarks import BEYOND_ALL, LatenessPolicy, last_ended
 from panestream.engine.storage.blocks import PaneBlocks, StoredBlocks, pane_range
+from panestream.engine.storage.limits import window_too_large
 from panestream.engine.storage.sealed_state import SealedState
 from panestream.engine.storage.state_tables import StateTables, integers, key_fields, named_columns, with_types
 from panestream.windowing.evictors import Evictor
+from panestream.windowing.windows import TimeWindow
 
 KEPT = "kept"
 """What crosses the exchange: key columns, pane, event time, whole row."""
@@ -36,6 +40,8 @@ _MOST_MERGED = 1 << 18
 """Runs of rows are merged up to so many: merging saves calls, and nothing else."""
 _AT_ONCE = 1 << 22
 """So many rows of windows are handed over at a time; a single window may have more."""
+_BYTES_AT_ONCE = 256 << 20
+"""The same in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +198,8 @@ class AccumulatingOperator(GroupOperator[pa.Table]):
         if not len(windows):
             return
         rows = sum(block.rows for block in self._blocks.index) + fresh.num_rows
-        at_once = max(1, _AT_ONCE // max(rows, 1))
+        size = sum(block.size for block in self._blocks.index) + fresh.nbytes
+        at_once = max(1, min(_AT_ONCE // max(rows, 1), _BYTES_AT_ONCE // max(size, 1)))
         for begin in range(0, len(windows), at_once):
             yield windows[begin : begin + at_once]
 
@@ -200,6 +207,7 @@ class AccumulatingOperator(GroupOperator[pa.Table]):
         """The rows of windows, by window, key and arrival."""
         first, end = _panes(self._grid, self._windows, windows)
         low, high = np.asarray([first[0]]), np.asarray([end[-1]])
+        self._check_size(windows, int(low[0]), int(high[0]), fresh)
         parts = [*self._blocks.read_spans(low, high), pane_range(fresh, int(low[0]), int(high[0]))]
         parts = [part for part in parts if part.num_rows]
         if not parts:
@@ -221,6 +229,25 @@ class AccumulatingOperator(GroupOperator[pa.Table]):
         bounds = (self._windows.start_of(windows[which]), self._windows.end_of(windows[which]))
         keys = table.select(range(self._width)).rename_columns(self._settings.keys.names)
         return grouped(self._rows(table), (which, codes[places]), places, keys, bounds)
+
+    def _check_size(self, windows: Int64s, low: int, high: int, fresh: pa.Table) -> None:
+        """Refuses to read more rows at once than the query allows: those of one window, for several are read in portions.
+
+        Raises:
+            MemoryLimitError: there are more; names the key with the most.
+        """
+        ours = pane_range(fresh, low, high)
+        size, most = self._blocks.bytes_of(low, high) + ours.nbytes, self._plan.most_bytes
+        if size <= most:
+            return
+        counts: Counter[Any] = Counter()
+        for table in chain(self._blocks.scan(low, high), [ours]):
+            keys = table.select(range(self._width))
+            found = keys.group_by(keys.column_names, use_threads=False).aggregate([([], "count_all")])
+            counts.update(dict(zip(_keys_of(found.select(range(self._width))), found["count_all"].to_pylist(), strict=True)))
+        (key, rows), *_ = counts.most_common(1)
+        bounds = TimeWindow(int(self._windows.start_of(windows[:1])[0]), int(self._windows.end_of(windows[-1:])[0]))
+        raise window_too_large(key, repr(bounds), rows, size, most)
 
     def _touched(
         self, table: pa.Table, which: Int64s, places: Int64s, behind: pa.Table, bounds: tuple[Int64s, Int64s]
@@ -253,6 +280,12 @@ class AccumulatingOperator(GroupOperator[pa.Table]):
         self._blocks.drop_before(first_live)
         self._blocks.append(pane_range(fresh, first_live, None))
         self._blocks.compact(first_live)
+
+
+def _keys_of(keys: pa.Table) -> list[Any]:
+    """Keys as users know them: of one column its values, of several tuples."""
+    columns = [column.to_pylist() for column in keys.columns]
+    return columns[0] if len(columns) == 1 else list(zip(*columns, strict=True)) if columns else [()] * keys.num_rows
 
 
 def by_pane(tables: Sequence[pa.Table]) -> pa.Table:

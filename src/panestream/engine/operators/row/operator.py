@@ -156,6 +156,9 @@ class RowGroupOperator(GroupOperator[_Arrived | None]):
         self._row_type = prepared.row_type
         self._row_plan = prepared.row_plan
         self._operator = self._runs(prepared.row_plan, state, group)
+        # Only where all elements together are more can those of a window be: else nothing is asked for each.
+        if self._operator.store.bytes_of_elements > plan.most_bytes:
+            self._operator.store.most_bytes = plan.most_bytes
         super().__init__(plan, state, _RowStorage(self._operator, state))
 
     def process(self, batch: GroupInput) -> GroupOutput:

@@ -48,6 +48,7 @@ from panestream.engine.operators.row.pages import PageCodec
 from panestream.engine.operators.row.row_plan import RowPlan
 from panestream.engine.operators.row.timers import NEVER, TimerQueue
 from panestream.engine.operators.row.window_states import EMPTY, ChunkSlice, ElementList, KeyPage, KeyState, WindowState
+from panestream.engine.storage.limits import window_too_large
 from panestream.engine.storage.state import State
 from panestream.errors import PanestreamError, StateDamagedError
 from panestream.windowing.time import MIN_TIMESTAMP
@@ -57,6 +58,8 @@ _WINDOWS, _CHUNKED, _CHUNK_BYTES = "windows", "chunked elements", "chunk bytes"
 """What the meta record counts for the metrics: windows; elements in chunks, and their bytes."""
 MANY_CHUNKS = 32
 """With more chunks than this in one page, the smaller ones are put together."""
+_LARGE_BYTES = 4 << 20
+"""A chunk with so many bytes stays as it is: putting chunks together saves calls, and these are few beside the bytes."""
 
 
 class RowStore:
@@ -67,6 +70,7 @@ class RowStore:
             when it finds nothing.
         event_queue, processing_queue: the timers of all pages that were read.
         meta: counters and times that the operator keeps (JSON values).
+        most_bytes: more bytes of elements are not read for a window; 0: there are not so many.
         failure: what the state raised when a value was read: no function of the user's did, whichever asked for it.
     """
 
@@ -80,6 +84,7 @@ class RowStore:
         """
         self._state = state
         self._resume = resume
+        self.most_bytes = 0
         self._pickled = plan.window.pickled_state
         self._keeps_elements = plan.keeps_elements
         codec = Codec(plan.element_type, plan.window.pickled_state)
@@ -160,6 +165,30 @@ class RowStore:
     def window_count(self) -> int | None:
         """How many windows rest in the pages; None: the state is of before they were counted. Reads nothing."""
         return self.meta.get(_WINDOWS)
+
+    def elements_of(self, window_state: WindowState) -> list[Any]:
+        """The elements of a window, for a function that sees them all.
+
+        Raises:
+            MemoryLimitError: they have more bytes than :attr:`most_bytes`, by the average size of an element.
+        """
+        contents = window_state.contents
+        if self.most_bytes:
+            size = int(len(contents) * self.element_bytes)
+            if size > self.most_bytes:
+                window = repr(window_state.window)
+                raise window_too_large(window_state.owner.key, window, len(contents), size, self.most_bytes)
+        return self.elements(window_state.owner.page, contents)
+
+    @property
+    def element_bytes(self) -> float:
+        """How many bytes an element has at rest, on average; 0: none rests, or they were not counted."""
+        return self.meta.get(_CHUNK_BYTES, 0) / max(self.meta.get(_CHUNKED, 0), 1)
+
+    @property
+    def bytes_of_elements(self) -> int:
+        """The bytes of all elements at rest. Reads nothing."""
+        return int(self.meta.get(_CHUNK_BYTES, 0))
 
     def sizes(self) -> list[int]:
         """The bytes of each page, and those of all chunks of elements. Reads nothing."""
@@ -323,7 +352,7 @@ class RowStore:
             for part in contents.parts:
                 if not isinstance(part, list):
                     live[part[0]] = live.get(part[0], 0) + part[2]
-        rewritten = self._worth_rewriting(page, live)
+        rewritten = self._worth_rewriting(page, live, _LARGE_BYTES / max(self.element_bytes, 1))
         fresh: list[Any] = []
         for contents in lists:
             self._put_at_rest(page, contents, rewritten, fresh)
@@ -355,12 +384,13 @@ class RowStore:
             self.meta[what] = max(self.meta[what] + change, 0)
 
     @staticmethod
-    def _worth_rewriting(page: KeyPage, live: dict[int, int]) -> set[int]:
+    def _worth_rewriting(page: KeyPage, live: dict[int, int], large: float) -> set[int]:
         mostly_dead = {chunk for chunk, count in live.items() if count * 4 < page.chunks[chunk]}
         if len(live) <= MANY_CHUNKS:
             return mostly_dead
         # The largest stay: an element is rewritten a logarithmic number of times, however long its window lives.
-        return mostly_dead | set(sorted(live, key=lambda chunk: (live[chunk], chunk))[: MANY_CHUNKS * 3 // 4])
+        small = [chunk for chunk, count in live.items() if count < large]
+        return mostly_dead | set(sorted(small, key=lambda chunk: (live[chunk], chunk))[: MANY_CHUNKS * 3 // 4])
 
     def _put_at_rest(self, page: KeyPage, contents: ElementList, rewritten: set[int], fresh: list[Any]) -> None:
         """Makes references of everything in a list that is not at rest yet, or must move."""

@@ -478,13 +478,13 @@ class RowOperator:
         self._hand_over(window_state, [self.logic.result(window_state.contents)])
 
     def _emit_elements(self, window_state: WindowState) -> None:
-        self._hand_over(window_state, self.store.elements(window_state.owner.page, window_state.contents))
+        self._hand_over(window_state, self.store.elements_of(window_state))
 
     def _emit_evicted(self, window_state: WindowState) -> None:
         """Evict, run the function over the rest, evict again; what is left are the contents."""
         scope = self._scope
         scope.current = window_state
-        before: EvictorElements = self.store.elements(window_state.owner.page, window_state.contents)
+        before: EvictorElements = self.store.elements_of(window_state)
         kept = self._stay("evict_before", before, window_state)
         values = [value for value, _ in kept]
         of_elements = self.logic.of_elements

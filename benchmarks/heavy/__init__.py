@@ -1,0 +1,1 @@
+"""What is hot or heavy: how fast, in how much memory, and is the answer right?"""

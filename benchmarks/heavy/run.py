@@ -1,0 +1,217 @@
+"""Hot keys, long sessions, large rows, many columns: speed, memory, and the answer. ``python -m benchmarks.heavy.run --help``.
+
+Each case runs in a process of its own, with a JVM of its own. What it writes is compared with an answer that was computed from
+the numbers of the rows alone. A case that fails, or takes longer than it may, is in the table too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+
+import panestream as pst
+from benchmarks.harness import _memory
+from benchmarks.heavy.cases import CASES, Case, closing
+from benchmarks.run import HERE, machine
+
+SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.driver.memory": "2g",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.files.maxPartitionBytes": "16m",
+    "spark.log.level": "ERROR",
+}
+_SMALL, _SMALL_FILES = 1_000, 40
+_MARK = "HEAVY "
+
+
+class Peaks(threading.Thread):
+    """The largest driver (Python), JVM (driver and executor in one), and single Python worker; several looks a second."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.mb = {"driver": 0, "jvm": 0, "worker": 0}
+        self.ended = threading.Event()
+
+    def run(self) -> None:
+        me = psutil.Process()
+        while not self.ended.wait(0.2):
+            self._see("driver", me.memory_info().rss)
+            for process in me.children(recursive=True):
+                try:
+                    java = "java" in process.name()
+                    self._see("jvm" if java else "worker", process.memory_info().rss if java else _memory(process))
+                except psutil.Error:
+                    continue
+
+    def _see(self, what: str, size: int) -> None:
+        self.mb[what] = max(self.mb[what], size >> 20)
+
+
+def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="benchmarks.heavy.run", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--cases", nargs="+", choices=[*CASES], default=[*CASES], metavar="NAME", help=", ".join(CASES))
+    parser.add_argument("--scale", type=float, default=1.0, help="of the full number of rows (default: %(default)s)")
+    parser.add_argument("--minutes", type=float, default=10.0, help="that a case may take (default: %(default)s)")
+    parser.add_argument("--groups", type=int, default=4, help="key groups (default: %(default)s)")
+    parser.add_argument("--launcher", nargs="*", default=[], help="a command that each case's process is started by")
+    parser.add_argument("--data", default=str(HERE / ".data" / "heavy"))
+    parser.add_argument("--results", default=str(HERE / "results"))
+    parser.add_argument("--case", help=argparse.SUPPRESS)
+    return parser.parse_args(arguments)
+
+
+def _write(case: Case, rows: int, folder: Path, burst: bool) -> int:
+    """Writes the files, a second apart: Spark takes them in the order of their times. Returns how many."""
+    tables = list(case.tables(rows)) if burst else case.tables(rows)
+    if burst:
+        whole, last = tables
+        small = [whole.slice(at * _SMALL, _SMALL) for at in range(_SMALL_FILES)]
+        tables = [*small, whole.slice(_SMALL * _SMALL_FILES), last]
+    number = 0
+    for number, table in enumerate(tables):
+        file = folder / f"{number:05d}.parquet"
+        pq.write_table(table, file, compression="lz4")
+        os.utime(file, (1_700_000_000 + number,) * 2)
+    return number + 1
+
+
+def measure(options: argparse.Namespace) -> dict[str, Any]:
+    """One case, in this process."""
+    case, folder = CASES[options.case], Path(options.data) / options.case
+    rows = max(int(case.rows * options.scale), 100)
+    shutil.rmtree(folder, ignore_errors=True)
+    (folder / "in").mkdir(parents=True)
+    burst = options.case == "burst"
+    rows = max(rows, 2 * _SMALL * _SMALL_FILES) if burst else rows
+    files = _write(case, rows, folder / "in", burst)
+    spark = pst.build_session("heavy", {**SETTINGS, **case.settings, "spark.sql.shuffle.partitions": str(options.groups)})
+    stream = spark.readStream.schema(case.schema).option("maxFilesPerTrigger", files - 1 if case.at_once else 1)
+    result = case.query(stream.parquet(str(folder / "in")))
+    peaks, batches = Peaks(), []
+    peaks.start()
+    began = time.perf_counter()
+    query = result.start(
+        checkpoint=str(folder / "checkpoint"), main=pst.ParquetSink(str(folder / "out")), on_progress=batches.append
+    )
+    query.await_termination()
+    seconds = time.perf_counter() - began
+    peaks.ended.set()
+    peaks.join()
+    spark.stop()
+    found, wanted = _found(folder / "out"), case.answer(rows)
+    told = {
+        "rows": rows,
+        "seconds": round(seconds, 1),
+        "rows_per_second": round(rows / seconds),
+        **peaks.mb,
+        "state_mb": max((one.state_bytes for one in batches), default=0) >> 20,
+        "right": {name: found[name] for name in wanted} == dict(wanted),
+    }
+    return told | ({} if told["right"] else {"found": found, "wanted": dict(wanted)})
+
+
+def _found(folder: Path) -> dict[str, int]:
+    """How many results, and their sums; without those of the row that closes the windows."""
+    counted = {"results": 0, "n": 0, "total": 0}
+    rows = ds.dataset(folder, partitioning="hive", format="parquet").scanner(["key", "n", "total"])
+    for batch in rows.to_batches():
+        ours = batch.filter(ds.field("key") >= 0) if batch.num_rows else batch
+        counted["results"] += ours.num_rows
+        for name in ("n", "total"):
+            counted[name] += sum(value or 0 for value in ours.column(name).to_pylist())
+    return counted
+
+
+def _in_a_process(options: argparse.Namespace, name: str) -> dict[str, Any]:
+    arguments = [f"--{each}={getattr(options, each)}" for each in ("scale", "groups", "data")]
+    command = [*options.launcher, sys.executable, "-m", "benchmarks.heavy.run", "--case", name, *arguments]
+    paths = [str(HERE.parent / "src"), str(HERE.parent), os.environ.get("PYTHONPATH", "")]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True
+    ) as process:
+        try:
+            out, errors = process.communicate(timeout=options.minutes * 60)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, 9)
+            process.communicate()
+            return {"failed": f"not done after {options.minutes:g} minutes"}
+        finally:
+            shutil.rmtree(Path(options.data) / name, ignore_errors=True)
+    marked = [line for line in out.splitlines() if line.startswith(_MARK)]
+    if process.returncode or not marked:
+        said = [line for line in errors.splitlines() if line.strip() and not line.startswith(" ")]
+        return {"failed": said[-1] if said else f"exit status {process.returncode}"}
+    found: dict[str, Any] = json.loads(marked[-1].removeprefix(_MARK))
+    return found
+
+
+def _line(name: str, told: dict[str, Any]) -> str:
+    case = CASES[name]
+    if "failed" in told:
+        return f"| {name} | {case.what} | {case.rows:,} | | | | | | | **{told['failed'][:300]}** |"
+    size = f"{told['rows']:,}" + ("" if told["rows"] == case.rows else f" (full: {case.rows:,})")
+    numbers = " | ".join(f"{told[each]:,}" for each in ("rows_per_second", "driver", "jvm", "worker", "state_mb"))
+    return f"| {name} | {case.what} | {size} | {told['seconds']:,} | {numbers} | {'right' if told['right'] else '**wrong**'} |"
+
+
+def page(options: argparse.Namespace, told: dict[str, dict[str, Any]]) -> str:
+    """The table."""
+    about = machine()
+    lines = [
+        "# Hot and heavy",
+        "",
+        f"- Machine: {about['cpu']}, {about['cores']} cores, {about['memory_gb']} GB, {about['system']};",
+        f"  load {about['load_at_start']} at the end. Python {about['python']}, Spark {about['pyspark']}.",
+        f"- Settings: {', '.join(f'`{name}={value}`' for name, value in SETTINGS.items())}; {options.groups} key groups.",
+        "  A JVM of its own for each case, cold: seconds are those of the whole query, with its start.",
+        "- Peaks in MB: the driver's Python; the JVM (driver and executor in one); the largest single Python worker. State:",
+        "  the largest of all key groups together, as they tell it.",
+        "- The answer: the number of results and the sums of their columns, against what follows from the rows' numbers.",
+        "",
+        "| case | | rows | seconds | rows/s | driver | JVM | worker | state | answer |",
+        "|---|---|---:|---:|---:|---:|---:|---:|---:|---|",
+        *(_line(name, one) for name, one in told.items()),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the cases, adds them to what the results have of others, writes table and figures. 1: one failed or is wrong."""
+    options = parse(arguments)
+    if options.case:
+        print(_MARK + json.dumps(measure(options)))
+        return 0
+    results = Path(options.results)
+    results.mkdir(parents=True, exist_ok=True)
+    kept = results / "heavy.json"
+    before = json.loads(kept.read_text()) if kept.exists() else {}
+    ours: dict[str, dict[str, Any]] = {}
+    for name in options.cases:
+        ours[name] = _in_a_process(options, name)
+        print(_line(name, ours[name]), flush=True)
+        told = {each: {**before, **ours}[each] for each in CASES if each in {**before, **ours}}
+        kept.write_text(json.dumps(told, indent=1) + "\n")
+        (results / "heavy.md").write_text(page(options, told))
+    return int(not all(one.get("right") for one in ours.values()))
+
+
+__all__ = ["closing", "main", "measure"]
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,115 @@
+"""Was the output right, and did anything grow?"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.dataset as ds
+
+from benchmarks.soak.query import KEYS, SLIDE_MS, START_MS, Folders, expected
+
+BOUNDS: Mapping[str, float] = {
+    "driver": 0.10,
+    "jvm": 0.15,
+    "worker": 0.10,
+    "open_files": 0.10,
+    "checkpoint_mb": 0.10,
+    "checkpoint_files": 0.10,
+    "ms": 0.25,
+    "state": 0.05,
+}
+"""By how much of its median a measure may rise over the run: what the noise of a busy machine takes, not growth that goes on."""
+NAMES = {
+    "driver": "driver's Python, MB",
+    "jvm": "JVM (driver and executor), MB",
+    "worker": "largest Python worker, MB",
+    "open_files": "open files (driver, JVM)",
+    "checkpoint_mb": "checkpoint, MB",
+    "checkpoint_files": "checkpoint, files",
+    "ms": "duration of a micro-batch, ms",
+    "state": "state, bytes",
+}
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One measure over the run; ``rise``: of the line through it, as a share of its median."""
+
+    name: str
+    median: float
+    most: float
+    rise: float
+    bound: float
+
+    @property
+    def flat(self) -> bool:
+        return self.rise <= self.bound
+
+    def line(self) -> str:
+        """The line of the table."""
+        cells = f"{self.median:,.0f} | {self.most:,.0f} | {self.rise:+.1%} | {self.bound:.0%}"
+        return f"| {NAMES[self.name]} | {cells} | {'flat' if self.flat else '**grows**'} |"
+
+
+def judged(looks: Sequence[Mapping[str, Any]], batches: Sequence[Mapping[str, Any]]) -> list[Judged]:
+    """Each measure, from the looks and from what the query told of its micro-batches."""
+    return [_judged(name, batches if name in ("ms", "state") else looks) for name in BOUNDS]
+
+
+def _judged(name: str, seen: Sequence[Mapping[str, Any]]) -> Judged:
+    begin, end = seen[0]["at"], seen[-1]["at"]
+    settled = [one for one in seen if one["at"] >= begin + (end - begin) / 10]
+    # Pairs grow with the square: a few hundred looks, evenly taken, say the same.
+    some = settled[:: max(len(settled) // 400, 1)]
+    at, values = np.array([one["at"] for one in some], float), np.array([one[name] for one in some], float)
+    median = statistics.median(one[name] for one in settled)
+    rise = theil_sen(at, values) * (settled[-1]["at"] - settled[0]["at"]) / max(median, 1e-9)
+    return Judged(name, float(median), float(max(one[name] for one in settled)), float(rise), BOUNDS[name])
+
+
+def theil_sen(at: Any, values: Any) -> float:
+    """The median of the slopes between all pairs.
+
+    >>> theil_sen(np.array([0.0, 1, 2, 3]), np.array([1.0, 3, 5, 100]))
+    2.0
+    """
+    first, second = np.triu_indices(len(at), 1)
+    apart = at[second] != at[first]
+    if not apart.any():
+        return 0.0
+    return round(float(np.median(((values[second] - values[first])[apart]) / (at[second] - at[first])[apart])), 9)
+
+
+def exactness(folders: Folders, rate: int) -> dict[str, Any]:
+    """The output beside the answer, of all windows up to the last one that fired."""
+    rows = ds.dataset(folders.main, partitioning="hive", format="parquet").to_table(columns=["key", "window_end", "n", "total"])
+    ends = rows["window_end"].cast("timestamp[ms]", safe=False).cast("int64").to_numpy()
+    upto = int(ends.max())
+    shape = (KEYS, (upto - START_MS) // SLIDE_MS)
+    where = rows["key"].to_numpy() * shape[1] + (ends - START_MS) // SLIDE_MS - 1
+    # The first windows of all end at START_MS; they hold the few events before it, and are not compared.
+    inside = ends > START_MS
+    where = where[inside]
+    seen = np.bincount(where, minlength=shape[0] * shape[1])
+    found = np.zeros((2, shape[0] * shape[1]), np.int64)
+    found[0, where], found[1, where] = rows["n"].to_numpy()[inside], rows["total"].to_numpy()[inside]
+    counts, sums = (each.reshape(-1) for each in expected(upto, rate))
+    wrong = (seen == 1) & ((found[0] != counts) | (found[1] != sums))
+    return {
+        "windows": int((counts > 0).sum()),
+        "events": int(counts.reshape(shape)[:, ::3].sum()),
+        "upto": str(np.datetime64(upto, "ms")),
+        "missing": int(((counts > 0) & (seen == 0)).sum()),
+        "twice": int((seen > 1).sum()),
+        "wrong": int(wrong.sum()) + int(((counts == 0) & (seen > 0)).sum()),
+        "late": _rows(folders.late),
+    }
+
+
+def _rows(folder: Path) -> int:
+    return int(ds.dataset(folder, partitioning="hive", format="parquet").count_rows()) if folder.exists() else 0

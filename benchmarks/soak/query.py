@@ -1,0 +1,129 @@
+"""The query of the soak test, as a process: ``python -m benchmarks.soak.query FOLDER RATE``. It ends when it is told to.
+
+Events are numbers from 0 on, so many a second; key and event time follow from the number alone, so that the answer is known
+without having seen the input. Event times come out of order, by less than the delay: no row may be late.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import panestream as pst
+from panestream import agg
+
+KEYS = 1_000
+SIZE_MS, SLIDE_MS, DELAY_MS = 30_000, 10_000, 5_000
+START_MS = 1_767_225_600_000
+PER_FOLDER = 100
+SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.driver.memory": "1g",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.log.level": "ERROR",
+}
+
+
+@dataclass(frozen=True)
+class Folders:
+    """Where the soak test leaves what."""
+
+    root: Path
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.root / "checkpoint"
+
+    @property
+    def main(self) -> Path:
+        return self.root / "main"
+
+    @property
+    def late(self) -> Path:
+        return self.root / "late"
+
+    @property
+    def progress(self) -> Path:
+        """A line of JSON for each look at the query."""
+        return self.root / "progress.jsonl"
+
+
+def event_time_ms(numbers: Any, rate: int) -> Any:
+    """When event ``number`` happened, in milliseconds since the epoch: in order, and then up to four seconds too early."""
+    return START_MS + numbers * 1000 // rate - numbers * 7919 % 4001
+
+
+def expected(upto_ms: int, rate: int) -> tuple[Any, Any]:
+    """Counts and sums: a row for each key, a column for each end of a window, ``START_MS + SLIDE_MS`` first, ``upto_ms`` last."""
+    panes = (upto_ms - START_MS) // SLIDE_MS + 1
+    counts, sums = np.zeros((KEYS, panes), np.int64), np.zeros((KEYS, panes), np.int64)
+    last = (upto_ms - START_MS + 4001) * rate // 1000 + 1
+    for first in range(0, last, 5_000_000):
+        numbers = np.arange(first, min(first + 5_000_000, last), dtype=np.int64)
+        times = event_time_ms(numbers, rate)
+        inside = times < upto_ms
+        # The first pane is the one before START_MS: some events are too early.
+        where = ((numbers % KEYS) * panes + (times - START_MS) // SLIDE_MS + 1)[inside]
+        counts += np.bincount(where, minlength=KEYS * panes).reshape(KEYS, panes)
+        for part, shift in ((numbers[inside] & 0xFFFFF, 0), (numbers[inside] >> 20, 20)):
+            # A sum of doubles is exact as long as it is below 2**53.
+            sums += np.bincount(where, weights=part, minlength=KEYS * panes).reshape(KEYS, panes).astype(np.int64) << shift
+    return _windows(counts), _windows(sums)
+
+
+def _windows(panes: Any) -> Any:
+    """The sum of each pane and those before it that are in one window with it, from the window on that ends behind START_MS."""
+    whole = np.cumsum(panes, axis=1)
+    reach = SIZE_MS // SLIDE_MS
+    whole[:, reach:] -= whole[:, :-reach].copy()
+    return whole[:, 1:]
+
+
+def _events(spark: Any, rate: int) -> Any:
+    numbers = spark.readStream.format("rate").option("rowsPerSecond", rate).load()
+    time_ms = f"{START_MS} + value * 1000 div {rate} - value * 7919 % 4001"
+    return numbers.selectExpr(f"value % {KEYS} AS key", "value", f"timestamp_millis({time_ms}) AS ts")
+
+
+def main(folder: str, rate: int) -> None:
+    """Runs the query until SIGTERM."""
+    folders, ended = Folders(Path(folder)), threading.Event()
+    spark = pst.build_session("soak", SETTINGS)
+    result = (
+        pst.stream(_events(spark, rate))
+        .assign_timestamps("ts", pst.WatermarkStrategy.for_bounded_out_of_orderness(f"{DELAY_MS} ms"))
+        .key_by("key")
+        .window(pst.SlidingEventTimeWindows.of(f"{SIZE_MS} ms", f"{SLIDE_MS} ms"))
+        .side_output_late_data("late")
+        .aggregate(agg.count().alias("n"), agg.sum("value").alias("total"))
+    )
+    sinks = {
+        "main": pst.ParquetSink(str(folders.main), batches_per_folder=PER_FOLDER),
+        "late": pst.ParquetSink(str(folders.late), batches_per_folder=PER_FOLDER),
+    }
+    query = result.start(checkpoint=str(folders.checkpoint), trigger={"processingTime": "1 second"}, **sinks)
+    signal.signal(signal.SIGTERM, lambda *_: ended.set())
+    seen = -1
+    with folders.progress.open("a") as told:
+        while not ended.wait(1) and query.is_active:
+            for one in query.recent_progress:
+                if one.batch_id > seen:
+                    seen = one.batch_id
+                    line = {"at": time.time(), "batch": seen, "rows": one.rows, "ms": one.duration_ms, "late": one.late_rows}
+                    told.write(json.dumps(line | {"state": one.state_bytes}) + "\n")
+            told.flush()
+    query.stop()
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]))

@@ -1,0 +1,258 @@
+"""A query for hours, with restarts: right at the end, and does anything grow? ``python -m benchmarks.soak.run --help``.
+
+The query (``query.py``) is a process of its own. It is killed (``kill -9``) and stopped in turns and started again; its outputs
+are compacted beside it. What it uses is looked at every few seconds, from outside. At the end its output is compared with the
+answer that follows from the numbers alone, and each measure is judged: how much it grows over the run, against a stated bound.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from benchmarks.run import HERE, machine
+from benchmarks.soak.judge import BOUNDS, Judged, exactness, judged
+from benchmarks.soak.picture import plot
+from benchmarks.soak.query import PER_FOLDER, SETTINGS, Folders
+
+ROOT = HERE.parent
+
+
+@dataclass(frozen=True)
+class Look:
+    """What was seen of the query at one moment; memory in MB.
+
+    Attributes:
+        at: seconds since the beginning.
+        driver: the driver's Python.
+        jvm: driver and executor in one.
+        worker: the largest Python worker.
+        open_files: of the driver's Python and the JVM.
+        checkpoint_mb, checkpoint_files: what lies in the checkpoint.
+        sink_files, sink_folders: what readers of the output list.
+    """
+
+    at: float
+    driver: float
+    jvm: float
+    worker: float
+    open_files: int
+    checkpoint_mb: float
+    checkpoint_files: int
+    sink_files: int
+    sink_folders: int
+
+
+def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="benchmarks.soak.run", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--hours", type=float, default=8.0, help="(default: %(default)s)")
+    parser.add_argument("--rate", type=int, default=5_000, help="rows a second (default: %(default)s)")
+    parser.add_argument("--restart-minutes", type=float, default=10.0, help="how long a run lasts (default: %(default)s)")
+    parser.add_argument("--compact-minutes", type=float, default=15.0, help="between compactions (default: %(default)s)")
+    parser.add_argument("--look-seconds", type=float, default=5.0)
+    parser.add_argument("--folder", default=str(HERE / ".data" / "soak"), help="of the query's checkpoint and outputs: made anew")
+    parser.add_argument("--results", default=str(HERE / "results"))
+    parser.add_argument("--name", default="soak", help="of the result files")
+    return parser.parse_args(arguments)
+
+
+class Soak:
+    """One soak test: the query's process, and what was seen of it."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options, self.folders = options, Folders(Path(options.folder))
+        shutil.rmtree(self.folders.root, ignore_errors=True)
+        self.folders.root.mkdir(parents=True)
+        self.log = self.folders.root / "query.log"
+        self.looks: list[Look] = []
+        self.restarts: list[tuple[float, str]] = []
+        self.compactions: list[dict[str, Any]] = []
+        self.began = time.time()
+
+    @property
+    def now(self) -> float:
+        return time.time() - self.began
+
+    def run(self) -> None:
+        """Until the hours are over."""
+        end, number = self.options.hours * 3600, 0
+        compact_at = self.options.compact_minutes * 60
+        while self.now < end:
+            query = self._start()
+            until = min(self.now + self.options.restart_minutes * 60, end)
+            compaction: subprocess.Popen[str] | None = None
+            while self.now < until:
+                time.sleep(self.options.look_seconds)
+                if query.poll() is not None:
+                    raise RuntimeError(f"the query ended by itself ({query.returncode}): {self.log} says why")
+                self._look(query)
+                if compaction is None and self.now > compact_at:
+                    compaction, compact_at = self._compact(), self.now + self.options.compact_minutes * 60
+                elif compaction is not None and compaction.poll() is not None:
+                    compaction = self._compacted(compaction)
+            killed = number % 2 == 0 and self.now < end
+            self._end(query, killed)
+            if compaction is not None:
+                self._compacted(compaction)
+            self.restarts.append((self.now, "killed" if killed else "stopped"))
+            number += 1
+
+    def _process(self, *command: str, **more: Any) -> subprocess.Popen[str]:
+        environment = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")]),
+        }
+        with self.log.open("a") as log:
+            out = {"stdout": log, **more}
+            return subprocess.Popen(
+                [sys.executable, *command], stderr=log, env=environment, text=True, start_new_session=True, **out
+            )
+
+    def _start(self) -> subprocess.Popen[str]:
+        return self._process("-m", "benchmarks.soak.query", self.options.folder, str(self.options.rate))
+
+    def _end(self, query: subprocess.Popen[str], killed: bool) -> None:
+        """Kills the driver, JVM and workers at once, or asks it to stop."""
+        if killed:
+            os.killpg(query.pid, signal.SIGKILL)
+        else:
+            query.terminate()
+        query.wait(300)
+        # What is left of its group (the JVM of a driver that was killed) must not write beside the next one.
+        for process in psutil.process_iter(["pid"]):
+            try:
+                if os.getpgid(process.pid) == query.pid:
+                    process.kill()
+                    process.wait(30)
+            except (psutil.Error, ProcessLookupError):
+                continue
+
+    def _compact(self) -> subprocess.Popen[str]:
+        command = ("-m", "panestream.jobs", "compact", str(self.folders.main), "--conf", "spark.driver.memory=512m")
+        return self._process(*command, stdout=subprocess.PIPE)
+
+    def _compacted(self, compaction: subprocess.Popen[str]) -> None:
+        told, _ = compaction.communicate(timeout=600)
+        if compaction.returncode != 0:
+            raise RuntimeError(f"the compaction failed ({compaction.returncode}): {self.log} says why")
+        self.compactions.append({"at": self.now, "told": " ".join(told.split())})
+
+    def _look(self, query: subprocess.Popen[str]) -> None:
+        driver, jvm, worker, files = 0.0, 0.0, 0.0, 0
+        for process in (psutil.Process(query.pid), *psutil.Process(query.pid).children(recursive=True)):
+            try:
+                size = process.memory_info().rss / 2**20
+                if process.pid == query.pid:
+                    driver, files = size, files + process.num_fds()
+                elif "java" in process.name():
+                    jvm, files = jvm + size, files + process.num_fds()
+                else:
+                    worker = max(worker, size)
+            except psutil.Error:
+                continue
+        sizes = [status.st_size for status in _statuses(self.folders.checkpoint)]
+        folders = list(self.folders.main.glob("batch_id=*")) if self.folders.main.exists() else []
+        shown = sum(len(list(folder.glob("[!._]*"))) for folder in folders)
+        look = Look(self.now, driver, jvm, worker, files, sum(sizes) / 2**20, len(sizes), shown, len(folders))
+        # While Spark starts there is no query to be looked at.
+        if jvm and worker and sizes:
+            self.looks.append(look)
+
+
+def _statuses(folder: Path) -> list[os.stat_result]:
+    found = []
+    for root, _, names in os.walk(folder):
+        for name in names:
+            try:
+                found.append((Path(root) / name).stat())
+            except FileNotFoundError:
+                continue
+    return found
+
+
+def progress(folders: Folders, began: float) -> list[dict[str, Any]]:
+    """What the query said of its micro-batches; the last line of a run that was killed may be cut off."""
+    lines = []
+    for line in folders.progress.read_text().splitlines():
+        try:
+            lines.append(json.loads(line))
+        except ValueError:
+            continue
+    return [{**line, "at": line["at"] - began} for line in lines]
+
+
+def report(soak: Soak, batches: Sequence[dict[str, Any]], exact: dict[str, Any], rows: Sequence[Judged]) -> list[str]:
+    """The page."""
+    options, about = soak.options, machine()
+    killed = sum(how == "killed" for _, how in soak.restarts)
+    last = soak.looks[-1]
+    median: Callable[[str], float] = lambda name: statistics.median(batch[name] for batch in batches)  # noqa: E731
+    return [
+        "# A long run, with restarts",
+        "",
+        f'- `make soak ARGS="--hours {options.hours:g} --rate {options.rate} --restart-minutes {options.restart_minutes:g} '
+        f'--compact-minutes {options.compact_minutes:g}"`: {soak.now / 60:,.0f} minutes.',
+        f"- Machine: {about['cpu']}, {about['cores']} cores, {about['memory_gb']} GB, {about['system']};",
+        f"  load {about['load_at_start']} at the end. Python {about['python']}, Spark {about['pyspark']}.",
+        f"- Sliding windows (30 s every 10 s), 1,000 keys, sum and count; a micro-batch a second; Parquet, "
+        f"{PER_FOLDER} micro-batches a folder.",
+        f"- {len(soak.restarts)} runs, {killed} of them ended by `kill -9` of driver, JVM and workers, the others stopped. "
+        f"{len(batches):,} micro-batches were seen, of {median('rows'):,.0f} rows and {median('ms'):,.0f} ms in the median.",
+        f"- Settings: {', '.join(f'`{name}={value}`' for name, value in SETTINGS.items())}.",
+        "",
+        f"**The result**: {exact['windows']:,} windows of keys up to {exact['upto']}, of {exact['events']:,} events: "
+        f"{exact['missing']} missing, {exact['twice']} twice, {exact['wrong']} wrong; {exact['late']} late rows.",
+        "",
+        "**What grows**: the line through the looks (Theil-Sen: the median of the slopes between pairs), without the first tenth "
+        "of the run; its rise over the rest of the run, against the median.",
+        "",
+        "| measure | median | most | rise over the run | bound | |",
+        "|---|---:|---:|---:|---:|---|",
+        *(row.line() for row in rows),
+        "",
+        f"The output at the end: {last.sink_files:,} files in {last.sink_folders:,} folders, of {batches[-1]['batch'] + 1:,} "
+        f"micro-batches. Compactions beside the query: {len(soak.compactions)}.",
+        "",
+        *(f"- after {one['at'] / 60:,.0f} minutes: {one['told']}" for one in soak.compactions),
+        "",
+        f"![The same over time]({options.name}.png)",
+    ]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs it, judges it, writes the page, the picture and what was seen. 1: something is wrong, or grows."""
+    options = parse(arguments)
+    soak = Soak(options)
+    soak.run()
+    batches = progress(soak.folders, soak.began)
+    exact = exactness(soak.folders, options.rate)
+    rows = judged([asdict(look) for look in soak.looks], batches)
+    results = Path(options.results)
+    results.mkdir(parents=True, exist_ok=True)
+    page = "\n".join(report(soak, batches, exact, rows)) + "\n"
+    (results / f"{options.name}.md").write_text(page)
+    told = {"exact": exact, "judged": [asdict(row) for row in rows], "restarts": soak.restarts, "bounds": BOUNDS}
+    told |= {"looks": [{name: round(value, 1) for name, value in asdict(look).items()} for look in soak.looks]}
+    (results / f"{options.name}.json").write_text(json.dumps(told) + "\n")
+    plot([asdict(look) for look in soak.looks], batches, soak.restarts, results / f"{options.name}.png")
+    print(page)
+    wrong = any(exact[name] for name in ("missing", "twice", "wrong", "late"))
+    return int(wrong or not all(row.flat for row in rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

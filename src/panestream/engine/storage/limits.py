@@ -1,0 +1,79 @@
+"""How much is taken into a worker's memory at once, and the errors beyond it: they say what is too large, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Protocol, TypeVar
+
+from panestream.errors import MemoryLimitError
+
+MOST_BYTES = 1 << 30
+"""The limit of a query that sets none (``.memory_limit``)."""
+STORED_BYTES = (1 << 31) - (1 << 20)
+"""No value in state is larger: what carries it to the state store (Protocol Buffers, Java's arrays) ends at two gigabytes."""
+_RAISE = "raise the limit, .memory_limit(bytes), where workers have several times as much memory"
+
+
+class _Part(Protocol):
+    @property
+    def body(self) -> bytes: ...
+
+
+P = TypeVar("P", bound=_Part)
+
+
+def within(parts: Iterable[P], most: int, group: int) -> Iterator[P]:
+    """What crossed the exchange for a key group, counted as it comes.
+
+    Raises:
+        MemoryLimitError: it is more than ``most`` bytes.
+    """
+    size = 0
+    for part in parts:
+        size += len(part.body)
+        if size > most:
+            raise MemoryLimitError(
+                f"key group {group} has more than {shown(most)} of rows in one micro-batch. Read less at a time "
+                "(maxFilesPerTrigger of files, maxOffsetsPerTrigger of Kafka), take more key groups (.key_groups(n), on a new "
+                f"checkpoint or from a savepoint), or {_RAISE}"
+            )
+        yield part
+
+
+def window_too_large(key: Any, window: str, rows: int, size: int, most: int) -> MemoryLimitError:
+    """The error about the rows of a window that a function of the user's own is to see at once.
+
+    Args:
+        key: with the most rows.
+        window: its bounds.
+        rows: the rows of that key.
+        size: bytes of what would be taken into memory.
+        most: the limit.
+    """
+    return MemoryLimitError(
+        f"the window {window} is too large for a function over its rows: {shown(size)} would be taken into memory at once, of "
+        f"which the key {key!r} has {rows:,} rows; the limit is {shown(most)}. Keep aggregates, not rows (.aggregate with "
+        "declared aggregates or an AggregateFunction), take smaller windows, or spread the keys over more key groups; "
+        f"or {_RAISE}"
+    )
+
+
+def value_too_large(what: str, size: int) -> MemoryLimitError:
+    """The error about a value that no state store takes."""
+    return MemoryLimitError(
+        f"{what} would be {shown(size)}, and a value in state can have {shown(STORED_BYTES)}. It holds what one micro-batch "
+        "brought, or the accumulators of keys that lie together: read less at a time, take more key groups, or keep less for "
+        "each key"
+    )
+
+
+def shown(size: int) -> str:
+    """A number of bytes, in words.
+
+    >>> shown(1 << 30), shown(1_500_000), shown(12)
+    ('1.00 GiB', '1.43 MiB', '12 bytes')
+    """
+    for unit, name in ((1 << 30, "GiB"), (1 << 20, "MiB")):
+        if size >= unit:
+            return f"{size / unit:,.2f} {name}"
+    return f"{size:,} bytes"

@@ -1,0 +1,81 @@
+"""``compact``: a file sink's small files put together by Spark, beside the query that writes there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from panestream.errors import SinkError
+from panestream.spark.markers import PARTS, list_files
+from panestream.spark.places import escaped, local_folder
+from panestream.spark.sinks.compaction import Compaction, compact_folders
+from panestream.spark.sinks.files import BATCH_COLUMN, OWNER
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_MOST = 1 << 40
+
+
+def compact(spark: SparkSession, path: str, *, file_bytes: int = 256 << 20, grace_seconds: float = 10.0) -> Compaction:
+    """Puts the small files of a Parquet sink together; the query that writes there goes on.
+
+    For a :class:`FileSink` with ``batches_per_folder``. Of every folder but the newest it makes one file, or several of about
+    ``file_bytes``. Readers find each row once at all times: a folder changes in one step, and no row changes its folder. Who had
+    listed the small files of a folder and opens them afterwards gets an error, and reads again. Only micro-batches that were
+    committed are touched; a query that goes back behind them (its checkpoint was restored) still finds which rows are whose. A
+    crash at any moment leaves the files as they were or as they are to be. One compaction at a time works on a place; the next
+    removes what a crash left.
+
+    Args:
+        spark: the session, on a machine that sees the files.
+        path: the sink's.
+        file_bytes: about how large files become.
+        grace_seconds: how long what was replaced stays after the last step, for readers that are listing it.
+
+    Returns:
+        How many folders, files and rows.
+
+    Raises:
+        SinkError: it is no sink's folder, not on a local file system that can exchange folders (Linux), or not shared by
+            micro-batches; another compaction is at work there; the files are not Parquet.
+
+    Examples:
+        >>> compact(spark, "/data/revenue")  # doctest: +SKIP
+        Compaction(folders=86, files_before=86000, files_after=86, rows=4300000, left=0)
+    """
+    if type(file_bytes) is not int or not 1 <= file_bytes <= _MOST:
+        raise SinkError(f"file_bytes must be a number of bytes from 1 on, got {file_bytes!r}")
+    if not grace_seconds >= 0:
+        raise SinkError(f"grace_seconds must be a number of seconds from 0 on, got {grace_seconds!r}")
+    root = _seen_here(spark, path)
+
+    def merge(files: Sequence[Path], out: Path) -> None:
+        # Files of one folder may have more columns than others: the query was changed in between.
+        reader = spark.read.option("mergeSchema", "true")
+        rows = reader.parquet(*(f"file:{escaped(file.as_posix())}" for file in files))
+        # A micro-batch's rows lie together, in the order of the files: so they can be told apart again.
+        names = sorted(file.name for file in files)
+        if names != [file.name for file in files]:
+            raise SinkError(f"the files of {files[0].parent} are not in the order of their names")
+        place = "_panestream_file"
+        ordered = rows.withColumn(place, F.col("_metadata.file_name")).coalesce(1).sortWithinPartitions(place).drop(place)
+        ordered.write.option("maxRecordsPerFile", 0).parquet(f"file:{out.as_posix()}")
+
+    return compact_folders(root, BATCH_COLUMN, merge, file_bytes=file_bytes, grace=float(grace_seconds))
+
+
+def _seen_here(spark: SparkSession, path: str) -> Path:
+    markers = list_files(spark, f"{escaped(path)}/{OWNER}/{PARTS}")
+    if not markers:
+        raise SinkError(f"{path} is no file sink's folder: the marker {OWNER} is not in it. Give the path that the sink has")
+    marker = local_folder(markers[0])
+    if marker is None or not marker.is_file():
+        raise SinkError(
+            f"{path} is not on a local file system of this machine, where a folder can be replaced in one step. Elsewhere write "
+            "to a table (Delta, Iceberg), which puts its small files together"
+        )
+    return marker.parent.parent

@@ -1,0 +1,197 @@
+"""Small files of a file sink put together, beside the query that writes there: what to do in which order. Without Spark.
+
+A folder is changed by one exchange, under the lock of the place, and only if the files that were read are still in it. Before
+that step nothing has happened; after it everything has. What a crash leaves lies out of the readers' sight until the next time.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from panestream.errors import SinkError
+from panestream.spark.sinks.members import (
+    LOCK,
+    Member,
+    alone,
+    assemble,
+    held,
+    members,
+    name_members,
+    read_counts,
+    synced,
+    write_counts,
+)
+from panestream.spark.sinks.publication import exchanged, published
+
+STAGED = "_compacting"
+_ALONE = "_compactor"
+_SUFFIX = ".parquet"
+
+Merge = Callable[[Sequence[Path], Path], None]
+"""Writes the rows of some files, in the order of the files' names, as one file into a folder that is not there yet."""
+
+
+@dataclass(frozen=True)
+class Compaction:
+    """What :func:`compact` did.
+
+    Attributes:
+        folders: how many folders were given larger files.
+        files_before: how many files they had.
+        files_after: how many they have.
+        rows: how many rows were written anew.
+        left: folders that changed meanwhile, and are left as they are for the next time.
+    """
+
+    folders: int = 0
+    files_before: int = 0
+    files_after: int = 0
+    rows: int = 0
+    left: int = 0
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """A file as it was read: what is in its place later may be another."""
+
+    member: Member
+    number: int
+    size: int
+
+    @classmethod
+    def of(cls, member: Member) -> _Seen:
+        status = member.path.stat()
+        return cls(member, status.st_ino, status.st_size)
+
+    def is_there(self) -> bool:
+        return self.member.path.exists() and _Seen.of(self.member) == self
+
+
+def compact_folders(root: Path, column: str, merge: Merge, *, file_bytes: int, grace: float) -> Compaction:
+    """Puts small files together, in all folders but the newest, which grows.
+
+    Args:
+        root: the sink's folder.
+        column: what its folders are called by.
+        merge: makes one file of several.
+        file_bytes: about how large files become.
+        grace: for how many seconds what was replaced stays, for those who list it at this moment.
+
+    Raises:
+        SinkError: another one is at work here; folders are not shared; files cannot be put together.
+    """
+    if not (root / LOCK).exists():
+        raise SinkError(
+            f"{root} has a folder for each micro-batch, and rows never move from one folder to another (who lists the folders "
+            "meanwhile would find them twice, or never). Let the query write with batches_per_folder=1000: from then on "
+            "micro-batches share folders, whose files can be put together"
+        )
+    with alone(root / _ALONE, f"another compaction is at work in {root}"):
+        staged = root / STAGED
+        shutil.rmtree(staged, ignore_errors=True)
+        done = Compaction()
+        for folder, groups in _work(root, column, file_bytes):
+            made = _compacted(root, folder, groups, merge)
+            done = Compaction(*(getattr(done, name) + getattr(made, name) for name in Compaction.__dataclass_fields__))
+        if done.folders:
+            time.sleep(grace)
+        shutil.rmtree(staged, ignore_errors=True)
+        return done
+
+
+def _work(root: Path, column: str, file_bytes: int) -> Iterator[tuple[Path, list[list[_Seen]]]]:
+    """The folders that have small files, and which of them become one file each.
+
+    The last micro-batch that was written may not be committed, and comes again; those before it are: its folder is left alone.
+    """
+    folders = {number: path for number, path in published(root, column).items() if number >= 0}
+    there = {folder: members(folder, number) for number, folder in sorted(folders.items())}
+    newest = max((member.last for found in there.values() for member in found), default=-1)
+    for folder, found in there.items():
+        if all(member.last < newest for member in found):
+            try:
+                groups = _groups([_Seen.of(member) for member in found], file_bytes)
+            except FileNotFoundError:
+                continue  # a restored checkpoint took it away just now
+            if groups:
+                yield folder, groups
+
+
+def _groups(found: Sequence[_Seen], file_bytes: int) -> list[list[_Seen]]:
+    groups: list[list[_Seen]] = [[]]
+    size = 0
+    for seen in found:
+        large = seen.size * 2 >= file_bytes
+        if large or size + seen.size > file_bytes:
+            groups.append([])
+            size = 0
+        if not large:
+            groups[-1].append(seen)
+            size += seen.size
+    return [group for group in groups if len(group) > 1]
+
+
+def _compacted(root: Path, folder: Path, groups: Sequence[Sequence[_Seen]], merge: Merge) -> Compaction:
+    staged = root / STAGED / uuid.uuid4().hex
+    added = staged / "added"
+    added.mkdir(parents=True)
+    rows = 0
+    try:
+        for position, group in enumerate(groups):
+            rows += _merged([seen.member for seen in group], merge, staged / str(position), added)
+    except FileNotFoundError:
+        return Compaction(left=1)
+    read = [seen for group in groups for seen in group]
+    gone = {seen.member.path for seen in read}
+    with held(root):
+        if not all(seen.is_there() for seen in read):
+            return Compaction(left=1)
+        there = members(folder, _number(folder))
+        kept = [member for member in there if member.path not in gone]
+        out = staged / "out"
+        assemble(folder, kept, added, out)
+        synced(out)
+        if not exchanged(out, folder):
+            raise SinkError(
+                f"{folder} cannot be exchanged with another folder in one step: that takes Linux and a local file system. "
+                "Nothing was changed"
+            )
+        synced(root)
+    return Compaction(1, len(there), len(kept) + len(groups), rows)
+
+
+def _merged(group: Sequence[Member], merge: Merge, out: Path, added: Path) -> int:
+    """Makes one file of some, and moves it to ``added``; returns how many rows it has."""
+    counts = [each for member in group for each in _counts(member)]
+    merge([member.path for member in group], out)
+    made = name_members(out, min(member.first for member in group), max(member.last for member in group))
+    rows = sum(number for _, number in counts)
+    found = [pq.read_metadata(member.path).num_rows for member in made]
+    if found != [rows]:
+        raise SinkError(
+            f"{len(group)} files of {group[0].path.parent} have {rows:,} rows, and what was made of them is {found}: nothing was "
+            "changed. Is a setting on by which Spark passes over files (spark.sql.files.ignoreCorruptFiles, …)?"
+        )
+    write_counts(made[0], counts)
+    for path in (made[0].path, made[0].counts, made[0].checksum):
+        if path.exists():
+            synced(path)
+            path.rename(added / path.name)
+    return rows
+
+
+def _counts(member: Member) -> list[tuple[int, int]]:
+    if not member.path.name.endswith(_SUFFIX):
+        raise SinkError(f"{member.path} is no Parquet file: only those are put together. Nothing was changed")
+    return read_counts(member) if member.first < member.last else [(member.first, pq.read_metadata(member.path).num_rows)]
+
+
+def _number(folder: Path) -> int:
+    return int(folder.name.rpartition("=")[2])

@@ -1,0 +1,177 @@
+"""What bounds the memory of a worker: the largest value in state, what is read at once, and the errors beyond the limit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from panestream.engine.exchange.group_run import run_micro_batch
+from panestream.engine.exchange.packing import PackColumns, pack
+from panestream.engine.operators.accumulating import operator as accumulating
+from panestream.engine.operators.accumulating.windowed_rows import AllWindows, PerWindow
+from panestream.engine.operators.row import state as row_state
+from panestream.engine.operators.row.row_plan import Elements
+from panestream.engine.plan import WindowPlan
+from panestream.engine.planner import calling, over_tables
+from panestream.engine.storage import blocks, sealed_state
+from panestream.engine.storage.limits import MOST_BYTES
+from panestream.engine.storage.state import MemoryState
+from panestream.engine.window_spec import WindowSpec
+from panestream.errors import MemoryLimitError
+from panestream.windowing.assigners import EventTimeSessionWindows, TumblingEventTimeWindows
+from panestream.windowing.evictors import CountEvictor
+from panestream.windowing.functions import WindowFunction
+from panestream.windowing.watermarks import WatermarkStrategy
+
+SECOND = 1_000_000
+KEYS = pa.schema([("key", pa.string())])
+ROWS = pa.schema([("key", pa.string()), ("text", pa.string())])
+RESULT = pa.schema([("n", pa.int64()), ("size", pa.int64())])
+
+
+class Sized(WindowFunction):
+    def apply(self, key: Any, window: Any, inputs: Any) -> list[tuple[int, int]]:
+        return [(len(inputs), sum(len(row.text) for row in inputs))]
+
+
+def sized(rows: pa.Table) -> pa.Table:
+    sizes = pa.compute.binary_length(rows["text"])
+    counted = rows.append_column("size", sizes).group_by(["key", "window_start", "window_end"], use_threads=False)
+    return counted.aggregate([([], "count_all"), ("size", "sum")]).rename_columns({"count_all": "n", "size_sum": "size"})
+
+
+def plan_of(kind: str, most: int = MOST_BYTES) -> WindowPlan:
+    windows = WindowSpec(TumblingEventTimeWindows(10 * SECOND) if kind in ("tables", "rows") else EventTimeSessionWindows(SECOND))
+    if kind == "evicted sessions":
+        windows = replace(windows, evictor=CountEvictor(3))
+    if kind == "tables":
+        operator = over_tables(windows, AllWindows(sized), RESULT, ROWS, KEYS)
+    else:
+        operator = calling(windows, Elements(Sized()), RESULT, ROWS, "sized", KEYS)
+    assert operator.name == ("accumulating panes" if kind in ("tables", "rows") else "row operator")
+    return WindowPlan(("key",), KEYS, windows.assigner, operator, WatermarkStrategy(0), "ts", 1, row_schema=ROWS, most_bytes=most)
+
+
+def run(plan: WindowPlan, state: Any, times: Any, size: int, keys: Any = None) -> list[tuple[Any, ...]]:
+    """A micro-batch of rows with texts of a size; the results as tuples."""
+    texts = pa.array([f"{number:06d}" + "x" * (size - 6) for number in range(len(times))], pa.string())
+    names = pa.array(keys or ["hot"] * len(times), pa.string())
+    whole = pa.StructArray.from_arrays([names, texts], fields=list(ROWS))
+    values = [names, texts] if plan.operator.inputs else []
+    arrays = [pa.array(np.asarray(times, np.int64)), names, *values, whole]
+    columns = PackColumns((pa.string(),), tuple(value.type for value in values), row=len(arrays) - 1)
+    batch = pa.RecordBatch.from_arrays(arrays, list(map(str, range(len(arrays)))))
+    output = run_micro_batch(plan, state, 0, [part for _, part in pack(plan, columns, [batch])])
+    return [tuple(row[name] for name in ("key", "n", "size")) for _, table in output.tables for row in table.to_pylist()]
+
+
+def largest(state: MemoryState) -> int:
+    return max(map(len, state.values.values()))
+
+
+@pytest.mark.parametrize("kind", ["tables", "rows"])
+def test_rows_of_one_pane_rest_in_blocks_of_bounded_size_and_come_back_in_order(monkeypatch, kind):
+    monkeypatch.setattr(blocks, "_BLOCK_BYTES", 50_000)
+    monkeypatch.setattr(blocks, "_MERGED_BYTES", 200_000)
+    plan, state = plan_of(kind), MemoryState()
+    for number in range(12):
+        assert run(plan, state, [number] * 100, 2_000) == []
+        # A block has at most so many bytes of rows, and some hundred beside them.
+        assert largest(state) < 60_000
+    # A row that is larger than a block has one of its own.
+    assert run(plan, state, [20], 70_000) == []
+    assert 70_000 < largest(state) < 80_000
+    assert run(plan, state, [11 * SECOND], 10) == [("hot", 1201, 1200 * 2_000 + 70_000)]
+
+
+def test_rows_of_a_pane_keep_their_order_over_blocks_and_merges(monkeypatch):
+    """Merged in between, and cut anew: the order of arrival is what a function sees."""
+    monkeypatch.setattr(blocks, "_BLOCK_BYTES", 5_000)
+    seen: list[str] = []
+
+    class Kept(WindowFunction):
+        def apply(self, key: Any, window: Any, inputs: Any) -> list[tuple[int, int]]:
+            seen.extend(row.text for row in inputs)
+            return [(len(inputs), 0)]
+
+    windows = WindowSpec(TumblingEventTimeWindows(10 * SECOND))
+    plan, state = replace(plan_of("rows"), operator=calling(windows, Elements(Kept()), RESULT, ROWS, "kept", KEYS)), MemoryState()
+    for number in range(20):
+        # Texts begin with their number in the micro-batch; their length is that of the micro-batch.
+        run(plan, state, [number] * 30, 300 + number)
+    run(plan, state, [11 * SECOND], 10)
+    assert [(len(text) - 300, int(text[:6])) for text in seen] == [(batch, row) for batch in range(20) for row in range(30)]
+
+
+def test_many_windows_that_fire_together_are_read_in_portions_of_bytes(monkeypatch):
+    monkeypatch.setattr(accumulating, "_BYTES_AT_ONCE", 100_000)
+    calls = []
+
+    def counted(rows: pa.Table) -> pa.Table:
+        calls.append(rows.nbytes)
+        return sized(rows)
+
+    windows = WindowSpec(TumblingEventTimeWindows(10 * SECOND))
+    plan = replace(plan_of("tables"), operator=over_tables(windows, AllWindows(counted), RESULT, ROWS, KEYS))
+    state = MemoryState()
+    times = [number * 10 * SECOND for number in range(8)]
+    found = run(plan, state, [*times, 100 * SECOND], 20_000)
+    assert (len(found), len(calls)) == (8, 8)
+    assert max(calls) < 25_000
+
+
+@pytest.mark.parametrize("kind", ["tables", "rows", "sessions", "evicted sessions"])
+def test_a_window_beyond_the_limit_is_an_error_that_names_it(kind):
+    plan, state = plan_of(kind, 1_000_000), MemoryState()
+    for number in range(12):
+        keys = ["hot"] * 90 + ["cold"] * 10
+        assert run(plan, state, [number * 1000] * 100, 2_000, keys) == []
+    before = dict(state.values)
+    name = r"window TimeWindow\(start=0, end=\d+\) is too large for a function over its rows: 2\.\d\d MiB"
+    with pytest.raises(MemoryLimitError, match=rf"{name} .* the key 'hot' has 1,080 rows; the limit is 1,000,000 bytes"):
+        run(plan, state, [30 * SECOND], 10)
+    # Spark commits nothing of it; with a larger limit the query goes on.
+    state = MemoryState()
+    state.values.update(before)
+    found = run(replace(plan, most_bytes=1 << 30), state, [30 * SECOND], 10)
+    hot = (3, 6_000) if kind == "evicted sessions" else (1080, 1080 * 2_000)
+    assert ("hot", *hot) in found
+
+
+@pytest.mark.parametrize("kind", ["tables", "sessions"])
+def test_a_micro_batch_beyond_the_limit_is_an_error_before_it_is_put_together(kind):
+    plan = plan_of(kind, 1_000_000)
+    with pytest.raises(
+        MemoryLimitError,
+        match=r"key group 0 has more than 1,000,000 bytes of rows in one micro-batch\. Read less .*maxFilesPerTrigger.*\.memory_limit",
+    ):
+        run(plan, MemoryState(), [0] * 700, 2_000)
+    assert run(plan, MemoryState(), [0] * 300, 2_000) == []
+
+
+def test_large_chunks_of_elements_are_not_written_again(monkeypatch):
+    monkeypatch.setattr(row_state, "_LARGE_BYTES", 100_000)
+    plan, state = plan_of("sessions"), MemoryState()
+    for number in range(100):
+        run(plan, state, [number * 1000] * 100, 2_000)
+        # A chunk is what one micro-batch brought. Put together, they would be thirty times as large.
+        assert largest(state) < 250_000
+    assert run(plan, state, [30 * SECOND], 10) == [("hot", 10_000, 10_000 * 2_000)]
+
+
+def test_a_value_that_no_store_takes_is_an_error_that_names_it(monkeypatch):
+    monkeypatch.setattr(sealed_state, "STORED_BYTES", 100_000)
+    with pytest.raises(
+        MemoryLimitError,
+        match=r"value 0 of 'elements' in the state of key group 0 \(row operator\) would be .* read less at a time",
+    ):
+        run(plan_of("sessions"), MemoryState(), [0] * 100, 2_000)
+
+
+def test_the_limit_is_no_part_of_what_a_checkpoint_is_tied_to():
+    assert plan_of("rows", 5_000_000).identity() == plan_of("rows").identity()
+    assert PerWindow(Sized()).described
