@@ -18,7 +18,7 @@ from panestream.inspection.summary import Summary
 from panestream.spark.checkpoint import logged, newest_entry
 from panestream.spark.markers import list_files
 from panestream.spark.operator import split
-from panestream.spark.places import escaped
+from panestream.spark.places import FilePath, escaped, path_of
 from panestream.spark.savepoint.damage import check_last_partition
 from panestream.spark.savepoint.manifest import is_savepoint
 from panestream.spark.savepoint.operators import held, operator_and_plan, operator_of, operators_in
@@ -96,7 +96,7 @@ class CheckpointState(ShownState):
 
 
 def read_checkpoint(
-    spark: SparkSession, path: str, batch_id: int | None = None, *, plan: WindowPlan | None = None
+    spark: SparkSession, path: FilePath, batch_id: int | None = None, *, plan: WindowPlan | None = None
 ) -> CheckpointState:
     """Looks into a checkpoint, also one of a query that runs.
 
@@ -119,6 +119,7 @@ def read_checkpoint(
         StateFormatError: a newer panestream wrote it.
         StateDamagedError: its entry cannot be read; what Spark says of its state is gone.
     """
+    path = path_of(path, "a checkpoint is a folder", CheckpointError)
     committed = logged(spark, path, "commits")
     last = max(committed, default=-1)
     entry = newest_entry(spark, path, last if batch_id is None else batch_id)

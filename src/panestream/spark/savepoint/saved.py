@@ -18,7 +18,7 @@ from panestream.errors import CheckpointError
 from panestream.inspection.asked import Asked
 from panestream.inspection.merging import Looked
 from panestream.inspection.summary import Summary
-from panestream.spark.places import escaped
+from panestream.spark.places import FilePath, escaped, path_of
 from panestream.spark.savepoint.beginning import unread
 from panestream.spark.savepoint.birth import Birth
 from panestream.spark.savepoint.manifest import Manifest, read_manifest, table_folder
@@ -27,7 +27,7 @@ from panestream.spark.savepoint.positions import FILES, SourcePosition
 from panestream.spark.savepoint.positions import of_saved as positions_of
 from panestream.spark.savepoint.shown_state import ShownState
 from panestream.spark.savepoint.summarizing import summary_of_saved
-from panestream.spark.savepoint.whole import check_whole
+from panestream.spark.savepoint.whole import Part, check_whole
 from panestream.spark.succession import of_saved
 from panestream.spark.types import spark_schema
 
@@ -59,6 +59,11 @@ class Savepoint(ShownState):
     def batch_id(self) -> int | None:
         """After which micro-batch it was taken; None: it was made of history."""
         return self.manifest.batch_id
+
+    @property
+    def has_checksums(self) -> bool:
+        """Whether it says what is in each of its files; savepoints of earlier panestreams do not."""
+        return bool(self.manifest.checksums) or not any(self.manifest.tables.values())
 
     @property
     def birth(self) -> Birth:
@@ -125,12 +130,15 @@ class Savepoint(ShownState):
         return self.spark.read.schema(spark_schema(with_group(schema))).parquet(folder)
 
     def check_whole(self) -> None:
-        """Refuses a savepoint of whose state rows are missing, or there twice.
+        """Refuses a savepoint whose state is not what was written: rows are missing, there twice, or were changed.
+
+        Of one without checksums (:attr:`has_checksums`) only the rows are counted.
 
         Raises:
-            StateDamagedError: says which table, and what to do.
+            StateDamagedError: says which table and file, and what to do.
         """
-        parts = {f"state/{name}": rows for name, rows in self.manifest.tables.items()}
+        sums = self.manifest.checksums
+        parts = {f"state/{name}": Part(rows, sums.get(name, {})) for name, rows in self.manifest.tables.items()}
         check_whole(f"the savepoint {self.path}", parts, lambda part: self.table(part.removeprefix("state/")))
 
     def _summary(self, asked: Asked) -> Summary:
@@ -148,10 +156,11 @@ class Savepoint(ShownState):
             "key": listed(self.plan.key_names) or "none",
             "key groups": str(manifest.groups),
             "taken": manifest.taken_at,
+            "checksums": "of each file" if self.has_checksums else "none: only its rows can be counted",
         }
 
 
-def read_savepoint(spark: SparkSession, path: str) -> Savepoint:
+def read_savepoint(spark: SparkSession, path: FilePath) -> Savepoint:
     """Looks at a savepoint.
 
     Args:
@@ -163,7 +172,8 @@ def read_savepoint(spark: SparkSession, path: str) -> Savepoint:
         StateFormatError: a newer panestream wrote it.
         StateDamagedError: its manifest cannot be read.
     """
-    return Savepoint(path, read_manifest(spark, path), spark)
+    folder = path_of(path, "a savepoint is a folder", CheckpointError)
+    return Savepoint(folder, read_manifest(spark, folder), spark)
 
 
 __all__ = ["Savepoint", "read_savepoint"]

@@ -20,8 +20,9 @@ from panestream.errors import CheckpointError, PlanMismatchError, StateDamagedEr
 from panestream.spark.checkpoint import newest_entry, succession_of
 from panestream.spark.failures import as_ours
 from panestream.spark.operator.without_pandas import without_pandas
-from panestream.spark.places import escaped
+from panestream.spark.places import FilePath, escaped, path_of
 from panestream.spark.savepoint.beginning import save_positions
+from panestream.spark.savepoint.checksums import FileSums, file_sums, total
 from panestream.spark.savepoint.damage import reading
 from panestream.spark.savepoint.manifest import Manifest, check_free, table_folder, versions, write_manifest
 from panestream.spark.savepoint.pieces import rows_of_pieces, with_group
@@ -41,7 +42,7 @@ def _to_nobody(_step: str) -> None:
     pass
 
 
-def savepoint(spark: SparkSession, checkpoint: str, path: str, batch_id: int | None = None) -> Savepoint:
+def savepoint(spark: SparkSession, checkpoint: FilePath, path: FilePath, batch_id: int | None = None) -> Savepoint:
     """Takes a savepoint: the state of a query as Parquet, for another query to start from.
 
     Needs nothing of the job's code. The job may run meanwhile, and go on afterwards; but the one that starts from the savepoint
@@ -65,8 +66,12 @@ def savepoint(spark: SparkSession, checkpoint: str, path: str, batch_id: int | N
     return take(spark, checkpoint, path, batch_id, _to_nobody)
 
 
-def take(spark: SparkSession, checkpoint: str, path: str, batch_id: int | None, told: Callable[[str], Any]) -> Savepoint:
+def take(
+    spark: SparkSession, checkpoint: FilePath, path: FilePath, batch_id: int | None, told: Callable[[str], Any]
+) -> Savepoint:
     """What :func:`savepoint` does; ``told`` of each step when it begins, in words."""
+    checkpoint = path_of(checkpoint, "a savepoint is taken of a checkpoint, a folder", CheckpointError)
+    path = path_of(path, "a savepoint needs a folder", CheckpointError)
     told(f"looking into {checkpoint}")
     state = read_checkpoint(spark, checkpoint, batch_id)
     entry = newest_entry(spark, checkpoint, state.batch_id) or {}
@@ -116,6 +121,7 @@ def write_savepoint(
     # Disk: each table is a pass over all, and the state may be larger than the memory.
     parts = tables.select("key_group", "table", "body").persist(StorageLevel.DISK_ONLY)
     written: dict[str, int] = {}
+    checksums: dict[str, FileSums] = {}
     try:
         with session_settings(spark, _SETTINGS), without_pandas(), as_ours():
             for name, table in empty.tables.items():
@@ -123,11 +129,13 @@ def write_savepoint(
                 mine = parts.where(F.col("table") == name).select("key_group", "body")
                 rows = mine.mapInArrow(rows_of_pieces(table.schema), spark_schema(with_group(table.schema)))
                 rows.write.mode("overwrite").parquet(table_folder(path, name))
-                written[name] = spark.read.schema(rows.schema).parquet(table_folder(escaped(path), name)).count()
+                there = spark.read.schema(rows.schema).parquet(table_folder(escaped(path), name))
+                checksums[name] = file_sums(there)
+                written[name], _ = total(checksums[name])
     finally:
         parts.unpersist()
     now = datetime.now(timezone.utc).isoformat(timespec="seconds")
-    whole = replace(manifest, headers=found, tables=written, versions=versions(spark), taken_at=now)
+    whole = replace(manifest, headers=found, tables=written, checksums=checksums, versions=versions(spark), taken_at=now)
     write_manifest(spark, path, whole)
     return Savepoint(path, whole, spark)
 
