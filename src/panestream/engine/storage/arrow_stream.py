@@ -41,7 +41,14 @@ def check_stream(payload: bytes | memoryview | pa.Buffer) -> None:
     Raises:
         ValueError: says what is wrong.
     """
-    for number, message in enumerate(_messages(memoryview(payload))):
+    try:
+        _check_messages(memoryview(payload))
+    except (struct.error, IndexError) as error:
+        raise ValueError(f"what it says of itself cannot be read ({error})") from error
+
+
+def _check_messages(data: memoryview) -> None:
+    for number, message in enumerate(_messages(data)):
         if message.kind != (_SCHEMA if number == 0 else _RECORD_BATCH):
             raise ValueError(f"message {number} is of the kind {message.kind}, which is never written here")
         if number and _field(message.metadata, message.table, _COMPRESSION) is not None:
@@ -66,28 +73,27 @@ def check_columns(table: pa.Table) -> None:
 
 def _messages(data: memoryview) -> Iterator[_Message]:
     at = 0
-    try:
-        while at + _PREFIX.size <= len(data):
-            mark, size = _PREFIX.unpack_from(data, at)
-            if mark != _CONTINUES:
-                raise ValueError("it is no stream of Arrow's")
-            if not size:
-                return
-            at += _PREFIX.size
-            metadata = data[at : at + size]
-            if len(metadata) < size:
-                raise ValueError("it is cut off")
-            (root,) = _INT.unpack_from(metadata, 0)
-            kind, header = _field(metadata, root, _HEADER_TYPE), _field(metadata, root, _HEADER)
-            if kind is None or header is None:
-                raise ValueError("a message has no header")
-            body = _long(metadata, root, _BODY_LENGTH)
-            at += size + body
-            if body < 0 or at > len(data):
-                raise ValueError("it is cut off")
-            yield _Message(metadata[kind], header + _INT.unpack_from(metadata, header)[0], metadata)
-    except (struct.error, IndexError) as error:
-        raise ValueError(f"what it says of itself cannot be read ({error})") from error
+    while True:
+        if at + _PREFIX.size > len(data):
+            raise ValueError("it is cut off")
+        mark, size = _PREFIX.unpack_from(data, at)
+        if mark != _CONTINUES:
+            raise ValueError("it is no stream of Arrow's")
+        if not size:
+            return
+        at += _PREFIX.size
+        metadata = data[at : at + size]
+        if len(metadata) < size:
+            raise ValueError("it is cut off")
+        (root,) = _INT.unpack_from(metadata, 0)
+        kind, header = _field(metadata, root, _HEADER_TYPE), _field(metadata, root, _HEADER)
+        if kind is None or header is None:
+            raise ValueError("a message has no header")
+        body = _long(metadata, root, _BODY_LENGTH)
+        at += size + body
+        if body < 0 or at > len(data):
+            raise ValueError("it is cut off")
+        yield _Message(metadata[kind], header + _INT.unpack_from(metadata, header)[0], metadata)
 
 
 def _field(metadata: memoryview, table: int, number: int) -> int | None:

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame
 
 from panestream.engine.plan import WindowPlan, stable_repr
 from panestream.engine.savepoint.migration import Migrations
+from panestream.engine.savepoint.plans import plan_of
 from panestream.engine.shown import listed
 from panestream.engine.storage.state import MemoryState
 from panestream.errors import CheckpointError
@@ -49,11 +50,13 @@ class Savepoint(ShownState):
     spark: SparkSession = field(repr=False)
     migrate: Migrations = field(default_factory=dict, repr=False, compare=False)
     """What a query that starts from it makes of values of users' own."""
+    allow_pickled_state: bool = field(default=False, repr=False, compare=False)
+    """Whether pickles in it are read where it is looked at. A query that starts from it says so itself."""
 
     @property
     def plan(self) -> WindowPlan:
         """The plan of the query that it was taken from: of functions of users' own the names alone."""
-        return self.manifest.plan
+        return plan_of(self.manifest.saved_plan, pickles=self.allow_pickled_state)
 
     @property
     def batch_id(self) -> int | None:
@@ -160,12 +163,14 @@ class Savepoint(ShownState):
         }
 
 
-def read_savepoint(spark: SparkSession, path: FilePath) -> Savepoint:
+def read_savepoint(spark: SparkSession, path: FilePath, *, allow_pickled_state: bool = False) -> Savepoint:
     """Looks at a savepoint.
 
     Args:
         spark: a session, classic or Spark Connect's.
         path: its folder.
+        allow_pickled_state: whether pickles in it are read, which runs what is in them: for savepoints of queries with
+            ``.allow_pickled_state()``, where nobody else can write to them.
 
     Raises:
         CheckpointError: there is none, or one that was broken off.
@@ -173,7 +178,7 @@ def read_savepoint(spark: SparkSession, path: FilePath) -> Savepoint:
         StateDamagedError: its manifest cannot be read.
     """
     folder = path_of(path, "a savepoint is a folder", CheckpointError)
-    return Savepoint(folder, read_manifest(spark, folder), spark)
+    return Savepoint(folder, read_manifest(spark, folder), spark, allow_pickled_state=allow_pickled_state)
 
 
 __all__ = ["Savepoint", "read_savepoint"]

@@ -42,7 +42,14 @@ def _to_nobody(_step: str) -> None:
     pass
 
 
-def savepoint(spark: SparkSession, checkpoint: FilePath, path: FilePath, batch_id: int | None = None) -> Savepoint:
+def savepoint(
+    spark: SparkSession,
+    checkpoint: FilePath,
+    path: FilePath,
+    batch_id: int | None = None,
+    *,
+    allow_pickled_state: bool = False,
+) -> Savepoint:
     """Takes a savepoint: the state of a query as Parquet, for another query to start from.
 
     Needs nothing of the job's code. The job may run meanwhile, and go on afterwards; but the one that starts from the savepoint
@@ -53,6 +60,8 @@ def savepoint(spark: SparkSession, checkpoint: FilePath, path: FilePath, batch_i
         checkpoint: the checkpoint.
         path: a folder that holds nothing yet. It is a savepoint once all is there: a call that was broken off leaves none.
         batch_id: after which micro-batch; None: the last that was committed.
+        allow_pickled_state: whether pickles in it are read, which runs what is in them: for queries with
+            ``.allow_pickled_state()``, where nobody else can write to the checkpoint.
 
     Returns:
         The savepoint, as :func:`read_savepoint` has it.
@@ -63,17 +72,23 @@ def savepoint(spark: SparkSession, checkpoint: FilePath, path: FilePath, batch_i
         StateDamagedError: the state of a key group cannot be read, or is gone.
         StateFormatError: a newer panestream wrote it.
     """
-    return take(spark, checkpoint, path, batch_id, _to_nobody)
+    return take(spark, checkpoint, path, batch_id, _to_nobody, allow_pickled_state=allow_pickled_state)
 
 
 def take(
-    spark: SparkSession, checkpoint: FilePath, path: FilePath, batch_id: int | None, told: Callable[[str], Any]
+    spark: SparkSession,
+    checkpoint: FilePath,
+    path: FilePath,
+    batch_id: int | None,
+    told: Callable[[str], Any],
+    *,
+    allow_pickled_state: bool = False,
 ) -> Savepoint:
     """What :func:`savepoint` does; ``told`` of each step when it begins, in words."""
     checkpoint = path_of(checkpoint, "a savepoint is taken of a checkpoint, a folder", CheckpointError)
     path = path_of(path, "a savepoint needs a folder", CheckpointError)
     told(f"looking into {checkpoint}")
-    state = read_checkpoint(spark, checkpoint, batch_id)
+    state = read_checkpoint(spark, checkpoint, batch_id, allow_pickled_state=allow_pickled_state)
     entry = newest_entry(spark, checkpoint, state.batch_id) or {}
     check_free(spark, path)
     _check_alone(spark, checkpoint)
@@ -87,7 +102,8 @@ def take(
         sources=save_positions(spark, checkpoint, state.batch_id, path),
     )
     with reading(state.stored):
-        return write_savepoint(spark, path, state.plan, state.stored.headers(), state.stored.tables(), manifest, told)
+        taken = write_savepoint(spark, path, state.plan, state.stored.headers(), state.stored.tables(), manifest, told)
+        return replace(taken, allow_pickled_state=allow_pickled_state)
 
 
 def write_savepoint(

@@ -319,7 +319,8 @@ class Codec:
         if not self._pickled:
             raise InvalidPlanError(
                 "the state holds pickled values, and reading a pickle runs what is in it: allow it with .allow_pickled_state() "
-                "if nobody else can write to the checkpoint, or start on a new one"
+                "(where it is only looked at: allow_pickled_state=True) if nobody else can write to the checkpoint, or start on "
+                "a new one"
             )
         try:
             unpickled: list[Any] = pickle.loads(array[0].as_py())  # noqa: S301 - the user allowed it
