@@ -72,15 +72,14 @@ def main(chosen: list[str]) -> None:
     spark = build_session("bad input", {"spark.ui.enabled": "false", "spark.driver.memory": "2g"}, master="local[2]")
     spark.sparkContext.setLogLevel("OFF")
     try:
-        tables = {
-            group: [ran(spark, group, case) for case in cases]
-            for group, cases in CASES.items()
-            if not chosen or any(group.lower().startswith(each.lower()) for each in chosen)
-        }
+        for group, cases in CASES.items():
+            if chosen and not any(group.lower().startswith(each.lower()) for each in chosen):
+                continue
+            lines = [ran(spark, group, case) for case in cases]
+            PAGE.write_text(renewed(PAGE.read_text("utf-8"), {group: lines}), encoding="utf-8")
+            print(f"renewed {group} in {PAGE}", flush=True)
     finally:
         spark.stop()
-    PAGE.write_text(renewed(PAGE.read_text("utf-8"), tables), encoding="utf-8")
-    print(f"renewed {PAGE}")
 
 
 if __name__ == "__main__":

@@ -426,7 +426,7 @@ def scalar(value: object, place: Place) -> str:
     return value
 
 
-@wanting("name", _TEXT)
+@wanting("string", _TEXT)
 def option(value: object, place: Place) -> str:
     """The name of an option, which is not a second way to say a path."""
     word = text(value, place)

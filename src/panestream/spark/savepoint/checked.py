@@ -57,6 +57,7 @@ def _check_tables(path: str, told: Mapping[str, Any], what_to_do: str) -> None:
         raise StateDamagedError(
             f"the plan in the manifest of the savepoint {path} cannot be read ({type(error).__name__}: {error}): {what_to_do}"
         ) from error
+    # All of them: who left one out would have a query begin without that part of its state.
     if set(told["tables"]) != set(known):
         raise StateDamagedError(
             f"the manifest of the savepoint {path} has the tables {', '.join(sorted(told['tables'])) or 'none'}, where its plan "
