@@ -33,8 +33,9 @@ key group has yet to put in order and to pack."""
 _HEADER = b"panestream"
 _STEPS = (1_000_000, 1_000, 1)
 """Timestamps are mostly whole seconds or milliseconds: window bounds above all."""
-_NO_PAYLOAD = (pa.ArrowException, OSError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
-_NO_PAYLOAD += (MemoryError,)
+_NO_PAYLOAD = (
+    pa.ArrowException, OSError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError, MemoryError,
+)  # fmt: skip
 """What is raised where a payload is taken apart that is none."""
 _NARROW = (np.int8, np.int16, np.int32)
 
