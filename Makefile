@@ -12,7 +12,7 @@ SPARK_ENV = JAVA_HOME="$$(scripts/ensure_java.sh)" && export JAVA_HOME PYSPARK_P
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-fast test-connectors kafka test-floor test-matrix package test-package sbom check format bench bench-functions bench-frames bench-flink bench-slides bench-limits bench-nexmark bench-kafka bench-kafka-latency bench-groups bench-model bench-latency bench-backfill bench-state docs docs-serve docs-counts parity job-keys metrics-table clean
+.PHONY: help setup run test test-fast test-connectors kafka test-floor test-matrix package test-package sbom check format bench bench-functions bench-frames bench-flink bench-slides bench-limits bench-nexmark bench-kafka bench-kafka-latency bench-groups bench-model bench-latency bench-backfill bench-state docs docs-serve docs-counts parity job-keys metrics-table clean secrets bad-input
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -75,6 +75,9 @@ test-package: package ## the wheel in an empty environment (.venv-package): READ
 
 sbom: package ## what an installation holds, as CycloneDX, in dist/; and whether pip-audit knows anything against it
 	@$(RELEASE) "$$python" scripts/package.py sbom
+
+secrets: ## passwords, keys and tokens in what git has, beside those that .secrets.baseline knows (ARGS=--renew)
+	@scripts/scan_secrets.sh $(ARGS)
 
 check: $(STAMP) ## lint, formatting, types
 	@failed=0; \
@@ -149,6 +152,9 @@ docs-counts: $(STAMP) ## how many pages, drawings, blocks of code that ran, link
 
 job-keys: $(STAMP) ## renew the tables of docs/reference/job-files.md
 	@$(PY) scripts/make_job_keys.py
+
+bad-input: $(STAMP) ## run every case of bad input, and renew the tables of docs/reference/bad-input.md (ARGS="Keys Files": only these)
+	@$(SPARK_ENV) && $(PY) -m scripts.make_bad_input $(ARGS)
 
 metrics-table: $(STAMP) ## renew the table of docs/reference/metrics.md
 	@$(PY) scripts/make_metrics_table.py

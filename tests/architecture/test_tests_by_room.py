@@ -25,6 +25,8 @@ ACROSS = {
     "golden": "checkpoints and savepoints that every later version must read",
     "docs": "the pages: their code runs, the site builds, a browser shows it",
     "examples": "the scripts of examples/",
+    "bad_input": "what becomes of input that is not as it should be, in one table",
+    "security": "state, savepoints and job files that are meant to do harm; what a scan of the code finds",
     "recovery": "jobs that are killed",
     "versions": "every operator on each version of Spark, and on checkpoints of the one before",
 }

@@ -15,6 +15,7 @@ import pytest
 from panestream.engine.savepoint.plans import PLAN_FORMAT, plan_of
 from panestream.engine.storage.payload import FORMAT_VERSION
 from panestream.engine.storage.state_tables import TABLES_FORMAT
+from panestream.errors import PanestreamWarning
 from panestream.spark.savepoint.manifest import SAVEPOINT_FORMAT
 from panestream.testing import MicroBatches
 from scripts import make_golden
@@ -94,5 +95,7 @@ def test_a_savepoint_starts(file, spark, tmp_path):
     for batch in ROWS[KEPT:]:
         rows.add(batch)
     more = {"savepoint": str(tmp_path / "savepoint"), "own_position": True}
-    found = gone_on(QUERIES[query_of(file)](rows.stream()), str(tmp_path / "checkpoint"), len(ROWS) - KEPT, **more)
+    # These were written before savepoints had checksums: it is said, and they start.
+    with pytest.warns(PanestreamWarning, match="the savepoint .* has no checksums, an earlier panestream wrote it"):
+        found = gone_on(QUERIES[query_of(file)](rows.stream()), str(tmp_path / "checkpoint"), len(ROWS) - KEPT, **more)
     assert found == kept(file, "afterwards")

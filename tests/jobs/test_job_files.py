@@ -99,7 +99,9 @@ def test_a_plain_job_becomes_what_the_library_calls_it(job_of, tmp_path):
 
 
 def test_paths_are_seen_from_the_job_file_and_shown_in_full(job_of, tmp_path):
-    job = job_of(changed('"out/main"', '"../elsewhere/./main"'))
+    job = job_of(changed('"out/main"', '"elsewhere/x/.././main"'))
+    assert job.sinks.main.path == str(tmp_path / "elsewhere" / "main")
+    job = job_of(changed('"out/main"', f'"{tmp_path}/../elsewhere/main"'))
     assert job.sinks.main.path == str(tmp_path.parent / "elsewhere" / "main")
     assert job_of(changed('"out/main"', '"s3a://bucket/x/../y"')).sinks.main.path == "s3a://bucket/x/../y"
 

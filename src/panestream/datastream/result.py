@@ -21,7 +21,7 @@ from panestream.engine.explain import explain_plan
 from panestream.engine.plan import FIRING_COLUMNS, KEY_GROUPS, MAIN, OP_COLUMN, OperatorSpec, Split, Top, WindowPlan, carries_rows
 from panestream.engine.rule import Asked
 from panestream.engine.shown import Explanation, Shown, listed, parts_of
-from panestream.errors import InvalidPlanError, PanestreamWarning, PlanMismatchError, SinkError, did_you_mean
+from panestream.errors import CheckpointError, InvalidPlanError, PanestreamWarning, PlanMismatchError, SinkError, did_you_mean
 from panestream.spark import query as spark_query
 from panestream.spark.arrival import order_of
 from panestream.spark.asking import asking
@@ -33,6 +33,7 @@ from panestream.spark.failures import of_sink, raise_as
 from panestream.spark.names import Names
 from panestream.spark.operator.dataflow import Projection, operate, project
 from panestream.spark.operator.flavours import wants_data_frames
+from panestream.spark.places import FilePath, path_of
 from panestream.spark.progress.micro_batch import BatchProgress, observed
 from panestream.spark.progress.observing import counters_name
 from panestream.spark.savepoint.beginning import Sources
@@ -56,6 +57,7 @@ from panestream.tracing.events import Trace
 from panestream.tracing.why import ANY, TraceableByKey
 from panestream.windowing.signatures import ON_PROGRESS, check_function
 
+_CHECKPOINT = "start needs checkpoint='a directory', which holds the state of the windows"
 _NEVER_ENDS = (
     "windows or triggers of processing time need a clock that goes on: with availableNow Spark would run empty micro-batches "
     "for ever. Give trigger={'processingTime': '1 second'} and stop the query yourself; or {'once': True} for one micro-batch of "
@@ -228,10 +230,10 @@ class WindowedResult(Shown, TraceableByKey):
     def start(
         self,
         *,
-        checkpoint: str,
+        checkpoint: FilePath,
         trigger: str | timedelta | Mapping[str, Any] | None = None,
         name: str | None = None,
-        savepoint: str | None = None,
+        savepoint: FilePath | None = None,
         own_position: bool = False,
         allow_incomplete: bool = False,
         migrate: Mapping[str, Callable[[Any], Any]] | None = None,
@@ -299,10 +301,8 @@ class WindowedResult(Shown, TraceableByKey):
             check_function(on_progress, ON_PROGRESS)
         if self.plan.wakes_up and when.get("availableNow"):
             raise InvalidPlanError(_NEVER_ENDS)
-        if not isinstance(checkpoint, str) or not checkpoint.strip():
-            raise InvalidPlanError(
-                f"start needs checkpoint='a directory', which holds the state of the windows; got {checkpoint!r}"
-            )
+        checkpoint = path_of(checkpoint, _CHECKPOINT, InvalidPlanError)
+        savepoint = None if savepoint is None else path_of(savepoint, "savepoint= must be a folder", CheckpointError)
         how: dict[str, Any] = {"checkpoint": checkpoint, "trigger": when, "name": name, "on_progress": on_progress}
         again: dict[str, Any] = {**how, "savepoint": savepoint, "own_position": own_position}
         again |= {"allow_incomplete": allow_incomplete, "migrate": migrate, **sinks}
@@ -337,7 +337,7 @@ class WindowedResult(Shown, TraceableByKey):
     def bootstrap(
         self,
         history: DataFrame,
-        path: str,
+        path: FilePath,
         *,
         until: str | datetime | None = None,
         position: Mapping[str, Mapping[str, int]] | None = None,
@@ -376,7 +376,7 @@ class WindowedResult(Shown, TraceableByKey):
             )
         if sinks:
             self._check_sinks(sinks)
-        sources = sources_of(position)
+        folder, sources = path_of(path, "bootstrap needs a folder for the savepoint", CheckpointError), sources_of(position)
         rows = rows_like(history, self._df)
         seam = None if until is None else instant_of(until)
         try:
@@ -390,7 +390,7 @@ class WindowedResult(Shown, TraceableByKey):
                 "bootstrap: the query uses a Column of the stream's own DataFrame, which history does not have: write the name"
             )
             raise_as(InvalidPlanError(f"{refused} or F.col('name') ({reason})"), error)
-        return bootstrap(rows, self.plan, projection, path, sinks, seam, sources)
+        return bootstrap(rows, self.plan, projection, folder, sinks, seam, sources)
 
     def run(self, **sinks: Sink) -> None:
         """Batch: computes the operator once and writes every output to its sink.

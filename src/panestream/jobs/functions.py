@@ -92,8 +92,14 @@ def find(spec: AnyFunctionSection, folder: Path, place: Place) -> Found:
         JobError: there is no such module or name; or importing the module, or making an object of the class, fails.
     """
     module_name, name = spec.function.split(":")
+    top = module_name.split(".")[0]
     try:
-        home = _home(module_name.split(".")[0], folder)
+        home = _home(top, folder)
+        if home is None and top in sys.stdlib_module_names:
+            place.wrong(
+                f"{top!r} is a module of Python's own: a function over the rows of windows is one of yours, in a file beside the "
+                "job file or in a package"
+            )
         module = _imported(module_name, folder, home, place)
         if not hasattr(module, name):
             known = [each for each, value in vars(module).items() if callable(value) and not each.startswith("_")]

@@ -16,6 +16,7 @@ from panestream.jobs.schema import (
     array,
     boolean,
     choice,
+    column,
     duration,
     flat,
     integer,
@@ -137,7 +138,7 @@ class Job:
     sinks: Sinks = field(metadata=reads(section(Sinks)))
     trigger: Trigger = field(default_factory=Trigger, metadata=reads(section(Trigger)))
     metrics: Metrics | None = field(default=None, metadata=reads(section(Metrics)))
-    key: tuple[str, ...] = field(default=(), metadata=reads(array(text)))
+    key: tuple[str, ...] = field(default=(), metadata=reads(array(column)))
     key_groups: int | None = field(default=None, metadata=reads(integer(1)))
     tasks: int | None = field(default=None, metadata=reads(integer(1)))
     memory_limit: int | None = field(default=None, metadata=reads(integer(1_000_000)))

@@ -13,6 +13,7 @@ its line, its path and the nearest right name.
 from __future__ import annotations
 
 import dataclasses
+import posixpath
 import re
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
@@ -22,6 +23,7 @@ from typing import Any, ClassVar, NoReturn, TypeVar
 
 from panestream.errors import InvalidDurationError, JobError, did_you_mean
 from panestream.jobs.document import Document, KeyPath
+from panestream.jobs.expressions import beyond_row
 from panestream.windowing.time import to_micros
 
 T = TypeVar("T")
@@ -222,11 +224,33 @@ def text(value: object, place: Place) -> str:
 
 @wanting("SQL", _TEXT)
 def sql(value: object, place: Place) -> str:
-    """A SQL expression: text that may span lines."""
+    """A SQL expression over the columns of a row: text that may span lines."""
     if not isinstance(value, str):
         place.wrong(f"must be a SQL expression in a string, not {kind(value)}: {shown(value)}")
     text(re.sub(r"[\n\r\t]", " ", value), place)
-    return value.strip()
+    return _of_row(value.strip(), place)
+
+
+@wanting("string", _TEXT)
+def column(value: object, place: Place) -> str:
+    """The name of a column, whatever it is, or a SQL expression over the columns of a row."""
+    return _of_row(text(value, place), place)
+
+
+def _of_row(word: str, place: Place) -> str:
+    why = None if _NAME.fullmatch(word) else beyond_row(word)
+    if why is not None:
+        place.wrong(why)
+    return word
+
+
+@wanting("string", _TEXT)
+def pattern(value: object, place: Place) -> str:
+    """A text that becomes a string in SQL."""
+    word = text(value, place)
+    if "${" in word:
+        place.wrong(f"Spark puts settings and environment variables in the place of ${{...}}: {shown(word)}")
+    return word
 
 
 def name_like(pattern: re.Pattern[str], words: str, what: str) -> Reader:
@@ -257,14 +281,22 @@ table_name = name_like(_TABLE_NAME, "table, db.table or catalog.db.table", "tabl
 
 @wanting("path", _TEXT)
 def location(value: object, place: Place) -> str:
-    """A path: with a scheme (``s3://``) as it stands, else absolute, seen from the folder of the job file."""
+    """A path: with a scheme (``s3://``) as it stands, else absolute, seen from the folder of the job file.
+
+    A relative one stays below that folder. What lies elsewhere says where: whoever reads the job file shall see it.
+    """
     word = text(value, place)
     if _SCHEME.match(word):
         return word
+    if posixpath.normpath(word).split("/")[0] == "..":
+        place.wrong(
+            f"leaves the folder of the job file, where paths begin: {shown(word)}. Write where it is, as an absolute path "
+            "or an address, or say it at the start: --input, --output"
+        )
     try:
-        # resolve() also removes "..", so that messages and checkpoints show where things really are.
+        # resolve() follows links, so that messages and checkpoints show where things really are.
         return str((place.document.path.parent / Path(word).expanduser()).resolve())
-    except (RuntimeError, OSError) as error:
+    except (RuntimeError, OSError, ValueError) as error:
         place.wrong(f"is not a usable path: {error}")
 
 
@@ -394,7 +426,16 @@ def scalar(value: object, place: Place) -> str:
     return value
 
 
-spark_options = table(text, scalar)
+@wanting("string", _TEXT)
+def option(value: object, place: Place) -> str:
+    """The name of an option, which is not a second way to say a path."""
+    word = text(value, place)
+    if word.strip().lower() in ("path", "paths"):
+        place.wrong("is no option here: where something is says the key 'path' of the section")
+    return word
+
+
+spark_options = table(option, scalar)
 """Options that are passed on to Spark."""
 
 
@@ -442,7 +483,7 @@ def ddl(value: object, place: Place) -> str:
     columns = table(text, text)(value, place)
     if not columns:
         place.wrong("has no columns")
-    return ", ".join(f"`{column.replace('`', '``')}` {kind_of}" for column, kind_of in columns.items())
+    return _of_row(", ".join(f"`{name.replace('`', '``')}` {kind_of}" for name, kind_of in columns.items()), place)
 
 
 @wanting("duration, or a number of rows", {"anyOf": [_DURATION, accepted(integer(1))]})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from panestream.jobs.schema import Place, choice, duration, reads, shown, text
+from panestream.jobs.schema import Place, choice, column, duration, pattern, reads, shown, text
 from panestream.jobs.zones import unknown_zone
 from panestream.windowing.watermarks import WatermarkStrategy
 
@@ -22,8 +22,8 @@ class EventTime:
         invalid: what to do with rows whose event time is null or cannot be read: "fail", or "side_output" (to [sinks.invalid]).
     """
 
-    column: str = field(metadata=reads(text))
-    format: str | None = field(default=None, metadata=reads(text))
+    column: str = field(metadata=reads(column))
+    format: str | None = field(default=None, metadata=reads(pattern))
     timezone: str | None = field(default=None, metadata=reads(text))
     unit: str | None = field(default=None, metadata=reads(choice("seconds", "milliseconds", "microseconds")))
     invalid: str = field(default="fail", metadata=reads(choice("fail", "side_output")))
@@ -72,7 +72,7 @@ class Watermark:
 
     strategy: str = field(default="bounded", metadata=reads(choice("bounded", "monotonous", "none")))
     delay: str | None = field(default=None, metadata=reads(duration()))
-    per_partition: str | None = field(default=None, metadata=reads(text))
+    per_partition: str | None = field(default=None, metadata=reads(column))
     idleness: str | None = field(default=None, metadata=reads(duration(zero=False)))
     max_ahead: str | None = field(default=None, metadata=reads(duration()))
     max_ahead_of: str | None = field(default=None, metadata=reads(choice("clock", "rows")))
@@ -112,5 +112,5 @@ class ProcessingTime:
         unit: seconds, milliseconds or microseconds.
     """
 
-    column: str = field(metadata=reads(text))
+    column: str = field(metadata=reads(column))
     unit: str | None = field(default=None, metadata=reads(choice("seconds", "milliseconds", "microseconds")))

@@ -97,7 +97,7 @@ def _as_text(marker: Mapping[str, Any]) -> str:
 def _decoded(content: bytes, path: str, what_to_do: str) -> dict[str, Any]:
     try:
         marker = json.loads(content)
-    except ValueError:
+    except (ValueError, RecursionError):
         marker = None
     if not isinstance(marker, dict):
         what = "is cut off or no marker of panestream's" if content.strip() else "is empty"

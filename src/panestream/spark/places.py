@@ -9,10 +9,39 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import unquote
 
-from panestream.errors import SinkError
+from panestream.errors import PanestreamError, SinkError
+
+FilePath = str | os.PathLike[str]
+"""How users write where something is: as text, or as a :class:`pathlib.Path`, which can say local places alone."""
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(.*)", re.DOTALL)
 _GLOB = re.compile(r"([*?\[\]{}\\])")
+
+
+def path_of(given: object, what: str, error: type[PanestreamError]) -> str:
+    """The path as text.
+
+    Args:
+        given: what the user wrote.
+        what: the beginning of the error's text: what needs it.
+        error: what is raised.
+
+    Raises:
+        PanestreamError: of the class ``error``: it is no path, or none that Spark could take.
+
+    >>> path_of(Path("out") / "late", "a sink needs a folder", SinkError), path_of("s3://bucket/out", "a sink", SinkError)
+    ('out/late', 's3://bucket/out')
+    >>> path_of(Path("s3://bucket/out"), "a sink needs a folder", SinkError)
+    Traceback (most recent call last):
+        ...
+    panestream.errors.SinkError: a sink needs a folder; pathlib has made 's3:/bucket/out' of an address: give it as a string
+    """
+    path = given if isinstance(given, str) else os.fspath(given) if isinstance(given, os.PathLike) else None
+    if not isinstance(path, str) or not path.strip() or any(ord(letter) < 32 for letter in path):
+        raise error(f"{what}; got {given!r}")
+    if path is not given and _SCHEME.fullmatch(path):
+        raise error(f"{what}; pathlib has made {path!r} of an address: give it as a string")
+    return path
 
 
 def file_place(path: str) -> str:

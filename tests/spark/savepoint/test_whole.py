@@ -4,6 +4,8 @@ import datetime as dt
 import shutil
 from functools import partial
 
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 
 import panestream as pst
@@ -71,8 +73,29 @@ def _cut(part, folder):
     file.write_bytes(file.read_bytes()[:-20])
 
 
+def _change(part, folder):
+    """Other values in as many rows: what only a checksum finds."""
+    file = _largest(folder / part)
+    (file.parent / f".{file.name}.crc").unlink()
+    table = pq.read_table(file)
+    changed = {"#0.sum": lambda column: pc.add(column, 1), "path": lambda column: pc.replace_substring(column, "0", "9")}
+    name = next(name for name in table.column_names if name in changed or name.endswith(".sum"))
+    how = changed.get(name, changed["#0.sum"])
+    place = table.column_names.index(name)
+    pq.write_table(table.set_column(place, table.schema.field(place), how(table.column(name))), file)
+
+
 @pytest.mark.parametrize("part", ["state/panes", "sources/0"])
-@pytest.mark.parametrize(("harm", "said"), [(_lose, "has"), (_double, "has"), (_lose_all, "is gone"), (_cut, "cannot be read")])
+@pytest.mark.parametrize(
+    ("harm", "said"),
+    [
+        (_lose, "has"),
+        (_double, "has"),
+        (_lose_all, "is gone"),
+        (_cut, "cannot be read"),
+        (_change, r"was changed: the file part-\S+ was"),
+    ],
+)
 def test_what_is_not_whole_is_refused(spark, old, part, harm, said, tmp_path):
     clicks, _, whole = old
     saved = tmp_path / "saved"
@@ -93,6 +116,15 @@ def test_the_list_of_files_of_a_checkpoint_is_not_whole(old, tmp_path):
     assert fired(counted(clicks.stream()), new, savepoint=str(saved)) == []
     _lose("panestream/files_read/0", new)
     with pytest.raises(StateDamagedError, match="new is not what was written there: panestream/files_read/0 "):
+        fired(counted(clicks.stream()), new)
+
+
+def test_the_list_of_files_of_a_checkpoint_was_changed(old, tmp_path):
+    clicks, _, saved = old
+    new = tmp_path / "new"
+    assert fired(counted(clicks.stream()), new, savepoint=str(saved)) == []
+    _change("panestream/files_read/0", new)
+    with pytest.raises(StateDamagedError, match="new is not what was written there: panestream/files_read/0 was changed"):
         fired(counted(clicks.stream()), new)
 
 

@@ -26,7 +26,7 @@ from panestream.engine.plan import OperatorSpec, WindowPlan, stable_repr
 from panestream.engine.savepoint.absent import AbsentFunction, AbsentOverRows, absent_aggregate, absent_reduce
 from panestream.engine.savepoint.recipes import recipe_json, recipe_of
 from panestream.engine.window_spec import WindowSpec
-from panestream.errors import StateFormatError
+from panestream.errors import PanestreamError, StateFormatError
 from panestream.windowing.assigners.session import GapColumn
 
 PLAN_FORMAT = 1
@@ -69,8 +69,13 @@ def plan_json(plan: WindowPlan) -> dict[str, Any]:
     }
 
 
-def plan_of(saved: Mapping[str, Any]) -> WindowPlan:
+def plan_of(saved: Mapping[str, Any], *, pickles: bool = False) -> WindowPlan:
     """The plan that :func:`plan_json` was given; code of users' own is not there.
+
+    Args:
+        saved: the plan.
+        pickles: whether it may unpickle what its query was allowed to pickle. That this was allowed once is written beside the
+            pickles, by whoever wrote them: so who looks at the state must allow it himself.
 
     Raises:
         StateFormatError: another version of panestream wrote it; it names an aggregate of a package that is not here.
@@ -81,8 +86,21 @@ def plan_of(saved: Mapping[str, Any]) -> WindowPlan:
             f"the saved plan has format {saved.get('format')!r}, this version of panestream reads {PLAN_FORMAT}: it was written "
             f"by {'a newer' if newer else 'an older'} one"
         )
+    try:
+        return _read(saved, pickles)
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError, pa.ArrowException) as error:
+        if isinstance(error, PanestreamError):
+            raise
+        raise StateFormatError(
+            f"the saved plan is none that this version of panestream writes ({type(error).__name__}: {error}): it was changed, "
+            "or another version wrote it"
+        ) from error
+
+
+def _read(saved: Mapping[str, Any], pickles: bool) -> WindowPlan:
     read = {kind.__name__: reader for kind, (_, reader) in SPECS.items()}
     own = {name: recipe_of(part) for name, part in saved["operator"].items() if name != "is"}
+    own |= {name: bool(own[name]) and pickles for name in own if name == "pickled_state"}
     fields = {name: recipe_of(saved[name]) for name in _FIELDS}
     reader = read.get(saved["operator"]["is"])
     if reader is None:

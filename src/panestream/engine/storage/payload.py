@@ -19,6 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from panestream.engine.kernels.columns import as_type, one_chunk
+from panestream.engine.storage.arrow_stream import check_columns, check_stream
 from panestream.errors import StateFormatError
 
 FORMAT_VERSION = 2
@@ -32,6 +33,10 @@ key group has yet to put in order and to pack."""
 _HEADER = b"panestream"
 _STEPS = (1_000_000, 1_000, 1)
 """Timestamps are mostly whole seconds or milliseconds: window bounds above all."""
+_NO_PAYLOAD = (
+    pa.ArrowException, OSError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError, MemoryError,
+)  # fmt: skip
+"""What is raised where a payload is taken apart that is none."""
 _NARROW = (np.int8, np.int16, np.int32)
 
 
@@ -90,16 +95,22 @@ def decode(payload: bytes, schema: pa.Schema | None = None) -> tuple[pa.Table, d
         StateFormatError: it is no payload, has another format version, or other columns than expected.
     """
     try:
-        with pa.ipc.open_stream(payload) as reader:
-            table = reader.read_all()
-        header = json.loads((table.schema.metadata or {}).get(_HEADER, b"{}"))
-    except (pa.ArrowException, OSError, ValueError) as error:
+        return _decoded(payload, schema)
+    except _NO_PAYLOAD as error:
         raise StateFormatError(
             f"bytes that should be a payload are none ({type(error).__name__}: {error}): they were changed on their way, or "
             "something else wrote them"
         ) from error
+
+
+def _decoded(payload: bytes, schema: pa.Schema | None) -> tuple[pa.Table, dict[str, Any]]:
+    check_stream(payload)
+    with pa.ipc.open_stream(payload) as reader:
+        table = reader.read_all()
+    header = json.loads((table.schema.metadata or {}).get(_HEADER, b"{}"))
     if header.get("format") != FORMAT_VERSION:
         raise wrong_format("a payload", header.get("format"))
+    check_columns(table)
     packed: dict[str, list[int]] = header.pop("packed", {})
     saved = header.pop("schema", None)
     if schema is None and saved is not None:
@@ -139,7 +150,7 @@ def format_of(value: bytes) -> int | None:
     try:
         with pa.ipc.open_stream(value) as reader:
             found = json.loads((reader.schema.metadata or {}).get(_HEADER, b"{}")).get("format")
-    except (pa.ArrowException, OSError, ValueError):
+    except _NO_PAYLOAD:
         return None
     return found if isinstance(found, int) else None
 

@@ -15,10 +15,11 @@ from panestream.errors import CheckpointError, PanestreamWarning
 from panestream.spark.markers import list_files
 from panestream.spark.places import escaped
 from panestream.spark.savepoint.birth import Birth
+from panestream.spark.savepoint.checksums import file_sums, total
 from panestream.spark.savepoint.files_read import LISTED, check_tells_files, files_read, left_out
 from panestream.spark.savepoint.manifest import SOURCES
 from panestream.spark.savepoint.positions import DELTA, FILES, KAFKA, SourcePosition, as_saved, of_saved, read_positions
-from panestream.spark.savepoint.whole import check_whole
+from panestream.spark.savepoint.whole import Part, check_whole
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -105,9 +106,9 @@ class Sources:
         def read(part: str) -> DataFrame:
             return df.sparkSession.read.schema(LISTED).parquet(f"{folder}/{part}")
 
-        parts = {f"{_IN_CHECKPOINT}/{each.number}": each.files for each in mine}
+        parts = {f"{_IN_CHECKPOINT}/{each.number}": Part(each.files, each.checksums, copied=True) for each in mine}
         check_whole(f"the checkpoint {self.checkpoint}", parts, read)
-        return left_out(df, reduce(DataFrame.unionAll, map(read, parts)), sum(parts.values()))
+        return left_out(df, reduce(DataFrame.unionAll, map(read, parts)), sum(each.files for each in mine))
 
     @property
     def _of_files(self) -> list[SourcePosition]:
@@ -196,7 +197,8 @@ def _with_files(spark: SparkSession, checkpoint: str, position: SourcePosition, 
     folder = _folder(path, position.number)
     last = int(json.loads(position.offset)["logOffset"])
     files_read(spark, checkpoint, position.number, last).write.mode("overwrite").parquet(folder)
-    return replace(position, files=_listed(spark, path, position).count())
+    sums = file_sums(_listed(spark, path, position))
+    return replace(position, files=total(sums)[0], checksums=sums)
 
 
 def unread(spark: SparkSession, df: DataFrame, savepoint: str, position: SourcePosition) -> DataFrame:
@@ -216,7 +218,8 @@ def _check_listed(spark: SparkSession, savepoint: str, position: SourcePosition)
     def read(_: str) -> DataFrame:
         return _listed(spark, savepoint, position)
 
-    check_whole(f"the savepoint {savepoint}", {f"{SOURCES}/{position.number}": position.files}, read)
+    part = Part(position.files, position.checksums)
+    check_whole(f"the savepoint {savepoint}", {f"{SOURCES}/{position.number}": part}, read)
 
 
 def _listed(spark: SparkSession, savepoint: str, position: SourcePosition) -> DataFrame:

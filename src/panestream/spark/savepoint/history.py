@@ -214,7 +214,7 @@ def sources_of(position: object) -> list[dict[str, Any]]:
         InvalidPlanError: it is none.
 
     >>> sources_of(None), sources_of({"clicks": {"0": 23}})
-    ([], [{'number': 0, 'kind': 'kafka', 'offset': '{"clicks": {"0": 23}}', 'files': 0}])
+    ([], [{'number': 0, 'kind': 'kafka', 'offset': '{"clicks": {"0": 23}}', 'files': 0, 'checksums': {}}])
     """
     if position is None:
         return []

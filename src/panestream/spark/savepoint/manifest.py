@@ -15,6 +15,8 @@ from panestream.engine.savepoint.plans import plan_of
 from panestream.errors import CheckpointError, StateFormatError
 from panestream.spark.markers import PARTS, list_files, read_markers, write_marker
 from panestream.spark.places import escaped
+from panestream.spark.savepoint.checked import check_manifest
+from panestream.spark.savepoint.checksums import FileSums
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,6 +39,8 @@ class Manifest:
         saved_plan: the query's plan as JSON (:mod:`panestream.engine.savepoint.plans`).
         headers: of each key group, by number: what of its state belongs to no key.
         tables: how many rows each state table has.
+        checksums: of the files of each state table (:mod:`~panestream.spark.savepoint.checksums`); empty in those of earlier
+            panestreams.
         batch_id: after which micro-batch it was taken; None: it was made of history.
         checkpoint: where the checkpoint was; None: it was made of history.
         succession: what a query has that starts from it (:class:`panestream.spark.succession.Succession`); None: nothing, since
@@ -50,6 +54,7 @@ class Manifest:
     saved_plan: Mapping[str, Any]
     headers: Sequence[Mapping[str, Any]]
     tables: Mapping[str, int]
+    checksums: Mapping[str, FileSums] = field(default_factory=dict)
     batch_id: int | None = None
     checkpoint: str | None = None
     succession: Mapping[str, Any] | None = None
@@ -101,7 +106,7 @@ def read_manifest(spark: SparkSession, path: str) -> Manifest:
     Raises:
         CheckpointError: there is no savepoint, or one that was not finished.
         StateFormatError: a newer panestream wrote it.
-        StateDamagedError: it cannot be read.
+        StateDamagedError: it cannot be read, or names what no savepoint has.
     """
     found = list(read_markers(spark, _pattern(path), _BROKEN).values())
     if not found:
@@ -114,6 +119,7 @@ def read_manifest(spark: SparkSession, path: str) -> Manifest:
         by = "a newer panestream wrote it: run that version" if newer else "this version of panestream does not read it"
         raise StateFormatError(f"the savepoint {path} has format {format_!r}: {by}")
     known = {each: told[each] for each in Manifest.__dataclass_fields__ if each in told}
+    check_manifest(path, known, _BROKEN)
     return Manifest(**known)
 
 

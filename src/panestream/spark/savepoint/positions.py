@@ -8,12 +8,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from panestream.errors import CheckpointError
 from panestream.spark.markers import list_files
 from panestream.spark.places import escaped
+from panestream.spark.savepoint.checksums import FileSums
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,12 +39,14 @@ class SourcePosition:
         kind: ``files``, ``kafka``, ``delta``, ``iceberg``; ``nothing``: it had nothing yet; ``other``.
         offset: as Spark's log has it.
         files: of ``files``: how many were read.
+        checksums: of the list of them, as :func:`~panestream.spark.savepoint.checksums.file_sums` has it; empty: not known.
     """
 
     number: int
     kind: str
     offset: str
     files: int = 0
+    checksums: FileSums = field(default_factory=dict, repr=False, hash=False)
 
     def options(self) -> dict[str, str]:
         """The options by which a stream begins there; none where the source had nothing yet, or where ``start`` sees to it.
@@ -142,7 +145,12 @@ def as_saved(positions: Sequence[SourcePosition]) -> list[dict[str, Any]]:
 
 def of_saved(saved: Sequence[Mapping[str, Any]]) -> list[SourcePosition]:
     """What :func:`as_saved` gave."""
-    return [SourcePosition(int(one["number"]), str(one["kind"]), str(one["offset"]), int(one.get("files", 0))) for one in saved]
+    return [
+        SourcePosition(
+            int(one["number"]), str(one["kind"]), str(one["offset"]), int(one.get("files", 0)), dict(one.get("checksums", {}))
+        )
+        for one in saved
+    ]
 
 
 __all__ = [

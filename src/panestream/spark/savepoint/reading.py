@@ -18,7 +18,7 @@ from panestream.inspection.summary import Summary
 from panestream.spark.checkpoint import logged, newest_entry
 from panestream.spark.markers import list_files
 from panestream.spark.operator import split
-from panestream.spark.places import escaped
+from panestream.spark.places import FilePath, escaped, path_of
 from panestream.spark.savepoint.damage import check_last_partition
 from panestream.spark.savepoint.manifest import is_savepoint
 from panestream.spark.savepoint.operators import held, operator_and_plan, operator_of, operators_in
@@ -96,7 +96,12 @@ class CheckpointState(ShownState):
 
 
 def read_checkpoint(
-    spark: SparkSession, path: str, batch_id: int | None = None, *, plan: WindowPlan | None = None
+    spark: SparkSession,
+    path: FilePath,
+    batch_id: int | None = None,
+    *,
+    plan: WindowPlan | None = None,
+    allow_pickled_state: bool = False,
 ) -> CheckpointState:
     """Looks into a checkpoint, also one of a query that runs.
 
@@ -111,6 +116,8 @@ def read_checkpoint(
         plan: of another operator than that which ``start`` was called of, ``result.plan``: where windows are over the results of
             windows, the first operator's; and in a checkpoint of a query that ``start`` did not begin (``.main.writeStream``),
             which holds no plan.
+        allow_pickled_state: whether pickles in it are read, which runs what is in them: for queries with
+            ``.allow_pickled_state()``, where nobody else can write to the checkpoint. A plan that is given says so itself.
 
     Raises:
         CheckpointError: there is no checkpoint, or none with panestream's windows; it has no plan, and none was given; it has no
@@ -119,6 +126,7 @@ def read_checkpoint(
         StateFormatError: a newer panestream wrote it.
         StateDamagedError: its entry cannot be read; what Spark says of its state is gone.
     """
+    path = path_of(path, "a checkpoint is a folder", CheckpointError)
     committed = logged(spark, path, "commits")
     last = max(committed, default=-1)
     entry = newest_entry(spark, path, last if batch_id is None else batch_id)
@@ -148,7 +156,7 @@ def read_checkpoint(
         which = f"it has {_in_words(there)}" if there else "Spark has cleaned all of its state"
         raise CheckpointError(f"the checkpoint {path} has no micro-batch {asked}: {which}")
     if plan is None:
-        stored = StoredState(spark, path, asked, plan_of(saved or {}), first)
+        stored = StoredState(spark, path, asked, plan_of(saved or {}, pickles=allow_pickled_state), first)
         if len(operators) > 1:
             stored = replace(stored, operator_id=operator_of(stored, operators, stored.plan.identity()))
         return CheckpointState(stored)

@@ -12,13 +12,14 @@ from pyspark.sql import DataFrame
 
 from panestream.engine.plan import WindowPlan, stable_repr
 from panestream.engine.savepoint.migration import Migrations
+from panestream.engine.savepoint.plans import plan_of
 from panestream.engine.shown import listed
 from panestream.engine.storage.state import MemoryState
 from panestream.errors import CheckpointError
 from panestream.inspection.asked import Asked
 from panestream.inspection.merging import Looked
 from panestream.inspection.summary import Summary
-from panestream.spark.places import escaped
+from panestream.spark.places import FilePath, escaped, path_of
 from panestream.spark.savepoint.beginning import unread
 from panestream.spark.savepoint.birth import Birth
 from panestream.spark.savepoint.manifest import Manifest, read_manifest, table_folder
@@ -27,7 +28,7 @@ from panestream.spark.savepoint.positions import FILES, SourcePosition
 from panestream.spark.savepoint.positions import of_saved as positions_of
 from panestream.spark.savepoint.shown_state import ShownState
 from panestream.spark.savepoint.summarizing import summary_of_saved
-from panestream.spark.savepoint.whole import check_whole
+from panestream.spark.savepoint.whole import Part, check_whole
 from panestream.spark.succession import of_saved
 from panestream.spark.types import spark_schema
 
@@ -49,16 +50,23 @@ class Savepoint(ShownState):
     spark: SparkSession = field(repr=False)
     migrate: Migrations = field(default_factory=dict, repr=False, compare=False)
     """What a query that starts from it makes of values of users' own."""
+    allow_pickled_state: bool = field(default=False, repr=False, compare=False)
+    """Whether pickles in it are read where it is looked at. A query that starts from it says so itself."""
 
     @property
     def plan(self) -> WindowPlan:
         """The plan of the query that it was taken from: of functions of users' own the names alone."""
-        return self.manifest.plan
+        return plan_of(self.manifest.saved_plan, pickles=self.allow_pickled_state)
 
     @property
     def batch_id(self) -> int | None:
         """After which micro-batch it was taken; None: it was made of history."""
         return self.manifest.batch_id
+
+    @property
+    def has_checksums(self) -> bool:
+        """Whether it says what is in each of its files; savepoints of earlier panestreams do not."""
+        return bool(self.manifest.checksums) or not any(self.manifest.tables.values())
 
     @property
     def birth(self) -> Birth:
@@ -125,12 +133,15 @@ class Savepoint(ShownState):
         return self.spark.read.schema(spark_schema(with_group(schema))).parquet(folder)
 
     def check_whole(self) -> None:
-        """Refuses a savepoint of whose state rows are missing, or there twice.
+        """Refuses a savepoint whose state is not what was written: rows are missing, there twice, or were changed.
+
+        Of one without checksums (:attr:`has_checksums`) only the rows are counted.
 
         Raises:
-            StateDamagedError: says which table, and what to do.
+            StateDamagedError: says which table and file, and what to do.
         """
-        parts = {f"state/{name}": rows for name, rows in self.manifest.tables.items()}
+        sums = self.manifest.checksums
+        parts = {f"state/{name}": Part(rows, sums.get(name, {})) for name, rows in self.manifest.tables.items()}
         check_whole(f"the savepoint {self.path}", parts, lambda part: self.table(part.removeprefix("state/")))
 
     def _summary(self, asked: Asked) -> Summary:
@@ -148,22 +159,26 @@ class Savepoint(ShownState):
             "key": listed(self.plan.key_names) or "none",
             "key groups": str(manifest.groups),
             "taken": manifest.taken_at,
+            "checksums": "of each file" if self.has_checksums else "none: only its rows can be counted",
         }
 
 
-def read_savepoint(spark: SparkSession, path: str) -> Savepoint:
+def read_savepoint(spark: SparkSession, path: FilePath, *, allow_pickled_state: bool = False) -> Savepoint:
     """Looks at a savepoint.
 
     Args:
         spark: a session, classic or Spark Connect's.
         path: its folder.
+        allow_pickled_state: whether pickles in it are read, which runs what is in them: for savepoints of queries with
+            ``.allow_pickled_state()``, where nobody else can write to them.
 
     Raises:
         CheckpointError: there is none, or one that was broken off.
         StateFormatError: a newer panestream wrote it.
         StateDamagedError: its manifest cannot be read.
     """
-    return Savepoint(path, read_manifest(spark, path), spark)
+    folder = path_of(path, "a savepoint is a folder", CheckpointError)
+    return Savepoint(folder, read_manifest(spark, folder), spark, allow_pickled_state=allow_pickled_state)
 
 
 __all__ = ["Savepoint", "read_savepoint"]

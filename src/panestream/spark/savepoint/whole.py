@@ -1,8 +1,10 @@
-"""Whether a savepoint has all that was written into it: its files may have been lost, doubled or mixed where it was copied."""
+"""Whether a savepoint has all that was written into it: files may be lost, doubled, changed or mixed where it was copied."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
@@ -10,29 +12,64 @@ from pyspark.sql import DataFrame
 from panestream.errors import StateDamagedError
 from panestream.spark.asking import asking
 from panestream.spark.reasons import first_sentence, of_spark
+from panestream.spark.savepoint.checksums import FileSums, difference, file_sums, total
+
+T = TypeVar("T")
 
 
-def check_whole(what: str, parts: Mapping[str, int], read: Callable[[str], DataFrame]) -> None:
-    """Refuses a savepoint whose parts have other numbers of rows than its manifest says. Of Parquet only the footers are read.
+@dataclass(frozen=True)
+class Part:
+    """What is known of a part: a state table, or a list of files.
+
+    Attributes:
+        rows: how many it had when it was written.
+        sums: the checksums of its files; empty: none were written (by an earlier panestream), or it has no rows.
+        copied: whether the same rows lie in other files by now.
+    """
+
+    rows: int
+    sums: FileSums = field(default_factory=dict)
+    copied: bool = False
+
+
+def check_whole(what: str, parts: Mapping[str, Part], read: Callable[[str], DataFrame]) -> None:
+    """Refuses a savepoint whose parts are not what its manifest says: one pass over all rows.
+
+    Of a part without checksums the rows are counted, for which Spark reads the footers of Parquet alone.
 
     Args:
         what: it is, for the error: a savepoint or a checkpoint, and its folder.
-        parts: how many rows each has, by what it is called.
+        parts: by what they are called.
         read: gives the rows of one.
 
     Raises:
-        StateDamagedError: names the part, and what to do.
+        StateDamagedError: names the part and the file, and what to do.
     """
-    for name, rows in parts.items():
-        found = _count(what, name, read)
-        if found != rows:
-            raise _damaged(what, f"{name} has {found:,} rows, and had {rows:,} when it was written")
+    for name, part in parts.items():
+        wrong = _of_sums(what, name, part, read) if part.sums else _of_rows(what, name, part, read)
+        if wrong is not None:
+            raise _damaged(what, f"{name} {wrong}")
 
 
-def _count(what: str, name: str, read: Callable[[str], DataFrame]) -> int:
+def _of_rows(what: str, name: str, part: Part, read: Callable[[str], DataFrame]) -> str | None:
+    found = _asked(what, name, lambda: read(name).count())
+    return None if found == part.rows else f"has {found:,} rows, and had {part.rows:,} when it was written"
+
+
+def _of_sums(what: str, name: str, part: Part, read: Callable[[str], DataFrame]) -> str | None:
+    found = _asked(what, name, lambda: file_sums(read(name)))
+    (rows, sum_), (_, expected) = total(found), total(part.sums)
+    counted = f"has {rows:,} rows, and had {part.rows:,} when it was written"
+    if part.copied:
+        return counted if rows != part.rows else None if sum_ == expected else "was changed: it has another checksum"
+    why = difference(found, part.sums)
+    return None if why is None else f"{counted}: {why}" if rows != part.rows else f"was changed: {why}"
+
+
+def _asked(what: str, name: str, ask: Callable[[], T]) -> T:
     try:
         with asking():
-            return read(name).count()
+            return ask()
     except Exception as error:
         if not of_spark(error):
             raise
@@ -49,4 +86,4 @@ def _damaged(what: str, why: str) -> StateDamagedError:
     )
 
 
-__all__ = ["check_whole"]
+__all__ = ["Part", "check_whole"]

@@ -20,8 +20,9 @@ from panestream.errors import CheckpointError, PlanMismatchError, StateDamagedEr
 from panestream.spark.checkpoint import newest_entry, succession_of
 from panestream.spark.failures import as_ours
 from panestream.spark.operator.without_pandas import without_pandas
-from panestream.spark.places import escaped
+from panestream.spark.places import FilePath, escaped, path_of
 from panestream.spark.savepoint.beginning import save_positions
+from panestream.spark.savepoint.checksums import FileSums, file_sums, total
 from panestream.spark.savepoint.damage import reading
 from panestream.spark.savepoint.manifest import Manifest, check_free, table_folder, versions, write_manifest
 from panestream.spark.savepoint.pieces import rows_of_pieces, with_group
@@ -41,7 +42,14 @@ def _to_nobody(_step: str) -> None:
     pass
 
 
-def savepoint(spark: SparkSession, checkpoint: str, path: str, batch_id: int | None = None) -> Savepoint:
+def savepoint(
+    spark: SparkSession,
+    checkpoint: FilePath,
+    path: FilePath,
+    batch_id: int | None = None,
+    *,
+    allow_pickled_state: bool = False,
+) -> Savepoint:
     """Takes a savepoint: the state of a query as Parquet, for another query to start from.
 
     Needs nothing of the job's code. The job may run meanwhile, and go on afterwards; but the one that starts from the savepoint
@@ -52,6 +60,8 @@ def savepoint(spark: SparkSession, checkpoint: str, path: str, batch_id: int | N
         checkpoint: the checkpoint.
         path: a folder that holds nothing yet. It is a savepoint once all is there: a call that was broken off leaves none.
         batch_id: after which micro-batch; None: the last that was committed.
+        allow_pickled_state: whether pickles in it are read, which runs what is in them: for queries with
+            ``.allow_pickled_state()``, where nobody else can write to the checkpoint.
 
     Returns:
         The savepoint, as :func:`read_savepoint` has it.
@@ -62,13 +72,23 @@ def savepoint(spark: SparkSession, checkpoint: str, path: str, batch_id: int | N
         StateDamagedError: the state of a key group cannot be read, or is gone.
         StateFormatError: a newer panestream wrote it.
     """
-    return take(spark, checkpoint, path, batch_id, _to_nobody)
+    return take(spark, checkpoint, path, batch_id, _to_nobody, allow_pickled_state=allow_pickled_state)
 
 
-def take(spark: SparkSession, checkpoint: str, path: str, batch_id: int | None, told: Callable[[str], Any]) -> Savepoint:
+def take(
+    spark: SparkSession,
+    checkpoint: FilePath,
+    path: FilePath,
+    batch_id: int | None,
+    told: Callable[[str], Any],
+    *,
+    allow_pickled_state: bool = False,
+) -> Savepoint:
     """What :func:`savepoint` does; ``told`` of each step when it begins, in words."""
+    checkpoint = path_of(checkpoint, "a savepoint is taken of a checkpoint, a folder", CheckpointError)
+    path = path_of(path, "a savepoint needs a folder", CheckpointError)
     told(f"looking into {checkpoint}")
-    state = read_checkpoint(spark, checkpoint, batch_id)
+    state = read_checkpoint(spark, checkpoint, batch_id, allow_pickled_state=allow_pickled_state)
     entry = newest_entry(spark, checkpoint, state.batch_id) or {}
     check_free(spark, path)
     _check_alone(spark, checkpoint)
@@ -82,7 +102,8 @@ def take(spark: SparkSession, checkpoint: str, path: str, batch_id: int | None, 
         sources=save_positions(spark, checkpoint, state.batch_id, path),
     )
     with reading(state.stored):
-        return write_savepoint(spark, path, state.plan, state.stored.headers(), state.stored.tables(), manifest, told)
+        taken = write_savepoint(spark, path, state.plan, state.stored.headers(), state.stored.tables(), manifest, told)
+        return replace(taken, allow_pickled_state=allow_pickled_state)
 
 
 def write_savepoint(
@@ -116,6 +137,7 @@ def write_savepoint(
     # Disk: each table is a pass over all, and the state may be larger than the memory.
     parts = tables.select("key_group", "table", "body").persist(StorageLevel.DISK_ONLY)
     written: dict[str, int] = {}
+    checksums: dict[str, FileSums] = {}
     try:
         with session_settings(spark, _SETTINGS), without_pandas(), as_ours():
             for name, table in empty.tables.items():
@@ -123,11 +145,13 @@ def write_savepoint(
                 mine = parts.where(F.col("table") == name).select("key_group", "body")
                 rows = mine.mapInArrow(rows_of_pieces(table.schema), spark_schema(with_group(table.schema)))
                 rows.write.mode("overwrite").parquet(table_folder(path, name))
-                written[name] = spark.read.schema(rows.schema).parquet(table_folder(escaped(path), name)).count()
+                there = spark.read.schema(rows.schema).parquet(table_folder(escaped(path), name))
+                checksums[name] = file_sums(there)
+                written[name], _ = total(checksums[name])
     finally:
         parts.unpersist()
     now = datetime.now(timezone.utc).isoformat(timespec="seconds")
-    whole = replace(manifest, headers=found, tables=written, versions=versions(spark), taken_at=now)
+    whole = replace(manifest, headers=found, tables=written, checksums=checksums, versions=versions(spark), taken_at=now)
     write_manifest(spark, path, whole)
     return Savepoint(path, whole, spark)
 

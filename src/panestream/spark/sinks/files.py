@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from panestream.errors import SinkError
 from panestream.spark.markers import PARTS, list_files, read_markers, write_marker
-from panestream.spark.places import escaped, file_place, local_folder
+from panestream.spark.places import FilePath, escaped, file_place, local_folder, path_of
 from panestream.spark.sinks.base import Run, Sink
 from panestream.spark.sinks.members import LOCK
 from panestream.spark.sinks.publication import MicroBatchFolders, Publisher, sweep
@@ -73,21 +73,25 @@ class FileSink(Sink):
         batches_per_folder: how many micro-batches share a folder.
     """
 
-    path: str
+    path: FilePath
     format: str = "parquet"
     options: Mapping[str, str] = field(default_factory=dict)
     batches_per_folder: int = 1
 
     def __post_init__(self) -> None:
-        if not isinstance(self.path, str) or not self.path.strip() or any(ord(letter) < 32 for letter in self.path):
-            raise SinkError(f"the path of a file sink must be a directory name, got {self.path!r}")
+        object.__setattr__(self, "path", path_of(self.path, "the path of a file sink must be a directory name", SinkError))
         if self.format not in ("parquet", "json", "csv", "orc"):
             raise SinkError(f"a file sink writes parquet, json, csv or orc, not {self.format!r}; for tables use TableSink")
         if type(self.batches_per_folder) is not int or self.batches_per_folder < 1:
             raise SinkError(f"batches_per_folder must be a whole number from 1 on, got {self.batches_per_folder!r}")
 
+    @property
+    def folder(self) -> str:
+        """The path as text."""
+        return str(self.path)
+
     def place(self, spark: SparkSession) -> str:
-        return file_place(self.path)
+        return file_place(self.folder)
 
     def check_columns(self, names: Sequence[str]) -> None:
         for name in names:
@@ -98,7 +102,7 @@ class FileSink(Sink):
                 )
 
     def open(self, spark: SparkSession, run: Run) -> Sink:
-        pattern = f"{escaped(self.path)}/{OWNER}/{PARTS}"
+        pattern = f"{escaped(self.folder)}/{OWNER}/{PARTS}"
         markers = read_markers(
             spark, pattern, f"it says which query {self.path} belongs to. Restore it from a copy, or choose another directory"
         )
@@ -138,7 +142,7 @@ class FileSink(Sink):
                 "and they do not come again. Put the directory back; or if it was meant to go, choose another directory, in "
                 "which the output goes on; or start with a new checkpoint, which computes everything again"
             )
-        if list_files(spark, escaped(self.path), recursive=True):
+        if list_files(spark, escaped(self.folder), recursive=True):
             raise SinkError(f"{self.path} already holds files that are not this query's: choose an empty directory")
 
     def write(self, df: DataFrame, batch_id: int | None) -> None:
@@ -152,7 +156,7 @@ class FileSink(Sink):
         return f"{self.format} {self.path}"
 
 
-def ParquetSink(path: str, *, batches_per_folder: int = 1, **options: str) -> FileSink:
+def ParquetSink(path: FilePath, *, batches_per_folder: int = 1, **options: str) -> FileSink:
     """A :class:`FileSink` of Parquet files."""
     return FileSink(path, "parquet", options, batches_per_folder)
 
@@ -184,13 +188,13 @@ class _FilesElsewhere(Sink):
             # Stages each attempt apart from any other, and replaces this one folder when the job is committed.
             writer = df.withColumn(BATCH_COLUMN, F.lit(number)).write.partitionBy(BATCH_COLUMN).format(sink.format)
             options = {**sink.options, "partitionOverwriteMode": "dynamic"}
-            writer.options(**options).mode("overwrite").save(sink.path)
+            writer.options(**options).mode("overwrite").save(sink.folder)
         else:
             sink.save(df, f"{sink.path}/{BATCH_COLUMN}={number}")
         self.run.check(spark)
 
     def _published(self, spark: SparkSession) -> list[int]:
-        files = list_files(spark, f"{escaped(self.sink.path)}/{BATCH_COLUMN}=*")
+        files = list_files(spark, f"{escaped(self.sink.folder)}/{BATCH_COLUMN}=*")
         matches = [re.search(rf"/{BATCH_COLUMN}=(-?\d+)/[^/]*$", file) for file in files]
         return [int(match.group(1)) for match in matches if match]
 

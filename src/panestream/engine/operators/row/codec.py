@@ -49,6 +49,8 @@ _MAKERS: dict[str, Callable[[Any], Any]] = {
 }
 _SORTED = {int, str, bytes}
 _NUMBERS = {np.dtype(name).type for name in ("?", *"bhilBHIL", *"efd")}
+_ARRAYS = "biuf"
+"""The kinds of numbers in arrays."""
 _MICRO = dt.timedelta(microseconds=1)
 _WIDEST = 32
 """Tuples and dicts with more places are lists: one that grows with every row must not become a thousand columns."""
@@ -217,7 +219,7 @@ class Codec:
 
     def _ndarrays(self, values: Sequence[Any]) -> tuple[pa.Array, Kind] | None:
         present = [value for value in values if value is not None]
-        if any(value.dtype.kind not in "biuf" for value in present):
+        if any(value.dtype.kind not in _ARRAYS for value in present):
             return None
         parts = [None if value is None else (value.dtype.str, value.shape, value.tobytes()) for value in values]
         array, kind = self.encode(parts)
@@ -277,12 +279,12 @@ class Codec:
         return [None if value is None else make(value) for value in array.to_pylist()]
 
     def _read_numpy(self, array: pa.Array, kind: Kind) -> list[Any]:
-        make = np.dtype(kind[2]).type
+        make = _number_type(kind[2]).type
         return [None if value is None else make(value) for value in array.to_pylist()]
 
     def _read_ndarrays(self, array: pa.Array, kind: Kind) -> list[Any]:
         return [
-            None if part is None else np.ndarray(part[1], np.dtype(part[0]), bytearray(part[2]))
+            None if part is None else np.ndarray(part[1], _number_type(part[0]), bytearray(part[2]))
             for part in self.decode(array, kind[1][0])
         ]
 
@@ -317,7 +319,8 @@ class Codec:
         if not self._pickled:
             raise InvalidPlanError(
                 "the state holds pickled values, and reading a pickle runs what is in it: allow it with .allow_pickled_state() "
-                "if nobody else can write to the checkpoint, or start on a new one"
+                "(where it is only looked at: allow_pickled_state=True) if nobody else can write to the checkpoint, or start on "
+                "a new one"
             )
         try:
             unpickled: list[Any] = pickle.loads(array[0].as_py())  # noqa: S301 - the user allowed it
@@ -374,6 +377,21 @@ def narrowed(array: pa.Array) -> pa.Array:
         if limits.min <= low and high <= limits.max:
             return pa.array(numbers.astype(narrow))
     return array
+
+
+def _number_type(name: object) -> np.dtype[Any]:
+    """The type of numpy's numbers that is called so. Never objects: their bytes are addresses, which a checkpoint must not say.
+
+    Raises:
+        StateFormatError: it is none.
+    """
+    try:
+        found: np.dtype[Any] = np.dtype(str(name))
+    except TypeError:
+        found = np.dtype(object)
+    if found.kind not in _ARRAYS:
+        raise StateFormatError(f"the state holds numpy's arrays of {name!r}, which this version of panestream does not write")
+    return found
 
 
 def _bytes_of_int(value: int) -> bytes:

@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 
 from panestream.engine.kernels.python_values import instants, python_values
+from panestream.errors import StateFormatError
 
 _MICRO = dt.timedelta(microseconds=1)
 _NAIVE, _UTC = pa.timestamp("us"), pa.timestamp("us", "UTC")
@@ -64,6 +65,11 @@ def _name_of(zone: dt.tzinfo | None) -> list[Any] | None:
 def _zone_of(name: list[Any]) -> dt.tzinfo | None:
     if name[0] == "none":
         return None
-    if name[0] == "zone":
-        return ZoneInfo(name[1])
-    return dt.timezone(dt.timedelta(microseconds=name[1]), *name[2:])
+    try:
+        if name[0] == "zone":
+            return ZoneInfo(name[1])
+        return dt.timezone(dt.timedelta(microseconds=name[1]), *name[2:])
+    except (LookupError, TypeError, ValueError, OverflowError, OSError) as error:
+        raise StateFormatError(
+            f"the state holds times in the time zone {name!r}, which is not known here ({error}): pip install tzdata brings all"
+        ) from error

@@ -1,0 +1,86 @@
+"""Renews the tables of docs/reference/bad-input.md: runs every case of bad input, and writes what came of it.
+
+The cases are in tests/bad_input/cases.py; the rest of the page is written by hand. Takes some minutes, and needs Java. A test
+runs cases and compares what comes of them with the page.
+
+    make bad-input
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from tests.bad_input.cases import CASES
+from tests.bad_input.room import Case, Outcome, Room
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "bad-input.md"
+SAME = "the same"
+_CELL = re.compile(r"(?<!\\)\|")
+_MARKED = re.compile(r"(<!-- made: (?P<group>[^>]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def line_of(case: Case, batch: Outcome | None, stream: Outcome) -> str:
+    """A line of the table."""
+    told = "" if batch is None else batch.text()
+    streamed = stream.text()
+    return f"| {case.name} | {told} | {SAME if streamed == told else streamed} | {case.option} |"
+
+
+def page_says(text: str, group: str, name: str) -> tuple[str, str]:
+    r"""What the page says of a case: as a batch, and as a stream.
+
+    >>> page_says("<!-- made: Keys -->\n| null | no rows | the same |  |\n<!-- end -->", "Keys", "null")
+    ('no rows', 'no rows')
+    """
+    found = next(mark for mark in _MARKED.finditer(text) if mark["group"] == group)
+    lines = [[cell.strip() for cell in _CELL.split(line)[1:-1]] for line in found[0].splitlines()]
+    _, batch, stream, *_ = next(line for line in lines if line[:1] == [name])
+    return batch, batch if stream == SAME else stream
+
+
+def renewed(text: str, tables: dict[str, list[str]]) -> str:
+    """The page with the tables that are given."""
+    head = ["| input | as a batch | as a stream | what changes it |", "|---|---|---|---|"]
+
+    def table(mark: re.Match[str]) -> str:
+        lines = tables.get(mark["group"])
+        return mark[0] if lines is None else mark[1] + "\n".join([*head, *lines]) + "\n" + mark[3]
+
+    return _MARKED.sub(table, text)
+
+
+def ran(spark: Any, group: str, case: Case) -> str:
+    """Runs a case, and says what came of it."""
+    with tempfile.TemporaryDirectory() as folder:
+        room = Room(spark, Path(folder))
+        batch = room.batch(case) if case.batch else None
+        stream = room.stream(case)
+        for kind, outcome in (("batch", batch), ("stream", stream)):
+            if outcome is not None:
+                print(f"{group}: {case.name} ({kind}): {'' if outcome.kind else 'NOT KIND: '}{outcome.text()}", flush=True)
+        return line_of(case, batch, stream)
+
+
+def main(chosen: list[str]) -> None:
+    """Runs the cases of some groups, or of all."""
+    from panestream.spark.session import build_session
+
+    spark = build_session("bad input", {"spark.ui.enabled": "false", "spark.driver.memory": "2g"}, master="local[2]")
+    spark.sparkContext.setLogLevel("OFF")
+    try:
+        for group, cases in CASES.items():
+            if chosen and not any(group.lower().startswith(each.lower()) for each in chosen):
+                continue
+            lines = [ran(spark, group, case) for case in cases]
+            PAGE.write_text(renewed(PAGE.read_text("utf-8"), {group: lines}), encoding="utf-8")
+            print(f"renewed {group} in {PAGE}", flush=True)
+    finally:
+        spark.stop()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,163 @@
+"""What is looked at before and after Arrow reads a stream: it believes what a stream says of itself.
+
+The seals (:mod:`panestream.engine.storage.sealed_state`) find accidents. Who can write to a checkpoint can seal what he made: a
+few bytes that unpack into gigabytes, or an offset that leads outside of the values, where Arrow would read whatever is there.
+Neither is ever written here, so a stream that has one is refused.
+
+It runs for every value of the state that is read: so it is written with few calls.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import numpy.typing as npt
+import pyarrow as pa
+
+_RECORD_BATCH = 3
+"""The kind of a message (Arrow's Message.fbs). Dictionaries are another, and are never written."""
+_CONTINUES = 0xFFFFFFFF
+_MOST_ROWS = 2**31 - 1
+_PREFIX = struct.Struct("<II")
+_INT, _LONG = struct.Struct("<i"), struct.Struct("<q")
+_VTABLE = struct.Struct("<HHHHHH")
+"""Of a table of FlatBuffers: its own length, that of the table, and where the first four fields are; 0: not set.
+
+Of a message these are version, kind, header, length of the body; of a record batch rows, nodes, buffers, compression."""
+
+
+def check_stream(payload: bytes | memoryview | pa.Buffer) -> None:
+    """Refuses a stream that is cut, compressed, has dictionaries, or says that it has more rows than there can be.
+
+    Reads the few bytes that describe each message, and none of the values.
+
+    Raises:
+        ValueError: says what is wrong.
+    """
+    data = memoryview(payload)
+    try:
+        # The schema has no body; what is in it Arrow checks.
+        at = _after_mark(data, 0)
+        while True:
+            mark, size = _PREFIX.unpack_from(data, at)
+            if mark != _CONTINUES:
+                raise ValueError("it is no stream of Arrow's")
+            if not size:
+                return
+            at += _PREFIX.size + size + _check_batch(data, at + _PREFIX.size)
+    except (struct.error, IndexError) as error:
+        raise ValueError(f"it is cut off, or what it says of itself cannot be read ({error})") from error
+
+
+def _after_mark(data: memoryview, at: int) -> int:
+    mark, size = _PREFIX.unpack_from(data, at)
+    if mark != _CONTINUES or not size:
+        raise ValueError("it is no stream of Arrow's")
+    return int(at + _PREFIX.size + size)
+
+
+def _check_batch(data: memoryview, at: int) -> int:
+    """Checks what a message says of itself, and returns how long its body is."""
+    message = at + _INT.unpack_from(data, at)[0]
+    vtable = message - _INT.unpack_from(data, message)[0]
+    outer, _, _, kind, header, body = _VTABLE.unpack_from(data, vtable)
+    if outer < _VTABLE.size - 2 or not kind or not header:
+        raise ValueError("a message is no record batch")
+    if data[message + kind] != _RECORD_BATCH:
+        raise ValueError(f"a message is of the kind {data[message + kind]}, which is never written here")
+    batch = message + header + _INT.unpack_from(data, message + header)[0]
+    vtable = batch - _INT.unpack_from(data, batch)[0]
+    length, _, rows, _, _, compression = _VTABLE.unpack_from(data, vtable)
+    if length >= _VTABLE.size and compression:
+        raise ValueError("its values are compressed, which they never are here")
+    count = _LONG.unpack_from(data, batch + rows)[0] if length > 4 and rows else 0
+    if not 0 <= count <= _MOST_ROWS:
+        raise ValueError(f"it says that it has {count:,} rows")
+    # What is at its default at the end of a table is left out, and so is its place: here a body of no bytes.
+    size = _LONG.unpack_from(data, message + body)[0] if outer >= _VTABLE.size and body else 0
+    if size < 0:
+        raise ValueError("a message says that its body is shorter than nothing")
+    return int(size)
+
+
+def check_columns(table: pa.Table) -> None:
+    """Refuses columns whose lengths and offsets do not fit the values that are there.
+
+    Whether strings are UTF-8 is not looked at: Spark does not ask either, and what it has comes through.
+
+    Raises:
+        pyarrow.ArrowInvalid: says where.
+    """
+    table.validate()
+    for column in table.columns:
+        if column.type.id in _CHECKS:
+            for chunk in column.chunks:
+                _check(chunk)
+
+
+def _check(array: pa.Array) -> None:
+    """Offsets go up and end inside of the values, here and in all parts; the lengths :meth:`pyarrow.Table.validate` has seen."""
+    check = _CHECKS.get(array.type.id)
+    if check is not None:
+        check(array)
+
+
+def _check_bytes(array: pa.Array) -> None:
+    array.view(pa.binary()).validate(full=True)
+
+
+def _check_large_bytes(array: pa.Array) -> None:
+    array.view(pa.large_binary()).validate(full=True)
+
+
+def _check_struct(array: pa.Array) -> None:
+    for place in range(array.type.num_fields):
+        _check(array.field(place))
+
+
+def _check_list(array: pa.Array) -> None:
+    _check_offsets(array.offsets.to_numpy(), len(array.values))
+    _check(array.values)
+
+
+def _check_map(array: pa.Array) -> None:
+    _check_offsets(array.offsets.to_numpy(), min(len(array.keys), len(array.items)))
+    _check(array.keys)
+    _check(array.items)
+
+
+def _check_union(array: pa.Array) -> None:
+    codes, offsets = array.type_codes.to_numpy(), array.offsets.to_numpy()
+    parts = [array.field(place) for place in range(array.type.num_fields)]
+    if len(codes) and (codes.min() < 0 or codes.max() >= len(parts)):
+        raise pa.ArrowInvalid("a union has more parts than it says")
+    for code, part in enumerate(parts):
+        mine = offsets[codes == code]
+        if len(mine) and (mine.min() < 0 or mine.max() >= len(part)):
+            raise pa.ArrowInvalid("the offsets of a union lead outside of its parts")
+        _check(part)
+
+
+def _check_offsets(offsets: npt.NDArray[Any], length: int) -> None:
+    if len(offsets) and (int(offsets[0]) < 0 or int(offsets[-1]) > length or bool((offsets[1:] < offsets[:-1]).any())):
+        raise pa.ArrowInvalid("the offsets of a list lead outside of its values")
+
+
+def _refuse(array: pa.Array) -> None:
+    raise pa.ArrowInvalid(f"columns of {array.type} are never written here")
+
+
+_CHECKS: dict[int, Callable[[pa.Array], None]] = {
+    **dict.fromkeys((pa.string().id, pa.binary().id), _check_bytes),
+    **dict.fromkeys((pa.large_string().id, pa.large_binary().id), _check_large_bytes),
+    **dict.fromkeys((pa.list_(pa.null()).id, pa.large_list(pa.null()).id), _check_list),
+    pa.struct([]).id: _check_struct,
+    pa.map_(pa.int8(), pa.int8()).id: _check_map,
+    pa.dense_union([]).id: _check_union,
+    **dict.fromkeys((pa.sparse_union([]).id, pa.dictionary(pa.int8(), pa.null()).id), _refuse),
+}
+"""By the number of a type; what is not here has neither offsets nor parts, and nothing in it can lead outside."""
+
+__all__ = ["check_columns", "check_stream"]

@@ -1,0 +1,207 @@
+"""Runs a case as a batch and as a stream, and says in words what came of it: the error, or which output has how many rows."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Callable, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+import panestream as pst
+from panestream import agg
+from panestream.errors import PanestreamError, PanestreamWarning
+
+HANGS = 120
+"""A stream that has not ended after so many seconds hangs."""
+TAGS = ("main", "late", "invalid")
+
+
+@dataclass(frozen=True)
+class Case:
+    """Input that is not as it should be.
+
+    Attributes:
+        name: what it is, as the page has it.
+        option: what changes it, as the page has it.
+        rows: SQL of the rows (user, at, n), which become Parquet; None: ``files`` makes them.
+        files: writes the files of the input.
+        read: what reads them, of ``spark.read`` or ``spark.readStream``; None: Parquet, with the columns that are there.
+        later: changes the input after a first run of the stream, which then goes on from its checkpoint; a batch sees both.
+        query: how the query differs: arguments of :func:`query_of`.
+        waiting: so many rows wait in open windows when the stream has ended.
+        counted: how many rows Spark hands over, of an input that is not refused; None: it is not known.
+        batch: whether it is run as a batch.
+        quick: whether its stream is run by every run of the tests.
+    """
+
+    name: str
+    option: str = ""
+    rows: str | None = None
+    files: Callable[[Path], None] | None = None
+    read: Callable[[Any, Path], Any] | None = None
+    later: Callable[[Path], None] | None = None
+    query: Mapping[str, Any] = field(default_factory=dict)
+    waiting: int = 0
+    counted: int | None = None
+    batch: bool = True
+    quick: bool = False
+
+
+@dataclass
+class Outcome:
+    """What came of a case.
+
+    Attributes:
+        error: what was raised; None: nothing.
+        outputs: rows by output.
+        totals: what the sums say, as text.
+        warned: panestream's warnings.
+        balance: rows that are in windows, late, invalid, or waiting; None: an error.
+    """
+
+    error: BaseException | None = None
+    outputs: dict[str, int] = field(default_factory=dict)
+    totals: list[str] = field(default_factory=list)
+    warned: list[str] = field(default_factory=list)
+    balance: int | None = None
+
+    @property
+    def kind(self) -> bool:
+        """Whether it is one of panestream's own, or no error at all."""
+        return self.error is None or isinstance(self.error, PanestreamError)
+
+    def text(self) -> str:
+        """As the page has it."""
+        if self.error is not None:
+            return f"`{type(self.error).__name__}`: {plain(str(self.error))}"
+        parts = [f"`{tag}` has {count} {'row' if count == 1 else 'rows'}" for tag, count in self.outputs.items() if count]
+        told = ", ".join(parts) or "no rows"
+        told += f"; total {', '.join(self.totals)}" if self.totals else ""
+        return told + "".join(f". Warns: {plain(each)}" for each in self.warned)
+
+
+def plain(text: str) -> str:
+    """A message as it is each time: without folders, numbers of Spark's and lengths that go on with the clock."""
+    text = re.sub(r"\s+", " ", text.split("\nJVM stacktrace", maxsplit=1)[0]).strip()
+    text = re.sub(r"(?:file:)?/+[^\s'\"`,;()]*/([^\s/'\"`,;():]+)", r"…/\1", text)
+    text = re.sub(r"part-[0-9a-f-]+[\w.-]*", "part-…", text)
+    text = re.sub(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f-]{22}", "…", text)
+    text = re.sub(r"#\d+L?", "", text)
+    text = re.sub(r"\d+ days(?: \d+ (?:hours?|minutes?|seconds?))* ahead", "… ahead", text)
+    text = re.sub(r"moved the watermark by [\w ]+,", "moved the watermark by …,", text)
+    return (text if len(text) <= 420 else text[:419] + "…").replace("|", "\\|").replace("<", "&lt;")
+
+
+def query_of(
+    df: Any,
+    *,
+    time: str = "at",
+    key: str = "user",
+    unit: str | None = None,
+    value: str = "n",
+    invalid: bool = False,
+    late: bool = False,
+    max_ahead: str | None = None,
+) -> Any:
+    """The query that all cases have: rows and their sum, by user and minute."""
+    strategy = pst.WatermarkStrategy.for_bounded_out_of_orderness("5 seconds")
+    strategy = strategy if max_ahead is None else strategy.max_ahead(max_ahead)
+    stream = pst.stream(df).assign_timestamps(time, strategy, unit=unit)
+    stream = stream.side_output_invalid("invalid") if invalid else stream
+    windowed = stream.key_by(key).window(pst.TumblingEventTimeWindows.of("1 minute")).key_groups(1)
+    windowed = windowed.side_output_late_data("late") if late else windowed
+    return windowed.aggregate(agg.count().alias("rows"), agg.sum(value).alias("total"))
+
+
+class Room:
+    """A folder in which a case is run.
+
+    Args:
+        spark: the session.
+        folder: nothing is in it.
+    """
+
+    def __init__(self, spark: Any, folder: Path) -> None:
+        self._spark = spark
+        self._folder = folder
+
+    def batch(self, case: Case) -> Outcome:
+        """Runs it as a batch."""
+        here = self._input(case, "batch")
+        if case.later is not None:
+            case.later(here)
+        with _watched() as outcome:
+            result = query_of(self._read(case, self._spark.read, here), **case.query)
+            result.run(**self._sinks(result, "batch"))
+            self._look(outcome, "batch")
+        return outcome
+
+    def stream(self, case: Case) -> Outcome:
+        """Runs it as a stream that ends when all is read; and once more, where something changes later."""
+        here = self._input(case, "stream")
+        with _watched() as outcome:
+            self._run(case, here)
+            if case.later is not None:
+                case.later(here)
+                self._run(case, here)
+            self._look(outcome, "stream", case.waiting)
+        return outcome
+
+    def _run(self, case: Case, here: Path) -> None:
+        result = query_of(self._read(case, self._spark.readStream, here), **case.query)
+        query = result.start(checkpoint=self._folder / "checkpoint", **self._sinks(result, "stream"))
+        try:
+            assert query.await_termination(HANGS), "the query hangs"
+        finally:
+            query.stop()
+
+    def _input(self, case: Case, kind: str) -> Path:
+        here = self._folder / f"{kind}-input"
+        here.mkdir(parents=True)
+        if case.rows is not None:
+            self._spark.sql(case.rows).coalesce(1).write.mode("append").parquet(str(here))
+        if case.files is not None:
+            case.files(here)
+        return here
+
+    def _read(self, case: Case, reader: Any, here: Path) -> Any:
+        if case.read is not None:
+            return case.read(reader, here)
+        return reader.schema(self._spark.read.parquet(str(here)).schema).parquet(str(here))
+
+    def _sinks(self, result: Any, kind: str) -> dict[str, Any]:
+        wanted = ["main", *(tag for tag in TAGS[1:] if tag in (result.plan.late_tag, result.plan.invalid_tag))]
+        return {tag: pst.ParquetSink(self._folder / f"{kind}-{tag}") for tag in wanted}
+
+    def _look(self, outcome: Outcome, kind: str, waiting: int = 0) -> None:
+        """Counts what is in the outputs. With Arrow: Python's times know no year 10000."""
+        outcome.balance = waiting
+        for tag in TAGS:
+            files = [str(file) for file in sorted((self._folder / f"{kind}-{tag}").rglob("*.parquet"))]
+            if not files:
+                continue
+            wanted = ["rows", "total"] if tag == "main" else []
+            table = ds.dataset(files, format="parquet").to_table(columns=wanted or None)
+            outcome.outputs[tag] = table.num_rows
+            outcome.balance += table.num_rows if tag != "main" else pc.sum(table.column("rows")).as_py() or 0
+            if tag == "main":
+                outcome.totals = sorted(str(value) for value in table.column("total").to_pylist())
+
+
+@contextmanager
+def _watched() -> Any:
+    """The outcome of what is done within: what it raises, what it warns of."""
+    outcome = Outcome()
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        try:
+            yield outcome
+        except Exception as error:  # noqa: BLE001 - that is what is looked at
+            outcome.error = error
+    outcome.warned = sorted({str(each.message) for each in warned if issubclass(each.category, PanestreamWarning)})

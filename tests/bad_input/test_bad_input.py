@@ -1,0 +1,70 @@
+"""What becomes of bad input: panestream's own errors or an output, no row lost, no stream that hangs; and as the page says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from scripts.make_bad_input import PAGE, page_says
+from tests.bad_input.cases import CASES
+from tests.bad_input.room import Case, Outcome, Room
+
+ROOT = Path(__file__).resolve().parents[2]
+EVERY = [pytest.param(group, case, id=f"{group}: {case.name}"[:80]) for group, cases in CASES.items() for case in cases]
+BATCHES = [param for param in EVERY if param.values[1].batch]
+QUICK = [param for param in EVERY if param.values[1].quick]
+SLOW = [param for param in EVERY if not param.values[1].quick]
+
+
+def check(case: Case, outcome: Outcome, expected: str) -> None:
+    assert outcome.kind, f"an error that is not panestream's own: {outcome.error!r}"
+    assert outcome.text() == expected
+    if outcome.error is None and case.counted is not None:
+        assert outcome.balance == case.counted, f"rows were lost, or are there twice: {outcome}"
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.parametrize(("group", "case"), BATCHES)
+def test_as_a_batch(spark, tmp_path, group, case):
+    check(case, Room(spark, tmp_path).batch(case), page_says(PAGE.read_text("utf-8"), group, case.name)[0])
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.parametrize(("group", "case"), QUICK)
+def test_as_a_stream(spark, tmp_path, group, case):
+    check(case, Room(spark, tmp_path).stream(case), page_says(PAGE.read_text("utf-8"), group, case.name)[1])
+
+
+@pytest.mark.spark
+@pytest.mark.whole
+@pytest.mark.parametrize(("group", "case"), SLOW)
+def test_as_a_stream_all_others(spark, tmp_path, group, case):
+    check(case, Room(spark, tmp_path).stream(case), page_says(PAGE.read_text("utf-8"), group, case.name)[1])
+
+
+def test_the_page_has_every_case_and_no_other():
+    text = PAGE.read_text("utf-8")
+    for group, cases in CASES.items():
+        for case in cases:
+            batch, stream = page_says(text, group, case.name)
+            assert stream
+            assert bool(batch) == case.batch
+    lines = [line for line in text.splitlines() if line.startswith("| ") and not line.startswith("| input")]
+    assert len(lines) == sum(map(len, CASES.values()))
+
+
+def test_no_case_is_there_twice_and_each_group_has_a_stream_in_every_run():
+    for group, cases in CASES.items():
+        names = [case.name for case in cases]
+        assert len(names) == len(set(names)), group
+        assert group == "Columns" or any(case.quick for case in cases), group
+
+
+def test_the_page_tells_no_path_of_the_machine_it_was_made_on():
+    text = PAGE.read_text("utf-8")
+    assert str(ROOT) not in text
+    assert f"{Path.home()}/" not in text
+    assert "/tmp/" not in text

@@ -1,0 +1,320 @@
+"""State, savepoints and payloads that somebody made who may write to a checkpoint: sealed as ours are, and meant to do harm.
+
+Whatever is in them, no code runs, Arrow reads nothing that is not there, and the error is one of panestream's.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import os
+import pickle
+import random
+import struct
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from panestream.engine.operators.row.codec import Codec
+from panestream.engine.operators.row.columns import ColumnReader, ColumnWriter
+from panestream.engine.operators.row.row_plan import Aggregate
+from panestream.engine.operators.row.value_texts import ValueTexts
+from panestream.engine.planner import calling
+from panestream.engine.savepoint.plans import plan_json, plan_of
+from panestream.engine.storage import payload
+from panestream.engine.storage.sealed_state import SealedState
+from panestream.engine.window_spec import WindowSpec
+from panestream.errors import InvalidPlanError, PanestreamError, StateFormatError
+from panestream.windowing.assigners import TumblingEventTimeWindows
+from panestream.windowing.functions import AggregateFunction
+from tests.comparison import harness
+from tests.comparison.savepoints import Query
+
+SEED = int(os.environ.get("PANESTREAM_SEED", "1"))
+CASES = int(os.environ.get("PANESTREAM_CASES", "300"))
+RAN = []
+
+
+def run(what):
+    RAN.append(what)
+    return what
+
+
+class Evil:
+    """What runs as soon as it is unpickled."""
+
+    def __reduce__(self):
+        return run, ("ran",)
+
+
+@pytest.fixture(autouse=True)
+def nothing_has_run():
+    RAN.clear()
+    yield
+    assert RAN == []
+
+
+def pickled_column():
+    """The payload of a page with a pickle, as whoever allows pickles would write it."""
+    writer = ColumnWriter(Codec(pickled=True))
+    writer.values("contents", [Evil()])
+    return writer.finish({"name": "contents"})
+
+
+def test_the_bait_bites():
+    pickle.loads(pickle.dumps(Evil()))
+    assert RAN == ["ran"]
+    RAN.clear()
+
+
+def test_a_pickle_in_a_page_is_not_read():
+    with pytest.raises(InvalidPlanError, match="reading a pickle runs what is in it"):
+        ColumnReader(pickled_column()).values("contents")
+
+
+@pytest.mark.parametrize("kind", [["pickle"], ["tuple", [["pickle"]]], ["list", [["pickle"]]], ["union", [["pickle"]]]])
+def test_nor_one_inside_of_something_else(kind):
+    blob = pa.array([pickle.dumps([Evil()])], pa.large_binary())
+    arrays = {
+        "pickle": blob,
+        "tuple": pa.StructArray.from_arrays([blob], ["0"]),
+        "list": pa.ListArray.from_arrays(pa.array([0, 1], pa.int32()), blob),
+        "union": pa.UnionArray.from_dense(pa.array([0], pa.int8()), pa.array([0], pa.int32()), [blob]),
+    }
+    with pytest.raises(InvalidPlanError, match="reading a pickle runs what is in it"):
+        Codec().decode(arrays[kind[0]], kind)
+
+
+def test_nor_one_in_the_text_of_a_savepoint():
+    text = json.dumps({"$columns": base64.b64encode(pickled_column()).decode()})
+    with pytest.raises(InvalidPlanError, match="reading a pickle runs what is in it"):
+        ValueTexts(Codec()).read([text])
+
+
+class Mean(AggregateFunction):
+    """A function of the user's own; what it keeps becomes whatever the attacker puts there."""
+
+    def create_accumulator(self):
+        return Evil()
+
+    def add(self, value, accumulator):
+        return accumulator
+
+    def get_result(self, accumulator):
+        return 1
+
+
+def pickling_query():
+    windowing = WindowSpec(TumblingEventTimeWindows(10), exact_firings=True, pickled_state=True)
+    operator = calling(windowing, Aggregate(Mean()), pa.schema([("n", pa.int64())]), harness.ROWS, Mean(), harness.KEYS)
+    query = Query(harness.plan_for(operator, windowing, 100), 1)
+    query.run(harness.MicroBatch([[("a", 1, 1, None, 1)]], clock=100))
+    return query
+
+
+def test_that_a_plan_allowed_pickles_allows_nobody_to_read_them():
+    """The plan rests beside the pickles: who can write the ones can write the other."""
+    query = pickling_query()
+    saved = json.loads(json.dumps(plan_json(query.plan)))
+    assert saved["operator"]["pickled_state"] is True
+    RAN.clear()
+    read = plan_of(saved)
+    with pytest.raises(InvalidPlanError, match="allow_pickled_state=True"):
+        read.operator.for_group(read, query.states[0], 0).tables()
+    allowed = plan_of(saved, pickles=True)
+    allowed.operator.for_group(allowed, query.states[0], 0).tables()
+    assert RAN == ["ran"]
+    RAN.clear()
+
+
+@pytest.mark.parametrize("kind", ["O", "|O8", "f8,O", "V8", "M8[us]", "U4", "no such type"])
+def test_an_array_of_addresses_is_refused(kind):
+    """numpy would take the bytes of an array of objects for their addresses."""
+    parts = pa.StructArray.from_arrays([pa.array([kind]), pa.array([[1]]), pa.array([b"\xff" * 64])], ["0", "1", "2"])
+    of = ["tuple", [["str"], ["list", [["int"]]], ["bytes"]]]
+    with pytest.raises(StateFormatError, match="numpy's arrays of"):
+        Codec().decode(parts, ["ndarray", [of]])
+    with pytest.raises(StateFormatError, match="numpy's arrays of"):
+        Codec().decode(pa.array([1]), ["numpy", [], kind])
+
+
+@pytest.mark.parametrize("zone", ["../../../../etc/passwd", "/etc/passwd", "a\0b"])
+def test_a_time_zone_is_no_file(zone):
+    times = pa.StructArray.from_arrays(
+        [pa.array([0], pa.timestamp("us")), pa.array([0], pa.int16()), pa.array([False])], ["time", "zone", "fold"]
+    )
+    with pytest.raises(StateFormatError, match="time zone"):
+        Codec().decode(times, ["zoned", [], [["zone", zone]]])
+
+
+# -- streams of Arrow's --------------------------------------------------------------------------------------------------
+
+
+def stream_of(table, **options):
+    sink = pa.BufferOutputStream()
+    schema = table.schema.with_metadata({b"panestream": json.dumps({"format": payload.FORMAT_VERSION})})
+    with pa.ipc.new_stream(sink, schema, options=pa.ipc.IpcWriteOptions(**options)) as writer:
+        writer.write_table(table.cast(schema))
+    return sink.getvalue().to_pybytes()
+
+
+TABLE = pa.table(
+    {
+        "user": ["ann", None, "bob", "cleo"],
+        "n": [1, 2, 3, 4],
+        "tags": [["a", "b"], [], None, ["c"]],
+        "at": pa.array([{"x": "p", "y": 1.5}] * 4),
+        "count": pa.array([[("k", 1)], [], [("l", 2)], None], pa.map_(pa.string(), pa.int64())),
+    }
+)
+
+
+def test_the_stream_itself_is_read():
+    found, _ = payload.decode(stream_of(TABLE))
+    assert found.equals(TABLE)
+
+
+@pytest.mark.parametrize("codec", ["lz4", "zstd"])
+def test_values_that_would_unpack_into_gigabytes_are_not_unpacked(codec):
+    bomb = stream_of(pa.table({"n": np.zeros(4_000_000)}), compression=codec)
+    assert len(bomb) < 200_000
+    before = pa.total_allocated_bytes()
+    with pytest.raises(StateFormatError, match="its values are compressed"):
+        payload.decode(bomb)
+    assert pa.total_allocated_bytes() - before < 1 << 20
+
+
+def test_a_stream_of_too_many_rows_is_refused():
+    rows = 123_457
+    few = stream_of(pa.table({"n": pa.nulls(rows)}))
+    many = few.replace(struct.pack("<q", rows), struct.pack("<q", 2**33))
+    assert few != many
+    with pytest.raises(StateFormatError, match="it says that it has 8,589,934,592 rows"):
+        payload.decode(many)
+
+
+def test_dictionaries_are_refused():
+    with pytest.raises(StateFormatError, match="of the kind 2, which is never written"):
+        payload.decode(stream_of(pa.table({"n": pa.array(["a", "b"]).dictionary_encode()})))
+
+
+def test_a_stream_that_is_cut_anywhere_is_refused():
+    whole = stream_of(TABLE)
+    for length in range(len(whole)):
+        with pytest.raises(StateFormatError):
+            payload.decode(whole[:length])
+
+
+def test_a_message_that_says_it_is_longer_than_all_there_is():
+    whole = bytearray(stream_of(TABLE))
+    for size in (2**31, 2**32 - 1, len(whole)):
+        struct.pack_into("<I", whole, 4, size)
+        with pytest.raises(StateFormatError):
+            payload.decode(bytes(whole))
+
+
+@pytest.mark.parametrize("type_", [pa.string(), pa.large_binary(), pa.list_(pa.int64()), pa.map_(pa.string(), pa.int64())])
+def test_offsets_that_lead_outside_are_found(type_):
+    values = {pa.string(): ["abc", "defg", "h"], pa.large_binary(): [b"abc", b"defg", b"h"]}.get(type_)
+    if values is None:
+        values = [[("k", 1)] * n for n in (3, 4, 1)] if pa.types.is_map(type_) else [[1] * n for n in (3, 4, 1)]
+    raw = stream_of(pa.table({"x": pa.array(values, type_)}))
+    width = "<i8" if type_ == pa.large_binary() else "<i4"
+    good = np.array([0, 3, 7, 8], width).tobytes()
+    assert raw.count(good) == 1
+    for wrong in ([0, 3, 2**30, 8], [0, -5, 7, 8], [0, 3, 7, 2**30], [7, 3, 7, 8]):
+        with pytest.raises(StateFormatError):
+            payload.decode(raw.replace(good, np.array(wrong, width).tobytes()))
+
+
+def test_strings_of_any_bytes_come_through():
+    """Spark's strings may be no UTF-8: that is for who reads them, and no damage."""
+    raw = stream_of(pa.table({"x": pa.array([b"\xff\xfe", b"ok"]).view(pa.string())}))
+    found, _ = payload.decode(raw)
+    assert found.column("x").chunk(0).view(pa.binary()).to_pylist() == [b"\xff\xfe", b"ok"]
+
+
+def test_whatever_bytes_are_changed_nothing_else_comes_out():
+    """Without their seals: only panestream's own errors, or a table."""
+    rng = random.Random(SEED)
+    whole = payload.encode(TABLE, {"seen": {"": 7}})
+    found = 0
+    for _ in range(CASES):
+        raw = bytearray(whole)
+        for _ in range(rng.randint(1, 4)):
+            raw[rng.randrange(len(raw))] = rng.choice((0, 1, 0x7F, 0x80, 0xFF, rng.randrange(256)))
+        try:
+            table, _ = payload.decode(bytes(raw))
+            table.validate()
+        except PanestreamError:
+            found += 1
+    assert found > CASES // 10
+
+
+def test_headers_that_are_none():
+    for header in (
+        "[]",
+        "3",
+        '{"format": 2, "packed": {"0": [1]}}',
+        '{"format": 2, "schema": "x"}',
+        "[" * 50_000,
+        '{"format": {}}',
+    ):
+        sink = pa.BufferOutputStream()
+        schema = pa.schema([("n", pa.int64())], metadata={b"panestream": header})
+        with pa.ipc.new_stream(sink, schema) as writer:
+            writer.write_batch(pa.record_batch([pa.array([1, 2])], schema=schema))
+        with pytest.raises(StateFormatError):
+            payload.decode(sink.getvalue().to_pybytes())
+
+
+@pytest.mark.parametrize("data", [b"", b"\xff\xff\xff\xff", b"\xff\xff\xff\xff\x10\0\0\0", b"PAR1" * 9, b"\x80\x04K\x01."])
+def test_what_is_no_stream(data):
+    with pytest.raises(StateFormatError):
+        payload.decode(data)
+
+
+# -- plans ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        {"is": "os.system"},
+        {"is": "Popen", "args": "true"},
+        {"tuple": {"is": "__import__"}},
+        {"decimal": "x" * 100},
+        {"schema": "AAAA"},
+        {"is": "TumblingEventTimeWindows", "size": {"is": "eval"}},
+        {"absent": "x", "a": "assigner"},
+        {"map": [1]},
+        ["TumblingEventTimeWindows", 3],
+        None,
+    ],
+    ids=str,
+)
+def test_a_plan_makes_what_plans_are_made_of_and_nothing_else(harm):
+    saved = json.loads(json.dumps(plan_json(pickling_query().plan)))
+    RAN.clear()
+    for place in (saved, saved["operator"]):
+        for name in list(place):
+            if name in {"format", "identity", "is"}:
+                continue
+            kept, place[name] = place[name], harm
+            if harm is None:
+                del place[name]
+            with contextlib.suppress(PanestreamError):
+                plan_of(saved)
+            place[name] = kept
+    assert RAN == []
+
+
+def test_a_value_of_another_key_group_is_refused():
+    from panestream.engine.storage.state import MemoryState
+
+    store = MemoryState()
+    SealedState(store, 3, "row").put("meta", 0, b"x")
+    with pytest.raises(PanestreamError, match="is another one"):
+        SealedState(store, 4, "row").get("meta", 0)

@@ -1,0 +1,221 @@
+"""What a job file says is the value of its key, and no way to somewhere else: paths, names, options, SQL, functions."""
+
+from __future__ import annotations
+
+import pytest
+
+from panestream.errors import JobError
+from panestream.jobs.expressions import beyond_row
+from panestream.jobs.functions import find
+from panestream.jobs.loading import load_job
+
+JOB = """
+key = ["user_id"]
+[source]
+format = "csv"
+path = "clicks"
+schema = "user_id BIGINT, city STRING, price DOUBLE, at TIMESTAMP"
+where = "price > 0"
+columns = {{ revenue = "price * 2" }}
+[event_time]
+column = "at"
+[watermark]
+delay = "5 seconds"
+[window]
+type = "tumbling"
+size = "1 minute"
+{function}
+[sinks.main]
+format = "parquet"
+path = "out/main"
+"""
+AGGREGATE = '[aggregate]\ntotal = "sum(price)"'
+PLAIN = JOB.format(function=AGGREGATE)
+
+
+@pytest.fixture
+def load(tmp_path):
+    def loaded(text):
+        path = tmp_path / "job.toml"
+        path.write_text(text, "utf-8")
+        return load_job(path)
+
+    return loaded
+
+
+def changed(before, after):
+    assert before in PLAIN
+    return PLAIN.replace(before, after)
+
+
+def test_the_job_itself_is_taken(load):
+    assert load(PLAIN).job.key == ("user_id",)
+
+
+# -- SQL -------------------------------------------------------------------------------------------------------------------
+
+BEYOND = [
+    "reflect('java.lang.Runtime', 'getRuntime')",
+    "REFLECT ('java.lang.System', 'getenv', 'HOME')",
+    "`reflect`('java.lang.System', 'exit', 1)",
+    '"reflect"(1)',
+    "system.builtin.reflect('a', 'b')",
+    "builtin.`java_method`('a', 'b')",
+    "try_reflect('java.lang.System', 'getProperty', 'user.home')",
+    "price + length(java_method('a', 'b'))",
+    "(SELECT max(price) FROM shop.items)",
+    "(SELECT count(*) FROM text.`/etc/passwd`)",
+    "price IN (SELECT price FROM shop.items)",
+    "price IN (VALUES 1, 2)",
+    "EXISTS (TABLE shop.items)",
+    "EXISTS (FROM shop.items)",
+    "EXISTS (FROM (shop.items))",
+    "EXISTS (WITH a AS (VALUES (1)) TABLE a)",
+    "(MAP price USING 'cat' FROM shop.items)",
+    "(REDUCE price USING 'cat' FROM shop.items)",
+    "price = '${env:HOME}'",
+    "'${spark.hadoop.fs.s3a.secret.key}'",
+    "${system:user.home}",
+    "IDENTIFIER('re' || 'flect')('a', 'b')",
+    "from_protobuf(city, 'message', '/etc/passwd')",
+    "from_avro(city, '{}', map('avroSchemaUrl', 'file:///etc/passwd'))",
+    "1 /* here */ + 2",
+    "price -- (\n > 0",
+    "$$ ' $$",
+    "'\\' || reflect('a', 'b') || '",
+    "r'\\' || reflect('a', 'b') || 'x'",
+    "\"\\\" || reflect('a', 'b') || \"",
+]
+OF_ROW = [
+    "price * quantity",
+    "sum(values) + max(table) - min((from))",
+    "extract(year FROM at)",
+    "trim(BOTH 'x' FROM city)",
+    "substring(city FROM 2 FOR 3)",
+    "CASE WHEN price > 0 THEN 'select' ELSE '(from t)' END",
+    "map('a', 1)['a']",
+    "(map('a', 1))['a']",
+    "(reduce(prices, 0, (a, b) -> a + b))",
+    "transform(prices, x -> x + 1)",
+    "city IS DISTINCT FROM 'x'",
+    "'it''s -- fine /* and */ $5'",
+    "price - -1",
+    "shop.city",
+    "`select` + `reflect`",
+    "reflect + 1",
+    "identifier = 'x'",
+    "named_struct('table', 1).table",
+]
+
+
+@pytest.mark.parametrize("sql", BEYOND)
+def test_sql_that_reaches_beyond_the_row_is_refused(sql):
+    assert beyond_row(sql).startswith("must be an expression over the columns of a row: ")
+
+
+@pytest.mark.parametrize("sql", OF_ROW)
+def test_sql_of_a_row_is_taken(sql):
+    assert beyond_row(sql) is None
+
+
+WRONG = "upper(reflect('java.lang.System', 'lineSeparator'))"
+PLACES = [
+    ("source.where", '"price > 0"', f'"{WRONG}"'),
+    ("source.columns.revenue", '"price * 2"', f'"{WRONG}"'),
+    ("aggregate", '"sum(price)"', f'"sum({WRONG})"'),
+    ("event_time.column", 'column = "at"', f'column = "{WRONG}"'),
+    ("key", '["user_id"]', f'["{WRONG} AS user_id"]'),
+    ("watermark.per_partition", 'delay = "5 seconds"', f'delay = "5 seconds"\nper_partition = "{WRONG}"'),
+    ("source.schema", "price DOUBLE", f"price STRING DEFAULT {WRONG}"),
+    ("window.gap_column", 'type = "tumbling"\nsize = "1 minute"', f'type = "session"\ngap_column = "{WRONG}"'),
+]
+
+
+@pytest.mark.parametrize(("key", "before", "after"), PLACES, ids=[key for key, _, _ in PLACES])
+def test_every_key_that_takes_sql_refuses_it(load, key, before, after):
+    with pytest.raises(JobError, match=rf"job.toml:\d+: {key}.*: must be an expression over the columns of a row: reflect\(\)"):
+        load(changed(before, after))
+
+
+def test_a_pattern_of_times_takes_no_variable(load):
+    with pytest.raises(JobError, match=r"event_time.format: Spark puts settings and environment variables in the place of"):
+        load(changed('column = "at"', 'column = "at"\nformat = "yyyy\'${env:HOME}\'"'))
+
+
+# -- places ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ["../out", "..", "a/../../out", "./../out", "../../../../etc/cron.d"])
+@pytest.mark.parametrize("key", ["source.path", "sinks.main.path", "checkpoint", "metrics.json_lines"])
+def test_a_path_does_not_leave_the_folder_of_the_job_file(load, key, path):
+    texts = {
+        "source.path": changed('"clicks"', f'"{path}"'),
+        "sinks.main.path": changed('"out/main"', f'"{path}"'),
+        "checkpoint": f'checkpoint = "{path}"\n{PLAIN}',
+        "metrics.json_lines": f'{PLAIN}\n[metrics]\njson_lines = "{path}"',
+    }
+    with pytest.raises(JobError, match=rf"{key}: leaves the folder of the job file"):
+        load(texts[key])
+
+
+@pytest.mark.parametrize("path", ["/data/out", "s3a://bucket/out", "file:///data/out"])
+def test_another_place_is_said_in_full(load, path):
+    assert load(changed('"out/main"', f'"{path}"')).job.sinks.main.path == path
+
+
+def test_a_link_is_shown_where_it_leads(load, tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
+    assert load(changed('"out/main"', '"link/main"')).job.sinks.main.path == str(tmp_path / "elsewhere" / "main")
+
+
+@pytest.mark.parametrize("path", ["out\\u0000main", "out\\nmain", "out\\u202emain", "", "  "])
+def test_characters_that_no_path_has(load, path):
+    with pytest.raises(JobError, match=r"sinks.main.path: (has control characters|is empty)"):
+        load(changed('"out/main"', f'"{path}"'))
+
+
+@pytest.mark.parametrize("option", ["path", "PATH", "paths"])
+def test_an_option_is_no_second_path(load, option):
+    for text in (
+        f'{PLAIN}options = {{ {option} = "/etc" }}',
+        changed('where = "price > 0"', f'options = {{ {option} = "/etc" }}'),
+    ):
+        with pytest.raises(JobError, match=r"options.*: is no option here"):
+            load(text)
+
+
+@pytest.mark.parametrize("table", ["../x", "a.b.c.d", "`a`", "a;b", "parquet.`/etc`", "a b", "a/b", "*"])
+def test_a_table_has_a_plain_name(load, table):
+    text = changed('format = "parquet"\npath = "out/main"', f'format = "delta"\ntable = "{table}"')
+    with pytest.raises(JobError, match=r"sinks.main.table: must be table, db.table or catalog.db.table"):
+        load(text)
+
+
+# -- functions -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["os:system", "subprocess:call", "builtins:exec", "importlib:import_module", "os.path:exists"])
+def test_a_function_is_one_of_the_users_own(load, tmp_path, name):
+    loaded = load(JOB.format(function=f'[process]\nfunction = "{name}"\nschema = "n BIGINT"'))
+    with pytest.raises(JobError, match=r"process.function: '\w+' is a module of Python's own"):
+        find(loaded.job.process, tmp_path, loaded.place("process", "function"))
+
+
+@pytest.mark.parametrize(
+    "name", ["../evil:run", "/tmp/evil:run", "a b:c", "os:system('x')", "os;x:y", "a:b:c", "évil:run", "a:__class__.x"]
+)
+def test_a_reference_is_a_module_and_a_name(load, name):
+    with pytest.raises(JobError, match=r"process.function: must be a module and a name in it"):
+        load(JOB.format(function=f'[process]\nfunction = "{name}"\nschema = "n BIGINT"'))
+
+
+# -- the file itself -------------------------------------------------------------------------------------------------------
+
+
+def test_yaml_makes_no_objects(tmp_path):
+    path = tmp_path / "job.yaml"
+    path.write_text("key: !!python/object/apply:os.system ['touch pwned']\n", "utf-8")
+    with pytest.raises(JobError, match="not valid YAML"):
+        load_job(path)
+    assert [each.name for each in tmp_path.iterdir()] == ["job.yaml"]

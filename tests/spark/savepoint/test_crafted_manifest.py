@@ -1,0 +1,119 @@
+"""Manifests that somebody wrote, with the checksum that belongs to them: nothing outside is read, and the error is ours."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import shutil
+from pathlib import Path
+from zlib import crc32
+
+import pytest
+
+import panestream as pst
+from panestream import agg
+from panestream.errors import PanestreamError, StateDamagedError
+from panestream.testing import MicroBatches
+
+pytestmark = pytest.mark.spark
+
+START = dt.datetime(2026, 1, 1, tzinfo=dt.timezone.utc)
+ROWS = [(f"u{number % 5}", number, START + dt.timedelta(minutes=number)) for number in range(30)]
+
+
+def counted(df):
+    stream = pst.stream(df).assign_timestamps("ts", pst.WatermarkStrategy.for_bounded_out_of_orderness("5 minutes"))
+    return stream.key_by("user").window(pst.TumblingEventTimeWindows.of("10 minutes")).key_groups(2).aggregate(agg.sum("n"))
+
+
+@pytest.fixture(scope="module")
+def saved(spark, tmp_path_factory):
+    """A savepoint. All paths as pathlib has them, which is how users write them."""
+    folder = tmp_path_factory.mktemp("saved")
+    clicks = MicroBatches(spark, folder / "clicks", "user string, n bigint, ts timestamp").add(ROWS)
+    counted(clicks.stream()).start(checkpoint=folder / "checkpoint", main=pst.ParquetSink(folder / "out")).await_termination()
+    taken = pst.savepoint(spark, folder / "checkpoint", folder / "saved")
+    read = pst.read_savepoint(spark, folder / "saved")
+    assert (read.manifest.name, read.manifest.checksums) == (taken.manifest.name, taken.manifest.checksums)
+    assert read.has_checksums
+    assert pst.read_checkpoint(spark, folder / "checkpoint").windows.count() > 0
+    return clicks, folder / "saved"
+
+
+def crafted(saved: Path, to: Path, change) -> str:
+    """A copy whose manifest is changed, and has the checksum of what it says now."""
+    shutil.copytree(saved, to)
+    (file,) = (to / "manifest").glob("part-*")
+    told = json.loads(file.read_text())
+    told.pop("crc32")
+    change(told)
+    told["crc32"] = crc32(json.dumps(told, sort_keys=True).encode())
+    (to / "manifest" / f".{file.name}.crc").unlink()
+    file.write_text(json.dumps(told, sort_keys=True))
+    return str(to)
+
+
+def setting(field, value):
+    return lambda told: told.__setitem__(field, value)
+
+
+HARM = {
+    "a table outside": lambda told: told["tables"].update({"../../../etc": 1}),
+    "a table that is none": lambda told: told["tables"].update(secrets=1),
+    "no table": setting("tables", {}),
+    "a count that is none": setting("tables", {"panes": "1; DROP"}),
+    "sources outside": setting("sources", [{"number": "../../x", "kind": "files", "offset": '{"logOffset":0}', "files": 1}]),
+    "a source that is none": setting("sources", [3]),
+    "a file outside": lambda told: told["checksums"]["panes"].update({"../../x": [1, "1"]}),
+    "a checksum that is none": lambda told: told["checksums"].update(panes={"part": [1, [2]]}),
+    "a name that is a path": setting("name", "../../x"),
+    "an identity that is a path": lambda told: told["succession"].update(queries=["../../x"]),
+    "no headers": setting("headers", []),
+    "headers that are none": setting("headers", ["x"]),
+    "a plan that is none": setting("saved_plan", {"format": 1}),
+    "a plan of another class": lambda told: told["saved_plan"]["operator"].update(aggregates={"is": "os.system"}),
+    "no plan": lambda told: told.pop("saved_plan"),
+}
+
+
+@pytest.mark.parametrize("harm", HARM)
+def test_a_manifest_that_somebody_wrote_is_refused(spark, saved, tmp_path, harm):
+    clicks, whole = saved
+    path = crafted(whole, tmp_path / "crafted", HARM[harm])
+    with pytest.raises(PanestreamError, match=r"savepoint|saved plan"):
+        pst.read_savepoint(spark, path)
+    with pytest.raises(PanestreamError):
+        counted(clicks.stream()).start(checkpoint=tmp_path / "new", main=pst.ParquetSink(tmp_path / "out"), savepoint=path)
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["crafted"]
+
+
+def test_a_manifest_nested_too_deeply(spark, saved, tmp_path):
+    _, whole = saved
+    shutil.copytree(whole, tmp_path / "crafted")
+    (file,) = (tmp_path / "crafted/manifest").glob("part-*")
+    (file.parent / f".{file.name}.crc").unlink()
+    file.write_text("[" * 100_000)
+    with pytest.raises(StateDamagedError, match="is cut off or no marker"):
+        pst.read_savepoint(spark, tmp_path / "crafted")
+
+
+def test_the_copy_itself_starts(spark, saved, tmp_path):
+    clicks, whole = saved
+    path = crafted(whole, tmp_path / "crafted", lambda told: None)
+    sinks = {"main": pst.ParquetSink(tmp_path / "out")}
+    counted(clicks.stream()).start(checkpoint=tmp_path / "new", savepoint=Path(path), **sinks).await_termination()
+    assert (tmp_path / "out").is_dir()
+
+
+@pytest.mark.parametrize("path", [Path("s3://bucket/checkpoint"), "", " ", b"bytes", 3, "a\0b"], ids=repr)
+def test_what_is_no_place_is_refused(spark, saved, path):
+    clicks, _ = saved
+    for ask in (
+        lambda: counted(clicks.stream()).start(checkpoint=path, main=pst.MemorySink()),
+        lambda: pst.ParquetSink(path),
+        lambda: pst.read_checkpoint(spark, path),
+        lambda: pst.read_savepoint(spark, path),
+        lambda: pst.savepoint(spark, path, "x"),
+    ):
+        with pytest.raises(PanestreamError, match=r"; got|pathlib has made"):
+            ask()
