@@ -101,6 +101,7 @@ class WindowPlan:
         with_firing: whether each row says which firing of its window it comes from.
         changelog: whether the rows are changes: each says what becomes of the row before it.
         since: rows with an event time before this are in the history that the query started from, and left out; None: none are.
+        ends: whether the query ends by itself when it has read all there is: then it waits for no silence.
     """
 
     keys: tuple[str, ...]
@@ -124,12 +125,14 @@ class WindowPlan:
     with_firing: bool = False
     changelog: bool = False
     since: int | None = None
+    ends: bool = False
     _identity: Mapping[str, str] | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
     def wakes_up(self) -> bool:
         """Whether Spark must call the operator when its time has come, without new data."""
-        return self.operator.uses_processing_time and self.processing_time is None
+        waits = self.watermark.closes_after is not None and not self.ends
+        return (self.operator.uses_processing_time or waits) and self.processing_time is None
 
     @property
     def tags(self) -> tuple[str, ...]:
