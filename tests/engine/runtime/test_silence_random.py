@@ -74,4 +74,4 @@ def case(rng: random.Random, seed: int) -> None:
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_silence_against_the_definition(chunk):
-    run_cases(120, chunk, CHUNKS, case)
+    run_cases(60, chunk, CHUNKS, case)

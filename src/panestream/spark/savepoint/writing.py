@@ -79,7 +79,7 @@ def take(spark: SparkSession, checkpoint: str, path: str, batch_id: int | None, 
         batch_id=state.batch_id,
         checkpoint=checkpoint,
         succession=succession_of(spark, checkpoint, state.batch_id).as_saved(),
-        sources=save_positions(spark, checkpoint, state.batch_id, path),
+        sources=save_positions(spark, checkpoint, state.batch_id, path, signals=bool(entry.get("signals"))),
     )
     with reading(state.stored):
         return write_savepoint(spark, path, state.plan, state.stored.headers(), state.stored.tables(), manifest, told)
