@@ -31,6 +31,7 @@ class Closing:
         spark: the session.
         checkpoint: the folder.
         run: starts the query again.
+        check: raises where another copy of the query was started later: what it has read is no end.
         before: what the runs before the one at hand did.
         tries: how many runs were begun to close windows.
         over: whether there is nothing more to be done.
@@ -39,6 +40,7 @@ class Closing:
     spark: SparkSession
     checkpoint: str
     run: Callable[[], tuple[StreamingQuery, ProgressWatcher | None]]
+    check: Callable[[], None]
     before: list[BatchProgress] = field(default_factory=list)
     tries: int = 0
     over: bool = False
@@ -48,6 +50,9 @@ class Closing:
 
         Args:
             progress: of its micro-batches. The word is in the first of a run that was begun to close windows.
+
+        Raises:
+            FencedError: another copy was started later.
         """
         if self.over:
             return None
@@ -63,6 +68,7 @@ class Closing:
                 stacklevel=4,
             )
             return None
+        self.check()
         self.tries += 1
         self.before += progress
         signals.send(self.spark, self.checkpoint, signals.END_WORD)

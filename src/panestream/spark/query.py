@@ -277,5 +277,5 @@ def start(
 
     query, watcher = run()
     looks = notices if remote else None
-    closing = Closing(spark, checkpoint, run) if close_at_end else None
+    closing = Closing(spark, checkpoint, run, lambda: outputs.check(spark)) if close_at_end else None
     return RunningQuery(query, plan, spark, outputs, sink_writer.failure, looks, observed_as, watcher, closing=closing)
