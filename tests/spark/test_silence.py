@@ -144,6 +144,17 @@ def test_silence_closes_windows_by_the_clock_and_after_a_restart(clicks, tmp_pat
         result.start(checkpoint=checkpoint, main=pst.MemorySink())
 
 
+@pytest.mark.slow
+def test_a_savepoint_leads_to_windows_that_close_on_silence(spark, clicks, tmp_path):
+    assert Run(windows(clicks), tmp_path / "old").fired == [("ann", 0, 1), ("bob", 0, 1)]
+    saved = pst.savepoint(spark, str(tmp_path / "old"), str(tmp_path / "saved"))
+    main = pst.MemorySink()
+    query = windows(clicks, "1 second").start(checkpoint=str(tmp_path / "new"), savepoint=saved.path, main=main, **LIVE)
+    until(lambda: main.rows, query)
+    assert fired(main.rows) == [("ann", 20, 1)]
+    assert not any(one.rows for one in query.recent_progress)
+
+
 def test_a_checkpoint_is_tied_to_how_it_was_begun(clicks, tmp_path):
     checkpoint = str(tmp_path / "checkpoint")
     # Of a query that ends nobody waits for silence: it runs as it would without.
