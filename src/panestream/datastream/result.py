@@ -307,8 +307,9 @@ class WindowedResult(Shown, TraceableByKey):
         how["close_at_end"] = close_at_end
         again: dict[str, Any] = {**how, "savepoint": savepoint, "own_position": own_position}
         again |= {"allow_incomplete": allow_incomplete, "migrate": migrate, **sinks}
-        if self.ends != ends_by_itself(when):
-            return replace(self, ends=ends_by_itself(when)).start(**again)
+        ends = self.plan.watermark.closes_after is not None and ends_by_itself(when)
+        if ends != self.ends:
+            return replace(self, ends=ends).start(**again)
         spark = self._df.sparkSession
         saved = None if savepoint is None else savepoint_for(spark, savepoint, checkpoint)
         chosen = self.windowed.groups is not None or not self._grouped

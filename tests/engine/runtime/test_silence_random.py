@@ -30,7 +30,7 @@ def random_steps(rng: random.Random, query: Query) -> list[Step]:
     clock, steps, run_ = rng.choice([0, 1000]), [], 0
     shift, lag = rng.choice([0, 0, -5000, 700]), rng.choice([0, 3, 10])
     paces = [rng.choice([0.05, 0.3, 0.6]), rng.choice([0.05, 0.95])]
-    for number in range(rng.randint(4, 30)):
+    for number in range(rng.randint(3, 16)):
         if rng.random() < 0.12:
             run_ += 1
             clock += rng.choice([0, 1, 30, 500])
@@ -38,7 +38,7 @@ def random_steps(rng: random.Random, query: Query) -> list[Step]:
             clock -= rng.randint(1, 40)
         clock += rng.choice([0, 1, 1, 3, rng.randint(1, 60)])
         rows = []
-        if rng.random() > paces[number // 6 % 2]:
+        if rng.random() > paces[number // 4 % 2]:
             for _ in range(rng.randint(1, 4)):
                 back = rng.randint(0, 80) if rng.random() < 0.15 else rng.randint(0, lag)
                 rows.append((rng.choice("abcd"), clock + shift - back, rng.randint(1, 9), rng.choice("01")))
