@@ -219,7 +219,7 @@ class WatermarkTracker:
         partitions = {
             name: known for name, known in kept.items() if known.max_timestamp != MIN_TIMESTAMP or name in strategy.expected
         }
-        silence = Silence.from_json(saved.get("silence"))
+        silence = None if strategy.closes_after is None else Silence.from_json(saved.get("silence"))
         return cls(strategy, saved["watermark"], partitions, saved["run"], saved["asked"], silence, tick, saved["watermark"])
 
 
