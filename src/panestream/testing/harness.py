@@ -144,8 +144,8 @@ class WindowTestHarness:
         lateness = instant(allowed_lateness, "allowed lateness")
         window = WindowSpec(assigner, trigger, evictor, lateness, pickled_state=allow_pickled_state)
         functions = {"reduce": reduce, "aggregate": aggregate, "apply": apply, "process": process}
-        self._begin(window_query(window, functions, then, columns, side_output_late_data), key_group, traced)
-        self._clockwork = None if watermark_strategy is None else Clockwork(watermark_strategy)
+        query = window_query(window, functions, then, columns, side_output_late_data)
+        self._begin(query, key_group, traced, None if watermark_strategy is None else Clockwork(watermark_strategy))
 
     @classmethod
     def of_plan(cls, plan: RowPlan, key_group: int = 0, *, traced: bool = False) -> WindowTestHarness:
@@ -154,12 +154,12 @@ class WindowTestHarness:
         harness._begin(WindowQuery(plan), key_group, traced)  # noqa: SLF001 - its own
         return harness
 
-    def _begin(self, query: WindowQuery, key_group: int, traced: bool) -> None:
+    def _begin(self, query: WindowQuery, key_group: int, traced: bool, clockwork: Clockwork | None = None) -> None:
         self._query = query
         self._key_group = key_group
         self._traced = traced
         self._in_microseconds = False
-        self._clockwork: Clockwork | None = None
+        self._clockwork = clockwork
         self._open(MemoryState())
 
     def _open(self, state: MemoryState) -> None:
