@@ -87,14 +87,14 @@ class Query:
         return plan_for(operator, windowing, self.delay, late=self.late, **self.more)
 
 
-def plan_for(operator, windowing: WindowSpec, delay: int = 0, *, late: bool = False, **more) -> WindowPlan:
-    """A plan over :data:`ROWS` with one key group."""
+def plan_for(operator, windowing: WindowSpec, delay: int = 0, *, late: bool = False, watermark=None, **more) -> WindowPlan:
+    """A plan over :data:`ROWS` with one key group; ``watermark``: another strategy than one of the delay alone."""
     return WindowPlan(
         keys=("key",),
         key_schema=KEYS,
         assigner=windowing.assigner,
         operator=operator,
-        watermark=WatermarkStrategy(delay),
+        watermark=watermark or WatermarkStrategy(delay),
         event_time="ts",
         groups=1,
         allowed_lateness=windowing.allowed_lateness,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from types import SimpleNamespace
 
 import pytest
 
 import panestream as pst
-from panestream.datastream.starting import spark_trigger
+from panestream.datastream.starting import check_ending, ends_by_itself, spark_trigger
 from panestream.errors import InvalidPlanError
 
 
@@ -70,3 +71,42 @@ def test_what_is_not(written, says):
 def test_a_stream_of_something_else():
     with pytest.raises(InvalidPlanError, match=r"wants a DataFrame .*, got 'clicks'"):
         pst.stream("clicks")
+
+
+def plan(watermark=None, *, by_clock=False, processing_time=None, assigner=None):
+    return SimpleNamespace(
+        operator=SimpleNamespace(uses_processing_time=by_clock),
+        processing_time=processing_time,
+        watermark=watermark or pst.WatermarkStrategy.for_monotonous_timestamps(),
+        assigner=assigner or pst.TumblingEventTimeWindows.of("1 minute"),
+    )
+
+
+CLOSING = pst.WatermarkStrategy.for_monotonous_timestamps().closing_after("1 second")
+LIVE, ENDS = {"processingTime": "1 second"}, {"availableNow": True}
+
+
+@pytest.mark.parametrize(
+    ("asked", "when", "close_at_end", "said"),
+    [
+        (plan(by_clock=True), ENDS, False, "need a clock that goes on"),
+        (plan(CLOSING, processing_time="received"), LIVE, False, "closing_after goes by the clock"),
+        (plan(), LIVE, True, "close_at_end is for a query that ends"),
+        (plan(by_clock=True, processing_time="received"), ENDS, True, "windows or triggers of processing time go by the clock"),
+        (plan(pst.WatermarkStrategy.no_watermarks()), ENDS, True, "no_watermarks"),
+        (plan(assigner=pst.GlobalWindows.create()), ENDS, True, "close_at_end closes windows of event time"),
+    ],
+    ids=["clock and end", "clock of rows", "no end", "processing time", "no watermarks", "no windows of time"],
+)
+def test_what_cannot_end_or_close_is_refused(asked, when, close_at_end, said):
+    with pytest.raises(InvalidPlanError, match=said):
+        check_ending(asked, when, close_at_end=close_at_end)
+
+
+def test_what_can_end_and_close():
+    check_ending(plan(CLOSING), LIVE, close_at_end=False)
+    for when in (ENDS, {"once": True}):
+        assert ends_by_itself(when)
+        check_ending(plan(CLOSING), when, close_at_end=True)
+    check_ending(plan(CLOSING, processing_time="received"), ENDS, close_at_end=True)
+    assert not ends_by_itself(LIVE)

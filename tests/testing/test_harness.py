@@ -259,3 +259,47 @@ def test_an_element_that_does_not_fit_is_refused(element, message):
     harness = WindowTestHarness(MINUTE, reduce=lambda a, b: a, columns={"price": "int64"})
     with pytest.raises(InvalidPlanError, match=message):
         harness.process_element(*element)
+
+
+def closing(**more):
+    strategy = pst.WatermarkStrategy.for_monotonous_timestamps().closing_after("30 seconds")
+    return WindowTestHarness(MINUTE, reduce=lambda a, b: a + b, watermark_strategy=strategy, **more)
+
+
+def test_a_strategy_moves_the_watermark_and_closes_windows_on_silence():
+    harness = closing(side_output_late_data=True)
+    harness.process_element(1, "50 seconds")
+    harness.end_micro_batch("55 seconds", run="first")
+    assert harness.current_watermark == 49_999_999
+    harness.end_micro_batch("75 seconds", run="first")
+    assert values(harness) == []
+    snapshot = harness.snapshot()
+    # It was down for an hour: that is no silence.
+    harness.restore(snapshot)
+    harness.end_micro_batch("4000 seconds", run="second")
+    assert values(harness) == []
+    harness.end_micro_batch("4030 seconds", run="second")
+    assert values(harness) == [1]
+    harness.process_element(2, "51 seconds")
+    assert [late.value for late in harness.extract_late_elements()] == [2]
+
+
+def test_a_strategy_of_partitions_wants_to_know_which():
+    strategy = pst.WatermarkStrategy.for_monotonous_timestamps().per_partition("shop")
+    harness = WindowTestHarness(
+        MINUTE, aggregate=[pst.agg.count().alias("n")], columns={"shop": "string"}, watermark_strategy=strategy
+    )
+    harness.process_element({"shop": "a"}, "90 seconds")
+    harness.process_element({"shop": "b"}, "10 seconds")
+    harness.end_micro_batch("100 seconds")
+    assert harness.current_watermark == 9_999_999
+    with pytest.raises(InvalidPlanError, match="give rows as dicts"):
+        harness.process_element(("a",), "90 seconds")
+
+
+def test_what_moves_the_watermark_must_be_there():
+    with pytest.raises(InvalidPlanError, match="no strategy that moves the watermark"):
+        WindowTestHarness(MINUTE, reduce=max).end_micro_batch("1 second")
+    generated = pst.WatermarkStrategy.for_generator(lambda: None)
+    with pytest.raises(InvalidPlanError, match="without a generator of yours"):
+        WindowTestHarness(MINUTE, reduce=max, watermark_strategy=generated)

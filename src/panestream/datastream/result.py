@@ -11,11 +11,11 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame
 
 from panestream.datastream.events import WindowedEvents
 from panestream.datastream.stale_rows import warn_of_stale_rows
-from panestream.datastream.starting import SPARKS_NAMES, spark_trigger
+from panestream.datastream.starting import SPARKS_NAMES, check_ending, ends_by_itself, spark_trigger, warn_of_birth
 from panestream.datastream.traced import MOST_ROWS, Wanted, traced
 from panestream.engine.explain import explain_plan
 from panestream.engine.plan import FIRING_COLUMNS, KEY_GROUPS, MAIN, OP_COLUMN, OperatorSpec, Split, Top, WindowPlan, carries_rows
@@ -58,12 +58,6 @@ from panestream.tracing.why import ANY, TraceableByKey
 from panestream.windowing.signatures import ON_PROGRESS, check_function
 
 _CHECKPOINT = "start needs checkpoint='a directory', which holds the state of the windows"
-_NEVER_ENDS = (
-    "windows or triggers of processing time need a clock that goes on: with availableNow Spark would run empty micro-batches "
-    "for ever. Give trigger={'processingTime': '1 second'} and stop the query yourself; or {'once': True} for one micro-batch of "
-    "all there is (open windows wait for the next run); or take the clock from a column, .processing_time_from(column), where "
-    "the data say when they came; or run it as a batch, where the end of the input closes all windows"
-)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -79,6 +73,7 @@ class WindowedResult(Shown, TraceableByKey):
     changes: bool = False
     split: Split | None = None
     since: int | None = None
+    ends: bool = False
     asked: Asked | None = None
 
     def with_firing(self) -> WindowedResult:
@@ -210,7 +205,7 @@ class WindowedResult(Shown, TraceableByKey):
         if not self.is_streaming:
             return output(operated, plan, tag)
         if not quiet:
-            _warn_of_birth(self._df.sparkSession, deeper=2)
+            warn_of_birth(self._df.sparkSession, deeper=2)
         lines = [] if quiet else slow_settings(self._df.sparkSession, plan.groups)
         if lines:
             warnings.warn(
@@ -237,6 +232,7 @@ class WindowedResult(Shown, TraceableByKey):
         own_position: bool = False,
         allow_incomplete: bool = False,
         migrate: Mapping[str, Callable[[Any], Any]] | None = None,
+        close_at_end: bool = False,
         on_progress: Callable[[BatchProgress], Any] | None = None,
         **sinks: Sink,
     ) -> spark_query.RunningQuery:
@@ -267,6 +263,10 @@ class WindowedResult(Shown, TraceableByKey):
                 ``accumulator_type`` it is given a named tuple of the old columns, or the value where there was one.
                 ``"state:NAME"``: the state of a trigger or function whose descriptor is called so, as Python keeps it (of list
                 state a list, of map state a dict).
+            close_at_end: with ``availableNow`` or ``once``: when all that is available has been read, that counts for silence
+                without end: open windows fire and close, in a micro-batch of their own while ``await_termination`` waits. The
+                watermark stays at the end of the last of them: rows before it are late in the next run. For a checkpoint that is
+                begun so. If it is broken off, the next run goes on.
             on_progress: called on the driver after each micro-batch with a :class:`BatchProgress`; an exception fails the query.
                 Through Spark Connect it is called in the client, about a second later; an exception stops the query, which may
                 have done some micro-batches more by then, and ``await_termination`` raises it.
@@ -284,8 +284,10 @@ class WindowedResult(Shown, TraceableByKey):
             InvalidPlanError: a batch DataFrame, an unknown output, a trigger that Spark has not.
             PlanMismatchError: the checkpoint belongs to another plan; the query cannot take over the savepoint's state.
             CheckpointError: there is no such savepoint; the checkpoint did not begin with it; a source cannot begin where it
-                ends; the old query went on in the same places after it, or a newer one succeeded this one there.
-            InvalidPlanError: ``availableNow`` with windows of processing time, which Spark would never end.
+                ends; the old query went on in the same places after it, or a newer one succeeded this one there; the checkpoint
+                was begun without ``close_at_end``, or without a clock where one is needed.
+            InvalidPlanError: ``availableNow`` with windows of processing time, which Spark would never end; ``close_at_end`` of a
+                query that does not end, or of windows whose end no clock knows.
             SinkError: a sink's place belongs to another query or has lost what it held, or two outputs have one place.
             StateDamagedError: a marker in the checkpoint or in a sink's place cannot be read; names the file.
             StateFormatError: a newer panestream wrote it.
@@ -299,13 +301,16 @@ class WindowedResult(Shown, TraceableByKey):
         when = spark_trigger(trigger)
         if on_progress is not None:
             check_function(on_progress, ON_PROGRESS)
-        if self.plan.wakes_up and when.get("availableNow"):
-            raise InvalidPlanError(_NEVER_ENDS)
+        check_ending(self.plan, when, close_at_end=close_at_end)
         checkpoint = path_of(checkpoint, _CHECKPOINT, InvalidPlanError)
         savepoint = None if savepoint is None else path_of(savepoint, "savepoint= must be a folder", CheckpointError)
         how: dict[str, Any] = {"checkpoint": checkpoint, "trigger": when, "name": name, "on_progress": on_progress}
+        how["close_at_end"] = close_at_end
         again: dict[str, Any] = {**how, "savepoint": savepoint, "own_position": own_position}
         again |= {"allow_incomplete": allow_incomplete, "migrate": migrate, **sinks}
+        ends = self.plan.watermark.closes_after is not None and ends_by_itself(when)
+        if ends != self.ends:
+            return replace(self, ends=ends).start(**again)
         spark = self._df.sparkSession
         saved = None if savepoint is None else savepoint_for(spark, savepoint, checkpoint)
         chosen = self.windowed.groups is not None or not self._grouped
@@ -320,7 +325,7 @@ class WindowedResult(Shown, TraceableByKey):
             check_start(saved, self.plan, allow_incomplete=allow_incomplete)
             Sources.of(replace(saved.birth, own_position=own_position), checkpoint).check(self._df)
         warn_of_stale_rows(self.windowed.windowing, self.operator, sinks, changes=self.changes)
-        _warn_of_birth(spark)
+        warn_of_birth(spark)
         try:
             given = {**how, "observed_as": self._observed_as, "savepoint": saved, "own_position": own_position}
             return spark_query.start(spark, self._operated_over, self.plan, sinks, **given)
@@ -520,6 +525,7 @@ class WindowedResult(Shown, TraceableByKey):
             changelog=self.changes,
             since=self.since,
             most_bytes=windowed.most_bytes,
+            ends=self.ends,
             arrival=self._order[1] if self._order[0] else None,
             row_schema=arrow_schema(self._df.schema) if whole_rows else None,
         )
@@ -534,16 +540,9 @@ class WindowedResult(Shown, TraceableByKey):
     def _operated(self) -> DataFrame:
         return self._operated_over(data_frames=self._data_frames)
 
-    def _operated_over(
-        self,
-        *,
-        data_frames: bool,
-        initial: DataFrame | None = None,
-        rows_of: Callable[[DataFrame], DataFrame] | None = None,
-    ) -> DataFrame:
+    def _operated_over(self, *, rows_of: Callable[[DataFrame], DataFrame] | None = None, **how: Any) -> DataFrame:
         rows = self._df if rows_of is None else rows_of(self._df)
-        how: dict[str, Any] = {"data_frames": data_frames, "initial": initial, "tasks": self._tasks}
-        return operate(rows, self._plan_run, self._projection, **how)
+        return operate(rows, self._plan_run, self._projection, tasks=self._tasks, **how)
 
     @cached_property
     def _tasks(self) -> int | None:
@@ -589,10 +588,3 @@ class WindowedResult(Shown, TraceableByKey):
         order = self._order[0]
         keys = [column for _, column in keyed.key_columns]
         return project(rows, self._plan_run, time, keys, values, processing_time, order)
-
-
-def _warn_of_birth(spark: SparkSession, *, deeper: int = 0) -> None:
-    """Warns where the session was started without what makes small micro-batches fast; ``deeper`` lies who called."""
-    missed = missed_at_birth(spark)
-    if missed is not None:
-        warnings.warn(missed, PanestreamWarning, stacklevel=3 + deeper)

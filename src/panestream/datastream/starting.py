@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-from panestream.errors import InvalidDurationError, InvalidPlanError
+from pyspark.sql import SparkSession
+
+from panestream.engine.plan import WindowPlan
+from panestream.engine.runtime.last_windows import check_closable
+from panestream.errors import InvalidDurationError, InvalidPlanError, PanestreamWarning
+from panestream.spark.session import missed_at_birth
 from panestream.windowing.time import format_duration, to_micros
 from panestream.windowing.triggers import Trigger
 
@@ -17,6 +23,12 @@ _REFUSED = {
     "continuous": "continuous processing does not take Python operators",
     "realTime": "its real-time mode does not take Python operators",
 }
+_NEVER_ENDS = (
+    "windows or triggers of processing time need a clock that goes on: with availableNow Spark would run empty micro-batches "
+    "for ever. Give trigger={'processingTime': '1 second'} and stop the query yourself; or {'once': True} for one micro-batch of "
+    "all there is (open windows wait for the next run); or take the clock from a column, .processing_time_from(column), where "
+    "the data say when they came; or run it as a batch, where the end of the input closes all windows"
+)
 SPARKS_NAMES = (*_KINDS, *_REFUSED)
 """What the arguments of ``DataStreamWriter.trigger`` are called."""
 _KNOWN = (
@@ -88,3 +100,48 @@ def _interval(duration: str | timedelta, trigger: object) -> str:
 
 def _wrong(trigger: object) -> InvalidPlanError:
     return InvalidPlanError(f"start's trigger is one of {_KNOWN}; got {trigger!r}")
+
+
+def ends_by_itself(when: Mapping[str, Any]) -> bool:
+    """Whether a query with this trigger of Spark's ends when it has read all there is."""
+    return "processingTime" not in when
+
+
+def check_ending(plan: WindowPlan, when: Mapping[str, Any], *, close_at_end: bool) -> None:
+    """Refuses a query that is to end and cannot, or to close its windows at an end that it has not.
+
+    Args:
+        plan: the query.
+        when: the arguments of Spark's trigger.
+        close_at_end: whether windows are to close at the end.
+
+    Raises:
+        InvalidPlanError: says what to do.
+    """
+    by_clock = plan.operator.uses_processing_time and plan.processing_time is None
+    if by_clock and when.get("availableNow"):
+        raise InvalidPlanError(_NEVER_ENDS)
+    if plan.watermark.closes_after is not None and plan.processing_time is not None and not ends_by_itself(when):
+        raise InvalidPlanError(
+            "closing_after goes by the clock, and processing_time_from takes the clock from rows, of which silence has none: "
+            "leave out one of them"
+        )
+    if not close_at_end:
+        return
+    if not ends_by_itself(when):
+        raise InvalidPlanError(
+            "close_at_end is for a query that ends: trigger='availableNow', or 'once'. One that runs on closes its windows by "
+            "the clock: WatermarkStrategy.closing_after('30 seconds')"
+        )
+    if plan.operator.uses_processing_time:
+        raise InvalidPlanError("close_at_end moves the watermark, and windows or triggers of processing time go by the clock")
+    if plan.watermark.delay is None and plan.watermark.generator is None:
+        raise InvalidPlanError("close_at_end moves the watermark, and no_watermarks() makes none: take another strategy")
+    check_closable(plan.assigner)
+
+
+def warn_of_birth(spark: SparkSession, *, deeper: int = 0) -> None:
+    """Warns where the session was started without what makes small micro-batches fast; ``deeper`` lies who called."""
+    missed = missed_at_birth(spark)
+    if missed is not None:
+        warnings.warn(missed, PanestreamWarning, stacklevel=3 + deeper)

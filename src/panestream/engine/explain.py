@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from panestream.engine.plan import WindowPlan
+from panestream.engine.runtime.silence import STEPS
 from panestream.windowing.time import format_duration
 
 
@@ -83,7 +84,15 @@ def _event_time(plan: WindowPlan) -> list[str]:
     )
     if plan.event_time is None:
         return ["none: the clock of the micro-batch stands in for it"]
-    return [f"{plan.event_time}, {plan.watermark!r}", late + lateness, invalid]
+    closing = plan.watermark.closes_after
+    if closing is None:
+        return [f"{plan.event_time}, {plan.watermark!r}", late + lateness, invalid]
+    often = format_duration(max(closing // STEPS, plan.ticks))
+    silence = (
+        f"when all input has been silent for {format_duration(closing)}, the watermark follows the clock: it wakes all key "
+        f"groups every {often} then (not where the query ends by itself)"
+    )
+    return [f"{plan.event_time}, {plan.watermark!r}", silence, late + lateness, invalid]
 
 
 def _arrival(plan: WindowPlan, *, streaming: bool) -> list[str]:

@@ -103,6 +103,7 @@ class WindowPlan:
         changelog: whether the rows are changes: each says what becomes of the row before it.
         most_bytes: no more bytes of rows are taken into memory at once, of a window or of a key group's micro-batch.
         since: rows with an event time before this are in the history that the query started from, and left out; None: none are.
+        ends: whether the query ends by itself when it has read all there is: then it waits for no silence.
     """
 
     keys: tuple[str, ...]
@@ -127,12 +128,14 @@ class WindowPlan:
     changelog: bool = False
     since: int | None = None
     most_bytes: int = MOST_BYTES
+    ends: bool = False
     _identity: Mapping[str, str] | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
     def wakes_up(self) -> bool:
         """Whether Spark must call the operator when its time has come, without new data."""
-        return self.operator.uses_processing_time and self.processing_time is None
+        waits = self.watermark.closes_after is not None and not self.ends
+        return (self.operator.uses_processing_time or waits) and self.processing_time is None
 
     @property
     def tags(self) -> tuple[str, ...]:

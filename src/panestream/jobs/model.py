@@ -55,14 +55,18 @@ class Trigger:
         available_now: takes all that is there, in micro-batches of the source's size, then ends; the default.
         once: takes all that is there in one micro-batch, then ends.
         every: how often, without end.
+        close_at_end: closes open windows when all that is there has been read; for a checkpoint that is begun so.
     """
 
     available_now: bool | None = field(default=None, metadata=reads(boolean))
     once: bool | None = field(default=None, metadata=reads(boolean))
     every: str | None = field(default=None, metadata=reads(duration()))
+    close_at_end: bool = field(default=False, metadata=reads(boolean))
 
     def check(self, place: Place) -> None:
         """One of them."""
+        if self.close_at_end and self.every is not None:
+            place.at("close_at_end").note("'every' runs without end: leave it out, or close windows by watermark.closing_after")
         if self.available_now and self.every is not None:
             place.at("every").note("'available_now' and 'every' exclude each other: keep one of them")
         if self.once and (self.available_now or self.every is not None):
@@ -197,6 +201,7 @@ class Job:
         self._check_windows(place)
         self._check_outputs(place)
         self._check_processing_time(place)
+        self._check_closing(place)
         given = [name for name in FUNCTIONS_OF_ROWS if getattr(self, name)]
         if len(given) > 1:
             place.at(given[1]).note(f"{given[0]!r} says already what becomes of the rows of a window: keep one of them")
@@ -248,6 +253,22 @@ class Job:
             for each in self.key:
                 if not each.isidentifier():
                     place.at("sinks", "main").note(f"'keys' is missing: what is the column of the key {each!r} called?")
+
+    def _check_closing(self, place: Place) -> None:
+        if self.mode == "batch" and self.trigger.close_at_end:
+            place.at("trigger", "close_at_end").note("a batch closes all windows at its end: leave it out")
+        after = None if self.watermark is None else self.watermark.closing_after
+        if after is None or self.mode == "batch":
+            return
+        if self.processing_time is not None:
+            place.at("watermark", "closing_after").note(
+                "goes by the clock, which [processing_time] takes from rows: leave out one"
+            )
+        elif self.trigger.every is None and not self.trigger.close_at_end:
+            place.at("watermark", "closing_after").note(
+                "waits for silence in a query that runs on: trigger.every = '10 seconds'; of one that ends, "
+                "trigger.close_at_end = true closes the windows"
+            )
 
     def _check_processing_time(self, place: Place) -> None:
         uses_processing_time = any(spec.time == "processing" for _, spec in self.every_window) or bool(

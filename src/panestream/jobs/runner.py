@@ -90,6 +90,7 @@ class SessionRunner:
             self.spark.streams.addListener(listener)
         loaded, how = from_savepoint(self.loaded, self.spark)
         how |= {"checkpoint": str(job.checkpoint), "trigger": job.trigger.spark, "name": job.name, "on_progress": on_progress}
+        how["close_at_end"] = job.trigger.close_at_end
         return self._watched(build(loaded, self.spark)).start(**how, **sinks)
 
     def run_batch(self) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from panestream.jobs.schema import Place, choice, column, duration, pattern, reads, shown, text
 from panestream.jobs.zones import unknown_zone
+from panestream.windowing.time import to_micros
 from panestream.windowing.watermarks import WatermarkStrategy
 
 
@@ -68,6 +69,7 @@ class Watermark:
         idleness: after how long without rows a partition stops holding the others back.
         max_ahead: rows further ahead than that are as rows without event time.
         max_ahead_of: of what: "clock" (Spark's, for live data), or "rows" (the others, for data of the past).
+        closing_after: once all input has been silent for so long, the watermark follows the clock; needs ``trigger.every``.
     """
 
     strategy: str = field(default="bounded", metadata=reads(choice("bounded", "monotonous", "none")))
@@ -76,6 +78,7 @@ class Watermark:
     idleness: str | None = field(default=None, metadata=reads(duration(zero=False)))
     max_ahead: str | None = field(default=None, metadata=reads(duration()))
     max_ahead_of: str | None = field(default=None, metadata=reads(choice("clock", "rows")))
+    closing_after: str | None = field(default=None, metadata=reads(duration(zero=False)))
 
     def check(self, place: Place) -> None:
         """``delay`` goes with "bounded" and only with it."""
@@ -85,6 +88,10 @@ class Watermark:
             place.at("delay").note(f"is for strategy 'bounded', not for {self.strategy!r}")
         if self.strategy == "none" and (self.per_partition or self.idleness):
             place.at("strategy").note("'none' makes no watermarks: 'per_partition' and 'idleness' have no meaning")
+        if self.closing_after is not None and to_micros(self.closing_after) % 1000:
+            place.at("closing_after").note(f"must be whole milliseconds, as Spark's clock is, not {shown(self.closing_after)}")
+        if self.strategy == "none" and self.closing_after is not None:
+            place.at("closing_after").note("moves the watermark, and strategy 'none' makes none")
         if self.max_ahead_of is not None and self.max_ahead is None:
             place.at("max_ahead_of").note("says of what 'max_ahead' is: how far is missing, e.g. max_ahead = '1 hour'")
 
@@ -100,6 +107,8 @@ class Watermark:
             recipe = recipe.per_partition(self.per_partition)
         if self.idleness is not None:
             recipe = recipe.with_idleness(self.idleness)
+        if self.closing_after is not None:
+            recipe = recipe.closing_after(self.closing_after)
         return recipe if self.max_ahead is None else recipe.max_ahead(self.max_ahead, of=self.max_ahead_of or "clock")
 
 

@@ -11,7 +11,7 @@ import re
 import shutil
 import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,9 @@ from panestream.engine.plan import WindowPlan, check_identity
 from panestream.engine.savepoint.plans import plan_json
 from panestream.errors import FencedError, SinkError, StateFormatError
 from panestream.spark.markers import PARTS, list_files, read_markers, write_marker
+from panestream.spark.mode import Mode
 from panestream.spark.operator.flavours import check_data_frames, check_rows, wants_data_frames
+from panestream.spark.operator.processor import TakenUp
 from panestream.spark.places import escaped, file_place, local_folder
 from panestream.spark.savepoint.birth import Birth, birth_of_next
 from panestream.spark.succession import (
@@ -161,6 +163,8 @@ class Claim:
         data_frames: whether its state was begun over data frames, as Spark 4.0 does; of a new one whether it is to be.
         new: whether the checkpoint knew no query yet.
         born: the savepoint that it began with, or is to begin with; None: with nothing.
+        mode: how the query runs on it.
+        taken_up: what the run to come found planned.
     """
 
     epoch: Epoch
@@ -172,6 +176,8 @@ class Claim:
     data_frames: bool = False
     new: bool = False
     born: Birth | None = None
+    mode: Mode = field(default_factory=Mode)
+    taken_up: TakenUp = field(default_factory=partial(TakenUp, ""))
 
     @property
     def succession(self) -> Succession | None:
@@ -189,7 +195,9 @@ class Claim:
         return self.born if self.last < 0 else None
 
 
-def look_at(spark: SparkSession, plan: WindowPlan, checkpoint: str, birth: Birth | None = None) -> Claim:
+def look_at(
+    spark: SparkSession, plan: WindowPlan, checkpoint: str, birth: Birth | None = None, mode: Mode | None = None
+) -> Claim:
     """Reads the entries of a checkpoint.
 
     Args:
@@ -197,6 +205,7 @@ def look_at(spark: SparkSession, plan: WindowPlan, checkpoint: str, birth: Birth
         plan: of the run to come.
         checkpoint: the folder.
         birth: the savepoint that it is to begin with; None: none was asked for.
+        mode: how the query is to run; None: as its plan needs it.
 
     Raises:
         CheckpointError: it began otherwise.
@@ -208,19 +217,21 @@ def look_at(spark: SparkSession, plan: WindowPlan, checkpoint: str, birth: Birth
     """
     entries = _read_entries(spark, checkpoint)
     number, query, last = 1, str(uuid.uuid4()), -1
-    data_frames = wants_data_frames(spark)
+    data_frames, planned = wants_data_frames(spark), -1
+    mode = mode or Mode.wanted(plan, ends=False, closes=False)
     born = birth
     if entries:
         newest = max(entries)
         check_not_succeeded(_in_order(entries), checkpoint, partial(last_committed, spark))
-        planned, last = _last(spark, checkpoint, "offsets") >= 0, _last(spark, checkpoint, "commits")
+        planned, last = _last(spark, checkpoint, "offsets"), _last(spark, checkpoint, "commits")
         told = Birth.of_json(entries[newest].get("born"))
-        born = birth_of_next(checkpoint, told, birth, planned=planned, committed=last >= 0)
-        if planned:
+        born = birth_of_next(checkpoint, told, birth, planned=planned >= 0, committed=last >= 0)
+        if planned >= 0:
             check_identity(entries[newest]["identity"], plan.identity(), f"the checkpoint {checkpoint}")
             data_frames = bool(entries[newest].get("data_frames", False))
             if not data_frames:
                 check_rows(spark, checkpoint)
+            mode = mode.on(entries[newest], plan, checkpoint)
         number, query = newest[0] + 1, str(entries[newest]["query"])
     elif born is not None and born.succession is not None:
         query = born.succession.new_identity()
@@ -233,10 +244,19 @@ def look_at(spark: SparkSession, plan: WindowPlan, checkpoint: str, birth: Birth
         queries |= set(born.succession.queries)
         written |= set(born.succession.places)
     epoch = Epoch(checkpoint, number, uuid.uuid4().hex)
-    return Claim(epoch, query, frozenset(queries), plan, last, frozenset(written), data_frames, not entries, born)
+    found = TakenUp(epoch.entry, planned, _planned_by(entries, planned))
+    return Claim(epoch, query, frozenset(queries), plan, last, frozenset(written), data_frames, not entries, born, mode, found)
 
 
-def introduce(spark: SparkSession, plan: WindowPlan, checkpoint: str, birth: Birth | None = None) -> Claim:
+def _planned_by(entries: Mapping[Rank, Mapping[str, Any]], number: int) -> str:
+    """What the run is called that planned a micro-batch, as far as they tell: the last one that did not find it planned."""
+    found = [rank for rank, marker in entries.items() if marker.get("planned", marker["after"]) < number]
+    return Epoch("", *max(found)).entry if found else ""
+
+
+def introduce(
+    spark: SparkSession, plan: WindowPlan, checkpoint: str, birth: Birth | None = None, mode: Mode | None = None
+) -> Claim:
     """What :func:`look_at` finds, of a checkpoint that knows the query: a new one is told its identity first, by an entry 0.
 
     Sinks leave that identity in their places. A start that ends between there and here, refused by the next sink or killed,
@@ -245,10 +265,10 @@ def introduce(spark: SparkSession, plan: WindowPlan, checkpoint: str, birth: Bir
     Raises:
         FencedError: another copy was started in the same moment, and holds the checkpoint.
     """
-    claim = look_at(spark, plan, checkpoint, birth)
+    claim = look_at(spark, plan, checkpoint, birth, mode)
     if claim.new:
         register(spark, replace(claim, epoch=replace(claim.epoch, number=0)), [])
-        claim = look_at(spark, plan, checkpoint, birth)
+        claim = look_at(spark, plan, checkpoint, birth, mode)
     return claim
 
 
@@ -265,6 +285,7 @@ def register(spark: SparkSession, claim: Claim, places: Iterable[str]) -> None:
     """
     marker = {"query": claim.query, "identity": claim.plan.identity(), "after": claim.last, "places": sorted(places)}
     marker |= {"data_frames": claim.data_frames, "plan": _saved_plan(claim.plan)}
+    marker |= {"planned": claim.taken_up.planned, **claim.mode.as_json()}
     marker |= {} if claim.born is None else {"born": claim.born.as_json()}
     write_marker(spark, f"{claim.epoch.checkpoint}/{_RUNS}/{claim.epoch.entry}", marker)
     claim.epoch.check(spark)

@@ -15,8 +15,11 @@ from panestream.engine.plan import WindowPlan, stable_repr
 from panestream.engine.shown import Shown, listed
 from panestream.engine.storage.sealed_state import check_that_groups_agree
 from panestream.errors import OperatorError, PanestreamError
+from panestream.spark import signals
+from panestream.spark.closing import Closing
 from panestream.spark.computed import Computed
 from panestream.spark.failures import java_is_gone, of_callback, of_operator, own_error, without_java
+from panestream.spark.mode import Mode
 from panestream.spark.progress.micro_batch import OBSERVED, BatchProgress, observed
 from panestream.spark.progress.notices import DroppedBySpark, Notices
 from panestream.spark.progress.watching import ProgressWatcher
@@ -108,6 +111,8 @@ class RunningQuery(Shown):
     """What calls ``on_progress`` where the micro-batches themselves cannot."""
     dropped: DroppedBySpark = field(default_factory=DroppedBySpark, repr=False)
     """What looks at Spark's own operators when the query has ended: micro-batches do not know of them."""
+    closing: Closing | None = field(default=None, repr=False)
+    """What closes open windows when all that is available has been read; None: they wait for the next run."""
 
     def _parts(self) -> Mapping[str, str]:
         # Of the plan alone: what the query is called, and whether it runs, one would have to ask Spark.
@@ -127,6 +132,9 @@ class RunningQuery(Shown):
         They come with Spark's own progress, which is there shortly after the sinks have their rows. Spark keeps the last 100
         (``spark.sql.streaming.numRecentProgressUpdates``).
         """
+        return [*([] if self.closing is None else self.closing.before), *self._progress()]
+
+    def _progress(self) -> list[BatchProgress]:
         entries = [BatchProgress.of_spark(entry, self.observed_as) for entry in self.query.recentProgress]
         return [progress for progress in entries if progress is not None]
 
@@ -144,8 +152,11 @@ class RunningQuery(Shown):
             PanestreamError: what panestream refused (e.g. a checkpoint of another plan).
             StreamingQueryException: any other failure (e.g. of the source), as Spark tells it.
         """
+        deadline = None if timeout is None else time.monotonic() + timeout
         try:
             ended = self._wait(timeout)
+            while ended and self._closes():
+                ended = self._wait(None if deadline is None else max(deadline - time.monotonic(), 0))
             if ended:
                 for progress in self.recent_progress:
                     self.dropped.look(progress)
@@ -165,8 +176,21 @@ class RunningQuery(Shown):
 
     def stop(self) -> None:
         """Ends the query after the micro-batch at hand is given up; it goes on from there with the same checkpoint."""
+        if self.closing is not None:
+            self.closing.over = True
         self.query.stop()
         self._look()
+
+    def _closes(self) -> bool:
+        """Whether a run was begun that closes windows; it is the query from then on."""
+        begun = None if self.closing is None else self.closing.after(self._progress())
+        if begun is None:
+            return False
+        if self.watcher is not None:
+            self.watcher.finish()
+        for name, value in zip(("query", "watcher"), begun(), strict=True):
+            object.__setattr__(self, name, value)
+        return True
 
     def _wait(self, timeout: float | None) -> bool:
         if self.notices is None and timeout is None:
@@ -212,20 +236,26 @@ def start(
     observed_as: str = OBSERVED,
     savepoint: Savepoint | Birth | None = None,
     own_position: bool = False,
+    close_at_end: bool = False,
 ) -> RunningQuery:
     """Starts one streaming query that serves all ``sinks``; see ``WindowedResult.start``.
 
     ``operated_over`` gives the operator's output, over rows or over ``data_frames``: the checkpoint says which; and with an
-    ``initial`` state, where it has none yet and is to begin with a savepoint.
+    ``initial`` state, where it has none yet and is to begin with a savepoint; ``also`` with signals, where it has them.
     """
     remote = is_connect(spark)
     birth = replace(savepoint.birth, own_position=own_position) if isinstance(savepoint, Savepoint) else savepoint
-    outputs = open_outputs(spark, plan, sinks, checkpoint, birth)
+    mode = Mode.wanted(plan, ends="availableNow" in trigger, closes=close_at_end)
+    outputs = open_outputs(spark, plan, sinks, checkpoint, birth, mode)
     initial, sources = None, Sources.of(outputs.born, checkpoint)
     if isinstance(savepoint, Savepoint) and outputs.begins_with is not None:
         initial = initial_state(savepoint, plan)
         sources.prepare(spark)
-    operated = operated_over(data_frames=outputs.data_frames, initial=initial, rows_of=sources.unread)
+    more: dict[str, Any] = {"clock": outputs.mode.clock, "taken_up": outputs.taken_up}
+    if outputs.mode.signals:
+        signals.prepare(spark, checkpoint, wake=plan.wakes_up)
+        more["also"] = signals.exchanged(spark, checkpoint, plan)
+    operated = operated_over(data_frames=outputs.data_frames, initial=initial, rows_of=sources.unread, **more)
     late_kept = plan.late_tag in sinks
     # Through Spark Connect the micro-batches run on the server, out of reach: there the query itself looks.
     notices = Notices.of(plan, kept=late_kept)
@@ -239,8 +269,13 @@ def start(
     if observed_as != OBSERVED:
         # An operator before this one shares the query, and with it the number of partitions.
         partitions = max(partitions, chosen_partitions(spark) or DEFAULT_GROUPS)
-    with session_settings(spark, settings_for(spark, partitions, local_files=outputs.epoch.is_local)):
-        query = writer.start()
-    watcher = ProgressWatcher(query, on_progress, observed_as) if remote and on_progress is not None else None
+
+    def run() -> tuple[StreamingQuery, ProgressWatcher | None]:
+        with session_settings(spark, settings_for(spark, partitions, local_files=outputs.epoch.is_local)):
+            query = writer.start()
+        return query, ProgressWatcher(query, on_progress, observed_as) if remote and on_progress is not None else None
+
+    query, watcher = run()
     looks = notices if remote else None
-    return RunningQuery(query, plan, spark, outputs, sink_writer.failure, looks, observed_as, watcher)
+    closing = Closing(spark, checkpoint, run, lambda: outputs.check(spark)) if close_at_end else None
+    return RunningQuery(query, plan, spark, outputs, sink_writer.failure, looks, observed_as, watcher, closing=closing)

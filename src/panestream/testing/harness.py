@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -13,6 +13,7 @@ from panestream.engine.storage.sealed_state import SealedState
 from panestream.engine.storage.state import MemoryState
 from panestream.engine.window_spec import WindowSpec
 from panestream.errors import InvalidPlanError, InvalidWindowError, PanestreamError
+from panestream.testing.clockwork import Clockwork
 from panestream.testing.elements import Columns
 from panestream.testing.window_query import WindowQuery, window_query
 from panestream.tracing.events import Trace
@@ -26,6 +27,7 @@ from panestream.windowing.functions import AggregateFunction, ProcessWindowFunct
 from panestream.windowing.instants import Instant, instant
 from panestream.windowing.time import MAX_TIMESTAMP
 from panestream.windowing.triggers import Trigger
+from panestream.windowing.watermarks import WatermarkStrategy
 from panestream.windowing.windows import Window
 
 
@@ -50,6 +52,7 @@ class Snapshot(NamedTuple):
     """The state at one moment; :meth:`WindowTestHarness.restore` goes back to it."""
 
     values: dict[tuple[str, int], bytes]
+    watermarks: Mapping[str, Any] | None = None
 
 
 class WindowTestHarness:
@@ -103,6 +106,7 @@ class WindowTestHarness:
         allow_pickled_state: bool = False,
         key_group: int = 0,
         traced: bool = False,
+        watermark_strategy: WatermarkStrategy | None = None,
     ) -> None:
         """An empty key group, no watermark yet, the clock at 0.
 
@@ -127,6 +131,7 @@ class WindowTestHarness:
             allow_pickled_state: as of a stream: let objects of your own classes rest in state.
             key_group: the number of the group; only ``WindowStagger.RANDOM`` looks at it.
             traced: write down what becomes of every element and window, for :meth:`trace`; keeps all elements.
+            watermark_strategy: moves the watermark at each :meth:`end_micro_batch`; None: :meth:`process_watermark` does.
 
         Raises:
             InvalidPlanError: none or several functions; parts that do not fit together, or do not take what they will be given.
@@ -139,7 +144,8 @@ class WindowTestHarness:
         lateness = instant(allowed_lateness, "allowed lateness")
         window = WindowSpec(assigner, trigger, evictor, lateness, pickled_state=allow_pickled_state)
         functions = {"reduce": reduce, "aggregate": aggregate, "apply": apply, "process": process}
-        self._begin(window_query(window, functions, then, columns, side_output_late_data), key_group, traced)
+        query = window_query(window, functions, then, columns, side_output_late_data)
+        self._begin(query, key_group, traced, None if watermark_strategy is None else Clockwork(watermark_strategy))
 
     @classmethod
     def of_plan(cls, plan: RowPlan, key_group: int = 0, *, traced: bool = False) -> WindowTestHarness:
@@ -148,11 +154,12 @@ class WindowTestHarness:
         harness._begin(WindowQuery(plan), key_group, traced)  # noqa: SLF001 - its own
         return harness
 
-    def _begin(self, query: WindowQuery, key_group: int, traced: bool) -> None:
+    def _begin(self, query: WindowQuery, key_group: int, traced: bool, clockwork: Clockwork | None = None) -> None:
         self._query = query
         self._key_group = key_group
         self._traced = traced
         self._in_microseconds = False
+        self._clockwork = clockwork
         self._open(MemoryState())
 
     def _open(self, state: MemoryState) -> None:
@@ -199,6 +206,8 @@ class WindowTestHarness:
         time = self._operator.processing_time if timestamp is None else self._instant(timestamp, "the timestamp")
         rows = self._query.rows
         self._operator.elements([(key, time, value if rows is None else rows.element(value, time))])
+        if self._clockwork is not None:
+            self._clockwork.saw(value, time)
         self._check_timers()
 
     def process_watermark(self, time: Instant) -> None:
@@ -212,6 +221,41 @@ class WindowTestHarness:
     def set_processing_time(self, time: Instant) -> None:
         """The clock has come to ``time``; a timer is due when the clock is past it. Time does not go back."""
         self._operator.advance_processing_time(self._instant(time, "the processing time"))
+
+    def end_micro_batch(self, time: Instant, *, run: str = "") -> None:
+        """A micro-batch is over that began at ``time`` by the clock: the watermark moves as the strategy says, as on Spark.
+
+        It has the elements since the last one. Where there are none the source was asked in vain: that is silence.
+
+        Args:
+            time: the clock.
+            run: of the query; another one than before: it was down in between.
+
+        Raises:
+            InvalidPlanError: the harness was made without ``watermark_strategy``.
+
+        >>> import panestream as pst
+        >>> strategy = pst.WatermarkStrategy.for_monotonous_timestamps().closing_after("30 seconds")
+        >>> minute = pst.TumblingEventTimeWindows.of("1 minute")
+        >>> harness = WindowTestHarness(minute, reduce=max, watermark_strategy=strategy)
+        >>> harness.process_element(7, "50 seconds")
+        >>> harness.end_micro_batch("51 seconds")
+        >>> harness.end_micro_batch("71 seconds")  # silent for 20 seconds
+        >>> harness.extract_output()
+        []
+        >>> harness.end_micro_batch("81 seconds")
+        >>> [result.value for result in harness.extract_output()]
+        [7]
+        """
+        if self._clockwork is None:
+            raise InvalidPlanError(
+                "the harness has no strategy that moves the watermark: make it with WindowTestHarness(..., "
+                "watermark_strategy=pst.WatermarkStrategy...), or say where it is, .process_watermark(...)"
+            )
+        clock = self._instant(time, "the clock")
+        self._operator.advance_processing_time(clock)
+        self._operator.advance_watermark(self._clockwork.end_micro_batch(clock, run))
+        self._check_timers()
 
     def end_of_input(self) -> None:
         """The input is bounded, and this is its end: the watermark goes to the end of time."""
@@ -343,7 +387,7 @@ class WindowTestHarness:
         if self._traced:
             raise InvalidPlanError("a traced harness has no snapshots: make one without traced=True")
         self._operator.commit()
-        return Snapshot(dict(self._state.values))
+        return Snapshot(dict(self._state.values), None if self._clockwork is None else self._clockwork.saved())
 
     def restore(self, snapshot: Snapshot) -> None:
         """Begins anew from a snapshot, as after a crash. What was fired and not looked at is gone.
@@ -360,6 +404,8 @@ class WindowTestHarness:
         if not isinstance(snapshot, Snapshot):
             raise PanestreamError(f"restore wants what snapshot() returned, got {type(snapshot).__name__}")
         self._open(MemoryState(dict(snapshot.values)))
+        if self._clockwork is not None:
+            self._clockwork.restore(snapshot.watermarks)
 
     def state_sizes(self) -> dict[str, int]:
         """Bytes at rest, by space of the store: what the last :meth:`snapshot` wrote."""

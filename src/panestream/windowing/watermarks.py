@@ -82,6 +82,8 @@ class WatermarkStrategy:
         max_ahead_by: how far event times may be ahead, in engine units; None: as far as they like.
         max_ahead_of: of what: ``clock`` or ``rows``.
         expected: partitions that hold the watermark back before their first row.
+        closes_after: for how long all input must be silent until the watermark follows the clock, in engine units; None: it waits
+            for rows.
 
     >>> WatermarkStrategy.for_bounded_out_of_orderness("5 seconds").per_partition("partition")
     WatermarkStrategy.for_bounded_out_of_orderness('5 seconds').per_partition('partition')
@@ -94,6 +96,7 @@ class WatermarkStrategy:
     max_ahead_by: int | None = None
     max_ahead_of: str = "clock"
     expected: tuple[str, ...] = ()
+    closes_after: int | None = None
 
     @classmethod
     def for_generator(cls, generator: Callable[[], WatermarkGenerator]) -> WatermarkStrategy:
@@ -184,6 +187,41 @@ class WatermarkStrategy:
             raise InvalidPlanError(f"the idleness timeout must be positive, got {timeout!r}")
         return replace(self, idle_timeout=micros)
 
+    def closing_after(self, silence: Duration) -> WatermarkStrategy:
+        """Once **all** input has been silent for ``silence``, by the clock, the watermark follows the clock.
+
+        Without it the last window waits for a row that may never come. With it event time goes on from the last row as the clock
+        does: ``s`` after it the watermark stands where that row put it, plus ``s``. Nothing of it is taken back when rows come
+        again: what is behind it by then is late in the ordinary way.
+
+        - Each source partition goes on from its own last row; the furthest behind counts, as with rows, but for those that are
+          idle (:meth:`with_idleness`; of idle ones alone, the furthest ahead) or never had a row.
+        - Silence is what the source was asked for in vain, by Spark's batch time. The time that the query was down is none of it.
+        - Data of the past go on at the pace of the clock, too: a day of theirs takes a day.
+
+        It needs a query that runs without end (``trigger="10 seconds"``). One that ends by itself (``availableNow``) has no
+        silence to wait for: ``start(close_at_end=True)`` takes the end of what is there for it. A batch closes all windows at its
+        end, with or without this. Flink has no counterpart: its ``withIdleness`` holds the watermark when all is idle.
+
+        Args:
+            silence: longer than any pause after which rows still come with older times than the clock would have them.
+
+        Raises:
+            InvalidPlanError: it is not positive or no whole milliseconds; or the strategy makes no watermarks.
+
+        >>> WatermarkStrategy.for_bounded_out_of_orderness("5 seconds").closing_after("30 seconds")
+        WatermarkStrategy.for_bounded_out_of_orderness('5 seconds').closing_after('30 seconds')
+        """
+        micros = to_micros(silence, "closing_after")
+        if micros <= 0 or micros % 1000:
+            raise InvalidPlanError(
+                f"closing_after wants a positive time of whole milliseconds, e.g. '30 seconds', got {silence!r}: Spark's clock "
+                "has no others"
+            )
+        if self.delay is None and self.generator is None:
+            raise InvalidPlanError("closing_after moves the watermark, and no_watermarks() makes none: take another strategy")
+        return replace(self, closes_after=micros)
+
     def max_ahead(self, most: Duration, *, of: str = "clock") -> WatermarkStrategy:
         """Makes rows invalid whose event time is more than ``most`` ahead.
 
@@ -238,6 +276,8 @@ class WatermarkStrategy:
         if self.max_ahead_by is not None:
             of = "" if self.max_ahead_of == "clock" else f", of={self.max_ahead_of!r}"
             text += f".max_ahead({format_duration(self.max_ahead_by)!r}{of})"
+        if self.closes_after is not None:
+            text += f".closing_after({format_duration(self.closes_after)!r})"
         return text
 
 

@@ -13,7 +13,7 @@ from panestream.engine.runtime.gc_control import collector_paused
 from panestream.engine.runtime.group_io import GroupInput, GroupOutput
 from panestream.engine.storage import payload
 from panestream.engine.storage.limits import within
-from panestream.engine.storage.payload import INVALID, REPORT, UNORDERED, PayloadPart, as_schema, joined
+from panestream.engine.storage.payload import END, INVALID, REPORT, UNORDERED, PayloadPart, as_schema, joined
 from panestream.engine.storage.state import MemoryState, State
 from panestream.errors import InvalidPlanError
 
@@ -49,6 +49,8 @@ def gather(plan: WindowPlan, parts: Iterable[PayloadPart], end_of_input: bool = 
             _keep_largest(watermarks, header["watermarks"])
         elif kind == UNORDERED:
             arrived.append(table)
+        elif kind == END:
+            batch.end_of_available = True
         else:
             add(kind, table, origin)
     if arrived:
@@ -64,7 +66,14 @@ def _keep_largest(known: dict[str, int], reported: Mapping[str, int]) -> None:
 
 
 def run_micro_batch(
-    plan: WindowPlan, state: State, group: int, parts: Iterable[PayloadPart], processing_time: int | None = None
+    plan: WindowPlan,
+    state: State,
+    group: int,
+    parts: Iterable[PayloadPart],
+    processing_time: int | None = None,
+    *,
+    run: str = "",
+    planned_in: str = "",
 ) -> GroupOutput:
     """What a micro-batch emits for one key group.
 
@@ -74,8 +83,11 @@ def run_micro_batch(
         group: its number.
         parts: what came through the exchange.
         processing_time: in engine units, where the plan looks at it.
+        run: which run of the query it is, for key groups that no report tells.
+        planned_in: which run planned the micro-batch.
     """
     batch = gather(plan, within(parts, plan.most_bytes, group))
+    batch.run, batch.planned_in = batch.run or run, planned_in
     if processing_time is not None:
         batch.batch_time = processing_time
     # The operator is gone before the collector is back: else it would search through all that the operator holds.

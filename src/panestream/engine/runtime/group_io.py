@@ -24,7 +24,9 @@ class GroupInput:
         history_rows: how many came besides that are in the history from which the query started.
         batch_time: processing time, 0 where the plan does not need it.
         run: which run of the query it is, from start to stop; empty: unknown.
+        planned_in: the run that planned it, in which its time was read: of a micro-batch that is run again an earlier one.
         end_of_input: no more will come: every window fires. (Batch.)
+        end_of_available: nothing more is there now, and that is to count for silence: what is open closes, if no rows came.
     """
 
     parts: dict[str, list[pa.Table]] = field(default_factory=dict)
@@ -37,7 +39,14 @@ class GroupInput:
     history_rows: int = 0
     batch_time: int = 0
     run: str = ""
+    planned_in: str = ""
     end_of_input: bool = False
+    end_of_available: bool = False
+
+    @property
+    def has_reports(self) -> bool:
+        """Whether the source had rows, for whichever key group."""
+        return bool(self.input_rows or self.seen)
 
     def of(self, kind: str) -> list[pa.Table]:
         """The parts of one kind."""

@@ -12,6 +12,7 @@ import pyarrow as pa
 from panestream.engine.kernels.parts import incomplete_parts
 from panestream.engine.plan import MAIN, WindowPlan, check_identity, check_taken_over
 from panestream.engine.runtime.group_io import GroupInput, GroupOutput
+from panestream.engine.runtime.last_windows import last_instant
 from panestream.engine.runtime.watermarks import Closing, WatermarkTracker
 from panestream.engine.storage.sealed_state import SealedState
 from panestream.engine.storage.state_tables import TABLES_FORMAT, StateTables, storable
@@ -85,10 +86,10 @@ class GroupOperator(ABC, Generic[Fresh]):
         self._by_processing_time = by_processing_time
         self._saved: Mapping[str, Any] = storage.load() or {}
         """What the meta record kept; empty: the key group is new."""
-        self._tracker = WatermarkTracker(plan.watermark)
+        self._tracker = WatermarkTracker(plan.watermark, tick=plan.ticks)
         if self._saved:
             check_identity(self._saved["identity"], plan.identity(), "the checkpoint")
-            self._tracker = WatermarkTracker.from_json(plan.watermark, self._saved["watermarks"])
+            self._tracker = WatermarkTracker.from_json(plan.watermark, self._saved["watermarks"], plan.ticks)
         lateness = 0 if by_processing_time else plan.allowed_lateness
         self._closing = Closing(lateness, self._saved.get("closed", MIN_TIMESTAMP))
         self._processing_time: int = self._saved.get("clock", 0)
@@ -106,7 +107,7 @@ class GroupOperator(ABC, Generic[Fresh]):
         if not step.end_of_input:
             self._close(fresh, step)
             self._save()
-        output.wake_up = self._wake_up(step)
+        output.wake_up = self._next_wake_up(step)
         self._measure(batch, step, output)
         return output
 
@@ -149,12 +150,17 @@ class GroupOperator(ABC, Generic[Fresh]):
                 f"the saved state has format {saved.header.get('format')!r}, this version of panestream reads {TABLES_FORMAT}"
             )
         check_taken_over(saved.header["identity"], self._plan)
-        self._tracker = WatermarkTracker.from_json(self._plan.watermark, saved.header["watermarks"])
+        self._tracker = WatermarkTracker.from_json(self._plan.watermark, saved.header["watermarks"], self._plan.ticks)
         self._processing_time, self._closing.until = saved.header["clock"], saved.header["closed"]
         self._incomplete = incomplete_parts(saved.header, self._described())
         self._put(saved)
         self._save()
-        return self._wake_up(TimeStep(self._reached, self._reached))
+        return self._next_wake_up(TimeStep(self._reached, self._reached))
+
+    def _next_wake_up(self, step: TimeStep) -> int | None:
+        """When something fires without rows, or all key groups look whether all is silent; None: never."""
+        asked = [self._wake_up(step), None if step.end_of_input else self._tracker.wake_up()]
+        return min((time for time in asked if time is not None), default=None)
 
     def _lacking(self) -> Mapping[str, Any]:
         return {"incomplete": list(self._incomplete)} if self._incomplete else {}
@@ -232,6 +238,8 @@ class GroupOperator(ABC, Generic[Fresh]):
     def _advance(self, batch: GroupInput) -> TimeStep:
         before = self._tracker.watermark
         after = self._tracker.take_in(batch)
+        if batch.end_of_available and not batch.has_reports and self._tracker.newest != MIN_TIMESTAMP:
+            after = self._tracker.close(last_instant(self._plan.assigner, self._tracker.newest))
         if self._by_processing_time:
             # A window [0, 10) is over when the clock says 10: its last instant is the one before.
             before = self._processing_time - 1
@@ -256,7 +264,7 @@ class GroupOperator(ABC, Generic[Fresh]):
         metrics.partitions = self._tracker.by_partition() if self._state.group == 0 else None
         metrics.open_windows, metrics.kept_windows = self._open_windows(step), self._kept_windows()
         metrics.blocks, metrics.state_bytes = len(sizes), sum(sizes)
-        metrics.woken = not (batch.input_rows or batch.seen)
+        metrics.woken = not batch.has_reports
         state = self._state
         metrics.key_group, metrics.state_of = state.group, state.last_written_before
         metrics.state_calls = state.counted.calls

@@ -50,7 +50,7 @@ def watermarks_of(plan: WindowPlan, header: Mapping[str, Any], group: int) -> pa
             "partition_watermark": watermark,
             "max_event_time": newest,
             "idle": idle,
-            "silent": tracker.partitions[name].silent,
+            "silent": tracker.silent_for(name),
         }
         for name, newest, watermark, idle in tracker.by_partition(most=None)
     ]

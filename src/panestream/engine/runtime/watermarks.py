@@ -12,6 +12,7 @@ import numpy.typing as npt
 from panestream.engine.kernels.columns import Ints
 from panestream.engine.kernels.slicing import AlignedWindows, Int64s, PaneGrid
 from panestream.engine.runtime.group_io import MOST_PARTITIONS, GroupInput, GroupMetrics
+from panestream.engine.runtime.silence import Silence
 from panestream.errors import PlanMismatchError
 from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP, format_duration
 from panestream.windowing.watermarks import WatermarkStrategy
@@ -48,6 +49,8 @@ class WatermarkTracker:
         partitions: the source partitions that were seen or are expected.
         run: of the query, in which the source was last asked; empty: unknown.
         asked: the time of that micro-batch.
+        silence: of all input, where the strategy closes windows after some; else None.
+        tick: the smallest step of the clock, in engine units.
         before: the watermark before this micro-batch.
     """
 
@@ -56,17 +59,47 @@ class WatermarkTracker:
     partitions: dict[str, SourcePartition] = field(default_factory=dict)
     run: str = ""
     asked: int = 0
+    silence: Silence | None = None
+    tick: int = field(default=1, compare=False)
     before: int = field(default=MIN_TIMESTAMP, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.strategy.closes_after is None:
+            self.silence = None
+        elif self.silence is None:
+            self.silence = Silence()
 
     def take_in(self, batch: GroupInput) -> int:
         """What a micro-batch reports; returns the watermark.
 
-        A key group that is woken up by the clock gets no reports: the source was not asked.
+        A key group that is woken up by the clock gets no reports: the source was asked in vain, if it was.
         """
-        self.before = self.watermark
-        if not (batch.input_rows or batch.seen):
+        self.before, after = self.watermark, self.strategy.closes_after
+        if not batch.has_reports:
+            silence = None if batch.end_of_available else self.silence
+            if after is not None and silence is not None and batch.batch_time >= silence.due:
+                self._follow_clock(silence, silence.ask(batch.batch_time, batch.planned_in, after, self.tick))
             return self.watermark
+        if after is not None and self.silence is not None:
+            self.silence.hear(batch.seen, batch.batch_time, batch.planned_in, after)
         return self.advance(batch.seen, batch.batch_time, batch.watermarks, batch.run)
+
+    def close(self, until: int) -> int:
+        """The end of what is available stands for silence that lasted until event time came here; returns the watermark."""
+        self.watermark = max(self.watermark, until)
+        return self.watermark
+
+    @property
+    def newest(self) -> int:
+        """The largest event time; ``MIN_TIMESTAMP``: there was none yet."""
+        return max((known.max_timestamp for known in self.partitions.values()), default=MIN_TIMESTAMP)
+
+    def wake_up(self) -> int | None:
+        """At or before the time at which the clock is to wake all key groups, to look whether all is silent; None: never."""
+        if self.silence is None or self.newest == MIN_TIMESTAMP:
+            return None
+        # A tick earlier, as who is woken by this is woken when the clock is past it.
+        return self.silence.due - self.tick
 
     def advance(self, seen: Mapping[str, int], batch_time: int, generated: Mapping[str, int] | None = None, run: str = "") -> int:
         """Takes in what this micro-batch says of each source partition; returns the watermark.
@@ -91,13 +124,17 @@ class WatermarkTracker:
             self.watermark = max(self.watermark, min(self._watermark_of(known) for known in counted))
         return self.watermark
 
+    def silent_for(self, name: str) -> int | None:
+        """How long a source partition has been silent, as far as it was counted; None: it was not."""
+        counted = self.partitions[name].silent
+        return counted if self.silence is None else max(self.silence.of(name), counted or 0)
+
     def measure(self, batch: GroupInput, metrics: GroupMetrics) -> None:
         """Fills in what is the same in all key groups."""
         metrics.input_rows, metrics.invalid_rows, metrics.history_rows = batch.input_rows, batch.invalid_rows, batch.history_rows
         metrics.watermark_before = None if self.before == MIN_TIMESTAMP else self.before
         metrics.watermark = None if self.watermark == MIN_TIMESTAMP else self.watermark
-        newest = max((known.max_timestamp for known in self.partitions.values()), default=MIN_TIMESTAMP)
-        metrics.max_event_time = None if newest == MIN_TIMESTAMP else newest
+        metrics.max_event_time = None if self.newest == MIN_TIMESTAMP else self.newest
         metrics.partition_count = len(self.partitions)
         metrics.idle_partitions = sum(map(self._is_idle, self.partitions.values()))
 
@@ -122,6 +159,23 @@ class WatermarkTracker:
             return MIN_TIMESTAMP
         # Flink's minus one: a row with exactly the largest event time seen may still come.
         return known.max_timestamp - self.strategy.delay - 1
+
+    def _follow_clock(self, silence: Silence, silent: bool) -> None:
+        """Event time of each partition goes on from its last row, where all have been silent for long enough.
+
+        The furthest behind counts, but for those that are idle. If all are, the furthest ahead does: none is waited for.
+        """
+        known = {name: one for name, one in self.partitions.items() if self._watermark_of(one) != MIN_TIMESTAMP}
+        reached = {name: self._watermark_of(one) + silence.of(name) for name, one in known.items()}
+        if not silent or not reached:
+            return
+        timeout = self.strategy.idle_timeout
+        awake = [
+            reached[name]
+            for name, one in known.items()
+            if timeout is None or not (self._is_idle(one) or silence.of(name) >= timeout)
+        ]
+        self.watermark = max(self.watermark, min(awake) if awake else max(reached.values()))
 
     def _note_silence(self, seen: Mapping[str, int], batch_time: int, run: str) -> None:
         """Counts how long the partitions without rows have been silent: by the micro-batches that asked for them in vain.
@@ -150,10 +204,11 @@ class WatermarkTracker:
             "by": _folded(self.strategy.partition_column),
             "run": self.run,
             "asked": self.asked,
+            **({} if self.silence is None else {"silence": self.silence.to_json()}),
         }
 
     @classmethod
-    def from_json(cls, strategy: WatermarkStrategy, saved: Mapping[str, Any]) -> WatermarkTracker:
+    def from_json(cls, strategy: WatermarkStrategy, saved: Mapping[str, Any], tick: int = 1) -> WatermarkTracker:
         """What the meta record kept, under a strategy that may be another one by now.
 
         What another column told apart is forgotten: such a partition has no rows any more, and would hold the watermark for ever.
@@ -164,7 +219,8 @@ class WatermarkTracker:
         partitions = {
             name: known for name, known in kept.items() if known.max_timestamp != MIN_TIMESTAMP or name in strategy.expected
         }
-        return cls(strategy, saved["watermark"], partitions, saved["run"], saved["asked"], saved["watermark"])
+        silence = None if strategy.closes_after is None else Silence.from_json(saved.get("silence"))
+        return cls(strategy, saved["watermark"], partitions, saved["run"], saved["asked"], silence, tick, saved["watermark"])
 
 
 def _folded(column: str | None) -> str | None:

@@ -27,9 +27,9 @@ FORMAT_VERSION = 2
 PART_BYTES = 1 << 18
 """Payloads travel in parts: Spark hands so many rows at a time to Python, and they must fit the memory together."""
 
-INVALID, REPORT, UNORDERED = "__invalid", "__report", "__unordered"
+INVALID, REPORT, UNORDERED, END = "__invalid", "__report", "__unordered", "__end"
 """Kinds of payloads beside those of the operator: rows without usable event time; what a source partition saw; rows that the
-key group has yet to put in order and to pack."""
+key group has yet to put in order and to pack; that nothing more is available."""
 _HEADER = b"panestream"
 _STEPS = (1_000_000, 1_000, 1)
 """Timestamps are mostly whole seconds or milliseconds: window bounds above all."""

@@ -19,6 +19,7 @@ from panestream.spark.event_time import or_raise, usable
 from panestream.spark.known import known
 from panestream.spark.operator.exchange import EXCHANGE_SCHEMA, Pack
 from panestream.spark.operator.operate import OPERATED_SCHEMA, Unpack, process_batch, process_reduced
+from panestream.spark.operator.processor import TakenUp
 from panestream.spark.operator.stateful import transform
 from panestream.spark.operator.without_pandas import without_pandas
 from panestream.spark.types import arrow_schema, spark_schema
@@ -172,6 +173,9 @@ def operate(
     data_frames: bool = False,
     initial: DataFrame | None = None,
     tasks: int | None = None,
+    also: DataFrame | None = None,
+    clock: bool | None = None,
+    taken_up: TakenUp | None = None,
 ) -> DataFrame:
     """The operator's output, a few rows (tag, body) per key group and micro-batch. Asks Spark nothing.
 
@@ -182,6 +186,9 @@ def operate(
         data_frames: whether a stream runs over data frames, as Spark 4.0 has them, rather than over rows.
         initial: what a stream's state begins with.
         tasks: how many tasks take the key groups of a stream in turns; None: each has a task of its own.
+        also: what else goes through the exchange to the key groups of a stream (:mod:`panestream.spark.signals`).
+        clock: whether Spark's clock can wake a stream up, since its checkpoint was begun so; None: as the plan needs it.
+        taken_up: what the run found planned; None: nobody looked.
     """
     projected = projection.rows_of(df)
     with without_pandas():
@@ -190,7 +197,9 @@ def operate(
         exchanged = projected.mapInArrow(Pack(plan, projection.pack).__call__, EXCHANGE_SCHEMA)
         if not projection.streaming:
             return exchanged.groupBy("group").applyInArrow(process_batch(plan), OPERATED_SCHEMA)
-        operated = transform(exchanged, plan, data_frames=data_frames, initial=initial)
+        exchanged = exchanged if also is None else exchanged.unionAll(also)
+        clock = plan.wakes_up if clock is None else clock
+        operated = transform(exchanged, plan, data_frames=data_frames, initial=initial, clock=clock, taken_up=taken_up)
     # A task costs more than the key group in it (decision 0161); its partitions and their state stay what they are.
     return operated if tasks is None else operated.coalesce(tasks)
 

@@ -11,8 +11,10 @@ from pyspark.sql import types as T
 from panestream.engine.exchange.packing import PackColumns, pack
 from panestream.engine.plan import WindowPlan
 from panestream.engine.runtime.gc_control import freeze_modules_once
+from panestream.engine.storage.payload import PayloadPart
 from panestream.spark.operator.placement import group_values
 from panestream.spark.reasons import in_few_words
+from panestream.spark.run import run_id
 from panestream.spark.worker import remember_archives
 
 _NUMBERS = ("group", "origin", "sequence", "parts_left")
@@ -35,29 +37,20 @@ class Pack:
         remember_archives()
         values = group_values(self.plan.groups)
         with in_few_words():
-            for group, part in pack(self.plan, self.columns, batches, _partition_id(), run_id()):
-                row = (values[group], *part)
-                arrays = [pa.array([value], column.type) for value, column in zip(row, _EXCHANGE, strict=True)]
-                yield pa.RecordBatch.from_arrays(arrays, schema=_EXCHANGE)
+            for group, part in pack(self.plan, self.columns, batches, partition_id(), run_id()):
+                yield exchange_row(values[group], part)
         freeze_modules_once()
 
 
-def _partition_id() -> int:
+def exchange_row(group: int, part: PayloadPart) -> pa.RecordBatch:
+    """A row of the exchange; ``group``: the integer by which Spark knows the key group."""
+    arrays = [pa.array([value], column.type) for value, column in zip((group, *part), _EXCHANGE, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=_EXCHANGE)
+
+
+def partition_id() -> int:
+    """The number of the map partition that this task works on."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
     return context.partitionId() if context is not None else 0
-
-
-def run_id() -> str:
-    """Which run of a streaming query this task works for, as Spark says; empty where it does not.
-
-    Spark makes the run's id the group of all jobs of a streaming query: so every way to start one tells it, Connect's too. In
-    ``foreachBatch`` through Connect the jobs are of another session, which does not know.
-    """
-    from pyspark import TaskContext
-
-    context = TaskContext.get()
-    if context is None or context.getLocalProperty("sql.streaming.queryId") is None:
-        return ""
-    return context.getLocalProperty("spark.jobGroup.id") or ""

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import pickle
 import time
+import uuid
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark import TaskContext, cloudpickle
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle, TimerValues
@@ -47,13 +48,36 @@ class SparkState:
         self._entries.removeKey((space, key))
 
 
+class TakenUp(NamedTuple):
+    """What a run finds that goes on with a checkpoint.
+
+    Attributes:
+        run: what it is called itself.
+        planned: the last micro-batch that was planned; -1: none. Up to it they are run again.
+        earlier: what the run is called that planned it.
+    """
+
+    run: str
+    planned: int = -1
+    earlier: str = ""
+
+
 class WindowProcessor(StatefulProcessor):
     """The processor for ``transformWithState``: a call for each key group and micro-batch, a few binary rows in and out.
 
     Spark 4.0 wants them as data frames (:mod:`panestream.spark.operator.data_frames`); all else is the same.
     """
 
-    def __init__(self, plan: WindowPlan) -> None:
+    def __init__(self, plan: WindowPlan, taken_up: TakenUp | None = None) -> None:
+        """Of one run of a query.
+
+        Args:
+            plan: the query.
+            taken_up: what the run found planned; None: nobody looked.
+        """
+        self._taken_up = taken_up
+        # Where Spark does not tell which run it is, as inside of foreachBatch through Connect; and when it was begun.
+        self._run, self._begun = uuid.uuid4().hex, time.time() * 1000
         # Travels inside what Spark pickles and ships itself, and is opened only by the workers of the same query. Spark's own
         # pickler, since users' functions may stand in a notebook.
         self._pickled_plan = cloudpickle.dumps(plan)  # type: ignore[no-untyped-call]
@@ -100,6 +124,7 @@ class WindowProcessor(StatefulProcessor):
         from panestream.engine.storage.payload import PayloadPart
         from panestream.spark.operator.placement import group_number
         from panestream.spark.reasons import in_few_words
+        from panestream.spark.run import run_id
         from panestream.spark.worker import remember_archives
 
         remember_archives()
@@ -109,14 +134,25 @@ class WindowProcessor(StatefulProcessor):
         now = timers.getCurrentProcessingTimeInMs() * plan.ticks if self._wakes_up else None
         parts = [PayloadPart(*part) for part in arrived]
         started = time.perf_counter()
+        which = self._which_run(run_id() or self._run, timers)
         with in_few_words():
-            output = run_micro_batch(plan, self._state, group_number(plan.groups, key[0]), parts, now)
+            output = run_micro_batch(plan, self._state, group_number(plan.groups, key[0]), parts, now, **which)
         if self._wakes_up:
             # An engine timer is due once the clock is past it.
             self._wake_up_at(None if output.wake_up is None else output.wake_up // plan.ticks + 1)
         output.metrics.operator_us = round((time.perf_counter() - started) * 1_000_000)
         yield from self.rows_of(bodies(output))
         freeze_modules_once()
+
+    def _which_run(self, run: str, timers: TimerValues) -> dict[str, str]:
+        """Which run it is, and which planned the micro-batch: one that was broken off comes again with the time that it had."""
+        assert self._state is not None  # noqa: S101 - the caller looked
+        number, known = self._state.micro_batch, self._taken_up
+        if known is not None and number is not None:
+            return {"run": run, "planned_in": known.run if number > known.planned else known.earlier}
+        # Nobody looked: it was planned before, where its time is of before.
+        before = self._wakes_up and timers.getCurrentProcessingTimeInMs() < self._begun
+        return {"run": run, "planned_in": f"before {run}" if before else run}
 
     def _wake_up_at(self, expiry: int | None) -> None:
         """One timer a key group: the earliest of all its windows, in milliseconds; None: there is none."""

@@ -9,10 +9,18 @@ from pyspark.sql import DataFrame
 from panestream.engine.plan import WindowPlan
 from panestream.spark.operator.flavours import check_data_frames
 from panestream.spark.operator.operate import OPERATED_SCHEMA
-from panestream.spark.operator.processor import WindowProcessor
+from panestream.spark.operator.processor import TakenUp, WindowProcessor
 
 
-def transform(exchanged: DataFrame, plan: WindowPlan, *, data_frames: bool, initial: DataFrame | None = None) -> DataFrame:
+def transform(
+    exchanged: DataFrame,
+    plan: WindowPlan,
+    *,
+    data_frames: bool,
+    initial: DataFrame | None = None,
+    clock: bool = False,
+    taken_up: TakenUp | None = None,
+) -> DataFrame:
     """The rows of the exchange of a stream through the operator, with its state.
 
     Args:
@@ -21,6 +29,8 @@ def transform(exchanged: DataFrame, plan: WindowPlan, *, data_frames: bool, init
         data_frames: whether over data frames.
         initial: the entries that the state begins with (:mod:`panestream.spark.savepoint.initial_state`); None: it is there, or
             begins with nothing.
+        clock: whether Spark runs micro-batches without rows, in which the clock wakes key groups.
+        taken_up: what the run found planned; None: nobody looked.
 
     Raises:
         EnvironmentNotReadyError: the session cannot run stateful operators over data frames.
@@ -29,12 +39,12 @@ def transform(exchanged: DataFrame, plan: WindowPlan, *, data_frames: bool, init
     how: dict[str, Any] = {
         "outputStructType": OPERATED_SCHEMA,
         "outputMode": "append",
-        "timeMode": "ProcessingTime" if plan.wakes_up else "None",
+        "timeMode": "ProcessingTime" if clock else "None",
         "initialState": None if initial is None else initial.groupBy("group"),
     }
     if not data_frames:
-        return grouped.transformWithState(statefulProcessor=WindowProcessor(plan), **how)
+        return grouped.transformWithState(statefulProcessor=WindowProcessor(plan, taken_up), **how)
     from panestream.spark.operator.data_frames import DataFrameWindowProcessor
 
     check_data_frames(exchanged.sparkSession)
-    return grouped.transformWithStateInPandas(statefulProcessor=DataFrameWindowProcessor(plan), **how)
+    return grouped.transformWithStateInPandas(statefulProcessor=DataFrameWindowProcessor(plan, taken_up), **how)

@@ -67,6 +67,8 @@ class Jumps:
         before, after = progress.watermark_before, progress.watermark
         if self.warned or self.plan.watermark.max_ahead_by is not None or after is None:
             return
+        if not (progress.rows or progress.history_rows):
+            return  # silence moved it, no row
         ahead = after - (int(self.clock()) * 1_000_000 if before is None else before)
         if ahead <= _MUCH:
             return

@@ -175,7 +175,9 @@ class Sources:
         return "If it is meant so, start(…, own_position=True) says it"
 
 
-def save_positions(spark: SparkSession, checkpoint: str, batch_id: int, path: str) -> list[dict[str, Any]]:
+def save_positions(
+    spark: SparkSession, checkpoint: str, batch_id: int, path: str, *, signals: bool = False
+) -> list[dict[str, Any]]:
     """How far the sources of a query are, for a savepoint's manifest; the files that were read become a part of the savepoint.
 
     Args:
@@ -183,11 +185,14 @@ def save_positions(spark: SparkSession, checkpoint: str, batch_id: int, path: st
         checkpoint: of the query.
         batch_id: after which micro-batch.
         path: of the savepoint.
+        signals: whether the last source is that of panestream's own signals, which another checkpoint has none of.
 
     Raises:
         CheckpointError: Spark's logs of it are gone.
     """
-    found = [_with_files(spark, checkpoint, each, path) for each in read_positions(spark, checkpoint, batch_id)]
+    positions = read_positions(spark, checkpoint, batch_id)
+    positions = positions[:-1] if signals else positions
+    found = [_with_files(spark, checkpoint, each, path) for each in positions]
     return as_saved(found)
 
 

@@ -99,7 +99,7 @@ def take(
         batch_id=state.batch_id,
         checkpoint=checkpoint,
         succession=succession_of(spark, checkpoint, state.batch_id).as_saved(),
-        sources=save_positions(spark, checkpoint, state.batch_id, path),
+        sources=save_positions(spark, checkpoint, state.batch_id, path, signals=bool(entry.get("signals"))),
     )
     with reading(state.stored):
         taken = write_savepoint(spark, path, state.plan, state.stored.headers(), state.stored.tables(), manifest, told)

@@ -11,6 +11,8 @@ from panestream.engine.plan import MAIN, WindowPlan
 from panestream.errors import FencedError, PanestreamWarning
 from panestream.spark.checkpoint import Claim, Epoch, introduce, register, succeed
 from panestream.spark.failures import of_sink
+from panestream.spark.mode import Mode
+from panestream.spark.operator.processor import TakenUp
 from panestream.spark.places import check_apart
 from panestream.spark.savepoint.birth import Birth
 from panestream.spark.sinks.base import AT_LEAST_ONCE, Run, Sink
@@ -32,6 +34,8 @@ class Outputs:
         begun: whether the sinks know the first micro-batch.
         first: what sinks call Spark's micro-batch 0.
         succeeded: the entry by which the query that this one succeeds learns of it; None: there is none to tell.
+        mode: how the query runs on the checkpoint.
+        taken_up: what the run found planned.
     """
 
     sinks: Mapping[str, Sink]
@@ -42,6 +46,8 @@ class Outputs:
     begun: bool = field(default=False)
     first: int = 0
     succeeded: Epoch | None = None
+    mode: Mode = field(default_factory=Mode)
+    taken_up: TakenUp | None = None
 
     def deliver(self, rows_of: Callable[[str], DataFrame], present: Collection[str], batch_id: int) -> None:
         """Writes one micro-batch: outputs that have rows, and all of them in the first one of a run.
@@ -95,7 +101,12 @@ class Outputs:
 
 
 def open_outputs(
-    spark: SparkSession, plan: WindowPlan, sinks: Mapping[str, Sink], checkpoint: str, birth: Birth | None = None
+    spark: SparkSession,
+    plan: WindowPlan,
+    sinks: Mapping[str, Sink],
+    checkpoint: str,
+    birth: Birth | None = None,
+    mode: Mode | None = None,
 ) -> Outputs:
     """Opens the sinks of a stream, and makes its run the one that holds the checkpoint.
 
@@ -105,6 +116,7 @@ def open_outputs(
         sinks: by output.
         checkpoint: the folder.
         birth: the savepoint that the checkpoint is to begin with; None: none was asked for.
+        mode: how the query is to run; None: as its plan needs it.
 
     Raises:
         CheckpointError: the checkpoint began otherwise.
@@ -116,12 +128,12 @@ def open_outputs(
         EnvironmentNotReadyError: this Spark cannot go on with what another version began.
     """
     places = checked_places(spark, plan, sinks, checkpoint)
-    claim = introduce(spark, plan, checkpoint, birth)
+    claim = introduce(spark, plan, checkpoint, birth, mode)
     opened = {tag: sink.open(spark, _run(plan, claim, tag, places.get(tag))) or sink for tag, sink in sinks.items()}
     _warn(spark, sinks)
     succeeded = succeed(spark, claim, places.values())
     register(spark, claim, places.values())
-    first: dict[str, Any] = {"first": claim.first, "succeeded": succeeded}
+    first: dict[str, Any] = {"first": claim.first, "succeeded": succeeded, "mode": claim.mode, "taken_up": claim.taken_up}
     return Outputs(opened, claim.epoch, claim.data_frames, claim.born, claim.begins_with, **first)
 
 

@@ -1,0 +1,54 @@
+"""When the last windows end that rows may lie in, as far as every key group can tell: from the largest event time alone."""
+
+from __future__ import annotations
+
+from panestream.errors import InvalidPlanError
+from panestream.windowing.assigners import (
+    CumulatingEventTimeWindows,
+    EventTimeSessionWindows,
+    SlidingEventTimeWindows,
+    TumblingEventTimeWindows,
+    WindowAssigner,
+    WindowStagger,
+)
+from panestream.windowing.assigners.several import SeveralWindows
+from panestream.windowing.time import MAX_TIMESTAMP
+
+_KNOWN = (CumulatingEventTimeWindows, EventTimeSessionWindows, SlidingEventTimeWindows, TumblingEventTimeWindows)
+
+
+def last_instant(assigner: WindowAssigner, newest: int) -> int:
+    """The last instant of all windows of rows up to ``newest``, in engine units.
+
+    >>> last_instant(TumblingEventTimeWindows(60), 130), last_instant(EventTimeSessionWindows(30), 130)
+    (179, 159)
+    """
+    if isinstance(assigner, SeveralWindows):
+        return max(last_instant(one, newest) for one in assigner.assigners)
+    if isinstance(assigner, TumblingEventTimeWindows) and assigner.stagger is not WindowStagger.ALIGNED:
+        # Every key group has its own windows: by then those of all are over.
+        return min(newest + assigner.size - 1, MAX_TIMESTAMP)
+    # Windows may have gaps between them, and the newest row may lie in one.
+    return max((window.max_timestamp() for window in assigner.assign_windows(None, newest, 0)), default=newest)
+
+
+def check_closable(assigner: WindowAssigner) -> None:
+    """Refuses windows of which nobody knows beforehand when they end.
+
+    Raises:
+        InvalidPlanError: says which, and what to do.
+    """
+    for one in assigner.assigners if isinstance(assigner, SeveralWindows) else (assigner,):
+        if isinstance(one, EventTimeSessionWindows) and not isinstance(one.gap, int):
+            raise InvalidPlanError(
+                f"close_at_end: when sessions of {one!r} end, their rows alone say, and the watermark would have to know it "
+                "beforehand: give them one gap (.with_gap), or let the last ones wait for the next rows"
+            )
+        if not isinstance(one, _KNOWN):
+            raise InvalidPlanError(
+                "close_at_end closes windows of event time whose end follows from the time of a row: tumbling, sliding and "
+                f"cumulating ones, and sessions of one gap, not {one!r}: leave it out"
+            )
+
+
+__all__ = ["check_closable", "last_instant"]

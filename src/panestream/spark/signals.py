@@ -1,0 +1,81 @@
+"""Signals: what panestream itself has to say to a running query, as a source beside its input.
+
+A signal is a file in the checkpoint with one word. Spark reads such files as it reads any stream of files: each once, and what
+follows from it is in the state exactly once, whatever breaks off. Two are needed. A query that the clock wakes is not woken after
+a start before it had a micro-batch, and Spark runs none without something new: ``begin`` is that. And where a query has read all
+there is, ``end`` tells the key groups so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql import functions as F
+
+from panestream.engine.plan import WindowPlan
+from panestream.engine.storage import payload
+from panestream.engine.storage.payload import END, cut
+from panestream.spark.markers import list_files
+from panestream.spark.operator.exchange import EXCHANGE_SCHEMA, exchange_row, partition_id
+from panestream.spark.operator.placement import group_values
+from panestream.spark.operator.without_pandas import without_pandas
+from panestream.spark.places import escaped
+from panestream.spark.worker import remember_archives
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+FOLDER = "panestream/signals"
+"""Where they lie in the checkpoint."""
+BEGIN_WORD, END_WORD = "begin", "end"
+
+
+def send(spark: SparkSession, checkpoint: str, word: str) -> None:
+    """Leaves a signal, which the query reads with its next micro-batch."""
+    spark.range(1).select(F.lit(word).alias("value")).coalesce(1).write.mode("append").text(_folder(checkpoint))
+
+
+def prepare(spark: SparkSession, checkpoint: str, *, wake: bool) -> None:
+    """What must be there before the query starts: Spark reads no folder in which nothing lies.
+
+    Args:
+        spark: the session.
+        checkpoint: the folder.
+        wake: whether the query is to have a micro-batch though no row comes.
+    """
+    if wake or not list_files(spark, f"{escaped(checkpoint.rstrip('/'))}/{FOLDER}/part-*"):
+        send(spark, checkpoint, BEGIN_WORD)
+
+
+def exchanged(spark: SparkSession, checkpoint: str, plan: WindowPlan) -> DataFrame:
+    """The signals as rows of the exchange, a stream."""
+    # What was read is deleted: nobody needs it again, and the folder would grow with every start.
+    reader = spark.readStream.option("cleanSource", "delete").option("pathGlobFilter", "part-*")
+    with without_pandas():
+        return reader.text(_folder(checkpoint)).mapInArrow(PackSignals(plan).__call__, EXCHANGE_SCHEMA)
+
+
+def _folder(checkpoint: str) -> str:
+    return f"{checkpoint.rstrip('/')}/{FOLDER}"
+
+
+@dataclass(slots=True)
+class PackSignals:
+    """The function for ``mapInArrow``: the word ``end`` goes to every key group, ``begin`` to none."""
+
+    plan: WindowPlan
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        remember_archives()
+        words = {word for batch in batches for word in batch.column(0).to_pylist()}
+        sequence = 0
+        for value in group_values(self.plan.groups) if END_WORD in words else ():
+            for part in cut(payload.encode(pa.table({}), {"kind": END}), partition_id(), sequence):
+                sequence = part.sequence
+                yield exchange_row(value, part)
+
+
+__all__ = ["BEGIN_WORD", "END_WORD", "exchanged", "prepare", "send"]

@@ -1,0 +1,257 @@
+"""Input with pauses, as Spark hands it to the key groups of a query; and what must come of it, from first principles.
+
+Micro-batches come at times of the clock. Rows go to their key groups, reports of them to all. A micro-batch without rows calls
+the key groups whose timer is due, as Spark does. Runs of the query end, and the next begins later; a micro-batch may be broken
+off and run again by the next run, at the time that it had.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+
+from panestream.engine.plan import MAIN, Chunk, WindowPlan
+from panestream.engine.planner import aggregating
+from panestream.engine.runtime.group_io import GroupInput
+from panestream.engine.storage.state import MemoryState
+from panestream.engine.window_spec import WindowSpec
+from panestream.windowing import aggregates as agg
+from panestream.windowing.assigners import SlidingEventTimeWindows, TumblingEventTimeWindows
+from panestream.windowing.time import MIN_TIMESTAMP
+from panestream.windowing.watermarks import WatermarkStrategy
+
+ROWS = pa.schema([("key", pa.string()), ("ts", pa.int64()), ("v", pa.int64()), ("p", pa.string())])
+KEYS = pa.schema([("key", pa.string())])
+Row = tuple[str, int, int, str]
+"""Key, event time, value, source partition."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """A micro-batch.
+
+    Attributes:
+        clock: its time.
+        run: of the query.
+        rows: that it has; none: the source was asked in vain.
+        broken: whether it is broken off after it ran, and run again by the next run.
+        end: whether it says that nothing more is available.
+    """
+
+    clock: int
+    run: str
+    rows: tuple[Row, ...] = ()
+    broken: bool = False
+    end: bool = False
+
+
+@dataclass(frozen=True)
+class Query:
+    """Windows that count and sum.
+
+    Attributes:
+        assigner: tumbling or sliding windows.
+        watermark: the strategy.
+        lateness: allowed.
+        exact: whether the row operator runs it.
+        groups: the number of key groups.
+    """
+
+    assigner: TumblingEventTimeWindows | SlidingEventTimeWindows
+    watermark: WatermarkStrategy
+    lateness: int = 0
+    exact: bool = False
+    groups: int = 2
+
+    def plan(self) -> WindowPlan:
+        """What the engine runs."""
+        windowing = WindowSpec(self.assigner, allowed_lateness=self.lateness, exact_firings=self.exact)
+        counted = [agg.count().alias("n"), agg.sum("v").alias("s")]
+        return WindowPlan(
+            keys=("key",),
+            key_schema=KEYS,
+            assigner=self.assigner,
+            operator=aggregating(windowing, counted, {"v": pa.int64()}, KEYS),
+            watermark=self.watermark,
+            event_time="ts",
+            groups=self.groups,
+            allowed_lateness=self.lateness,
+            late_tag="late",
+            row_schema=ROWS,
+            ticks=1,
+        )
+
+
+@dataclass
+class Emitted:
+    """What a micro-batch gave: windows that fired, late rows, and the watermark after it (None: no key group was called)."""
+
+    fired: list[tuple] = field(default_factory=list)
+    late: list[Row] = field(default_factory=list)
+    watermark: int | None = None
+
+
+def group_of(key: str, groups: int) -> int:
+    """Any placement will do."""
+    return ord(key[0]) % groups
+
+
+def run(query: Query, steps: Sequence[Step]) -> list[Emitted]:
+    """The engine: key groups with states and timers of their own, all that they know is in the state's bytes."""
+    plan, states, timers = query.plan(), [MemoryState() for _ in range(query.groups)], [None] * query.groups
+    emitted = []
+    for number, step in enumerate(steps):
+        # Its time is of the run that planned it.
+        planned_in = steps[number - 1].run if number > 0 and steps[number - 1].broken else step.run
+        given = [MemoryState(dict(one.values)) for one in states]
+        out, due = Emitted(), list(timers)
+        for group, state in enumerate(given):
+            # Spark calls a key group that has rows of the exchange, or whose timer is not after its clock.
+            if not (step.rows or step.end) and (due[group] is None or due[group] > step.clock):
+                continue
+            output = plan.operator.for_group(plan, state, group).process(_input(plan, step, group, planned_in))
+            due[group] = None if output.wake_up is None else output.wake_up + 1
+            watermark = output.metrics.watermark
+            assert out.watermark in (None, watermark), f"key groups disagree: {out.watermark} and {watermark}"
+            out.watermark = watermark
+            for tag, table in output.tables:
+                if tag == MAIN:
+                    columns = [column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column for column in table]
+                    out.fired += list(zip(*(column.to_pylist() for column in columns), strict=True))
+                else:
+                    out.late += [tuple(row.values()) for row in table.to_pylist()]
+        if not step.broken:
+            states, timers = given, due
+        emitted.append(out)
+    return emitted
+
+
+def _input(plan: WindowPlan, step: Step, group: int, planned_in: str) -> GroupInput:
+    given = GroupInput(batch_time=step.clock, run=step.run, planned_in=planned_in, end_of_available=step.end)
+    given.input_rows = len(step.rows)
+    given.seen = _largest(plan.watermark, step.rows)
+    mine = [row for row in step.rows if group_of(row[0], plan.groups) == group]
+    if mine:
+        table = pa.Table.from_pylist([dict(zip(ROWS.names, row, strict=True)) for row in mine], schema=ROWS).combine_chunks()
+        inputs = [table[text].chunk(0) for text in plan.operator.inputs]
+        chunk = Chunk(table["ts"].to_numpy(), [table["key"].chunk(0)], inputs, table)
+        for kind, part in plan.operator.pack(plan, chunk):
+            given.parts.setdefault(kind, []).append(part)
+    return given
+
+
+def _largest(watermark: WatermarkStrategy, rows: Sequence[Row]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for _, time, _, partition in rows:
+        name = "" if watermark.partition_column is None else partition
+        found[name] = max(time, found.get(name, time))
+    return found
+
+
+# -- the definition --------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Definition:
+    """The same from first principles: everything is reckoned anew from all that has happened, nothing is kept but that.
+
+    Attributes:
+        query: what runs.
+        looks: the micro-batches in which the source was asked, as far as it counts: with rows, and those without at which it was
+            to be known whether all is silent.
+        mark: how far the watermark is.
+        rows: that windows took.
+    """
+
+    query: Query
+    looks: list[Step] = field(default_factory=list)
+    mark: int = MIN_TIMESTAMP
+    rows: list[Row] = field(default_factory=list)
+
+    def up(self, number: int) -> int:
+        """For how long the query had been asking at the look with a number."""
+        asked, total = self.looks[0].clock, 0
+        for before, look in zip(self.looks[:number], self.looks[1 : number + 1], strict=True):
+            if look.run == before.run:
+                total += max(look.clock - asked, 0)
+            asked = max(asked, look.clock)
+        return total
+
+    def silent(self, partition: str | None = None) -> int | None:
+        """For how long there were no rows (of a partition) at the last look; None: there never were any."""
+        with_rows = [
+            number
+            for number, look in enumerate(self.looks)
+            if look.rows and (partition is None or partition in _largest(self.query.watermark, look.rows))
+        ]
+        return self.up(len(self.looks) - 1) - self.up(with_rows[-1]) if with_rows else None
+
+    def due(self) -> int | None:
+        """The clock of the next look without rows; None: there is none."""
+        if not self.looks:
+            return None
+        after, silent = self.query.watermark.closes_after, self.silent() or 0
+        if after is None:
+            return None
+        clock = max(look.clock for look in self.looks)
+        return clock + (after - silent if silent < after else max(after // 10, 1))
+
+    def _reached(self, partition: str) -> int:
+        """How far the rows of a partition bring event time."""
+        times = [_largest(self.query.watermark, look.rows).get(partition, MIN_TIMESTAMP) for look in self.looks]
+        return max(times) - self.query.watermark.delay - 1
+
+    def watermark(self) -> int:
+        """As the last look leaves it."""
+        names = sorted({name for one in self.looks for name in _largest(self.query.watermark, one.rows)})
+        if not names:
+            return self.mark
+        if self.looks[-1].rows:
+            return max(self.mark, min(self._reached(name) for name in names))
+        if (self.silent() or 0) < self.query.watermark.closes_after:
+            return self.mark
+        return max(self.mark, min(self._reached(name) + self.silent(name) for name in names))
+
+    def at_end(self) -> int:
+        """The watermark where nothing more is available."""
+        times = [row[1] for look in self.looks for row in look.rows]
+        if not times:
+            return self.mark
+        ends = [one.max_timestamp() for one in self.query.assigner.assign_windows(None, max(times), 0)]
+        return max([self.mark, *(ends or [max(times)])])
+
+    def take(self, step: Step, planned_in: str) -> Emitted:
+        """What a micro-batch gives, and how far the watermark is."""
+        due, before = self.due(), self.mark
+        if step.end and not step.rows:
+            self.mark = self.at_end()
+        elif step.rows or (due is not None and step.clock >= due):
+            self.looks.append(replace(step, run=planned_in))
+            self.mark = self.watermark()
+        else:
+            return Emitted()
+        after = self.mark
+        windows = {}
+        late = []
+        fresh = set()
+        for row in step.rows:
+            open_ = [one for one in self._windows(row) if one[2] - 1 > before - self.query.lateness]
+            if open_:
+                self.rows.append(row)
+                fresh |= set(open_)
+            elif row[1] <= before - self.query.lateness:  # else it lies between two windows
+                late.append(row)
+        for row in self.rows:
+            for window in self._windows(row):
+                windows.setdefault(window, []).append(row)
+        fired = []
+        for window, rows in windows.items():
+            last = window[2] - 1
+            if before < last <= after or (window in fresh and last <= before):
+                fired.append((*window, len(rows), sum(row[2] for row in rows)))
+        return Emitted(fired, late, None if after == MIN_TIMESTAMP else after)
+
+    def _windows(self, row: Row) -> list[tuple[str, int, int]]:
+        return [(row[0], one.start, one.end) for one in self.query.assigner.assign_windows(None, row[1], 0)]

@@ -1,0 +1,194 @@
+"""When all input is silent, the watermark follows the clock."""
+
+import pytest
+
+from panestream.engine.runtime.group_io import GroupInput
+from panestream.engine.runtime.last_windows import check_closable, last_instant
+from panestream.engine.runtime.watermarks import WatermarkTracker
+from panestream.errors import InvalidPlanError
+from panestream.windowing.assigners import (
+    EventTimeSessionWindows,
+    GlobalWindows,
+    SlidingEventTimeWindows,
+    TumblingEventTimeWindows,
+    WindowStagger,
+)
+from panestream.windowing.assigners.several import SeveralWindows
+from panestream.windowing.time import MIN_TIMESTAMP
+from panestream.windowing.watermarks import WatermarkStrategy
+
+
+def strategy(delay=0, after=30, **more):
+    return WatermarkStrategy(delay, closes_after=after, **more)
+
+
+def rows(clock, run="1", **seen):
+    return GroupInput(seen=seen or {"": clock}, input_rows=1, batch_time=clock, run=run, planned_in=run)
+
+
+def nothing(clock, run="1"):
+    return GroupInput(batch_time=clock, run=run, planned_in=run)
+
+
+def test_event_time_goes_on_from_the_last_row_as_the_clock_does():
+    tracker = WatermarkTracker(strategy(delay=5))
+    tracker.take_in(rows(1000))
+    # The next question that counts is when the silence is long enough: all key groups are asked then.
+    assert tracker.wake_up() == 1029
+    assert tracker.take_in(nothing(1029)) == 994
+    assert tracker.take_in(nothing(1030)) == 994 + 30
+    assert tracker.wake_up() == 1032
+    assert tracker.take_in(nothing(1032)) == 994 + 30  # a key group may be woken for reasons of its own: it knows no more
+    assert tracker.take_in(nothing(1041)) == 994 + 41
+
+
+def test_data_of_the_past_go_on_at_the_pace_of_the_clock():
+    tracker = WatermarkTracker(strategy())
+    tracker.take_in(rows(10**6, **{"": 50}))
+    assert tracker.take_in(nothing(10**6 + 40)) == 49 + 40
+
+
+def test_rows_end_the_silence_and_nothing_goes_back():
+    tracker = WatermarkTracker(strategy())
+    tracker.take_in(rows(1000))
+    assert tracker.take_in(nothing(1100)) == 1099
+    assert tracker.take_in(rows(1101, **{"": 1001})) == 1099
+    assert tracker.take_in(nothing(1120)) == 1099
+    # From the last row of all, not from where the watermark was.
+    assert tracker.take_in(nothing(1131)) == 1099
+    assert tracker.take_in(nothing(1250)) == 1000 + 149
+
+
+@pytest.mark.parametrize("down", [0, 1, 10**6])
+def test_the_time_that_the_query_was_down_is_not_silence(down):
+    tracker = WatermarkTracker(strategy())
+    tracker.take_in(rows(1000))
+    assert tracker.take_in(nothing(1040)) == 1039
+    again = WatermarkTracker.from_json(tracker.strategy, tracker.to_json())
+    begin = 1043 + down
+    assert again.take_in(nothing(begin, "2")) == 1039
+    assert again.take_in(nothing(begin + 10, "2")) == 999 + 40 + 10
+
+
+def test_a_micro_batch_that_is_run_again_gives_the_same():
+    tracker = WatermarkTracker(strategy())
+    tracker.take_in(rows(1000))
+    saved = tracker.to_json()
+    assert tracker.take_in(nothing(1040)) == 1039
+    again = WatermarkTracker.from_json(tracker.strategy, saved)
+    assert again.take_in(GroupInput(batch_time=1040, run="2", planned_in="1")) == 1039
+    # What went by between it and the first micro-batch of the new run was no silence.
+    assert again.take_in(nothing(5000, "2")) == 1039
+    assert again.take_in(nothing(5003, "2")) == 1042
+
+
+def test_a_clock_that_is_set_back_stands_still():
+    tracker = WatermarkTracker(strategy())
+    tracker.take_in(rows(1000))
+    assert tracker.take_in(nothing(1035)) == 1034
+    for clock in (900, 1036, 1037):
+        assert tracker.take_in(nothing(clock)) == 1034
+    assert tracker.take_in(nothing(1038)) == 1037
+
+
+def test_each_partition_goes_on_from_its_own_last_row():
+    tracker = WatermarkTracker(strategy().per_partition("p"))
+    tracker.take_in(rows(1000, a=1000, b=700))
+    tracker.take_in(rows(1010, a=1010))
+    assert tracker.watermark == 699
+    # b has been silent for longer: it is behind by what it was behind at its last row.
+    assert tracker.take_in(nothing(1040)) == 699 + 40
+
+
+def test_idle_partitions_do_not_hold_it_back():
+    tracker = WatermarkTracker(strategy(idle_timeout=20).per_partition("p"))
+    tracker.take_in(rows(1000, a=1000, b=700))
+    tracker.take_in(rows(1005, a=1005))
+    # b is idle by now, and so is a: of idle ones alone the furthest ahead counts.
+    assert tracker.take_in(nothing(1035)) == 1034
+    tracker = WatermarkTracker(strategy(idle_timeout=33).per_partition("p"))
+    tracker.take_in(rows(1000, a=1000, b=700))
+    tracker.take_in(rows(1005, a=1000))
+    assert tracker.take_in(nothing(1035)) == 999 + 30
+
+
+def test_an_expected_partition_that_never_came_is_not_waited_for():
+    tracker = WatermarkTracker(strategy().per_partition("p", ["a", "b"]))
+    assert tracker.take_in(rows(1000, a=1000)) == MIN_TIMESTAMP
+    assert tracker.take_in(nothing(1030)) == 999 + 30
+
+
+def test_before_the_first_row_there_is_no_time_and_nobody_is_woken():
+    tracker = WatermarkTracker(strategy())
+    assert tracker.take_in(nothing(10**6)) == MIN_TIMESTAMP
+    assert tracker.wake_up() is None
+
+
+def test_rows_without_event_time_are_no_silence():
+    tracker = WatermarkTracker(strategy())
+    tracker.take_in(rows(1000))
+    for clock in range(1020, 1200, 20):
+        invalid = GroupInput(input_rows=3, invalid_rows=3, batch_time=clock, run="1", planned_in="1")
+        assert tracker.take_in(invalid) == 999
+    # They have no event time from which it could go on: that is the last one that was known.
+    assert tracker.take_in(nothing(1209)) == 999
+    assert tracker.take_in(nothing(1210)) == 999 + 210
+
+
+def test_given_to_an_old_checkpoint_it_begins_then():
+    old = WatermarkTracker(WatermarkStrategy(0))
+    old.take_in(rows(1000))
+    assert "silence" not in old.to_json()
+    tracker = WatermarkTracker.from_json(strategy(), old.to_json())
+    assert tracker.take_in(nothing(10**6)) == 999
+    assert tracker.take_in(nothing(10**6 + 29)) == 999
+    assert tracker.take_in(nothing(10**6 + 30)) == 999 + 30
+
+
+def test_taken_off_it_is_forgotten():
+    tracker = WatermarkTracker(strategy())
+    tracker.take_in(rows(1000))
+    tracker.take_in(nothing(1050))
+    plain = WatermarkTracker.from_json(WatermarkStrategy(0), tracker.to_json())
+    assert (plain.watermark, plain.wake_up(), "silence" in plain.to_json()) == (1049, None, False)
+
+
+def test_it_survives_the_meta_record():
+    tracker = WatermarkTracker(strategy().per_partition("p"))
+    tracker.take_in(rows(1000, b=1000, a=7))
+    tracker.take_in(nothing(1031))
+    again = WatermarkTracker.from_json(tracker.strategy, tracker.to_json())
+    assert again == tracker
+    assert again.to_json() == tracker.to_json()
+
+
+def test_which_strategies_close():
+    assert repr(WatermarkStrategy(0).closing_after("30 seconds")).endswith(".closing_after('30 seconds')")
+    for wrong in ("0 seconds", "-1 second", "1 microsecond"):
+        with pytest.raises(InvalidPlanError, match="closing_after wants a positive time of whole milliseconds"):
+            WatermarkStrategy(0).closing_after(wrong)
+    with pytest.raises(InvalidPlanError, match="no_watermarks"):
+        WatermarkStrategy.no_watermarks().closing_after("1 second")
+
+
+def test_the_last_windows_of_rows():
+    sliding = SlidingEventTimeWindows(10, 15)
+    assert last_instant(sliding, 3) == 9
+    assert last_instant(sliding, 12) == 12  # it lies in no window, and those before it are over
+    assert last_instant(EventTimeSessionWindows(30).max_duration("100 us"), 90) == 99
+    assert last_instant(SeveralWindows.of({"a": TumblingEventTimeWindows(7), "b": sliding}), 3) == 9
+    assert last_instant(TumblingEventTimeWindows(60, 0, WindowStagger.RANDOM), 130) == 189
+
+
+@pytest.mark.parametrize(
+    ("assigner", "said"),
+    [
+        (EventTimeSessionWindows.with_dynamic_gap(len), "their rows alone say"),
+        (GlobalWindows.create(), "tumbling, sliding and cumulating ones"),
+    ],
+    ids=["dynamic gap", "global"],
+)
+def test_windows_whose_end_nobody_knows_are_refused(assigner, said):
+    with pytest.raises(InvalidPlanError, match=said):
+        check_closable(assigner)
+    check_closable(SeveralWindows.of({"a": TumblingEventTimeWindows(7)}))

@@ -1,0 +1,53 @@
+"""How a query runs, as far as its checkpoint is tied to it."""
+
+import warnings
+from types import SimpleNamespace
+
+import pytest
+
+from panestream.errors import CheckpointError, PanestreamWarning
+from panestream.spark.mode import Mode
+from panestream.spark.progress.notices import Jumps
+
+EVENT_TIME = SimpleNamespace(operator=SimpleNamespace(uses_processing_time=False), processing_time=None)
+CLOCK = SimpleNamespace(operator=SimpleNamespace(uses_processing_time=True), processing_time=None)
+
+
+def test_what_a_checkpoint_was_begun_with_stays():
+    begun = {"clock": True, "signals": True}
+    assert Mode().on(begun, EVENT_TIME, "here") == Mode(clock=True, signals=True)
+    assert Mode(clock=True, signals=True).on(begun, EVENT_TIME, "here") == Mode(clock=True, signals=True)
+    assert Mode().as_json() == {"clock": False, "signals": False}
+
+
+def test_of_an_earlier_version_the_plan_says_whether_there_is_a_clock():
+    assert Mode(clock=True).on({}, CLOCK, "here") == Mode(clock=True)
+    # Closing on silence given to it: it has a clock, and no signals.
+    assert Mode(clock=True, signals=True).on({}, CLOCK, "here") == Mode(clock=True)
+    with pytest.raises(CheckpointError, match="no clock wakes"):
+        Mode(clock=True, signals=True).on({}, EVENT_TIME, "here")
+
+
+@pytest.mark.parametrize(
+    ("mode", "begun", "said"),
+    [
+        (Mode(clock=True), {"clock": False}, "no clock wakes"),
+        (Mode(ends=True), {"clock": True}, "the clock wakes"),
+        (Mode(ends=True, closes=True, signals=True), {"clock": False}, "without close_at_end=True"),
+    ],
+    ids=["no clock", "no end", "no signals"],
+)
+def test_what_spark_would_refuse_is_refused_with_a_way_out(mode, begun, said):
+    with pytest.raises(CheckpointError, match=rf"the checkpoint here was begun .*{said}.*from a savepoint of this one"):
+        mode.on(begun, EVENT_TIME, "here")
+
+
+def test_nobody_is_warned_of_a_row_where_silence_moved_the_watermark():
+    plan = SimpleNamespace(watermark=SimpleNamespace(max_ahead_by=None))
+    week = SimpleNamespace(batch_id=3, rows=0, history_rows=0, watermark_before=0, watermark=7 * 86_400_000_000)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Jumps(plan).look(week)
+    week.rows = 1
+    with pytest.warns(PanestreamWarning, match="micro-batch 3 moved the watermark by 1 week|by 7 days"):
+        Jumps(plan).look(week)

@@ -1,0 +1,193 @@
+"""Windows that close without new rows, on Spark: by the clock, and where a query has read all there is."""
+
+from __future__ import annotations
+
+import datetime as dt
+import time
+import warnings
+
+import pytest
+
+import panestream as pst
+from panestream import agg
+from panestream.errors import CallbackError, CheckpointError, InvalidPlanError, PanestreamWarning
+from panestream.spark import signals
+from panestream.testing import MicroBatches
+
+pytestmark = pytest.mark.spark
+
+NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.timezone.utc)
+PATIENCE = 120
+LIVE = {"trigger": "200 milliseconds"}
+
+
+def at(second):
+    return NOON + dt.timedelta(seconds=second)
+
+
+def windows(clicks, closing=None):
+    """Tumbling windows of ten seconds, of event time in the past."""
+    strategy = pst.WatermarkStrategy.for_bounded_out_of_orderness("1 second")
+    strategy = strategy if closing is None else strategy.closing_after(closing)
+    keyed = pst.stream(clicks.stream()).assign_timestamps("ts", strategy).key_by("user")
+    windowed = keyed.window(pst.TumblingEventTimeWindows.of("10 seconds")).side_output_late_data("late").key_groups(2)
+    return windowed.aggregate(agg.count().alias("clicks"))
+
+
+def fired(sink):
+    """User, second at which the window begins, and clicks, of all rows that a sink got."""
+    return sorted(
+        (row.user, round((row.window_start.replace(tzinfo=dt.timezone.utc) - NOON).total_seconds()), row.clicks) for row in sink
+    )
+
+
+def until(enough, query):
+    """Waits until something holds, and stops the query."""
+    deadline = time.monotonic() + PATIENCE
+    while not enough() and time.monotonic() < deadline:
+        assert not query.await_termination(0.2)
+    query.stop()
+    assert enough(), [(one.batch_id, one.rows, one.watermark) for one in query.recent_progress]
+
+
+class Run:
+    """One run that ends by itself, with what it gave."""
+
+    def __init__(self, result, checkpoint, **how):
+        main, late = pst.MemorySink(), pst.MemorySink()
+        query = result.start(checkpoint=str(checkpoint), main=main, late=late, **how)
+        query.await_termination()
+        self.fired, self.late = fired(main.rows), sorted((row.user, row.ts.second) for row in late.rows)
+        self.progress = query.recent_progress
+
+
+@pytest.fixture
+def clicks(spark, tmp_path):
+    made = MicroBatches(spark, tmp_path / "in", "user string, ts timestamp")
+    return made.add([("ann", at(1)), ("bob", at(2))]).add([("ann", at(25))])
+
+
+@pytest.mark.slow
+def test_the_end_of_what_is_available_closes_windows_and_the_next_run_goes_on(spark, clicks, tmp_path):
+    checkpoint = tmp_path / "checkpoint"
+    first = Run(windows(clicks), checkpoint, close_at_end=True)
+    assert (first.fired, first.late) == ([("ann", 0, 1), ("ann", 20, 1), ("bob", 0, 1)], [])
+    assert [one.rows for one in first.progress] == [2, 1, 0]
+    assert first.progress[-1].watermark == round(at(30).timestamp() * 1e6) - 1
+    # What is behind the window that was closed is late, what is not goes on; and no window fires twice.
+    clicks.add([("ann", at(28)), ("bob", at(31))])
+    second = Run(windows(clicks), checkpoint, close_at_end=True)
+    assert (second.fired, second.late) == ([("bob", 30, 1)], [("ann", 28)])
+    # Nothing new: there is nothing to close.
+    third = Run(windows(clicks), checkpoint, close_at_end=True)
+    assert (third.fired, third.late) == ([], [])
+    # Without it windows stay open; and it may come back.
+    clicks.add([("ann", at(45))])
+    assert Run(windows(clicks), checkpoint).fired == []
+    assert Run(windows(clicks), checkpoint, close_at_end=True).fired == [("ann", 40, 1)]
+    # A savepoint knows the input, and nothing of the signals.
+    saved = pst.savepoint(spark, str(checkpoint), str(tmp_path / "saved"))
+    assert [source["kind"] for source in saved.manifest.sources] == ["files"]
+
+
+@pytest.mark.slow
+def test_what_is_broken_off_while_windows_close_is_done_once(spark, clicks, tmp_path):
+    checkpoint, out = tmp_path / "checkpoint", tmp_path / "out"
+
+    def fail(progress):
+        if not progress.rows:
+            raise SystemExit("the lights went out")
+
+    def start(**how):
+        return windows(clicks).start(checkpoint=str(checkpoint), main=pst.ParquetSink(str(out)), **how)
+
+    # In the micro-batch that closes, when the sink has its rows and Spark has not committed it.
+    with pytest.raises(CallbackError):
+        start(close_at_end=True, on_progress=fail).await_termination()
+    start().await_termination()
+    assert fired(spark.read.parquet(str(out)).collect()) == [("ann", 0, 1), ("ann", 20, 1), ("bob", 0, 1)]
+    # Between the word and the run that reads it: with rows beside it, it is no end.
+    clicks.add([("bob", at(38))])
+    start().await_termination()
+    signals.send(spark, str(checkpoint), signals.END_WORD)
+    clicks.add([("bob", at(39))])
+    start().await_termination()
+    assert ("bob", 30, 2) not in fired(spark.read.parquet(str(out)).collect())
+    start(close_at_end=True).await_termination()
+    assert fired(spark.read.parquet(str(out)).collect())[-1] == ("bob", 30, 2)
+
+
+@pytest.mark.slow
+def test_silence_closes_windows_by_the_clock_and_after_a_restart(clicks, tmp_path):
+    checkpoint = str(tmp_path / "checkpoint")
+    main, late = pst.MemorySink(), pst.MemorySink()
+    result = windows(clicks, "2 seconds")
+    began = time.monotonic()
+    query = result.start(checkpoint=checkpoint, main=main, late=late, **LIVE)
+    until(lambda: len(main.rows) >= 2, query)
+    # The last row is of second 25: its window is over 6 seconds later, and that needs two seconds of silence at least.
+    assert fired(main.rows)[:2] in ([("ann", 0, 1), ("bob", 0, 1)], [("ann", 0, 1), ("ann", 20, 1)])
+    down = time.monotonic() - began
+    # Nothing comes any more, and the next run closes the window all the same.
+    main.rows.clear()
+    query = windows(clicks, "2 seconds").start(checkpoint=checkpoint, main=main, late=late, **LIVE)
+    until(lambda: fired(main.rows) == [("ann", 20, 1)] or down > PATIENCE, query)
+    moved = [one.watermark for one in query.recent_progress if one.watermark is not None]
+    assert moved == sorted(moved)
+    assert all(not one.rows for one in query.recent_progress)
+    # What comes behind it is late.
+    clicks.add([("ann", at(29)), ("bob", at(900))])
+    query = windows(clicks, "2 seconds").start(checkpoint=checkpoint, main=main, late=late, **LIVE)
+    until(lambda: len(late.rows) == 1, query)
+    assert [(row.user, row.ts.second) for row in late.rows] == [("ann", 29)]
+    with pytest.raises(CheckpointError, match="begun by a query that the clock wakes"):
+        result.start(checkpoint=checkpoint, main=pst.MemorySink())
+
+
+@pytest.mark.slow
+def test_a_savepoint_leads_to_windows_that_close_on_silence(spark, clicks, tmp_path):
+    assert Run(windows(clicks), tmp_path / "old").fired == [("ann", 0, 1), ("bob", 0, 1)]
+    saved = pst.savepoint(spark, str(tmp_path / "old"), str(tmp_path / "saved"))
+    main = pst.MemorySink()
+    query = windows(clicks, "1 second").start(checkpoint=str(tmp_path / "new"), savepoint=saved.path, main=main, **LIVE)
+    until(lambda: main.rows, query)
+    assert fired(main.rows) == [("ann", 20, 1)]
+    assert not any(one.rows for one in query.recent_progress)
+
+
+def test_a_checkpoint_is_tied_to_how_it_was_begun(clicks, tmp_path):
+    checkpoint = str(tmp_path / "checkpoint")
+    # Of a query that ends nobody waits for silence: it runs as it would without.
+    assert Run(windows(clicks, "2 seconds"), checkpoint).fired == [("ann", 0, 1), ("bob", 0, 1)]
+    with pytest.raises(CheckpointError, match=r"begun by a query that no clock wakes.*pst.savepoint"):
+        windows(clicks, "2 seconds").start(checkpoint=checkpoint, main=pst.MemorySink(), **LIVE)
+    with pytest.raises(CheckpointError, match="begun without close_at_end=True"):
+        windows(clicks).start(checkpoint=checkpoint, main=pst.MemorySink(), close_at_end=True)
+    with pytest.raises(InvalidPlanError, match="close_at_end is for a query that ends"):
+        windows(clicks).start(checkpoint=checkpoint, main=pst.MemorySink(), close_at_end=True, **LIVE)
+
+
+def test_explain_says_when_windows_close(clicks):
+    said = str(windows(clicks, "30 seconds").explain())
+    assert "when all input has been silent for 30 seconds, the watermark follows the clock" in said
+    assert "every 3 seconds" in said
+
+
+def test_input_that_never_stops_is_told(spark, tmp_path):
+    from panestream.spark.closing import Closing
+
+    closing = Closing(spark, str(tmp_path / "checkpoint"), run=lambda: None, check=lambda: None)
+    rows = Rows(rows=3)
+    assert all(closing.after([rows]) is not None for _ in range(10))
+    with pytest.warns(PanestreamWarning, match="the input does not end"):
+        assert closing.after([rows]) is None
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert closing.after([rows]) is None
+
+
+class Rows:
+    """The part of a progress that is looked at."""
+
+    def __init__(self, rows):
+        self.rows, self.history_rows = rows, 0
