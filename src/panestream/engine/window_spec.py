@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from panestream.windowing.assigners import GlobalWindows, MergingWindowAssigner, WindowAssigner
 from panestream.windowing.assigners.session import GapColumn
 from panestream.windowing.evictors import CountEvictor, Evictor, TimeEvictor
-from panestream.windowing.triggers import DeltaTrigger, ProcessingTimeoutTrigger, PurgingTrigger, Trigger
+from panestream.windowing.triggers import DeltaTrigger, Trigger
+from panestream.windowing.triggers.composition import all_parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +51,11 @@ class WindowSpec:
     @property
     def sees_elements(self) -> bool:
         """Whether anything but the function looks into elements: a gap or windows of the user's own, a trigger, an evictor."""
-        trigger, gap = self.firing_trigger, getattr(self.assigner, "gap", None)
-        while isinstance(trigger, (PurgingTrigger, ProcessingTimeoutTrigger)):
-            trigger = trigger.inner
-        ours = all(type(one).__module__.startswith("panestream.") for one in (self.assigner, trigger))
+        triggers, gap = list(all_parts(self.firing_trigger)), getattr(self.assigner, "gap", None)
+        ours = all(type(one).__module__.startswith("panestream.") for one in (self.assigner, *triggers))
         evicting = self.evictor is not None and type(self.evictor) not in (CountEvictor, TimeEvictor)
-        return not ours or evicting or isinstance(trigger, DeltaTrigger) or (callable(gap) and not isinstance(gap, GapColumn))
+        looking = any(isinstance(one, DeltaTrigger) for one in triggers)
+        return not ours or evicting or looking or (callable(gap) and not isinstance(gap, GapColumn))
 
 
 __all__ = ["WindowSpec"]

@@ -1,0 +1,138 @@
+"""The part of a composition that waits for the end of the window, with firings before and after it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from panestream.windowing.state import ReducingStateDescriptor
+from panestream.windowing.triggers.base import Trigger, check_inner
+from panestream.windowing.triggers.composition import Composition, node_of
+from panestream.windowing.triggers.nodes import Moment, Node
+from panestream.windowing.triggers.repeatedly import Repeating
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class AfterWatermark(Composition):
+    """Fires when the watermark reaches the end of the window; before and after it, if told to. Beam: ``AfterWatermark``.
+
+    ============================================  ====================================================================
+    what happens                                  what follows
+    ============================================  ====================================================================
+    before the end                                fires whenever ``early`` does, which begins anew each time
+    watermark reaches ``max_timestamp``           fires *on time*, once
+    after it, with ``late``                       fires whenever ``late`` does, which begins anew each time
+    after it, without                             has finished: rows that still come are dropped
+    a row opens a window that is over already     fires on time at once
+    sessions merge, and the end is still to come  fires early and on time again, whatever had fired
+    ============================================  ====================================================================
+
+    Rows come after the end only within the allowed lateness.
+
+    >>> from panestream.windowing.triggers.after_count import AfterCount
+    >>> AfterWatermark().early(AfterCount.of(100)).late(AfterCount.of(1))
+    AfterWatermark().early(AfterCount.of(100)).late(AfterCount.of(1))
+    """
+
+    early_firings: Trigger | None = None
+    late_firings: Trigger | None = None
+
+    def early(self, trigger: Trigger) -> AfterWatermark:
+        """Fires before the end, too: whenever ``trigger`` does."""
+        return replace(self, early_firings=_given(trigger, "early"))
+
+    def late(self, trigger: Trigger) -> AfterWatermark:
+        """Fires after the end, too: whenever ``trigger`` does."""
+        return replace(self, late_firings=_given(trigger, "late"))
+
+    @property
+    def parts(self) -> tuple[Trigger, ...]:
+        return tuple(part for part in (self.early_firings, self.late_firings) if part is not None)
+
+    def node(self, place: str) -> Node:
+        return _AtTheEnd(place, _repeating(self.early_firings, f"{place}early."), _repeating(self.late_firings, f"{place}late."))
+
+    def __repr__(self) -> str:
+        early = "" if self.early_firings is None else f".early({self.early_firings!r})"
+        late = "" if self.late_firings is None else f".late({self.late_firings!r})"
+        return f"AfterWatermark(){early}{late}"
+
+
+def _given(trigger: Trigger, what: str) -> Trigger:
+    check_inner(trigger, f"AfterWatermark().{what}")
+    return trigger
+
+
+def _repeating(trigger: Trigger | None, place: str) -> Node | None:
+    return None if trigger is None else Repeating(place, node_of(trigger, place))
+
+
+class _AtTheEnd(Node):
+    """What it remembers is only that it has fired on time: that may be of a shorter session, or come before the next row."""
+
+    __slots__ = ("_early", "_late", "_on_time")
+
+    def __init__(self, place: str, early: Node | None, late: Node | None) -> None:
+        super().__init__(place, *(node for node in (early, late) if node is not None))
+        self._early = early
+        self._late = late
+        self._on_time = ReducingStateDescriptor(f"{place}on time", max)
+
+    @property
+    def can_finish(self) -> bool:
+        return self._late is None
+
+    def element(self, element: Any, timestamp: int, now: Moment) -> None:
+        on_time = now.reducing(self._on_time)
+        if on_time.get() is not None:
+            if self._late is not None:
+                self._late.element(element, timestamp, now)
+                return
+            on_time.clear()  # something around it has it fire again
+        self._wait(now)
+        if self._early is not None:
+            self._early.element(element, timestamp, now)
+
+    def _wait(self, now: Moment) -> None:
+        if now.window.max_timestamp() > now.watermark:
+            now.event_timers.add(self.place, now.window.max_timestamp())
+
+    def is_ready(self, now: Moment) -> bool:
+        if now.reducing(self._on_time).get() is not None:
+            return self._late is not None and self._late.is_ready(now)
+        over = now.watermark >= now.window.max_timestamp()
+        return over or (self._early is not None and self._early.is_ready(now))
+
+    def fire(self, now: Moment) -> bool:
+        on_time = now.reducing(self._on_time)
+        if on_time.get() is not None:
+            assert self._late is not None  # noqa: S101 - it was ready
+            return self._late.fire(now)
+        if now.watermark < now.window.max_timestamp():
+            assert self._early is not None  # noqa: S101 - it was ready
+            return self._early.fire(now)
+        on_time.add(1)
+        if self._early is not None:
+            self._early.clear(now)
+        return self._late is None
+
+    def begin(self, now: Moment) -> None:
+        self._wait(now)
+        if self._early is not None:
+            self._early.begin(now)
+
+    def merge(self, now: Moment) -> None:
+        on_time = now.merged(self._on_time)
+        if on_time.get() is not None and now.window.max_timestamp() > now.watermark:
+            on_time.clear()  # it was a shorter session that had ended
+        if on_time.get() is None:
+            self._wait(now)
+            if self._early is not None:
+                self._early.merge(now)
+        elif self._late is not None:
+            self._late.merge(now)
+
+    def clear(self, now: Moment) -> None:
+        super().clear(now)
+        now.reducing(self._on_time).clear()
+        now.event_timers.discard(self.place)

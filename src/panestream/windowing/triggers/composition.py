@@ -1,0 +1,170 @@
+"""The base of triggers that are put together from others."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from panestream.errors import InvalidWindowError
+from panestream.windowing.state import ReducingStateDescriptor
+from panestream.windowing.triggers.base import OnMergeContext, Trigger, TriggerContext, TriggerResult, check_inner
+from panestream.windowing.triggers.nodes import Guest, Moment, Node
+from panestream.windowing.triggers.purging import PurgingTrigger
+from panestream.windowing.triggers.timeout import ProcessingTimeoutTrigger
+from panestream.windowing.windows import Window
+
+FINISHED = ReducingStateDescriptor("finished", min)
+"""1: the trigger has finished; 0: not yet. A merged window has finished if all that went into it had."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Composition(Trigger):
+    """A trigger that is put together from others, as in Apache Beam.
+
+    After every row, and when an instant comes for which one of its parts has waited, it is asked once whether the window is to
+    fire. A part that fires may have *finished*; when the whole has, the window fires no more, and rows that still come for it are
+    dropped.
+    """
+
+    _node: Node = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        for part in self.parts:
+            check_part(part, type(self).__name__)
+        object.__setattr__(self, "_node", self.node(""))
+
+    @property
+    @abstractmethod
+    def parts(self) -> tuple[Trigger, ...]:
+        """The triggers that it is put together from."""
+
+    @abstractmethod
+    def node(self, place: str) -> Node:
+        """What does its work, at a place in a composition."""
+
+    @property
+    def can_finish(self) -> bool:
+        """Whether there may come a firing after which the window fires no more."""
+        return self._node.can_finish
+
+    @property
+    def uses_processing_time(self) -> bool:
+        return any(part.uses_processing_time for part in self.parts)
+
+    def on_element(self, element: Any, timestamp: int, window: Window, ctx: TriggerContext) -> TriggerResult:
+        if self._has_finished(ctx):
+            return TriggerResult.PURGE
+        now = Moment(ctx, window)
+        self._node.element(element, timestamp, now)
+        return self._decided(now)
+
+    def on_event_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
+        return self._on_timer(time, Moment(ctx, window, watermark=time), event_time=True)
+
+    def on_processing_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
+        # A timer is called when the clock is past it.
+        return self._on_timer(time, Moment(ctx, window, clock=time + 1), event_time=False)
+
+    def _on_timer(self, time: int, now: Moment, *, event_time: bool) -> TriggerResult:
+        places = (now.event_timers if event_time else now.clock_timers).take(time)
+        if not places:
+            return TriggerResult.CONTINUE  # a timer of nobody's here, such as the window's cleanup timer
+        self._node.timer(time, places, now, event_time=event_time)
+        return self._decided(now)
+
+    def _decided(self, now: Moment) -> TriggerResult:
+        if not self._node.is_ready(now):
+            return TriggerResult.PURGE if now.purges else TriggerResult.CONTINUE
+        if self._node.fire(now):
+            self._finish(now)
+            return TriggerResult.FIRE_AND_PURGE  # what has fired for the last time need not be kept
+        return TriggerResult.FIRE_AND_PURGE if now.purges else TriggerResult.FIRE
+
+    def _has_finished(self, ctx: TriggerContext) -> bool:
+        if not self.can_finish:
+            return False
+        finished = ctx.get_partitioned_state(FINISHED)
+        if finished.get() is None:
+            finished.add(0)  # so that a window that merges with one that has finished is known to be none
+        return bool(finished.get())
+
+    def _finish(self, now: Moment) -> None:
+        self._forget(now)
+        finished = now.reducing(FINISHED)
+        finished.clear()
+        finished.add(1)
+
+    def _forget(self, now: Moment) -> None:
+        self._node.clear(now)
+        now.event_timers.clear()
+        now.clock_timers.clear()
+
+    def can_merge(self) -> bool:
+        return all(part.can_merge() for part in self.parts)
+
+    def on_merge(self, window: Window, ctx: OnMergeContext) -> None:
+        now = Moment(ctx, window)
+        if not self.can_finish or now.merged(FINISHED).get() != 1:
+            self._node.merge(now)
+
+    def clear(self, window: Window, ctx: TriggerContext) -> None:
+        now = Moment(ctx, window)
+        self._forget(now)
+        now.reducing(FINISHED).clear()
+
+
+def node_of(trigger: Trigger, place: str) -> Node:
+    """The node of a trigger at a place in a composition."""
+    return trigger.node(place) if isinstance(trigger, Composition) else Guest(place, trigger)
+
+
+def nodes_of(triggers: tuple[Trigger, ...], place: str) -> list[Node]:
+    """The nodes of several triggers, at numbered places."""
+    return [node_of(trigger, f"{place}{number}.") for number, trigger in enumerate(triggers)]
+
+
+def check_part(part: object, outer: str) -> None:
+    """Refuses what cannot be a part of a composition.
+
+    Raises:
+        InvalidWindowError: it is no trigger, or a class, or purges.
+        InvalidPlanError: a method takes other arguments than it will be given.
+    """
+    check_inner(part, outer)
+    if isinstance(part, PurgingTrigger):
+        raise InvalidWindowError(
+            f"{part!r} inside of {outer}: whether firings accumulate or discard is said once, of the whole trigger. Write "
+            f"PurgingTrigger.of(...) around it, and leave it out inside: {part.inner!r}"
+        )
+
+
+def check_several(triggers: object, outer: str) -> None:
+    """Refuses anything but a tuple of at least one.
+
+    Raises:
+        InvalidWindowError: it is none.
+    """
+    if not isinstance(triggers, tuple) or not triggers:
+        raise InvalidWindowError(
+            f"{outer} wants triggers, e.g. {outer}.of(AfterCount.of(100), AfterWatermark()); got {triggers!r}"
+        )
+
+
+def all_parts(trigger: Trigger) -> Iterator[Trigger]:
+    """A trigger, and all that are inside of it.
+
+    >>> from panestream.windowing.triggers.count import CountTrigger
+    >>> list(all_parts(PurgingTrigger.of(CountTrigger.of(3))))
+    [PurgingTrigger.of(CountTrigger.of(3)), CountTrigger.of(3)]
+    """
+    yield trigger
+    parts = trigger.parts if isinstance(trigger, Composition) else ()
+    if isinstance(trigger, (PurgingTrigger, ProcessingTimeoutTrigger)):
+        parts = (trigger.inner,)
+    for part in parts:
+        yield from all_parts(part)
+
+
+__all__ = ["Composition", "all_parts", "check_part", "check_several", "node_of", "nodes_of"]

@@ -1,0 +1,303 @@
+"""What a composed trigger consists of: nodes, which look at one window, and how each of them has timers and state of its own."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import replace
+from functools import lru_cache
+from operator import or_
+from typing import Any
+
+from panestream.errors import InvalidPlanError
+from panestream.windowing.state import ReducingState, ReducingStateDescriptor, ValueState, ValueStateDescriptor
+from panestream.windowing.triggers.base import OnMergeContext, Trigger, TriggerContext, TriggerResult
+from panestream.windowing.windows import Window
+
+EVENT_TIMERS = ValueStateDescriptor("event timers")
+CLOCK_TIMERS = ValueStateDescriptor("clock timers")
+"""By time: the places of the nodes that wait for it. A window has one timer for an instant, however many nodes wait for it."""
+
+
+class Waiting:
+    """Which nodes wait for which instants of one kind of time. What nobody waits for any more is no timer of the window."""
+
+    __slots__ = ("_delete", "_register", "_state")
+
+    def __init__(self, state: ValueState, register: Callable[[int], None], delete: Callable[[int], None]) -> None:
+        self._state = state
+        self._register = register
+        self._delete = delete
+
+    def add(self, place: str, time: int) -> None:
+        """A node waits for an instant; nothing happens where it does already."""
+        known = self._state.value() or {}
+        places = known.get(time, ())
+        if place not in places:
+            self._register(time)
+            self._keep({**known, time: [*places, place]})
+
+    def discard(self, place: str, time: int | None = None) -> None:
+        """A node does not wait for an instant any more; None: for none at all."""
+        known = self._state.value()
+        if known is None:
+            return
+        left = {}
+        for instant, places in known.items():
+            others = [other for other in places if other != place] if time in (None, instant) else places
+            if others:
+                left[instant] = others
+            else:
+                self._delete(instant)
+        self._keep(left)
+
+    def take(self, time: int) -> list[str]:
+        """The places of those that waited for this instant, which has come."""
+        known = dict(self._state.value() or {})
+        places: list[str] = known.pop(time, [])
+        if places:
+            self._keep(known)
+        return places
+
+    def clear(self) -> None:
+        """Nobody waits any more."""
+        for time in self._state.value() or ():
+            self._delete(time)
+        self._state.clear()
+
+    def _keep(self, waiting: dict[int, list[str]]) -> None:
+        if waiting:
+            self._state.update(waiting)
+        else:
+            self._state.clear()
+
+
+class Moment:
+    """One look of a composed trigger at a window: how far time has come, who waits, and the states of the nodes.
+
+    Attributes:
+        ctx: what the engine handed in.
+        window: the window.
+        watermark: how far event time has come. While timers run it is the time of the timer: of a watermark that jumps over many
+            instants each is looked at as if it were the present one, in order.
+        clock: how far the clock has come, likewise.
+        purges: whether a node wants the contents dropped.
+    """
+
+    __slots__ = ("_clock_timers", "_event_timers", "clock", "ctx", "purges", "watermark", "window")
+
+    def __init__(self, ctx: TriggerContext, window: Window, *, watermark: int | None = None, clock: int | None = None) -> None:
+        self.ctx = ctx
+        self.window = window
+        self.watermark = ctx.get_current_watermark() if watermark is None else watermark
+        self.clock = ctx.get_current_processing_time() if clock is None else clock
+        self.purges = False
+        self._event_timers: Waiting | None = None
+        self._clock_timers: Waiting | None = None
+
+    @property
+    def event_timers(self) -> Waiting:
+        """Who waits for the watermark."""
+        if self._event_timers is None:
+            ctx = self.ctx
+            state = ctx.get_partitioned_state(EVENT_TIMERS)
+            self._event_timers = Waiting(state, ctx.register_event_time_timer, ctx.delete_event_time_timer)
+        return self._event_timers
+
+    @property
+    def clock_timers(self) -> Waiting:
+        """Who waits for the clock."""
+        if self._clock_timers is None:
+            ctx = self.ctx
+            state = ctx.get_partitioned_state(CLOCK_TIMERS)
+            self._clock_timers = Waiting(state, ctx.register_processing_time_timer, ctx.delete_processing_time_timer)
+        return self._clock_timers
+
+    def reducing(self, descriptor: ReducingStateDescriptor) -> ReducingState:
+        """A state of a node."""
+        return self.ctx.get_partitioned_state(descriptor)
+
+    def merged(self, descriptor: ReducingStateDescriptor) -> ReducingState:
+        """A state of a node, made of those of the windows that merge."""
+        ctx: Any = self.ctx
+        ctx.merge_partitioned_state(descriptor)
+        return self.reducing(descriptor)
+
+
+class Node(ABC):
+    """A part of a composed trigger, at its place in it. It is immutable: what it remembers of a window rests in that one's state.
+
+    Attributes:
+        place: begins the names of its states, so that no two nodes share one.
+        children: the nodes below.
+    """
+
+    __slots__ = ("children", "place")
+
+    def __init__(self, place: str, *children: Node) -> None:
+        self.place = place
+        self.children = children
+
+    @property
+    @abstractmethod
+    def can_finish(self) -> bool:
+        """Whether it may come to its end, after which it does not fire any more."""
+
+    @abstractmethod
+    def element(self, element: Any, timestamp: int, now: Moment) -> None:
+        """A row came."""
+
+    @abstractmethod
+    def is_ready(self, now: Moment) -> bool:
+        """Whether the window is to fire as far as this node is asked."""
+
+    @abstractmethod
+    def fire(self, now: Moment) -> bool:
+        """The window fires, and the node was ready; returns whether it has finished."""
+
+    def timer(self, time: int, places: list[str], now: Moment, *, event_time: bool) -> None:
+        """An instant has come for which the nodes at ``places`` have waited."""
+        for child in self.children:
+            child.timer(time, places, now, event_time=event_time)
+
+    def begin(self, now: Moment) -> None:
+        """Its turn has come, in a window that has rows already."""
+        for child in self.children:
+            child.begin(now)
+
+    def merge(self, now: Moment) -> None:
+        """Windows became one: takes over states, and waits for what it must."""
+        for child in self.children:
+            child.merge(now)
+
+    def reset(self, now: Moment) -> None:
+        """Begins anew."""
+        for child in self.children:
+            child.reset(now)
+
+    def clear(self, now: Moment) -> None:
+        """Is not needed any more: leaves nothing."""
+        for child in self.children:
+            child.clear(now)
+
+
+class Guest(Node):
+    """A trigger that knows nothing of compositions: one of Flink's, or of the user's own.
+
+    It is called as ever, but for its own timers only. Once it has said that the window is to fire it is ready until the
+    composition fires. It never finishes.
+    """
+
+    __slots__ = ("_said", "_trigger")
+
+    def __init__(self, place: str, trigger: Trigger) -> None:
+        super().__init__(place)
+        self._trigger = trigger
+        self._said = ReducingStateDescriptor(f"{place}said", or_)
+
+    @property
+    def can_finish(self) -> bool:
+        return False
+
+    def element(self, element: Any, timestamp: int, now: Moment) -> None:
+        self._hear(self._trigger.on_element(element, timestamp, now.window, GuestContext(now, self.place)), now)
+
+    def timer(self, time: int, places: list[str], now: Moment, *, event_time: bool) -> None:
+        if self.place in places:
+            call = self._trigger.on_event_time if event_time else self._trigger.on_processing_time
+            self._hear(call(time, now.window, GuestContext(now, self.place)), now)
+
+    def _hear(self, result: TriggerResult, now: Moment) -> None:
+        if not isinstance(result, TriggerResult):
+            raise InvalidPlanError(f"{self._trigger!r} returned {result!r}: its callbacks return a TriggerResult")
+        if result.is_fire():
+            now.reducing(self._said).add(int(result))
+        elif result.is_purge():
+            now.purges = True
+
+    def is_ready(self, now: Moment) -> bool:
+        return now.reducing(self._said).get() is not None
+
+    def fire(self, now: Moment) -> bool:
+        said = now.reducing(self._said)
+        now.purges |= TriggerResult(said.get()).is_purge()
+        said.clear()
+        return False
+
+    def merge(self, now: Moment) -> None:
+        now.merged(self._said)
+        self._trigger.on_merge(now.window, GuestContext(now, self.place))
+
+    def reset(self, now: Moment) -> None:
+        self.clear(now)
+
+    def clear(self, now: Moment) -> None:
+        self._trigger.clear(now.window, GuestContext(now, self.place))
+        now.reducing(self._said).clear()
+        now.event_timers.discard(self.place)
+        now.clock_timers.discard(self.place)
+
+
+class GuestContext:
+    """What a guest is handed: its own states and timers in the window's. It is an :class:`OnMergeContext`."""
+
+    __slots__ = ("_now", "_place")
+
+    def __init__(self, now: Moment, place: str) -> None:
+        self._now = now
+        self._place = place
+
+    def get_current_watermark(self) -> int:
+        """The watermark itself, as ever."""
+        return self._now.ctx.get_current_watermark()
+
+    def get_current_processing_time(self) -> int:
+        """The clock itself, as ever."""
+        return self._now.ctx.get_current_processing_time()
+
+    def register_event_time_timer(self, time: int) -> None:
+        """A timer of the guest's own."""
+        self._now.event_timers.add(self._place, time)
+
+    def register_processing_time_timer(self, time: int) -> None:
+        """A timer of the guest's own."""
+        self._now.clock_timers.add(self._place, time)
+
+    def delete_event_time_timer(self, time: int) -> None:
+        """Only the guest's own: others may wait for the same instant."""
+        self._now.event_timers.discard(self._place, time)
+
+    def delete_processing_time_timer(self, time: int) -> None:
+        """Only the guest's own: others may wait for the same instant."""
+        self._now.clock_timers.discard(self._place, time)
+
+    def get_partitioned_state(self, descriptor: Any) -> Any:
+        """State of the guest's own."""
+        return self._now.ctx.get_partitioned_state(placed(descriptor, self._place))
+
+    def merge_partitioned_state(self, descriptor: ReducingStateDescriptor) -> None:
+        """State of the guest's own."""
+        ctx: Any = self._now.ctx
+        merging: OnMergeContext = ctx
+        merging.merge_partitioned_state(placed(descriptor, self._place))
+
+
+def placed(descriptor: Any, place: str) -> Any:
+    """A descriptor whose name begins with a place.
+
+    >>> placed(ValueStateDescriptor("last"), "early.")
+    ValueStateDescriptor(name='early.last')
+    """
+    try:
+        return _known(descriptor, place)
+    except TypeError:  # a function that cannot be hashed
+        return replace(descriptor, name=place + descriptor.name)
+
+
+@lru_cache(maxsize=1024)
+def _known(descriptor: Any, place: str) -> Any:
+    # Reading the signature of a reduce function, which each new descriptor does, would be the dearest part of a call.
+    return replace(descriptor, name=place + descriptor.name)
+
+
+__all__ = ["Guest", "GuestContext", "Moment", "Node", "Waiting", "placed"]

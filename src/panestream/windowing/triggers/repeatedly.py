@@ -1,0 +1,61 @@
+"""The part of a composition that does not end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from panestream.windowing.triggers.base import Trigger
+from panestream.windowing.triggers.composition import Composition, node_of
+from panestream.windowing.triggers.nodes import Moment, Node
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Repeatedly(Composition):
+    """Has another trigger begin anew whenever it has finished. Beam: ``Repeatedly``.
+
+    >>> from panestream.windowing.triggers.after_count import AfterCount
+    >>> Repeatedly.of(AfterCount.of(3))
+    Repeatedly.of(AfterCount.of(3))
+    """
+
+    inner: Trigger
+
+    @classmethod
+    def of(cls, inner: Trigger) -> Repeatedly:
+        """Fires whenever ``inner`` does, again and again."""
+        return cls(inner)
+
+    @property
+    def parts(self) -> tuple[Trigger, ...]:
+        return (self.inner,)
+
+    def node(self, place: str) -> Node:
+        return Repeating(place, node_of(self.inner, f"{place}0."))
+
+    def __repr__(self) -> str:
+        return f"Repeatedly.of({self.inner!r})"
+
+
+class Repeating(Node):
+    """What :class:`Repeatedly` does; and ``early`` and ``late``, which repeat too."""
+
+    __slots__ = ()
+
+    @property
+    def can_finish(self) -> bool:
+        return False
+
+    def element(self, element: Any, timestamp: int, now: Moment) -> None:
+        self.children[0].element(element, timestamp, now)
+
+    def is_ready(self, now: Moment) -> bool:
+        return self.children[0].is_ready(now)
+
+    def fire(self, now: Moment) -> bool:
+        if self.children[0].fire(now):
+            self.children[0].reset(now)
+        return False
+
+
+__all__ = ["Repeatedly", "Repeating"]

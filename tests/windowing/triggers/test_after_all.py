@@ -1,0 +1,70 @@
+"""AfterAll: all of several."""
+
+from __future__ import annotations
+
+import pytest
+
+from panestream.errors import InvalidWindowError
+from panestream.windowing.assigners import EventTimeSessionWindows, GlobalWindows, TumblingEventTimeWindows
+from panestream.windowing.triggers import (
+    AfterAll,
+    AfterCount,
+    AfterProcessingTime,
+    AfterWatermark,
+    CountTrigger,
+    EventTimeTrigger,
+    Repeatedly,
+)
+from tests.windowing.driven import Driven
+
+
+def test_it_waits_for_the_last():
+    driven = Driven(GlobalWindows.create(), AfterAll.of(AfterCount.of(2), AfterProcessingTime(10)))
+    assert [driven.element(0, value) for value in (1, 2, 3)] == [[], [], []]
+    driven.restart()
+    assert driven.clock(10) == [[1, 2, 3]]
+    assert driven.element(0, 4) == []
+
+
+def test_what_comes_after_the_end_may_complete_it():
+    driven = Driven(TumblingEventTimeWindows(10), AfterAll.of(AfterCount.of(3), AfterWatermark()), lateness=9)
+    driven.element(1, 1)
+    assert driven.watermark(9) == []
+    driven.restart()
+    assert [driven.element(1, value) for value in (2, 3, 4)] == [[], [[1, 2, 3]], []]
+    driven.watermark(99)
+    assert driven.left == (0, 0)
+
+
+def test_what_flinks_triggers_have_said_is_remembered():
+    driven = Driven(TumblingEventTimeWindows(10), AfterAll.of(CountTrigger.of(2), EventTimeTrigger.create()), lateness=9)
+    assert [driven.element(1, value) for value in (1, 2, 3)] == [[], [], []]
+    driven.restart()
+    assert driven.watermark(9) == [[1, 2, 3]]
+    driven.restart()
+    assert driven.element(1, 4) == [[1, 2, 3, 4]], "the count went on at the third row: both are ready again"
+
+
+def test_one_that_has_finished_is_not_waited_for_again():
+    driven = Driven(GlobalWindows.create(), AfterAll.of(AfterCount.of(3), Repeatedly.of(AfterCount.of(2))))
+    assert [driven.element(0, value) for value in (1, 2, 3)] == [[], [], [[1, 2, 3]]]
+    driven.restart()
+    assert [driven.element(0, value) for value in (4, 5, 6)] == [[], [[1, 2, 3, 4, 5]], []]
+
+
+def test_of_merged_sessions_what_had_finished_in_any_has():
+    trigger = AfterAll.of(AfterCount.of(2), Repeatedly.of(AfterCount.of(1)))
+    driven = Driven(EventTimeSessionWindows(10), trigger)
+    driven.element(0, 1)
+    assert driven.element(0, 2) == [[1, 2]]
+    driven.element(18, 3)
+    driven.restart()
+    assert driven.element(9, 4) == [[1, 2, 3, 4]]
+    driven.end()
+    assert driven.left == (0, 0)
+
+
+@pytest.mark.parametrize("given", [(), (CountTrigger,)])
+def test_what_are_no_triggers_is_refused(given):
+    with pytest.raises(InvalidWindowError, match="AfterAll wants"):
+        AfterAll.of(*given)

@@ -1,0 +1,61 @@
+"""AfterProcessingTime: once, so long after the first row."""
+
+from __future__ import annotations
+
+import pytest
+
+from panestream.errors import InvalidWindowError
+from panestream.windowing.assigners import EventTimeSessionWindows, GlobalWindows
+from panestream.windowing.triggers import AfterProcessingTime, AfterWatermark, Repeatedly
+from tests.windowing.driven import Driven
+
+
+def test_it_waits_from_the_first_row():
+    driven = Driven(GlobalWindows.create(), AfterProcessingTime(10))
+    driven.clock(3)
+    driven.element(0, 1)
+    driven.restart()
+    driven.clock(7)
+    driven.element(0, 2)
+    assert [driven.clock(12), driven.clock(13), driven.clock(99)] == [[], [[1, 2]], []]
+    assert driven.element(0, 3) == []
+
+
+def test_repeated_it_waits_from_the_first_row_since():
+    driven = Driven(GlobalWindows.create(), Repeatedly.of(AfterProcessingTime(10)))
+    driven.element(0, 1)
+    assert driven.clock(50) == [[1]]
+    assert driven.clock(70) == [], "nothing came"
+    driven.element(0, 2)
+    driven.restart()
+    assert driven.harness.next_processing_time_timer() == 79
+    assert [driven.clock(79), driven.clock(80)] == [[], [[1, 2]]]
+
+
+def test_no_delay_is_every_row():
+    driven = Driven(GlobalWindows.create(), Repeatedly.of(AfterProcessingTime(0)))
+    assert [driven.element(0, value) for value in (1, 2)] == [[[1]], [[1, 2]]]
+
+
+def test_of_merged_sessions_the_earliest_counts():
+    driven = Driven(EventTimeSessionWindows(10), AfterWatermark().early(AfterProcessingTime(10)))
+    driven.element(0, 1)
+    driven.clock(5)
+    driven.element(15, 2)
+    driven.element(8, 3)
+    driven.restart()
+    assert [driven.clock(9), driven.clock(10), driven.clock(15)] == [[], [[1, 2, 3]], []]
+    assert driven.watermark(24) == [[1, 2, 3]]
+    assert driven.left == (0, 0)
+
+
+def test_it_says_that_it_needs_the_clock():
+    assert AfterProcessingTime(1).uses_processing_time
+    assert AfterWatermark().early(Repeatedly.of(AfterProcessingTime(1))).uses_processing_time
+    assert not AfterWatermark().uses_processing_time
+
+
+@pytest.mark.parametrize("delay", [-1, "1 minute", None])
+def test_what_makes_no_sense_is_refused(delay):
+    with pytest.raises(InvalidWindowError, match="AfterProcessingTime"):
+        AfterProcessingTime(delay)

@@ -1,0 +1,182 @@
+"""What all compositions have in common: guests, separate states, what they leave, how they travel."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from dataclasses import dataclass
+
+import pytest
+
+import panestream as pst
+from panestream.engine.savepoint.recipes import recipe_json, recipe_of
+from panestream.engine.window_spec import WindowSpec
+from panestream.errors import InvalidPlanError, InvalidWindowError
+from panestream.windowing.functions import WindowFunctionError
+from panestream.windowing.triggers.composition import all_parts
+from tests.windowing.driven import Driven
+
+CONTINUE, FIRE, PURGE, BOTH = pst.TriggerResult
+SUM = pst.ReducingStateDescriptor("count", lambda a, b: a + b)
+"""Called like the state of the count triggers."""
+
+
+@dataclass(frozen=True)
+class AtSum(pst.Trigger):
+    """A user's: says something when the sum of rows is enough; the clean-up timer alone would make it fire, too."""
+
+    enough: int
+    says: pst.TriggerResult = FIRE
+
+    def on_element(self, element, timestamp, window, ctx):
+        total = ctx.get_partitioned_state(SUM)
+        total.add(element)
+        if total.get() < self.enough:
+            return CONTINUE
+        total.clear()
+        return self.says
+
+    def on_event_time(self, time, window, ctx):
+        return FIRE
+
+    def on_processing_time(self, time, window, ctx):
+        return FIRE
+
+    def can_merge(self):
+        return True
+
+    def on_merge(self, window, ctx):
+        ctx.merge_partitioned_state(SUM)
+
+    def clear(self, window, ctx):
+        ctx.get_partitioned_state(SUM).clear()
+
+
+def test_a_users_trigger_may_be_a_part_and_is_called_for_its_own_timers_only():
+    driven = Driven(pst.TumblingEventTimeWindows(10), pst.AfterWatermark().early(AtSum(5)), lateness=5)
+    assert [driven.element(1, value) for value in (3, 1, 1, 4)] == [[], [], [[3, 1, 1]], []]
+    driven.restart()
+    assert driven.watermark(9) == [[3, 1, 1, 4]]
+    assert driven.watermark(99) == []
+    assert driven.left == (0, 0)
+
+
+def test_states_of_one_name_are_several():
+    trigger = pst.AfterWatermark().early(pst.AfterAny.of(AtSum(100), pst.CountTrigger.of(3), pst.CountTrigger.of(4), AtSum(9)))
+    driven = Driven(pst.TumblingEventTimeWindows(10), trigger)
+    assert [driven.element(1, 2) for _ in range(3)] == [[], [], [[2, 2, 2]]]
+    driven.restart()
+    assert driven.element(1, 2) == [[2] * 4]
+    assert driven.element(1, 2) == [[2] * 5], "the sum of ten"
+    assert driven.element(1, 2) == [[2] * 6], "six rows"
+    driven.end()
+    assert driven.left == (0, 0)
+
+
+@pytest.mark.parametrize("around", [pst.AfterAny.of, pst.AfterAll.of, lambda one: pst.AfterWatermark().early(one)])
+def test_a_part_that_purges_when_it_fires_has_the_whole_purge(around):
+    driven = Driven(pst.TumblingEventTimeWindows(10), around(AtSum(5, BOTH)))
+    assert [driven.element(1, value) for value in (3, 2, 3, 2)] == [[], [[3, 2]], [], [[3, 2]]]
+
+
+def test_a_part_may_purge_without_firing():
+    driven = Driven(pst.TumblingEventTimeWindows(10), pst.AfterWatermark().early(AtSum(5, PURGE)))
+    assert [driven.element(1, value) for value in (3, 2, 1)] == [[], [], []]
+    assert driven.watermark(9) == [[1]]
+
+
+def test_purging_around_the_whole_discards():
+    trigger = pst.PurgingTrigger.of(pst.AfterWatermark().early(pst.AfterCount.of(2)))
+    driven = Driven(pst.TumblingEventTimeWindows(10), trigger)
+    assert [driven.element(1, value) for value in (1, 2, 3)] == [[], [[1, 2]], []]
+    driven.restart()
+    assert driven.watermark(9) == [[3]]
+
+
+@pytest.mark.parametrize("around", [pst.Repeatedly.of, pst.AfterAll.of, pst.AfterAny.of, pst.AfterEach.of])
+def test_purging_inside_is_refused_with_what_to_write(around):
+    with pytest.raises(InvalidWindowError, match=r"leave it out inside: CountTrigger.of\(2\)"):
+        around(pst.PurgingTrigger.of(pst.CountTrigger.of(2)))
+
+
+def test_two_guests_that_wait_for_one_instant_both_get_it():
+    trigger = pst.AfterAll.of(pst.EventTimeTrigger.create(), pst.EventTimeTrigger.create(), pst.AfterWatermark())
+    driven = Driven(pst.TumblingEventTimeWindows(10), trigger)
+    driven.element(1, 1)
+    driven.restart()
+    assert driven.watermark(9) == [[1]]
+
+
+def test_what_one_guest_lets_go_another_one_still_waits_for():
+    """The count fires the first and has both begin anew: the event-time trigger's clear takes the timer back."""
+    first = pst.Repeatedly.of(pst.AfterAny.of(pst.EventTimeTrigger.create(), pst.AfterCount.of(2)))
+    driven = Driven(pst.TumblingEventTimeWindows(10), pst.AfterAny.of(first, pst.AfterWatermark()))
+    driven.element(1, 1)
+    assert driven.element(1, 2) == [[1, 2]]
+    driven.restart()
+    assert driven.watermark(9) == [[1, 2]]
+
+
+def test_a_timeout_around_it_has_it_begin_anew():
+    trigger = pst.ProcessingTimeoutTrigger(pst.AfterCount.of(2), 10)
+    driven = Driven(pst.GlobalWindows.create(), trigger)
+    driven.element(0, 1)
+    assert driven.clock(11) == [[1]]
+    assert driven.element(0, 2) == []
+    assert driven.left[0] == 1
+
+
+def test_sessions_are_refused_where_a_part_cannot_merge():
+    part = pst.DeltaTrigger.of(1, lambda old, new: new - old)
+    with pytest.raises(InvalidPlanError, match="whose windows merge"):
+        Driven(pst.EventTimeSessionWindows(10), pst.AfterWatermark().early(part))
+    Driven(pst.EventTimeSessionWindows(10), pst.AfterWatermark().early(AtSum(3)))
+
+
+def test_a_guest_of_a_session_merges():
+    driven = Driven(pst.EventTimeSessionWindows(10), pst.AfterWatermark().early(AtSum(5)))
+    driven.element(0, 2)
+    driven.element(15, 2)
+    driven.restart()
+    assert driven.element(8, 1) == [[2, 2, 1]]
+    assert driven.watermark(24) == [[2, 2, 1]]
+    assert driven.left == (0, 0)
+
+
+def test_what_is_no_result_is_an_error():
+    class Wrong(AtSum):
+        def on_element(self, element, timestamp, window, ctx):
+            return None
+
+    driven = Driven(pst.GlobalWindows.create(), pst.AfterAny.of(Wrong(1)))
+    with pytest.raises((InvalidPlanError, WindowFunctionError), match="callbacks return a TriggerResult"):
+        driven.element(0, 1)
+
+
+ALL = [
+    pst.AfterWatermark(),
+    pst.AfterWatermark().early(pst.AfterCount.of(2)).late(pst.AfterProcessingTime.of("1 minute")),
+    pst.AfterAll.of(pst.AfterCount.of(2), pst.Repeatedly.of(pst.CountTrigger.of(4))),
+    pst.AfterEach.of(pst.AfterCount.of(2), pst.AfterAny.of(pst.AfterWatermark())),
+    pst.OrFinally.of(pst.ContinuousEventTimeTrigger.of("1 minute"), pst.AfterCount.of(4)),
+]
+
+
+@pytest.mark.parametrize("trigger", ALL, ids=repr)
+def test_it_travels_as_pickle_json_and_text(trigger):
+    assert pickle.loads(pickle.dumps(trigger)) == trigger == copy.deepcopy(trigger)
+    assert hash(pickle.loads(pickle.dumps(trigger))) == hash(trigger)
+    assert recipe_of(recipe_json(trigger)) == trigger
+    assert eval(repr(trigger), dict(vars(pst))) == trigger
+
+
+def test_what_is_inside_is_told():
+    trigger = pst.PurgingTrigger.of(pst.AfterWatermark().early(pst.ProcessingTimeoutTrigger(AtSum(2), 5)))
+    assert [type(part).__name__ for part in all_parts(trigger)] == [
+        "PurgingTrigger", "AfterWatermark", "ProcessingTimeoutTrigger", "AtSum"
+    ]  # fmt: skip
+    windows = pst.TumblingEventTimeWindows(10)
+    assert WindowSpec(windows, trigger).sees_elements
+    assert not WindowSpec(windows, ALL[1]).sees_elements
+    delta = pst.DeltaTrigger.of(1, lambda old, new: new - old)
+    assert WindowSpec(windows, pst.AfterWatermark().early(delta)).sees_elements

@@ -1,0 +1,40 @@
+"""Repeatedly: what has finished begins anew."""
+
+from __future__ import annotations
+
+import pytest
+
+from panestream.errors import InvalidWindowError
+from panestream.windowing.assigners import GlobalWindows, TumblingEventTimeWindows
+from panestream.windowing.triggers import AfterAny, AfterCount, AfterWatermark, CountTrigger, Repeatedly
+from tests.windowing.driven import Driven
+
+
+def test_it_goes_on():
+    driven = Driven(GlobalWindows.create(), Repeatedly.of(AfterCount.of(2)))
+    assert [driven.element(0, value) for value in (1, 2, 3)] == [[], [[1, 2]], []]
+    driven.restart()
+    assert driven.element(0, 4) == [[1, 2, 3, 4]]
+    assert driven.left == (0, 1), "the contents: nothing is left of the trigger"
+
+
+def test_what_begins_anew_waits_for_the_end_all_the_same():
+    driven = Driven(TumblingEventTimeWindows(10), Repeatedly.of(AfterAny.of(AfterCount.of(2), AfterWatermark())), lateness=9)
+    driven.element(1, 1)
+    assert driven.element(2, 2) == [[1, 2]]
+    driven.restart()
+    assert driven.watermark(9) == [[1, 2]]
+    assert driven.watermark(15) == [], "once"
+    assert driven.element(3, 3) == [[1, 2, 3]], "and again for every row that is late"
+    assert driven.watermark(99) == []
+    assert driven.left == (0, 0)
+
+
+def test_a_trigger_of_flinks_is_itself():
+    driven = Driven(GlobalWindows.create(), Repeatedly.of(CountTrigger.of(2)))
+    assert [driven.element(0, value) for value in (1, 2, 3, 4)] == [[], [[1, 2]], [], [[1, 2, 3, 4]]]
+
+
+def test_what_is_no_trigger_is_refused():
+    with pytest.raises(InvalidWindowError, match="Repeatedly wants a trigger"):
+        Repeatedly.of(AfterCount)
