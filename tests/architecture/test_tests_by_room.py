@@ -26,6 +26,7 @@ ACROSS = {
     "docs": "the pages: their code runs, the site builds, a browser shows it",
     "examples": "the scripts of examples/",
     "recovery": "jobs that are killed",
+    "recovery/crashes": "hundreds of real kills by one command: every kind, operator and sink",
     "versions": "every operator on each version of Spark, and on checkpoints of the one before",
 }
 
