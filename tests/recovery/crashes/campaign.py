@@ -129,7 +129,7 @@ class Campaign:
             self._compare(cell, work)
 
     def _strike_in_one_session(self, kind: Kind, cells: Sequence[Cell]) -> None:
-        work = self.folder / cells[0].kind.replace(", ", "-").replace(" ", "-")
+        work = self.folder / cells[0].kind
         work.mkdir()
         with ExitStack() as stack:
             broker = self.broker

@@ -39,7 +39,7 @@ class Cell:
     @property
     def name(self) -> str:
         """For folders, topics and catalogs."""
-        kind = "".join(letter if letter.isalnum() else "_" for letter in self.kind)
+        kind = self.kind.replace("-", "_")
         return f"{kind}_{self.operator}_{self.sink}"
 
     @property

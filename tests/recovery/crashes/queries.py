@@ -46,12 +46,14 @@ class Query:
         results: the columns beside key and window that do not depend on how often a window fired.
         changes: whether its rows are changes (``.changelog()``), as sessions need that merge.
         late: whether it has an output of late rows; count windows know no late ones.
+        last: the column that grows with each firing of a window; None: each of its rows stands for itself.
     """
 
     build: Callable[[DataFrame], pst.WindowedResult]
     results: tuple[str, ...] = ("clicks", "revenue", "newest")
     changes: bool = False
     late: bool = True
+    last: str | None = "firing_number"
 
     @property
     def outputs(self) -> tuple[str, ...]:
@@ -121,9 +123,9 @@ _MINUTE, _SLIDING = pst.TumblingEventTimeWindows.of("1 minute"), pst.SlidingEven
 _SESSIONS = pst.EventTimeSessionWindows.with_gap("15 seconds")
 QUERIES = {
     "panes": Query(lambda df: _totals(_windowed(df, _SLIDING)).with_firing()),
-    "accumulating": Query(lambda df: _windowed(df, _MINUTE).apply_arrow(summed_up, _RESULTS).with_firing()),
+    "accumulating": Query(lambda df: _windowed(df, _MINUTE).apply_arrow(summed_up, _RESULTS), last="clicks"),
     "sessions": Query(lambda df: _totals(_windowed(df, _SESSIONS)).changelog(), changes=True),
-    "counts": Query(lambda df: _totals(_keyed(df).count_window(7, 3).key_groups(2)), late=False),
+    "counts": Query(lambda df: _totals(_keyed(df).count_window(7, 3).key_groups(2)), late=False, last=None),
     "row": Query(
         lambda df: (
             _windowed(df, _SLIDING).evictor(pst.CountEvictor.of(6)).process(remembered, _RESULTS + ", calls bigint").with_firing()
@@ -165,11 +167,10 @@ def settled(query: Query, rows: Iterable[Row]) -> list[Row]:
         if min(left.values()) < 0:
             raise AssertionError(f"taken back more often than given: {-left}")
         return ordered(json.loads(text) for text in left.elements())
-    if not any("firing_number" in row for row in rows):
+    if query.last is None:
         return shared(query, rows)
-    last = {
-        (row["user"], row["window_start"], row["window_end"]): row for row in sorted(rows, key=lambda row: row["firing_number"])
-    }
+    by_firing = sorted(rows, key=lambda row: row[query.last])
+    last = {(row["user"], row["window_start"], row["window_end"]): row for row in by_firing}
     return shared(query, last.values())
 
 

@@ -155,7 +155,7 @@ class Kind:
 
 KINDS = {
     "worker": Kind(strike_worker, 0.36, says="`kill -9` of Python workers; Spark tries the task again"),
-    "worker, query fails": Kind(
+    "worker-fails": Kind(
         strike_worker, 0.14, master="local[2,1]", says="the same with one attempt: the query fails, and is started again"
     ),
     "executor": Kind(strike_executor, 0.13, master=None, says="`kill -9` of one of two executors of a standalone cluster"),
