@@ -12,7 +12,8 @@ SPARK_ENV = JAVA_HOME="$$(scripts/ensure_java.sh)" && export JAVA_HOME PYSPARK_P
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-fast test-connectors kafka test-floor test-matrix package test-package sbom check format bench bench-functions bench-frames bench-flink bench-slides bench-limits bench-nexmark bench-kafka bench-kafka-latency bench-groups bench-model bench-latency bench-backfill bench-state docs docs-serve docs-counts parity job-keys metrics-table clean secrets bad-input
+# Every target that `make` lists.
+.PHONY: $(shell sed -n 's/^\([a-z-]*\):.*\#\# .*/\1/p' $(firstword $(MAKEFILE_LIST)))
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -41,6 +42,11 @@ test-connectors: ## real Delta, Iceberg and Kafka, beside the newest Spark that 
 	@python=$$(scripts/make_spark_env.sh $(CONNECTORS_SPARK)) || exit 1; [ -n "$$python" ] || exit 0; \
 	JAVA_HOME="$$(scripts/ensure_java.sh)" && export JAVA_HOME PYSPARK_PYTHON="$$python" PYTHONPATH="$(CURDIR)/src:$(CURDIR)"; \
 	"$$python" scripts/class_archive.py; "$$python" -m pytest -m connectors tests/connectors $(ARGS)
+
+crash: ## hundreds of real kills: every kind x operator x sink; writes benchmarks/results/crashes.md (ARGS="--kills 300 --seed 1")
+	@python=$$(scripts/make_spark_env.sh $(CONNECTORS_SPARK)) || exit 1; [ -n "$$python" ] || exit 0; \
+	JAVA_HOME="$$(scripts/ensure_java.sh)" && export JAVA_HOME PYSPARK_PYTHON="$$python" PYTHONPATH="$(CURDIR)/src:$(CURDIR)"; \
+	"$$python" scripts/class_archive.py; "$$python" -m tests.recovery.crashes.campaign $(ARGS)
 
 kafka: ## a real Kafka broker on this machine, until Ctrl+C (ARGS="--port 9092 --topic clicks:4")
 	@python=$$(scripts/make_spark_env.sh $(CONNECTORS_SPARK)) || exit 1; [ -n "$$python" ] || exit 0; \
@@ -140,6 +146,9 @@ bench-heavy: $(STAMP) ## hot keys, long sessions, rows of a megabyte, 10,000 col
 
 soak: $(STAMP) ## a query for hours, killed and started again: right at the end, and does anything grow? (ARGS="--hours 8 --rate 5000")
 	@$(SPARK_ENV) && $(PY) -m benchmarks.soak.run $(ARGS)
+
+bench-recovery: $(STAMP) ## from a kill to the next committed micro-batch, with 10, 100, 1,000 MB of state, beside native window()
+	@$(SPARK_ENV) && $(PY) -m benchmarks.recovery $(ARGS)
 
 docs: $(STAMP) ## the site, in build/docs: pages, reference, drawings; every warning is an error (ARGS="--fresh")
 	@$(PY) scripts/make_docs.py $(ARGS)

@@ -28,6 +28,7 @@ ACROSS = {
     "bad_input": "what becomes of input that is not as it should be, in one table",
     "security": "state, savepoints and job files that are meant to do harm; what a scan of the code finds",
     "recovery": "jobs that are killed",
+    "recovery/crashes": "hundreds of real kills by one command: every kind, operator and sink",
     "versions": "every operator on each version of Spark, and on checkpoints of the one before",
 }
 

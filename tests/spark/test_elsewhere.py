@@ -6,12 +6,8 @@ import importlib.util
 import json
 import os
 import re
-import socket
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -22,6 +18,7 @@ import pyspark
 import pytest
 
 from tests.processes import ANY_PORT, ROOT, ran
+from tests.spark.clusters import cluster
 from tests.spark.said import check_refusals
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -120,65 +117,6 @@ def test_spark_connect(tmp_path):
     check_refusals(found["errors"])
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-@contextmanager
-def cluster(folder: Path, python: Path) -> Iterator[str]:
-    """A standalone master and two workers of one core each, on this machine."""
-    port = free_port()
-    master = f"spark://127.0.0.1:{port}"
-    home = Path(pyspark.__file__).parent
-    environment = {
-        **{name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
-        "SPARK_HOME": str(home),
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "PYSPARK_PYTHON": str(python),
-        "ON_A_WORKER_MACHINE": "1",
-    }
-    spark_class = str(home / "bin" / "spark-class")
-    commands = [["org.apache.spark.deploy.master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"]]
-    commands += [
-        [
-            "org.apache.spark.deploy.worker.Worker",
-            "--host",
-            "127.0.0.1",
-            "--webui-port",
-            "0",
-            "-c",
-            "1",
-            "-m",
-            "1g",
-            "-d",
-            str(folder / f"worker{number}"),
-            master,
-        ]
-        for number in (1, 2)
-    ]
-    processes, logs = [], []
-    try:
-        for number, command in enumerate(commands):
-            logs.append((folder / f"process{number}.log").open("wb"))
-            processes.append(
-                subprocess.Popen([spark_class, *command], env=environment, stdout=logs[-1], stderr=subprocess.STDOUT)
-            )
-        deadline = time.monotonic() + 90
-        while (folder / "process0.log").read_text().count("Registering worker") < 2:
-            assert time.monotonic() < deadline, (folder / "process0.log").read_text()[-2000:]
-            time.sleep(0.2)
-        yield master
-    finally:
-        for process in processes:
-            process.terminate()
-        for process in processes:
-            process.wait(20)
-        for log in logs:
-            log.close()
-
-
 def customized(folder: Path, code: str) -> str:
     """A folder for PYTHONPATH whose sitecustomize runs this code in every Python that starts."""
     folder.mkdir()
@@ -215,7 +153,7 @@ def test_a_cluster_of_two_workers_that_do_not_have_panestream(tmp_path):
     bare = subprocess.run([str(python), "-c", "import panestream"], capture_output=True, cwd=tmp_path, env=on_worker, check=False)
     assert b"No module named 'panestream'" in bare.stderr, "the workers' Python must not find panestream by itself"
     taken = write_input(tmp_path / "in")
-    with cluster(tmp_path, python) as master:
+    with cluster(tmp_path, python) as (master, _):
         found = run(tmp_path, master, "ship", PYSPARK_PYTHON=str(python), SPARK_LOCAL_IP="127.0.0.1")
     assert found["executors"] == 2
     assert "4 key groups, one per state partition; 2 tasks take them in turns" in found["explained"]

@@ -1,0 +1,248 @@
+"""Hundreds of real kills: every kind, at every operator and every sink, by one command with a seed.
+
+    make crash ARGS="--kills 300 --seed 1"
+    make crash ARGS="--kills 300 --seed 1 --only driver/panes/delta"     # one cell again, with the kills that it had
+
+Each cell of the table is one query, of one operator into one sink, struck by one kind of kills until it has ended. Its rows are then
+compared with those of an undisturbed run, firing numbers and all, and with the answer of the batch. The result is written to
+benchmarks/results/crashes.md and .json (``--results`` elsewhere). A cell that differs, or a query that cannot go on, makes the
+command end with 1 and says how to repeat it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tests.recovery.crashes import disks as disk_space
+from tests.recovery.crashes.cells import FILES, Cell, cells_of, prepare_topics
+from tests.recovery.crashes.drivers import kill_drivers
+from tests.recovery.crashes.queries import QUERIES, clicks, ordered, settled, write_clicks
+from tests.recovery.crashes.report import write_report
+from tests.recovery.crashes.strikes import DRIVER, DRIVER_SHARE, KINDS, Kind, Scene
+from tests.recovery.crashes.victims import Victim, wait_until
+from tests.recovery.kill_loop import ROOT
+
+SESSION_SECONDS = 2400
+_TASKS = {"spark.task.maxFailures": "8", "spark.stage.maxConsecutiveAttempts": "20"}
+
+
+@dataclass
+class Campaign:
+    """One run of the command.
+
+    Attributes:
+        folder: of everything that it writes meanwhile.
+        seed: draws the clicks and the moments of kills.
+        cells: of every kind.
+        skipped: kinds that cannot be run here, with the reason.
+        expected: by operator the rows that there should be.
+    """
+
+    folder: Path
+    seed: int
+    cells: list[Cell]
+    skipped: dict[str, str] = field(default_factory=dict)
+    expected: dict[str, dict[str, Any]] = field(default_factory=dict)
+    jars: str = ""
+    broker: Any = None
+
+    @property
+    def clicks(self) -> Path:
+        return self.folder / "clicks"
+
+    @property
+    def rows(self) -> list[list[tuple[Any, ...]]]:
+        return clicks(FILES, self.seed)
+
+    def session(self, cells: Sequence[dict[str, Any]], master: str, connectors: bool = True, **settings: str) -> dict[str, Any]:
+        """A plan for a victim."""
+        return {"master": master, "connectors": connectors, "jars": self.jars, "settings": settings, "cells": list(cells)}
+
+    def find_what_is_expected(self) -> None:
+        """Runs every query undisturbed into files, and as a batch.
+
+        Raises:
+            AssertionError: the two differ.
+        """
+        write_clicks(self.clicks, self.rows)
+        work = self.folder / "undisturbed"
+        work.mkdir()
+        told = [Cell("undisturbed", operator, "files", 0) for operator in QUERIES]
+        plan = self.session([{**cell.plan(work, self.clicks, ""), "batch": True} for cell in told], "local[2,4]")
+        victim = Victim.start(work, plan)
+        victim.process.wait(SESSION_SECONDS)
+        if victim.process.returncode:
+            raise RuntimeError(f"the undisturbed run ended with {victim.process.returncode}:\n{victim.tail()}")
+        for cell in told:
+            rows = json.loads((work / f"rows-{cell.name}.json").read_text())
+            self.expected[cell.operator] = rows
+            if settled(QUERIES[cell.operator], rows["main"]) != ordered(rows["batch"]) or not rows["batch"]:
+                raise AssertionError(f"{cell.operator}: the undisturbed run differs from the batch")
+        self.jars = (work / "jars").read_text()
+
+    def start_broker(self) -> None:
+        """Where a cell writes to Kafka: one broker for those whose kind strikes it, and another for the rest."""
+        from scripts.kafka_broker import Broker
+
+        self.broker = Broker(self.folder / "kafka")
+        self.broker.start()
+
+    def strike(self, kind: str) -> None:
+        """All cells of a kind."""
+        cells = [cell for cell in self.cells if cell.kind == kind and cell.wanted]
+        try:
+            if kind == DRIVER:
+                self._strike_drivers(cells)
+            elif cells:
+                self._strike_in_one_session(KINDS[kind], cells)
+        except disk_space.NoDiskError as error:
+            self.skipped[kind] = str(error)
+        except Exception:  # noqa: BLE001 - the other kinds go on
+            traceback.print_exc()
+            for cell in cells:
+                cell.difference = cell.difference if cell.difference is not None else "the query did not come to its end"
+
+    def _strike_drivers(self, cells: Sequence[Cell]) -> None:
+        for turn, cell in enumerate(cells):
+            work = self.folder / cell.name
+            work.mkdir()
+            prepare_topics(cell, work, self.broker.servers, self.rows)
+            plan = self.session([cell.plan(work, self.clicks, self.broker.servers)], "local[2,4]", cell.sink != "files")
+            try:
+                kill_drivers(cell, work, plan, turn, cell.chance(self.seed))
+            except RuntimeError as error:
+                cell.difference = f"the query did not come to its end: {error}"
+                print(cell.difference, flush=True)
+                continue
+            self._compare(cell, work)
+
+    def _strike_in_one_session(self, kind: Kind, cells: Sequence[Cell]) -> None:
+        work = self.folder / cells[0].kind
+        work.mkdir()
+        with ExitStack() as stack:
+            broker = self.broker
+            if cells[0].kind == "broker":
+                from scripts.kafka_broker import Broker
+
+                broker = Broker(work / "kafka")
+                broker.start()
+                stack.callback(broker.stop)
+            for cell in cells:
+                prepare_topics(cell, work, broker.servers, self.rows)
+            plans = {cell.name: cell.plan(work, self.clicks, broker.servers) for cell in cells}
+            disks: dict[str, dict[str, disk_space.Disk]] = {}
+            if kind.disks:
+                for cell in cells:
+                    places = ["checkpoint"] if cell.sink == "kafka" else ["checkpoint", "sink"]
+                    mounts = stack.enter_context(disk_space.mounted([work / cell.name / place for place in places]))
+                    disks[cell.name] = dict(zip(places, mounts, strict=True))
+            master, workers, settings = kind.master, [], dict(_TASKS if kind.master is None else {})
+            if master is None:
+                from tests.spark.clusters import cluster
+
+                path = f"{ROOT / 'src'}:{ROOT}"
+                master, processes = stack.enter_context(cluster(work, sys.executable))
+                workers = [process.pid for process in processes]
+                settings |= {"spark.executor.memory": "700m", "spark.executor.cores": "1", "spark.executorEnv.PYTHONPATH": path}
+                settings |= {"spark.executor.instances": "2"}
+            victim = Victim.start(work, self.session(list(plans.values()), master, **settings))
+            try:
+                for cell in cells:
+                    checkpoint = Path(plans[cell.name]["checkpoint"])
+                    scene = Scene(
+                        victim, cell.name, checkpoint, cell.chance(self.seed), disks.get(cell.name, {}), broker, workers
+                    )
+                    self._strike_one(kind, cell, scene)
+                    self._compare(cell, work)
+                victim.process.wait(60)
+            finally:
+                if victim.running:
+                    victim.kill()
+
+    def _strike_one(self, kind: Kind, cell: Cell, scene: Scene) -> None:
+        """The kills of one cell, until it has ended."""
+        wait_until(lambda: scene.over or scene.victim.current == cell.name, SESSION_SECONDS, 0.02)
+        while len(cell.struck) < cell.wanted and scene.wait_for_work():
+            struck = kind.strike(scene)
+            if struck is not None:
+                cell.struck.append(struck)
+        wait_until(lambda: scene.over, SESSION_SECONDS, 0.05)
+        if not scene.victim.has_rows(cell.name):
+            raise RuntimeError(f"{cell.title}: the session ended with {scene.victim.process.returncode}:\n{scene.victim.tail()}")
+
+    def _compare(self, cell: Cell, work: Path) -> None:
+        cell.compare(json.loads((work / f"rows-{cell.name}.json").read_text()), self.expected[cell.operator])
+        said = "identical" if cell.difference == "" else cell.difference
+        print(f"{time.strftime('%H:%M:%S')} {cell.title}: {len(cell.struck)} of {cell.wanted} kills struck, {said}", flush=True)
+
+
+def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="make crash", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kills", type=int, default=300, help="of all kinds together (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=1, help="draws the rows and the moments (default: %(default)s)")
+    parser.add_argument("--kinds", nargs="+", choices=[DRIVER, *KINDS], default=[DRIVER, *KINDS], help="default: all")
+    parser.add_argument("--only", metavar="KIND/OPERATOR/SINK", help="one cell, with as many kills as it has in the whole")
+    parser.add_argument("--lanes", type=int, default=2, help="kinds that run beside one another (default: %(default)s)")
+    parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results", help="a folder (default: %(default)s)")
+    parser.add_argument("--keep", type=Path, help="a folder for everything that is written meanwhile, which stays")
+    return parser.parse_args(arguments)
+
+
+def planned(options: argparse.Namespace) -> list[Cell]:
+    """The cells of a command line, each with its number of kills."""
+    shares = {DRIVER: (DRIVER_SHARE, ()), **{name: (kind.share, kind.sinks) for name, kind in KINDS.items()}}
+    whole = sum(share for share, _ in shares.values())
+    cells = [
+        cell for kind, (share, sinks) in shares.items() for cell in cells_of(kind, round(options.kills * share / whole), sinks)
+    ]
+    chosen = [cell for cell in cells if cell.kind in options.kinds and options.only in (None, cell.title)]
+    if not chosen:
+        raise SystemExit(f"there is no cell {options.only!r}: they are called like {cells[0].title!r}")
+    return chosen
+
+
+def run(options: argparse.Namespace, folder: Path) -> Campaign:
+    """All cells of a command line."""
+    campaign = Campaign(folder, options.seed, planned(options))
+    campaign.find_what_is_expected()
+    print(f"{time.strftime('%H:%M:%S')} undisturbed runs and batches agree; now the kills", flush=True)
+    campaign.start_broker()
+    kinds = [kind for kind in (DRIVER, *KINDS) if any(cell.kind == kind for cell in campaign.cells)]
+    try:
+        with ThreadPoolExecutor(max_workers=options.lanes) as lanes:
+            list(lanes.map(campaign.strike, kinds))
+    finally:
+        campaign.broker.stop()
+    return campaign
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Runs it, prints and writes the table."""
+    options = parse(arguments)
+    began = time.time()
+    with ExitStack() as stack:
+        # Below this folder there are tmpfs mounts until the end.
+        given = partial(tempfile.TemporaryDirectory, prefix="panestream-crashes-", ignore_cleanup_errors=True)
+        folder = options.keep or Path(stack.enter_context(given()))
+        folder.mkdir(parents=True, exist_ok=True)
+        campaign = run(options, folder)
+    failed = write_report(options, campaign.cells, campaign.skipped, began)
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    disk_space.as_root("tests.recovery.crashes.campaign")
+    main()

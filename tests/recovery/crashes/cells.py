@@ -1,0 +1,99 @@
+"""The cells of the table: a query of one operator into one sink, that one kind of kills strikes; what it needs, and what it gave."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.recovery.crashes.places import SINKS, Place, make_topics
+from tests.recovery.crashes.queries import QUERIES, Row, ordered, settled
+
+FILES = 6
+"""Micro-batches of a query."""
+
+
+@dataclass
+class Cell:
+    """One query that is struck.
+
+    Attributes:
+        kind: of the kills.
+        operator: which runs it.
+        sink: where it writes.
+        wanted: how many kills it shall get.
+        struck: what each kill struck.
+        difference: None until it has ended and was compared; empty: the output is what it is undisturbed, and the batch's answer.
+    """
+
+    kind: str
+    operator: str
+    sink: str
+    wanted: int
+    struck: list[str] = field(default_factory=list)
+    difference: str | None = None
+
+    @property
+    def name(self) -> str:
+        """For folders, topics and catalogs."""
+        kind = self.kind.replace("-", "_")
+        return f"{kind}_{self.operator}_{self.sink}"
+
+    @property
+    def title(self) -> str:
+        """What ``--only`` takes."""
+        return f"{self.kind}/{self.operator}/{self.sink}"
+
+    def chance(self, seed: int) -> random.Random:
+        """Of this cell alone: it strikes alike whatever else runs."""
+        return random.Random(f"{seed}/{self.title}")
+
+    def plan(self, folder: Path, clicks: Path, servers: str) -> dict[str, Any]:
+        """What the victim is told."""
+        work = folder / self.name
+        where = {"folder": str(work / "sink"), "checkpoint": str(work / "checkpoint"), "clicks": str(clicks)}
+        return {"name": self.name, "operator": self.operator, "sink": self.sink, "servers": servers, **where}
+
+    def compare(self, found: dict[str, list[Row]], expected: dict[str, list[Row]]) -> None:
+        """Finds whether the rows of each output are what they should be."""
+        query, place = QUERIES[self.operator], Place(self.sink, self.name, Path())
+        wrong = []
+        for output in query.outputs:
+            rows = ordered(found[output])
+            merged = output == "main" and place.merges(query)
+            wrong += _differences(output, rows, ordered(expected["batch" if merged else output]), merged)
+        if not place.merges(query):
+            wrong += _differences("main beside the batch", settled(query, found["main"]), ordered(expected["batch"]), True)
+        self.difference = "; ".join(wrong)
+
+
+def _differences(output: str, found: list[Row], expected: list[Row], of_batch: bool) -> list[str]:
+    if of_batch and expected:
+        names = set(expected[0])
+        found = ordered({name: value for name, value in row.items() if name in names} for row in found)
+    if found == expected:
+        return []
+    have, want = Counter(map(_text, found)), Counter(map(_text, expected))
+    return [
+        f"{output}: {(want - have).total()} rows missing, {(have - want).total()} too many, e.g. {next(iter((want - have) + (have - want)))}"
+    ]
+
+
+def _text(row: Row) -> str:
+    return json.dumps(row, sort_keys=True)
+
+
+def cells_of(kind: str, kills: int, sinks: tuple[str, ...] = ()) -> list[Cell]:
+    """Every operator with every sink that the kind makes sense for; the kills dealt out."""
+    pairs = [(operator, sink) for sink in sinks or SINKS for operator in QUERIES]
+    each, more = divmod(kills, len(pairs))
+    return [Cell(kind, operator, sink, each + (number < more)) for number, (operator, sink) in enumerate(pairs)]
+
+
+def prepare_topics(cell: Cell, folder: Path, servers: str, rows: list[list[tuple[Any, ...]]]) -> None:
+    """The topics of a cell that writes to Kafka."""
+    if cell.sink == "kafka":
+        make_topics(servers, Place("kafka", cell.name, folder, servers), QUERIES[cell.operator], rows)

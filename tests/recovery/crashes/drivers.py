@@ -1,0 +1,110 @@
+"""Kills of the driver: each life of a query is a process, struck at a place that is drawn, or that is one of those which matter."""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tests.recovery.crashes.cells import Cell
+from tests.recovery.crashes.victims import Progress, Victim, state_files, wait_until, where_struck
+
+AIMS = (
+    "any moment",
+    "within the commit of the state",
+    "published, not committed",
+    "while the sink writes",
+    "before the rename",
+    "after the rename",
+)
+OF_FILES = 2
+"""So many of them, the last, only for files."""
+LIFE_SECONDS = 400
+LONGEST_WRITE_SECONDS = 1.5
+
+
+def kill_drivers(cell: Cell, folder: Path, plan: Mapping[str, Any], turn: int, chance: random.Random) -> None:
+    """Runs a cell to its end, with its kills in between; what it wrote is then in the folder.
+
+    Args:
+        cell: its ``struck`` is filled.
+        folder: of the processes.
+        plan: of a session; ``cells`` holds this one.
+        turn: at which of the aims to begin.
+        chance: draws the moments.
+
+    Raises:
+        RuntimeError: the job failed by itself, or did not end in time.
+    """
+    aims = AIMS if cell.sink == "files" else AIMS[:-OF_FILES]
+    told, tries = dict(plan["cells"][0]), 0
+    while len(cell.struck) < cell.wanted and tries < 2 * cell.wanted + 2:
+        aim = aims[(turn + len(cell.struck)) % len(aims)]
+        tries += 1
+        struck = _one_life(folder, plan, told, aim, chance)
+        if struck is None:
+            break
+        if struck:
+            cell.struck.append(struck)
+    victim = Victim.start(folder, {**plan, "cells": [told]})
+    try:
+        if not wait_until(lambda: not victim.running, LIFE_SECONDS, 0.1) or victim.process.returncode:
+            raise RuntimeError(f"{cell.title} ended with {victim.process.returncode}:\n{victim.tail()}")
+    finally:
+        if victim.running:
+            victim.kill()
+
+
+def _one_life(folder: Path, plan: Mapping[str, Any], told: Mapping[str, Any], aim: str, chance: random.Random) -> str | None:
+    """Where the kill struck; empty: it did not; None: the query has ended."""
+    checkpoint = Path(told["checkpoint"])
+    begun = Progress.of(checkpoint)
+    victim = Victim.start(folder, {**plan, "cells": [{**told, **_from_within(aim, begun, str(told["name"]), chance)}]})
+    try:
+        deadline = time.monotonic() + LIFE_SECONDS
+        if aim == "any moment":
+            # Let a life get on, or a query killed often enough would never end.
+            wait_until(lambda: not victim.running or Progress.of(checkpoint).planned > begun.planned, LIFE_SECONDS, 0.005)
+            time.sleep(chance.uniform(0, 2.5))
+        elif aim == "within the commit of the state":
+            _wait_for_half_a_commit(victim, checkpoint, deadline)
+        else:
+            wait_until(lambda: not victim.running, LIFE_SECONDS, 0.05)
+            if victim.process.returncode == -signal.SIGKILL:
+                return f"aimed: {aim}"
+        if not victim.running:
+            if victim.process.returncode:
+                raise RuntimeError(f"{told['name']} ended with {victim.process.returncode}:\n{victim.tail()}")
+            return None
+        if victim.has_rows(str(told["name"])):
+            return ""
+    finally:
+        if victim.running:
+            victim.kill()
+    return where_struck(checkpoint, lambda number: _published(told, number))
+
+
+def _from_within(aim: str, begun: Progress, name: str, chance: random.Random) -> dict[str, Any]:
+    """What the victim does to itself, in the first micro-batch of its life."""
+    kill = {"target": name, "output": "main", "batch": begun.committed + 1, "number": begun.planned}
+    if aim == "published, not committed":
+        return {"kill": {**kill, "seconds": None}}
+    if aim == "while the sink writes":
+        return {"kill": {**kill, "seconds": chance.uniform(0, LONGEST_WRITE_SECONDS)}}
+    return {"rename": aim.split(maxsplit=1)[0]} if "rename" in aim else {}
+
+
+def _wait_for_half_a_commit(victim: Victim, checkpoint: Path, deadline: float) -> None:
+    """Until the first partition of the state has a version that the others have not."""
+    while victim.running and time.monotonic() < deadline:
+        versions = set(state_files(checkpoint).values())
+        if len(versions) > 1:
+            return
+        time.sleep(0.001)
+
+
+def _published(told: Mapping[str, Any], number: int) -> bool | None:
+    return (Path(told["folder"]) / "main" / f"batch_id={number}").is_dir() if told["sink"] == "files" else None

@@ -1,0 +1,174 @@
+"""The kinds of kills: how each strikes a query that is under way, and how it is seen that it struck.
+
+A kill counts only where it hit something: a driver that was running its query; a Python worker or an executor that a task or the
+session lost by it, as Spark's log says; a disk or a broker that the query met in that state.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tests.recovery.crashes.disks import Disk
+from tests.recovery.crashes.victims import Progress, Victim, executors, killed, wait_until
+
+if TYPE_CHECKING:
+    from scripts.kafka_broker import Broker
+
+LOST_TASK = ("Lost task",)
+LOST_EXECUTOR = ("Lost executor",)
+LOST_BROKER = ("disconnected", "could not be established", "Connection to node")
+DISK_WORDS = ("No space left on device", "Read-only file system")
+
+
+@dataclass
+class Scene:
+    """A query that runs, and what there is to strike at.
+
+    Attributes:
+        victim: the process.
+        name: of the query.
+        checkpoint: of it.
+        chance: draws moments and what is struck.
+        disks: where it writes, by what lies there.
+        broker: of its topics.
+        workers: the processes of a cluster's workers.
+        hurry: how long the longest pause is, after a micro-batch was seen to be under way.
+    """
+
+    victim: Victim
+    name: str
+    checkpoint: Path
+    chance: random.Random
+    disks: dict[str, Disk] = field(default_factory=dict)
+    broker: Broker | None = None
+    workers: list[int] = field(default_factory=list)
+    hurry: float = 0.8
+
+    @property
+    def over(self) -> bool:
+        return not self.victim.running or self.victim.has_rows(self.name)
+
+    def wait_for_work(self) -> bool:
+        """Until a micro-batch is under way, and a random time more; False: the query has ended."""
+        wait_until(lambda: self.over or Progress.of(self.checkpoint).under_way, 300, 0.005)
+        time.sleep(self.chance.uniform(0, self.hurry))
+        return not self.over
+
+
+def strike_worker(scene: Scene) -> str | None:
+    """Kills one Python worker, now and then all of them."""
+    workers = scene.victim.workers()
+    if not workers:
+        return None
+    before = scene.victim.said(*LOST_TASK)
+    chosen = workers if scene.chance.random() < 0.2 else [scene.chance.choice(workers)]
+    if not [one for one in chosen if killed(one)]:
+        return None
+    struck = wait_until(lambda: scene.victim.said(*LOST_TASK) > before, 1, 0.1)
+    return ("one worker" if len(chosen) == 1 else "all workers") if struck else None
+
+
+def strike_executor(scene: Scene) -> str | None:
+    """Kills one of the two executors; the cluster starts another."""
+    running = [one for pid in scene.workers for one in executors(pid)]
+    if not running:
+        return None
+    lost, tasks = scene.victim.said(*LOST_EXECUTOR), scene.victim.said(*LOST_TASK)
+    if not killed(scene.chance.choice(running)):
+        return None
+    if not wait_until(lambda: scene.victim.said(*LOST_EXECUTOR) > lost, 15, 0.1):
+        return None
+    # The other one goes on meanwhile; the next kill waits until there are two again.
+    wait_until(lambda: scene.over or sum(len(executors(pid)) for pid in scene.workers) > 1, 60, 0.2)
+    return "with a task" if scene.victim.said(*LOST_TASK) > tasks else "between tasks"
+
+
+def strike_disk(scene: Scene) -> str | None:
+    """Fills a disk, or makes it read-only, until the query has failed; sometimes it is started once more before that is mended."""
+    where = scene.chance.choice(sorted(scene.disks))
+    disk, how = scene.disks[where], scene.chance.choice(["full", "read-only"])
+    hold = scene.victim.folder / "hold"
+    before = len(scene.victim.failures(scene.name))
+    hold.touch()
+
+    def failed(times: int) -> bool:
+        return scene.over or len(scene.victim.failures(scene.name)) >= before + times
+
+    try:
+        if how == "full":
+            disk.fill()
+        elif not disk.refuse():
+            return None
+        struck = wait_until(lambda: failed(1), 20)
+        if struck and scene.chance.random() < 0.25:
+            hold.unlink()
+            time.sleep(0.2)
+            hold.touch()
+            wait_until(lambda: failed(2), 15)
+    finally:
+        disk.mend()
+        hold.unlink(missing_ok=True)
+    errors = scene.victim.failures(scene.name)[before:]
+    if not errors or not any(word in errors[0] for word in DISK_WORDS):
+        return None
+    again = ", and at the next start" if len(errors) > 1 else ""
+    return f"{how}: {where}{again}"
+
+
+def strike_broker(scene: Scene) -> str | None:
+    """Kills the broker, and starts it again."""
+    if scene.broker is None:
+        raise RuntimeError("there is no broker to strike at")
+    before = scene.victim.said(*LOST_BROKER)
+    scene.broker.kill()
+    time.sleep(scene.chance.uniform(0, 2))
+    scene.broker.start()
+    return "broker" if wait_until(lambda: scene.victim.said(*LOST_BROKER) > before, 3, 0.1) else None
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of kills that leaves the driver alive, so that one session runs all queries.
+
+    Attributes:
+        strike: strikes; returns what was struck, None where nothing was.
+        share: of all kills.
+        master: of the session; None: a cluster of two workers.
+        sinks: those that it makes sense for; none: all.
+        disks: whether the query writes to disks of its own.
+        says: what it is.
+    """
+
+    strike: Callable[[Scene], str | None]
+    share: float
+    master: str | None = "local[2,4]"
+    sinks: tuple[str, ...] = ()
+    disks: bool = False
+    settings: dict[str, Any] = field(default_factory=dict)
+    says: str = ""
+
+
+KINDS = {
+    "worker": Kind(strike_worker, 0.36, says="`kill -9` of Python workers; Spark tries the task again"),
+    "worker-fails": Kind(
+        strike_worker, 0.14, master="local[2,1]", says="the same with one attempt: the query fails, and is started again"
+    ),
+    "executor": Kind(strike_executor, 0.13, master=None, says="`kill -9` of one of two executors of a standalone cluster"),
+    "disk": Kind(
+        strike_disk,
+        0.18,
+        master="local[2,1]",
+        disks=True,
+        says="the disk of the checkpoint or of the sink is full, or takes no write, until the query has failed",
+    ),
+    "broker": Kind(
+        strike_broker, 0.05, sinks=("kafka",), says="`kill -9` of the Kafka broker, for source and sink, and its restart"
+    ),
+}
+DRIVER, DRIVER_SHARE = "driver", 0.14
+DRIVER_SAYS = "`kill -9` of the driver and of everything that it started; a new process goes on"
