@@ -194,7 +194,7 @@ def _in_statement(body: list[ast.stmt], at: int) -> Iterator[_Change]:
         yield _Change("the other way out", node, *_put(body, at, other), shown=other)
     if isinstance(node, ast.AugAssign) and type(node.op) in _OTHER:
         yield _Change("sign", node, *_set(node, "op", _OTHER[type(node.op)]()))
-    if isinstance(node, ast.If | ast.While) and not _is_not(node.test):
+    if isinstance(node, ast.If | ast.While) and not _is_turned_below(node.test):
         turned = _turned(node)
         yield _Change("turned round", node.test, *turned, shown=ast.UnaryOp(ast.Not(), node.test))
     yield from _within(node)
@@ -217,6 +217,8 @@ def _within(node: ast.AST) -> Iterator[_Change]:
     """The changes below a node, in the order of the text."""
     if isinstance(node, ast.JoinedStr | ast.ClassDef):
         return
+    if isinstance(node, ast.keyword) and node.arg == "strict":
+        return  # of `zip`: it only guards against ourselves
     for name, value in ast.iter_fields(node):
         if name in ("annotation", "returns", "decorator_list", "args") and not isinstance(node, ast.Call):
             continue  # annotations are texts, and defaults are made at import (or when a nested function is, which is as rare)
@@ -244,7 +246,7 @@ def _in_expression(node: ast.AST, owner: ast.AST | list[ast.AST], place: str | i
         truth = ast.copy_location(ast.Call(ast.Name("bool", ast.Load()), [cast("ast.UnaryOp", node).operand], []), node)
         change = _put(owner, cast("int", place), truth) if isinstance(owner, list) else _set(owner, cast("str", place), truth)
         yield _Change("turned round", node, *change, shown=truth)
-    elif isinstance(node, ast.IfExp) and not _is_not(node.test):
+    elif isinstance(node, ast.IfExp) and not _is_turned_below(node.test):
         yield _Change("turned round", node, *_turned(node))
     elif isinstance(node, ast.Constant):
         yield from _constant(node)
@@ -270,7 +272,7 @@ def _call(node: ast.Call) -> Iterator[_Change]:
     elif isinstance(called, ast.Attribute) and called.attr in _NAMES:
         yield _Change("the other of two", node, *_set(called, "attr", _NAMES[called.attr]))
     for at, keyword in enumerate(node.keywords):
-        if keyword.arg is not None and not _is_class(called):
+        if keyword.arg not in (None, "strict") and not _is_class(called):
 
             def drop(at: int = at) -> None:
                 del node.keywords[at]
@@ -293,6 +295,16 @@ def _is_cast(node: ast.AST) -> bool:
 
 def _is_not(node: ast.AST) -> bool:
     return isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)
+
+
+def _is_turned_below(test: ast.AST) -> bool:
+    """Whether a change of the condition itself turns it round already."""
+    turned = (
+        isinstance(test, ast.Compare)
+        and len(test.ops) == 1
+        and isinstance(test.ops[0], ast.Eq | ast.NotEq | ast.Is | ast.IsNot | ast.In | ast.NotIn)
+    )
+    return turned or _is_not(test)
 
 
 def _is_none(node: ast.expr) -> bool:
