@@ -12,7 +12,7 @@ SPARK_ENV = JAVA_HOME="$$(scripts/ensure_java.sh)" && export JAVA_HOME PYSPARK_P
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-fast test-connectors kafka test-floor test-matrix package test-package sbom check format bench bench-functions bench-flink bench-slides bench-limits bench-nexmark bench-kafka bench-kafka-latency bench-groups bench-model bench-latency bench-backfill bench-state docs docs-serve docs-counts parity job-keys metrics-table clean
+.PHONY: help setup run test test-fast test-connectors kafka test-floor test-matrix mutants package test-package sbom check format bench bench-functions bench-flink bench-slides bench-limits bench-nexmark bench-kafka bench-kafka-latency bench-groups bench-model bench-latency bench-backfill bench-state docs docs-serve docs-counts parity job-keys metrics-table clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -64,6 +64,9 @@ test-floor: ## the oldest versions allowed, without pandas: tests without Spark,
 # Which of them are to be run, and environments that are there already: ARGS="--help" says how.
 test-matrix: ## every line of Spark, several Pythons, Java 21, checkpoints that go on from one to the next: an hour; fills docs/reference/versions.md
 	@python3 scripts/run_matrix.py $(ARGS)
+
+mutants: $(STAMP) ## faults planted in engine and Spark side: killed of how many, by package (ARGS="--packages engine/kernels --seed 7")
+	@$(SPARK_ENV) && $(PY) -m tests.mutants.run $(ARGS)
 
 RELEASE = python=$$(scripts/make_release_env.sh) || exit 1; [ -n "$$python" ] || exit 0;
 
