@@ -22,6 +22,7 @@ ACROSS = {
     "connectors": "real Delta, Iceberg and Kafka",
     **{f"connectors/{name}": "one of them" for name in ("delta", "iceberg", "kafka")},
     "data": "real events with known answers",
+    "mutants": "planted faults, and whether the tests notice them",
     "golden": "checkpoints and savepoints that every later version must read",
     "docs": "the pages: their code runs, the site builds, a browser shows it",
     "examples": "the scripts of examples/",

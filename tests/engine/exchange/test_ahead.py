@@ -30,7 +30,9 @@ def test_of_the_other_rows_as_it_is_defined():
     for seed in range(300):
         rng = random.Random(seed)
         times = [rng.choice([rng.randint(0, 100), rng.randint(0, 20), 10**6]) for _ in range(rng.randint(0, 12))]
-        assert ahead_of_rows(np.asarray(times, np.int64), 9).tolist() == naive(times, 9)
+        for since in (0, -60, -(10**9)):  # before 1970, and on both sides of it
+            moved = [since + time for time in times]
+            assert ahead_of_rows(np.asarray(moved, np.int64), 9).tolist() == naive(moved, 9)
 
 
 def test_rows_that_go_on_for_years_are_all_valid_and_so_is_one_alone():

@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from panestream.engine.exchange import packing
 from panestream.engine.exchange.group_run import gather
 from panestream.engine.exchange.packing import PackColumns, pack
 from panestream.engine.operators.accumulating.operator import KEPT
@@ -69,6 +70,26 @@ def test_each_key_group_gets_its_own_rows():
     kept = [pa.concat_tables(gather(plan(3), parts[group]).of(KEPT)) for group in range(3)]
     assert [table["row 0"].to_pylist() for table in kept] == [[1, 4, 7], [2, 5, 8], [0, 3, 6]]
     assert [table["row 1"].to_pylist() for table in kept] == [[10, 13, 16], [11, 14, 17], [9, 12, 15]]
+
+
+def test_two_key_groups_are_two():
+    rows = pa.table([pa.array(range(4)), pa.array(range(4))], schema=ROWS)
+    columns = {"time": pa.array(range(4)), "key": rows["key"], "row": rows.to_struct_array(), "group": pa.array([1, 0, 1, 0])}
+    parts = {}
+    for group, part in pack(plan(2), PackColumns((pa.int64(),), (), row=2, group=3), pa.table(columns).to_batches()):
+        parts.setdefault(group, []).append(part)
+    kept = [pa.concat_tables(gather(plan(2), parts[group]).of(KEPT)) for group in range(2)]
+    assert [table["row 0"].to_pylist() for table in kept] == [[1, 3], [0, 2]]
+
+
+@pytest.mark.parametrize(("most_rows", "most_bytes"), [(4, 1 << 40), (1 << 40, 4 * 8), (4, 4 * 8)])
+def test_small_batches_are_gathered_until_there_are_rows_or_bytes_enough(monkeypatch, most_rows, most_bytes):
+    monkeypatch.setattr(packing, "CHUNK_ROWS", most_rows)
+    monkeypatch.setattr(packing, "CHUNK_BYTES", most_bytes)
+    batches = [pa.record_batch({"x": pa.array(range(rows), pa.int64())}) for rows in (2, 0, 2, 1, 3, 5, 1)]
+    chunks = list(packing._chunks(iter(batches)))
+    assert [chunk["x"].to_pylist() for chunk in chunks] == [[0, 1, 0, 1], [0, 0, 1, 2], [0, 1, 2, 3, 4], [0]]
+    assert all(chunk["x"].num_chunks == 1 for chunk in chunks)
 
 
 def test_a_lost_part_is_not_passed_over(monkeypatch):

@@ -169,6 +169,12 @@ def test_a_gap_that_is_none_is_refused(gap):
         harness.run(plan, [batch(("a", 0, None, 5), ("a", 5, None, gap))])
 
 
+def test_a_negative_gap_is_refused_beside_a_missing_one():
+    plan = query(EventTimeSessionWindows(GapInU("u", "microseconds"))).columnar()
+    with pytest.raises(InvalidWindowError, match="2 of 3 rows have none such"):
+        harness.run(plan, [batch(("a", 0, None, None), ("a", 5, None, -5), ("a", 9, None, 10))])
+
+
 def test_a_gap_column_on_rows_of_any_kind():
     gap = GapColumn("gap", "seconds")
     assert gap({"gap": 2}) == 2_000_000

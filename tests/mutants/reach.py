@@ -1,0 +1,86 @@
+"""Which tests reach which function, and how long they take: ``pytest -p tests.mutants.reach --reach FILE`` writes it down.
+
+Python tells of every call (`sys.settrace` with nothing to tell of lines): that is dear for tests that call much, and done once.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import CodeType, FrameType
+
+import pytest
+
+import panestream
+from tests.mutants.faults import first_line, functions_of
+
+PACKAGE = Path(panestream.__file__).parent
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--reach", help="the file for what each test reached")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(_Reach(Path(config.getoption("--reach"))))
+
+
+class _Reach:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.seen: set[CodeType] = set()
+        self.tests: dict[str, dict[str, object]] = {}
+        self.names: dict[str, dict[int, str]] = {}
+
+    def _look(self, frame: FrameType, event: str, argument: object) -> None:
+        self.seen.add(frame.f_code)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
+        self.seen.clear()
+        began, processor, before = time.monotonic(), time.process_time(), sys.gettrace()
+        threading.settrace(self._look)
+        sys.settrace(self._look)
+        try:
+            return (yield)
+        finally:
+            sys.settrace(before)
+            threading.settrace(before)  # type: ignore[arg-type]
+            reached = sorted({name for code in self.seen if (name := self._name(code))})
+            spent = {"seconds": round(time.process_time() - processor, 3), "waited": round(time.monotonic() - began, 3)}
+            self.tests[item.nodeid] = {**spent, "reached": reached, "passed": True}
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.outcome != "passed":
+            self.failed.add(report.nodeid)
+
+    failed: set[str] = set()  # noqa: RUF012 - there is one of these in a process
+
+    def _name(self, code: CodeType) -> str | None:
+        """``module:function`` of the outermost function that code belongs to."""
+        if not code.co_filename.startswith(str(PACKAGE)):
+            return None
+        module = Path(code.co_filename).relative_to(PACKAGE).as_posix()
+        if module not in self.names:
+            self.names[module] = lines_of((PACKAGE / module).read_text("utf-8"))
+        function = self.names[module].get(code.co_firstlineno)
+        return function and f"{module}:{function}"
+
+    def pytest_sessionfinish(self) -> None:
+        for name in self.failed & set(self.tests):
+            self.tests[name]["passed"] = False
+        self.path.write_text(json.dumps(self.tests))
+
+
+def lines_of(source: str) -> dict[int, str]:
+    """The outermost function that each line belongs to."""
+    return {
+        line: name
+        for name, function in functions_of(ast.parse(source))
+        for line in range(first_line(function), (function.end_lineno or function.lineno) + 1)
+    }
