@@ -19,11 +19,11 @@ from panestream.engine.storage import payload
 from panestream.engine.storage.state import MemoryState
 from panestream.engine.window_spec import WindowSpec
 from panestream.errors import InvalidPlanError
-from panestream.testing.simulate.disk import State, Told
-from panestream.testing.simulate.engines import Engine, PlanEngine, told
-from panestream.testing.simulate.process import Job
-from panestream.testing.simulate.row_engine import RowEngine
-from panestream.testing.simulate.schedule import END, MicroBatch, Query, Row, Schedule, Settings
+from panestream.testing.simulation.disk import State, Told
+from panestream.testing.simulation.engines import Engine, PlanEngine, told
+from panestream.testing.simulation.process import Job
+from panestream.testing.simulation.row_engine import RowEngine
+from panestream.testing.simulation.schedule import END, MicroBatch, Query, Row, Schedule, Settings
 from panestream.testing.window_query import LATE, WindowQuery
 from panestream.windowing import aggregates as recipes
 from panestream.windowing.assigners import GlobalWindows

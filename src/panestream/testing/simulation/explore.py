@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from panestream.errors import FencedError, PanestreamError
-from panestream.testing.simulate.disk import Checkpoint, ConflictError, Disk, TaskState, keep
-from panestream.testing.simulate.judge import Judge
-from panestream.testing.simulate.process import BrokenPromiseError, Process, Remembered
-from panestream.testing.simulate.schedule import Settings
-from panestream.testing.simulate.subject import Subject
+from panestream.testing.simulation.disk import Checkpoint, ConflictError, Disk, TaskState, keep
+from panestream.testing.simulation.judge import Judge
+from panestream.testing.simulation.process import BrokenPromiseError, Process, Remembered
+from panestream.testing.simulation.schedule import Settings
+from panestream.testing.simulation.subject import Subject
 
 CRASH, COPIES, TWICE, OLDER, SAVEPOINT, NOTHING = "crash", "two copies", "twice", "older checkpoint", "savepoint", "nothing"
 KINDS = (CRASH, COPIES, TWICE, OLDER, SAVEPOINT)
