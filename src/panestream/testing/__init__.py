@@ -2,7 +2,8 @@
 
 from panestream.testing.harness import LateElement, Snapshot, WindowResult, WindowTestHarness
 from panestream.testing.micro_batches import MicroBatches
-from panestream.testing.simulate import Simulation, SimulationError, simulate
+from panestream.testing.simulate import simulate
+from panestream.testing.simulation import Simulation, SimulationError
 
 __all__ = [
     "LateElement",

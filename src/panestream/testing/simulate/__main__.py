@@ -2,7 +2,7 @@
 
 import sys
 
-from panestream.testing.simulate.command import main
+from panestream.testing.simulation.command import main
 
 if __name__ == "__main__":
     sys.exit(main())

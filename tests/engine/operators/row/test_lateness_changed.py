@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from panestream.testing.harness import WindowTestHarness
-from panestream.testing.simulate.definition import Definition
+from panestream.testing.simulation.definition import Definition
 from tests.conformance.executors.base import Observed
 from tests.conformance.executors.harness import HarnessExecutor
 from tests.conformance.runner import differences

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from panestream.testing.simulate.definition import MIN
-from panestream.testing.simulate.schedule import Query, Row
+from panestream.testing.simulation.definition import MIN
+from panestream.testing.simulation.schedule import Query, Row
 
 
 @dataclass

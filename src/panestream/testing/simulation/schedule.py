@@ -64,7 +64,7 @@ class Query:
 
     Attributes:
         operator: which one runs it.
-        assigner, trigger, evictor: as :class:`~panestream.testing.simulate.definition.Definition` takes them.
+        assigner, trigger, evictor: as :class:`~panestream.testing.simulation.definition.Definition` takes them.
         function: ``declared`` aggregates; ``list``, ``aggregate`` or ``context``: functions of a user's own.
         settings: of the first run.
         partitions: whether each source partition has a watermark of its own.

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from panestream.testing.simulate.explore import KINDS, first_broken
-from panestream.testing.simulate.schedule import schedule_of
-from panestream.testing.simulate.script import failure_of, script_of
-from panestream.testing.simulate.shrink import Case, shrunk
-from panestream.testing.simulate.subject import Known
-from tests.testing.simulate.faults import FAULTS, planted
+from panestream.testing.simulation.explore import KINDS, first_broken
+from panestream.testing.simulation.schedule import schedule_of
+from panestream.testing.simulation.script import failure_of, script_of
+from panestream.testing.simulation.shrink import Case, shrunk
+from panestream.testing.simulation.subject import Known
+from tests.testing.simulation.faults import FAULTS, planted
 
 SCHEDULES = 40
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from panestream.engine.plan import MAIN
-from panestream.testing.simulate.disk import Disk, Told
-from panestream.testing.simulate.engines import Engine
-from panestream.testing.simulate.process import BrokenPromiseError, places_of
-from panestream.testing.simulate.schedule import Settings
-from panestream.testing.simulate.sinks import Files, HeldBy, Merged, Place, Records, Transactions
-from panestream.testing.simulate.subject import Answer, Subject
+from panestream.testing.simulation.disk import Disk, Told
+from panestream.testing.simulation.engines import Engine
+from panestream.testing.simulation.process import BrokenPromiseError, places_of
+from panestream.testing.simulation.schedule import Settings
+from panestream.testing.simulation.sinks import Files, HeldBy, Merged, Place, Records, Transactions
+from panestream.testing.simulation.subject import Answer, Subject
 
 READER = HeldBy("the checkpoint", 0, "reader")
 Counts = Mapping[int, Mapping[str, int]]

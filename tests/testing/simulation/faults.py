@@ -13,8 +13,8 @@ from panestream.spark.checkpoint import Epoch
 from panestream.spark.kafka.once import KafkaOnce
 from panestream.spark.sinks import publication
 from panestream.spark.sinks.outputs import Outputs
-from panestream.testing.simulate import disk, process
-from panestream.testing.simulate.engines import PlanEngine
+from panestream.testing.simulation import disk, process
+from panestream.testing.simulation.engines import PlanEngine
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from panestream.testing.simulate.explore import KINDS, BrokenError, first_broken
-from panestream.testing.simulate.schedule import MicroBatch, Query, Row, Schedule, Settings
-from panestream.testing.simulate.subject import Known, Subject
+from panestream.testing.simulation.explore import KINDS, BrokenError, first_broken
+from panestream.testing.simulation.schedule import MicroBatch, Query, Row, Schedule, Settings
+from panestream.testing.simulation.subject import Known, Subject
 
 TRIES = 300
 """So many smaller ones are tried at most: a number, not a time, so that the same seed gives the same script."""

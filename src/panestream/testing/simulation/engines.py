@@ -18,9 +18,9 @@ from panestream.engine.savepoint.key_groups import rescaled
 from panestream.engine.storage import payload
 from panestream.engine.storage.payload import PayloadPart
 from panestream.engine.storage.state import MemoryState
-from panestream.testing.simulate.disk import State, TaskState, Told
-from panestream.testing.simulate.queries import Columns, placement, table_of
-from panestream.testing.simulate.schedule import MicroBatch
+from panestream.testing.simulation.disk import State, TaskState, Told
+from panestream.testing.simulation.queries import Columns, placement, table_of
+from panestream.testing.simulation.schedule import MicroBatch
 
 PACKED_AGAIN = 4
 """Of so many times that the rows of a micro-batch are wanted they are packed anew once, and must give the same bytes."""

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from panestream.engine.plan import MAIN
-from panestream.testing.simulate.disk import Told
-from panestream.testing.simulate.engines import Engine, PlanEngine
-from panestream.testing.simulate.expected import Expected, as_emitted, expected_of, open_keys
-from panestream.testing.simulate.process import Job
-from panestream.testing.simulate.queries import INVALID, plan_of
-from panestream.testing.simulate.schedule import END, MicroBatch, Schedule, Settings
+from panestream.testing.simulation.disk import Told
+from panestream.testing.simulation.engines import Engine, PlanEngine
+from panestream.testing.simulation.expected import Expected, as_emitted, expected_of, open_keys
+from panestream.testing.simulation.process import Job
+from panestream.testing.simulation.queries import INVALID, plan_of
+from panestream.testing.simulation.schedule import END, MicroBatch, Schedule, Settings
 
 Answer = Mapping[str, Any]
 """What a micro-batch brought, or must bring, by output; in a form that is the same where it means the same."""

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from panestream.testing.simulate.campaign import Figures, campaign
-from panestream.testing.simulate.explore import KINDS
-from panestream.testing.simulate.schedule import OPERATORS
+from panestream.testing.simulation.campaign import Figures, campaign
+from panestream.testing.simulation.explore import KINDS
+from panestream.testing.simulation.schedule import OPERATORS
 
 PLAIN_EVERY = 10.0
 """Seconds between two lines where the output is no terminal."""

@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from panestream.testing.simulate.explore import BrokenError, Explorer
-from panestream.testing.simulate.schedule import OPERATORS, schedule_of
-from panestream.testing.simulate.script import failure_of
-from panestream.testing.simulate.shrink import Case, shrunk
-from panestream.testing.simulate.subject import Known
+from panestream.testing.simulation.explore import BrokenError, Explorer
+from panestream.testing.simulation.schedule import OPERATORS, schedule_of
+from panestream.testing.simulation.script import failure_of
+from panestream.testing.simulation.shrink import Case, shrunk
+from panestream.testing.simulation.subject import Known
 
 
 @dataclass

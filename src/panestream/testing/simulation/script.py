@@ -7,10 +7,10 @@ from contextlib import suppress
 from dataclasses import MISSING, fields, is_dataclass
 from typing import Any
 
-from panestream.testing.simulate.explore import COPIES, CRASH, NOTHING, SAVEPOINT, BrokenError, Disturbance, Explorer
-from panestream.testing.simulate.schedule import MicroBatch, Row, Schedule, Settings
-from panestream.testing.simulate.shrink import Case
-from panestream.testing.simulate.subject import Known, Subject
+from panestream.testing.simulation.explore import COPIES, CRASH, NOTHING, SAVEPOINT, BrokenError, Disturbance, Explorer
+from panestream.testing.simulation.schedule import MicroBatch, Row, Schedule, Settings
+from panestream.testing.simulation.shrink import Case
+from panestream.testing.simulation.subject import Known, Subject
 
 
 def script_of(case: Case, found: str = "") -> str:
@@ -24,9 +24,9 @@ def script_of(case: Case, found: str = "") -> str:
     return "\n".join(
         [
             *(f"# {line}" for text in said for line in text.splitlines()),
-            "from panestream.testing.simulate.explore import Disturbance",
-            "from panestream.testing.simulate.schedule import MicroBatch, Query, Row, Schedule, Settings",
-            "from panestream.testing.simulate.script import replay",
+            "from panestream.testing.simulation.explore import Disturbance",
+            "from panestream.testing.simulation.schedule import MicroBatch, Query, Row, Schedule, Settings",
+            "from panestream.testing.simulation.script import replay",
             "",
             "schedule = Schedule(",
             f"    {source(case.schedule.query)},",
@@ -78,7 +78,7 @@ def replay(schedule: Schedule, disturbance: Disturbance, change: Settings | None
     Raises:
         BrokenError: a promise was not kept.
 
-    >>> from panestream.testing.simulate.schedule import Query
+    >>> from panestream.testing.simulation.schedule import Query
     >>> minutes = Query("panes", {"type": "tumbling", "size": 10, "offset": 0})
     >>> rows = (Row("a", 3, 1, 1, "p0"),)
     >>> replay(Schedule(minutes, (MicroBatch((rows,), 5),)), Disturbance("crash", step=3))  # doctest: +ELLIPSIS

@@ -23,7 +23,7 @@ from panestream.spark.kafka.once import KafkaOnce
 from panestream.spark.sinks.base import Sink
 from panestream.spark.sinks.publication import MicroBatchFolders, Publisher
 from panestream.spark.sinks.table_formats.iceberg_history import Snapshot, walk
-from panestream.testing.simulate.disk import ATTEMPTS, ROOT, Disk, MemoryFolders, Told
+from panestream.testing.simulation.disk import ATTEMPTS, ROOT, Disk, MemoryFolders, Told
 
 COLUMN = "batch_id"
 TRIES = 3

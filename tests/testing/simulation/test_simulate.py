@@ -12,11 +12,11 @@ import pytest
 import panestream as pst
 from panestream.errors import InvalidPlanError
 from panestream.testing import SimulationError, simulate
-from panestream.testing.simulate.campaign import campaign
-from panestream.testing.simulate.command import main
-from panestream.testing.simulate.explore import CRASH, Explorer
-from panestream.testing.simulate.schedule import OPERATORS, schedule_of
-from panestream.testing.simulate.subject import Known
+from panestream.testing.simulation.campaign import campaign
+from panestream.testing.simulation.command import main
+from panestream.testing.simulation.explore import CRASH, Explorer
+from panestream.testing.simulation.schedule import OPERATORS, schedule_of
+from panestream.testing.simulation.subject import Known
 
 MINUTE = pst.TumblingEventTimeWindows.of("1 minute")
 SESSIONS = pst.EventTimeSessionWindows.with_gap("30 seconds")

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from panestream.testing.simulate.definition import Definition
-from panestream.testing.simulate.schedule import Query, Row, Schedule, Settings
-from panestream.testing.simulate.times import Times
+from panestream.testing.simulation.definition import Definition
+from panestream.testing.simulation.schedule import Query, Row, Schedule, Settings
+from panestream.testing.simulation.times import Times
 
 
 @dataclass

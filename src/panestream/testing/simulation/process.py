@@ -11,10 +11,10 @@ from panestream.engine.plan import MAIN
 from panestream.engine.storage.sealed_state import check_that_groups_agree
 from panestream.spark.checkpoint import Rank
 from panestream.spark.sinks.outputs import Outputs
-from panestream.testing.simulate.disk import ConflictError, Disk, State, TaskState, keep
-from panestream.testing.simulate.engines import Engine, Operated
-from panestream.testing.simulate.schedule import MicroBatch
-from panestream.testing.simulate.sinks import Files, HeldBy, Merged, Place, Records, Several, Snapshots, Transactions
+from panestream.testing.simulation.disk import ConflictError, Disk, State, TaskState, keep
+from panestream.testing.simulation.engines import Engine, Operated
+from panestream.testing.simulation.schedule import MicroBatch
+from panestream.testing.simulation.sinks import Files, HeldBy, Merged, Place, Records, Several, Snapshots, Transactions
 
 COUNTED = ("windowed_rows", "late_rows", "outside_rows")
 

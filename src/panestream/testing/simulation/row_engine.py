@@ -13,9 +13,9 @@ from panestream.engine.operators.row.row_plan import RowPlan
 from panestream.engine.operators.row.window_operator import RowOperator
 from panestream.engine.storage.sealed_state import SealedState
 from panestream.engine.storage.state import MemoryState
-from panestream.testing.simulate.disk import State, TaskState, Told
-from panestream.testing.simulate.engines import Operated
-from panestream.testing.simulate.schedule import MicroBatch
+from panestream.testing.simulation.disk import State, TaskState, Told
+from panestream.testing.simulation.engines import Operated
+from panestream.testing.simulation.schedule import MicroBatch
 from panestream.testing.window_query import LATE, WindowQuery
 from panestream.windowing.assigners import GlobalWindows
 from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP

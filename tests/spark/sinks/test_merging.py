@@ -1,0 +1,54 @@
+"""What a MergeSink looks at, and when, without Spark. (What its MERGE does is in tests/connectors.)"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from unittest.mock import MagicMock
+
+import pytest
+
+from panestream.errors import FencedError
+from panestream.spark.sinks.base import Run
+from panestream.spark.sinks.merging import MergeSink
+
+
+@dataclass
+class Entry:
+    """A run's entry in a checkpoint."""
+
+    overtaken: bool = False
+    looks: list[bool] = field(default_factory=list)
+
+    def check(self, spark):
+        self.looks.append(self.overtaken)
+        if self.overtaken:
+            raise FencedError("another copy was started later")
+
+
+@dataclass(frozen=True)
+class Slow(MergeSink):
+    """Another copy is started while it counts the rows of each key, which is a job of Spark's."""
+
+    overtaken: bool = True
+
+    def table(self, df, kind, options):
+        return None
+
+    def _check_single(self, df):
+        self.run.epoch.overtaken = self.overtaken
+
+    def _merge(self, spark, found, statement, batch_id):
+        self.run.epoch.looks.append("merged")
+
+
+@pytest.mark.parametrize(("overtaken", "looks"), [(True, [False, True]), (False, [False, False, "merged"])])
+def test_a_copy_that_is_overtaken_before_its_merge_does_not_merge(overtaken, looks):
+    entry, rows = Entry(), MagicMock(columns=["user", "window_start", "window_end", "n"])
+    sink = Slow("clicks", ["user"], overtaken=overtaken, run=Run("q", epoch=entry))
+    if overtaken:
+        with pytest.raises(FencedError):
+            sink.write(rows, 3)
+    else:
+        sink.write(rows, 3)
+    assert entry.looks == looks
+    rows.sparkSession.catalog.dropTempView.assert_called_once()
