@@ -10,7 +10,7 @@ import pytest
 
 import panestream as pst
 from panestream import agg
-from panestream.errors import CallbackError, CheckpointError, InvalidPlanError, PanestreamWarning
+from panestream.errors import CallbackError, CheckpointError, PanestreamWarning
 from panestream.spark import signals
 from panestream.testing import MicroBatches
 
@@ -145,26 +145,20 @@ def test_silence_closes_windows_by_the_clock_and_after_a_restart(clicks, tmp_pat
 
 
 @pytest.mark.slow
-def test_a_savepoint_leads_to_windows_that_close_on_silence(spark, clicks, tmp_path):
-    assert Run(windows(clicks), tmp_path / "old").fired == [("ann", 0, 1), ("bob", 0, 1)]
-    saved = pst.savepoint(spark, str(tmp_path / "old"), str(tmp_path / "saved"))
+def test_a_checkpoint_is_tied_to_how_it_was_begun_and_a_savepoint_leads_on(spark, clicks, tmp_path):
+    old = str(tmp_path / "old")
+    # Of a query that ends nobody waits for silence: it runs as it would without.
+    assert Run(windows(clicks, "1 second"), old).fired == [("ann", 0, 1), ("bob", 0, 1)]
+    with pytest.raises(CheckpointError, match=r"begun by a query that no clock wakes.*pst.savepoint"):
+        windows(clicks, "1 second").start(checkpoint=old, main=pst.MemorySink(), **LIVE)
+    with pytest.raises(CheckpointError, match="begun without close_at_end=True"):
+        windows(clicks).start(checkpoint=old, main=pst.MemorySink(), close_at_end=True)
+    saved = pst.savepoint(spark, old, str(tmp_path / "saved"))
     main = pst.MemorySink()
     query = windows(clicks, "1 second").start(checkpoint=str(tmp_path / "new"), savepoint=saved.path, main=main, **LIVE)
     until(lambda: main.rows, query)
     assert fired(main.rows) == [("ann", 20, 1)]
     assert not any(one.rows for one in query.recent_progress)
-
-
-def test_a_checkpoint_is_tied_to_how_it_was_begun(clicks, tmp_path):
-    checkpoint = str(tmp_path / "checkpoint")
-    # Of a query that ends nobody waits for silence: it runs as it would without.
-    assert Run(windows(clicks, "2 seconds"), checkpoint).fired == [("ann", 0, 1), ("bob", 0, 1)]
-    with pytest.raises(CheckpointError, match=r"begun by a query that no clock wakes.*pst.savepoint"):
-        windows(clicks, "2 seconds").start(checkpoint=checkpoint, main=pst.MemorySink(), **LIVE)
-    with pytest.raises(CheckpointError, match="begun without close_at_end=True"):
-        windows(clicks).start(checkpoint=checkpoint, main=pst.MemorySink(), close_at_end=True)
-    with pytest.raises(InvalidPlanError, match="close_at_end is for a query that ends"):
-        windows(clicks).start(checkpoint=checkpoint, main=pst.MemorySink(), close_at_end=True, **LIVE)
 
 
 def test_explain_says_when_windows_close(clicks):
