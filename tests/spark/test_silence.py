@@ -17,7 +17,7 @@ from panestream.testing import MicroBatches
 pytestmark = pytest.mark.spark
 
 NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.timezone.utc)
-PATIENCE = 120
+PATIENCE = 240
 LIVE = {"trigger": "200 milliseconds"}
 
 
