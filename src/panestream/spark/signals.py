@@ -71,9 +71,10 @@ class PackSignals:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         remember_archives()
         words = {word for batch in batches for word in batch.column(0).to_pylist()}
-        sequence = 0
+        # Below those of rows, whose partitions are numbered from 0.
+        origin, sequence = -1 - partition_id(), 0
         for value in group_values(self.plan.groups) if END_WORD in words else ():
-            for part in cut(payload.encode(pa.table({}), {"kind": END}), partition_id(), sequence):
+            for part in cut(payload.encode(pa.table({}), {"kind": END}), origin, sequence):
                 sequence = part.sequence
                 yield exchange_row(value, part)
 

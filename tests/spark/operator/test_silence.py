@@ -1,0 +1,130 @@
+"""Silence and signals through the processor that Spark runs, on stores in memory: timers wake key groups as Spark's would."""
+
+import json
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.streaming.stateful_processor import TimerValues
+from pyspark.sql.types import Row
+
+from panestream.engine.exchange.group_run import METRICS
+from panestream.engine.exchange.packing import PackColumns
+from panestream.engine.plan import MAIN
+from panestream.spark.operator.exchange import Pack
+from panestream.spark.operator.placement import group_values
+from panestream.spark.operator.processor import SparkState, TakenUp, WindowProcessor
+from panestream.spark.signals import END_WORD, PackSignals
+from panestream.windowing.watermarks import WatermarkStrategy
+from tests.conformance.executors.processor import MemoryHandle
+from tests.engine.exchange.test_exchange import plan
+
+GROUPS, SECOND = 3, 1_000_000
+CLOSING = WatermarkStrategy.for_monotonous_timestamps().closing_after("30 seconds")
+
+
+def closing_windows(watermark=CLOSING, **more):
+    """Windows of a second."""
+    return replace(plan(GROUPS), watermark=watermark, **more)
+
+
+class Query:
+    """The key groups of a query, and micro-batches as Spark runs them: rows first, then the timers that have expired."""
+
+    def __init__(self, query_plan, monkeypatch):
+        self.plan, self.handles, self.number = query_plan, [MemoryHandle() for _ in range(GROUPS)], -1
+        monkeypatch.setattr(SparkState, "micro_batch", property(lambda _: self.number))
+        self.run()
+
+    def run(self, name="1", planned=-1, earlier=""):
+        """A run begins."""
+        self.processor = WindowProcessor(self.plan, TakenUp(name, planned, earlier))
+
+    def micro_batch(self, clock, parts=()):
+        """What came to how many results, and where each key group then says the watermark is."""
+        self.number += 1
+        fired, watermarks, now = 0, [], TimerValues(clock, -1)
+        for value, handle in zip(group_values(GROUPS), self.handles, strict=True):
+            self.processor.init(handle)
+            mine, emitted = [row for row in parts if row.group == value], []
+            if mine:
+                emitted += self.processor.handleInputRows((value,), iter(mine), now)
+            for expiry in [timer for timer in handle.listTimers() if timer <= clock]:
+                emitted += self.processor.handleExpiredTimer((value,), now, None)
+                handle.deleteTimer(expiry)
+            told = [json.loads(row.body) for row in emitted if row.tag == METRICS]
+            watermarks += [one["watermark"] for one in told]
+            fired += sum(one["outputs"].get(MAIN, 0) for one in told)
+        return fired, watermarks
+
+    def rows(self, *times):
+        """Rows of keys 0, 1, …, each in the key group of its number, as the exchange has them."""
+        keys = pa.array(range(len(times)), pa.int64())
+        row = pa.StructArray.from_arrays([keys, keys], ["key", "value"])
+        groups = pa.array([key % GROUPS for key in range(len(times))], pa.int32())
+        table = pa.table({"time": pa.array(times), "key": keys, "group": groups, "row": row})
+        return self._sent(Pack(self.plan, PackColumns((pa.int64(),), (), group=2, row=3))(table.to_batches()))
+
+    def word(self, word):
+        """A signal, as the exchange has it."""
+        return self._sent(PackSignals(self.plan)([pa.record_batch({"value": [word]})]))
+
+    @staticmethod
+    def _sent(batches):
+        return [Row(**row) for batch in batches for row in pa.Table.from_batches([batch]).to_pylist()]
+
+
+def test_all_key_groups_are_woken_and_agree(monkeypatch):
+    query = Query(closing_windows(), monkeypatch)
+    # One key group has a row, the others hear of it.
+    assert query.micro_batch(100_000, query.rows(100 * SECOND)) == (0, [100 * SECOND - 1] * GROUPS)
+    assert query.micro_batch(129_999) == (0, [])
+    assert query.micro_batch(130_000) == (1, [130 * SECOND - 1] * GROUPS)
+    # From then on every three seconds.
+    assert query.micro_batch(132_999) == (0, [])
+    assert query.micro_batch(133_400) == (0, [133_400_000 - 1] * GROUPS)
+    # What comes behind it is late, and the silence is over.
+    assert query.micro_batch(133_500, query.rows(100 * SECOND, 134 * SECOND))[0] == 0
+    assert query.micro_batch(163_000) == (0, [])
+    assert query.micro_batch(163_500) == (1, [164 * SECOND - 1] * GROUPS)
+
+
+def test_down_time_is_no_silence_and_a_micro_batch_that_is_run_again_gives_the_same(monkeypatch):
+    query = Query(closing_windows(), monkeypatch)
+    query.micro_batch(100_000, query.rows(100 * SECOND))
+    saved = [(dict(handle.values), set(handle.timers)) for handle in query.handles]
+    assert query.micro_batch(130_000) == (1, [130 * SECOND - 1] * GROUPS)
+    # It was broken off, and is run again an hour later, with the time that it had.
+    for handle, (values, timers) in zip(query.handles, saved, strict=True):
+        handle.values, handle.timers = dict(values), set(timers)
+    query.number -= 1
+    query.run("2", planned=1, earlier="1")
+    assert query.micro_batch(130_000) == (1, [130 * SECOND - 1] * GROUPS)
+    assert query.micro_batch(3_730_000) == (0, [130 * SECOND - 1] * GROUPS)
+    assert query.micro_batch(3_733_000) == (0, [133 * SECOND - 1] * GROUPS)
+
+
+def test_a_query_that_ends_asks_for_no_timer(monkeypatch):
+    query = Query(closing_windows(ends=True), monkeypatch)
+    query.micro_batch(100_000, query.rows(100 * SECOND))
+    assert not any(handle.timers for handle in query.handles)
+
+
+@pytest.mark.parametrize("watermark", [CLOSING, WatermarkStrategy.for_monotonous_timestamps()], ids=["closing", "plain"])
+def test_the_end_of_what_is_available_closes_windows_in_a_micro_batch_without_rows(monkeypatch, watermark):
+    query = Query(closing_windows(watermark, ends=True), monkeypatch)
+    query.micro_batch(1, query.rows(10 * SECOND + 5))
+    assert query.micro_batch(2, query.word("begin")) == (0, [])
+    # With rows beside it, it is no end.
+    assert query.micro_batch(3, [*query.rows(11 * SECOND + 3), *query.word(END_WORD)]) == (1, [11 * SECOND + 2] * GROUPS)
+    assert query.micro_batch(4, query.word(END_WORD)) == (1, [12 * SECOND - 1] * GROUPS)
+    assert query.micro_batch(5, query.word(END_WORD)) == (0, [12 * SECOND - 1] * GROUPS)
+    # The next run goes on: one row is late, the other is not.
+    query.run("2", planned=4, earlier="1")
+    assert query.micro_batch(6, query.rows(11 * SECOND + 9, 12 * SECOND)) == (0, [12 * SECOND - 1] * GROUPS)
+    assert query.micro_batch(7, query.word(END_WORD)) == (1, [13 * SECOND - 1] * GROUPS)
+
+
+def test_before_any_row_there_is_nothing_to_close(monkeypatch):
+    query = Query(closing_windows(ends=True), monkeypatch)
+    assert query.micro_batch(1, query.word(END_WORD)) == (0, [None] * GROUPS)
