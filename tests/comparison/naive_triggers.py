@@ -246,7 +246,8 @@ class First(Several):
         return any(part.ready(now) for part in self.parts)
 
     def fire(self, now):
-        return any([part.fire(now) for part in self.parts if part.ready(now)])
+        finished = [part.fire(now) for part in self.parts if part.ready(now)]
+        return any(finished)
 
 
 class Until(First):

@@ -23,6 +23,12 @@ from panestream.windowing.assigners import (
     TumblingProcessingTimeWindows,
 )
 from panestream.windowing.triggers import (
+    AfterAll,
+    AfterAny,
+    AfterCount,
+    AfterEach,
+    AfterProcessingTime,
+    AfterWatermark,
     ContinuousEventTimeTrigger,
     ContinuousProcessingTimeTrigger,
     CountTrigger,
@@ -139,6 +145,15 @@ def test_several_windows_have_labels(job_of):
         ),
         ("trigger = 'count'\ncount = 100\npurge = true", PurgingTrigger.of(CountTrigger.of(100))),
         ("trigger = 'count'\ncount = 9\ntimeout = '1 s'", ProcessingTimeoutTrigger.of(CountTrigger.of(9), "1 s")),
+        ("trigger = 'after_watermark'\npurge = true", PurgingTrigger.of(AfterWatermark())),
+        (
+            "trigger = 'after_watermark'\nearly = { any = [{ count = 9 }, { delay = '5 s' }] }\nlate = { count = 1 }",
+            AfterWatermark(AfterAny.of(AfterCount.of(9), AfterProcessingTime.of("5 s")), AfterCount.of(1)),
+        ),
+        (
+            "trigger = 'after_watermark'\nearly = { each = [{ all = [{ count = 2 }] }, { every = '1 m' }] }",
+            AfterWatermark().early(AfterEach.of(AfterAll.of(AfterCount.of(2)), ContinuousEventTimeTrigger.of("1 m"))),
+        ),
         ("trigger = 'end_of_stream'", EndOfStreamTrigger()),
         ("trigger = 'never'", NeverTrigger()),
     ],
@@ -146,6 +161,26 @@ def test_several_windows_have_labels(job_of):
 def test_every_trigger(job_of, firing, trigger):
     job = job_of(text_of(f"{TUMBLING}[firing]\n{firing}\n", after=EVERY))
     assert job.firing.recipe == trigger
+    assert job.firing.uses_processing_time == trigger.uses_processing_time
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ("early = 3", "firing.early: must be a table such as { count = 100 }, not an integer: 3"),
+        ("early = {}", "firing.early: must have one key, of count, delay, every, any, all, each: has none"),
+        ("late = { count = 1, delay = '5 s' }", "firing.late: must have one key, of count, delay, every, any, all, each"),
+        ("late = { cuont = 1 }", "firing.late.cuont: unknown key; did you mean 'count'?"),
+        ("late = { count = 0 }", "firing.late.count: must be at least 1, not 0"),
+        ("early = { any = { count = 1 } }", "firing.early.any: must be an array of tables"),
+        ("early = { any = [{ count = 1 }, { delay = 3 }] }", "firing.early.any[1].delay: must be a string such as '90 seconds'"),
+        ("early = { each = [{ every = '1 m' }, { count = 1 }] }", "never finishes"),
+    ],
+)
+def test_parts_of_triggers_that_are_wrong(complaint, given, told):
+    assert told in complaint(text_of(f"{TUMBLING}[firing]\ntrigger = 'after_watermark'\n{given}\n"))
+    other = complaint(text_of(f"{TUMBLING}[firing]\ntrigger = 'event_time'\nlate = {{ count = 1 }}\n"))
+    assert "firing.late: is for trigger 'after_watermark', not for 'event_time'" in other
 
 
 TUMBLING = "[window]\ntype = 'tumbling'\nsize = '1 hour'\n"

@@ -18,7 +18,9 @@ from panestream.datastream.stale_rows import warn_of_stale_rows
 from panestream.datastream.starting import SPARKS_NAMES, check_ending, ends_by_itself, spark_trigger, warn_of_birth
 from panestream.datastream.traced import MOST_ROWS, Wanted, traced
 from panestream.engine.explain import explain_plan
+from panestream.engine.operators.row.spec import RowSpec
 from panestream.engine.plan import FIRING_COLUMNS, KEY_GROUPS, MAIN, OP_COLUMN, OperatorSpec, Split, Top, WindowPlan, carries_rows
+from panestream.engine.reduction import told
 from panestream.engine.rule import Asked
 from panestream.engine.shown import Explanation, Shown, listed, parts_of
 from panestream.errors import CheckpointError, InvalidPlanError, PanestreamWarning, PlanMismatchError, SinkError, did_you_mean
@@ -461,6 +463,7 @@ class WindowedResult(Shown, TraceableByKey):
         }
         how: dict[str, Any] = {"streaming": self.is_streaming, "chosen": chosen, "reduced_by_spark": reduced, "sinks": sent}
         how |= {"tasks": self._tasks, "session": missed_at_birth(spark) if self.is_streaming else None}
+        how["trigger"] = told(self.windowed.windowing, columnar=not isinstance(self.operator, RowSpec))
         return Explanation(explain_plan(self.plan, **how))
 
     def _parts(self) -> Mapping[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from panestream.engine.plan import WindowPlan
 from panestream.engine.runtime.silence import STEPS
@@ -18,6 +18,7 @@ def explain_plan(
     tasks: int | None = None,
     sinks: Mapping[str, str] | None = None,
     session: str | None = None,
+    trigger: Sequence[str] = (),
 ) -> str:
     """The plan in words.
 
@@ -29,11 +30,14 @@ def explain_plan(
         tasks: how many tasks take the key groups in turns; None: each has one of its own.
         sinks: by output, where it goes and how often a row arrives.
         session: what the session lacks and what that costs.
+        trigger: what a composed trigger comes to.
     """
     own = dict(plan.operator.explain(plan, streaming=streaming))
     groups = f"{plan.groups} key group{'s' if plan.groups > 1 else ''}, one per state partition"
     if tasks is not None:
         groups += f"; {tasks} task{'s take' if tasks > 1 else ' takes'} them in turns"
+    if trigger:
+        own["trigger"] = [*own.get("trigger", []), *trigger]
     # What is put in order in the key group is reduced there, not before.
     exchange = own.get("exchange", []) if plan.arrival is None or not streaming else []
     sections = {

@@ -16,6 +16,7 @@ from panestream.engine.operators.row.row_plan import Aggregate, AnyWindowFunctio
 from panestream.engine.operators.row.rule import row_spec
 from panestream.engine.operators.sessions.rule import sessions_rule
 from panestream.engine.plan import OperatorSpec
+from panestream.engine.reduction import reduced, reduction
 from panestream.engine.rule import Asked, DeclaredAggregates, FunctionOfRows, FunctionOfTables, Rule, Supported, Unsupported
 from panestream.engine.window_spec import WindowSpec
 from panestream.errors import InvalidPlanError
@@ -39,12 +40,13 @@ def choose(window: WindowSpec, asked: Asked) -> OperatorSpec:
     if isinstance(asked, FunctionOfRows) and asked.accumulators is not None:
         return _in_two_phases(window, asked)
     reasons: Sequence[str] = ()
+    composed, plain = reduction(window), reduced(window)
     for rule in RULES:
-        verdict = rule(window, asked)
+        verdict = rule(plain, asked)
         if isinstance(verdict, Supported):
             return verdict.operator
         if verdict is not None:
-            reasons = verdict.reasons
+            reasons = verdict.reasons if composed is None else composed.reasons(verdict.reasons)
             break
     if isinstance(asked, FunctionOfTables):
         return _on_rows(window, asked, reasons)
@@ -59,7 +61,8 @@ def _advice(window: WindowSpec, asked: Asked) -> str:
     if not isinstance(asked, FunctionOfRows) or isinstance(asked.function, Elements) or asked.function.then is not None:
         return ""
     declared = DeclaredAggregates([recipes.count()], {}, pa.schema([]))
-    if not isinstance(sessions_rule(window, declared) or panes_rule(window, declared), Supported):
+    plain = reduced(window)
+    if not isinstance(sessions_rule(plain, declared) or panes_rule(plain, declared), Supported):
         return ""
     if isinstance(asked.function, Reduce):
         return "two_phase=True of reduce would combine them before it"
@@ -74,7 +77,8 @@ def _in_two_phases(window: WindowSpec, asked: FunctionOfRows) -> OperatorSpec:
     reasons = ["then= sees one window at a time, with its context"] if function.then is not None else []
     recipe = InTwoPhases(function.function, asked.rows, asked.accumulators, asked.results)
     declared = DeclaredAggregates([recipe], {field.name: field.type for field in asked.rows}, asked.keys)
-    verdict = sessions_rule(window, declared) or panes_rule(window, declared)
+    plain = reduced(window)
+    verdict = sessions_rule(plain, declared) or panes_rule(plain, declared)
     if isinstance(verdict, Supported) and not reasons:
         return verdict.operator
     reasons += verdict.reasons if isinstance(verdict, Unsupported) else []

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from panestream.errors import PanestreamError
+from panestream.jobs.parts import part
 from panestream.jobs.schema import Place, boolean, choice, duration, extent, integer, reads, sql
 from panestream.windowing.assigners import (
     CumulatingEventTimeWindows,
@@ -21,6 +22,7 @@ from panestream.windowing.assigners import (
 )
 from panestream.windowing.assigners.global_windows import count_window
 from panestream.windowing.triggers import (
+    AfterWatermark,
     ContinuousEventTimeTrigger,
     ContinuousProcessingTimeTrigger,
     CountTrigger,
@@ -179,24 +181,41 @@ class WindowSection:
         return sessions if self.max_duration is None else sessions.max_duration(self.max_duration)
 
 
+_TRIGGERS = ("event_time", "processing_time", "continuous", "count", "after_watermark", "end_of_stream", "never")
+_WITH = (
+    ("every", "continuous", True),
+    ("time", "continuous", False),
+    ("count", "count", True),
+    ("early", "after_watermark", False),
+    ("late", "after_watermark", False),
+)
+"""Keys that go with one trigger, and whether it needs them."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Firing:
     """``[firing]``: when windows fire, instead of at their end.
 
     Attributes:
         trigger: "event_time" (at the end, by the watermark), "processing_time" (at the end, by the clock), "continuous" (every so
-            often, and at the end), "count" (every so many rows), "end_of_stream", or "never".
+            often, and at the end), "count" (every so many rows), "after_watermark" (at the end, with ``early`` and ``late``),
+            "end_of_stream", or "never".
         time: of "continuous": "event", or "processing" for the clock.
         every: of "continuous".
         count: of "count".
+        early: of "after_watermark": fires before the end, too: ``{ count = 100 }``, ``{ delay = "30 seconds" }`` after the first
+            row by the clock, ``{ every = "5 minutes" }`` of event time, or several: ``{ any = [...] }``, ``all``, ``each``.
+        late: of "after_watermark": fires after the end, too, within the allowed lateness; without it late rows are dropped.
         timeout: fires too when the trigger has not for so long, by the clock.
         purge: whether a window that fires is emptied.
     """
 
-    trigger: str = field(metadata=reads(choice("event_time", "processing_time", "continuous", "count", "end_of_stream", "never")))
+    trigger: str = field(metadata=reads(choice(*_TRIGGERS)))
     time: str | None = field(default=None, metadata=reads(choice("event", "processing")))
     every: str | None = field(default=None, metadata=reads(duration(zero=False)))
     count: int | None = field(default=None, metadata=reads(integer(1)))
+    early: Trigger | None = field(default=None, metadata=reads(part))
+    late: Trigger | None = field(default=None, metadata=reads(part))
     timeout: str | None = field(default=None, metadata=reads(duration(zero=False)))
     purge: bool = field(default=False, metadata=reads(boolean))
 
@@ -204,11 +223,12 @@ class Firing:
     def uses_processing_time(self) -> bool:
         """Whether the clock makes windows fire."""
         every_so_often = self.trigger == "continuous" and self.time == "processing"
-        return every_so_often or self.trigger == "processing_time" or self.timeout is not None
+        delayed = any(one is not None and one.uses_processing_time for one in (self.early, self.late))
+        return every_so_often or delayed or self.trigger == "processing_time" or self.timeout is not None
 
     def check(self, place: Place) -> None:
-        """``every`` and ``time`` go with "continuous", ``count`` with "count"."""
-        for key, trigger, needed in (("every", "continuous", True), ("time", "continuous", False), ("count", "count", True)):
+        """Which keys go with which trigger."""
+        for key, trigger, needed in _WITH:
             given = getattr(self, key) is not None
             if given and self.trigger != trigger:
                 place.at(key).note(f"is for trigger {trigger!r}, not for {self.trigger!r}")
@@ -229,6 +249,8 @@ class Firing:
             return kind.of(str(self.every))
         if self.trigger == "count":
             return CountTrigger.of(self.count or 1)
+        if self.trigger == "after_watermark":
+            return AfterWatermark(self.early, self.late)
         if self.trigger in ("event_time", "processing_time"):
             return EventTimeTrigger.create() if self.trigger == "event_time" else ProcessingTimeTrigger.create()
         return EndOfStreamTrigger() if self.trigger == "end_of_stream" else NeverTrigger()

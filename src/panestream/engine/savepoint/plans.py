@@ -129,6 +129,7 @@ def _panes(spec: Any) -> Own:
         "by_processing_time": spec.by_processing_time,
         "interval": interval,
         "fires_again": spec.fires_again,
+        **({"fires_at_rows": True} if spec.fires_at_rows else {}),
     }
 
 
@@ -138,7 +139,8 @@ def _read_panes(own: Own) -> OperatorSpec:
     aggregation = Aggregation.build([*own["aggregates"], *hidden], types, own["key_schema"])
     interval = None if own["interval"] is None else Interval(*own["interval"])
     grid = pane_grid(own["assigner"])
-    return PaneSpec(grid, own["aggregates"], aggregation, own["by_processing_time"], interval, own["fires_again"])
+    again, at_rows = own["fires_again"], own.get("fires_at_rows", False)
+    return PaneSpec(grid, own["aggregates"], aggregation, own["by_processing_time"], interval, again, at_rows)
 
 
 def _sessions(spec: Any) -> Own:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from panestream.windowing.triggers.after_count import AfterCount
+from panestream.windowing.triggers.after_watermark import AfterWatermark
 from panestream.windowing.triggers.base import Trigger
 from panestream.windowing.triggers.continuous import ContinuousEventTimeTrigger, ContinuousProcessingTimeTrigger
 from panestream.windowing.triggers.count import CountTrigger
 from panestream.windowing.triggers.delta import DeltaTrigger
 from panestream.windowing.triggers.never import NeverTrigger
 from panestream.windowing.triggers.purging import PurgingTrigger
+from panestream.windowing.triggers.repeatedly import Repeatedly
 from panestream.windowing.triggers.time import EventTimeTrigger, ProcessingTimeTrigger
 from panestream.windowing.triggers.timeout import ProcessingTimeoutTrigger
 
@@ -29,10 +32,14 @@ def fires_by_time(trigger: Trigger, *, event_time: bool) -> bool | None:
     """
     if isinstance(trigger, PurgingTrigger):
         return fires_by_time(trigger.inner, event_time=event_time)
-    if type(trigger) in (CountTrigger, DeltaTrigger, NeverTrigger):
+    if type(trigger) in (CountTrigger, DeltaTrigger, NeverTrigger, AfterCount):
         return False
+    if isinstance(trigger, Repeatedly):
+        return fires_by_time(trigger.inner, event_time=event_time)
     of_its_time = (
-        (EventTimeTrigger, ContinuousEventTimeTrigger) if event_time else (ProcessingTimeTrigger, ContinuousProcessingTimeTrigger)
+        (EventTimeTrigger, ContinuousEventTimeTrigger, AfterWatermark)
+        if event_time
+        else (ProcessingTimeTrigger, ContinuousProcessingTimeTrigger)
     )
     # Any timer of a timeout fires, the window's last one too.
     return True if type(trigger) in (*of_its_time, ProcessingTimeoutTrigger) else None

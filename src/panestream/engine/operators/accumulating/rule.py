@@ -10,6 +10,7 @@ from panestream.engine.operators.accumulating.windowed_rows import OverRows, Per
 from panestream.engine.operators.accumulating.with_context import PerWindowWithContext
 from panestream.engine.operators.panes.rule import interval_of, pane_grid, why_not_panes
 from panestream.engine.operators.row.row_plan import Elements
+from panestream.engine.reduction import AT_EVERY_ROW
 from panestream.engine.rule import Asked, DeclaredAggregates, FunctionOfRows, FunctionOfTables, Supported, Unsupported
 from panestream.engine.window_spec import WindowSpec
 from panestream.windowing.assigners.several import SeveralWindows
@@ -41,7 +42,7 @@ def why_not_rows(window: WindowSpec) -> list[str]:
     reasons += why_not_evicted(window.evictor, window.allowed_lateness)
     if not reasons and not window.assigner.is_event_time:
         reasons = ["panes of whole rows know event time only"]
-    if not reasons and interval_of(window) is not None:
+    if not reasons and (interval_of(window) is not None or window.trigger == AT_EVERY_ROW):
         reasons = [f"panes of whole rows fire at the end of the window, not as {window.trigger!r} says"]
     return reasons
 

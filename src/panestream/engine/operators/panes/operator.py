@@ -62,6 +62,7 @@ class PaneSettings:
     by_processing_time: bool = False
     interval: Interval | None = None
     fires_again: bool = False
+    fires_at_rows: bool = False
 
     @property
     def result_schema(self) -> pa.Schema:
@@ -247,6 +248,9 @@ class PaneOperator(GroupOperator[pa.Table]):
         closed = self._lateness.closed(after)
         if self._lateness.closing.lateness:
             self._emit(self._late_firings(combiner, before), LATE, closed, output)
+        if self._settings.fires_at_rows and after != MAX_TIMESTAMP:
+            ended = [(last_ended(one, max(before, after)), BEYOND_ALL) for one in self._grid.windows]
+            self._emit(self._touched(combiner, fresh, ended), EARLY, closed, output)
         if after <= before:
             return fresh
         low, high = self._spans(fresh)
@@ -272,8 +276,15 @@ class PaneOperator(GroupOperator[pa.Table]):
         behind = pane_range(combiner.fresh, None, self._rollups.settled)
         if not behind.num_rows:
             return []
-        closed, times = self._lateness.closed(before), self._grid.starts_of(np.unique(behind.column("pane").to_numpy()))
-        windows = [one.over(times, times, last_ended(one, closed), last_ended(one, before)) for one in self._grid.windows]
+        closed = self._lateness.closed(before)
+        return self._touched(combiner, behind, [(last_ended(one, closed), last_ended(one, before)) for one in self._grid.windows])
+
+    def _touched(self, combiner: Combiner, behind: pa.Table, bounds: list[tuple[int, int]]) -> list[FiredWindows]:
+        """The windows between bounds that some fresh partials belong to, for their keys."""
+        if not behind.num_rows:
+            return []
+        times = self._grid.starts_of(np.unique(behind.column("pane").to_numpy()))
+        windows = [one.over(times, times, *between) for one, between in zip(self._grid.windows, bounds, strict=True)]
         counting = Aggregation.build([agg.count()], {}, self._plan.key_schema)
         touched = {fired.kind: fired for fired in combiner.touched(behind, windows, counting)}
         again = []

@@ -6,6 +6,7 @@ from panestream.engine.aggregates import Aggregation
 from panestream.engine.kernels.slicing import AlignedWindows, CumulatingWindows, PaneGrid, SlidingWindows
 from panestream.engine.operators.panes.firing import HIDDEN, HIDDEN_TYPES, Interval
 from panestream.engine.operators.panes.spec import PaneSpec
+from panestream.engine.reduction import AT_EVERY_ROW
 from panestream.engine.rule import PYTHON, Asked, DeclaredAggregates, Supported, Unsupported
 from panestream.engine.window_spec import WindowSpec
 from panestream.errors import InvalidPlanError
@@ -56,7 +57,8 @@ def _spec(window: WindowSpec, asked: DeclaredAggregates) -> PaneSpec:
     aggregation = Aggregation.build([*aggregates, *hidden], {**asked.types, **(HIDDEN_TYPES if hidden else {})}, asked.keys)
     by_processing_time = not assigner.is_event_time
     again = bool(window.allowed_lateness) and not by_processing_time
-    return PaneSpec(pane_grid(assigner), aggregates, aggregation, by_processing_time, interval, again)
+    grid, at_every_row = pane_grid(assigner), _trigger(window) == AT_EVERY_ROW
+    return PaneSpec(grid, aggregates, aggregation, by_processing_time, interval, again, at_every_row)
 
 
 def why_not_panes(window: WindowSpec) -> list[str]:
@@ -102,6 +104,8 @@ def _why_not_trigger(window: WindowSpec) -> list[str]:
     inner = trigger.inner if isinstance(trigger, PurgingTrigger) else trigger
     at_end = ProcessingTimeTrigger if by_processing_time else EventTimeTrigger
     continuous = ContinuousProcessingTimeTrigger if by_processing_time else ContinuousEventTimeTrigger
+    if inner == AT_EVERY_ROW and not purging and not by_processing_time:
+        return []
     if type(inner) not in (at_end, continuous):
         return [f"the trigger {trigger!r} looks at single rows, or at another time than its windows"]
     if purging and window.allowed_lateness and not by_processing_time:

@@ -38,7 +38,7 @@ class PaneSpec(PaneSettings, OperatorSpec):
 
     @property
     def fires_once(self) -> bool:
-        return self.interval is None and not self.fires_again
+        return self.interval is None and not self.fires_again and not self.fires_at_rows
 
     @property
     def why_no_firings(self) -> str | None:
@@ -130,6 +130,8 @@ class PaneSpec(PaneSettings, OperatorSpec):
         if self.interval is not None:
             purged = "; what has fired is dropped" if self.interval.purging else ""
             lines.append(f"and at every {format_duration(self.interval.length)} before it, once a micro-batch{purged}")
+        if self.fires_at_rows:
+            lines.append("and before it, for the keys concerned, in each micro-batch that brings rows for it")
         if plan.allowed_lateness:
             lines.append("and again, for the keys concerned, in each micro-batch that brings rows for it after its end")
         return lines

@@ -1,0 +1,123 @@
+"""Composed triggers that come to what columns can, against the row operator, which runs them as they are written.
+
+``PANESTREAM_CASES=20000 pytest tests/comparison/test_composed_columns.py`` runs more; ``PANESTREAM_SEED`` others.
+"""
+
+import random
+import re
+from dataclasses import replace
+
+import pytest
+
+import panestream as pst
+from panestream.engine.planner import aggregating
+from panestream.engine.reduction import AT_EVERY_ROW, reduction, told
+from panestream.engine.window_spec import WindowSpec
+from tests.comparison import harness
+from tests.comparison.test_panes_random import random_assigner
+
+CHUNKS = 4
+AT_ROWS = [pst.AfterCount(1), pst.CountTrigger.of(1), pst.Repeatedly.of(pst.AfterCount(1))]
+
+
+def random_query(rng: random.Random) -> tuple[harness.Query, int]:
+    """A composed trigger that columns can run, on aligned windows or sessions."""
+    sessions, lateness = rng.random() < 0.25, rng.choice([0, 0, 1, 8, 60])
+    assigner, span = (pst.EventTimeSessionWindows(7), 7) if sessions else random_assigner(rng, False)
+    trigger = pst.AfterWatermark()
+    if not sessions and rng.random() < 0.7:
+        trigger = trigger.early(rng.choice([*AT_ROWS, pst.ContinuousEventTimeTrigger(rng.choice([1, 2, 5, 20]))]))
+    if lateness or rng.random() < 0.5:
+        trigger = trigger.late(rng.choice(AT_ROWS))
+    elif rng.random() < 0.3:
+        trigger = trigger.late(pst.AfterCount(7))
+    if rng.random() < 0.15:
+        trigger = pst.Repeatedly.of(pst.AfterWatermark())
+    windowing = WindowSpec(assigner, trigger, allowed_lateness=lateness)
+    return harness.Query(windowing, harness.random_aggregates(rng), rng.choice([0, 3, span]), rng.random() < 0.4), span
+
+
+def case(rng: random.Random, seed: int) -> None:
+    query, span = random_query(rng)
+    batches = harness.random_stream(rng, span)
+    harness.compare(query, batches, f"seed {seed}")
+    if seed % 4 == 0 and not (query.windowing.merges and query.windowing.allowed_lateness):  # such a session fires, and grows
+        harness.compare_batch(query, batches, f"seed {seed}")
+    plain = reduction(query.windowing).trigger
+    if plain != AT_EVERY_ROW:
+        same = replace(query, windowing=replace(query.windowing, trigger=plain))
+        ours, theirs = harness.run(query.row(), batches), harness.run(same.row(), batches)
+        assert [one.fired for one in ours] == [one.fired for one in theirs], f"seed {seed}: {query} is not {plain!r}"
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_columns_do_what_the_composition_says(chunk):
+    harness.run_cases(100, chunk, CHUNKS, case)
+
+
+def numbered(rng: random.Random, seed: int) -> None:
+    """What fires at every row says early, on time and late, and takes back what it said, as the row operator's last firings."""
+    assigner, span = random_assigner(rng, False)
+    trigger = pst.AfterWatermark().early(pst.AfterCount(1)).late(pst.AfterCount(1))
+    windowing = WindowSpec(assigner, trigger, allowed_lateness=rng.choice([0, 5]))
+    query = harness.Query(windowing, harness.random_aggregates(rng), more={"with_firing": True})
+    batches = harness.random_stream(rng, span)
+    for theirs, ours in zip(harness.run(query.row(), batches), harness.run(query.columnar(), batches), strict=True):
+        last = {place: values[:-2] for place, values in theirs.fired}
+        assert harness.difference(last, {place: values[:-2] for place, values in ours.fired}) is None, f"seed {seed}: {query}"
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_which_firing_it_is(chunk):
+    harness.run_cases(40, chunk, CHUNKS, numbered)
+
+
+def counting(rng: random.Random, seed: int) -> None:
+    """A repeated count is Flink's count trigger, firing by firing."""
+    count = rng.randint(1, 4)
+    ours, theirs = (
+        harness.Query(WindowSpec(pst.GlobalWindows.create(), trigger), (pst.agg.count(), pst.agg.sum("v")))
+        for trigger in (pst.Repeatedly.of(pst.AfterCount(count)), pst.CountTrigger.of(count))
+    )
+    batches = harness.random_stream(rng, 10)
+    expected = [one.fired for one in harness.run(theirs.row(), batches)]
+    assert [one.fired for one in harness.run(ours.row(), batches)] == expected, f"seed {seed}"
+    assert aggregating(ours.windowing, ours.aggregates, harness.TYPES, harness.KEYS) == aggregating(
+        theirs.windowing, theirs.aggregates, harness.TYPES, harness.KEYS
+    )
+
+
+def test_a_repeated_count_is_a_count_trigger():
+    harness.run_cases(20, 0, 1, counting)
+
+
+MINUTES = pst.TumblingEventTimeWindows.of("1 minute")
+
+
+@pytest.mark.parametrize(
+    ("trigger", "lateness", "why"),
+    [
+        (pst.AfterWatermark(), 5, "drops the rows that come within the allowed lateness"),
+        (pst.AfterWatermark().late(pst.AfterCount(3)), 5, r"late firings of AfterCount.of\(3\)"),
+        (pst.AfterWatermark().early(pst.AfterCount(3)), 0, r"early firings by AfterCount.of\(3\)"),
+        (pst.AfterWatermark().early(pst.AfterProcessingTime.of("1 minute")), 0, "early firings by the clock"),
+        (pst.AfterAll.of(pst.AfterCount(3), pst.AfterWatermark()), 0, "AfterAll is asked row by row"),
+        (pst.PurgingTrigger.of(pst.AfterWatermark().early(pst.AfterCount(1))), 0, "gives every row by itself"),
+    ],
+)
+def test_what_columns_cannot_do_is_said(trigger, lateness, why):
+    operator = aggregating(WindowSpec(MINUTES, trigger, allowed_lateness=lateness), (pst.agg.count(),), {}, harness.KEYS)
+    assert operator.name == "row operator"
+    (reason,) = operator.reasons
+    assert re.search(why, reason), reason
+
+
+def test_explain_says_what_it_comes_to():
+    late = pst.AfterWatermark().late(pst.AfterCount(1))
+    assert told(WindowSpec(MINUTES, late, allowed_lateness=9), columnar=True) == [
+        f"{late!r}: the same as EventTimeTrigger.create()"
+    ]
+    assert "once a micro-batch" in told(WindowSpec(MINUTES, AT_EVERY_ROW), columnar=True)[0]
+    (finishes,) = told(WindowSpec(MINUTES, pst.PurgingTrigger.of(pst.AfterCount(3))), columnar=False)
+    assert "may finish" in finishes
+    assert told(WindowSpec(MINUTES), columnar=True) == told(WindowSpec(MINUTES, pst.CountTrigger.of(3)), columnar=False) == []

@@ -1,0 +1,244 @@
+"""Inputs and answers of Apache Beam's own tests of triggers, as data.
+
+Rows, times and answers are those of Apache Beam 2.77.0, ``sdks/python/apache_beam/testing/data/trigger_transcripts.yaml`` and
+``sdks/python/apache_beam/transforms/trigger_test.py``, Copyright The Apache Software Foundation, licensed under the Apache License,
+Version 2.0 (https://www.apache.org/licenses/LICENSE-2.0). They were put into another form; no code was taken.
+
+Beam looks at its triggers after every *bundle* of rows, panestream after every row. Where Beam published an answer for larger
+bundles only, ``one_by_one`` is what Beam's own ``GeneralTriggerDriver`` (2.77.0) answers to the same rows, each a bundle of its
+own; or, where a test is a pipeline, what its trigger means with one row a bundle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import panestream as pst
+
+Firings = Mapping[tuple[int, int], list[str]]
+"""By window, what fired in order: the values, sorted, as one string. An empty pane is none."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One of Beam's tests.
+
+    Attributes:
+        name: Beam's.
+        windows, trigger, discards, lateness: of the query; the trigger's names are the same in both.
+        steps: ``("rows", times, values)``, ``("watermark", time)`` or ``("clock", time)``.
+        published: Beam's answer.
+        one_by_one: the answer with one row a bundle, where Beam published none or another one.
+        which: early, on time or late, of all firings in order.
+        backwards: whether the rows, reversed, have the same answer.
+        why: what does not carry over.
+    """
+
+    name: str
+    windows: pst.WindowAssigner | None = None
+    trigger: pst.Trigger | None = None
+    steps: tuple[tuple, ...] = ()
+    published: Firings | None = None
+    one_by_one: Firings | None = None
+    discards: bool = False
+    lateness: int = 10_000
+    which: tuple[str, ...] = ()
+    backwards: bool = False
+    why: str = ""
+
+
+def rows(text: str, *times: int) -> tuple:
+    return ("rows", times or tuple(range(len(text))), text)
+
+
+END = ("watermark", 1000)
+FIXED, HUNDRED, SESSIONS = pst.TumblingEventTimeWindows(10), pst.TumblingEventTimeWindows(100), pst.EventTimeSessionWindows(10)
+DEFAULT, AT_END = pst.Repeatedly.of(pst.AfterWatermark()), pst.AfterWatermark()
+BUNDLES = "published for larger bundles only; here rows are looked at one by one"
+TIMES = "what time a result has: here always the last instant of its window. The values are the same"
+CHECKER = "tests the checker of transcripts, which must refuse it: as here"
+ABC = {(0, 10): ["abc"]}
+EARLY_2 = pst.AfterWatermark().early(pst.AfterCount(2))
+
+UNIT_TESTS = [
+    Case("test_fixed_watermark", FIXED, AT_END, (rows("abc", 1, 2, 13), END), {(0, 10): ["ab"], (10, 20): ["c"]}, backwards=True),
+    Case("test_fixed_watermark_with_early", FIXED, EARLY_2, (rows("abc", 1, 2, 3), END), {(0, 10): ["ab", "abc"]}),
+    Case(
+        "test_fixed_watermark_with_early, bundles of three", FIXED, EARLY_2, (rows("abc", 1, 2, 3), END),
+        {(0, 10): ["abc", "abc"]}, {(0, 10): ["ab", "abc"]}, why=BUNDLES,
+    ),
+    Case(
+        "test_fixed_watermark_with_early_late", HUNDRED, pst.AfterWatermark().early(pst.AfterCount(3)).late(pst.AfterCount(2)),
+        (rows("abcdefghi"), END, rows("vwxyz")), {(0, 100): ["abcd", "efgh", "i", "vw", "xy"]},
+        {(0, 100): ["abc", "def", "ghi", "vw", "xy"]}, discards=True, why=BUNDLES,
+    ),
+    Case(
+        "test_sessions_watermark_with_early_late", SESSIONS, EARLY_2.late(pst.AfterCount(1)),
+        (rows("abcd", 1, 15, 7, 30), END, rows("xyz", 1, 2, 21)),
+        {(1, 25): ["abc", "abc", "abcxy"], (30, 40): ["d"], (1, 40): ["abcdxyz"]},
+        {(1, 25): ["abc", "abc", "abcx", "abcxy"], (30, 40): ["d"], (1, 40): ["abcdxyz"]}, why=BUNDLES,
+    ),
+    Case("test_fixed_after_count", FIXED, pst.AfterCount(2), (rows("abcz", 1, 2, 3, 11), END), {(0, 10): ["ab"]}),
+    Case(
+        "test_fixed_after_count, bundles of three and four", FIXED, pst.AfterCount(2), (rows("abcz", 1, 2, 3, 11), END), ABC,
+        {(0, 10): ["ab"]}, why=BUNDLES,
+    ),
+    Case(
+        "test_fixed_after_first", FIXED, pst.AfterAny.of(pst.AfterCount(2), AT_END), (rows("abc", 1, 2, 3), END), {(0, 10): ["ab"]}
+    ),
+    Case(
+        "test_fixed_after_first, the end comes first", FIXED, pst.AfterAny.of(pst.AfterCount(5), AT_END),
+        (rows("abc", 1, 2, 3), END, rows("xyz", 1, 2, 3)), ABC,
+    ),
+    Case(
+        "test_repeatedly_after_first", HUNDRED, pst.Repeatedly.of(pst.AfterAny.of(pst.AfterCount(3), AT_END)),
+        (rows("abcdefg"), END, rows("xyz")), {(0, 100): ["abc", "abcdef", "abcdefg", "abcdefgx", "abcdefgxy", "abcdefgxyz"]},
+    ),
+    Case(
+        "test_sessions_after_all", SESSIONS, pst.AfterAll.of(pst.AfterCount(2), AT_END), (rows("abc", 1, 2, 3), END),
+        {(1, 13): ["abc"]},
+    ),
+    Case(
+        "test_sessions_after_all, late rows complete it", SESSIONS, pst.AfterAll.of(pst.AfterCount(5), AT_END),
+        (rows("abc", 1, 2, 3), END, rows("xyz", 1, 2, 3)), {(1, 13): ["abcxy"]},
+    ),
+    Case("test_sessions_default", SESSIONS, DEFAULT, (rows("ab", 1, 2), END), {(1, 12): ["ab"]}, backwards=True),
+    Case(
+        "test_sessions_default, many", SESSIONS, AT_END, (rows("abcdzefy", 1, 2, 15, 16, 30, 9, 10, 30), END),
+        {(1, 26): ["abcdef"], (30, 40): ["yz"]}, backwards=True,
+    ),
+    Case("test_sessions_watermark", SESSIONS, AT_END, (rows("ab", 1, 2), END), {(1, 12): ["ab"]}, backwards=True),
+    Case(
+        "test_sessions_after_count", SESSIONS, pst.AfterCount(2), (rows("abcstzy", 1, 15, 6, 30, 31, 50, 50), END),
+        {(1, 25): ["abc"], (30, 41): ["st"], (50, 60): ["yz"]},
+    ),
+    Case(
+        "test_sessions_repeatedly_after_count", SESSIONS, pst.Repeatedly.of(pst.AfterCount(2)),
+        (rows("abcde", 1, 15, 6, 2, 7), END), {(1, 25): ["abc", "abcde"]},
+    ),
+    Case(
+        "test_sessions_repeatedly_after_count, discarding", SESSIONS, pst.Repeatedly.of(pst.AfterCount(2)),
+        (rows("abcde", 1, 15, 6, 2, 7), END), {(1, 25): ["abc", "de"]}, discards=True,
+    ),
+    Case(
+        "test_sessions_after_each", SESSIONS, pst.AfterEach.of(pst.AfterCount(2), pst.AfterCount(3)), (rows("abcdefghij"), END),
+        {(0, 11): ["ab"], (0, 15): ["abcdef"]}, {(0, 11): ["ab"], (0, 14): ["abcde"]}, why=BUNDLES,
+    ),
+    Case(
+        "test_sessions_after_each, repeatedly", SESSIONS,
+        pst.Repeatedly.of(pst.AfterEach.of(pst.AfterCount(2), pst.AfterCount(3))), (rows("abcdefghij"), END),
+        {(0, 11): ["ab"], (0, 15): ["abcdef"], (0, 17): ["abcdefgh"]},
+        {(0, 11): ["ab"], (0, 14): ["abcde"], (0, 16): ["abcdefg"], (0, 19): ["abcdefghij"]}, why=BUNDLES,
+    ),
+    Case("test_picklable_output", why="pickling of Beam's own lists of results"),
+    Case("test_trigger_encoding", why="Beam's protocol buffers. (Here triggers travel as JSON: test_composition.py)"),
+    Case(
+        "test_after_processing_time", FIXED, pst.AfterProcessingTime(20),
+        (
+            *(step for number in range(4) for step in (("clock", 5 * (number + 1)), rows(str(number), 0))),
+            ("clock", 40), rows("x", 0), rows("y", 0), ("clock", 99), END,
+        ),
+        {(0, 10): ["0123"]}, discards=True,
+    ),
+    Case(
+        "test_repeatedly_after_processing_time", FIXED, pst.Repeatedly.of(pst.AfterProcessingTime(200)),
+        (*(step for number in range(7) for step in (("clock", 199 * (number + 1)), rows(str(number), 0))), ("clock", 5000), END),
+        {(0, 10): ["01", "23", "45", "6"]}, discards=True,
+    ),
+    Case(
+        "test_after_count", FIXED, pst.AfterCount(3), (rows("abcdefg", 1, 2, 3, 4, 5, 10, 11), END), {(0, 10): ["abcde"]},
+        {(0, 10): ["abc"]}, discards=True, why=BUNDLES,
+    ),
+    Case("test_after_count_streaming", FIXED, pst.AfterCount(3), (rows("abcdef", *[0] * 6), END), ABC),
+    Case(
+        "test_always", FIXED, pst.Repeatedly.of(pst.AfterCount(1)), (rows("abc", 1, 1, 10), END), {(0, 10): ["ab"], (10, 20): ["c"]},
+        {(0, 10): ["a", "b"], (10, 20): ["c"]}, discards=True, why=BUNDLES,
+    ),
+    Case("test_never", why="a window of Beam's that never fired gives its rows when it is closed; NeverTrigger gives none, as Flink's"),
+    Case(
+        "test_multiple_accumulating_firings", FIXED,
+        pst.AfterWatermark().early(pst.AfterAll.of(pst.AfterCount(1), pst.AfterProcessingTime(5))),
+        (
+            ("watermark", 0), rows("abcde", *[0] * 5), ("watermark", 5), ("clock", 5),
+            rows("fghij", *[5] * 5), ("watermark", 10), ("clock", 10),
+        ),
+        {(0, 10): ["abcde", "abcdefghij"]},
+    ),
+    Case("test_on_pane_watermark_hold_no_pipeline_stall", why="expects nothing; is about a runner's holds of the watermark"),
+    Case("UnsafeTriggerTests (17)", why="which triggers Beam refuses without a flag; here explain() says that one may finish"),
+]  # fmt: skip
+
+_FIXED_25 = {(0, 10): ["123"], (10, 20): ["45"], (20, 30): ["6"]}
+_ROWS_25 = (rows("123456", 1, 2, 3, 10, 11, 25), ("watermark", 100))
+
+TRANSCRIPTS = [
+    Case("fixed_default", FIXED, DEFAULT, (rows("12345", 1, 2, 3, 10, 11), ("watermark", 25)), {(0, 10): ["123"], (10, 20): ["45"]}),
+    Case(
+        "fixed_default_late_data", FIXED, DEFAULT, (*_ROWS_25, rows("7", 7)), {**_FIXED_25, (0, 10): ["123", "1237"]},
+        which=("on_time", "on_time", "on_time", "late"), lateness=100,
+    ),
+    Case(
+        "fixed_drop_late_data_after_allowed_lateness", FIXED,
+        pst.AfterWatermark().early(pst.AfterCount(3)).late(pst.AfterCount(1)),
+        (rows("123456", 1, 2, 10, 11, 80, 81), ("watermark", 100), rows("78", 7, 8), rows("90", 17, 18)),
+        {(0, 10): ["12"], (10, 20): ["34"], (80, 90): ["56"]}, which=("on_time",) * 3, lateness=20,
+    ),
+    Case("timestamp_combiner_earliest", FIXED, DEFAULT, _ROWS_25, _FIXED_25, why=TIMES),
+    Case("timestamp_combiner_latest", FIXED, DEFAULT, _ROWS_25, _FIXED_25, why=TIMES),
+    Case("timestamp_combiner_custom_timestamping_eow", FIXED, DEFAULT, _ROWS_25, _FIXED_25),
+    Case("timestamp_combiner_custom_timestamping_earliest", FIXED, DEFAULT, _ROWS_25, _FIXED_25, why=TIMES),
+    Case("timestamp_combiner_custom_timestamping_earliest, transformed", FIXED, DEFAULT, _ROWS_25, _FIXED_25, why=TIMES),
+    Case(
+        "early_late_sessions", SESSIONS, EARLY_2.late(pst.AfterCount(3)),
+        (rows("123456", 1, 2, 3, 4, 5, 6), ("watermark", 100), rows("789", 1, 3, 4)),
+        {(1, 13): ["123"], (1, 15): ["12345"], (1, 16): ["123456", "123456789"]},
+        {(1, 12): ["12"], (1, 14): ["1234"], (1, 16): ["123456", "123456", "123456789"]},
+        which=("early", "early", "early", "on_time", "late"), why=BUNDLES,
+    ),
+    Case(
+        "discarding_early_fixed", FIXED, EARLY_2, (rows("12345678", 1, 2, 3, 4, 14, 5, 18, 6), ("watermark", 100)),
+        {(0, 10): ["123", "46", "8"], (10, 20): ["57"]}, {(0, 10): ["12", "34", "68"], (10, 20): ["57"]}, discards=True,
+        which=("early",) * 4, why=BUNDLES + ". Beam's last pane is empty: here it is none",
+    ),
+    Case(
+        "garbage_collection", FIXED, pst.AfterCount(2), (rows("123456", 1, 2, 3, 10, 11, 25),),
+        {(0, 10): ["123"], (10, 20): ["45"]}, {(0, 10): ["12"], (10, 20): ["45"]}, discards=True, lateness=10, why=BUNDLES,
+    ),
+    Case(
+        "known_late_data_watermark", FIXED, DEFAULT, (("watermark", 5), rows("1234", 2, 3, 7, 8), ("watermark", 11)),
+        {(0, 10): ["1234"]}, why=TIMES,
+    ),
+    Case(
+        "known_late_data_no_watermark_hold_possible", FIXED, DEFAULT, (("watermark", 8), rows("123", 2, 3, 7), ("watermark", 11)),
+        {(0, 10): ["123"]},
+    ),
+    *(
+        Case(name, FIXED, DEFAULT, (rows("123", 1, 2, 3), *steps), wrong, why=CHECKER)
+        for name, steps, wrong in [
+            ("bad_output", (), ABC),
+            ("bad_expected_values", (("watermark", 100),), {(0, 10): ["12"]}),
+            ("bad_expected_window", (("watermark", 100),), {(0, 20): ["123"]}),
+            ("missing_output", (("watermark", 100), ("watermark", 200)), {}),
+            ("missing_output_at_end", (("watermark", 100),), {}),
+        ]
+    ),
+]  # fmt: skip
+
+MUST_FAIL = ("bad_output", "bad_expected_values", "bad_expected_window", "missing_output", "missing_output_at_end")
+
+
+def table(cases: list[Case]) -> list[str]:
+    """What carries over, as lines of a page."""
+    lines = ["| Beam's test | its answer | what does not carry over |", "|---|---|---|"]
+    for case in cases:
+        if case.name in MUST_FAIL:
+            answer = "refused, as it must be"
+        elif case.published is None:
+            answer = "not read"
+        elif case.one_by_one is None:
+            answer = "passes"
+        else:
+            answer = "passes with one row a bundle"
+        lines.append(f"| {case.name} | {answer} | {case.why} |")
+    return lines

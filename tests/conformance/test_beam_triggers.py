@@ -1,0 +1,69 @@
+"""Beam's own tests of triggers: every row a micro-batch of its own, and a restart after each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import panestream as pst
+from panestream.testing import WindowTestHarness
+from tests.conformance.beam_triggers import MUST_FAIL, TRANSCRIPTS, UNIT_TESTS, Case, table
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "coming-from" / "beam-triggers.md"
+CARRIED = [case for case in [*UNIT_TESTS, *TRANSCRIPTS] if case.published is not None and case.name not in MUST_FAIL]
+
+
+def fired(case: Case, *, backwards: bool = False) -> dict[tuple[int, int], list[str]]:
+    """What fires, by window."""
+    found: dict[tuple[int, int], list[str]] = {}
+    for window, values in played(case, backwards=backwards, restarts=True)[0]:
+        found.setdefault(window, []).append(values)
+    return found
+
+
+def played(case: Case, *, backwards: bool = False, restarts: bool):
+    """All firings in order; and the harness."""
+    trigger = pst.PurgingTrigger.of(case.trigger) if case.discards else case.trigger
+    function = {"apply": lambda key, window, elements: ["".join(sorted(elements))]}
+    harness = WindowTestHarness(case.windows, trigger=trigger, allowed_lateness=case.lateness, traced=not restarts, **function)
+    found = []
+    for kind, given, *values in case.steps:
+        rows = list(zip(given, *values, strict=True)) if kind == "rows" else [None]
+        for row in reversed(rows) if backwards else rows:
+            if row is not None:
+                harness.process_element(row[1], row[0], "k")
+            elif kind == "watermark":
+                harness.process_watermark(given)
+            else:
+                harness.set_processing_time(given)
+            found += [((one.window.start, one.window.end), one.value) for one in harness.extract_output()]
+            if restarts:
+                harness.restore(harness.snapshot())
+    return found, harness
+
+
+@pytest.mark.parametrize("case", CARRIED, ids=lambda case: case.name)
+def test_beams_answer(case):
+    answer = case.published if case.one_by_one is None else case.one_by_one
+    assert fired(case) == answer
+    if case.backwards:
+        assert fired(case, backwards=True) == answer
+    if case.which:
+        assert tuple(one.which for one in played(case, restarts=False)[1].trace().firings) == case.which
+
+
+@pytest.mark.parametrize("case", [case for case in TRANSCRIPTS if case.name in MUST_FAIL], ids=lambda case: case.name)
+def test_what_beam_refuses_is_refused(case):
+    assert fired(case) != case.published
+
+
+def test_one_row_a_bundle_is_said_only_where_it_makes_a_difference():
+    assert not [case.name for case in CARRIED if case.one_by_one == case.published]
+    assert all(case.why for case in [*UNIT_TESTS, *TRANSCRIPTS] if case.published is None or case.one_by_one is not None)
+
+
+def test_the_page_lists_them_all():
+    text = PAGE.read_text("utf-8")
+    for cases in (TRANSCRIPTS, UNIT_TESTS):
+        assert "\n".join(table(cases)) in text, "\n".join(table(cases))
