@@ -37,7 +37,7 @@ MARKED = "not spark and not connectors and not slow"
 SPARK_TESTS = ("tests/spark/sinks", "tests/spark/test_succession.py")
 """Those with Spark that ``--spark`` asks besides."""
 # As many random cases as a fault must survive: fewer than the ordinary run has, since every fault pays for them.
-CASES = {"PANESTREAM_CASES": "24", "PANESTREAM_RANDOM_SCENARIOS": "60"}
+CASES = {"PANESTREAM_CASES": "8", "PANESTREAM_RANDOM_SCENARIOS": "30"}
 
 
 def main(words: Sequence[str] | None = None) -> int:
