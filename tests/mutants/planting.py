@@ -29,6 +29,8 @@ from tests.mutants.faults import Fault, planted
 
 PACKAGE = Path(panestream.__file__).parent
 KILLED, HUNG, SURVIVED, IMPOSSIBLE = "killed", "hung", "survived", "impossible"
+PATIENCE = 300.0
+"""Seconds by the clock: for what waits and computes nothing. What computes is stopped by the processor's time, long before."""
 MEMORY = 12 << 30
 """Bytes of address space: a fault that eats memory must not take the machine with it."""
 
@@ -55,7 +57,7 @@ class TimedTest:
 
     @property
     def limit(self) -> float:
-        return 10 * self.waited + 60
+        return 10 * self.waited + PATIENCE
 
 
 @dataclass(frozen=True)
@@ -163,7 +165,7 @@ def _listen(job: Job, reading: int, copy: int) -> Verdict:
     """What the copy tells: a line at the begin of each test, and one at the end."""
     text, at = "", -1
     while True:
-        limit = job.tests[at].limit if at >= 0 else 60.0
+        limit = job.tests[at].limit if at >= 0 else PATIENCE
         if not select.select([reading], [], [], limit)[0]:
             os.killpg(copy, signal.SIGKILL)
             os.waitpid(copy, 0)

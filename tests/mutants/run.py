@@ -37,7 +37,7 @@ MARKED = "not spark and not connectors and not slow"
 SPARK_TESTS = ("tests/spark/sinks", "tests/spark/test_succession.py")
 """Those with Spark that ``--spark`` asks besides."""
 # As many random cases as a fault must survive: fewer than the ordinary run has, since every fault pays for them.
-CASES = {"PANESTREAM_CASES": "24", "PANESTREAM_RANDOM_SCENARIOS": "60"}
+CASES = {"PANESTREAM_CASES": "8", "PANESTREAM_RANDOM_SCENARIOS": "30"}
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -47,10 +47,12 @@ def main(words: Sequence[str] | None = None) -> int:
     reach = reached(chosen.spark, chosen.fresh)
     packages = {name: drawn(own, chosen.seed, name) for name, own in possible(PACKAGE, chosen.packages).items()}
     kept = {} if chosen.fresh else read_verdicts()
-    for name, faults in packages.items():
-        asked = in_reach(faults, reach) if name.startswith(DRIVER) else faults
-        each = -(-chosen.sample // len(packages))
-        _try_package(name, asked, each, reach, kept, chosen)
+    asked = {name: in_reach(faults, reach) if name.startswith(DRIVER) else faults for name, faults in packages.items()}
+    while not chosen.only_tell and (pending := _pending(asked, kept, chosen)):
+        jobs = [Job(fault, likeliest_tests(fault, reach, chosen.budget)) for fault in pending]
+        print(f"{len(jobs)} faults, {len({test.name for job in jobs for test in job.tests})} tests", flush=True)
+        kept |= {verdict.fault.name: verdict for verdict in run_jobs(jobs) if verdict.fault is not None}
+        chosen.retry = False
     return _tell(packages, kept, chosen)
 
 
@@ -67,22 +69,16 @@ def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(words)
 
 
-def _try_package(
-    name: str, faults: list[Fault], each: int, reach: list[Reached], kept: dict[str, Verdict], chosen: argparse.Namespace
-) -> None:
-    """Tries faults in their order until so many of the package have a verdict."""
-    while not chosen.only_tell:
-        possible_ones = [fault for fault in faults if fault.name not in kept or kept[fault.name].became != IMPOSSIBLE]
-        again = chosen.retry and (lambda verdict: verdict.became == SURVIVED and verdict.fault.name not in EQUIVALENT)
-        pending = [fault for fault in possible_ones[:each] if fault.name not in kept or (again and again(kept[fault.name]))]
-        if not pending:
-            return
-        jobs = [Job(fault, likeliest_tests(fault, reach, chosen.budget)) for fault in pending]
-        print(f"{name}: {len(pending)} faults, {len({test.name for job in jobs for test in job.tests})} tests", flush=True)
-        for verdict in run_jobs(jobs):
-            assert verdict.fault is not None
-            kept[verdict.fault.name] = verdict
-        chosen.retry = False
+def _pending(asked: dict[str, list[Fault]], kept: dict[str, Verdict], chosen: argparse.Namespace) -> list[Fault]:
+    """The faults to try: the first of each package, then the second of each, so that wherever it is cut, it is cut evenly."""
+    each = -(-chosen.sample // len(asked))
+    turns: list[tuple[int, Fault]] = []
+    for faults in asked.values():
+        can_be = [fault for fault in faults if fault.name not in kept or kept[fault.name].became != IMPOSSIBLE]
+        turns += enumerate(can_be[:each])
+    holes = {name for name, verdict in kept.items() if verdict.became == SURVIVED and name not in EQUIVALENT}
+    ordered = [fault for _, fault in sorted(turns, key=lambda turn: turn[0])]
+    return [fault for fault in ordered if fault.name not in kept or (chosen.retry and fault.name in holes)]
 
 
 def run_jobs(jobs: list[Job], work: Path = WORK, root: Path = ROOT) -> list[Verdict]:

@@ -6,7 +6,7 @@ from panestream.engine.runtime.group_io import GroupInput, GroupMetrics
 from panestream.engine.runtime.watermarks import WatermarkTracker
 from panestream.errors import InvalidPlanError
 from panestream.windowing.time import MIN_TIMESTAMP
-from panestream.windowing.watermarks import WatermarkStrategy
+from panestream.windowing.watermarks import WatermarkGenerator, WatermarkStrategy
 
 SECOND = 1_000_000
 
@@ -22,6 +22,20 @@ def test_it_never_goes_back():
     tracker.advance({"": 100}, 0)
     assert tracker.advance({"": 50}, 0) == 94
     assert tracker.advance({"": 101}, 0) == 95
+
+
+class Marks(WatermarkGenerator):
+    def on_event(self, element, timestamp, output):
+        pass
+
+
+def test_what_a_generator_of_the_users_emits_counts_and_stays():
+    tracker = WatermarkTracker(WatermarkStrategy.for_generator(Marks))
+    assert tracker.advance({"0": 100}, 0) == MIN_TIMESTAMP, "nothing is emitted yet"
+    assert tracker.advance({"0": 100}, 0, {"0": 50}) == 50
+    assert tracker.advance({"0": 100}, 0, {"0": 40}) == 50
+    assert tracker.advance({"0": 100}, 0) == 50, "the next micro-batch's generator begins anew"
+    assert tracker.advance({"0": 100}, 0, {"0": 60}) == 60
 
 
 def test_the_slowest_partition_counts():

@@ -8,7 +8,7 @@ import pytest
 
 from panestream.errors import InvalidDurationError, InvalidWindowError
 from panestream.windowing.assigners import EventTimeSessionWindows, ProcessingTimeSessionWindows
-from panestream.windowing.assigners.session import GapColumn
+from panestream.windowing.assigners.session import LONGEST_GAP, GapColumn
 from panestream.windowing.windows import TimeWindow
 from tests.windowing.driven import Driven
 
@@ -101,3 +101,10 @@ def test_what_makes_no_sense_is_refused(build):
 def test_durations_that_cannot_be_read_are_refused():
     with pytest.raises(InvalidDurationError, match="gap"):
         EventTimeSessionWindows.with_gap("soon")
+
+
+def test_a_gap_is_positive_and_shorter_than_the_longest():
+    assert [EventTimeSessionWindows(gap).gap for gap in (1, LONGEST_GAP - 1)] == [1, LONGEST_GAP - 1]
+    for gap in (0, LONGEST_GAP):
+        with pytest.raises(InvalidWindowError, match="must be positive"):
+            EventTimeSessionWindows(gap)

@@ -1,0 +1,47 @@
+"""Stand-ins for code that is not at hand: each use of one says which function is missing."""
+
+from __future__ import annotations
+
+import pytest
+
+from panestream.engine.savepoint.absent import (
+    AbsentAssigner,
+    AbsentEvictor,
+    AbsentMergingAssigner,
+    AbsentTrigger,
+    absent_aggregate,
+)
+from panestream.errors import InvalidPlanError
+
+TRIGGER = AbsentTrigger("Mine", processing_time=True)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: TRIGGER.on_element(1, 2, None, None),
+        lambda: TRIGGER.on_event_time(1, None, None),
+        lambda: TRIGGER.on_processing_time(1, None, None),
+        lambda: TRIGGER.on_merge(None, None),
+        lambda: TRIGGER.clear(None, None),
+        lambda: AbsentAssigner("Mine", event_time=True).assign_windows(1, 2, 3),
+        lambda: AbsentMergingAssigner("Mine", event_time=True).merge_windows([]),
+        lambda: AbsentEvictor("Mine").evict_before((), 0, None, None),
+        lambda: absent_aggregate("Mine").add(1, 2),
+        lambda: absent_aggregate("Mine").get_result(1),
+        lambda: absent_aggregate("Mine").merge(1, 2),
+    ],
+)
+def test_whoever_calls_one_learns_what_is_missing(call):
+    with pytest.raises(InvalidPlanError, match="has no code of Mine: state can be looked at, not run"):
+        call()
+
+
+def test_they_are_described_and_know_their_time():
+    assert [repr(each) for each in (TRIGGER, AbsentAssigner("Mine", event_time=True), AbsentEvictor("Mine"))] == ["Mine"] * 3
+    assert (TRIGGER.uses_processing_time, TRIGGER.can_merge(), AbsentAssigner("Mine", event_time=False).is_event_time) == (
+        True,
+        True,
+        False,
+    )
+    assert absent_aggregate("Mine").create_accumulator() is None

@@ -1,0 +1,114 @@
+"""Blocks of panes beside a list of rows: what is read, what is merged, what goes."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from panestream.engine.storage import blocks
+from panestream.engine.storage.blocks import PaneBlocks
+from panestream.engine.storage.state import MemoryState
+
+SCHEMA = pa.schema([pa.field("pane", pa.int64(), nullable=False), pa.field("row", pa.int64(), nullable=False)])
+
+
+def sorted_by_pane(rows):
+    panes, numbers = (np.asarray([row[place] for row in rows], np.int64) for place in (0, 1))
+    order = np.argsort(panes, kind="stable")
+    return pa.Table.from_arrays([pa.array(panes[order]), pa.array(numbers[order])], schema=SCHEMA)
+
+
+def as_rows(tables):
+    return [tuple(row.values()) for table in tables for row in table.to_pylist()]
+
+
+def store(**more):
+    return PaneBlocks(MemoryState(), "panes", SCHEMA, lambda tables: sorted_by_pane(as_rows(tables)), **more)
+
+
+def by_pane(rows):
+    found = {}
+    for pane, number in rows:
+        found.setdefault(pane, []).append(number)
+    return found
+
+
+@pytest.mark.parametrize("most_rows", [None, 12])
+@pytest.mark.parametrize("hole", [1 << 40, 5])
+def test_what_is_read_is_what_was_put_in(monkeypatch, most_rows, hole):
+    monkeypatch.setattr(blocks, "_BLOCK_ROWS", 4)
+    for seed in range(6):
+        rng = random.Random(seed)
+        kept, here, number, live = store(most_rows=most_rows, hole=hole), [], 0, 0
+        for _ in range(40):
+            rows = [(live + rng.choice([0, 1, 2, 9, 30]), number + place) for place in range(rng.choice([0, 1, 3, 11]))]
+            number += len(rows)
+            here += rows
+            kept.append(sorted_by_pane(rows))
+            if rng.random() < 0.3:
+                live += rng.randint(0, 3)
+                kept.drop_before(live)
+            kept.compact(live)
+            here = [row for row in here if row[0] >= live]
+            begin = live + rng.randint(0, 10)
+            end = begin + rng.randint(0, 12)
+            meant = [row for row in here if begin <= row[0] < end]
+            assert by_pane(as_rows(kept.read(begin, end))) == by_pane(meant), "in the order of arrival"
+            low = np.asarray([begin, begin + 20], np.int64)
+            meant = [row for row in here if begin <= row[0] < begin + 3 or begin + 20 <= row[0] < begin + 21]
+            assert by_pane(as_rows(kept.read_spans(low, low + [3, 1]))) == by_pane(meant)
+            assert all(block.high >= live for block in kept.index)
+        assert {block.key for block in kept.index} == {key for _, key in stored(kept)}
+
+
+def stored(kept):
+    return [(space, key) for space, key in kept.state.values if space == "panes"]
+
+
+def levels(kept):
+    return [block.level for block in kept.index]
+
+
+def test_eight_runs_of_a_level_become_one_of_the_next():
+    kept, seen = store(), []
+    for number in range(73):
+        kept.append(sorted_by_pane([(number % 3, number)]))
+        kept.compact(0)
+        seen.append(levels(kept))
+    assert [len(each) for each in seen[:9]] == [1, 2, 3, 4, 5, 6, 7, 1, 2]
+    assert seen[7] == [1]
+    assert seen[62] == [1] * 7 + [0] * 7
+    assert seen[63] == [2]
+    assert seen[72] == [2, 1, 0]
+    assert [block.rows for block in kept.index] == [64, 8, 1]
+
+
+def test_runs_with_too_many_rows_are_left_as_they_are():
+    kept = store(most_rows=15)
+    for number in range(16):
+        kept.append(sorted_by_pane([(0, 2 * number), (1, 2 * number + 1)]))
+        kept.compact(0)
+    assert levels(kept) == [blocks._NO_LEVEL] * 16
+    assert as_rows(kept.read(0, 1)) == [(0, 2 * number) for number in range(16)]
+
+
+def test_panes_that_are_over_go_when_their_run_is_merged():
+    kept = store()
+    for number in range(8):
+        kept.append(sorted_by_pane([(number // 4, number), (9, number)]))
+    kept.compact(1)
+    assert [(block.low, block.high, block.rows) for block in kept.index] == [(1, 9, 12)]
+    for number in range(7):
+        kept.append(sorted_by_pane([(9, number)]))
+    kept.compact(10)
+    assert levels(kept) == [1] + [0] * 7, "only eight are merged"
+
+
+def test_a_block_has_no_hole_and_not_too_many_rows(monkeypatch):
+    monkeypatch.setattr(blocks, "_BLOCK_ROWS", 4)
+    panes = np.asarray([0, 0, 1, 1, 2, 8, 14, 14, 14, 14, 14, 15], np.int64)
+    assert [panes[start:end].tolist() for start, end in blocks._cuts(panes, 6)] == [[0, 0, 1, 1], [2, 8], [14] * 5, [15]]
+    assert [panes[start:end].tolist() for start, end in blocks._cuts(panes, 5)] == [[0, 0, 1, 1], [2], [8], [14] * 5, [15]]
