@@ -84,8 +84,9 @@ class Campaign:
         work = self.folder / "undisturbed"
         told = [Cell("undisturbed", operator, "files", 0) for operator in QUERIES]
         done = work / f"seed-{self.seed}"
+        # Also where they are there: Spark takes files by their age, which a copy of the folder would have lost.
+        write_clicks(self.clicks, self.rows)
         if not done.exists():
-            write_clicks(self.clicks, self.rows)
             work.mkdir()
             plan = self.session([{**cell.plan(work, self.clicks, ""), "batch": True} for cell in told], "local[2,4]")
             victim = Victim.start(work, plan)
