@@ -225,6 +225,14 @@ def _report(options: argparse.Namespace, about: dict[str, Any], points: Sequence
     return lines
 
 
+def _save(options: argparse.Namespace, about: dict[str, Any], points: Sequence[dict[str, Any]]) -> None:
+    """What was measured so far: a run that is broken off has not been for nothing."""
+    options.results.mkdir(parents=True, exist_ok=True)
+    (options.results / "recovery.md").write_text("\n".join(_report(options, about, points)) + "\n")
+    found = {"about": about, "rounds": options.rounds, "groups": options.groups, "settings": SETTINGS, "points": points}
+    (options.results / "recovery.json").write_text(json.dumps(found, indent=1) + "\n")
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measures, prints and writes the table."""
     options = parse(arguments)
@@ -239,13 +247,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for contestant in options.contestants:
             points.append(_measure(options, contestant, megabytes))
             print(json.dumps(points[-1]), flush=True)
+            _save(options, about, points)
         shutil.rmtree(options.data / f"rows-{megabytes}")
     shutil.rmtree(options.data)
     print("\n".join(_report(options, about, points)))
-    options.results.mkdir(parents=True, exist_ok=True)
-    (options.results / "recovery.md").write_text("\n".join(_report(options, about, points)) + "\n")
-    found = {"about": about, "rounds": options.rounds, "groups": options.groups, "settings": SETTINGS, "points": points}
-    (options.results / "recovery.json").write_text(json.dumps(found, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from pathlib import Path
 import pyspark
 
 WORKERS = 2
-PATIENCE = 90
+PATIENCE = 300
 """Seconds until the master knows the workers."""
 
 

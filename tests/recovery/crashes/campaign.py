@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 import tempfile
 import time
@@ -48,6 +49,9 @@ class Campaign:
         cells: of every kind.
         skipped: kinds that cannot be run here, with the reason.
         expected: by operator the rows that there should be.
+        jars: of the connectors, once they were found.
+        broker: of Kafka, for all kinds that leave it alone.
+        minutes: of each kind: after that no other cell of it is begun.
     """
 
     folder: Path
@@ -57,6 +61,7 @@ class Campaign:
     expected: dict[str, dict[str, Any]] = field(default_factory=dict)
     jars: str = ""
     broker: Any = None
+    minutes: float = math.inf
 
     @property
     def clicks(self) -> Path:
@@ -76,15 +81,19 @@ class Campaign:
         Raises:
             AssertionError: the two differ.
         """
-        write_clicks(self.clicks, self.rows)
         work = self.folder / "undisturbed"
-        work.mkdir()
         told = [Cell("undisturbed", operator, "files", 0) for operator in QUERIES]
-        plan = self.session([{**cell.plan(work, self.clicks, ""), "batch": True} for cell in told], "local[2,4]")
-        victim = Victim.start(work, plan)
-        victim.process.wait(SESSION_SECONDS)
-        if victim.process.returncode:
-            raise RuntimeError(f"the undisturbed run ended with {victim.process.returncode}:\n{victim.tail()}")
+        done = work / f"seed-{self.seed}"
+        # Also where they are there: Spark takes files by their age, which a copy of the folder would have lost.
+        write_clicks(self.clicks, self.rows)
+        if not done.exists():
+            work.mkdir()
+            plan = self.session([{**cell.plan(work, self.clicks, ""), "batch": True} for cell in told], "local[2,4]")
+            victim = Victim.start(work, plan)
+            victim.process.wait(SESSION_SECONDS)
+            if victim.process.returncode:
+                raise RuntimeError(f"the undisturbed run ended with {victim.process.returncode}:\n{victim.tail()}")
+            done.touch()
         for cell in told:
             rows = json.loads((work / f"rows-{cell.name}.json").read_text())
             self.expected[cell.operator] = rows
@@ -111,17 +120,21 @@ class Campaign:
             self.skipped[kind] = str(error)
         except Exception:  # noqa: BLE001 - the other kinds go on
             traceback.print_exc()
-            for cell in cells:
-                cell.difference = cell.difference if cell.difference is not None else "the query did not come to its end"
+            # Of those after it nothing is known.
+            broken = next((cell for cell in cells if cell.difference is None), cells[-1])
+            broken.difference = "the query did not come to its end"
 
     def _strike_drivers(self, cells: Sequence[Cell]) -> None:
+        deadline = self._deadline()
         for turn, cell in enumerate(cells):
+            if time.monotonic() > deadline:
+                break
             work = self.folder / cell.name
             work.mkdir()
             prepare_topics(cell, work, self.broker.servers, self.rows)
             plan = self.session([cell.plan(work, self.clicks, self.broker.servers)], "local[2,4]", cell.sink != "files")
             try:
-                kill_drivers(cell, work, plan, turn, cell.chance(self.seed))
+                kill_drivers(cell, work, plan, turn, cell.chance(self.seed), deadline)
             except RuntimeError as error:
                 cell.difference = f"the query did not come to its end: {error}"
                 print(cell.difference, flush=True)
@@ -157,24 +170,29 @@ class Campaign:
                 workers = [process.pid for process in processes]
                 settings |= {"spark.executor.memory": "700m", "spark.executor.cores": "1", "spark.executorEnv.PYTHONPATH": path}
                 settings |= {"spark.executor.instances": "2"}
-            victim = Victim.start(work, self.session(list(plans.values()), master, **settings))
+            victim, deadline = Victim.start(work, self.session(list(plans.values()), master, **settings)), self._deadline()
             try:
                 for cell in cells:
+                    if time.monotonic() > deadline:
+                        return
                     checkpoint = Path(plans[cell.name]["checkpoint"])
                     scene = Scene(
                         victim, cell.name, checkpoint, cell.chance(self.seed), disks.get(cell.name, {}), broker, workers
                     )
-                    self._strike_one(kind, cell, scene)
+                    self._strike_one(kind, cell, scene, deadline)
                     self._compare(cell, work)
                 victim.process.wait(60)
             finally:
                 if victim.running:
                     victim.kill()
 
-    def _strike_one(self, kind: Kind, cell: Cell, scene: Scene) -> None:
+    def _deadline(self) -> float:
+        return time.monotonic() + 60 * self.minutes
+
+    def _strike_one(self, kind: Kind, cell: Cell, scene: Scene, deadline: float) -> None:
         """The kills of one cell, until it has ended."""
         wait_until(lambda: scene.over or scene.victim.current == cell.name, SESSION_SECONDS, 0.02)
-        while len(cell.struck) < cell.wanted and scene.wait_for_work():
+        while len(cell.struck) < cell.wanted and time.monotonic() < deadline and scene.wait_for_work():
             struck = kind.strike(scene)
             if struck is not None:
                 cell.struck.append(struck)
@@ -194,10 +212,26 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--kills", type=int, default=300, help="of all kinds together (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="draws the rows and the moments (default: %(default)s)")
     parser.add_argument("--kinds", nargs="+", choices=[DRIVER, *KINDS], default=[DRIVER, *KINDS], help="default: all")
-    parser.add_argument("--only", metavar="KIND/OPERATOR/SINK", help="one cell, with as many kills as it has in the whole")
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        default=[],
+        metavar="KIND/OPERATOR/SINK",
+        help="some cells, with as many kills as each has in the whole",
+    )
+    parser.add_argument(
+        "--minutes",
+        type=float,
+        default=math.inf,
+        help="of each kind: after that nothing is struck, and no cell begun (default: no limit)",
+    )
     parser.add_argument("--lanes", type=int, default=2, help="kinds that run beside one another (default: %(default)s)")
     parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results", help="a folder (default: %(default)s)")
-    parser.add_argument("--keep", type=Path, help="a folder for everything that is written meanwhile, which stays")
+    parser.add_argument(
+        "--keep",
+        type=Path,
+        help="a folder for everything that is written meanwhile, which stays; what an undisturbed run of this seed gave is found there again",
+    )
     return parser.parse_args(arguments)
 
 
@@ -208,15 +242,15 @@ def planned(options: argparse.Namespace) -> list[Cell]:
     cells = [
         cell for kind, (share, sinks) in shares.items() for cell in cells_of(kind, round(options.kills * share / whole), sinks)
     ]
-    chosen = [cell for cell in cells if cell.kind in options.kinds and options.only in (None, cell.title)]
-    if not chosen:
-        raise SystemExit(f"there is no cell {options.only!r}: they are called like {cells[0].title!r}")
-    return chosen
+    unknown = set(options.only) - {cell.title for cell in cells}
+    if unknown:
+        raise SystemExit(f"there is no cell {min(unknown)!r}: they are called like {cells[0].title!r}")
+    return [cell for cell in cells if cell.kind in options.kinds and (not options.only or cell.title in options.only)]
 
 
 def run(options: argparse.Namespace, folder: Path) -> Campaign:
     """All cells of a command line."""
-    campaign = Campaign(folder, options.seed, planned(options))
+    campaign = Campaign(folder, options.seed, planned(options), minutes=options.minutes)
     campaign.find_what_is_expected()
     print(f"{time.strftime('%H:%M:%S')} undisturbed runs and batches agree; now the kills", flush=True)
     campaign.start_broker()
@@ -240,7 +274,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         campaign = run(options, folder)
     failed = write_report(options, campaign.cells, campaign.skipped, began)
-    sys.exit(1 if failed else 0)
+    # Kills that struck nothing show nothing.
+    sys.exit(1 if failed or not any(cell.struck for cell in campaign.cells) else 0)
 
 
 if __name__ == "__main__":

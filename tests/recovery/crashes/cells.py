@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 from collections import Counter
 from dataclasses import dataclass, field
@@ -88,7 +89,10 @@ def _text(row: Row) -> str:
 
 def cells_of(kind: str, kills: int, sinks: tuple[str, ...] = ()) -> list[Cell]:
     """Every operator with every sink that the kind makes sense for; the kills dealt out."""
-    pairs = [(operator, sink) for sink in sinks or SINKS for operator in QUERIES]
+    sinks, operators = sinks or SINKS, tuple(QUERIES)
+    # Both in turns, which meets every pair as their numbers have no divisor in common: whatever is cut short has seen all of both.
+    assert math.gcd(len(operators), len(sinks)) == 1
+    pairs = [(operators[turn % len(operators)], sinks[turn % len(sinks)]) for turn in range(len(operators) * len(sinks))]
     each, more = divmod(kills, len(pairs))
     return [Cell(kind, operator, sink, each + (number < more)) for number, (operator, sink) in enumerate(pairs)]
 

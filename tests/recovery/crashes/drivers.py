@@ -26,7 +26,7 @@ LIFE_SECONDS = 400
 LONGEST_WRITE_SECONDS = 1.5
 
 
-def kill_drivers(cell: Cell, folder: Path, plan: Mapping[str, Any], turn: int, chance: random.Random) -> None:
+def kill_drivers(cell: Cell, folder: Path, plan: Mapping[str, Any], turn: int, chance: random.Random, deadline: float) -> None:
     """Runs a cell to its end, with its kills in between; what it wrote is then in the folder.
 
     Args:
@@ -35,13 +35,14 @@ def kill_drivers(cell: Cell, folder: Path, plan: Mapping[str, Any], turn: int, c
         plan: of a session; ``cells`` holds this one.
         turn: at which of the aims to begin.
         chance: draws the moments.
+        deadline: after that nothing is killed any more.
 
     Raises:
         RuntimeError: the job failed by itself, or did not end in time.
     """
     aims = AIMS if cell.sink == "files" else AIMS[:-OF_FILES]
     told, tries = dict(plan["cells"][0]), 0
-    while len(cell.struck) < cell.wanted and tries < 2 * cell.wanted + 2:
+    while len(cell.struck) < cell.wanted and tries < 2 * cell.wanted + 2 and time.monotonic() < deadline:
         aim = aims[(turn + len(cell.struck)) % len(aims)]
         tries += 1
         struck = _one_life(folder, plan, told, aim, chance)
@@ -67,7 +68,8 @@ def _one_life(folder: Path, plan: Mapping[str, Any], told: Mapping[str, Any], ai
         deadline = time.monotonic() + LIFE_SECONDS
         if aim == "any moment":
             # Let a life get on, or a query killed often enough would never end.
-            wait_until(lambda: not victim.running or Progress.of(checkpoint).planned > begun.planned, LIFE_SECONDS, 0.005)
+            wanted = begun.planned + chance.choice([1, 2, 2])
+            wait_until(lambda: not victim.running or Progress.of(checkpoint).planned >= wanted, LIFE_SECONDS, 0.005)
             time.sleep(chance.uniform(0, 2.5))
         elif aim == "within the commit of the state":
             _wait_for_half_a_commit(victim, checkpoint, deadline)
@@ -88,8 +90,8 @@ def _one_life(folder: Path, plan: Mapping[str, Any], told: Mapping[str, Any], ai
 
 
 def _from_within(aim: str, begun: Progress, name: str, chance: random.Random) -> dict[str, Any]:
-    """What the victim does to itself, in the first micro-batch of its life."""
-    kill = {"target": name, "output": "main", "batch": begun.committed + 1, "number": begun.planned}
+    """What the victim does to itself, in the first or second micro-batch of its life."""
+    kill = {"target": name, "output": "main", "batch": begun.committed + chance.choice([1, 2]), "number": begun.planned}
     if aim == "published, not committed":
         return {"kill": {**kill, "seconds": None}}
     if aim == "while the sink writes":

@@ -79,7 +79,7 @@ def clicks(files: int, seed: int) -> list[list[tuple[int, int, int, datetime]]]:
 
 def write_clicks(folder: Path, rows: Iterable[list[tuple[int, int, int, datetime]]]) -> None:
     """A file of Parquet for each micro-batch."""
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     types = {"user": pa.int64(), "n": pa.int64(), "price": pa.int64(), "ts": pa.timestamp("us", tz="UTC")}
     for number, of_file in enumerate(rows):
         columns = zip(*of_file, strict=True)

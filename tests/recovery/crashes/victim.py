@@ -125,7 +125,7 @@ def _fail(folder: Path, name: str, error: Exception) -> None:
     causes = [error, getattr(error, "spark_error", None)]
     text = "\n".join(f"{type(one).__name__}: {one}" for one in causes if one is not None)
     with (folder / "failures.log").open("a") as log:
-        log.write(json.dumps({"name": name, "at": time.time(), "error": text[-20000:]}) + "\n")
+        log.write(json.dumps({"name": name, "at": time.time(), "error": text[:8000] + text[-8000:]}) + "\n")
 
 
 def _hold(folder: Path) -> None:
