@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from panestream.engine.exchange.group_run import run_micro_batch
@@ -39,7 +40,7 @@ class Sized(WindowFunction):
 
 
 def sized(rows: pa.Table) -> pa.Table:
-    sizes = pa.compute.binary_length(rows["text"])
+    sizes = pc.binary_length(rows["text"])
     counted = rows.append_column("size", sizes).group_by(["key", "window_start", "window_end"], use_threads=False)
     return counted.aggregate([([], "count_all"), ("size", "sum")]).rename_columns({"count_all": "n", "size_sum": "size"})
 

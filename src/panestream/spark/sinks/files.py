@@ -121,11 +121,9 @@ class FileSink(Sink):
         if marker is None:
             self._check_flat(addresses)
             return _FilesElsewhere(self, run)
-        lock = marker.parent.parent / LOCK
         if self.batches_per_folder > 1 and marker.is_file():
-            lock.touch()
-        shared = self.batches_per_folder > 1 or lock.exists()
-        return _LocalFiles(self, run, marker) if not shared else _LocalSharedFiles(self, run, marker)
+            (marker.parent.parent / LOCK).touch()
+        return _LocalSharedFiles(self, run, marker)
 
     def _check_flat(self, where: Sequence[str]) -> None:
         if self.batches_per_folder > 1:
@@ -246,19 +244,27 @@ class _LocalSharedFiles(_LocalFiles):
     """The same, where several micro-batches share a folder, or once did."""
 
     def begin(self, df: DataFrame, batch_id: int) -> None:
-        self._seen(df.sparkSession).begin(batch_id)
+        if not self._shared:
+            return super().begin(df, batch_id)
+        self._folders(df.sparkSession).begin(batch_id)
+        return None
 
     def write(self, df: DataFrame, batch_id: int | None) -> None:
-        if batch_id is None:
+        if batch_id is None or not self._shared:
             return super().write(df, batch_id)
-        folders = self._seen(df.sparkSession)
+        folders = self._folders(df.sparkSession)
         sweep(folders.publisher.attempts, folders.publisher.rank)
         attempt = folders.publisher.aside()
         self.sink.save(df, f"{self.sink.path}/{_ATTEMPTS}/{attempt.name}")
         folders.write(attempt, batch_id)
         return None
 
-    def _seen(self, spark: SparkSession) -> SharedFolders:
+    @property
+    def _shared(self) -> bool:
+        """Asked where rows are written: who starts a query through Spark Connect may not see the files."""
+        return self.sink.batches_per_folder > 1 or (self._folder / LOCK).exists()
+
+    def _folders(self, spark: SparkSession) -> SharedFolders:
         if not self.marker.is_file():
             raise SinkError(
                 f"{self.sink.path} has folders of several micro-batches, and the process that writes them does not see them: let "

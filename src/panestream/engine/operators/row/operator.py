@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, repeat
 from typing import Any, ClassVar
@@ -35,21 +35,29 @@ from panestream.windowing.time import MAX_TIMESTAMP
 from panestream.windowing.windows import TimeWindow
 
 INPUTS = "inputs"
+_AT_A_TIME = 16_384
+"""So many rows at a time are made Python objects: those of which nothing is kept are gone when the next ones come."""
 
 
 @dataclass(slots=True)
 class _Arrived:
-    """The rows that came.
+    """The rows that came, in the order in which the operator takes them.
 
     Attributes:
-        rows: key, event time and element, in the order in which the operator takes them.
+        keys: of each.
+        times: their event times.
+        columns: of their elements.
         order: the place of each in the order of arrival.
         whole: the whole rows, in the order of arrival.
+        late: the places of those that no window took, where there is an output for them.
     """
 
-    rows: list[tuple[Any, int, Any]]
+    keys: list[Any]
+    times: Int64s
+    columns: list[pa.Array]
     order: Int64s
     whole: pa.Table
+    late: list[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,15 +221,15 @@ class RowGroupOperator(GroupOperator[_Arrived | None]):
     def _take_in(self, batch: GroupInput, step: TimeStep, output: GroupOutput) -> _Arrived | None:
         arrived = self._arrived(batch.of(INPUTS), batch.origins.get(INPUTS, []))
         # Rows are judged, taken in and fired for one by one.
-        emitted = self._operator.process(arrived.rows if arrived else [], step.after, batch.batch_time or None)
+        rows = chain.from_iterable(self._in_pieces(arrived)) if arrived else ()
+        emitted = self._operator.process(rows, step.after, batch.batch_time or None)
         self._emit(emitted, output)
         if step.end_of_input and self._plan.operator.uses_processing_time and not isinstance(self._plan.assigner, GlobalWindows):
             # A batch has no clock to wait for: what is open at the end of the input fires then.
             self._operator.advance_processing_time(MAX_TIMESTAMP)
             self._emit(self._operator.drain(), output)
-        late = {id(element) for _, _, element in emitted.late}
-        self._emit_late(emitted.late_dropped + len(emitted.late), self._late_rows(arrived, late), output)
-        metrics, came = output.metrics, len(arrived.rows) if arrived else 0
+        self._emit_late(emitted.late_dropped + len(emitted.late), self._late_rows(arrived), output)
+        metrics, came = output.metrics, len(arrived.keys) if arrived else 0
         metrics.outside_rows, metrics.firings = self._operator.outside, self._operator.firing_counts
         metrics.windowed_rows = came - metrics.late_rows - metrics.outside_rows
         return arrived
@@ -261,12 +269,24 @@ class RowGroupOperator(GroupOperator[_Arrived | None]):
         taken, as_it_came = pa.array(order), bool((order == np.arange(rows)).all())
         columns = [one_chunk(table.column(width + 1 + position)) for position in range(values)]
         columns = columns if as_it_came else [column.take(taken) for column in columns]
-        elements = self._row_type.from_columns(list(map(python_values, columns)), rows)
-        self._operator.store.arrived(elements, columns)
-        times = table.column(width).to_numpy()[order].tolist()
+        times = table.column(width).to_numpy()[order]
         first_whole = width + 1 + (0 if self._plan.operator.takes_rows else values)
         whole = table.select(range(first_whole, table.num_columns))
-        return _Arrived(list(zip(keys, times, elements, strict=True)), order, whole)
+        return _Arrived(keys, times, columns, order, whole)
+
+    def _in_pieces(self, arrived: _Arrived) -> Iterator[Iterable[tuple[Any, int, Any]]]:
+        """Key, event time and element of each row, some at a time; which were late is known when the next are wanted."""
+        for start in range(0, len(arrived.keys), _AT_A_TIME):
+            keys = arrived.keys[start : start + _AT_A_TIME]
+            columns = [column.slice(start, len(keys)) for column in arrived.columns]
+            elements = self._row_type.from_columns(list(map(python_values, columns)), len(keys))
+            self._operator.store.arrived(elements, columns)
+            known = len(self._operator.late_so_far())
+            yield zip(keys, arrived.times[start : start + _AT_A_TIME].tolist(), elements, strict=True)
+            # The operator holds those that are late, so that no other object can have the identity of one.
+            late = {id(element) for _, _, element in self._operator.late_so_far()[known:]}
+            if late:
+                arrived.late += [start + place for place, element in enumerate(elements) if id(element) in late]
 
     def _in_order(self, tables: Sequence[pa.Table], origins: Sequence[int], keys: Sequence[pa.Array]) -> tuple[Int64s, list[Any]]:
         """In which order rows are taken in, as places in the order of arrival; and their keys in that order."""
@@ -300,11 +320,11 @@ class RowGroupOperator(GroupOperator[_Arrived | None]):
         ends = pa.array([None if span is None else span.end for span in spans], pa.int64())
         return window_rows(self._plan, keys, (starts, ends), columns_of([one[2] for one in fired]), firing, tag=tag)
 
-    def _late_rows(self, arrived: _Arrived | None, late: set[int]) -> Iterator[pa.Table]:
+    def _late_rows(self, arrived: _Arrived | None) -> Iterator[pa.Table]:
         """The whole rows of late elements, as they came."""
-        if arrived is None or not late:
+        if arrived is None or not arrived.late:
             return
-        places = arrived.order[[place for place, row in enumerate(arrived.rows) if id(row[2]) in late]]
+        places = arrived.order[arrived.late]
         rows = arrived.whole.take(pa.array(np.sort(places)))
         yield pa.Table.from_arrays(rows.columns, schema=self._plan.row_schema)
 

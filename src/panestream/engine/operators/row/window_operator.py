@@ -228,6 +228,10 @@ class RowOperator:
             self.processing_time = time
             self._run_processing_timers()
 
+    def late_so_far(self) -> list[Row]:
+        """What :attr:`Output.late` will have, so far."""
+        return self._late
+
     def drain(self) -> Output:
         """What was emitted since the last call."""
         sent, dropped = self._window_scope.take_outputs(), self.late_dropped - self._dropped_before

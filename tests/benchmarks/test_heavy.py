@@ -1,0 +1,50 @@
+"""The heavy cases: their rows are what they say, and their answers are those of a definition that knows no windows' operator."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from benchmarks.heavy.cases import CASES, HOUR_US, START_US
+from benchmarks.heavy.run import _line, page, parse
+
+
+def rows_of(name, rows):
+    *tables, last = CASES[name].tables(rows)
+    assert last.num_rows == 1
+    assert last["key"].to_pylist() == [-1]
+    assert last["ts"].cast(pa.int64())[0].as_py() > START_US + 9_000 * HOUR_US
+    return pa.concat_tables(tables)
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name not in ("burst", "large-rows", "wide")])
+def test_answers_are_those_of_the_rows(name):
+    rows = rows_of(name, 5_000)
+    keys, hours = rows["key"].to_numpy(), rows["ts"].cast(pa.int64()).to_numpy() // HOUR_US
+    results = len(np.unique(np.stack([keys, hours]), axis=1).T)
+    found = {"results": results, "n": rows.num_rows, "total": int(rows["value"].to_numpy().sum())}
+    assert CASES[name].answer(5_000) == found
+
+
+def test_nine_tenths_of_the_rows_are_of_one_key():
+    keys = rows_of("hot-apply", 10_000)["key"].to_numpy()
+    assert (keys == 0).mean() == 0.9
+
+
+def test_large_rows_have_a_megabyte_and_wide_ones_ten_thousand_columns():
+    large, wide = rows_of("large-rows", 20), rows_of("wide", 30)
+    assert set(pc.binary_length(large["text"]).to_pylist()) == {1_000_000}
+    assert CASES["large-rows"].answer(20)["total"] == 20_000_000
+    assert wide.num_columns == 10_000
+    assert CASES["wide"].answer(30)["total"] == sum(wide.column(9_999).to_pylist())
+
+
+def test_the_table_has_what_failed_and_what_is_wrong():
+    told = {"rows": 5, "seconds": 1.5, "rows_per_second": 3, "driver": 1, "jvm": 2, "worker": 3, "state_mb": 4, "right": True}
+    lines = [_line("session", told), _line("session", {**told, "right": False}), _line("session", {"failed": "out of memory"})]
+    assert "| 5 (full: 5,000,000) | 1.5 | 3 | 1 | 2 | 3 | 4 | right |" in lines[0]
+    assert lines[1].endswith("**wrong** |")
+    assert lines[2].endswith("| **out of memory** |")
+    assert lines[0] in page(parse([]), {"session": told})
