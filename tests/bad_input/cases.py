@@ -48,8 +48,9 @@ def numbered(name: str, *numbers: str, option: str = "", counted: int | None = N
 
 
 def keyed(name: str, key: str, count: int = 1, **more: Any) -> Case:
-    rows = [f"({key}, {T0}, 1L)"] * count
-    return Case(name, "", f"SELECT * FROM VALUES {', '.join(rows)} AS rows(user, at, n)", waiting=count, counted=count, **more)
+    """Rows with this key, and one an hour later."""
+    rows = [*[f"({key}, {T0}, 1L)"] * count, f"({key}, {T0} + INTERVAL 1 HOUR, 0L)"]
+    return Case(name, "", values(*rows), waiting=1, counted=count + 1, **more)
 
 
 def seconds(name: str, time: str, kind: str = "DOUBLE", **more: Any) -> Case:
@@ -129,6 +130,12 @@ def cut_parquet(here: Path) -> None:
     good(here)
     data = (here / "1-good.parquet").read_bytes()
     _put(here / "2-cut.parquet", data[: len(data) // 2])
+
+
+def two_and_closing(here: Path) -> None:
+    good(here)
+    good(here, "2-good", 10)
+    closing(here)
 
 
 def vanish(here: Path) -> None:
@@ -268,6 +275,13 @@ CASES: Mapping[str, Sequence[Case]] = {
             waiting=1,
             counted=5,
             batch=False,
+        ),
+        Case(
+            "a file that vanishes between listing and reading",
+            "",
+            files=two_and_closing,
+            read=one_by_one,
+            meanwhile=lambda here: (here / "2-good.parquet").unlink(missing_ok=True),
         ),
         Case(
             "CSV, a line that cannot be read",

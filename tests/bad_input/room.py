@@ -33,6 +33,7 @@ class Case:
         files: writes the files of the input.
         read: what reads them, of ``spark.read`` or ``spark.readStream``; None: Parquet, with the columns that are there.
         later: changes the input after a first run of the stream, which then goes on from its checkpoint; a batch sees both.
+        meanwhile: changes the input when it was listed and not yet read: of a stream, after the first micro-batch.
         query: how the query differs: arguments of :func:`query_of`.
         waiting: so many rows wait in open windows when the stream has ended.
         counted: how many rows Spark hands over, of an input that is not refused; None: it is not known.
@@ -46,6 +47,7 @@ class Case:
     files: Callable[[Path], None] | None = None
     read: Callable[[Any, Path], Any] | None = None
     later: Callable[[Path], None] | None = None
+    meanwhile: Callable[[Path], None] | None = None
     query: Mapping[str, Any] = field(default_factory=dict)
     waiting: int = 0
     counted: int | None = None
@@ -95,6 +97,7 @@ def plain(text: str) -> str:
     text = re.sub(r"#\d+L?", "", text)
     text = re.sub(r"\d+ days(?: \d+ (?:hours?|minutes?|seconds?))* ahead", "… ahead", text)
     text = re.sub(r"moved the watermark by [\w ]+,", "moved the watermark by …,", text)
+    text = re.sub(r" at 20\d\d-\d\d-\d\dT[\d:.]+Z: \.max_ahead", " at …: .max_ahead", text)
     return (text if len(text) <= 420 else text[:419] + "…").replace("|", "\\|").replace("<", "&lt;")
 
 
@@ -138,6 +141,8 @@ class Room:
             case.later(here)
         with _watched() as outcome:
             result = query_of(self._read(case, self._spark.read, here), **case.query)
+            if case.meanwhile is not None:
+                case.meanwhile(here)
             result.run(**self._sinks(result, "batch"))
             self._look(outcome, "batch")
         return outcome
@@ -155,7 +160,13 @@ class Room:
 
     def _run(self, case: Case, here: Path) -> None:
         result = query_of(self._read(case, self._spark.readStream, here), **case.query)
-        query = result.start(checkpoint=self._folder / "checkpoint", **self._sinks(result, "stream"))
+
+        def on_progress(_progress: Any) -> None:
+            if case.meanwhile is not None:
+                case.meanwhile(here)
+
+        sinks = self._sinks(result, "stream")
+        query = result.start(checkpoint=self._folder / "checkpoint", on_progress=on_progress, **sinks)
         try:
             assert query.await_termination(HANGS), "the query hangs"
         finally:

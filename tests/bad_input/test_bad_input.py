@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.make_bad_input import PAGE, page_says
+from scripts.make_bad_input import NOT_RUN, PAGE, page_says
 from tests.bad_input.cases import CASES
 from tests.bad_input.room import Case, Outcome, Room
 
@@ -15,6 +15,14 @@ EVERY = [pytest.param(group, case, id=f"{group}: {case.name}"[:80]) for group, c
 BATCHES = [param for param in EVERY if param.values[1].batch]
 QUICK = [param for param in EVERY if param.values[1].quick]
 SLOW = [param for param in EVERY if not param.values[1].quick]
+
+
+def said(group: str, case: Case, place: int) -> str:
+    """What the page says of a case, as a batch or as a stream."""
+    text = page_says(PAGE.read_text("utf-8"), group, case.name)[place]
+    if text == NOT_RUN:
+        pytest.skip("the page does not say yet what comes of it: make bad-input")
+    return text
 
 
 def check(case: Case, outcome: Outcome, expected: str) -> None:
@@ -28,21 +36,21 @@ def check(case: Case, outcome: Outcome, expected: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("group", "case"), BATCHES)
 def test_as_a_batch(spark, tmp_path, group, case):
-    check(case, Room(spark, tmp_path).batch(case), page_says(PAGE.read_text("utf-8"), group, case.name)[0])
+    check(case, Room(spark, tmp_path).batch(case), said(group, case, 0))
 
 
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.parametrize(("group", "case"), QUICK)
 def test_as_a_stream(spark, tmp_path, group, case):
-    check(case, Room(spark, tmp_path).stream(case), page_says(PAGE.read_text("utf-8"), group, case.name)[1])
+    check(case, Room(spark, tmp_path).stream(case), said(group, case, 1))
 
 
 @pytest.mark.spark
 @pytest.mark.whole
 @pytest.mark.parametrize(("group", "case"), SLOW)
 def test_as_a_stream_all_others(spark, tmp_path, group, case):
-    check(case, Room(spark, tmp_path).stream(case), page_says(PAGE.read_text("utf-8"), group, case.name)[1])
+    check(case, Room(spark, tmp_path).stream(case), said(group, case, 1))
 
 
 def test_the_page_has_every_case_and_no_other():

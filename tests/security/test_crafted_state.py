@@ -23,6 +23,7 @@ from panestream.engine.operators.row.row_plan import Aggregate
 from panestream.engine.operators.row.value_texts import ValueTexts
 from panestream.engine.planner import calling
 from panestream.engine.savepoint.plans import plan_json, plan_of
+from panestream.engine.savepoint.recipes import recipe_of
 from panestream.engine.storage import payload
 from panestream.engine.storage.sealed_state import SealedState
 from panestream.engine.window_spec import WindowSpec
@@ -274,6 +275,16 @@ def test_headers_that_are_none():
 def test_what_is_no_stream(data):
     with pytest.raises(StateFormatError):
         payload.decode(data)
+
+
+def test_a_type_that_would_be_unpickled_is_not():
+    """Arrow did so once, of extension types (CVE-2023-47248); the oldest one that is allowed does not."""
+    said = {b"ARROW:extension:name": b"arrow.py_extension_type", b"ARROW:extension:metadata": pickle.dumps(Evil())}
+    table = pa.Table.from_arrays([pa.array([1, 2])], schema=pa.schema([pa.field("n", pa.int64(), metadata=said)]))
+    found, _ = payload.decode(stream_of(table))
+    assert found.column("n").to_pylist() == [1, 2]
+    saved = base64.b64encode(table.schema.serialize()).decode()
+    assert recipe_of({"schema": saved}).names == ["n"]
 
 
 # -- plans ---------------------------------------------------------------------------------------------------------------

@@ -145,8 +145,13 @@ def _check_offsets(offsets: npt.NDArray[Any], length: int) -> None:
         raise pa.ArrowInvalid("the offsets of a list lead outside of its values")
 
 
-def _refuse(array: pa.Array) -> None:
-    raise pa.ArrowInvalid(f"columns of {array.type} are never written here")
+def _check_fixed(array: pa.Array) -> None:
+    _check(array.values)
+
+
+def _check_all(array: pa.Array) -> None:
+    """By Arrow itself, which looks at strings as well."""
+    array.validate(full=True)
 
 
 _CHECKS: dict[int, Callable[[pa.Array], None]] = {
@@ -156,7 +161,10 @@ _CHECKS: dict[int, Callable[[pa.Array], None]] = {
     pa.struct([]).id: _check_struct,
     pa.map_(pa.int8(), pa.int8()).id: _check_map,
     pa.dense_union([]).id: _check_union,
-    **dict.fromkeys((pa.sparse_union([]).id, pa.dictionary(pa.int8(), pa.null()).id), _refuse),
+    pa.list_(pa.null(), 1).id: _check_fixed,
+    **dict.fromkeys((pa.string_view().id, pa.binary_view().id, pa.list_view(pa.null()).id), _check_all),
+    **dict.fromkeys((pa.large_list_view(pa.null()).id, pa.sparse_union([]).id), _check_all),
+    **dict.fromkeys((pa.dictionary(pa.int8(), pa.null()).id, pa.run_end_encoded(pa.int32(), pa.null()).id), _check_all),
 }
 """By the number of a type; what is not here has neither offsets nor parts, and nothing in it can lead outside."""
 
