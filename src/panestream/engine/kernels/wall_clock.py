@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -16,26 +16,42 @@ class WallClock:
 
     Attributes:
         rules: of the zone.
+        begins: when each span without a change begins.
+        offsets: of each span.
+        until: what the clock has shown when a span ends, exclusive; of all but the last.
+        shown: the last that it had shown before each span.
     """
 
     rules: ZoneRules
+    begins: Int64s = field(init=False, compare=False, repr=False)
+    offsets: Int64s = field(init=False, compare=False, repr=False)
+    until: Int64s = field(init=False, compare=False, repr=False)
+    shown: Int64s = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        rules, never = self.rules, -(2**63)
+        object.__setattr__(self, "begins", np.asarray([never, *rules.changes], np.int64))
+        object.__setattr__(self, "offsets", np.asarray(rules.offsets, np.int64))
+        object.__setattr__(self, "until", np.asarray(rules.shown, np.int64))
+        object.__setattr__(self, "shown", np.asarray([never, *(end - 1 for end in rules.shown)], np.int64))
+
+    def __reduce__(self) -> tuple[type[WallClock], tuple[ZoneRules]]:
+        return WallClock, (self.rules,)
 
     def walls(self, instants: Int64s) -> Int64s:
         """What it shows at some instants."""
         turns = _turns(instants)
         instants = instants if turns is None else instants - turns * PERIOD
-        span = np.searchsorted(np.asarray(self.rules.changes, np.int64), instants, "right")
-        shown = np.asarray([-(2**63), *(end - 1 for end in self.rules.shown)], np.int64)
-        found: Int64s = np.maximum(instants + np.asarray(self.rules.offsets, np.int64)[span], shown[span])
+        span = np.searchsorted(self.begins[1:], instants, "right")
+        found: Int64s = np.maximum(instants + self.offsets[span], self.shown[span])
         return found if turns is None else found + turns * PERIOD
 
     def instants(self, walls: Int64s) -> Int64s:
         """The first instants at which it shows some times or later ones."""
         turns = _turns(walls)
         walls = walls if turns is None else walls - turns * PERIOD
-        span = np.searchsorted(np.asarray(self.rules.shown, np.int64), walls, "right")
-        begins = np.asarray([-(2**63), *self.rules.changes], np.int64)
-        found: Int64s = np.maximum(walls - np.asarray(self.rules.offsets, np.int64)[span], begins[span])
+        span = np.searchsorted(self.until, walls, "right")
+        found: Int64s = np.maximum(walls - self.offsets[span], self.begins[span])
         return found if turns is None else found + turns * PERIOD
 
 
