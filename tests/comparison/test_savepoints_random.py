@@ -41,12 +41,14 @@ from panestream.windowing.triggers import (
 from tests.comparison import (
     harness,
     test_accumulating,
+    test_calendars_random,
     test_counts_random,
     test_panes_random,
     test_sessions_random,
     test_split_random,
     test_two_phase_random,
 )
+from tests.comparison.calendars import random_stream
 from tests.comparison.savepoints import stopped_and_started
 
 CHUNKS = 8
@@ -131,6 +133,19 @@ def split(rng: random.Random, seed: int) -> None:
     plan, parts = query.columnar(), rng.choice([2, 3])
     plan = replace(plan, split=split_of(parts, test_split_random.AGGREGATES, plan.operator, harness.TYPES))
     stopped_and_started(plan, harness.random_stream(rng, span), rng, seed, lambda row: hash(row[2]) % parts, parts)
+
+
+def calendars(rng: random.Random, seed: int) -> None:
+    """Windows of calendars: of one kind, of several, and on the row operator."""
+    several_of_them = rng.random() < 0.3
+    if several_of_them:
+        together, span, zone = test_calendars_random.random_several(rng)
+        query = harness.Query(WindowSpec(together), harness.random_aggregates(rng), 0, rng.random() < 0.4)
+    else:
+        query, span, zone = test_calendars_random.random_query(rng)
+    clock = not query.windowing.assigner.is_event_time
+    plan = query.row() if rng.random() < 0.2 and not several_of_them else query.columnar()
+    stopped_and_started(asked(rng, plan), random_stream(rng, zone, span, clock=clock), rng, seed)
 
 
 def declared_on_rows(rng: random.Random, seed: int) -> None:
@@ -221,6 +236,7 @@ CASES = {
     counts: 24,
     accumulating: 24,
     split: 16,
+    calendars: 16,
     declared_on_rows: 32,
     on_rows: 64,
 }

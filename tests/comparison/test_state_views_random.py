@@ -20,6 +20,7 @@ from panestream.windowing.assigners.global_windows import count_window
 from panestream.windowing.assigners.several import SeveralWindows
 from panestream.windowing.triggers import ContinuousEventTimeTrigger, CountTrigger
 from tests.comparison import harness, test_accumulating, test_panes_random
+from tests.comparison.calendars import random_calendar, random_stream
 from tests.comparison.savepoints import GROUPS, Query, placement, rescaled, shuffled
 
 CHUNKS = 8
@@ -148,8 +149,22 @@ def aligned(rng, seed):
         assigner, span = test_panes_random.random_assigner(rng, clock)
     trigger = None if clock or rng.random() < 0.7 else ContinuousEventTimeTrigger(rng.randint(1, 9))
     windowing = WindowSpec(assigner, trigger, allowed_lateness=lateness)
+    look(rng, seed, windowing, span, harness.random_stream(rng, span, clock=clock))
+
+
+def calendars(rng, seed):
+    clock = rng.random() < 0.2
+    assigner, span = random_calendar(rng, clock=clock)
+    windowing = WindowSpec(assigner, allowed_lateness=rng.choice([0, 0, span]))
+    look(rng, seed, windowing, span, random_stream(rng, assigner.zone, span, clock=clock))
+
+
+def look(rng, seed, windowing, span, whole):
+    """What is shown of aligned windows after a part of a stream."""
+    assigner, trigger, lateness = windowing.assigner, windowing.trigger, windowing.allowed_lateness
+    clock = not assigner.is_event_time
     asked = harness.Query(windowing, AGGREGATES, rng.choice([0, 3, span]))
-    batches = cut(harness.random_stream(rng, span, clock=clock), rng)
+    batches = cut(whole, rng)
     expected, reached = rows_of_windows(asked, batches)
     plans = [asked.columnar()]
     plans += [asked.row()] if trigger is None and not isinstance(assigner, SeveralWindows) else []
@@ -212,7 +227,7 @@ def counts(rng, seed):
         assert (found[place]["rows"], found[place]["results"]) == (len(rows), results(rows)), (seed, place)
 
 
-CASES = {aligned: 96, sessions: 32, counts: 16}
+CASES = {aligned: 96, calendars: 16, sessions: 32, counts: 16}
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))

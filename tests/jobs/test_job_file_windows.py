@@ -12,6 +12,14 @@ from panestream.errors import JobError
 from panestream.jobs.functions import find
 from panestream.jobs.loading import Overrides, load_job
 from panestream.windowing.assigners import (
+    BusinessDays,
+    BusinessHours,
+    CalendarDays,
+    CalendarHours,
+    CalendarMonths,
+    CalendarQuarters,
+    CalendarWeeks,
+    CalendarYears,
     CumulatingEventTimeWindows,
     CumulatingProcessingTimeWindows,
     EventTimeSessionWindows,
@@ -107,6 +115,27 @@ EVERY = "[trigger]\nevery = '1 second'\n"
             CumulatingProcessingTimeWindows.of("1 h", "1 min"),
         ),
         ("type = 'session'\ngap = '1 min'\ntime = 'processing'", ProcessingTimeSessionWindows.with_gap("1 min")),
+        ("type = 'calendar_days'\nzone = 'America/New_York'", CalendarDays.of(1, zone="America/New_York")),
+        (
+            "type = 'calendar_days'\nsize = 7\nslide = 1\noffset = '6 hours'\nzone = 'America/New_York'",
+            CalendarDays.of(7, zone="America/New_York", every=1, offset="6 hours"),
+        ),
+        (
+            "type = 'calendar_hours'\nsize = 6\nzone = 'UTC'\ntime = 'processing'",
+            CalendarHours.of(6, zone="UTC", by_processing_time=True),
+        ),
+        ("type = 'calendar_weeks'\nfirst_day = 'sunday'\nzone = 'UTC'", CalendarWeeks.of(1, zone="UTC", first_day="sunday")),
+        ("type = 'calendar_months'\nstep = 'day'\nzone = 'UTC'", CalendarMonths.of(1, zone="UTC", step="day")),
+        ("type = 'calendar_quarters'\nfirst_month = 4\nzone = 'UTC'", CalendarQuarters.of(1, zone="UTC", first_month=4)),
+        ("type = 'calendar_years'\nzone = 'UTC'", CalendarYears.of(1, zone="UTC")),
+        (
+            "type = 'business_days'\nweekend = ['friday']\nholidays = ['2026-12-25']\nzone = 'UTC'",
+            BusinessDays.of(1, zone="UTC", weekend=["friday"], holidays=["2026-12-25"]),
+        ),
+        (
+            "type = 'business_hours'\nopens = '09:00'\ncloses = '17:30'\nzone = 'UTC'",
+            BusinessHours.of("09:00", "17:30", zone="UTC"),
+        ),
         ("type = 'global'\n[firing]\ntrigger = 'count'\ncount = 3", GlobalWindows.create()),
     ],
 )
@@ -250,6 +279,19 @@ SESSION = "[window]\ntype = 'session'\n"
 @pytest.mark.parametrize(
     ("text", "answer"),
     [
+        (text_of("[window]\ntype = 'calendar_days'\n"), "window: 'zone' is missing: a calendar_days window needs it"),
+        (
+            text_of("[window]\ntype = 'calendar_days'\nzone = 'Europe/Berln'\n"),
+            "window: there is no time zone 'Europe/Berln': did you mean 'Europe/Berlin'?",
+        ),
+        (
+            text_of("[window]\ntype = 'calendar_days'\nzone = 'UTC'\nsize = '7 days'\n"),
+            "window.size: calendar_days are counted: size = 7, not '7 days'",
+        ),
+        (
+            text_of("[window]\ntype = 'tumbling'\nsize = '1 h'\nzone = 'UTC'\n"),
+            "window.zone: a tumbling window takes no 'zone' (it is for windows of a calendar)",
+        ),
         (text_of(SESSION), "job.toml:10: window: 'gap' is missing: after how long without a row does a session end?"),
         (text_of(SESSION + "gap = '0 s'\n"), "job.toml:12: window.gap: must be positive, not '0 s'"),
         (text_of(SESSION + "gapp = '1 s'\n"), "job.toml:12: window.gapp: unknown key; did you mean 'gap'"),
@@ -264,7 +306,7 @@ SESSION = "[window]\ntype = 'session'\n"
         ),
         (
             text_of(SESSION + "gap = '1 s'\nslide = '1 s'\n"),
-            "job.toml:13: window.slide: a session window takes no 'slide' (it is for sliding, count)",
+            "job.toml:13: window.slide: a session window takes no 'slide' (it is for sliding, count, windows of a calendar)",
         ),
         (
             text_of("[window]\ntype = 'cumulating'\nsize = '1 day'\n"),
@@ -296,7 +338,7 @@ SESSION = "[window]\ntype = 'session'\n"
         ),
         (
             text_of("[windows.a]\ntype = 'session'\ngap = '1 h'\n"),
-            "job.toml:11: windows.a.type: several windows share their panes: tumbling, sliding, cumulating, not session",
+            "job.toml:11: windows.a.type: several windows share their panes: tumbling, sliding, cumulating, windows of a calendar, not session",
         ),
         (
             text_of(

@@ -237,7 +237,7 @@ def _windows(asked: Asked) -> tuple[Closes, list[tuple[int, int]]]:
             "Leave the windows out, and every row behind the watermark is counted as late"
         )
     windows = pane_grid(assigner).windows
-    sizes = [(one.size, getattr(one, "slide", getattr(one, "step", one.size))) for one in windows]
+    sizes = [(one.longest, getattr(one, "slide", getattr(one, "step", one.longest // one.overlap))) for one in windows]
     return Closes(windows, asked.lateness), sizes
 
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from panestream.engine.plan import WindowPlan
 from panestream.engine.runtime.silence import STEPS
+from panestream.windowing.assigners import CalendarWindows
+from panestream.windowing.assigners.several import SeveralWindows
 from panestream.windowing.time import format_duration
 
 
@@ -41,7 +43,7 @@ def explain_plan(
     # What is put in order in the key group is reduced there, not before.
     exchange = own.get("exchange", []) if plan.arrival is None or not streaming else []
     sections = {
-        "windows": [_windows(plan)],
+        "windows": [_windows(plan), *_zones(plan)],
         "operator": [plan.operator.name, *own.pop("operator", [])],
         **{title: own.pop(title) for title in list(own) if title not in ("exchange", "state")},
         "event time": _event_time(plan),
@@ -76,6 +78,13 @@ def _windows(plan: WindowPlan) -> str:
         return f"{plan.assigner!r}: rows between two windows belong to none"
     overlap = -(-size // slide)
     return f"{plan.assigner!r}: each row lies in {overlap} window{'s' if overlap > 1 else ''}"
+
+
+def _zones(plan: WindowPlan) -> list[str]:
+    """By which rules the clocks of calendars go."""
+    every = plan.assigner.assigners if isinstance(plan.assigner, SeveralWindows) else (plan.assigner,)
+    rules = dict.fromkeys((one.rules.zone, one.rules.version) for one in every if isinstance(one, CalendarWindows))
+    return [f"the clock of {zone} by the zone rules {version} of this machine, for all that run it" for zone, version in rules]
 
 
 def _event_time(plan: WindowPlan) -> list[str]:

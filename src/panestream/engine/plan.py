@@ -23,7 +23,7 @@ from panestream.engine.storage.sealed_state import SealedState
 from panestream.engine.storage.state import State
 from panestream.engine.storage.state_tables import StateTables, StateViews
 from panestream.errors import PanestreamError, PlanMismatchError
-from panestream.windowing.assigners import MergingWindowAssigner, WindowAssigner
+from panestream.windowing.assigners import CalendarWindows, MergingWindowAssigner, WindowAssigner
 from panestream.windowing.assigners.several import SeveralWindows
 from panestream.windowing.watermarks import WatermarkStrategy
 
@@ -175,7 +175,8 @@ class WindowPlan:
     def with_bounds(self, results: pa.Schema) -> pa.Schema:
         """Key columns, the window's label if it has one, window_start, window_end (null for the global window), ``results``."""
         instant = pa.timestamp("us", tz="UTC")
-        bounded = hasattr(self.assigner, "size") or isinstance(self.assigner, (MergingWindowAssigner, SeveralWindows))
+        ours = (MergingWindowAssigner, SeveralWindows, CalendarWindows)
+        bounded = hasattr(self.assigner, "size") or isinstance(self.assigner, ours)
         label = [pa.field("window", pa.string(), nullable=False)] if self.labels else []
         bounds = [pa.field(name, instant, nullable=not bounded) for name in ("window_start", "window_end")]
         return pa.schema([*self.key_schema, *label, *bounds, *results])

@@ -15,7 +15,7 @@ from typing import Any
 from panestream.jobs.model import FUNCTIONS_OF_ROWS, Job
 from panestream.jobs.schema import accepted
 from panestream.jobs.sinks import FORMATS, Sink
-from panestream.jobs.windows import NEEDS, TAKES, WindowSection
+from panestream.jobs.windows import COUNTED, NEEDS, TAKES, WindowSection
 
 DIALECT = "http://json-schema.org/draft-07/schema#"
 """The newest that the language servers of both TOML and YAML read."""
@@ -93,7 +93,7 @@ def _where(key: str, value: str, then: Mapping[str, Any]) -> dict[str, Any]:
 def _kinds_of_windows() -> list[dict[str, Any]]:
     rules = []
     for kind, keys in TAKES.items():
-        extent = {"type": "integer" if kind == "count" else "string"}
+        extent = {"type": "integer" if kind in COUNTED else "string"}
         sizes = {key: extent for key in ("size", "slide") if key in keys}
         # That its time is the event time may be said of any window.
         names = ["type", *keys, *([] if "time" in keys else ["time"])]

@@ -30,7 +30,7 @@ from panestream.jobs.schema import (
 from panestream.jobs.sinks import Sinks
 from panestream.jobs.source import Source
 from panestream.jobs.times import EventTime, ProcessingTime, Watermark
-from panestream.jobs.windows import ALIGNED, Firing, WindowSection
+from panestream.jobs.windows import ALIGNED, EVEN, Firing, WindowSection
 from panestream.windowing.time import to_micros
 
 
@@ -223,7 +223,9 @@ class Job:
             )
         for where, spec in self.every_window if self.windows else ():
             if spec.type not in ALIGNED:
-                place.at(*where, "type").note(f"several windows share their panes: {', '.join(ALIGNED)}, not {spec.type}")
+                place.at(*where, "type").note(
+                    f"several windows share their panes: {', '.join(EVEN)}, windows of a calendar, not {spec.type}"
+                )
             if spec.time != self.every_window[0][1].time:
                 place.at(*where, "time").note("several windows are all of event time, or all of processing time")
         if self.window is None and not self.windows:

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from panestream.errors import PanestreamError
+from panestream.jobs.calendars import CALENDAR_NEEDS, CALENDAR_TAKES, OWN_KEYS, calendar_assigner, growth
 from panestream.jobs.parts import part
-from panestream.jobs.schema import Place, boolean, choice, duration, extent, integer, reads, sql
+from panestream.jobs.schema import Place, array, boolean, choice, duration, extent, integer, reads, sql, text
 from panestream.windowing.assigners import (
     CumulatingEventTimeWindows,
     CumulatingProcessingTimeWindows,
@@ -20,6 +21,7 @@ from panestream.windowing.assigners import (
     TumblingProcessingTimeWindows,
     WindowAssigner,
 )
+from panestream.windowing.assigners.calendar_days import WEEKDAYS
 from panestream.windowing.assigners.global_windows import count_window
 from panestream.windowing.triggers import (
     AfterWatermark,
@@ -42,6 +44,7 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
     "session": (),
     "count": ("size",),
     "global": (),
+    **CALENDAR_NEEDS,
 }
 """The kinds of windows, and the keys that each must have."""
 
@@ -52,10 +55,17 @@ TAKES: Mapping[str, tuple[str, ...]] = {
     "session": ("gap", "gap_column", "gap_unit", "max_duration", "time"),
     "count": ("size", "slide"),
     "global": (),
+    **CALENDAR_TAKES,
 }
 """The keys that each may have."""
 
-ALIGNED = ("tumbling", "sliding", "cumulating")
+COUNTED = ("count", *CALENDAR_TAKES)
+"""Kinds of windows whose size is a number: of rows, or of days and their kin."""
+
+EVEN = ("tumbling", "sliding", "cumulating")
+"""Kinds of windows that repeat after a fixed time."""
+
+ALIGNED = (*EVEN, *CALENDAR_TAKES)
 """Kinds of windows that lie on a grid of time, so that several of them share their panes."""
 
 _HINTS: Mapping[tuple[str, str], str] = {
@@ -71,28 +81,42 @@ class WindowSection:
 
     Attributes:
         type: "tumbling"; "sliding"; "cumulating" (begin together every ``size``, end every ``step``); "session"; "count";
-            "global" (one window that never ends: it needs [firing]).
+            "global" (one window that never ends: it needs [firing]); or of the calendar of a zone.
         time: "event", or "processing" for the clock.
-        size: how long; of count windows how many rows; of cumulating windows the longest.
-        slide: how far the beginnings lie apart; of count windows: fires every so many rows.
-        step: of cumulating windows.
-        offset: moves the windows against the epoch (UTC).
+        size: how long; of count windows how many rows; of cumulating windows the longest; of a calendar how many units (1).
+        slide: how far the beginnings lie apart, of a calendar in units; of count windows: fires every so many rows.
+        step: of cumulating windows; of a calendar the unit at whose end each ends.
+        offset: moves the windows against the epoch (UTC); of a calendar: when a day, a week or a month begins.
         gap: of sessions: how long nothing comes before one ends.
         gap_column: instead of ``gap``: a column or SQL with the gap of each row, an interval or a number with ``gap_unit``.
         gap_unit: of a ``gap_column`` that is a number.
         max_duration: of sessions of event time: cuts them at every multiple of it.
+        zone: of a calendar: the time zone, by its name in the IANA database.
+        first_day: of calendar_weeks, if it is not Monday.
+        first_month: of months, quarters and years: the month with which a year begins.
+        weekend: of business days and hours, if it is not Saturday and Sunday.
+        holidays: of business days and hours: dates such as "2026-12-25".
+        opens: of business_hours: the time of the clock, such as "09:00".
+        closes: of business_hours; where it is not later than ``opens``, of the next day.
     """
 
     type: str = field(metadata=reads(choice(*NEEDS)))
     time: str = field(default="event", metadata=reads(choice("event", "processing")))
     size: str | int | None = field(default=None, metadata=reads(extent))
     slide: str | int | None = field(default=None, metadata=reads(extent))
-    step: str | None = field(default=None, metadata=reads(duration(zero=False)))
+    step: str | None = field(default=None, metadata=reads(growth))
     offset: str | None = field(default=None, metadata=reads(duration(negative=True)))
     gap: str | None = field(default=None, metadata=reads(duration(zero=False)))
     gap_column: str | None = field(default=None, metadata=reads(sql))
     gap_unit: str | None = field(default=None, metadata=reads(choice("seconds", "milliseconds", "microseconds")))
     max_duration: str | None = field(default=None, metadata=reads(duration(zero=False)))
+    zone: str | None = field(default=None, metadata=reads(text))
+    first_day: str | None = field(default=None, metadata=reads(choice(*WEEKDAYS)))
+    first_month: int | None = field(default=None, metadata=reads(integer(1)))
+    weekend: tuple[str, ...] | None = field(default=None, metadata=reads(array(choice(*WEEKDAYS))))
+    holidays: tuple[str, ...] | None = field(default=None, metadata=reads(array(text)))
+    opens: str | None = field(default=None, metadata=reads(text))
+    closes: str | None = field(default=None, metadata=reads(text))
 
     @staticmethod
     def explain_unknown(name: str) -> str | None:
@@ -109,7 +133,7 @@ class WindowSection:
     def check(self, place: Place) -> None:
         """Each kind has the keys it takes, and no others; the numbers fit."""
         before = len(place.problems)
-        for key in ("size", "slide", "step", "offset", "gap", "gap_column", "gap_unit", "max_duration"):
+        for key in ("size", "slide", "step", "offset", "gap", "gap_column", "gap_unit", "max_duration", *OWN_KEYS):
             self._check_key(place, key)
         if self.time == "processing" and "time" not in TAKES[self.type]:
             place.at("time").note(f"a {self.type} window knows no time")
@@ -130,11 +154,15 @@ class WindowSection:
                 place.note(hint or f"{key!r} is missing: a {self.type} window needs it")
             return
         if key not in TAKES[self.type]:
-            users = ", ".join(each for each, keys in TAKES.items() if key in keys)
-            place.at(key).note(hint or f"a {self.type} window takes no {key!r} (it is for {users})")
-        elif self.type == "count" and not isinstance(value, int):
-            place.at(key).note(f"a count window counts rows: {key} = 100, not {value!r}")
-        elif self.type != "count" and isinstance(value, int):
+            users = [each for each, keys in TAKES.items() if key in keys]
+            several = sum(each in CALENDAR_TAKES for each in users) > 2
+            named = [each for each in users if not several or each not in CALENDAR_TAKES]
+            told = ", ".join([*named, *(["windows of a calendar"] if several else [])])
+            place.at(key).note(hint or f"a {self.type} window takes no {key!r} (it is for {told})")
+        elif key in ("size", "slide") and self.type in COUNTED and not isinstance(value, int):
+            what = "a count window counts rows" if self.type == "count" else f"{self.type} are counted"
+            place.at(key).note(f"{what}: {key} = {100 if self.type == 'count' else 7}, not {value!r}")
+        elif key in ("size", "slide") and self.type not in COUNTED and isinstance(value, int):
             place.at(key).note(f"must be a string such as '90 seconds', not {value}")
 
     def _check_session(self, place: Place) -> None:
@@ -155,6 +183,8 @@ class WindowSection:
     @property
     def assigner(self) -> WindowAssigner:
         """What the library calls it."""
+        if self.type in CALENDAR_TAKES:
+            return calendar_assigner(self)
         by_processing_time = self.time == "processing"
         size, offset = str(self.size), self.offset or "0 seconds"
         if self.type == "tumbling":

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from panestream.advisor.needed import Closes, Completeness, bins_of
 from panestream.datastream import WindowedResult
-from panestream.engine.kernels.slicing import AlignedWindows, SlidingWindows
+from panestream.engine.kernels.slicing import EvenWindows, SlidingWindows
 from panestream.engine.operators.panes.rule import pane_grid, why_not_aligned
 from panestream.spark.asking import asking
 from panestream.spark.columns import micros_of
@@ -39,6 +39,9 @@ def watched(result: WindowedResult) -> WindowedResult | None:
     events = result.windowed.keyed.source
     if events.event_time is None or events.order or result.windowed.keyed.source.watermark.delay is None:
         return None
+    # Where the windows of a calendar end Spark does not know: it has zone rules of its own.
+    if not all(isinstance(one, EvenWindows) for one in closes(result).windows):
+        return None
     with asking():
         time = closes_of(micros_of(events.df, events.event_time, events.unit), closes(result))
         quantiles = F.percentile_approx(time, [*LEVELS], _ACCURACY)
@@ -57,12 +60,12 @@ def closes(result: WindowedResult) -> Closes:
 
 def closes_of(time: Column, when: Closes) -> Column:
     """:meth:`Closes.of` for Spark."""
-    ends = [_last_instant(time, one) for one in when.windows]
+    ends = [_last_instant(time, one) for one in when.windows if isinstance(one, EvenWindows)]
     found = F.greatest(time, *ends) if ends else time
     return found + F.lit(when.lateness).cast("bigint")
 
 
-def _last_instant(time: Column, one: AlignedWindows) -> Column:
+def _last_instant(time: Column, one: EvenWindows) -> Column:
     """Of the last window that begins by a time."""
     shifted = time - F.lit(one.offset).cast("bigint")
     if isinstance(one, SlidingWindows):

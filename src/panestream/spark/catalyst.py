@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from panestream.engine.kernels.columns import one_chunk
-from panestream.engine.kernels.slicing import PaneGrid
+from panestream.engine.kernels.slicing import EvenGrid, EvenWindows
 from panestream.engine.operators.panes.operator import PARTIALS
 from panestream.engine.operators.panes.spec import PaneSpec
 from panestream.engine.plan import WindowPlan
@@ -34,6 +34,7 @@ def reducible(plan: WindowPlan) -> bool:
         and plan.event_time is not None
         and plan.invalid_tag is None
         and plan.watermark.max_ahead_by is None
+        and isinstance(spec.grid, EvenGrid)  # Spark knows other zone rules than the query
         and len(spec.grid.edges) <= _MOST_EDGES
         and all(partial.sql(_names(spec)) is not None for partial in spec.aggregation.partial_aggregates)
     )
@@ -54,6 +55,7 @@ def reduce_rows(projected: DataFrame, plan: WindowPlan) -> DataFrame:
     group = F.col("group") if plan.groups > 1 else F.lit(0).alias("group")
     values = _names(spec)
     rows = projected.select(group, *keys, *values, time.alias("time"))
+    assert isinstance(spec.grid, EvenGrid)  # noqa: S101 - reducible() looked
     rows = rows.select("*", pane_of(F.col("time"), spec.grid).alias("pane"))
     if spec.grid.has_gaps:
         rows = rows.where(in_window(F.col("time"), spec.grid))
@@ -70,7 +72,7 @@ def _names(spec: PaneSpec) -> list[str]:
     return [f"value_{position}" for position in range(len(spec.aggregation.inputs))]
 
 
-def pane_of(time: Column, grid: PaneGrid) -> Column:
+def pane_of(time: Column, grid: EvenGrid) -> Column:
     """The pane of an instant, as :meth:`PaneGrid.panes_of` numbers them."""
     shifted = time - F.lit(grid.origin)
     within = F.pmod(shifted, F.lit(grid.period))
@@ -83,9 +85,10 @@ def pane_of(time: Column, grid: PaneGrid) -> Column:
     return pane
 
 
-def in_window(time: Column, grid: PaneGrid) -> Column:
+def in_window(time: Column, grid: EvenGrid) -> Column:
     """Whether an instant lies in a window, where there are gaps between them."""
-    return reduce(or_, [F.pmod(time - F.lit(one.offset), F.lit(one.period)) < F.lit(one.size) for one in grid.windows])
+    even = [one for one in grid.windows if isinstance(one, EvenWindows)]
+    return reduce(or_, [F.pmod(time - F.lit(one.offset), F.lit(one.period)) < F.lit(one.size) for one in even])
 
 
 def group_input(plan: WindowPlan, group: pa.Table) -> GroupInput:

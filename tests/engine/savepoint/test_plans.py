@@ -16,6 +16,9 @@ from panestream.engine.window_spec import WindowSpec
 from panestream.errors import InvalidPlanError, StateFormatError
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import (
+    BusinessHours,
+    CalendarDays,
+    CalendarMonths,
     CumulatingEventTimeWindows,
     EventTimeSessionWindows,
     GlobalWindows,
@@ -65,6 +68,9 @@ def test_declared_aggregates_come_back_equal(recipe):
         TumblingEventTimeWindows(10, 0, WindowStagger.RANDOM),
         SlidingProcessingTimeWindows(20, 5, 1),
         CumulatingEventTimeWindows(20, 5),
+        CalendarDays.of(7, zone="America/New_York", every=1, offset="6 hours"),
+        CalendarMonths.of(1, zone="UTC", step="day", first_month=4, by_processing_time=True),
+        BusinessHours.of("09:00", "17:00", zone="Asia/Tokyo", weekend=("friday",), holidays=["2026-12-25"]),
         EventTimeSessionWindows(7),
         EventTimeSessionWindows(7).max_duration("1 hour"),
         ProcessingTimeSessionWindows.with_gap_column("gap", "seconds"),

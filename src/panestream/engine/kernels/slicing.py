@@ -26,18 +26,20 @@ _MOST_EDGES = 4096
 class AlignedWindows(ABC):
     """The windows of one assigner, numbered along time: neither starts nor ends ever go back from one to the next."""
 
-    size: int
-    offset: int
-
-    @property
-    @abstractmethod
-    def period(self) -> int:
-        """After this long the windows repeat."""
-
     @property
     @abstractmethod
     def overlap(self) -> int:
         """In how many windows an instant lies at most."""
+
+    @property
+    @abstractmethod
+    def has_gaps(self) -> bool:
+        """Whether an instant may lie in no window."""
+
+    @property
+    @abstractmethod
+    def longest(self) -> int:
+        """How long the longest window is; about, and never too short, where that depends on the calendar."""
 
     @abstractmethod
     def start_of(self, window: IntOrInts) -> IntOrInts:
@@ -54,10 +56,6 @@ class AlignedWindows(ABC):
     @abstractmethod
     def last_starting_by(self, time: IntOrInts) -> IntOrInts:
         """The last window whose start is not larger than ``time``."""
-
-    @abstractmethod
-    def edges(self) -> set[int]:
-        """Starts and ends within one period, from ``offset``, modulo the period."""
 
     def over(self, low: Int64s, high: Int64s, after: int, until: int) -> Int64s:
         """The windows with ``after < n <= until`` that contain an instant of at least one span ``[low, high]``, ascending.
@@ -80,8 +78,34 @@ class AlignedWindows(ABC):
         return np.repeat(first - (ends - counts), counts) + np.arange(int(ends[-1]), dtype=np.int64)
 
 
+class EvenWindows(AlignedWindows):
+    """Windows that repeat after a fixed time."""
+
+    __slots__ = ()
+
+    size: int
+    offset: int
+
+    @property
+    @abstractmethod
+    def period(self) -> int:
+        """After this long the windows repeat."""
+
+    @abstractmethod
+    def edges(self) -> set[int]:
+        """Starts and ends within one period, from ``offset``, modulo the period."""
+
+    @property
+    def has_gaps(self) -> bool:
+        return self.period > self.size
+
+    @property
+    def longest(self) -> int:
+        return self.size
+
+
 @dataclass(frozen=True, slots=True)
-class SlidingWindows(AlignedWindows):
+class SlidingWindows(EvenWindows):
     """Window ``n`` is ``[offset + n*slide, offset + n*slide + size)``. Tumbling where slide and size are equal."""
 
     size: int
@@ -113,7 +137,7 @@ class SlidingWindows(AlignedWindows):
 
 
 @dataclass(frozen=True, slots=True)
-class CumulatingWindows(AlignedWindows):
+class CumulatingWindows(EvenWindows):
     """Windows that begin every ``size`` and end every ``step``: window ``n`` ends at ``offset + (n+1)*step``."""
 
     size: int
@@ -144,75 +168,41 @@ class CumulatingWindows(AlignedWindows):
         return set(range(0, self.size, self.step))
 
 
-@dataclass(frozen=True, slots=True)
-class PaneGrid:
+class PaneGrid(ABC):
     """Panes numbered along time, and the windows over them.
 
     Pane ``i`` is ``[start_of(i), start_of(i + 1))``.
-
-    Attributes:
-        windows: the kinds of windows.
-        origin: where pane 0 begins.
-        period: after this long the panes repeat.
-        edges: where panes begin within one period, ascending, first 0.
     """
 
+    __slots__ = ()
+
     windows: tuple[AlignedWindows, ...]
-    origin: int
-    period: int
-    edges: tuple[int, ...]
+    """The kinds of windows."""
 
-    @classmethod
-    def of(cls, *windows: AlignedWindows) -> PaneGrid:
+    @staticmethod
+    def of(*windows: EvenWindows) -> EvenGrid:
         """The grid with the fewest panes: an edge wherever a window begins or ends."""
-        origin, period = windows[0].offset, math.lcm(*(one.period for one in windows))
-        found: set[int] = set()
-        for one in windows:
-            inner = one.edges()
-            if len(inner) * (period // one.period) > _MOST_EDGES:
-                return cls._equal(windows)
-            shifts = range(one.offset - origin, one.offset - origin + period, one.period)
-            found |= {(shift + edge) % period for shift in shifts for edge in inner}
-        edges = sorted(found)
-        origin, edges = origin + edges[0], [edge - edges[0] for edge in edges]
-        width = period // len(edges)
-        if edges == list(range(0, period, width)) and width * len(edges) == period:
-            period, edges = width, [0]
-        return cls(windows, origin, period, tuple(edges))
+        return EvenGrid.over(windows)
 
-    @classmethod
-    def _equal(cls, windows: Sequence[AlignedWindows]) -> PaneGrid:
-        origin = windows[0].offset
-        steps = [step for one in windows for step in (one.period, one.offset - origin, *one.edges())]
-        return cls(tuple(windows), origin, math.gcd(*steps), (0,))
-
+    @abstractmethod
     def panes_of(self, times: Int64s) -> Int64s:
         """The pane of each instant."""
-        shifted = times - self.origin if self.origin else times
-        periods = shifted // self.period
-        if len(self.edges) == 1:
-            return periods
-        within = shifted - periods * self.period
-        if len(self.edges) == 2:
-            return periods * 2 + (within >= self.edges[1])
-        return periods * len(self.edges) + (np.searchsorted(np.asarray(self.edges), within, "right") - 1)
 
+    @abstractmethod
     def pane_of(self, time: int) -> int:
         """The pane of one instant, which may be any integer."""
-        periods, within = divmod(time - self.origin, self.period)
-        return periods * len(self.edges) + int(np.searchsorted(np.asarray(self.edges), within, "right")) - 1
 
+    @abstractmethod
     def start_of(self, pane: int) -> int:
         """The instant at which a pane begins."""
-        periods, edge = divmod(pane, len(self.edges))
-        return self.origin + periods * self.period + self.edges[edge]
 
+    @abstractmethod
     def starts_of(self, panes: Int64s) -> Int64s:
         """The instants at which panes begin."""
-        if len(self.edges) == 1:
-            return self.origin + panes * self.period
-        periods, edge = np.divmod(panes, len(self.edges))
-        return self.origin + periods * self.period + np.asarray(self.edges, np.int64)[edge]
+
+    @abstractmethod
+    def panes_in(self, one: AlignedWindows) -> int:
+        """About how many panes the largest windows of a kind have; never too few."""
 
     def taken(self, panes: Int64s, live: Sequence[int]) -> npt.NDArray[np.bool_]:
         """Which panes lie in a window that still takes rows.
@@ -230,7 +220,7 @@ class PaneGrid:
     @property
     def has_gaps(self) -> bool:
         """Whether a pane may lie in no window."""
-        return all(one.period > one.size for one in self.windows)
+        return all(one.has_gaps for one in self.windows)
 
     def in_gap(self, panes: Int64s) -> npt.NDArray[np.bool_]:
         """Which panes lie in no window."""
@@ -240,17 +230,12 @@ class PaneGrid:
     @property
     def holes(self) -> bool:
         """Whether a pane later than a live one may be closed: some kind of windows has gaps, which another fills."""
-        return len(self.windows) > 1 and any(one.period > one.size for one in self.windows)
+        return len(self.windows) > 1 and any(one.has_gaps for one in self.windows)
 
     @property
     def overlaps(self) -> bool:
         """Whether a pane may lie in several windows."""
         return len(self.windows) > 1 or self.windows[0].overlap > 1
-
-    def panes_in(self, one: AlignedWindows) -> int:
-        """About how many panes the largest windows of a kind have; never too few."""
-        periods, rest = divmod(one.size, self.period)
-        return periods * len(self.edges) + (len(self.edges) if rest else 0)
 
     @property
     def longest(self) -> int:
@@ -258,4 +243,73 @@ class PaneGrid:
         return max(self.panes_in(one) for one in self.windows)
 
 
-__all__ = ["AlignedWindows", "CumulatingWindows", "Int64s", "PaneGrid", "SlidingWindows"]
+@dataclass(frozen=True, slots=True)
+class EvenGrid(PaneGrid):
+    """Panes that repeat after a fixed time.
+
+    Attributes:
+        windows: the kinds of windows.
+        origin: where pane 0 begins.
+        period: after this long the panes repeat.
+        edges: where panes begin within one period, ascending, first 0.
+    """
+
+    windows: tuple[AlignedWindows, ...]
+    origin: int
+    period: int
+    edges: tuple[int, ...]
+
+    @classmethod
+    def over(cls, windows: Sequence[EvenWindows]) -> EvenGrid:
+        """The grid with the fewest panes: an edge wherever a window begins or ends."""
+        origin, period = windows[0].offset, math.lcm(*(one.period for one in windows))
+        found: set[int] = set()
+        for one in windows:
+            inner = one.edges()
+            if len(inner) * (period // one.period) > _MOST_EDGES:
+                return cls._equal(windows)
+            shifts = range(one.offset - origin, one.offset - origin + period, one.period)
+            found |= {(shift + edge) % period for shift in shifts for edge in inner}
+        edges = sorted(found)
+        origin, edges = origin + edges[0], [edge - edges[0] for edge in edges]
+        width = period // len(edges)
+        if edges == list(range(0, period, width)) and width * len(edges) == period:
+            period, edges = width, [0]
+        return cls(tuple(windows), origin, period, tuple(edges))
+
+    @classmethod
+    def _equal(cls, windows: Sequence[EvenWindows]) -> EvenGrid:
+        origin = windows[0].offset
+        steps = [step for one in windows for step in (one.period, one.offset - origin, *one.edges())]
+        return cls(tuple(windows), origin, math.gcd(*steps), (0,))
+
+    def panes_of(self, times: Int64s) -> Int64s:
+        shifted = times - self.origin if self.origin else times
+        periods = shifted // self.period
+        if len(self.edges) == 1:
+            return periods
+        within = shifted - periods * self.period
+        if len(self.edges) == 2:
+            return periods * 2 + (within >= self.edges[1])
+        return periods * len(self.edges) + (np.searchsorted(np.asarray(self.edges), within, "right") - 1)
+
+    def pane_of(self, time: int) -> int:
+        periods, within = divmod(time - self.origin, self.period)
+        return periods * len(self.edges) + int(np.searchsorted(np.asarray(self.edges), within, "right")) - 1
+
+    def start_of(self, pane: int) -> int:
+        periods, edge = divmod(pane, len(self.edges))
+        return self.origin + periods * self.period + self.edges[edge]
+
+    def starts_of(self, panes: Int64s) -> Int64s:
+        if len(self.edges) == 1:
+            return self.origin + panes * self.period
+        periods, edge = np.divmod(panes, len(self.edges))
+        return self.origin + periods * self.period + np.asarray(self.edges, np.int64)[edge]
+
+    def panes_in(self, one: AlignedWindows) -> int:
+        periods, rest = divmod(one.longest, self.period)
+        return periods * len(self.edges) + (len(self.edges) if rest else 0)
+
+
+__all__ = ["AlignedWindows", "CumulatingWindows", "EvenGrid", "EvenWindows", "Int64s", "PaneGrid", "SlidingWindows"]

@@ -1,6 +1,10 @@
 """Window assigners, one idea a file. Whatever is listed here is public: ``panestream`` takes its names from ``__all__``."""
 
 from panestream.windowing.assigners.base import MergingWindowAssigner, WindowAssigner, merge_touching
+from panestream.windowing.assigners.business import BusinessDays, BusinessHours
+from panestream.windowing.assigners.calendar import CalendarWindows
+from panestream.windowing.assigners.calendar_days import CalendarDays, CalendarHours, CalendarWeeks
+from panestream.windowing.assigners.calendar_months import CalendarMonths, CalendarQuarters, CalendarYears
 from panestream.windowing.assigners.cumulating import CumulatingEventTimeWindows, CumulatingProcessingTimeWindows
 from panestream.windowing.assigners.global_windows import GlobalWindows
 from panestream.windowing.assigners.session import (
@@ -13,6 +17,15 @@ from panestream.windowing.assigners.stagger import WindowStagger
 from panestream.windowing.assigners.tumbling import TumblingEventTimeWindows, TumblingProcessingTimeWindows
 
 __all__ = [
+    "BusinessDays",
+    "BusinessHours",
+    "CalendarDays",
+    "CalendarHours",
+    "CalendarMonths",
+    "CalendarQuarters",
+    "CalendarWeeks",
+    "CalendarWindows",
+    "CalendarYears",
     "CumulatingEventTimeWindows",
     "CumulatingProcessingTimeWindows",
     "EventTimeSessionWindows",

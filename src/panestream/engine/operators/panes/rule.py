@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from panestream.engine.aggregates import Aggregation
-from panestream.engine.kernels.slicing import AlignedWindows, CumulatingWindows, PaneGrid, SlidingWindows
+from panestream.engine.kernels.calendar_grid import calendar_grid
+from panestream.engine.kernels.slicing import AlignedWindows, CumulatingWindows, EvenGrid, EvenWindows, PaneGrid, SlidingWindows
+from panestream.engine.operators.panes.calendars import CALENDAR, calendar_windows
 from panestream.engine.operators.panes.firing import HIDDEN, HIDDEN_TYPES, Interval
 from panestream.engine.operators.panes.spec import PaneSpec
 from panestream.engine.reduction import AT_EVERY_ROW
@@ -75,7 +77,7 @@ def why_not_aligned(assigner: WindowAssigner) -> list[str]:
     """Why windows have no panes; empty where they have."""
     if isinstance(assigner, SeveralWindows):
         return [reason for one in assigner.assigners for reason in why_not_aligned(one)]
-    if not isinstance(assigner, (*_TUMBLING, *_SLIDING, *_CUMULATING)):
+    if not isinstance(assigner, (*_TUMBLING, *_SLIDING, *_CUMULATING, *CALENDAR)):
         return [f"{type(assigner).__name__} are not aligned windows"]
     if getattr(assigner, "stagger", WindowStagger.ALIGNED) is not WindowStagger.ALIGNED:
         return ["staggered windows differ between key groups"]
@@ -85,10 +87,14 @@ def why_not_aligned(assigner: WindowAssigner) -> list[str]:
 def pane_grid(assigner: WindowAssigner) -> PaneGrid:
     """The panes under aligned windows."""
     assigners = assigner.assigners if isinstance(assigner, SeveralWindows) else (assigner,)
-    return PaneGrid.of(*map(_aligned, assigners))
+    windows = [_aligned(one) for one in assigners]
+    even = [one for one in windows if isinstance(one, EvenWindows)]
+    return EvenGrid.over(even) if len(even) == len(windows) else calendar_grid(windows)
 
 
 def _aligned(assigner: WindowAssigner) -> AlignedWindows:
+    if isinstance(assigner, CALENDAR):
+        return calendar_windows(assigner)
     if isinstance(assigner, _TUMBLING):
         return SlidingWindows(assigner.size, assigner.size, assigner.offset)
     if isinstance(assigner, _SLIDING):

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from panestream.engine.kernels.calendar_grid import LineGrid, ZonedGrid
+from panestream.engine.kernels.slicing import EvenGrid, PaneGrid
 from panestream.engine.operators.panes.operator import GAPS, PARTIALS, ROWS, PaneOperator, PaneSettings
 from panestream.engine.operators.panes.rollups import FAN_OUT
 from panestream.engine.operators.panes.views import pane_views
@@ -147,10 +149,12 @@ class PaneSpec(PaneSettings, OperatorSpec):
 
     def _panes(self) -> list[str]:
         grid = self.grid
+        if not isinstance(grid, EvenGrid):
+            return [_of_calendar(grid)]
         if len(grid.windows) == 1 and grid.has_gaps:
-            return [f"a pane for each window ({format_duration(grid.windows[0].size)})"]
+            return [f"a pane for each window ({format_duration(grid.windows[0].longest)})"]
         if len(grid.edges) == 1:
-            lengths = [one.size // grid.period for one in grid.windows]
+            lengths = [one.longest // grid.period for one in grid.windows]
             most = " and ".join(str(length) for length in lengths)
             kept = f"{most} to a window" if len(lengths) == 1 else f"{most} to a window, shared"
             return [f"{format_duration(grid.period)} each, {kept}"]
@@ -160,3 +164,18 @@ class PaneSpec(PaneSettings, OperatorSpec):
                 return [f"two to a slide, {first} and {second}, since the slide does not divide the size"]
             return [f"two every {format_duration(grid.period)}, {first} and {second}: one between any two edges of windows"]
         return [f"{len(grid.edges)} of unequal length every {format_duration(grid.period)}: one between any two edges of windows"]
+
+
+def _of_calendar(grid: PaneGrid) -> str:
+    """Panes of a calendar in words."""
+    if isinstance(grid, ZonedGrid):
+        wall, most = grid.wall, f"at most {grid.longest} to a window"
+        if isinstance(wall, LineGrid):
+            return f"{wall.line.months} month{'s' if wall.line.months > 1 else ''} of the zone's calendar each, {most}"
+        if isinstance(wall, EvenGrid) and len(wall.edges) == 1:
+            return f"{format_duration(wall.period)} of the zone's clock each, {most}"
+        return f"one between any two edges of windows on the zone's clock, {most}"
+    return f"one between any two edges of windows, at most {grid.longest} to a window"
+
+
+__all__ = ["PaneSpec"]

@@ -1,0 +1,225 @@
+"""Lines of a calendar: points of the wall clock, numbered along time, at which units of it begin; and windows between them."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+
+from panestream.engine.kernels.slicing import AlignedWindows, EvenWindows, Int64s, IntOrInts, SlidingWindows
+
+DAY = 86_400_000_000
+"""In microseconds, which a calendar counts in."""
+
+
+class Line(ABC):
+    """Points along time. Point ``n`` is never after point ``n + 1``."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def at(self, points: IntOrInts) -> IntOrInts:
+        """Where points are."""
+
+    @abstractmethod
+    def last_by(self, time: IntOrInts) -> IntOrInts:
+        """The last point that is not after a time."""
+
+    @abstractmethod
+    def span(self, points: int) -> int:
+        """How long so many units are at most; about, and never too short."""
+
+
+@dataclass(frozen=True, slots=True)
+class EvenLine(Line):
+    """Points of equal distance."""
+
+    width: int
+    offset: int
+
+    def at(self, points: IntOrInts) -> IntOrInts:
+        return self.offset + points * self.width
+
+    def last_by(self, time: IntOrInts) -> IntOrInts:
+        return (time - self.offset) // self.width
+
+    def span(self, points: int) -> int:
+        return points * self.width
+
+
+@dataclass(frozen=True, slots=True)
+class MonthLine(Line):
+    """The beginnings of every so many months.
+
+    Attributes:
+        months: from one point to the next.
+        phase: the month of point 0, numbered from January 1970.
+        offset: how much later than the month a point is.
+    """
+
+    months: int
+    phase: int
+    offset: int
+
+    def at(self, points: IntOrInts) -> IntOrInts:
+        months = np.atleast_1d(np.asarray(points * self.months + self.phase, np.int64))
+        found = months.view("datetime64[M]").astype("datetime64[D]").view(np.int64) * DAY + self.offset
+        return found if isinstance(points, np.ndarray) else int(found[0])
+
+    def last_by(self, time: IntOrInts) -> IntOrInts:
+        days = np.atleast_1d(np.asarray((time - self.offset) // DAY, np.int64))
+        found = (days.view("datetime64[D]").astype("datetime64[M]").view(np.int64) - self.phase) // self.months
+        return found if isinstance(time, np.ndarray) else int(found[0])
+
+    def span(self, points: int) -> int:
+        return points * self.months * 31 * DAY
+
+
+@dataclass(frozen=True, slots=True)
+class BusinessLine(Line):
+    """The beginnings of business days.
+
+    Attributes:
+        workdays: the days of the week that are some, Monday 0.
+        holidays: days on them that are none, counted from 1970-01-01.
+        offset: how much later than the day a point is.
+        shift: the number of the first business day from 1970-01-01 on: 1 for ends, which close the unit before.
+    """
+
+    workdays: tuple[int, ...]
+    holidays: tuple[int, ...]
+    offset: int
+    shift: int = 0
+
+    def at(self, points: IntOrInts) -> IntOrInts:
+        # Holidays keep their place among the days of weeks without holidays: so many of these come before a point, too.
+        off = np.asarray([self._in_weeks(day) - place for place, day in enumerate(self.holidays)], np.int64)
+        among: Int64s = np.atleast_1d(np.asarray(points, np.int64)) + self._first
+        weeks, rest = np.divmod(among + np.searchsorted(off, among, "right"), len(self.workdays))
+        found: Int64s = (weeks * 7 + np.asarray(self.workdays)[rest] - 3) * DAY + self.offset
+        return found if isinstance(points, np.ndarray) else int(found[0])
+
+    def last_by(self, time: IntOrInts) -> IntOrInts:
+        # Those that begin before tomorrow, but for the last.
+        tomorrow = np.atleast_1d(np.asarray((time - self.offset) // DAY, np.int64)) + 1
+        weeks, rest = np.divmod(tomorrow + 3, 7)
+        before = np.searchsorted(np.asarray(self.workdays), rest, "left")
+        whole = weeks * len(self.workdays) + before - np.searchsorted(np.asarray(self.holidays, np.int64), tomorrow, "left")
+        found = whole - self._first - 1
+        return found if isinstance(time, np.ndarray) else int(found[0])
+
+    def _in_weeks(self, day: int) -> int:
+        """How many workdays, whether holidays or not, there are from the Monday before 1970-01-01 until a day."""
+        weeks, rest = divmod(day + 3, 7)
+        return weeks * len(self.workdays) + sum(place < rest for place in self.workdays)
+
+    @property
+    def _first(self) -> int:
+        """So many business days, as they are counted here, come before point 0."""
+        return self._in_weeks(0) - sum(day < 0 for day in self.holidays) - self.shift
+
+    def span(self, points: int) -> int:
+        return (points * 7 // len(self.workdays) + len(self.holidays) + 8) * DAY
+
+
+@dataclass(frozen=True, slots=True)
+class LineWindows(AlignedWindows):
+    """Window ``n`` goes from a point of a line, ``n * slide``, to one that is ``size`` points later.
+
+    Attributes:
+        starts: where windows begin.
+        ends: where they end; as a rule the same line.
+        size: how many points.
+        slide: from one window to the next.
+        gaps: whether there is something between the end of a unit and the beginning of the next.
+    """
+
+    starts: Line
+    ends: Line
+    size: int
+    slide: int
+    gaps: bool = False
+
+    @property
+    def overlap(self) -> int:
+        return -(-self.size // self.slide)
+
+    @property
+    def has_gaps(self) -> bool:
+        return self.slide > self.size or (self.gaps and self.slide >= self.size)
+
+    @property
+    def longest(self) -> int:
+        return self.starts.span(self.size)
+
+    def start_of(self, window: IntOrInts) -> IntOrInts:
+        return self.starts.at(window * self.slide)
+
+    def end_of(self, window: IntOrInts) -> IntOrInts:
+        return self.ends.at(window * self.slide + self.size)
+
+    def first_ending_after(self, time: IntOrInts) -> IntOrInts:
+        return (self.ends.last_by(time) - self.size) // self.slide + 1
+
+    def last_starting_by(self, time: IntOrInts) -> IntOrInts:
+        return self.starts.last_by(time) // self.slide
+
+
+@dataclass(frozen=True, slots=True)
+class SoFarWindows(AlignedWindows):
+    """Windows that begin with a frame and end one step after the other until the frame does; numbered by their last steps.
+
+    Attributes:
+        frames: where windows begin; each is a point of the steps, too.
+        steps: where they end.
+    """
+
+    frames: Line
+    steps: Line
+
+    @property
+    def overlap(self) -> int:
+        # Of months the shortest: never too few.
+        return -(-self.frames.span(1) // min(self.steps.span(1), 28 * DAY))
+
+    @property
+    def has_gaps(self) -> bool:
+        return False
+
+    @property
+    def longest(self) -> int:
+        return self.frames.span(1)
+
+    def start_of(self, window: IntOrInts) -> IntOrInts:
+        return self.frames.at(self.frames.last_by(self.steps.at(window)))
+
+    def end_of(self, window: IntOrInts) -> IntOrInts:
+        return self.steps.at(window + 1)
+
+    def first_ending_after(self, time: IntOrInts) -> IntOrInts:
+        return self.steps.last_by(time)
+
+    def last_starting_by(self, time: IntOrInts) -> IntOrInts:
+        return self.steps.last_by(self.frames.at(self.frames.last_by(time) + 1)) - 1
+
+
+def edges_of(one: LineWindows | SoFarWindows) -> list[Line]:
+    """Lines on whose points all windows begin and end."""
+    if isinstance(one, SoFarWindows):
+        return [one.steps]
+    if isinstance(one.starts, MonthLine):
+        return [MonthLine(one.starts.months * math.gcd(one.size, one.slide), one.starts.phase, one.starts.offset)]
+    return [one.starts, one.ends]
+
+
+def even_windows(line: Line) -> EvenWindows:
+    """Windows that begin and end on all points of a line, and perhaps on others: every day, where they are not even."""
+    if isinstance(line, EvenLine):
+        return SlidingWindows(line.width, line.width, line.offset % line.width)
+    assert isinstance(line, (MonthLine, BusinessLine))  # noqa: S101 - there is no other
+    return SlidingWindows(DAY, DAY, line.offset % DAY)
+
+
+__all__ = ["DAY", "BusinessLine", "EvenLine", "Line", "LineWindows", "MonthLine", "SoFarWindows", "edges_of", "even_windows"]

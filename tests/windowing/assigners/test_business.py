@@ -1,0 +1,86 @@
+"""Business days and hours: on both sides of each border, weekends and holidays, before 1970, what is refused."""
+
+from datetime import date
+
+import pytest
+
+from panestream.errors import InvalidWindowError
+from panestream.windowing.assigners import BusinessDays, BusinessHours
+from tests.windowing.assigners.test_calendar_days import at, told
+
+NEW_YORK = "America/New_York"
+
+
+def test_rows_of_days_off_belong_to_no_window():
+    one = BusinessDays.of(1, zone=NEW_YORK, holidays=[date(2025, 11, 4)])
+    assert told(one, at("2025-11-01T03:59")) == ["2025-10-31T04:00 2025-11-01T04:00"]  # Friday
+    assert told(one, at("2025-11-01T04:00")) == told(one, at("2025-11-03T04:59")) == []
+    assert told(one, at("2025-11-03T05:00")) == told(one, at("2025-11-04T04:59")) == ["2025-11-03T05:00 2025-11-04T05:00"]
+    assert told(one, at("2025-11-04T05:00")) == told(one, at("2025-11-05T04:59")) == []
+    assert told(one, at("2025-11-05T05:00")) == ["2025-11-05T05:00 2025-11-06T05:00"]
+
+
+def test_several_business_days_hold_the_days_off_between_them():
+    one = BusinessDays.of(3, zone="UTC", every=1)
+    saturday = told(one, at("2025-11-01T12:00"))
+    assert saturday == ["2025-10-31T00:00 2025-11-05T00:00", "2025-10-30T00:00 2025-11-04T00:00"]
+    assert told(one, at("2025-11-03T00:00"))[0] == "2025-11-03T00:00 2025-11-06T00:00"
+    whole = BusinessDays.of(5, zone="UTC")
+    # Thursday 1 January 1970 is the first: five of them end on Wednesday.
+    assert told(whole, 0) == told(whole, at("1970-01-07T23:59")) == ["1970-01-01T00:00 1970-01-08T00:00"]
+    assert told(whole, at("1969-12-31T23:59")) == ["1969-12-25T00:00 1970-01-01T00:00"]
+    assert told(BusinessDays.of(5, zone="UTC", holidays=["1969-12-31"]), at("1969-12-31T12:00")) == []
+
+
+def test_weekends_of_other_lands_and_none():
+    assert told(BusinessDays.of(1, zone="UTC", weekend=("friday", "saturday")), at("2025-10-31T12:00")) == []
+    assert told(BusinessDays.of(1, zone="UTC", weekend="friday"), at("2025-11-01T12:00")) != []
+    assert told(BusinessDays.of(1, zone="UTC", weekend=()), at("2025-11-01T12:00")) == ["2025-11-01T00:00 2025-11-02T00:00"]
+
+
+def test_business_hours():
+    one = BusinessHours.of("09:00", "17:30", zone=NEW_YORK, holidays=["2025-03-11"])
+    assert told(one, at("2025-03-10T12:59")) == []
+    assert told(one, at("2025-03-10T13:00")) == told(one, at("2025-03-10T21:29")) == ["2025-03-10T13:00 2025-03-10T21:30"]
+    assert told(one, at("2025-03-10T21:30")) == told(one, at("2025-03-11T15:00")) == told(one, at("2025-03-09T15:00")) == []
+    assert told(one, at("2025-03-07T14:00")) == ["2025-03-07T14:00 2025-03-07T22:30"]
+    assert told(one, at("1969-12-31T14:00")) == ["1969-12-31T14:00 1969-12-31T22:30"]
+
+
+def test_a_night_shift_belongs_to_the_day_on_which_it_begins():
+    one = BusinessHours.of("22:00", "06:00", zone="UTC")
+    assert told(one, at("2025-11-01T05:59")) == ["2025-10-31T22:00 2025-11-01T06:00"]  # from Friday on
+    assert told(one, at("2025-11-01T06:00")) == told(one, at("2025-11-01T23:00")) == []
+    assert told(one, at("2025-11-03T05:59")) == []
+
+
+def test_hours_that_the_clock_skips_have_no_window():
+    one = BusinessHours.of("02:15", "02:45", zone=NEW_YORK, weekend=())
+    assert told(one, at("2025-03-09T07:00")) == told(one, at("2025-03-09T06:59")) == []
+    assert told(one, at("2025-03-10T06:15")) == ["2025-03-10T06:15 2025-03-10T06:45"]
+
+
+@pytest.mark.parametrize(
+    ("opens", "closes"), [("9", "17:00"), ("09:00", "25:00"), ("09:60", "17:00"), (9, 17), ("24:30", "17:00"), ("", "17:00")]
+)
+def test_times_that_make_no_sense_are_refused(opens, closes):
+    with pytest.raises(InvalidWindowError, match="time of the clock"):
+        BusinessHours.of(opens, closes, zone="UTC")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told_"),
+    [
+        ({"weekend": ("funday",)}, "monday"),
+        (
+            {"weekend": tuple(f"{name}day" for name in ("mon", "tues", "wednes", "thurs", "fri", "satur", "sun"))},
+            "no business days",
+        ),
+        ({"holidays": ["25.12.2026"]}, "2026-12-25"),
+        ({"holidays": [20261225]}, "2026-12-25"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(wrong, told_):
+    for make in (BusinessDays.of, lambda **more: BusinessHours.of("09:00", "17:00", **more)):
+        with pytest.raises(InvalidWindowError, match=told_):
+            make(zone="UTC", **wrong)

@@ -1,0 +1,134 @@
+"""Tables of time zones: the changes of every zone, the wall clock on both sides of each kind of change, what is refused."""
+
+import struct
+import zoneinfo
+from datetime import datetime, timedelta, timezone
+from importlib import resources
+from pathlib import Path
+
+import pytest
+
+from panestream.errors import InvalidWindowError
+from panestream.windowing.zones import DAY, PERIOD, TABLE_END, rules_of
+
+HOUR = DAY // 24
+SECOND = 1_000_000
+UTC = timezone.utc
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def at(text: str) -> int:
+    return (datetime.fromisoformat(text).replace(tzinfo=UTC) - EPOCH) // timedelta(microseconds=1)
+
+
+def in_the_file(zone: str) -> list[tuple[int, int]]:
+    """The changes that the compiled file of a zone lists: second, and the offset from then on. (RFC 8536, version 2 and later.)"""
+    paths = [Path(folder) / zone for folder in zoneinfo.TZPATH]
+    known = next((path.read_bytes() for path in paths if path.is_file()), None)
+    data = known or resources.files("tzdata").joinpath("zoneinfo", *zone.split("/")).read_bytes()
+    utc, standard, leaps, times, types, letters = struct.unpack(">6l", data[20:44])
+    place = 44 + times * 5 + types * 6 + letters + leaps * 8 + standard + utc
+    *_, times, types, _ = struct.unpack(">6l", data[place + 20 : place + 44])
+    place += 44
+    seconds = struct.unpack(f">{times}q", data[place : place + 8 * times])
+    kinds = data[place + 8 * times : place + 9 * times]
+    offsets = [struct.unpack(">l", data[place + 9 * times + 6 * kind :][:4])[0] for kind in range(types)]
+    return [(second, offsets[kind]) for second, kind in zip(seconds, kinds, strict=True)]
+
+
+ZONES = ["America/New_York", "Pacific/Apia", "Asia/Manila", "Africa/Casablanca", "Asia/Gaza", "America/Juneau", "Africa/Freetown"]
+
+
+@pytest.mark.parametrize("zone", ZONES)
+def test_every_change_in_the_zones_file_is_found(zone):
+    rules = rules_of(zone)
+    expected, before = [], rules.offsets[0] // SECOND
+    for second, offset in in_the_file(zone):
+        if offset != before:
+            expected.append((second, offset))
+        before = offset
+    found = [(change // SECOND, offset // SECOND) for change, offset in zip(rules.changes, rules.offsets[1:], strict=True)]
+    assert found[: len(expected)] == expected
+    assert len(expected) > 3
+
+
+@pytest.mark.parametrize(
+    ("zone", "instant", "wall"),
+    [
+        ("America/New_York", "2025-03-09T06:59:59.999999", "2025-03-09T01:59:59.999999"),
+        ("America/New_York", "2025-03-09T07:00", "2025-03-09T03:00"),  # put forward
+        ("America/New_York", "2025-11-02T05:59:59.999999", "2025-11-02T01:59:59.999999"),
+        ("America/New_York", "2025-11-02T06:00", "2025-11-02T01:59:59.999999"),  # put back: it stands still
+        ("America/New_York", "2025-11-02T06:59:59", "2025-11-02T01:59:59.999999"),
+        ("America/New_York", "2025-11-02T07:00", "2025-11-02T02:00"),
+        ("America/Sao_Paulo", "2018-11-04T02:59:59", "2018-11-03T23:59:59"),
+        ("America/Sao_Paulo", "2018-11-04T03:00", "2018-11-04T01:00"),  # midnight is skipped
+        ("America/Sao_Paulo", "2018-02-18T02:30", "2018-02-17T23:59:59.999999"),  # the last hour of the day comes twice
+        ("America/St_Johns", "2010-11-07T02:30:30", "2010-11-07T00:00:30"),
+        ("America/St_Johns", "2010-11-07T02:31", "2010-11-07T00:00:59.999999"),  # from one past midnight back to the day before
+        ("Australia/Lord_Howe", "2024-10-05T15:30", "2024-10-06T02:30"),  # by half an hour
+        ("Pacific/Apia", "2011-12-30T09:59:59", "2011-12-29T23:59:59"),
+        ("Pacific/Apia", "2011-12-30T10:00", "2011-12-31T00:00"),  # a whole day is skipped
+        ("America/New_York", "1883-11-18T16:59:59", "1883-11-18T12:03:57"),  # time by the sun
+        ("America/New_York", "1750-01-01T12:00", "1750-01-01T07:03:58"),
+        ("America/New_York", "2425-07-01T12:00", "2425-07-01T08:00"),
+        ("America/New_York", "9000-07-01T12:00", "9000-07-01T08:00"),
+    ],
+)
+def test_what_the_wall_clock_shows(zone, instant, wall):
+    assert rules_of(zone).wall(at(instant)) == at(wall)
+
+
+@pytest.mark.parametrize(
+    ("zone", "wall", "instant"),
+    [
+        ("America/New_York", "2025-03-09T02:00", "2025-03-09T07:00"),
+        ("America/New_York", "2025-03-09T02:30", "2025-03-09T07:00"),
+        ("America/New_York", "2025-03-09T03:00", "2025-03-09T07:00"),
+        ("America/New_York", "2025-11-02T01:30", "2025-11-02T05:30"),
+        ("America/New_York", "2025-11-02T02:00", "2025-11-02T07:00"),
+        ("America/Sao_Paulo", "2018-11-04T00:00", "2018-11-04T03:00"),
+        ("America/Sao_Paulo", "2018-02-18T00:00", "2018-02-18T03:00"),
+        ("America/St_Johns", "2010-11-07T00:00", "2010-11-07T02:30"),
+        ("Pacific/Apia", "2011-12-30T00:00", "2011-12-30T10:00"),
+        ("Pacific/Apia", "2011-12-31T00:00", "2011-12-30T10:00"),
+        ("Europe/Berlin", "3000-07-01T00:00", "3000-06-30T22:00"),
+    ],
+)
+def test_when_the_wall_clock_first_shows_a_time(zone, wall, instant):
+    assert rules_of(zone).instant(at(wall)) == at(instant)
+
+
+@pytest.mark.parametrize("zone", ZONES)
+@pytest.mark.parametrize(
+    "begin", ["1844-12-30", "1883-11-18", "1939-09-01", "2011-12-29", "2040-10-19", "2499-12-30", "2899-03-01"]
+)
+def test_the_wall_clock_never_goes_back_and_both_ways_agree(zone, begin):
+    rules = rules_of(zone)
+    instants = [at(begin) + step * HOUR // 2 - minus for step in range(200) for minus in (1, 0)]
+    walls = [rules.wall(instant) for instant in instants]
+    assert walls == sorted(walls)
+    for instant, wall in zip(instants, walls, strict=True):
+        first = rules.instant(wall)
+        assert first <= instant
+        assert rules.wall(first) >= wall > rules.wall(first - 1)
+
+
+def test_after_the_table_everything_repeats():
+    rules = rules_of("Europe/Berlin")
+    for instant in range(TABLE_END - 400 * DAY, TABLE_END + 400 * DAY, 11 * DAY + HOUR):
+        assert rules.wall(instant + PERIOD) == rules.wall(instant) + PERIOD
+        assert rules.instant(instant + 3 * PERIOD) == rules.instant(instant) + 3 * PERIOD
+
+
+def test_the_version_of_the_rules_is_known():
+    assert rules_of("Europe/Berlin").version != "unknown"
+    assert rules_of("Europe/Berlin").version[:2] == "20"
+
+
+@pytest.mark.parametrize("zone", ["Europe/Berln", "", "+08:00", "../../etc/passwd", 8])
+def test_what_is_no_zone_is_refused(zone):
+    with pytest.raises(InvalidWindowError):
+        rules_of(zone)
+    with pytest.raises(InvalidWindowError, match="did you mean 'Europe/Berlin'"):
+        rules_of("Europe/Berln")
