@@ -46,6 +46,7 @@ GIVEN = {
     *("BatchProgress", "PartitionProgress", "CheckpointState", "Savepoint", "Trace", "Timeline", "Lateness", "DelayCost"),
     *("WindowContext", "EvictorContext", "TriggerContext", "OnMergeContext", "WatermarkOutput", "WindowFunctionError"),
     *("errors.PlanMismatchError", "errors.StateDamagedError", "testing.WindowResult", "testing.LateElement", "testing.Snapshot"),
+    "testing.Simulation",
 }
 NOT_SHOWN = {"did_you_mean"}
 
