@@ -47,6 +47,7 @@ GIVEN = {
     "Compaction",
     *("WindowContext", "EvictorContext", "TriggerContext", "OnMergeContext", "WatermarkOutput", "WindowFunctionError"),
     *("errors.PlanMismatchError", "errors.StateDamagedError", "testing.WindowResult", "testing.LateElement", "testing.Snapshot"),
+    "testing.Simulation",
 }
 NOT_SHOWN = {"did_you_mean"}
 

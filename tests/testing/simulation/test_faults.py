@@ -31,7 +31,7 @@ def test_a_planted_fault_is_found_and_made_small(fault):
         case = found(fault)
         assert case is not None, f"{fault.name}: not found in {SCHEDULES} schedules"
         assert case.error.disturbance.kind in fault.kinds
-        small = shrunk(case, tries=40)
+        small = shrunk(case, tries=25)
         assert small.error.disturbance.kind == case.error.disturbance.kind
         rows = [sum(len(batch.rows) for batch in one.schedule.batches) for one in (case, small)]
         assert rows[1] <= min(rows[0], 6), small.schedule
