@@ -13,11 +13,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import panestream as pst
 
 Firings = Mapping[tuple[int, int], list[str]]
 """By window, what fired in order: the values, sorted, as one string. An empty pane is none."""
+
+
+Step = tuple[Any, ...]
 
 
 @dataclass(frozen=True)
@@ -38,7 +42,7 @@ class Case:
     name: str
     windows: pst.WindowAssigner | None = None
     trigger: pst.Trigger | None = None
-    steps: tuple[tuple, ...] = ()
+    steps: tuple[Step, ...] = ()
     published: Firings | None = None
     one_by_one: Firings | None = None
     discards: bool = False
@@ -48,7 +52,7 @@ class Case:
     why: str = ""
 
 
-def rows(text: str, *times: int) -> tuple:
+def rows(text: str, *times: int) -> Step:
     return ("rows", times or tuple(range(len(text))), text)
 
 
