@@ -13,11 +13,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import panestream as pst
 
 Firings = Mapping[tuple[int, int], list[str]]
 """By window, what fired in order: the values, sorted, as one string. An empty pane is none."""
+
+
+Step = tuple[Any, ...]
 
 
 @dataclass(frozen=True)
@@ -38,7 +42,7 @@ class Case:
     name: str
     windows: pst.WindowAssigner | None = None
     trigger: pst.Trigger | None = None
-    steps: tuple[tuple, ...] = ()
+    steps: tuple[Step, ...] = ()
     published: Firings | None = None
     one_by_one: Firings | None = None
     discards: bool = False
@@ -48,7 +52,7 @@ class Case:
     why: str = ""
 
 
-def rows(text: str, *times: int) -> tuple:
+def rows(text: str, *times: int) -> Step:
     return ("rows", times or tuple(range(len(text))), text)
 
 
@@ -58,7 +62,7 @@ DEFAULT, AT_END = pst.Repeatedly.of(pst.AfterWatermark()), pst.AfterWatermark()
 BUNDLES = "published for larger bundles only; here rows are looked at one by one"
 TIMES = "what time a result has: here always the last instant of its window. The values are the same"
 CHECKER = "tests the checker of transcripts, which must refuse it: as here"
-ABC = {(0, 10): ["abc"]}
+ABC: Firings = {(0, 10): ["abc"]}
 EARLY_2 = pst.AfterWatermark().early(pst.AfterCount(2))
 
 UNIT_TESTS = [
@@ -169,7 +173,16 @@ UNIT_TESTS = [
     Case("UnsafeTriggerTests (17)", why="which triggers Beam refuses without a flag; here explain() says that one may finish"),
 ]  # fmt: skip
 
-_FIXED_25 = {(0, 10): ["123"], (10, 20): ["45"], (20, 30): ["6"]}
+REFUSED: list[tuple[str, tuple[Step, ...], Firings]] = [
+    ("bad_output", (), ABC),
+    ("bad_expected_values", (("watermark", 100),), {(0, 10): ["12"]}),
+    ("bad_expected_window", (("watermark", 100),), {(0, 20): ["123"]}),
+    ("missing_output", (("watermark", 100), ("watermark", 200)), {}),
+    ("missing_output_at_end", (("watermark", 100),), {}),
+]
+"""Transcripts that Beam's checker must refuse: what comes after the rows, and the answer that is wrong."""
+MUST_FAIL = tuple(name for name, _, _ in REFUSED)
+_FIXED_25: Firings = {(0, 10): ["123"], (10, 20): ["45"], (20, 30): ["6"]}
 _ROWS_25 = (rows("123456", 1, 2, 3, 10, 11, 25), ("watermark", 100))
 
 TRANSCRIPTS = [
@@ -213,19 +226,8 @@ TRANSCRIPTS = [
         "known_late_data_no_watermark_hold_possible", FIXED, DEFAULT, (("watermark", 8), rows("123", 2, 3, 7), ("watermark", 11)),
         {(0, 10): ["123"]},
     ),
-    *(
-        Case(name, FIXED, DEFAULT, (rows("123", 1, 2, 3), *steps), wrong, why=CHECKER)
-        for name, steps, wrong in [
-            ("bad_output", (), ABC),
-            ("bad_expected_values", (("watermark", 100),), {(0, 10): ["12"]}),
-            ("bad_expected_window", (("watermark", 100),), {(0, 20): ["123"]}),
-            ("missing_output", (("watermark", 100), ("watermark", 200)), {}),
-            ("missing_output_at_end", (("watermark", 100),), {}),
-        ]
-    ),
+    *(Case(name, FIXED, DEFAULT, (rows("123", 1, 2, 3), *steps), wrong, why=CHECKER) for name, steps, wrong in REFUSED),
 ]  # fmt: skip
-
-MUST_FAIL = ("bad_output", "bad_expected_values", "bad_expected_window", "missing_output", "missing_output_at_end")
 
 
 def table(cases: list[Case]) -> list[str]:

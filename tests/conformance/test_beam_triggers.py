@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,11 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "coming-from" / "beam-trig
 CARRIED = [case for case in [*UNIT_TESTS, *TRANSCRIPTS] if case.published is not None and case.name not in MUST_FAIL]
 
 
+def joined(key: Any, window: Any, elements: Any) -> list[str]:
+    """What a window holds, sorted."""
+    return ["".join(sorted(elements))]
+
+
 def fired(case: Case, *, backwards: bool = False) -> dict[tuple[int, int], list[str]]:
     """What fires, by window."""
     found: dict[tuple[int, int], list[str]] = {}
@@ -22,14 +28,14 @@ def fired(case: Case, *, backwards: bool = False) -> dict[tuple[int, int], list[
     return found
 
 
-def played(case: Case, *, backwards: bool = False, restarts: bool):
+def played(case: Case, *, backwards: bool = False, restarts: bool) -> tuple[list[tuple[tuple[int, int], str]], WindowTestHarness]:
     """All firings in order; and the harness."""
-    trigger = pst.PurgingTrigger.of(case.trigger) if case.discards else case.trigger
-    function = {"apply": lambda key, window, elements: ["".join(sorted(elements))]}
-    harness = WindowTestHarness(case.windows, trigger=trigger, allowed_lateness=case.lateness, traced=not restarts, **function)
-    found = []
+    trigger = pst.PurgingTrigger.of(case.trigger) if case.discards and case.trigger is not None else case.trigger
+    assert case.windows is not None
+    harness = WindowTestHarness(case.windows, trigger=trigger, allowed_lateness=case.lateness, traced=not restarts, apply=joined)
+    found: list[tuple[tuple[int, int], str]] = []
     for kind, given, *values in case.steps:
-        rows = list(zip(given, *values, strict=True)) if kind == "rows" else [None]
+        rows: list[Any] = list(zip(given, *values, strict=True)) if kind == "rows" else [None]
         for row in reversed(rows) if backwards else rows:
             if row is not None:
                 harness.process_element(row[1], row[0], "k")
@@ -37,14 +43,15 @@ def played(case: Case, *, backwards: bool = False, restarts: bool):
                 harness.process_watermark(given)
             else:
                 harness.set_processing_time(given)
-            found += [((one.window.start, one.window.end), one.value) for one in harness.extract_output()]
+            fired_now: list[Any] = harness.extract_output()
+            found += [((one.window.start, one.window.end), one.value) for one in fired_now]
             if restarts:
                 harness.restore(harness.snapshot())
     return found, harness
 
 
 @pytest.mark.parametrize("case", CARRIED, ids=lambda case: case.name)
-def test_beams_answer(case):
+def test_beams_answer(case: Case) -> None:
     answer = case.published if case.one_by_one is None else case.one_by_one
     assert fired(case) == answer
     if case.backwards:
@@ -54,16 +61,16 @@ def test_beams_answer(case):
 
 
 @pytest.mark.parametrize("case", [case for case in TRANSCRIPTS if case.name in MUST_FAIL], ids=lambda case: case.name)
-def test_what_beam_refuses_is_refused(case):
+def test_what_beam_refuses_is_refused(case: Case) -> None:
     assert fired(case) != case.published
 
 
-def test_one_row_a_bundle_is_said_only_where_it_makes_a_difference():
+def test_one_row_a_bundle_is_said_only_where_it_makes_a_difference() -> None:
     assert not [case.name for case in CARRIED if case.one_by_one == case.published]
     assert all(case.why for case in [*UNIT_TESTS, *TRANSCRIPTS] if case.published is None or case.one_by_one is not None)
 
 
-def test_the_page_lists_them_all():
+def test_the_page_lists_them_all() -> None:
     text = PAGE.read_text("utf-8")
     for cases in (TRANSCRIPTS, UNIT_TESTS):
         assert "\n".join(table(cases)) in text, "\n".join(table(cases))

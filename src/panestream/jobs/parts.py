@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from panestream.errors import InvalidWindowError, did_you_mean
@@ -17,7 +17,7 @@ from panestream.windowing.triggers import (
     Trigger,
 )
 
-_SEVERAL = {"any": AfterAny, "all": AfterAll, "each": AfterEach}
+_SEVERAL: Mapping[str, Callable[..., Trigger]] = {"any": AfterAny.of, "all": AfterAll.of, "each": AfterEach.of}
 _SINGLE: Mapping[str, Reader] = {"count": integer(1), "delay": duration(), "every": duration(zero=False)}
 WORDS = (*_SINGLE, *_SEVERAL)
 """The keys of which a part has one."""
@@ -53,7 +53,7 @@ def _several(word: str, value: object, place: Place) -> Trigger:
             with suppress(Wrong):
                 parts.append(part(each, place.at(index)))
     try:
-        return _SEVERAL[word].of(*parts)
+        return _SEVERAL[word](*parts)
     except InvalidWindowError as error:
         place.wrong(str(error))
 
