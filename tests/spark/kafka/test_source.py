@@ -34,3 +34,16 @@ def test_what_makes_sense_is_taken():
     assert not Topics("host:9092,other:9092", ["clicks"], records_per_batch=1).pattern
     assert Topics("host:9092", "click.*", starting='{"clicks": {"0": 5}}').pattern
     assert not Topics("host:9092", "clicks", starting="latest", options={"kafka.group.id": "q"}).pattern
+
+
+def test_which_partitions_are_there_from_the_start():
+    topics = Topics("host:9092", ["clicks", "views"])
+    assert topics.expected(None) == ()
+    assert topics.expected(2) == ("clicks-0", "clicks-1", "views-0", "views-1")
+    assert topics.expected({"views": 1}) == ("views-0",)
+    assert Topics("host:9092", "click.*").expected({"clicks": 1}) == ("clicks-0",)
+    for wrong in (0, True, "2", {"clicks": 0}, {"click": 1}):
+        with pytest.raises(InvalidPlanError, match="partitions"):
+            topics.expected(wrong)
+    with pytest.raises(InvalidPlanError, match="a pattern names none"):
+        Topics("host:9092", "click.*").expected(2)
