@@ -15,6 +15,9 @@ EQUIVALENT: dict[str, str] = {
     "engine/operators/counts/operator.py:CountOperator._contents: sign: since + fresh - 1 -> since + fresh + 1": (
         "The axis has room for a pane more. It has no rows, so nothing is kept of it, and it is never complete."
     ),
+    "engine/operators/sessions/firing.py:session_rows: constant: 1 -> 2 (3)": (
+        "Of each session what is taken back still comes before what takes its place. Between sessions no order is promised."
+    ),
     "engine/aggregates/top.py:TopKAccumulator._insert: comparison: place < self._k -> place <= self._k": (
         "What is put behind the last place is cut off again by the next statement."
     ),
