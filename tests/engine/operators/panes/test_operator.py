@@ -21,6 +21,7 @@ from panestream.engine.window_spec import WindowSpec
 from panestream.errors import PlanMismatchError
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import SlidingEventTimeWindows, TumblingEventTimeWindows, TumblingProcessingTimeWindows
+from panestream.windowing.assigners.several import SeveralWindows
 from panestream.windowing.time import MIN_TIMESTAMP
 from panestream.windowing.watermarks import WatermarkStrategy
 from tests.comparison import harness
@@ -307,3 +308,28 @@ def test_windows_of_the_clock_are_due_at_their_last_instant():
     )
     assert [one.wake_up for one in emitted] == [19, 19, None]
     assert [len(one.fired) for one in emitted] == [0, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("assigner", "said"),
+    [
+        (TumblingEventTimeWindows(10), "10 microseconds each, 1 to a window"),
+        (SlidingEventTimeWindows(2, 5), "a pane for each window (2 microseconds)"),
+        (SlidingEventTimeWindows(9, 3), "3 microseconds each, 3 to a window"),
+        (
+            SlidingEventTimeWindows(10, 3),
+            "two to a slide, 1 microsecond and 2 microseconds, since the slide does not divide the size",
+        ),
+        (
+            SeveralWindows.of({"a": TumblingEventTimeWindows(6), "b": TumblingEventTimeWindows(10)}),
+            "7 of unequal length every 30 microseconds: one between any two edges of windows",
+        ),
+        (
+            SeveralWindows.of({"a": TumblingEventTimeWindows(5), "b": TumblingEventTimeWindows(10)}),
+            "5 microseconds each, 1 and 2 to a window, shared",
+        ),
+    ],
+)
+def test_explain_says_which_panes_there_are(assigner, said):
+    plan = harness.Query(WindowSpec(assigner), (agg.count().alias("n"),)).columnar()
+    assert plan.operator.explain(plan, streaming=True)["panes"] == [said]
