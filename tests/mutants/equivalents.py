@@ -5,4 +5,20 @@
 
 from __future__ import annotations
 
-EQUIVALENT: dict[str, str] = {}
+EQUIVALENT: dict[str, str] = {
+    "engine/exchange/group_run.py:bodies: constant: 1 -> 2 (2)": (
+        "It keeps a division from one by nothing: a table that has rows has more bytes than two."
+    ),
+    "engine/operators/counts/shape.py:CountShape.first_kept: sign: -1 -> +1": (
+        "Where windows have no size nobody asks for it: all that was fired is one pane, by another way."
+    ),
+    "engine/operators/counts/operator.py:CountOperator._contents: sign: since + fresh - 1 -> since + fresh + 1": (
+        "The axis has room for a pane more. It has no rows, so nothing is kept of it, and it is never complete."
+    ),
+    "engine/operators/sessions/firing.py:session_rows: constant: 1 -> 2 (3)": (
+        "Of each session what is taken back still comes before what takes its place. Between sessions no order is promised."
+    ),
+    "engine/aggregates/top.py:TopKAccumulator._insert: comparison: place < self._k -> place <= self._k": (
+        "What is put behind the last place is cut off again by the next statement."
+    ),
+}

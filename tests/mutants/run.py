@@ -78,7 +78,8 @@ def _pending(asked: dict[str, list[Fault]], kept: dict[str, Verdict], chosen: ar
         turns += enumerate(can_be[:each])
     holes = {name for name, verdict in kept.items() if verdict.became == SURVIVED and name not in EQUIVALENT}
     ordered = [fault for _, fault in sorted(turns, key=lambda turn: turn[0])]
-    return [fault for fault in ordered if fault.name not in kept or (chosen.retry and fault.name in holes)]
+    again = [fault for fault in ordered if chosen.retry and fault.name in holes]
+    return again + [fault for fault in ordered if fault.name not in kept]
 
 
 def run_jobs(jobs: list[Job], work: Path = WORK, root: Path = ROOT) -> list[Verdict]:

@@ -31,7 +31,7 @@ def test_the_seed_decides_and_a_larger_sample_begins_with_the_smaller():
 
 def test_tests_of_the_room_come_first_then_the_cheap_and_second_parameters_last():
     place = frozenset({"engine/kernels/slicing.py:f"})
-    room, far = "tests/engine/kernels/test_slicing.py::", "tests/comparison/test_panes.py::"
+    room, far = "tests/engine/kernels/test_slicing.py::", "tests/comparison/test_panes_random.py::"
     reach = [
         Reached(TimedTest(far + "test_b", 1.0), place),
         Reached(TimedTest(far + "test_a[1]", 0.2), place),

@@ -152,6 +152,14 @@ def test_a_plan_says_the_same_of_itself_whatever_code_is_missing(function):
     assert read(written).identity() == written.identity()
 
 
+@pytest.mark.parametrize("function", [Aggregate(Totals()), Reduce(lambda a, b: a)], ids=["a", "r"])
+def test_whether_a_function_sees_what_was_aggregated_is_known(function):
+    windowing = WindowSpec(Whole(), DeltaTrigger.of(1.0, lambda a, b: 0.0))
+    assert read(plan(windowing, function, harness.ROWS)).operator.row_plan.function.then is None
+    then = replace(function, then=applied(lambda key, window, rows: []))
+    assert read(plan(windowing, then, harness.ROWS)).operator.row_plan.function.then is not None
+
+
 def test_a_newer_format_and_what_is_not_known_are_refused_in_words():
     written = plan_json(plan(WindowSpec(TumblingEventTimeWindows(10)), Aggregate(Totals())))
     with pytest.raises(StateFormatError, match=r"format 99.*a newer one"):

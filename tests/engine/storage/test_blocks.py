@@ -59,7 +59,7 @@ def test_what_is_read_is_what_was_put_in(monkeypatch, most_rows, hole):
             assert by_pane(as_rows(kept.read(begin, end))) == by_pane(meant), "in the order of arrival"
             low = np.asarray([begin, begin + 20], np.int64)
             meant = [row for row in here if begin <= row[0] < begin + 3 or begin + 20 <= row[0] < begin + 21]
-            assert by_pane(as_rows(kept.read_spans(low, low + [3, 1]))) == by_pane(meant)
+            assert by_pane(as_rows(kept.read_spans(low, low + np.asarray([3, 1])))) == by_pane(meant)
             assert all(block.high >= live for block in kept.index)
         assert {block.key for block in kept.index} == {key for _, key in stored(kept)}
 

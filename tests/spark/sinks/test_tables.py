@@ -12,6 +12,7 @@ from pyspark.errors import AnalysisException
 import panestream as pst
 from panestream.errors import SinkError
 from panestream.spark.sinks.base import Run
+from panestream.spark.sinks.table_formats.names import table_exists
 
 
 class Session:
@@ -206,6 +207,27 @@ def test_a_catalog_that_the_session_does_not_have_is_named():
     for ask in (sink.guarantee, lambda spark: sink.open(spark, Run("q1"))):
         with pytest.raises(SinkError, match=r"the table lake\.shop\.clicks: this session has no catalog 'lake'"):
             ask(session)
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "there"),
+    [
+        ("delta.`/a`", "[DELTA_MISSING_DELTA_TABLE] no", False),
+        ("delta.`/a`", "[PATH_NOT_FOUND] no", False),
+        ("delta.`/a`", "[DELTA_PATH_DOES_NOT_EXIST] no", False),
+        ("delta.`/a`", "[INSUFFICIENT_PERMISSIONS] no", None),
+        ("shop.clicks", "[PATH_NOT_FOUND] no", None),
+        ("shop.clicks", "[REQUIRES_SINGLE_PART_NAMESPACE] no", None),
+    ],
+)
+def test_of_a_path_nothing_there_is_no_table_and_any_other_error_is_an_error(name, words, there):
+    session = Session()
+    session.catalog.tableExists = Mock(side_effect=AnalysisException(words))
+    if there is None:
+        with pytest.raises(AnalysisException):
+            table_exists(session, name)
+    else:
+        assert table_exists(session, name) is there
 
 
 @pytest.mark.parametrize("kind", ["VIEW", ""])

@@ -61,6 +61,7 @@ def test_only_open_panes_are_kept():
     held = plan.operator.for_group(plan, state, 0)._storage
     assert held.read(np.ones(len(held.index), np.bool_))["rows"].to_pylist() == [2, 1]
     assert one.metrics.state_calls == 6
+    assert one.metrics.kept_windows == 1, "of one key"
 
 
 def test_the_rest_of_a_batch_is_not_emitted():

@@ -20,9 +20,11 @@ from panestream.engine.storage.state import MemoryState
 from panestream.engine.window_spec import WindowSpec
 from panestream.errors import PlanMismatchError
 from panestream.windowing import aggregates as agg
-from panestream.windowing.assigners import SlidingEventTimeWindows, TumblingEventTimeWindows
+from panestream.windowing.assigners import SlidingEventTimeWindows, TumblingEventTimeWindows, TumblingProcessingTimeWindows
+from panestream.windowing.assigners.several import SeveralWindows
 from panestream.windowing.time import MIN_TIMESTAMP
 from panestream.windowing.watermarks import WatermarkStrategy
+from tests.comparison import harness
 
 AGGREGATES = (agg.count().alias("n"), agg.sum("v").alias("total"), agg.max("v").alias("top"), agg.collect_list("v").alias("all"))
 ROWS = pa.schema([("key", pa.string()), ("ts", pa.int64()), ("v", pa.int64())])
@@ -295,3 +297,39 @@ def test_a_rerun_of_a_micro_batch_leaves_the_same_bytes():
         assert state.values == other.values
         assert [tag for tag, _ in outputs[0]] == [tag for tag, _ in outputs[1]]
         assert all(one.equals(two) for (_, one), (_, two) in zip(*outputs, strict=True))
+
+
+def test_windows_of_the_clock_are_due_at_their_last_instant():
+    windowing = WindowSpec(TumblingProcessingTimeWindows(10))
+    plan = harness.Query(windowing, (agg.count().alias("n"),)).columnar()
+    rows = [[("a", 0, None, None, 1)]]
+    emitted = harness.run(
+        plan, [harness.MicroBatch(rows, clock=15), harness.MicroBatch([], clock=19), harness.MicroBatch([], clock=20)]
+    )
+    assert [one.wake_up for one in emitted] == [19, 19, None]
+    assert [len(one.fired) for one in emitted] == [0, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("assigner", "said"),
+    [
+        (TumblingEventTimeWindows(10), "10 microseconds each, 1 to a window"),
+        (SlidingEventTimeWindows(2, 5), "a pane for each window (2 microseconds)"),
+        (SlidingEventTimeWindows(9, 3), "3 microseconds each, 3 to a window"),
+        (
+            SlidingEventTimeWindows(10, 3),
+            "two to a slide, 1 microsecond and 2 microseconds, since the slide does not divide the size",
+        ),
+        (
+            SeveralWindows.of({"a": TumblingEventTimeWindows(6), "b": TumblingEventTimeWindows(10)}),
+            "7 of unequal length every 30 microseconds: one between any two edges of windows",
+        ),
+        (
+            SeveralWindows.of({"a": TumblingEventTimeWindows(5), "b": TumblingEventTimeWindows(10)}),
+            "5 microseconds each, 1 and 2 to a window, shared",
+        ),
+    ],
+)
+def test_explain_says_which_panes_there_are(assigner, said):
+    plan = harness.Query(WindowSpec(assigner), (agg.count().alias("n"),)).columnar()
+    assert plan.operator.explain(plan, streaming=True)["panes"] == [said]

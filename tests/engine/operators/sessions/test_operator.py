@@ -70,6 +70,13 @@ def test_a_late_row_is_taken_only_if_the_session_it_touches_was_there_before_it(
     assert ("a", 5, 35, 4) in fired(third)
 
 
+@pytest.mark.parametrize(("time", "late"), [(90, 1), (91, 0)])
+def test_a_row_is_late_from_the_last_instant_of_its_own_session_on(time, late):
+    first, second = harness.run(query().columnar(), [batch(("a", 100)), batch(("b", time))])
+    assert first.metrics.watermark == 99
+    assert (second.metrics.late_rows, second.metrics.windowed_rows) == (late, 1 - late)
+
+
 def test_a_local_session_that_loses_rows_is_built_anew():
     aggregates = (agg.collect_list("v").alias("all"), agg.max("v").alias("top"))
     plan = query(aggregates=aggregates).columnar()

@@ -1,0 +1,25 @@
+"""The words that a checkpoint of functions over rows is tied to: with other words no old checkpoint would be read."""
+
+from __future__ import annotations
+
+import pytest
+
+from panestream.engine.operators.accumulating.windowed_rows import AllWindows, PerWindow, TablePerWindow
+from panestream.engine.operators.accumulating.with_context import PerWindowWithContext
+
+
+@pytest.mark.parametrize(
+    ("function", "described"),
+    [
+        (PerWindow(None), "a call for each key and window, with a list of rows"),
+        (TablePerWindow(None), "a call for each key and window, with an Arrow table"),
+        (TablePerWindow(None, "pandas"), "a call for each key and window, with a pandas frame"),
+        (AllWindows(None), "one call for all windows that fire in a key group, with an Arrow table"),
+        (
+            PerWindowWithContext(None),
+            "a call for each key and window, with a context and a list of rows; it keeps no state (stateless=True)",
+        ),
+    ],
+)
+def test_these_words_stay(function, described):
+    assert function.described == described

@@ -1,0 +1,29 @@
+"""Why functions over rows do not run as panes of whole rows."""
+
+from __future__ import annotations
+
+import pytest
+
+from panestream.engine.operators.accumulating.rule import why_not_rows
+from panestream.engine.window_spec import WindowSpec
+from panestream.windowing.assigners import TumblingEventTimeWindows, TumblingProcessingTimeWindows
+from panestream.windowing.assigners.several import SeveralWindows
+from panestream.windowing.triggers import ContinuousEventTimeTrigger
+
+MINUTES = TumblingEventTimeWindows(10)
+
+
+@pytest.mark.parametrize(
+    ("window", "reasons"),
+    [
+        (WindowSpec(MINUTES), []),
+        (WindowSpec(SeveralWindows.of({"a": MINUTES, "b": MINUTES})), ["several windows in one query need declared aggregates"]),
+        (WindowSpec(TumblingProcessingTimeWindows(10)), ["panes of whole rows know event time only"]),
+        (
+            WindowSpec(MINUTES, ContinuousEventTimeTrigger(5)),
+            [f"panes of whole rows fire at the end of the window, not as {ContinuousEventTimeTrigger(5)!r} says"],
+        ),
+    ],
+)
+def test_the_reasons(window, reasons):
+    assert why_not_rows(window) == reasons

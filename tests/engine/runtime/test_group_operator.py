@@ -1,0 +1,20 @@
+"""What is the same in every operator: what a micro-batch is told of."""
+
+from __future__ import annotations
+
+from panestream.engine.runtime.group_io import GroupInput
+from panestream.engine.storage.state import MemoryState
+from tests.comparison import harness
+from tests.engine.operators.sessions.test_operator import batch, query
+
+
+def test_a_micro_batch_without_rows_was_called_by_the_clock():
+    emitted = harness.run(query().columnar(), [batch(("a", 0, None)), batch(), batch(("a", 5, None)), batch(end=True)])
+    assert [one.metrics.woken for one in emitted] == [False, True, False, True]
+
+
+def test_rows_of_which_none_is_usable_are_rows_and_so_are_those_that_only_move_time():
+    plan = query().columnar()
+    operator = plan.operator.for_group(plan, MemoryState(), 0)
+    came = [GroupInput(input_rows=3, invalid_rows=3), GroupInput(seen={"": 5}), GroupInput()]
+    assert [operator.process(one).metrics.woken for one in came] == [False, False, True]
