@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -30,7 +30,7 @@ from tests.recovery.crashes import disks as disk_space
 from tests.recovery.crashes.cells import FILES, Cell, cells_of, prepare_topics
 from tests.recovery.crashes.drivers import kill_drivers
 from tests.recovery.crashes.queries import QUERIES, clicks, ordered, settled, write_clicks
-from tests.recovery.crashes.report import write_report
+from tests.recovery.crashes.report import save, write_report
 from tests.recovery.crashes.strikes import DRIVER, DRIVER_SHARE, KINDS, Kind, Scene
 from tests.recovery.crashes.victims import Victim, wait_until
 from tests.recovery.kill_loop import ROOT
@@ -52,6 +52,7 @@ class Campaign:
         jars: of the connectors, once they were found.
         broker: of Kafka, for all kinds that leave it alone.
         minutes: of each kind: after that no other cell of it is begun.
+        save: writes what is known so far, after each cell.
     """
 
     folder: Path
@@ -62,6 +63,7 @@ class Campaign:
     jars: str = ""
     broker: Any = None
     minutes: float = math.inf
+    save: Callable[[], object] = lambda: None
 
     @property
     def clicks(self) -> Path:
@@ -204,6 +206,7 @@ class Campaign:
         cell.compare(json.loads((work / f"rows-{cell.name}.json").read_text()), self.expected[cell.operator])
         said = "identical" if cell.difference == "" else cell.difference
         print(f"{time.strftime('%H:%M:%S')} {cell.title}: {len(cell.struck)} of {cell.wanted} kills struck, {said}", flush=True)
+        self.save()
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
@@ -248,9 +251,10 @@ def planned(options: argparse.Namespace) -> list[Cell]:
     return [cell for cell in cells if cell.kind in options.kinds and (not options.only or cell.title in options.only)]
 
 
-def run(options: argparse.Namespace, folder: Path) -> Campaign:
+def run(options: argparse.Namespace, folder: Path, began: float) -> Campaign:
     """All cells of a command line."""
     campaign = Campaign(folder, options.seed, planned(options), minutes=options.minutes)
+    campaign.save = lambda: save(options, campaign.cells, campaign.skipped, began, ended=False)
     campaign.find_what_is_expected()
     print(f"{time.strftime('%H:%M:%S')} undisturbed runs and batches agree; now the kills", flush=True)
     campaign.start_broker()
@@ -272,7 +276,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         given = partial(tempfile.TemporaryDirectory, prefix="panestream-crashes-", ignore_cleanup_errors=True)
         folder = options.keep or Path(stack.enter_context(given()))
         folder.mkdir(parents=True, exist_ok=True)
-        campaign = run(options, folder)
+        campaign = run(options, folder, began)
     failed = write_report(options, campaign.cells, campaign.skipped, began)
     # Kills that struck nothing show nothing.
     sys.exit(1 if failed or not any(cell.struck for cell in campaign.cells) else 0)

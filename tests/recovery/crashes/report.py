@@ -8,7 +8,7 @@ import subprocess
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime, timezone
 from typing import Any
 
@@ -23,14 +23,23 @@ from tests.recovery.kill_loop import ROOT
 
 def write_report(options: argparse.Namespace, cells: Sequence[Cell], skipped: Mapping[str, str], began: float) -> list[Cell]:
     """Prints and writes the result; returns the cells that failed, with how to repeat each."""
-    failed = [cell for cell in cells if cell.difference]
-    lines = [*_table(cells, skipped), "", *_places(cells)]
-    print("\n".join(lines))
+    failed = save(options, cells, skipped, began, ended=True)
+    print("\n".join([*_table(cells, skipped), "", *_places(cells)]))
     for cell in failed:
         print(f"\nFAILED {cell.title}: {cell.difference}\nAgain: {_again(options, cell)}")
-    struck = sum(len(cell.struck) for cell in cells)
-    print(f"\n{struck} kills struck; {identical(cells)} of {tried(cells)} queries have the identical output")
-    about = _about(options, began)
+    print(f"\n{_struck(cells)} kills struck; {identical(cells)} of {tried(cells)} queries have the identical output")
+    return failed
+
+
+def save(
+    options: argparse.Namespace, cells: Sequence[Cell], skipped: Mapping[str, str], began: float, *, ended: bool
+) -> list[Cell]:
+    """Writes what is known so far, so that a run which is broken off leaves it, and says so. Returns the cells that failed."""
+    # Those that are under way were not compared: nothing is said of them, and their kills are not counted.
+    cells = [cell if ended or cell.difference is not None else replace(cell, struck=[]) for cell in cells]
+    failed = [cell for cell in cells if cell.difference]
+    lines = [*_table(cells, skipped), "", *_places(cells)]
+    about, struck = _about(options, began) | {"ended": ended}, _struck(cells)
     options.results.mkdir(parents=True, exist_ok=True)
     head = _head(about, cells, skipped, struck)
     notes = [f"- **{cell.title}**: {cell.difference}. Again: `{_again(options, cell)}`" for cell in failed]
@@ -41,6 +50,10 @@ def write_report(options: argparse.Namespace, cells: Sequence[Cell], skipped: Ma
     found["cells"] = [asdict(cell) for cell in cells]
     (options.results / "crashes.json").write_text(json.dumps(found, indent=1) + "\n")
     return failed
+
+
+def _struck(cells: Sequence[Cell]) -> int:
+    return sum(len(cell.struck) for cell in cells)
 
 
 def identical(cells: Sequence[Cell]) -> int:
@@ -84,6 +97,7 @@ def _head(about: Mapping[str, Any], cells: Sequence[Cell], skipped: Mapping[str,
         "",
         f"**{struck} kills struck {sum(bool(cell.struck) for cell in cells)} queries; of {identical(cells)} of {tried(cells)} the output is",
         "identical** to that of an undisturbed run, firing numbers and all, and to the answer of the batch.",
+        *([] if about["ended"] else ["", "The run was broken off before its end: this is what it had compared by then."]),
         "",
         f"- `{about['command']}`{chosen}, {about['date']}, {about['minutes']} minutes, commit {about['commit']}.",
         f"- {here['cpu']}, {here['cores']} cores, {here['memory_gb']} GB, {here['system']}; load {here['load_at_start']} at the end.",

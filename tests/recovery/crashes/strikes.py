@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 LOST_TASK = ("Lost task",)
 LOST_EXECUTOR = ("Lost executor",)
 LOST_BROKER = ("disconnected", "could not be established", "Connection to node")
-DISK_WORDS = ("No space left on device", "Read-only file system")
+DISK_WORDS = ("No space left on device", "Read-only file system", "mkdir of file:", "Mkdirs failed to create")
 
 
 @dataclass
