@@ -12,7 +12,6 @@ from panestream.engine.plan import WindowPlan
 from panestream.engine.runtime.gc_control import collector_paused
 from panestream.engine.runtime.group_io import GroupInput, GroupOutput
 from panestream.engine.storage import payload
-from panestream.engine.storage.limits import within
 from panestream.engine.storage.payload import INVALID, REPORT, UNORDERED, PayloadPart, as_schema, joined
 from panestream.engine.storage.state import MemoryState, State
 from panestream.errors import InvalidPlanError
@@ -75,7 +74,7 @@ def run_micro_batch(
         parts: what came through the exchange.
         processing_time: in engine units, where the plan looks at it.
     """
-    batch = gather(plan, within(parts, plan.most_bytes, group))
+    batch = gather(plan, payload.within(parts, plan.most_bytes, group))
     if processing_time is not None:
         batch.batch_time = processing_time
     # The operator is gone before the collector is back: else it would search through all that the operator holds.

@@ -19,6 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from panestream.engine.kernels.columns import as_type, one_chunk
+from panestream.engine.storage.limits import micro_batch_too_large
 from panestream.errors import StateFormatError
 
 FORMAT_VERSION = 2
@@ -170,6 +171,20 @@ def cut(body: bytes, origin: int, after: int) -> Iterator[PayloadPart]:
     for number, start in enumerate(starts, 1):
         # The slice of all of it is itself, not a copy.
         yield PayloadPart(origin, after + number, len(starts) - number, body[start : start + PART_BYTES])
+
+
+def within(parts: Iterable[PayloadPart], most: int, group: int) -> Iterator[PayloadPart]:
+    """What crossed the exchange for a key group, counted as it comes.
+
+    Raises:
+        MemoryLimitError: it is more than ``most`` bytes.
+    """
+    size = 0
+    for part in parts:
+        size += len(part.body)
+        if size > most:
+            raise micro_batch_too_large(group, most)
+        yield part
 
 
 def joined(parts: Iterable[PayloadPart]) -> Iterator[tuple[int, bytes]]:
