@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -102,7 +103,8 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     spark = pst.build_session("heavy", {**SETTINGS, **case.settings, "spark.sql.shuffle.partitions": str(options.groups)})
     stream = spark.readStream.schema(case.schema).option("maxFilesPerTrigger", files - 1 if case.at_once else 1)
     result = case.query(stream.parquet(str(folder / "in")))
-    peaks, batches = Peaks(), []
+    peaks = Peaks()
+    batches: list[Any] = []
     peaks.start()
     began = time.perf_counter()
     query = result.start(
@@ -155,7 +157,7 @@ def _in_a_process(options: argparse.Namespace, name: str) -> dict[str, Any]:
             shutil.rmtree(Path(options.data) / name, ignore_errors=True)
     marked = [line for line in out.splitlines() if line.startswith(_MARK)]
     if process.returncode or not marked:
-        said = [line for line in errors.splitlines() if line.strip() and not line.startswith(" ")]
+        said = [line for line in errors.splitlines() if re.match(r"[A-Za-z_.]+(Error|Exception)\b", line)]
         return {"failed": said[-1] if said else f"exit status {process.returncode}"}
     found: dict[str, Any] = json.loads(marked[-1].removeprefix(_MARK))
     return found

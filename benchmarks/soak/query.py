@@ -106,7 +106,7 @@ def main(folder: str, rate: int) -> None:
         .side_output_late_data("late")
         .aggregate(agg.count().alias("n"), agg.sum("value").alias("total"))
     )
-    sinks = {
+    sinks: dict[str, Any] = {
         "main": pst.ParquetSink(str(folders.main), batches_per_folder=PER_FOLDER),
         "late": pst.ParquetSink(str(folders.late), batches_per_folder=PER_FOLDER),
     }

@@ -103,7 +103,8 @@ class Soak:
                 if compaction is None and self.now > compact_at:
                     compaction, compact_at = self._compact(), self.now + self.options.compact_minutes * 60
                 elif compaction is not None and compaction.poll() is not None:
-                    compaction = self._compacted(compaction)
+                    self._compacted(compaction)
+                    compaction = None
             killed = number % 2 == 0 and self.now < end
             self._end(query, killed)
             if compaction is not None:

@@ -12,7 +12,6 @@ from panestream.engine.plan import WindowPlan
 from panestream.engine.runtime.gc_control import collector_paused
 from panestream.engine.runtime.group_io import GroupInput, GroupOutput
 from panestream.engine.storage import payload
-from panestream.engine.storage.limits import within
 from panestream.engine.storage.payload import END, INVALID, REPORT, UNORDERED, PayloadPart, as_schema, joined
 from panestream.engine.storage.state import MemoryState, State
 from panestream.errors import InvalidPlanError
@@ -86,7 +85,7 @@ def run_micro_batch(
         run: which run of the query it is, for key groups that no report tells.
         planned_in: which run planned the micro-batch.
     """
-    batch = gather(plan, within(parts, plan.most_bytes, group))
+    batch = gather(plan, payload.within(parts, plan.most_bytes, group))
     batch.run, batch.planned_in = batch.run or run, planned_in
     if processing_time is not None:
         batch.batch_time = processing_time

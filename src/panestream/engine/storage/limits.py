@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 from panestream.errors import MemoryLimitError
 
@@ -14,30 +13,13 @@ STORED_BYTES = (1 << 31) - (1 << 20)
 _RAISE = "raise the limit, .memory_limit(bytes), where workers have several times as much memory"
 
 
-class _Part(Protocol):
-    @property
-    def body(self) -> bytes: ...
-
-
-P = TypeVar("P", bound=_Part)
-
-
-def within(parts: Iterable[P], most: int, group: int) -> Iterator[P]:
-    """What crossed the exchange for a key group, counted as it comes.
-
-    Raises:
-        MemoryLimitError: it is more than ``most`` bytes.
-    """
-    size = 0
-    for part in parts:
-        size += len(part.body)
-        if size > most:
-            raise MemoryLimitError(
-                f"key group {group} has more than {shown(most)} of rows in one micro-batch. Read less at a time "
-                "(maxFilesPerTrigger of files, maxOffsetsPerTrigger of Kafka), take more key groups (.key_groups(n), on a new "
-                f"checkpoint or from a savepoint), or {_RAISE}"
-            )
-        yield part
+def micro_batch_too_large(group: int, most: int) -> MemoryLimitError:
+    """The error about what a micro-batch brings for one key group."""
+    return MemoryLimitError(
+        f"key group {group} has more than {shown(most)} of rows in one micro-batch. Read less at a time "
+        "(maxFilesPerTrigger of files, maxOffsetsPerTrigger of Kafka), take more key groups (.key_groups(n), on a new "
+        f"checkpoint or from a savepoint), or {_RAISE}"
+    )
 
 
 def window_too_large(key: Any, window: str, rows: int, size: int, most: int) -> MemoryLimitError:

@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from panestream.engine.kernels.columns import as_type, one_chunk
 from panestream.engine.storage.arrow_stream import check_columns, check_stream
+from panestream.engine.storage.limits import micro_batch_too_large
 from panestream.errors import StateFormatError
 
 FORMAT_VERSION = 2
@@ -181,6 +182,20 @@ def cut(body: bytes, origin: int, after: int) -> Iterator[PayloadPart]:
     for number, start in enumerate(starts, 1):
         # The slice of all of it is itself, not a copy.
         yield PayloadPart(origin, after + number, len(starts) - number, body[start : start + PART_BYTES])
+
+
+def within(parts: Iterable[PayloadPart], most: int, group: int) -> Iterator[PayloadPart]:
+    """What crossed the exchange for a key group, counted as it comes.
+
+    Raises:
+        MemoryLimitError: it is more than ``most`` bytes.
+    """
+    size = 0
+    for part in parts:
+        size += len(part.body)
+        if size > most:
+            raise micro_batch_too_large(group, most)
+        yield part
 
 
 def joined(parts: Iterable[PayloadPart]) -> Iterator[tuple[int, bytes]]:

@@ -183,7 +183,7 @@ class RowStore:
     @property
     def element_bytes(self) -> float:
         """How many bytes an element has at rest, on average; 0: none rests, or they were not counted."""
-        return self.meta.get(_CHUNK_BYTES, 0) / max(self.meta.get(_CHUNKED, 0), 1)
+        return float(self.meta.get(_CHUNK_BYTES, 0) / max(self.meta.get(_CHUNKED, 0), 1))
 
     @property
     def bytes_of_elements(self) -> int:
