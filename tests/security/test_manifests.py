@@ -1,0 +1,34 @@
+"""Manifests that somebody wrote are refused before a name in them becomes a place; those that were kept are taken."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+
+import pytest
+
+from panestream.errors import PanestreamError
+from panestream.spark.savepoint.checked import check_manifest
+from panestream.spark.savepoint.manifest import Manifest
+from tests.golden.files import SAVEPOINTS, query_of
+from tests.security.manifests import HARM
+
+
+def told_in(file):
+    with tarfile.open(file) as packed:
+        (name,) = (each for each in packed.getnames() if "/manifest/part-" in each)
+        told = json.loads(packed.extractfile(name).read())
+    return {field: told[field] for field in Manifest.__dataclass_fields__ if field in told}
+
+
+@pytest.mark.parametrize("file", SAVEPOINTS, ids=query_of)
+def test_a_manifest_that_was_kept_is_taken(file):
+    assert check_manifest("saved", told_in(file), "take another one") is None
+
+
+@pytest.mark.parametrize("harm", HARM)
+def test_a_manifest_that_somebody_wrote_is_refused(harm):
+    told = told_in(next(file for file in SAVEPOINTS if query_of(file) == "panes"))
+    HARM[harm](told)
+    with pytest.raises(PanestreamError, match=r"the manifest of the savepoint saved|saved plan"):
+        check_manifest("saved", told, "take another one")
