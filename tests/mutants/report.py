@@ -56,7 +56,8 @@ def lines_of(verdicts: Iterable[Verdict], possible: Mapping[str, int], equivalen
             sum(verdict.became == SURVIVED and verdict.fault.name in equivalent for verdict in own),
         )
         for name in PACKAGES
-        if (own := by_package.get(name))
+        if name in possible
+        for own in [by_package.get(name, [])]
     ]
     sums = [sum(getattr(line, name) for line in lines) for name in ("possible", "tried", "killed", "hung", "equivalent")]
     return [*lines, Line("all", *sums)]

@@ -44,7 +44,7 @@ def main(words: Sequence[str] | None = None) -> int:
     """The exit status says whether at least 95 % of those that are not equivalent were killed."""
     chosen = _arguments(words)
     WORK.mkdir(parents=True, exist_ok=True)
-    reach = reached(chosen.spark, chosen.fresh)
+    reach = [] if chosen.only_tell else reached(chosen.spark, chosen.fresh)
     packages = {name: drawn(own, chosen.seed, name) for name, own in possible(PACKAGE, chosen.packages).items()}
     kept = {} if chosen.fresh else read_verdicts()
     asked = {name: in_reach(faults, reach) if name.startswith(DRIVER) else faults for name, faults in packages.items()}
@@ -193,7 +193,12 @@ def as_verdict(line: str) -> Verdict:
 
 def read_verdicts() -> dict[str, Verdict]:
     """What became of the faults that were tried before; of one that was tried again, the last."""
-    return {verdict.fault.name: verdict for line in _lines(WORK / "verdicts") if (verdict := as_verdict(line)).fault}
+    return {verdict.fault.name: verdict for verdict in all_verdicts() if verdict.fault}
+
+
+def all_verdicts() -> list[Verdict]:
+    """All that were given, in order."""
+    return [as_verdict(line) for line in _lines(WORK / "verdicts")]
 
 
 def _tell(packages: dict[str, list[Fault]], kept: dict[str, Verdict], chosen: argparse.Namespace) -> int:
@@ -206,13 +211,29 @@ def _tell(packages: dict[str, list[Fault]], kept: dict[str, Verdict], chosen: ar
         "As many faults of each package, drawn by the seed. Tests that reach a fault's function are run, the likeliest first.",
         "Of `spark` and what lies below it faults are drawn from the functions that the tests asked reach.",
     ]
+    first = {verdict.fault.name: verdict.became for verdict in reversed(all_verdicts()) if verdict.fault}
+    judged = [name for name, verdict in kept.items() if name in known and verdict.became != IMPOSSIBLE]
+    at_once = sum(first[name] != SURVIVED for name in judged)
+    mended = sum(first[name] == SURVIVED != kept[name].became for name in judged)
+    facts.append(
+        f"When first tried {at_once} of {len(judged)} were killed. {mended} more are killed by tests that were written then, or that "
+        "were not asked at first. How the tests stand with faults that nobody has looked at another seed says."
+    )
     page = as_markdown(lines, verdicts, EQUIVALENT, facts)
     if set(chosen.packages) == set(PACKAGES):
         (RESULTS / "mutants.md").write_text(page)
         told = [{**asdict(line), "survived": line.survived, "share": line.share} for line in lines]
-        (RESULTS / "mutants.json").write_text(json.dumps({"seed": chosen.seed, "packages": told}, indent=1) + "\n")
+        survivors = {
+            verdict.fault.name: EQUIVALENT.get(verdict.fault.name, "a hole") for verdict in verdicts if _survived(verdict)
+        }
+        page_json = {"seed": chosen.seed, "packages": told, "survivors": survivors}
+        (RESULTS / "mutants.json").write_text(json.dumps(page_json, indent=1) + "\n")
     print(page)
     return 0 if (lines[-1].share or 0) >= 0.95 else 1
+
+
+def _survived(verdict: Verdict) -> bool:
+    return verdict.became == SURVIVED
 
 
 if __name__ == "__main__":
