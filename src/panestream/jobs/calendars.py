@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from panestream.jobs.schema import Place, choice, duration, wanting
 from panestream.windowing.assigners import (
@@ -17,9 +17,6 @@ from panestream.windowing.assigners import (
     CalendarYears,
     WindowAssigner,
 )
-
-if TYPE_CHECKING:
-    from panestream.jobs.windows import WindowSection
 
 _UNITS: Mapping[str, Any] = {
     "calendar_hours": CalendarHours,
@@ -62,8 +59,8 @@ def growth(value: object, place: Place) -> str:
     return str(_WORDS(value, place)) if value in ("hour", "day", "month") else str(duration(zero=False)(value, place))
 
 
-def calendar_assigner(section: WindowSection) -> WindowAssigner:
-    """What the library calls windows of a calendar."""
+def calendar_assigner(section: Any) -> WindowAssigner:
+    """What the library calls windows of a calendar: of a checked ``WindowSection``, whose module imports this one."""
     own: dict[str, Any] = {"zone": section.zone, "by_processing_time": section.time == "processing"}
     own |= {key: getattr(section, key) for key in ("step", "offset", *OWN_KEYS) if getattr(section, key) is not None}
     found: WindowAssigner
