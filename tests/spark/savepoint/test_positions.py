@@ -5,6 +5,7 @@ import json
 import pytest
 
 from panestream.errors import CheckpointError
+from panestream.spark.savepoint import positions
 from panestream.spark.savepoint.positions import SourcePosition, as_saved, kind_of, of_saved
 
 
@@ -58,3 +59,11 @@ def test_where_a_source_cannot_begin(offset, why):
 def test_saved():
     positions = [SourcePosition(0, "files", '{"logOffset":7}', 8), SourcePosition(1, "nothing", "-")]
     assert of_saved(json.loads(json.dumps(as_saved(positions)))) == positions
+
+
+@pytest.mark.parametrize(
+    ("value", "are"),
+    [({"0": 5, "1": 6}, True), ({"0": 5, "one": 6}, False), ({"0": 5, "1": "6"}, False), ({}, False), (5, False)],
+)
+def test_partitions_all_have_a_number_and_an_offset(value, are):
+    assert positions._is_partitions(value) is are

@@ -307,6 +307,7 @@ def test_windows_of_the_clock_are_due_at_their_last_instant():
         plan, [harness.MicroBatch(rows, clock=15), harness.MicroBatch([], clock=19), harness.MicroBatch([], clock=20)]
     )
     assert [one.wake_up for one in emitted] == [19, 19, None]
+    assert plan.wakes_up
     assert [len(one.fired) for one in emitted] == [0, 0, 1]
 
 
