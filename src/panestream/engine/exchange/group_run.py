@@ -34,7 +34,7 @@ def gather(plan: WindowPlan, parts: Iterable[PayloadPart], end_of_input: bool = 
         batch.origins.setdefault(kind, []).append(origin)
 
     for origin, body in joined(parts):
-        table, header = payload.decode(body)
+        table, header = payload.decode(body, dictionaries=True)
         kind = header["kind"]
         if kind == INVALID:
             batch.invalid.append(as_schema(table, plan.row_schema))

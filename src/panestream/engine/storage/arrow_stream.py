@@ -16,8 +16,8 @@ from typing import Any
 import numpy.typing as npt
 import pyarrow as pa
 
-_RECORD_BATCH = 3
-"""The kind of a message (Arrow's Message.fbs). Dictionaries are another, and are never written."""
+_DICTIONARY, _RECORD_BATCH = 2, 3
+"""Kinds of messages (Arrow's Message.fbs). Dictionaries cross the exchange (names of files), and never rest in state."""
 _CONTINUES = 0xFFFFFFFF
 _MOST_ROWS = 2**31 - 1
 _PREFIX = struct.Struct("<II")
@@ -28,10 +28,14 @@ _VTABLE = struct.Struct("<HHHHHH")
 Of a message these are version, kind, header, length of the body; of a record batch rows, nodes, buffers, compression."""
 
 
-def check_stream(payload: bytes | memoryview | pa.Buffer) -> None:
+def check_stream(payload: bytes | memoryview | pa.Buffer, *, dictionaries: bool = False) -> None:
     """Refuses a stream that is cut, compressed, has dictionaries, or says that it has more rows than there can be.
 
     Reads the few bytes that describe each message, and none of the values.
+
+    Args:
+        payload: the stream.
+        dictionaries: whether it may have some: what this job's own tasks sent.
 
     Raises:
         ValueError: says what is wrong.
@@ -46,7 +50,7 @@ def check_stream(payload: bytes | memoryview | pa.Buffer) -> None:
                 raise ValueError("it is no stream of Arrow's")
             if not size:
                 return
-            at += _PREFIX.size + size + _check_batch(data, at + _PREFIX.size)
+            at += _PREFIX.size + size + _check_message(data, at + _PREFIX.size, dictionaries=dictionaries)
     except (struct.error, IndexError) as error:
         raise ValueError(f"it is cut off, or what it says of itself cannot be read ({error})") from error
 
@@ -58,23 +62,17 @@ def _after_mark(data: memoryview, at: int) -> int:
     return int(at + _PREFIX.size + size)
 
 
-def _check_batch(data: memoryview, at: int) -> int:
+def _check_message(data: memoryview, at: int, *, dictionaries: bool) -> int:
     """Checks what a message says of itself, and returns how long its body is."""
     message = at + _INT.unpack_from(data, at)[0]
     vtable = message - _INT.unpack_from(data, message)[0]
     outer, _, _, kind, header, body = _VTABLE.unpack_from(data, vtable)
     if outer < _VTABLE.size - 2 or not kind or not header:
         raise ValueError("a message is no record batch")
-    if data[message + kind] != _RECORD_BATCH:
+    if data[message + kind] == _RECORD_BATCH:
+        _check_batch(data, message + header + _INT.unpack_from(data, message + header)[0])
+    elif not dictionaries or data[message + kind] != _DICTIONARY:
         raise ValueError(f"a message is of the kind {data[message + kind]}, which is never written here")
-    batch = message + header + _INT.unpack_from(data, message + header)[0]
-    vtable = batch - _INT.unpack_from(data, batch)[0]
-    length, _, rows, _, _, compression = _VTABLE.unpack_from(data, vtable)
-    if length >= _VTABLE.size and compression:
-        raise ValueError("its values are compressed, which they never are here")
-    count = _LONG.unpack_from(data, batch + rows)[0] if length > 4 and rows else 0
-    if not 0 <= count <= _MOST_ROWS:
-        raise ValueError(f"it says that it has {count:,} rows")
     # What is at its default at the end of a table is left out, and so is its place: here a body of no bytes.
     size = _LONG.unpack_from(data, message + body)[0] if outer >= _VTABLE.size and body else 0
     if size < 0:
@@ -82,17 +80,33 @@ def _check_batch(data: memoryview, at: int) -> int:
     return int(size)
 
 
-def check_columns(table: pa.Table) -> None:
+def _check_batch(data: memoryview, batch: int) -> None:
+    vtable = batch - _INT.unpack_from(data, batch)[0]
+    length, _, rows, _, _, compression = _VTABLE.unpack_from(data, vtable)
+    if length >= _VTABLE.size and compression:
+        raise ValueError("its values are compressed, which they never are here")
+    count = _LONG.unpack_from(data, batch + rows)[0] if length > 4 and rows else 0
+    if not 0 <= count <= _MOST_ROWS:
+        raise ValueError(f"it says that it has {count:,} rows")
+
+
+def check_columns(table: pa.Table, *, dictionaries: bool = False) -> None:
     """Refuses columns whose lengths and offsets do not fit the values that are there.
 
     Whether strings are UTF-8 is not looked at: Spark does not ask either, and what it has comes through.
+
+    Args:
+        table: what Arrow read.
+        dictionaries: whether columns may have some.
 
     Raises:
         pyarrow.ArrowInvalid: says where.
     """
     table.validate()
     for column in table.columns:
-        if column.type.id in _CHECKS:
+        if dictionaries and pa.types.is_dictionary(column.type):
+            column.validate(full=True)
+        elif column.type.id in _CHECKS:
             for chunk in column.chunks:
                 _check(chunk)
 

@@ -85,18 +85,19 @@ def encode(table: pa.Table, header: Mapping[str, Any] | None = None) -> bytes:
     return encoded
 
 
-def decode(payload: bytes, schema: pa.Schema | None = None) -> tuple[pa.Table, dict[str, Any]]:
+def decode(payload: bytes, schema: pa.Schema | None = None, *, dictionaries: bool = False) -> tuple[pa.Table, dict[str, Any]]:
     """The table and the header.
 
     Args:
         payload: what :func:`encode` made.
         schema: the columns that are expected, in order, with their full types; None takes what is there.
+        dictionaries: whether columns may have some: what crosses the exchange may, what rests in state never does.
 
     Raises:
         StateFormatError: it is no payload, has another format version, or other columns than expected.
     """
     try:
-        return _decoded(payload, schema)
+        return _decoded(payload, schema, dictionaries=dictionaries)
     except _NO_PAYLOAD as error:
         raise StateFormatError(
             f"bytes that should be a payload are none ({type(error).__name__}: {error}): they were changed on their way, or "
@@ -104,14 +105,14 @@ def decode(payload: bytes, schema: pa.Schema | None = None) -> tuple[pa.Table, d
         ) from error
 
 
-def _decoded(payload: bytes, schema: pa.Schema | None) -> tuple[pa.Table, dict[str, Any]]:
-    check_stream(payload)
+def _decoded(payload: bytes, schema: pa.Schema | None, *, dictionaries: bool) -> tuple[pa.Table, dict[str, Any]]:
+    check_stream(payload, dictionaries=dictionaries)
     with pa.ipc.open_stream(payload) as reader:
         table = reader.read_all()
     header = json.loads((table.schema.metadata or {}).get(_HEADER, b"{}"))
     if header.get("format") != FORMAT_VERSION:
         raise wrong_format("a payload", header.get("format"))
-    check_columns(table)
+    check_columns(table, dictionaries=dictionaries)
     packed: dict[str, list[int]] = header.pop("packed", {})
     saved = header.pop("schema", None)
     if schema is None and saved is not None:
