@@ -63,6 +63,16 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session.stop()
 
 
+@pytest.fixture
+def viewfs(spark: SparkSession, tmp_path: Path) -> Iterator[str]:
+    """A file system that only Spark reaches: the folder of the test under another scheme."""
+    name = f"t{abs(hash(str(tmp_path)))}"
+    option = f"fs.viewfs.mounttable.{name}.link./data"
+    spark.conf.set(option, tmp_path.as_uri())
+    yield f"viewfs://{name}/data"
+    spark.conf.unset(option)
+
+
 @pytest.fixture(scope="session")
 def event_data() -> Path:
     """The folder with real event data: PANESTREAM_DATA, or ../shared/data beside the project. Skips where there is none."""

@@ -84,16 +84,6 @@ def test_a_copy_that_another_one_overtook_stops_and_publishes_nothing_more(spark
     assert run(spark, tmp_path, FILES[:2], place=folder) == [[(1, "ann", 1)], []]
 
 
-@pytest.fixture
-def viewfs(spark, tmp_path):
-    """A file system that only Spark reaches: the folder of the test under another scheme."""
-    name = f"t{abs(hash(str(tmp_path)))}"
-    option = f"fs.viewfs.mounttable.{name}.link./data"
-    spark.conf.set(option, tmp_path.as_uri())
-    yield f"viewfs://{name}/data"
-    spark.conf.unset(option)
-
-
 def test_elsewhere_spark_itself_publishes_and_clears(spark, tmp_path, viewfs):
     all_rows = [[(1, "ann", 1), (2, "ann", 1), (2, "bob", 1)], [(2, "ann", 5)]]
     assert run(spark, tmp_path, place=viewfs) == all_rows
