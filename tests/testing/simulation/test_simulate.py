@@ -14,8 +14,9 @@ from panestream.errors import InvalidPlanError
 from panestream.testing import SimulationError, simulate
 from panestream.testing.simulation.campaign import campaign
 from panestream.testing.simulation.command import main
-from panestream.testing.simulation.explore import CRASH, Explorer
-from panestream.testing.simulation.schedule import OPERATORS, schedule_of
+from panestream.testing.simulation.explore import CRASH, Disturbance, Explorer
+from panestream.testing.simulation.schedule import OPERATORS, MicroBatch, Query, Row, Schedule, schedule_of
+from panestream.testing.simulation.script import replay
 from panestream.testing.simulation.subject import Known
 
 MINUTE = pst.TumblingEventTimeWindows.of("1 minute")
@@ -191,3 +192,11 @@ def test_every_operator_is_what_it_is_called(operator):
         subject = Known.of(schedule)
         operator_of_plan = subject.engine(subject.settings).plan.operator
         assert operator_of_plan.name == names.get(operator, operator), (schedule.query, operator_of_plan)
+
+
+def test_where_no_event_time_was_assigned_evictors_look_at_the_clock():
+    # Schedule 434 of seed 1, made small: the definition had looked at a time that no query of it had.
+    assigner = {"type": "tumbling", "size": 10, "offset": 0, "time": "processing"}
+    query = Query(operator="row", assigner=assigner, evictor={"type": "time", "size": 5, "after": False}, function="aggregate")
+    rows = (Row("b", 1011, 2, 3, "p1"), Row("b", 1016, 1, 4, "p1"))
+    replay(Schedule(query, (MicroBatch(clock=4, tasks=(rows,)),)), Disturbance(kind="nothing"), None)

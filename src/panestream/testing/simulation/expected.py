@@ -78,7 +78,9 @@ class _Told:
         outside = definition.outside
         definition.step({"processing_time": batch.clock})
         for row in usable:
-            definition.step({"element": {"key": row.key, "ts": row.time, "value": row.number}})
+            # Where no event time was assigned, the clock stands in for it: evictors look at it.
+            time = row.time if self.query.of_time else batch.clock
+            definition.step({"element": {"key": row.key, "ts": time, "value": row.number}})
         alive = {(key, w.start, w.end) for key, windows in definition.windows.items() for w in windows}
         before = len(definition.out)
         if rows:
