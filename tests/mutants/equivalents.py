@@ -18,6 +18,9 @@ EQUIVALENT: dict[str, str] = {
     "engine/operators/sessions/firing.py:session_rows: constant: 1 -> 2 (3)": (
         "Of each session what is taken back still comes before what takes its place. Between sessions no order is promised."
     ),
+    "engine/kernels/ranges.py:windows_of: constant: 12 -> 13": (
+        "It decides which of two ways is taken to the same places: a search for each row, or one for each pane of the span."
+    ),
     "engine/aggregates/top.py:TopKAccumulator._insert: comparison: place < self._k -> place <= self._k": (
         "What is put behind the last place is cut off again by the next statement."
     ),
