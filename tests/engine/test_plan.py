@@ -25,7 +25,8 @@ INSTANT = pa.timestamp("us", tz="UTC")
 
 
 def plan_of(assigner, trigger=None, **more):
-    return harness.Query(WindowSpec(assigner, trigger), COUNT, **more).row()
+    query = harness.Query(WindowSpec(assigner, trigger), COUNT, **more)
+    return query.columnar() if isinstance(assigner, SeveralWindows) else query.row()
 
 
 @pytest.mark.parametrize(
