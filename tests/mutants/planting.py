@@ -29,8 +29,9 @@ from tests.mutants.faults import Fault, planted
 
 PACKAGE = Path(panestream.__file__).parent
 KILLED, HUNG, SURVIVED, IMPOSSIBLE = "killed", "hung", "survived", "impossible"
-PATIENCE = 300.0
-"""Seconds by the clock: for what waits and computes nothing. What computes is stopped by the processor's time, long before."""
+PATIENCE, PATIENCE_WITH_SPARK = 300.0, 60.0
+"""Seconds by the clock: for what waits and computes nothing. What computes is stopped by the processor's time, long before; where
+Spark computes, it is not this process's time."""
 MEMORY = 12 << 30
 """Bytes of address space: a fault that eats memory must not take the machine with it."""
 
@@ -44,12 +45,14 @@ class TimedTest:
         seconds: of the processor, without a fault.
         waited: seconds by the clock, without a fault.
         slack: seconds that it may take besides five times as long.
+        spark: whether it asks Spark.
     """
 
     name: str
     seconds: float = 1.0
     waited: float = 1.0
     slack: float = 10.0
+    spark: bool = False
 
     @property
     def processor_limit(self) -> float:
@@ -57,7 +60,7 @@ class TimedTest:
 
     @property
     def limit(self) -> float:
-        return 10 * self.waited + PATIENCE
+        return 10 * self.waited + (PATIENCE_WITH_SPARK if self.spark else PATIENCE)
 
 
 @dataclass(frozen=True)
@@ -100,7 +103,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool:
     started = _spark(items)
     with Path(session.config.getoption("--verdicts")).open("a") as verdicts:
         for job in jobs:
-            found = _judge(job, items)
+            found = _believed(job, items)
             verdicts.write(json.dumps(as_json(found)) + "\n")
             verdicts.flush()
             if started and found.became == HUNG:
@@ -116,7 +119,7 @@ def read_jobs(path: Path) -> list[Job]:
 
 def write_jobs(path: Path, jobs: Iterable[Job]) -> None:
     """A file of jobs for ``--plant``."""
-    tests = [[(test.name, test.seconds, test.waited, test.slack) for test in job.tests] for job in jobs]
+    tests = [[(test.name, test.seconds, test.waited, test.slack, test.spark) for test in job.tests] for job in jobs]
     faults = [job.fault and vars(job.fault) for job in jobs]
     path.write_text(json.dumps([{"fault": fault, "tests": own} for fault, own in zip(faults, tests, strict=True)]))
 
@@ -145,6 +148,22 @@ def plant(fault: Fault) -> None:
 
 def _where(code: CodeType) -> tuple[str, int, str]:
     return code.co_filename, code.co_firstlineno, code.co_name
+
+
+def _believed(job: Job, items: dict[str, pytest.Item]) -> Verdict:
+    """A verdict; where a test with Spark gives it, that test passes without the fault, at once afterwards: else it is not asked.
+
+    The copies share Spark's driver, and what one leaves there the next one finds.
+    """
+    tests = list(job.tests)
+    while True:
+        found = _judge(Job(job.fault, tests), items)
+        noticed = [test for test in tests if test.spark and test.name == found.by.partition(" (")[0]]
+        if found.became != KILLED or job.fault is None or not noticed:
+            return found
+        if _judge(Job(None, noticed), items).became == SURVIVED:
+            return found
+        tests.remove(noticed[0])
 
 
 def _judge(job: Job, items: dict[str, pytest.Item]) -> Verdict:
