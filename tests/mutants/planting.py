@@ -22,6 +22,7 @@ from types import CodeType, FunctionType
 
 import pytest
 from _pytest.runner import runtestprotocol
+from _pytest.tmpdir import tmppath_result_key
 from hypothesis import Phase, settings
 
 import panestream
@@ -256,6 +257,7 @@ def _spark(items: dict[str, pytest.Item]) -> bool:
         if "spark" in getattr(item, "fixturenames", ()):
             state = item.session._setupstate  # pytest offers no other way to a fixture of the session
             state.setup(item)
+            item.stash.setdefault(tmppath_result_key, {})  # a folder of the test asks, when it goes, what became of the test
             state.teardown_exact(_another(items, name))
             return True
     return False
