@@ -24,8 +24,6 @@ BOUNDS: Mapping[str, float] = {
     "state": 0.05,
 }
 """By how much of its median a measure may rise over the run: what the noise of a busy machine takes, not growth that goes on."""
-KEPT = 100
-"""Of so many micro-batches Spark keeps what it logged and what changed in the state: until then every checkpoint grows."""
 NAMES = {
     "driver": "driver's Python, MB",
     "jvm": "JVM (driver and executor), MB",
@@ -59,10 +57,13 @@ class Judged:
         return f"| {NAMES[self.name]} | {self.median:,.0f} | {self.most:,.0f} | {rise} | {self.bound:.0%} | {verdict} |"
 
 
-def judged(looks: Sequence[Mapping[str, Any]], batches: Sequence[Mapping[str, Any]]) -> list[Judged]:
-    """Each measure, from the looks and from what the query told of its micro-batches."""
+def judged(looks: Sequence[Mapping[str, Any]], batches: Sequence[Mapping[str, Any]], kept: int) -> list[Judged]:
+    """Each measure, from the looks and from what the query told of its micro-batches.
+
+    Until the checkpoint holds as many micro-batches as are ``kept`` it grows, and is not judged.
+    """
     batches = calmed(batches, looks)
-    full = next((batch["at"] for batch in batches if batch["batch"] > KEPT), None)
+    full = next((batch["at"] for batch in batches if batch["batch"] > kept), None)
     return [
         _judged(
             name,

@@ -25,7 +25,7 @@ from typing import Any
 import psutil
 
 from benchmarks.run import HERE, machine
-from benchmarks.soak.judge import BOUNDS, KEPT, Judged, exactness, judged
+from benchmarks.soak.judge import BOUNDS, Judged, exactness, judged
 from benchmarks.soak.picture import plot
 from benchmarks.soak.query import PER_FOLDER, SETTINGS, Folders
 
@@ -69,6 +69,9 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--rate", type=int, default=5_000, help="rows a second (default: %(default)s)")
     parser.add_argument("--restart-minutes", type=float, default=10.0, help="how long a run lasts (default: %(default)s)")
     parser.add_argument("--compact-minutes", type=float, default=15.0, help="between compactions (default: %(default)s)")
+    parser.add_argument(
+        "--keep", type=int, default=100, help="of so many micro-batches Spark keeps its logs (default: %(default)s)"
+    )
     parser.add_argument("--look-seconds", type=float, default=5.0)
     parser.add_argument("--folder", default=str(HERE / ".data" / "soak"), help="of the query's checkpoint and outputs: made anew")
     parser.add_argument("--results", default=str(HERE / "results"))
@@ -130,7 +133,8 @@ class Soak:
             )
 
     def _start(self) -> subprocess.Popen[str]:
-        return self._process("-m", "benchmarks.soak.query", self.options.folder, str(self.options.rate))
+        options = (self.options.folder, str(self.options.rate), str(self.options.keep))
+        return self._process("-m", "benchmarks.soak.query", *options)
 
     def _end(self, query: subprocess.Popen[str], killed: bool) -> None:
         """Kills the driver, JVM and workers at once, or asks it to stop."""
@@ -221,8 +225,7 @@ def report(soak: Soak, batches: Sequence[dict[str, Any]], exact: dict[str, Any],
     return [
         "# A long run, with restarts",
         "",
-        f'- `make soak ARGS="--hours {options.hours:g} --rate {options.rate} --restart-minutes {options.restart_minutes:g} '
-        f'--compact-minutes {options.compact_minutes:g}"`: {soak.now / 60:,.0f} minutes.',
+        f'- `make soak ARGS="{_given(options)}"`: {soak.now / 60:,.0f} minutes.',
         f"- Machine: {about['cpu']}, {about['cores']} cores, {about['memory_gb']} GB, {about['system']};",
         f"  load {about['load_at_start']} at the end. Python {about['python']}, Spark {about['pyspark']}.",
         f"- Sliding windows (30 s every 10 s), 1,000 keys, sum and count; a micro-batch a second; Parquet, "
@@ -234,7 +237,7 @@ def report(soak: Soak, batches: Sequence[dict[str, Any]], exact: dict[str, Any],
         f"**The result**: {exact['windows']:,} windows of keys up to {exact['upto']}, of {exact['events']:,} events: "
         f"{exact['missing']} missing, {exact['twice']} twice, {exact['wrong']} wrong; {exact['late']} late rows.",
         "",
-        *_explained(soak.looks),
+        *_explained(soak.looks, options.keep),
         "",
         "| measure | median | most | rise over the run | bound | |",
         "|---|---:|---:|---:|---:|---|",
@@ -250,13 +253,20 @@ def report(soak: Soak, batches: Sequence[dict[str, Any]], exact: dict[str, Any],
     ]
 
 
-def _explained(looks: Sequence[Look]) -> list[str]:
+def _given(options: argparse.Namespace) -> str:
+    """The options that say how it was run."""
+    given = {"hours": f"{options.hours:g}", "rate": options.rate, "restart-minutes": f"{options.restart_minutes:g}"}
+    given |= {"compact-minutes": f"{options.compact_minutes:g}"} | ({} if options.keep == 100 else {"keep": options.keep})
+    return " ".join(f"--{name} {value}" for name, value in given.items())
+
+
+def _explained(looks: Sequence[Look], kept: int) -> list[str]:
     """How the table is made."""
     loops = sorted(look.loop_ms for look in looks)
     calm, median = loops[len(loops) // 10], statistics.median(loops)
     return [
         "**What grows**: the line through the looks (Theil-Sen: the median of the slopes between pairs), without the first tenth "
-        f"of the run (of the checkpoint: without the first {KEPT} micro-batches, which fill it); its rise over the rest of the "
+        f"of the run (of the checkpoint: without the first {kept} micro-batches, which fill it); its rise over the rest of the "
         "run, against the median.",
         f"A loop that always does the same is timed beside the query: {calm:,.0f} ms where the machine was calm, {median:,.0f} "
         f"in the median, {loops[-1]:,.0f} at the most. By as much longer a micro-batch took, and so its duration is judged.",
@@ -270,7 +280,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     soak.run()
     batches = progress(soak.folders, soak.began)
     exact = exactness(soak.folders, options.rate)
-    rows = judged([asdict(look) for look in soak.looks], batches)
+    rows = judged([asdict(look) for look in soak.looks], batches, options.keep)
     results = Path(options.results)
     results.mkdir(parents=True, exist_ok=True)
     page = "\n".join(report(soak, batches, exact, rows)) + "\n"

@@ -87,9 +87,9 @@ def ran(duration):
 
 def test_noise_is_flat_and_growth_is_not():
     batches = [{**batch, "state": 1000 + batch["batch"]} for batch in ran(lambda at: 500 + at % 7)]
-    flat = {row.name: row.flat for row in judged(looks(0), batches)}
+    flat = {row.name: row.flat for row in judged(looks(0), batches, 100)}
     assert flat == {**dict.fromkeys(BOUNDS, True), "state": False}
-    grows = [row for row in judged(looks(1), batches) if row.name == "worker"]
+    grows = [row for row in judged(looks(1), batches, 100) if row.name == "worker"]
     assert not grows[0].flat
     assert 0.2 < grows[0].rise < 0.3
     assert grows[0].line().endswith("| **grows** |")
@@ -100,7 +100,7 @@ def test_a_machine_that_others_use_makes_no_query_slower_and_a_query_that_grows_
     busy = [{**look, "loop_ms": 40 * load(look["at"])} for look in looks(0)]
 
     def durations(seen, duration):
-        return next(row for row in judged(seen, ran(duration)) if row.name == "calm_ms")
+        return next(row for row in judged(seen, ran(duration), 100) if row.name == "calm_ms")
 
     others = durations(busy, lambda at: 500 * load(at))
     assert others.flat
@@ -113,11 +113,11 @@ def test_a_checkpoint_is_judged_once_it_is_full():
     full = 600.0  # seconds until a hundred micro-batches are there, one in six seconds
     filling = [{**look, "checkpoint_mb": min(look["at"] / full, 1.0) * 3} for look in looks(0)]
     batches = [{"at": at * 6.0, "batch": at, "ms": 900, "state": 1} for at in range(250)]
-    found = {row.name: row for row in judged(filling, batches)}
+    found = {row.name: row for row in judged(filling, batches, 100)}
     assert found["checkpoint_mb"].rise == pytest.approx(0, abs=0.01)
     leaking = [{**look, "checkpoint_mb": look["at"] / full} for look in filling]
-    assert not {row.name: row.flat for row in judged(leaking, batches)}["checkpoint_mb"]
-    short = {row.name: row for row in judged(filling, batches[:90])}["checkpoint_mb"]
+    assert not {row.name: row.flat for row in judged(leaking, batches, 100)}["checkpoint_mb"]
+    short = {row.name: row for row in judged(filling, batches[:90], 100)}["checkpoint_mb"]
     assert short.rise is None
     assert short.line().endswith("|  | 10% | too short to tell |")
 
