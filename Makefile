@@ -74,7 +74,7 @@ test-floor: ## the oldest versions allowed, without pandas: tests without Spark,
 test-matrix: ## every line of Spark, several Pythons, Java 21, checkpoints that go on from one to the next: an hour; fills docs/reference/versions.md
 	@python3 scripts/run_matrix.py $(ARGS)
 
-mutants: $(STAMP) ## faults planted in engine and Spark side: killed of how many, by package (ARGS="--packages engine/kernels --seed 7")
+mutants: $(STAMP) ## faults planted in engine and Spark side: killed of how many, by package (ARGS="--packages engine/kernels --seeds 7")
 	@$(SPARK_ENV) && $(PY) -m tests.mutants.run $(ARGS)
 
 RELEASE = python=$$(scripts/make_release_env.sh) || exit 1; [ -n "$$python" ] || exit 0;

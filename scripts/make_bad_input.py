@@ -1,10 +1,11 @@
 """Renews the tables of docs/reference/bad-input.md: runs every case of bad input, and writes what came of it.
 
-The cases are in tests/bad_input/cases.py; the rest of the page is written by hand. Takes some minutes, and needs Java. A test
-runs cases and compares what comes of them with the page.
+The cases are in tests/bad_input/cases.py and job_files.py; the rest of the page is written by hand. Takes some minutes, and needs
+Java, but for the job files. A test runs cases and compares what comes of them with the page.
 
     make bad-input                        all
     make bad-input ARGS="Keys Files"      some tables
+    make bad-input ARGS="--job-files"     the table of job files alone, at once
     make bad-input ARGS="Keys --batches"  without the streams, which take most of the time; the page says that they were not run
 """
 
@@ -17,11 +18,14 @@ from pathlib import Path
 from typing import Any
 
 from tests.bad_input.cases import CASES
+from tests.bad_input.job_files import JOB_FILES
 from tests.bad_input.room import Case, Outcome, Room
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "bad-input.md"
 SAME, NOT_RUN = "the same", "not run"
-BATCHES = "--batches"
+BATCHES, ALONE = "--batches", "--job-files"
+JOBS = "Job files"
+"""The table of job files, which are refused before there is a batch or a stream."""
 _CELL = re.compile(r"(?<!\\)\|")
 _MARKED = re.compile(r"(<!-- made: (?P<group>[^>]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -47,10 +51,11 @@ def page_says(text: str, group: str, name: str) -> tuple[str, str]:
 
 def renewed(text: str, tables: dict[str, list[str]]) -> str:
     """The page with the tables that are given."""
-    head = ["| input | as a batch | as a stream | what changes it |", "|---|---|---|---|"]
+    of_input = ["| input | as a batch | as a stream | what changes it |", "|---|---|---|---|"]
+    of_jobs = ["| job file | what is said, each mistake by itself |", "|---|---|"]
 
     def table(mark: re.Match[str]) -> str:
-        lines = tables.get(mark["group"])
+        lines, head = tables.get(mark["group"]), of_jobs if mark["group"] == JOBS else of_input
         return mark[0] if lines is None else mark[1] + "\n".join([*head, *lines]) + "\n" + mark[3]
 
     return _MARKED.sub(table, text)
@@ -68,9 +73,22 @@ def ran(spark: Any, group: str, case: Case, *, streams: bool) -> str:
         return line_of(case, batch, stream)
 
 
+def lines_of_jobs() -> list[str]:
+    """The table of job files."""
+    lines = []
+    for job in JOB_FILES:
+        with tempfile.TemporaryDirectory() as folder:
+            lines.append(f"| {job.name} | {job.said(Path(folder))} |")
+    return lines
+
+
 def main(chosen: list[str]) -> None:
     """Runs the cases of some groups, or of all."""
     streams = BATCHES not in chosen
+    if ALONE in chosen or not chosen:
+        PAGE.write_text(renewed(PAGE.read_text("utf-8"), {JOBS: lines_of_jobs()}), encoding="utf-8")
+    if ALONE in chosen:
+        return
     chosen = [each for each in chosen if each != BATCHES]
     from panestream.spark.session import build_session
 

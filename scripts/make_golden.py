@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
 FOLDER = Path(__file__).resolve().parent.parent / "tests" / "golden" / f"state-{FORMAT_VERSION}"
 
-SAVEPOINTS = FOLDER.parent / f"savepoint-{SAVEPOINT_FORMAT}"
+# Those in savepoint-1 are from before savepoints had checksums.
+SAVEPOINTS = FOLDER.parent / f"savepoint-{SAVEPOINT_FORMAT}-with-checksums"
 OF_EACH_OPERATOR = ("panes", "sessions", "counts", "accumulating", "row")
 
 

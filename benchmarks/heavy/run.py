@@ -11,11 +11,14 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -140,33 +143,64 @@ def _found(folder: Path) -> dict[str, int]:
 
 
 def _in_a_process(options: argparse.Namespace, name: str) -> dict[str, Any]:
+    """One case in a process of its own; what it told, or why it failed: never an error here, the other cases are to run."""
     arguments = [f"--{each}={getattr(options, each)}" for each in ("scale", "groups", "data")]
     command = [*options.launcher, sys.executable, "-m", "benchmarks.heavy.run", "--case", name, *arguments]
     paths = [str(HERE.parent / "src"), str(HERE.parent), os.environ.get("PYTHONPATH", "")]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True
-    ) as process:
+    began = time.monotonic()
+    # Into a file: a pipe stays open as long as some worker of a query that was killed has it.
+    with tempfile.TemporaryFile("w+") as log:
+        process = subprocess.Popen(
+            command, stdout=log, stderr=subprocess.STDOUT, text=True, env=environment, start_new_session=True
+        )
         try:
-            out, errors = process.communicate(timeout=options.minutes * 60)
+            process.wait(options.minutes * 60)
         except subprocess.TimeoutExpired:
-            os.killpg(process.pid, 9)
-            process.communicate()
-            return {"failed": f"not done after {options.minutes:g} minutes"}
+            pass
         finally:
+            in_time = process.poll() is not None
+            _end(process)
             shutil.rmtree(Path(options.data) / name, ignore_errors=True)
-    marked = [line for line in out.splitlines() if line.startswith(_MARK)]
-    if process.returncode or not marked:
-        said = [line for line in errors.splitlines() if re.match(r"[A-Za-z_.]+(Error|Exception)\b", line)]
-        return {"failed": said[-1] if said else f"exit status {process.returncode}"}
-    found: dict[str, Any] = json.loads(marked[-1].removeprefix(_MARK))
-    return found
+        log.seek(0)
+        told = _told(log.read(), process.returncode, in_time=in_time, minutes=options.minutes)
+    return told if "failed" not in told else {**told, "after_seconds": round(time.monotonic() - began)}
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """Ends a process and all that it started: Spark's workers have a group of their own."""
+    try:
+        below = psutil.Process(process.pid).children(recursive=True)
+    except psutil.Error:
+        below = []
+    for each in below:
+        with suppress(psutil.Error):
+            each.kill()
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _told(log: str, status: int, *, in_time: bool, minutes: float) -> dict[str, Any]:
+    """What a case's process said at its end; where it failed, the error, and the end of what it wrote."""
+    lines = log.splitlines()
+    marked = [line for line in lines if line.startswith(_MARK)]
+    if in_time and not status and marked:
+        found: dict[str, Any] = json.loads(marked[-1].removeprefix(_MARK))
+        return found
+    said = [line for line in lines if re.match(r"[A-Za-z_.]+(Error|Exception)\b", line)]
+    why = said[-1] if said else f"exit status {status}"
+    return {
+        "failed": why if in_time else f"not done after {minutes:g} minutes" + (f"; {why}" if said else ""),
+        "log": log[-3000:],
+    }
 
 
 def _line(name: str, told: dict[str, Any]) -> str:
     case = CASES[name]
     if "failed" in told:
-        return f"| {name} | {case.what} | {case.rows:,} | | | | | | | **{told['failed'][:300]}** |"
+        why = told["failed"][:300].replace("|", "\\|")
+        return f"| {name} | {case.what} | {case.rows:,} | | | | | | | **failed: {why}** |"
     size = f"{told['rows']:,}" + ("" if told["rows"] == case.rows else f" (full: {case.rows:,})")
     numbers = " | ".join(f"{told[each]:,}" for each in ("rows_per_second", "driver", "jvm", "worker", "state_mb"))
     return f"| {name} | {case.what} | {size} | {told['seconds']:,} | {numbers} | {'right' if told['right'] else '**wrong**'} |"
@@ -182,6 +216,8 @@ def page(options: argparse.Namespace, told: dict[str, dict[str, Any]]) -> str:
         f"  load {about['load_at_start']} at the end. Python {about['python']}, Spark {about['pyspark']}.",
         f"- Settings: {', '.join(f'`{name}={value}`' for name, value in SETTINGS.items())}; {options.groups} key groups.",
         "  A JVM of its own for each case, cold: seconds are those of the whole query, with its start.",
+        f"- A case may take {options.minutes:g} minutes, with making its rows. Of one that fails the end of its log is in "
+        "heavy.json.",
         "- Peaks in MB: the driver's Python; the JVM (driver and executor in one); the largest single Python worker. State:",
         "  the largest of all key groups together, as they tell it.",
         "- The answer: the number of results and the sums of their columns, against what follows from the rows' numbers.",

@@ -20,7 +20,7 @@ BOUNDS: Mapping[str, float] = {
     "open_files": 0.10,
     "checkpoint_mb": 0.10,
     "checkpoint_files": 0.10,
-    "ms": 0.25,
+    "calm_ms": 0.25,
     "state": 0.05,
 }
 """By how much of its median a measure may rise over the run: what the noise of a busy machine takes, not growth that goes on."""
@@ -31,45 +31,75 @@ NAMES = {
     "open_files": "open files (driver, JVM)",
     "checkpoint_mb": "checkpoint, MB",
     "checkpoint_files": "checkpoint, files",
-    "ms": "duration of a micro-batch, ms",
+    "calm_ms": "duration of a micro-batch, as on the calm machine, ms",
     "state": "state, bytes",
 }
 
 
 @dataclass(frozen=True)
 class Judged:
-    """One measure over the run; ``rise``: of the line through it, as a share of its median."""
+    """One measure over the run; ``rise``: of the line through it, as a share of its median; None: too short a run to tell."""
 
     name: str
     median: float
     most: float
-    rise: float
+    rise: float | None
     bound: float
 
     @property
     def flat(self) -> bool:
-        return self.rise <= self.bound
+        return self.rise is None or self.rise <= self.bound
 
     def line(self) -> str:
         """The line of the table."""
-        cells = f"{self.median:,.0f} | {self.most:,.0f} | {self.rise:+.1%} | {self.bound:.0%}"
-        return f"| {NAMES[self.name]} | {cells} | {'flat' if self.flat else '**grows**'} |"
+        rise = "" if self.rise is None else f"{self.rise:+.1%}"
+        verdict = "too short to tell" if self.rise is None else "flat" if self.flat else "**grows**"
+        return f"| {NAMES[self.name]} | {self.median:,.0f} | {self.most:,.0f} | {rise} | {self.bound:.0%} | {verdict} |"
 
 
-def judged(looks: Sequence[Mapping[str, Any]], batches: Sequence[Mapping[str, Any]]) -> list[Judged]:
-    """Each measure, from the looks and from what the query told of its micro-batches."""
-    return [_judged(name, batches if name in ("ms", "state") else looks) for name in BOUNDS]
+def judged(looks: Sequence[Mapping[str, Any]], batches: Sequence[Mapping[str, Any]], kept: int) -> list[Judged]:
+    """Each measure, from the looks and from what the query told of its micro-batches.
+
+    Until the checkpoint holds as many micro-batches as are ``kept`` it grows, and is not judged.
+    """
+    batches = calmed(batches, looks)
+    full = next((batch["at"] for batch in batches if batch["batch"] > kept), None)
+    return [
+        _judged(
+            name,
+            batches if name in ("calm_ms", "state") else looks,
+            full if name.startswith("checkpoint") else looks[0]["at"],
+        )
+        for name in BOUNDS
+    ]
 
 
-def _judged(name: str, seen: Sequence[Mapping[str, Any]]) -> Judged:
+def calmed(batches: Sequence[Mapping[str, Any]], looks: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The micro-batches, each with how long it would have taken had the machine been as calm as in its calmest tenth.
+
+    A loop that always does the same is timed beside the query at each look: where other work takes the processors, or they run
+    slower, it takes longer by the same share as the micro-batch does. So what remains is the query's own.
+    """
+    times = np.array([look["at"] for look in looks], float)
+    loops = np.array([look["loop_ms"] for look in looks], float)
+    # Of one look chance decides: that of its neighbours is what the machine was like.
+    around = [float(np.median(loops[max(at - 3, 0) : at + 4])) for at in range(len(loops))]
+    calm = float(np.quantile(around, 0.1))
+    return [{**batch, "calm_ms": batch["ms"] * calm / float(np.interp(batch["at"], times, around))} for batch in batches]
+
+
+def _judged(name: str, seen: Sequence[Mapping[str, Any]], since: float | None) -> Judged:
     begin, end = seen[0]["at"], seen[-1]["at"]
-    settled = [one for one in seen if one["at"] >= begin + (end - begin) / 10]
+    # What is not settled when half of the run is over says nothing of growth that goes on.
+    enough = since is not None and since <= (begin + end) / 2
+    first = max(begin + (end - begin) / 10, since) if enough and since is not None else begin
+    settled = [one for one in seen if one["at"] >= first]
     # Pairs grow with the square: a few hundred looks, evenly taken, say the same.
     some = settled[:: max(len(settled) // 400, 1)]
     at, values = np.array([one["at"] for one in some], float), np.array([one[name] for one in some], float)
     median = statistics.median(one[name] for one in settled)
     rise = theil_sen(at, values) * (settled[-1]["at"] - settled[0]["at"]) / max(median, 1e-9)
-    return Judged(name, float(median), float(max(one[name] for one in settled)), float(rise), BOUNDS[name])
+    return Judged(name, float(median), float(max(one[name] for one in settled)), float(rise) if enough else None, BOUNDS[name])
 
 
 def theil_sen(at: Any, values: Any) -> float:

@@ -1,4 +1,4 @@
-"""The query of the soak test, as a process: ``python -m benchmarks.soak.query FOLDER RATE``. It ends when it is told to.
+"""The query of the soak test, as a process: ``python -m benchmarks.soak.query FOLDER RATE KEPT``. It ends when it is told to.
 
 Events are numbers from 0 on, so many a second; key and event time follow from the number alone, so that the answer is known
 without having seen the input. Event times come out of order, by less than the delay: no row may be late.
@@ -94,10 +94,10 @@ def _events(spark: Any, rate: int) -> Any:
     return numbers.selectExpr(f"value % {KEYS} AS key", "value", f"timestamp_millis({time_ms}) AS ts")
 
 
-def main(folder: str, rate: int) -> None:
-    """Runs the query until SIGTERM."""
+def main(folder: str, rate: int, kept: int) -> None:
+    """Runs the query until SIGTERM; Spark keeps the logs of so many micro-batches."""
     folders, ended = Folders(Path(folder)), threading.Event()
-    spark = pst.build_session("soak", SETTINGS)
+    spark = pst.build_session("soak", {**SETTINGS, "spark.sql.streaming.minBatchesToRetain": str(kept)})
     result = (
         pst.stream(_events(spark, rate))
         .assign_timestamps("ts", pst.WatermarkStrategy.for_bounded_out_of_orderness(f"{DELAY_MS} ms"))
@@ -126,4 +126,4 @@ def main(folder: str, rate: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))

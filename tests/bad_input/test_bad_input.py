@@ -8,6 +8,7 @@ import pytest
 
 from scripts.make_bad_input import NOT_RUN, PAGE, page_says
 from tests.bad_input.cases import CASES
+from tests.bad_input.job_files import JOB, JOB_FILES, JobFile
 from tests.bad_input.room import Case, Outcome, Room
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -60,8 +61,19 @@ def test_the_page_has_every_case_and_no_other():
             batch, stream = page_says(text, group, case.name)
             assert stream
             assert bool(batch) == case.batch
-    lines = [line for line in text.splitlines() if line.startswith("| ") and not line.startswith("| input")]
-    assert len(lines) == sum(map(len, CASES.values()))
+    lines = [line for line in text.splitlines() if line.startswith("| ") and not line.startswith(("| input |", "| job file |"))]
+    assert len(lines) == sum(map(len, CASES.values())) + len(JOB_FILES)
+
+
+@pytest.mark.parametrize("job", JOB_FILES, ids=lambda job: job.name)
+def test_a_job_file_with_a_mistake_is_refused_before_spark_starts(job, tmp_path):
+    said = job.said(tmp_path)
+    assert said != "nothing"
+    assert f"| {job.name} | {said} |" in PAGE.read_text("utf-8")
+
+
+def test_the_job_file_that_they_are_made_from_has_no_mistake(tmp_path):
+    assert JobFile("", JOB).said(tmp_path) == "nothing"
 
 
 def test_no_case_is_there_twice_and_each_group_has_a_stream_in_every_run():

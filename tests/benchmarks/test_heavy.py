@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+import psutil
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
 from benchmarks.heavy.cases import CASES, HOUR_US, START_US
-from benchmarks.heavy.run import _line, page, parse
+from benchmarks.heavy.run import _in_a_process, _line, _told, page, parse
 
 
 def rows_of(name, rows):
@@ -46,5 +47,29 @@ def test_the_table_has_what_failed_and_what_is_wrong():
     lines = [_line("session", told), _line("session", {**told, "right": False}), _line("session", {"failed": "out of memory"})]
     assert "| 5 (full: 5,000,000) | 1.5 | 3 | 1 | 2 | 3 | 4 | right |" in lines[0]
     assert lines[1].endswith("**wrong** |")
-    assert lines[2].endswith("| **out of memory** |")
+    assert lines[2].endswith("| **failed: out of memory** |")
     assert lines[0] in page(parse([]), {"session": told})
+
+
+def test_a_case_that_fails_or_hangs_is_told_and_ends_with_all_that_it_started(tmp_path):
+    """The launcher stands in for the case: it takes the place of Python, and passes over what it is asked."""
+    hang = tmp_path / "hang.sh"
+    hang.write_text("setsid sleep 1000 &\necho $! > $0.below\necho 'ValueError: too large'\nsleep 1000\n")
+    fail = tmp_path / "fail.sh"
+    fail.write_text("echo 'a line' >&2\necho 'panestream.errors.SinkError: no room'\nexit 3\n")
+    options = {
+        each: parse(["--launcher", "sh", str(each), "--minutes", "0.05", "--data", str(tmp_path)]) for each in (hang, fail)
+    }
+    failed, hung = _in_a_process(options[fail], "session"), _in_a_process(options[hang], "session")
+    assert failed["failed"] == "panestream.errors.SinkError: no room"
+    assert "a line" in failed["log"]
+    assert hung["failed"] == "not done after 0.05 minutes; ValueError: too large"
+    below = int((tmp_path / "hang.sh.below").read_text())
+    assert not psutil.pid_exists(below) or psutil.Process(below).status() == psutil.STATUS_ZOMBIE
+
+
+def test_what_a_case_said_at_its_end_counts_only_if_it_ended_well():
+    log = 'HEAVY {"rows": 5}\n'
+    assert _told(log, 0, in_time=True, minutes=1) == {"rows": 5}
+    assert _told(log, 1, in_time=True, minutes=1)["failed"] == "exit status 1"
+    assert _told("", 0, in_time=True, minutes=1)["failed"] == "exit status 0"

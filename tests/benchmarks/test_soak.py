@@ -68,28 +68,66 @@ def test_what_is_wrong_is_found(tmp_path, what, change):
 
 def looks(grow):
     chance = np.random.default_rng(3)
-    names = [name for name in BOUNDS if name not in ("ms", "state")]
+    names = [name for name in BOUNDS if name not in ("calm_ms", "state")]
     # The first tenth is warming up, and is not judged.
     return [
-        {"at": at * 5.0, **{name: (300 if at < 20 else 1000) + chance.normal(0, 20) + grow * at for name in names}}
+        {
+            "at": at * 5.0,
+            "loop_ms": 40.0,
+            **{name: (300 if at < 20 else 1000) + chance.normal(0, 20) + grow * at for name in names},
+        }
         for at in range(300)
     ]
 
 
+def ran(duration):
+    """Micro-batches a second apart; how long each takes: a function of its number."""
+    return [{"at": at * 1.0, "batch": at, "ms": duration(at), "state": 1000} for at in range(1500)]
+
+
 def test_noise_is_flat_and_growth_is_not():
-    batches = [{"at": at * 1.0, "ms": 500 + at % 7, "state": 1000 + at} for at in range(1000)]
-    flat = {row.name: row.flat for row in judged(looks(0), batches)}
+    batches = [{**batch, "state": 1000 + batch["batch"]} for batch in ran(lambda at: 500 + at % 7)]
+    flat = {row.name: row.flat for row in judged(looks(0), batches, 100)}
     assert flat == {**dict.fromkeys(BOUNDS, True), "state": False}
-    grows = [row for row in judged(looks(1), batches) if row.name == "worker"]
+    grows = [row for row in judged(looks(1), batches, 100) if row.name == "worker"]
     assert not grows[0].flat
     assert 0.2 < grows[0].rise < 0.3
     assert grows[0].line().endswith("| **grows** |")
 
 
+def test_a_machine_that_others_use_makes_no_query_slower_and_a_query_that_grows_slower_is_found():
+    load = lambda at: 1 + at / 500  # noqa: E731 - four times as slow at the end
+    busy = [{**look, "loop_ms": 40 * load(look["at"])} for look in looks(0)]
+
+    def durations(seen, duration):
+        return next(row for row in judged(seen, ran(duration), 100) if row.name == "calm_ms")
+
+    others = durations(busy, lambda at: 500 * load(at))
+    assert others.flat
+    assert 450 < others.median < 650
+    assert not durations(looks(0), lambda at: 500 * load(at)).flat
+    assert not durations(busy, lambda at: 500 * load(at) ** 2).flat
+
+
+def test_a_checkpoint_is_judged_once_it_is_full():
+    full = 600.0  # seconds until a hundred micro-batches are there, one in six seconds
+    filling = [{**look, "checkpoint_mb": min(look["at"] / full, 1.0) * 3} for look in looks(0)]
+    batches = [{"at": at * 6.0, "batch": at, "ms": 900, "state": 1} for at in range(250)]
+    found = {row.name: row for row in judged(filling, batches, 100)}
+    assert found["checkpoint_mb"].rise == pytest.approx(0, abs=0.01)
+    leaking = [{**look, "checkpoint_mb": look["at"] / full} for look in filling]
+    assert not {row.name: row.flat for row in judged(leaking, batches, 100)}["checkpoint_mb"]
+    short = {row.name: row for row in judged(filling, batches[:90], 100)}["checkpoint_mb"]
+    assert short.rise is None
+    assert short.line().endswith("|  | 10% | too short to tell |")
+
+
 def test_the_page_says_how_it_was_run(tmp_path):
     soak = Soak(parse(["--hours", "0.5", "--folder", str(tmp_path / "soak"), "--name", "short"]))
     soak.restarts = [(10.0, "killed"), (20.0, "stopped")]
-    soak.looks = [type("Look", (), {"sink_files": 7, "sink_folders": 3})()]  # type: ignore[list-item]
+    soak.looks = [
+        type("Look", (), {"sink_files": 7, "sink_folders": 3, "loop_ms": 40.0, "checkpoint_mb": 2.0, "state_mb": 1.5})()
+    ]  # type: ignore[list-item]
     exact = {"windows": 5, "events": 9, "upto": "2026", "missing": 0, "twice": 0, "wrong": 0, "late": 0}
     text = "\n".join(report(soak, [{"batch": 41, "rows": 10, "ms": 20}], exact, []))
     assert 'ARGS="--hours 0.5 --rate 5000 --restart-minutes 10 --compact-minutes 15"' in text

@@ -414,3 +414,13 @@ def test_explain_says_what_runs_and_why(spark):
     text = windowed(df, pst.SlidingEventTimeWindows.of("1 hour", "25 minutes")).explain()
     for part in ("aligned panes", "10 minutes and 15 minutes", "invertible", "late rows are counted"):
         assert part in text
+
+
+def test_the_limit_of_memory_is_that_of_the_plan_and_of_a_batch_where_it_is_set(spark):
+    keyed = pst.stream(spark.createDataFrame([], SCHEMA)).assign_timestamps("ts", pst.WatermarkStrategy.no_watermarks())
+    windowed = keyed.key_by("user").window(pst.TumblingEventTimeWindows.of("10 seconds"))
+    plans = [each.aggregate(agg.count().alias("n")).plan for each in (windowed, windowed.memory_limit(5_000_000))]
+    assert [(plan.most_bytes, plan.batch_bytes) for plan in plans] == [(1 << 30, None), (5_000_000, 5_000_000)]
+    for wrong in (True, 999_999, 1e6):
+        with pytest.raises(InvalidPlanError, match="a number of bytes from 1,000,000 on"):
+            windowed.memory_limit(wrong)

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from panestream.engine.exchange.group_run import run_micro_batch
+from panestream.engine.exchange.group_run import run_batch, run_micro_batch
 from panestream.engine.exchange.packing import PackColumns, pack
 from panestream.engine.operators.accumulating import operator as accumulating
 from panestream.engine.operators.accumulating.windowed_rows import AllWindows, PerWindow
@@ -152,6 +152,24 @@ def test_a_micro_batch_beyond_the_limit_is_an_error_before_it_is_put_together(ki
     ):
         run(plan, MemoryState(), [0] * 700, 2_000)
     assert run(plan, MemoryState(), [0] * 300, 2_000) == []
+
+
+def test_a_batch_has_the_limit_that_was_set_and_no_other():
+    """All rows of a key group come at once, and always did: a limit that nobody set would refuse what runs."""
+    times = [0] * 700
+    texts = pa.array(["x" * 2_000] * len(times), pa.string())
+    names = pa.array(["hot"] * len(times), pa.string())
+    whole = pa.StructArray.from_arrays([names, texts], fields=list(ROWS))
+    batch = pa.RecordBatch.from_arrays([pa.array(times, pa.int64()), names, whole], ["0", "1", "2"])
+    plan = plan_of("tables", 1_000_000)
+    parts = [part for _, part in pack(plan, PackColumns((pa.string(),), (), row=2), [batch])]
+    with pytest.raises(
+        MemoryLimitError, match=r"key group 3 has more than 1,000,000 bytes of rows in this batch\. Take more key"
+    ):
+        run_batch(replace(plan, batch_bytes=1_000_000), 3, parts)
+    roomy = replace(plan, most_bytes=MOST_BYTES)
+    for limit in (None, 2_000_000):
+        assert run_batch(replace(roomy, batch_bytes=limit), 3, parts).metrics.fired_rows == 1
 
 
 def test_large_chunks_of_elements_are_not_written_again(monkeypatch):

@@ -8,14 +8,18 @@ from __future__ import annotations
 import re
 import tarfile
 from collections import Counter
+from contextlib import nullcontext
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 
 from panestream.engine.savepoint.plans import PLAN_FORMAT, plan_of
 from panestream.engine.storage.payload import FORMAT_VERSION
 from panestream.engine.storage.state_tables import TABLES_FORMAT
-from panestream.errors import PanestreamWarning
+from panestream.errors import PanestreamError, PanestreamWarning
 from panestream.spark.savepoint.manifest import SAVEPOINT_FORMAT
 from panestream.testing import MicroBatches
 from scripts import make_golden
@@ -28,6 +32,10 @@ TABLES = {"panes", "emitted", "purged", "sessions", "rows", "windows", "elements
 
 def named(file: Path) -> str:
     return f"{file.parent.name}-{query_of(file)}"
+
+
+def has_checksums(file: Path) -> bool:
+    return file.parent.name.endswith("-with-checksums")
 
 
 def test_there_are_files_of_this_format_for_each_query():
@@ -79,10 +87,22 @@ def test_it_goes_on(file, spark, tmp_path):
 
 
 def test_there_is_a_savepoint_of_this_format_for_each_operator():
-    of_this_format = [file for file in SAVEPOINTS if file.parent.name == f"savepoint-{SAVEPOINT_FORMAT}"]
-    assert sorted(query_of(file) for file in of_this_format) == sorted(make_golden.OF_EACH_OPERATOR)
     operators = {plan_of(kept(file, "values")["plan"]).operator.name for file in CHECKPOINTS}
-    assert {plan_of(kept(file, "plan")).operator.name for file in of_this_format} == operators
+    for folder in (f"savepoint-{SAVEPOINT_FORMAT}", f"savepoint-{SAVEPOINT_FORMAT}-with-checksums"):
+        of_this_kind = [file for file in SAVEPOINTS if file.parent.name == folder]
+        assert sorted(query_of(file) for file in of_this_kind) == sorted(make_golden.OF_EACH_OPERATOR)
+        assert {plan_of(kept(file, "plan")).operator.name for file in of_this_kind} == operators
+
+
+@pytest.mark.parametrize("file", SAVEPOINTS, ids=named)
+def test_those_that_say_so_have_a_checksum_of_each_file(file):
+    with tarfile.open(file) as packed:
+        names = packed.getnames()
+        (manifest,) = [name for name in names if name.startswith("savepoint/manifest/part-")]
+        text = packed.extractfile(manifest).read().decode()
+    files = [name for name in names if name.endswith(".parquet")]
+    assert len(files) > 1
+    assert all((Path(name).name in text) == has_checksums(file) for name in files)
 
 
 @pytest.mark.spark
@@ -95,7 +115,28 @@ def test_a_savepoint_starts(file, spark, tmp_path):
     for batch in ROWS[KEPT:]:
         rows.add(batch)
     more = {"savepoint": str(tmp_path / "savepoint"), "own_position": True}
-    # These were written before savepoints had checksums: it is said, and they start.
-    with pytest.warns(PanestreamWarning, match="the savepoint .* has no checksums, an earlier panestream wrote it"):
+    # Those that were written before savepoints had checksums start too, and it is said.
+    older = pytest.warns(PanestreamWarning, match="the savepoint .* has no checksums, an earlier panestream wrote it")
+    with nullcontext() if has_checksums(file) else older:
         found = gone_on(QUERIES[query_of(file)](rows.stream()), str(tmp_path / "checkpoint"), len(ROWS) - KEPT, **more)
     assert found == kept(file, "afterwards")
+
+
+@pytest.mark.spark
+def test_one_of_which_a_value_has_changed_does_not_start(spark, tmp_path):
+    """Whatever a later version computes, it must find what this one wrote down."""
+    (file,) = [file for file in SAVEPOINTS if has_checksums(file) and query_of(file) == "counts"]
+    with tarfile.open(file) as packed:
+        packed.extractall(tmp_path)
+    changed = next(
+        path for path in sorted((tmp_path / "savepoint" / "state").rglob("*.parquet")) if pq.read_metadata(path).num_rows
+    )
+    table = pq.read_table(changed)
+    place = next(at for at, column in enumerate(table.schema) if pa.types.is_integer(column.type) and "group" not in column.name)
+    more = pc.add(table.column(place), pa.scalar(1, table.schema.field(place).type))
+    pq.write_table(table.set_column(place, table.schema.field(place), more), changed)
+    rows = MicroBatches(spark, tmp_path / "in", SCHEMA)
+    rows.add(ROWS[KEPT])
+    more = {"savepoint": str(tmp_path / "savepoint"), "own_position": True}
+    with pytest.raises(PanestreamError, match=f"{re.escape(changed.name)} was changed: it has another checksum"):
+        gone_on(QUERIES["counts"](rows.stream()), str(tmp_path / "checkpoint"), 1, **more)

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 from panestream.jobs import cli, loading
 from panestream.jobs.editors import job_schema
 from panestream.jobs.runner import SessionRunner, close_listeners, open_listeners
+from tests.listening import Ends
 
 
 @pytest.fixture(scope="session")
@@ -40,14 +41,23 @@ def panestream(spark, monkeypatch):
     class SharedSession(SessionRunner):
         def __init__(self, loaded):
             super().__init__(loaded, spark, open_listeners(loaded))
+            self.ends = Ends()
+            self.query = None
 
         def __enter__(self):
             return self
 
+        def start(self, on_progress):
+            spark.streams.addListener(self.ends)
+            self.query = super().start(on_progress)
+            return self.query
+
         def __exit__(self, *exception):
-            close_listeners(self.listeners)
-            for listener in self.listeners:
+            if self.query is not None and not self.query.is_active:
+                self.ends.wait()
+            for listener in (*self.listeners, self.ends):
                 spark.streams.removeListener(listener)
+            close_listeners(self.listeners)
 
     monkeypatch.setattr(cli, "make_runner", SharedSession)
     monkeypatch.setenv("COLUMNS", "300")

@@ -21,6 +21,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import panestream as pst
 from panestream import agg
+from tests.listening import listening
 
 START = datetime(2026, 1, 1, tzinfo=timezone.utc)
 FILES = [
@@ -83,8 +84,6 @@ def run(spark, folder: Path) -> dict:
     )
     metrics = pst.metrics.PrometheusMetrics(port=0)
     lines = pst.metrics.JsonLinesMetrics(folder / "metrics.jsonl")
-    for listener in (metrics, lines):
-        spark.streams.addListener(listener)
     progress: list[pst.BatchProgress] = []
 
     def start(trigger: str):
@@ -92,19 +91,19 @@ def run(spark, folder: Path) -> dict:
         checkpoint = str(folder / "checkpoint")
         return result.start(checkpoint=checkpoint, trigger=trigger, name="clicks", on_progress=progress.append, **sinks)
 
-    query = start("1 second")
-    running = [scraped_until(query, metrics.url, query_active=1, rows_total=4)]
-    write(folder / "in", 1)
-    running.append(scraped_until(query, metrics.url, query_active=1, rows_total=8))
-    query.stop()
-    stopped = scraped_until(query, metrics.url, query_active=0)
-    write(folder / "in", 2)
-    query = start("availableNow")
-    query.await_termination()
-    ended = scraped_until(query, metrics.url, query_active=0, rows_total=11)
+    with listening(spark, metrics, lines) as told_of:
+        query = start("1 second")
+        running = [scraped_until(query, metrics.url, query_active=1, rows_total=4)]
+        write(folder / "in", 1)
+        running.append(scraped_until(query, metrics.url, query_active=1, rows_total=8))
+        query.stop()
+        stopped = scraped_until(query, metrics.url, query_active=0)
+        write(folder / "in", 2)
+        query = start("availableNow")
+        query.await_termination()
+        ended = scraped_until(query, metrics.url, query_active=0, rows_total=11)
+        told_of.wait()
     recent = [asdict(step) for step in query.recent_progress]
-    for listener in (metrics, lines):
-        spark.streams.removeListener(listener)
     metrics.close()
     written = [json.loads(line) for line in lines.path.read_text("utf-8").splitlines()]
     told = [asdict(step) for step in progress]

@@ -18,6 +18,18 @@ EQUIVALENT: dict[str, str] = {
     "engine/operators/sessions/firing.py:session_rows: constant: 1 -> 2 (3)": (
         "Of each session what is taken back still comes before what takes its place. Between sessions no order is promised."
     ),
+    "engine/kernels/ranges.py:windows_of: constant: 12 -> 13": (
+        "It decides which of two ways is taken to the same places: a search for each row, or one for each pane of the span."
+    ),
+    "engine/kernels/grouping.py:_encode_integers: constant: 1 -> 2 (2)": (
+        "The table of what was seen has room for one value more, above the largest: none is, and it gets no code."
+    ),
+    "engine/operators/accumulating/windowed_rows.py:_joined: comparison: part.dtype != plain -> part.dtype == plain": (
+        "Frames of one type are then taken one by one, as frames of several types are: the same columns, more slowly."
+    ),
+    "engine/aggregates/histograms.py:_comparable: constant: False -> True": (
+        "Numbers that are floats already are copied, and nobody changes the copy or what it is of."
+    ),
     "engine/aggregates/top.py:TopKAccumulator._insert: comparison: place < self._k -> place <= self._k": (
         "What is put behind the last place is cut off again by the next statement."
     ),

@@ -22,6 +22,7 @@ from types import CodeType, FunctionType
 
 import pytest
 from _pytest.runner import runtestprotocol
+from _pytest.tmpdir import tmppath_result_key
 from hypothesis import Phase, settings
 
 import panestream
@@ -29,8 +30,9 @@ from tests.mutants.faults import Fault, planted
 
 PACKAGE = Path(panestream.__file__).parent
 KILLED, HUNG, SURVIVED, IMPOSSIBLE = "killed", "hung", "survived", "impossible"
-PATIENCE = 300.0
-"""Seconds by the clock: for what waits and computes nothing. What computes is stopped by the processor's time, long before."""
+PATIENCE, PATIENCE_WITH_SPARK = 300.0, 60.0
+"""Seconds by the clock: for what waits and computes nothing. What computes is stopped by the processor's time, long before; where
+Spark computes, it is not this process's time."""
 MEMORY = 12 << 30
 """Bytes of address space: a fault that eats memory must not take the machine with it."""
 
@@ -44,12 +46,14 @@ class TimedTest:
         seconds: of the processor, without a fault.
         waited: seconds by the clock, without a fault.
         slack: seconds that it may take besides five times as long.
+        spark: whether it asks Spark.
     """
 
     name: str
     seconds: float = 1.0
     waited: float = 1.0
     slack: float = 10.0
+    spark: bool = False
 
     @property
     def processor_limit(self) -> float:
@@ -57,7 +61,7 @@ class TimedTest:
 
     @property
     def limit(self) -> float:
-        return 10 * self.waited + PATIENCE
+        return 10 * self.waited + (PATIENCE_WITH_SPARK if self.spark else PATIENCE)
 
 
 @dataclass(frozen=True)
@@ -100,7 +104,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool:
     started = _spark(items)
     with Path(session.config.getoption("--verdicts")).open("a") as verdicts:
         for job in jobs:
-            found = _judge(job, items)
+            found = _believed(job, items)
             verdicts.write(json.dumps(as_json(found)) + "\n")
             verdicts.flush()
             if started and found.became == HUNG:
@@ -116,7 +120,7 @@ def read_jobs(path: Path) -> list[Job]:
 
 def write_jobs(path: Path, jobs: Iterable[Job]) -> None:
     """A file of jobs for ``--plant``."""
-    tests = [[(test.name, test.seconds, test.waited, test.slack) for test in job.tests] for job in jobs]
+    tests = [[(test.name, test.seconds, test.waited, test.slack, test.spark) for test in job.tests] for job in jobs]
     faults = [job.fault and vars(job.fault) for job in jobs]
     path.write_text(json.dumps([{"fault": fault, "tests": own} for fault, own in zip(faults, tests, strict=True)]))
 
@@ -147,6 +151,22 @@ def _where(code: CodeType) -> tuple[str, int, str]:
     return code.co_filename, code.co_firstlineno, code.co_name
 
 
+def _believed(job: Job, items: dict[str, pytest.Item]) -> Verdict:
+    """A verdict; where a test with Spark gives it, that test passes without the fault, at once afterwards: else it is not asked.
+
+    The copies share Spark's driver, and what one leaves there the next one finds.
+    """
+    tests = list(job.tests)
+    while True:
+        found = _judge(Job(job.fault, tests), items)
+        noticed = [test for test in tests if test.spark and test.name == found.by.partition(" (")[0]]
+        if found.became != KILLED or job.fault is None or not noticed:
+            return found
+        if _judge(Job(None, noticed), items).became == SURVIVED:
+            return found
+        tests.remove(noticed[0])
+
+
 def _judge(job: Job, items: dict[str, pytest.Item]) -> Verdict:
     """Runs one job in a copy of this process."""
     reading, writing = os.pipe()
@@ -166,7 +186,8 @@ def _listen(job: Job, reading: int, copy: int) -> Verdict:
     text, at = "", -1
     while True:
         limit = job.tests[at].limit if at >= 0 else PATIENCE
-        if not select.select([reading], [], [], limit)[0]:
+        # Second by second: while a machine stands still, with this process and the copy, no time goes by.
+        if not any(select.select([reading], [], [], 1.0)[0] for _ in range(int(limit) + 1)):
             os.killpg(copy, signal.SIGKILL)
             os.waitpid(copy, 0)
             return Verdict(job.fault, HUNG, job.tests[max(at, 0)].name)
@@ -237,6 +258,7 @@ def _spark(items: dict[str, pytest.Item]) -> bool:
         if "spark" in getattr(item, "fixturenames", ()):
             state = item.session._setupstate  # pytest offers no other way to a fixture of the session
             state.setup(item)
+            item.stash.setdefault(tmppath_result_key, {})  # a folder of the test asks, when it goes, what became of the test
             state.teardown_exact(_another(items, name))
             return True
     return False

@@ -59,7 +59,8 @@ class _Reach:
                 "seconds": round(more * (time.process_time() - processor), 3),
                 "waited": round(more * (time.monotonic() - began), 3),
             }
-            self.tests[item.nodeid] = {**spent, "reached": reached, "passed": True}
+            asks_spark = item.get_closest_marker("spark") is not None
+            self.tests[item.nodeid] = {**spent, "reached": reached, "passed": True, "spark": asks_spark}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.outcome != "passed":

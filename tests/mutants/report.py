@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from tests.mutants.planting import HUNG, KILLED, SURVIVED, Verdict
 from tests.mutants.sampling import PACKAGES, package_of
@@ -16,6 +17,7 @@ class Line:
     Args:
         package: its name.
         possible: how many faults could be planted.
+        reached: how many of them lie in functions that a test reaches that was asked.
         tried: how many were.
         killed: how many were noticed, those that hung among them.
         hung: how many were noticed by not ending.
@@ -24,6 +26,7 @@ class Line:
 
     package: str
     possible: int
+    reached: int
     tried: int
     killed: int
     hung: int
@@ -40,7 +43,36 @@ class Line:
         return self.killed / can_be if can_be else None
 
 
-def lines_of(verdicts: Iterable[Verdict], possible: Mapping[str, int], equivalent: Mapping[str, str]) -> list[Line]:
+@dataclass(frozen=True)
+class Sample:
+    """What became of the faults of one seed.
+
+    Args:
+        seed: which.
+        title: what is to be known of it.
+        lines: its table.
+        verdicts: what the table counts.
+    """
+
+    seed: int
+    title: str
+    lines: list[Line]
+    verdicts: list[Verdict]
+
+    def as_json(self, equivalent: Mapping[str, str]) -> dict[str, Any]:
+        """The figures, and each survivor with its reason."""
+        survived = [each.fault.name for each in self.verdicts if each.became == SURVIVED and each.fault]
+        return {
+            "seed": self.seed,
+            "title": self.title,
+            "packages": [{**asdict(line), "survived": line.survived, "share": line.share} for line in self.lines],
+            "survivors": {name: equivalent.get(name, "a hole") for name in survived},
+        }
+
+
+def lines_of(
+    verdicts: Iterable[Verdict], possible: Mapping[str, int], reached: Mapping[str, int], equivalent: Mapping[str, str]
+) -> list[Line]:
     """The table: a line for each package, and one for all."""
     by_package: dict[str, list[Verdict]] = {}
     for verdict in verdicts:
@@ -50,6 +82,7 @@ def lines_of(verdicts: Iterable[Verdict], possible: Mapping[str, int], equivalen
         Line(
             name,
             possible[name],
+            reached[name],
             len(own),
             sum(verdict.became != SURVIVED for verdict in own),
             sum(verdict.became == HUNG for verdict in own),
@@ -59,40 +92,42 @@ def lines_of(verdicts: Iterable[Verdict], possible: Mapping[str, int], equivalen
         if name in possible
         for own in [by_package.get(name, [])]
     ]
-    sums = [sum(getattr(line, name) for line in lines) for name in ("possible", "tried", "killed", "hung", "equivalent")]
+    sums = [
+        sum(getattr(line, name) for line in lines) for name in ("possible", "reached", "tried", "killed", "hung", "equivalent")
+    ]
     return [*lines, Line("all", *sums)]
 
 
-def as_markdown(lines: Iterable[Line], verdicts: Iterable[Verdict], equivalent: Mapping[str, str], facts: Iterable[str]) -> str:
+def as_markdown(samples: Iterable[Sample], equivalent: Mapping[str, str], facts: Iterable[str]) -> str:
     """The page."""
-    survivors = sorted((each for each in verdicts if each.became == SURVIVED and each.fault), key=lambda each: each.fault.name)
-    rows = [
-        f"| {line.package} | {line.possible:,} | {line.tried} | {line.killed} | {line.hung} | {line.equivalent} | {line.survived} "
-        f"| {'' if line.share is None else f'{100 * line.share:.1f} %'} |"
-        for line in lines
+    lines = ["# Planted faults: killed of how many, by package", "", *(f"- {fact}" for fact in facts), ""]
+    for sample in samples:
+        lines += [f"## {sample.title}", "", *_table(sample.lines), "", *_survivors(sample, equivalent)]
+    return "\n".join(lines)
+
+
+def _table(lines: Iterable[Line]) -> list[str]:
+    return [
+        "| package | faults possible | in reach | tried | killed | of these hung | equivalent | survived | killed of those not equivalent |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|---:|",
+        *(
+            f"| {line.package} | {line.possible:,} | {line.reached:,} | {line.tried} | {line.killed} | {line.hung} "
+            f"| {line.equivalent} | {line.survived} | {'' if line.share is None else f'{100 * line.share:.1f} %'} |"
+            for line in lines
+        ),
     ]
+
+
+def _survivors(sample: Sample, equivalent: Mapping[str, str]) -> list[str]:
+    survivors = sorted(
+        (each for each in sample.verdicts if each.became == SURVIVED and each.fault), key=lambda each: each.fault.name
+    )
     known = [f"- `{_code(each)}`\n  {equivalent[each.fault.name]}" for each in survivors if each.fault.name in equivalent]
     holes = [f"- `{_code(each)}`\n  survived {each.by}" for each in survivors if each.fault.name not in equivalent]
-    return "\n".join(
-        [
-            "# Planted faults: killed of how many, by package",
-            "",
-            *(f"- {fact}" for fact in facts),
-            "",
-            "| package | faults possible | tried | killed | of these hung | equivalent | survived | killed of those not equivalent |",
-            "|---|---:|---:|---:|---:|---:|---:|---:|",
-            *rows,
-            "",
-            "## Survivors that change nothing that is promised",
-            "",
-            *(known or ["None."]),
-            "",
-            "## Survivors that a test should notice",
-            "",
-            *(holes or ["None."]),
-            "",
-        ]
-    )
+    return [
+        *("Survivors that change nothing that is promised:", "", *(known or ["None."]), ""),
+        *("Survivors that a test should notice, or that nobody has judged:", "", *(holes or ["None."]), ""),
+    ]
 
 
 def _code(verdict: Verdict) -> str:

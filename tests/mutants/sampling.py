@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import random
+import hashlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -60,11 +60,10 @@ def possible(package: Path, chosen: Iterable[str]) -> dict[str, list[Fault]]:
     return found
 
 
-def drawn(faults: list[Fault], seed: int, package: str) -> list[Fault]:
-    """The faults in an order that a seed decides: a larger sample of a package begins with the smaller one."""
-    mixed = sorted(faults, key=lambda fault: fault.name)
-    random.Random(f"{seed}:{package}").shuffle(mixed)
-    return mixed
+def drawn(faults: list[Fault], seed: int) -> list[Fault]:
+    """The faults in an order that a seed decides: a larger sample begins with the smaller one, and code that is written elsewhere
+    puts its faults in between, and leaves the others in their order."""
+    return sorted(faults, key=lambda fault: hashlib.sha256(f"{seed}:{fault.name}".encode()).digest())
 
 
 def in_reach(faults: Iterable[Fault], reach: Iterable[Reached]) -> list[Fault]:
@@ -73,27 +72,46 @@ def in_reach(faults: Iterable[Fault], reach: Iterable[Reached]) -> list[Fault]:
     return [fault for fault in faults if fault.place in places]
 
 
-def likeliest_tests(fault: Fault, reach: Iterable[Reached], budget: float) -> list[TimedTest]:
-    """The tests that reach the fault's function, the likeliest to notice first, of at most so many seconds of the processor.
+def likeliest_tests(fault: Fault, reach: Iterable[Reached], budget: float, spark_budget: float = 0.0) -> list[TimedTest]:
+    """The tests that reach the fault's function, the likeliest to notice first.
 
-    Those of the fault's room come first, then the cheap; of a test with many parameters one is taken before any second one.
+    Those of the fault's room come first, then the cheap; of a test with many parameters one is taken before any second one. Those
+    with Spark come last, and only for faults of that side.
+
+    Args:
+        fault: what is to be noticed.
+        reach: what each test reaches.
+        budget: seconds of the processor for tests without Spark.
+        spark_budget: seconds by the clock for tests with it.
     """
-    by_function: Mapping[str, list[TimedTest]] = defaultdict(list)
-    for each in reach:
-        if fault.place in each.places:
-            by_function[each.test.name.partition("[")[0]].append(each.test)
+    found = [each.test for each in reach if fault.place in each.places]
     room = PurePosixPath(fault.module).parent.as_posix()
+    taken = _within(budget, [test for test in found if not test.spark], room)
+    if fault.module.startswith(f"{DRIVER}/"):
+        taken += _within(spark_budget, [test for test in found if test.spark], room)
+    return taken
+
+
+def _within(budget: float, tests: Iterable[TimedTest], room: str) -> list[TimedTest]:
+    """Tests in the order in which they are asked, as many as the budget pays for."""
+    by_function: Mapping[str, list[TimedTest]] = defaultdict(list)
+    for test in tests:
+        by_function[test.name.partition("[")[0]].append(test)
     ranked = [
-        (turn, not _is_of_room(test.name, room), test.seconds, test.name, test)
-        for tests in by_function.values()
-        for turn, test in enumerate(sorted(tests, key=lambda test: (test.seconds, test.name)))
+        (turn, not _is_of_room(test.name, room), _cost(test), test.name, test)
+        for alike in by_function.values()
+        for turn, test in enumerate(sorted(alike, key=lambda test: (_cost(test), test.name)))
     ]
     taken: list[TimedTest] = []
     for *_, test in sorted(ranked, key=lambda each: each[:4]):
-        if not taken or test.seconds <= budget:
+        if not taken or _cost(test) <= budget:
             taken.append(test)
-            budget -= test.seconds
+            budget -= _cost(test)
     return taken
+
+
+def _cost(test: TimedTest) -> float:
+    return test.waited if test.spark else test.seconds
 
 
 def _is_of_room(name: str, room: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.mutants.faults import Fault
 from tests.mutants.planting import HUNG, IMPOSSIBLE, KILLED, SURVIVED, TimedTest, Verdict
 from tests.mutants.reach import PACKAGE
-from tests.mutants.report import as_markdown, lines_of
+from tests.mutants.report import Sample, as_markdown, lines_of
 from tests.mutants.sampling import PACKAGES, Reached, drawn, in_reach, likeliest_tests, package_of, possible
 
 
@@ -22,11 +22,13 @@ def test_every_package_has_faults_that_count_for_it():
     assert all((PACKAGE / name).is_dir() for name in PACKAGES)
 
 
-def test_the_seed_decides_and_a_larger_sample_begins_with_the_smaller():
+def test_the_seed_decides_and_what_is_written_elsewhere_does_not():
     faults = [fault(number) for number in range(50)]
-    assert drawn(faults, 1, "engine") == drawn(faults[::-1], 1, "engine")
-    assert drawn(faults, 1, "engine") != drawn(faults, 2, "engine")
-    assert sorted(each.number for each in drawn(faults, 1, "engine")) == list(range(50))
+    assert drawn(faults, 1) == drawn(faults[::-1], 1)
+    assert drawn(faults, 1) != drawn(faults, 2)
+    assert sorted(each.number for each in drawn(faults, 1)) == list(range(50))
+    more = drawn([*faults, *(fault(number) for number in range(50, 70))], 1)
+    assert [each for each in more if each.number < 50] == drawn(faults, 1)
 
 
 def test_tests_of_the_room_come_first_then_the_cheap_and_second_parameters_last():
@@ -46,6 +48,20 @@ def test_tests_of_the_room_come_first_then_the_cheap_and_second_parameters_last(
     assert not likeliest_tests(fault(2, function="h"), reach, 60)
 
 
+def test_tests_with_spark_come_last_by_the_clock_and_only_for_faults_of_that_side():
+    here, there = fault(1, "spark/query.py"), fault(2, "engine/plan.py")
+    places = frozenset({here.place, there.place})
+    reach = [
+        Reached(TimedTest("tests/spark/test_running.py::test_a", 0.1, 4.0, spark=True), places),
+        Reached(TimedTest("tests/spark/test_running.py::test_b", 0.1, 3.0, spark=True), places),
+        Reached(TimedTest("tests/spark/test_running.py::test_c", 0.1, 9.0, spark=True), places),
+        Reached(TimedTest("tests/engine/test_plan.py::test_d", 5.0, 9.0), places),
+    ]
+    names = [test.name[-1] for test in likeliest_tests(here, reach, 60, 8.0)]
+    assert names == ["d", "b", "a"]
+    assert [test.name[-1] for test in likeliest_tests(there, reach, 60, 8.0)] == ["d"]
+
+
 def test_the_table_adds_up():
     verdicts = [
         Verdict(fault(1), KILLED, "t"),
@@ -56,12 +72,18 @@ def test_the_table_adds_up():
         Verdict(fault(6, "spark/sinks/foreach.py"), KILLED, "t"),
     ]
     equivalent = {fault(3).name: "The sum is of zeros."}
-    lines = lines_of(verdicts, {"engine/kernels": 10, "spark/sinks": 5}, equivalent)
-    told = [(line.package, line.possible, line.tried, line.killed, line.hung, line.equivalent, line.survived) for line in lines]
-    assert told == [("engine/kernels", 10, 4, 2, 1, 1, 1), ("spark/sinks", 5, 1, 1, 0, 0, 0), ("all", 15, 5, 3, 1, 1, 1)]
+    lines = lines_of(verdicts, {"engine/kernels": 10, "spark/sinks": 5}, {"engine/kernels": 9, "spark/sinks": 2}, equivalent)
+    assert [tuple(vars(line).values()) for line in lines] == [
+        ("engine/kernels", 10, 9, 4, 2, 1, 1),
+        ("spark/sinks", 5, 2, 1, 1, 0, 0),
+        ("all", 15, 11, 5, 3, 1, 1),
+    ]
+    assert [line.survived for line in lines] == [1, 0, 1]
     assert lines[0].share == 2 / 3
-    page = as_markdown(lines, verdicts, equivalent, ["A fact."])
-    assert "| engine/kernels | 10 | 4 | 2 | 1 | 1 | 1 | 66.7 % |" in page
-    known, holes = page.split("## Survivors that a test should notice")
+    sample = Sample(7, "Seed 7: a few", lines, verdicts)
+    page = as_markdown([sample], equivalent, ["A fact."])
+    assert "| engine/kernels | 10 | 9 | 4 | 2 | 1 | 1 | 1 | 66.7 % |" in page
+    assert sample.as_json(equivalent)["survivors"] == {fault(3).name: "The sum is of zeros.", fault(4).name: "a hole"}
+    known, holes = page.split("Survivors that a test should notice")
     assert "a + 3 -> a - 3`\n  The sum is of zeros." in known
     assert "a + 4 -> a - 4`\n  survived 4 tests" in holes

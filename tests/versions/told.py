@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 import urllib.request
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -18,12 +17,12 @@ import panestream as pst
 from panestream import agg
 from panestream.spark.session import session_settings, settings_for
 from panestream.testing import MicroBatches
+from tests.listening import listening
 
 START = datetime(2026, 1, 1, tzinfo=timezone.utc)
 SECONDS = ([1, 2], [30, None], [3, 41])
 """Of six rows four are in windows of ten seconds, one is late and one has no time; three windows are over."""
 COUNTED = ("rows", "windowed_rows", "late_rows", "invalid_rows", "outside_rows", "dropped_rows", "micro_batches")
-PATIENCE = 120
 
 
 def result_of(rows: MicroBatches) -> pst.WindowedResult:
@@ -51,23 +50,14 @@ def run(spark, folder: Path) -> dict:
     for batch in SECONDS:
         rows.add([(user, None if one is None else START + timedelta(seconds=one)) for user, one in zip("ab", batch, strict=True)])
     metrics, lines = pst.metrics.PrometheusMetrics(port=0), pst.metrics.JsonLinesMetrics(folder / "metrics.jsonl")
-    for listener in (metrics, lines):
-        spark.streams.addListener(listener)
-    sinks = {tag: pst.ParquetSink(str(folder / tag)) for tag in ("main", "invalid")}
-    result_of(rows).start(checkpoint=str(folder / "c"), name="started", **sinks).await_termination()
-    with session_settings(spark, settings_for(spark, 2)):
-        writer = result_of(rows).main.writeStream.queryName("from_main").option("checkpointLocation", str(folder / "d"))
-        writer.trigger(availableNow=True).format("parquet").start(str(folder / "own")).awaitTermination()
-    deadline = time.monotonic() + PATIENCE
-    while True:
-        # The events come shortly after the micro-batches.
+    with listening(spark, metrics, lines) as told:
+        sinks = {tag: pst.ParquetSink(str(folder / tag)) for tag in ("main", "invalid")}
+        result_of(rows).start(checkpoint=str(folder / "c"), name="started", **sinks).await_termination()
+        with session_settings(spark, settings_for(spark, 2)):
+            writer = result_of(rows).main.writeStream.queryName("from_main").option("checkpointLocation", str(folder / "d"))
+            writer.trigger(availableNow=True).format("parquet").start(str(folder / "own")).awaitTermination()
+        told.wait()
         found = scraped(metrics.url)
-        if all(found.get(name, {}).get("micro_batches") == len(SECONDS) for name in ("started", "from_main")):
-            break
-        assert time.monotonic() < deadline, found
-        time.sleep(0.2)
-    for listener in (metrics, lines):
-        spark.streams.removeListener(listener)
     metrics.close()
     written = [json.loads(line) for line in lines.path.read_text("utf-8").splitlines()]
     return {"scraped": found, "lines": [[line["query"], line["rows"], line["windowed_rows"]] for line in written]}

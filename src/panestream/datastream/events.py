@@ -14,7 +14,6 @@ from pyspark.sql import Column, DataFrame
 
 from panestream.engine.plan import WAY_OUT, stable_repr
 from panestream.engine.shown import Shown, listed, parts_of
-from panestream.engine.storage.limits import MOST_BYTES
 from panestream.engine.window_spec import WindowSpec
 from panestream.spark.columns import key_of, type_of
 from panestream.spark.expressions import as_written, text_of
@@ -102,7 +101,7 @@ class WindowedEvents(Shown):
         side_outputs: the columns of what window functions send to side outputs, by tag.
         groups: the number of key groups that the user chose; None: none.
         at_once: how many tasks the user lets take the key groups in turns; None: as many as run at a time.
-        most_bytes: no more bytes of rows are taken into memory at once.
+        most_bytes: no more bytes of rows are taken into memory at once; None: as many as a query takes that sets no limit.
         gap: the gap of sessions, where the user gave a Column.
         parts: into how many parts the distinct values of a key are split; None: they are not.
     """
@@ -113,7 +112,7 @@ class WindowedEvents(Shown):
     side_outputs: Mapping[str, pa.Schema] = field(default_factory=dict)
     groups: int | None = None
     at_once: int | None = None
-    most_bytes: int = MOST_BYTES
+    most_bytes: int | None = None
     gap: Column | None = None
     parts: int | None = None
 

@@ -23,6 +23,7 @@ from panestream.engine.plan import FIRING_COLUMNS, KEY_GROUPS, MAIN, OP_COLUMN, 
 from panestream.engine.reduction import told
 from panestream.engine.rule import Asked
 from panestream.engine.shown import Explanation, Shown, listed, parts_of
+from panestream.engine.storage.limits import MOST_BYTES
 from panestream.errors import CheckpointError, InvalidPlanError, PanestreamWarning, PlanMismatchError, SinkError, did_you_mean
 from panestream.spark import query as spark_query
 from panestream.spark.arrival import order_of
@@ -527,7 +528,8 @@ class WindowedResult(Shown, TraceableByKey):
             with_firing=self.firing,
             changelog=self.changes,
             since=self.since,
-            most_bytes=windowed.most_bytes,
+            most_bytes=windowed.most_bytes or MOST_BYTES,
+            batch_bytes=windowed.most_bytes,
             ends=self.ends,
             arrival=self._order[1] if self._order[0] else None,
             row_schema=arrow_schema(self._df.schema) if whole_rows else None,

@@ -160,8 +160,9 @@ class WindowedStream(WindowedEvents):
 
         More are an error that names key and window, or the key group, and says what to do, in place of a worker that is
         killed. It is for what cannot be cut: the rows of one window that a function of your own is to see, and what a
-        micro-batch brings for one key group. Counted are bytes as they cross the exchange and rest in state; in memory they take
-        three times as many, as Python objects (``apply``, ``process``) ten to thirty times.
+        micro-batch brings for one key group, or a batch has for it (there only where a limit is set). Counted are bytes as they
+        cross the exchange and rest in state; in memory they take three times as many, as Python objects (``apply``,
+        ``process``) ten to thirty times.
 
         Raises:
             InvalidPlanError: ``number`` is no number of bytes from 1,000,000 on.

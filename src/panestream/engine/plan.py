@@ -102,6 +102,7 @@ class WindowPlan:
         with_firing: whether each row says which firing of its window it comes from.
         changelog: whether the rows are changes: each says what becomes of the row before it.
         most_bytes: no more bytes of rows are taken into memory at once, of a window or of a key group's micro-batch.
+        batch_bytes: the same of what a batch has for a key group; None: as many as there are.
         since: rows with an event time before this are in the history that the query started from, and left out; None: none are.
         ends: whether the query ends by itself when it has read all there is: then it waits for no silence.
     """
@@ -128,6 +129,7 @@ class WindowPlan:
     changelog: bool = False
     since: int | None = None
     most_bytes: int = MOST_BYTES
+    batch_bytes: int | None = None
     ends: bool = False
     _identity: Mapping[str, str] | None = field(default=None, init=False, repr=False, compare=False)
 

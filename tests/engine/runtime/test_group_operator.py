@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
+
 from panestream.engine.runtime.group_io import GroupInput
 from panestream.engine.storage.state import MemoryState
 from tests.comparison import harness
@@ -18,3 +20,12 @@ def test_rows_of_which_none_is_usable_are_rows_and_so_are_those_that_only_move_t
     operator = plan.operator.for_group(plan, MemoryState(), 0)
     came = [GroupInput(input_rows=3, invalid_rows=3), GroupInput(seen={"": 5}), GroupInput()]
     assert [operator.process(one).metrics.woken for one in came] == [False, False, True]
+
+
+def test_rows_without_a_usable_time_leave_as_they_came():
+    rows = pa.table([[None], [None], [3], [None], [1]], schema=harness.ROWS)
+    plan = query(more={"invalid_tag": "invalid"}).columnar()
+    operator = plan.operator.for_group(plan, MemoryState(), 0)
+    output = operator.process(GroupInput(input_rows=1, invalid_rows=1, invalid=[rows]))
+    assert [(tag, table.to_pylist()) for tag, table in output.tables] == [("invalid", rows.to_pylist())]
+    assert output.metrics.outputs == {"invalid": 1}

@@ -200,3 +200,10 @@ def test_windows_that_would_lack_rows_are_refused():
     saved = saved_after(plan_of(TUMBLING), rows(3), rows(35))
     with pytest.raises(PlanMismatchError, match=r"begin .* before the first row"):
         started(plan_of(WindowSpec(TumblingEventTimeWindows(40))), saved)
+
+
+def test_rows_are_dealt_out_in_their_order_and_every_key_group_gets_its_own_even_if_none():
+    table = pa.table({"n": [10, 11, 12, 13]})
+    tables = dealt(table, np.array([2, 0, 2, 1]), 5)
+    assert [one.column("n").to_pylist() for one in tables] == [[11], [13], [10, 12], [], []]
+    assert [one.num_rows for one in dealt(table.slice(0, 0), np.array([], np.int64), 3)] == [0, 0, 0]

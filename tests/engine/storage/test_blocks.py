@@ -11,6 +11,7 @@ import pytest
 from panestream.engine.storage import blocks
 from panestream.engine.storage.blocks import PaneBlocks
 from panestream.engine.storage.state import MemoryState
+from panestream.errors import StateDamagedError
 
 SCHEMA = pa.schema([pa.field("pane", pa.int64(), nullable=False), pa.field("row", pa.int64(), nullable=False)])
 
@@ -112,3 +113,13 @@ def test_a_block_has_no_hole_and_not_too_many_rows(monkeypatch):
     panes = np.asarray([0, 0, 1, 1, 2, 8, 14, 14, 14, 14, 14, 15], np.int64)
     assert [panes[start:end].tolist() for start, end in blocks._cuts(panes, 6)] == [[0, 0, 1, 1], [2, 8], [14] * 5, [15]]
     assert [panes[start:end].tolist() for start, end in blocks._cuts(panes, 5)] == [[0, 0, 1, 1], [2], [8], [14] * 5, [15]]
+
+
+def test_a_block_that_the_state_has_lost_is_named():
+    kept = store()
+    kept.append(sorted_by_pane([(1, 1), (2, 2)]))
+    (block,) = kept.index
+    kept.state.remove("panes", block.key)
+    kept._loaded.clear()  # as after a restart
+    with pytest.raises(StateDamagedError, match=f"block {block.key} of the index is missing from the state"):
+        kept.read(0, 5)

@@ -116,3 +116,17 @@ def test_a_struct_may_be_null_whose_fields_never_are(zone):
     assert found.schema.field("pair").type == wanted
     assert found.column("pair").is_valid().to_pylist() == [True, False]
     assert found.column("pair")[0].as_py()["n"] == 1
+
+
+def meta_of(table):
+    """What the payload says of itself, beside what its reader asked for."""
+    with pa.ipc.open_stream(payload.encode(table)) as reader:
+        return json.loads(reader.schema.metadata[b"panestream"])
+
+
+def test_types_travel_only_where_a_reader_could_not_tell_them():
+    """Integers that became narrow are wide again for every reader, and floats are as they were: the schema would be paid for nothing."""
+    known = pa.table({"n": pa.array([10**15, 10**15 + 3], pa.int64()), "x": [0.5, 1.5]})
+    assert list(meta_of(known)) == ["format", "packed"]
+    for column in (pa.array([None, None], pa.int64()), pa.array([1, 2], pa.int32()), pa.array([5, 6], pa.timestamp("us", "UTC"))):
+        assert "schema" in meta_of(pa.table({"n": column}))

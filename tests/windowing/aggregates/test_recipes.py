@@ -140,3 +140,36 @@ def test_other_mistakes_are_explained():
         Aggregation.build([agg.count()], {}, pa.schema([("a", pa.int64()), ("a", pa.int64())]))
     with pytest.raises(InvalidPlanError, match="not a declared aggregate"):
         Aggregation.build(["sum(x)"], {}, KEYS)
+
+
+class Column:
+    """A stand-in: a Column of PySpark's is told by its name, so that recipes need no Spark."""
+
+    __module__ = "pyspark.sql.column"
+
+    def __init__(self, text):
+        self.text = text
+
+    def __repr__(self):
+        return f"Column<'{self.text}'>"
+
+
+def test_columns_stand_where_text_does_until_the_data_are_known():
+    price, wait = Column("price"), Column("wait")
+    for made, text in (
+        (agg.sum(price), agg.sum("price!")),
+        (agg.max_by("id", wait).alias("n"), agg.max_by("id", "wait!").alias("n")),
+        (agg.arg_max(price, "a", wait), agg.arg_max("price!", "a", "wait!")),
+        (agg.sum("id"), agg.sum("id")),
+    ):
+        assert made.resolved(lambda one: f"{one.column.text}!") == text
+    assert list(map(str, agg.sum(price).inputs)) == ["price"]
+    assert agg.sum(price) == agg.sum(price) != agg.sum(Column("price"))
+
+
+@pytest.mark.parametrize("where", [("pyspark.sql.column", "Window"), ("polars.expr", "Column")])
+def test_a_column_is_one_of_pysparks(where):
+    module, name = where
+    foreign = type(name, (), {"__module__": module})()
+    with pytest.raises(InvalidPlanError, match=f"must be a column name, SQL text or a Column, not {name}"):
+        agg.sum(foreign)

@@ -12,6 +12,7 @@ from panestream.engine.plan import WindowPlan
 from panestream.engine.runtime.gc_control import collector_paused
 from panestream.engine.runtime.group_io import GroupInput, GroupOutput
 from panestream.engine.storage import payload
+from panestream.engine.storage.limits import batch_too_large, micro_batch_too_large
 from panestream.engine.storage.payload import END, INVALID, REPORT, UNORDERED, PayloadPart, as_schema, joined
 from panestream.engine.storage.state import MemoryState, State
 from panestream.errors import InvalidPlanError
@@ -85,7 +86,7 @@ def run_micro_batch(
         run: which run of the query it is, for key groups that no report tells.
         planned_in: which run planned the micro-batch.
     """
-    batch = gather(plan, payload.within(parts, plan.most_bytes, group))
+    batch = gather(plan, payload.within(parts, plan.most_bytes, micro_batch_too_large(group, plan.most_bytes)))
     batch.run, batch.planned_in = batch.run or run, planned_in
     if processing_time is not None:
         batch.batch_time = processing_time
@@ -95,7 +96,13 @@ def run_micro_batch(
 
 
 def run_batch(plan: WindowPlan, group: int, parts: Iterable[PayloadPart]) -> GroupOutput:
-    """What a batch emits for one key group: state in memory, watermark at the end of time."""
+    """What a batch emits for one key group: state in memory, watermark at the end of time.
+
+    Raises:
+        MemoryLimitError: the query has a limit, and the key group more rows.
+    """
+    if plan.batch_bytes is not None:
+        parts = payload.within(parts, plan.batch_bytes, batch_too_large(group, plan.batch_bytes))
     return plan.operator.for_group(plan, MemoryState(), group).process(gather(plan, parts, end_of_input=True))
 
 

@@ -22,6 +22,13 @@ def micro_batch_too_large(group: int, most: int) -> MemoryLimitError:
     )
 
 
+def batch_too_large(group: int, most: int) -> MemoryLimitError:
+    """The error about what a batch has for one key group."""
+    return MemoryLimitError(
+        f"key group {group} has more than {shown(most)} of rows in this batch. Take more key groups (.key_groups(n)), or {_RAISE}"
+    )
+
+
 def window_too_large(key: Any, window: str, rows: int, size: int, most: int) -> MemoryLimitError:
     """The error about the rows of a window that a function of the user's own is to see at once.
 

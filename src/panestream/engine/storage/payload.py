@@ -20,8 +20,7 @@ import pyarrow as pa
 
 from panestream.engine.kernels.columns import as_type, one_chunk
 from panestream.engine.storage.arrow_stream import check_columns, check_stream
-from panestream.engine.storage.limits import micro_batch_too_large
-from panestream.errors import StateFormatError
+from panestream.errors import MemoryLimitError, StateFormatError
 
 FORMAT_VERSION = 2
 """Of what rests in state and what crosses the exchange: raised with every change after which one cannot read the other."""
@@ -185,17 +184,17 @@ def cut(body: bytes, origin: int, after: int) -> Iterator[PayloadPart]:
         yield PayloadPart(origin, after + number, len(starts) - number, body[start : start + PART_BYTES])
 
 
-def within(parts: Iterable[PayloadPart], most: int, group: int) -> Iterator[PayloadPart]:
+def within(parts: Iterable[PayloadPart], most: int, beyond: MemoryLimitError) -> Iterator[PayloadPart]:
     """What crossed the exchange for a key group, counted as it comes.
 
     Raises:
-        MemoryLimitError: it is more than ``most`` bytes.
+        MemoryLimitError: ``beyond``, where it is more than ``most`` bytes.
     """
     size = 0
     for part in parts:
         size += len(part.body)
         if size > most:
-            raise micro_batch_too_large(group, most)
+            raise beyond
         yield part
 
 

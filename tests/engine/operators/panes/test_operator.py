@@ -23,6 +23,7 @@ from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import SlidingEventTimeWindows, TumblingEventTimeWindows, TumblingProcessingTimeWindows
 from panestream.windowing.assigners.several import SeveralWindows
 from panestream.windowing.time import MIN_TIMESTAMP
+from panestream.windowing.triggers import ContinuousProcessingTimeTrigger
 from panestream.windowing.watermarks import WatermarkStrategy
 from tests.comparison import harness
 
@@ -334,3 +335,20 @@ def test_windows_of_the_clock_are_due_at_their_last_instant():
 def test_explain_says_which_panes_there_are(assigner, said):
     plan = harness.Query(WindowSpec(assigner), (agg.count().alias("n"),)).columnar()
     assert plan.operator.explain(plan, streaming=True)["panes"] == [said]
+
+
+@pytest.mark.parametrize(("clock", "wakes"), [(15, 19), (65, 69), (110, 119)])
+def test_of_several_windows_of_the_clock_the_first_to_end_wakes_the_query(clock, wakes):
+    several = SeveralWindows.of({"short": TumblingProcessingTimeWindows(10), "long": TumblingProcessingTimeWindows(60)})
+    plan = harness.Query(WindowSpec(several), (agg.count().alias("n"),)).columnar()
+    (one,) = harness.run(plan, [harness.MicroBatch([[("a", 0, None, None, 1)]], clock=clock)])
+    assert one.wake_up == wakes
+
+
+def test_a_continuous_trigger_wakes_the_query_before_the_window_ends():
+    windowing = WindowSpec(TumblingProcessingTimeWindows(100), ContinuousProcessingTimeTrigger(30))
+    plan = harness.Query(windowing, (agg.count().alias("n"),)).columnar()
+    rows = [[("a", 0, None, None, 1)]]
+    emitted = harness.run(plan, [harness.MicroBatch(rows, clock=15), harness.MicroBatch([], clock=31)])
+    assert [one.wake_up for one in emitted] == [30, 60]
+    assert [one.fired for one in emitted] == [[], [(("a", 0, 100), (1,))]]

@@ -9,6 +9,8 @@ import pytest
 
 from panestream.testing.harness import WindowTestHarness
 from panestream.testing.simulation.definition import Definition
+from panestream.windowing.assigners import TumblingEventTimeWindows
+from panestream.windowing.triggers import ContinuousProcessingTimeTrigger
 from tests.conformance.executors.base import Observed
 from tests.conformance.executors.harness import HarnessExecutor
 from tests.conformance.runner import differences
@@ -51,3 +53,20 @@ def test_the_operator_does_what_the_definition_says(chunk, wrap):
         steps, late, dropped = Definition(spec, latenesses).run()
         read = scenario_of({**spec, "expected": {"steps": steps, "late": late, "late_dropped": dropped}})
         assert not differences(read, run(read, latenesses, wrap)), (seed, latenesses)
+
+
+def test_what_a_lower_lateness_closes_fires_no_more_by_the_clock():
+    """The window was to be kept until 109; started again without lateness it is over at 9, before the clock comes to its timer."""
+
+    def opened(lateness):
+        windows, trigger = TumblingEventTimeWindows(10), ContinuousProcessingTimeTrigger(30)
+        return WindowTestHarness(windows, trigger=trigger, allowed_lateness=lateness, reduce=max)
+
+    for lateness, expected in ((100, [1]), (0, [])):
+        before, after = opened(100), opened(lateness)
+        before.process_element(1, 1, "k")
+        after.restore(before.snapshot())
+        after.process_watermark(20)
+        after.set_processing_time(40)
+        assert [one.value for one in after.extract_output()] == expected
+    assert (after.num_timers(), after.num_state_entries()) == (0, 0)

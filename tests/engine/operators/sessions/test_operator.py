@@ -4,12 +4,15 @@ import math
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
+from types import SimpleNamespace
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from panestream.engine.explain import explain_plan
 from panestream.engine.operators.row.spec import RowSpec
+from panestream.engine.operators.sessions.exchange import pack_rows, unpack_rows
 from panestream.engine.plan import Chunk
 from panestream.engine.planner import aggregating
 from panestream.engine.storage import keyed_pages as pages
@@ -289,3 +292,35 @@ def test_sessions_over_all_rows_have_no_key():
     plan.operator.for_group(plan, state, 0).process(given)
     output = plan.operator.for_group(plan, state, 0).process(harness.GroupInput(end_of_input=True))
     assert output.tables[0][1]["n"].to_pylist() == [2, 1]
+
+
+# ------------------------------------------------------------------------------------------------ rows that travel beside
+
+
+WHOLE = (["a", "b", None], [1, 2, 3], [4, None, 6], [0.5, None, 1.5], [7, 8, 9])
+
+
+@pytest.mark.parametrize("whole", [None, harness.ROWS], ids=["inputs only", "whole rows too"])
+def test_packed_rows_come_back_with_their_inputs_in_order(whole):
+    numbers, texts = pa.array([7, None, 9]), pa.array(["x", "y", None])
+    rows = pa.table(
+        [pa.array(column, type_) for column, type_ in zip(WHOLE, harness.ROWS.types, strict=True)], schema=harness.ROWS
+    )
+    stamps, ends = np.array([5, 1, 30]), np.array([15, 11, 41])
+    local = SimpleNamespace(ids=np.array([1, 0, 2]))
+    packed = pack_rows(local, stamps, ends, [numbers, texts], None if whole is None else rows)
+    found = unpack_rows(packed, [pa.int64(), pa.string()], whole)
+    assert [found.sessions.tolist(), found.stamps.tolist(), found.ends.tolist()] == [[1, 0, 2], [5, 1, 30], [15, 11, 41]]
+    assert [value.to_pylist() for value in found.values] == [numbers.to_pylist(), texts.to_pylist()]
+    assert found.whole.to_pylist() == ([] if whole is None else rows.to_pylist())
+
+
+def test_how_often_a_session_fired_is_kept_where_results_carry_it():
+    plan = query(lateness=100, more={"with_firing": True}).columnar()
+    state = MemoryState()
+    emitted = harness.run(plan, [batch(("a", 0), ("b", 40)), batch(("a", 5)), batch(("a", 3))], state)
+    emitted_as = [table_row for one in emitted for _, table_row in one.fired]
+    names = [name for name in plan.main_schema.names if name not in ("key", "window_start", "window_end")]
+    told = [tuple(dict(zip(names, row, strict=True))[name] for name in ("n", "firing", "firing_number")) for row in emitted_as]
+    # The second row makes the session longer, which begins to count anew; the third one does not.
+    assert told == [(1, "on_time", 0), (2, "late", 0), (3, "late", 1)]

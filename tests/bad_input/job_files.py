@@ -1,0 +1,118 @@
+"""Job files that are not as they should be, each once: what is said of them stands in ``docs/reference/bad-input.md``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from panestream.errors import JobError
+from panestream.jobs.loading import load_job
+from panestream.jobs.runner import check_paths, find_function
+from tests.bad_input.room import plain
+
+JOB = """\
+key = ["user"]
+
+[source]
+format = "csv"
+path = "in"
+schema = "user STRING, at TIMESTAMP, n BIGINT"
+
+[event_time]
+column = "at"
+
+[watermark]
+delay = "5 seconds"
+
+[window]
+type = "tumbling"
+size = "1 minute"
+
+[[aggregate]]
+function = "sum"
+column = "n"
+alias = "total"
+
+[sinks.main]
+format = "parquet"
+path = "out"
+"""
+
+
+@dataclass(frozen=True)
+class JobFile:
+    """A job file with a mistake.
+
+    Attributes:
+        name: what is wrong, as the page has it.
+        text: of the file; None: there is none.
+        called: the file's name.
+        beside: other files of its folder.
+    """
+
+    name: str
+    text: str | bytes | None
+    called: str = "job.toml"
+    beside: Mapping[str, str] = field(default_factory=dict)
+
+    def said(self, folder: Path) -> str:
+        """What is said of it before Spark is started, each line a mistake; in an empty folder."""
+        (folder / "in").mkdir()
+        for name, text in self.beside.items():
+            (folder / name).write_text(text)
+        path = folder / self.called
+        if self.text is not None:
+            path.write_bytes(self.text if isinstance(self.text, bytes) else self.text.encode())
+        try:
+            loaded = load_job(path)
+            check_paths(loaded)
+            find_function(loaded)
+        except JobError as error:
+            return "; ".join(f"`{plain(line.replace(f'{folder}/', ''))}`" for line in str(error).splitlines())
+        finally:
+            for name in self.beside:
+                sys.modules.pop(name.removesuffix(".py"), None)
+        return "nothing"
+
+
+def changed(old: str, new: str) -> str:
+    assert JOB.count(old) == 1, old
+    return JOB.replace(old, new)
+
+
+_APPLY = changed(
+    '[[aggregate]]\nfunction = "sum"\ncolumn = "n"\nalias = "total"', '[apply]\nfunction = "{}"\nschema = "n BIGINT"'
+)
+_YAML = "source: &a {format: csv}\nother: *a\n"
+
+JOB_FILES = (
+    JobFile("no such file", None),
+    JobFile("neither TOML nor YAML by its name", JOB, "job.json"),
+    JobFile("not UTF-8", b"a = 1\nb = '\xe9'\n"),
+    JobFile("empty", ""),
+    JobFile("YAML with aliases", _YAML, "job.yaml"),
+    JobFile("YAML that would make an object", "!!python/object/apply:os.system ['true']\n", "job.yaml"),
+    JobFile("a key that nobody knows", changed('delay = "5', 'delai = "5')),
+    JobFile("a key in the wrong section", 'delay = "5 seconds"\n' + JOB),
+    JobFile("another type: a number for a list", changed('["user"]', "3")),
+    JobFile("another type: words for a number", changed('path = "in"', 'path = "in"\nfiles_per_batch = "ten"')),
+    JobFile("another type: a number for a duration", changed('size = "1 minute"', "size = 60")),
+    JobFile("a duration that cannot be read", changed('"1 minute"', '"1 fortnight"')),
+    JobFile("a function that nobody knows", changed('"sum"', '"summ"')),
+    JobFile("what a function needs is missing", changed('column = "n"\n', "")),
+    JobFile("a window without its size", changed('size = "1 minute"\n', "")),
+    JobFile("the same column twice", changed('["user"]', '["user", "user"]')),
+    JobFile("input that is not there", changed('path = "in"', 'path = "inn"')),
+    JobFile("a path out of the folder", changed('path = "out"', 'path = "../out"')),
+    JobFile("an expression that reads a file", changed('column = "n"', 'column = "(SELECT max(x) FROM csv.`/etc/hosts`)"')),
+    JobFile("an expression that calls Java", changed('column = "n"', "column = \"reflect('java.lang.System', 'exit', 0)\"")),
+    JobFile(
+        "a function of one's own that is not there",
+        _APPLY.format("bad_one:count"),
+        beside={"bad_one.py": "def counts(*_): ...\n"},
+    ),
+    JobFile("a module of one's own that fails", _APPLY.format("bad_two:count"), beside={"bad_two.py": "1 / 0\n"}),
+    JobFile("three mistakes", changed('"csv"', "7").replace("delay =", "delai =").replace('"parquet"', '"parket"')),
+)
