@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from panestream.engine.kernels.slicing import Int64s
 from panestream.engine.runtime.group_io import GroupInput, GroupOutput
+from panestream.engine.runtime.sides import Pairs, Sides
 from panestream.engine.storage.limits import MOST_BYTES
 from panestream.engine.storage.payload import FORMAT_VERSION, decode
 from panestream.engine.storage.sealed_state import SealedState
@@ -104,6 +105,8 @@ class WindowPlan:
         most_bytes: no more bytes of rows are taken into memory at once, of a window or of a key group's micro-batch.
         since: rows with an event time before this are in the history that the query started from, and left out; None: none are.
         ends: whether the query ends by itself when it has read all there is: then it waits for no silence.
+        sides: the two streams that the input is made of, or None: it is one.
+        pairs: what a join makes of the rows of a window, or None.
     """
 
     keys: tuple[str, ...]
@@ -129,6 +132,8 @@ class WindowPlan:
     since: int | None = None
     most_bytes: int = MOST_BYTES
     ends: bool = False
+    sides: Sides | None = None
+    pairs: Pairs | None = None
     _identity: Mapping[str, str] | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
@@ -140,7 +145,19 @@ class WindowPlan:
     @property
     def tags(self) -> tuple[str, ...]:
         """The outputs of the query, main first."""
-        return (MAIN, *(tag for tag in (self.late_tag, self.invalid_tag) if tag is not None), *self.side_outputs)
+        return (MAIN, *self.late_tags, *(tag for tag in self.invalid_tags if tag is not None), *self.side_outputs)
+
+    @property
+    def late_tags(self) -> tuple[str, ...]:
+        """The outputs for late rows: of two streams one for each."""
+        if self.late_tag is None:
+            return ()
+        return (self.late_tag,) if self.sides is None else self.sides.late_tags(self.late_tag)
+
+    @property
+    def invalid_tags(self) -> tuple[str | None, ...]:
+        """The outputs for rows without usable event time: of two streams one for each, where it has one."""
+        return (self.invalid_tag,) if self.sides is None else self.sides.invalid
 
     @property
     def carries_rows(self) -> bool:
@@ -149,7 +166,7 @@ class WindowPlan:
 
     @property
     def main_schema(self) -> pa.Schema:
-        """The columns of the main output: keys, the window, results, and what was asked for of the firing."""
+        """What operators emit as main rows: keys, the window, results, and what was asked for of the firing."""
         columns = list(self.with_bounds(self.operator.result_schema))
         return pa.schema([*columns, *self._added])
 
@@ -183,10 +200,18 @@ class WindowPlan:
 
     def output_schema(self, tag: str) -> pa.Schema:
         """The columns of one output."""
+        schema = self.emitted_schema(tag)
+        return self.pairs.schema_of(schema) if self.pairs is not None and tag == MAIN else schema
+
+    def emitted_schema(self, tag: str) -> pa.Schema:
+        """The columns of what operators emit for one output: of a join the rows of a window are not yet pairs."""
         if tag == MAIN:
             return self.main_schema
         if tag in self.side_outputs:
             return self.with_bounds(self.side_outputs[tag])
+        if self.sides is not None:
+            of_left = tag in (*self.late_tags[:1], self.invalid_tags[0])
+            return self.sides.left if of_left else self.sides.right
         if self.row_schema is None:
             raise RuntimeError(f"the plan has an output {tag!r} but no schema for it")
         return self.row_schema

@@ -51,6 +51,8 @@ _FIELDS = (
     "with_firing",
     "changelog",
 )
+_LATER = ("sides", "pairs")
+"""Fields that plans of earlier versions do not have."""
 
 
 def plan_json(plan: WindowPlan) -> dict[str, Any]:
@@ -66,6 +68,7 @@ def plan_json(plan: WindowPlan) -> dict[str, Any]:
             **{name: recipe_json(part) for name, part in writer(plan.operator).items()},
         },
         **{name: recipe_json(getattr(plan, name)) for name in _FIELDS},
+        **{name: recipe_json(value) for name in _LATER if (value := getattr(plan, name)) is not None},
     }
 
 
@@ -102,6 +105,7 @@ def _read(saved: Mapping[str, Any], pickles: bool) -> WindowPlan:
     own = {name: recipe_of(part) for name, part in saved["operator"].items() if name != "is"}
     own |= {name: bool(own[name]) and pickles for name in own if name == "pickled_state"}
     fields = {name: recipe_of(saved[name]) for name in _FIELDS}
+    fields |= {name: recipe_of(saved[name]) for name in _LATER if name in saved}
     reader = read.get(saved["operator"]["is"])
     if reader is None:
         raise StateFormatError(f"the saved plan is of the operator {saved['operator']['is']!r}, which this version does not have")
