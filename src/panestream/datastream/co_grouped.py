@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
@@ -17,7 +17,7 @@ from panestream.datastream.result import WindowedResult
 from panestream.datastream.two_streams import check_apart
 from panestream.datastream.windowed import Schema, WindowedStream
 from panestream.engine.co_groups import OfLists, OfTables
-from panestream.engine.plan import WindowPlan
+from panestream.engine.plan import MAIN, WindowPlan
 from panestream.engine.runtime.sides import (
     FULL_OUTER,
     HOWS,
@@ -35,6 +35,7 @@ from panestream.engine.runtime.sides import (
 from panestream.engine.shown import Shown, parts_of
 from panestream.errors import InvalidPlanError, did_you_mean
 from panestream.spark.names import Names
+from panestream.spark.sinks.base import Sink
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import WindowAssigner
 from panestream.windowing.signatures import CO_GROUP_APPLY, CO_GROUP_ARROW, CO_GROUP_IN_PANDAS, check_function
@@ -220,6 +221,15 @@ class JoinedResult(WindowedResult):
     @cached_property
     def plan(self) -> WindowPlan:
         return replace(super().plan, pairs=self.joined)
+
+    def _check_sinks(self, sinks: Mapping[str, Sink]) -> None:
+        super()._check_sinks(sinks)
+        sink = sinks.get(MAIN)
+        if sink is not None and sink.keeps_last:
+            raise InvalidPlanError(
+                f"the output {MAIN!r} ({sink.describe()}) keeps one row of each key and window, and a join has many: append "
+                "them, e.g. to a ParquetSink or TableSink"
+            )
 
     def changelog(self) -> WindowedResult:
         """Refused: no row of a join is the only one of its key and window, so none is changed by another."""

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from panestream.datastream.events import Events, KeyedEvents
 from panestream.engine.plan import WAY_OUT
-from panestream.engine.runtime.sides import LEFT, RIGHT, SIDES, Sides
+from panestream.engine.runtime.sides import LEFT, RIGHT, SIDE_COLUMN, SIDES, Sides
 from panestream.errors import InvalidPlanError
 from panestream.spark.arrival import order_of
 from panestream.spark.columns import micros_of, quoted
@@ -23,8 +23,6 @@ from panestream.spark.names import Names, shown
 from panestream.spark.types import arrow_schema
 from panestream.windowing.watermarks import WatermarkStrategy
 
-SIDE = "__side"
-"""Of which side a row is, and of which source partition there."""
 _CLOCK = "__clock"
 _ORDER = "__order_"
 
@@ -136,7 +134,7 @@ def _orders(left: KeyedEvents, right: KeyedEvents, what: str) -> list[list[Colum
 
 
 def _strategy(left: KeyedEvents, right: KeyedEvents) -> WatermarkStrategy:
-    return WatermarkStrategy.of_sides({LEFT: left.source.watermark, RIGHT: right.source.watermark}, SIDE)
+    return WatermarkStrategy.of_sides({LEFT: left.source.watermark, RIGHT: right.source.watermark}, SIDE_COLUMN)
 
 
 def _all(left: DataFrame, right: DataFrame) -> DataFrame:
@@ -184,7 +182,7 @@ class _Side:
         if partition is not None:
             side = F.concat(F.lit(f"{self.name}/"), F.coalesce(F.col(quoted(partition)).cast("string"), F.lit("")))
         whole = F.struct(*(F.col(quoted(name)) for name in df.columns))
-        return df.select(*columns, side.alias(SIDE), whole.alias(self.name))
+        return df.select(*columns, side.alias(SIDE_COLUMN), whole.alias(self.name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,4 +225,4 @@ def check_apart(left: Sequence[str], right: Sequence[str], taken: Sequence[str],
             )
 
 
-__all__ = ["SIDE", "check_apart", "together"]
+__all__ = ["check_apart", "together"]

@@ -13,6 +13,8 @@ from panestream.engine.kernels.list_pairs import ListPairs
 
 LEFT, RIGHT = SIDES = ("left", "right")
 """What the sides are called. A row of the two streams has a column for each: its own row in one, null in the other."""
+SIDE_COLUMN = "__side"
+"""The column that says of which side a row is, and of which source partition there."""
 INNER, LEFT_OUTER, RIGHT_OUTER, FULL_OUTER, LEFT_SEMI, LEFT_ANTI = HOWS = (
     "inner",
     "left",
@@ -136,4 +138,4 @@ def _fields(rows: pa.Array, schema: pa.Schema) -> list[pa.Array]:
     return [field.cast(wanted.type) for field, wanted in zip(rows.flatten(), schema, strict=False)]
 
 
-__all__ = ["HOWS", "LEFT", "RIGHT", "SIDES", "Pairs", "Sides"]
+__all__ = ["HOWS", "LEFT", "RIGHT", "SIDES", "SIDE_COLUMN", "Pairs", "Sides"]
