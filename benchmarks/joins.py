@@ -1,9 +1,9 @@
 """Window joins on Spark beside its own stream-stream join: the same files, the same windows, in turns.
 
 Run: ``python -m benchmarks.joins [--rows 200000] [--batches 8] [--how inner]``. Both read two folders of Parquet files, a file of
-each in a micro-batch, and join by key and tumbling window of 10 seconds. Each micro-batch's pairs are counted and hashed by Spark, all
-columns of them: that takes them through, and both must come to the same. Seconds are of the clock, of the median round, without the
-first micro-batch of each run, which warms up.
+each in a micro-batch, and join by key and tumbling window of 10 seconds, or (``--interval``) with the rows of 5 seconds before. Each
+micro-batch's pairs are counted and hashed by Spark, all columns of them: that takes them through, and both must come to the same.
+Seconds are of the clock, of the median round, without the first micro-batch of each run, which warms up.
 """
 
 from __future__ import annotations
@@ -52,6 +52,7 @@ def write(folder: Path, side: str, given: argparse.Namespace, seed: int) -> str:
 
 
 def read(spark: SparkSession, path: str, side: str) -> DataFrame:
+    """One side, a file for each micro-batch."""
     schema = f"user bigint, {side}_at timestamp, {side}_value double"
     return spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(path)
 
@@ -71,29 +72,35 @@ class Counting:
         self.done.append(time.perf_counter())
 
 
-def ours(spark: SparkSession, paths: tuple[str, str], how: str, checkpoint: str, counting: Counting) -> None:
-    """panestream's join."""
+def ours(spark: SparkSession, paths: tuple[str, str], given: argparse.Namespace, checkpoint: str, counting: Counting) -> None:
+    """The join of panestream."""
     strategy = pst.WatermarkStrategy.for_bounded_out_of_orderness(DELAY)
     left, right = (
         pst.stream(read(spark, path, side)).assign_timestamps(f"{side}_at", strategy).key_by("user")
         for path, side in zip(paths, "lr", strict=True)
     )
-    result = left.join(right).window(pst.TumblingEventTimeWindows.of(WINDOW)).key_groups(2).pairs(how)
+    by_time = left.interval_join(right).between("-5 seconds", "0 seconds")
+    in_windows = left.join(right).window(pst.TumblingEventTimeWindows.of(WINDOW))
+    result = (by_time if given.interval else in_windows).key_groups(2).pairs(given.how)
     result.start(main=pst.ForeachBatchSink(counting, idempotent=True), checkpoint=checkpoint).await_termination()
 
 
-def native(spark: SparkSession, paths: tuple[str, str], how: str, checkpoint: str, counting: Counting) -> None:
-    """Spark's own."""
+def native(spark: SparkSession, paths: tuple[str, str], given: argparse.Namespace, checkpoint: str, counting: Counting) -> None:
+    """The join of Spark."""
     left, right = (
         read(spark, path, side).withWatermark(f"{side}_at", DELAY).withColumn("window", F.window(f"{side}_at", WINDOW))
         for path, side in zip(paths, "lr", strict=True)
     )
-    joined = left.join(right, ["user", "window"], how)
+    joined = left.join(right, ["user", "window"], given.how)
+    if given.interval:
+        right = right.withColumnRenamed("user", "r_user")
+        near = F.expr("user = r_user AND r_at >= l_at - INTERVAL 5 SECONDS AND r_at <= l_at")
+        joined = left.join(right, near, given.how)
     query = joined.writeStream.foreachBatch(counting).option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
     query.awaitTermination()
 
 
-CONTESTANTS: dict[str, Callable[[SparkSession, tuple[str, str], str, str, Counting], None]] = {
+CONTESTANTS: dict[str, Callable[[SparkSession, tuple[str, str], argparse.Namespace, str, Counting], None]] = {
     "native": native,
     "panestream": ours,
 }
@@ -103,7 +110,7 @@ def round_of(name: str, spark: SparkSession, paths: tuple[str, str], given: argp
     """Rows a second of both sides together, after the first micro-batch."""
     counting = Counting()
     with tempfile.TemporaryDirectory() as folder:
-        CONTESTANTS[name](spark, paths, given.how, f"{folder}/checkpoint", counting)
+        CONTESTANTS[name](spark, paths, given, f"{folder}/checkpoint", counting)
     seconds = counting.done[given.batches - 1] - counting.done[0]
     return {"rows_per_second": 2 * given.rows * (given.batches - 1) / seconds, "pairs": counting.pairs, "hash": counting.hash}
 
@@ -116,6 +123,7 @@ def main() -> None:
     parser.add_argument("--keys", type=int, default=50_000)
     parser.add_argument("--rate", type=int, default=20_000, help="rows of a second of event time, of each side")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--interval", action="store_true", help="an interval join instead of one in windows")
     parser.add_argument("--how", default="inner", help="inner, left or full")
     given = parser.parse_args()
     settings = {"spark.sql.shuffle.partitions": "2", "spark.ui.enabled": "false"}

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from panestream.datastream import CoGroupedStream as CoGroupedStream
     from panestream.datastream import CoGroupedWindows as CoGroupedWindows
     from panestream.datastream import DataStream as DataStream
+    from panestream.datastream import IntervalJoin as IntervalJoin
+    from panestream.datastream import IntervalPairs as IntervalPairs
     from panestream.datastream import KeyedStream as KeyedStream
     from panestream.datastream import PreparedQuery as PreparedQuery
     from panestream.datastream import WindowedResult as WindowedResult

@@ -15,7 +15,7 @@ from panestream import agg
 from panestream.engine.runtime.sides import SIDES
 from panestream.errors import InvalidPlanError
 from panestream.testing import MicroBatches
-from tests.comparison import joins
+from tests.comparison import intervals, joins
 from tests.comparison.on_spark import EPOCH_MICROS, instant
 
 # Random streams drop late rows, and .main tells the columns.
@@ -323,3 +323,75 @@ def test_what_is_explained(clicks, views):
     assert "left: WatermarkStrategy.for_bounded_out_of_orderness('1 second'); right: " in text
     assert "late rows go to the output 'late_left' (left), 'late_right' (right)" in text
     assert "'bad' (left), none (right: fail the query)" in text
+
+
+# -- by time -------------------------------------------------------------------------------------------------------------------
+
+
+def test_an_interval_join_of_a_batch(clicks, views):
+    near = keyed(views).interval_join(keyed(clicks)).between("-1 minute", "11 seconds")
+    result = near.pairs("full", suffixes=("", "_click"))
+    assert result.main.columns == ["user", "ts", "price", "ts_click", "url"]
+    found = sorted(((row.user, row.price, row.url) for row in result.main.collect()), key=str)
+    ann = [("ann", 1.5, "a"), ("ann", 1.5, "b"), ("ann", 2.5, "a"), ("ann", 2.5, "b"), ("ann", 2.5, "d")]
+    assert found == sorted([*ann, ("bob", None, "c"), ("eve", 9.0, None)], key=str)
+    without = near.upper_bound_exclusive().pairs("inner", suffixes=("", "_click"))
+    assert sorted(row.url for row in without.main.collect()) == ["a", "a", "b", "b"]
+    assert "a row of the right from -1 minute to 11 seconds after the time of one of the left" in result.explain()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [3, 4])
+def test_an_interval_join_of_streams_with_a_restart_as_defined(spark, tmp_path, seed):
+    rng = random.Random(seed)
+    join, _ = intervals.random_interval(rng)
+    _, batches = random_case(seed)
+    files = MicroBatches(spark, tmp_path / "left", LEFT), MicroBatches(spark, tmp_path / "right", RIGHT)
+    found, late = {}, {side: {} for side in SIDES}
+
+    def kept(df, batch_id):
+        found[batch_id] = Counter(tuple(row) for row in df.select("key", "n", "name", "m").collect())
+
+    half = rng.randint(1, len(batches) - 1)
+    for part in (batches[:half], batches[half:]):
+        for left, right in part:
+            files[0].add([(row.key, instant(row.time), *row.values) for row in left])
+            files[1].add([(row.key, instant(row.time), *row.values) for row in right])
+        delays = [timedelta(microseconds=delay) for delay in join.delays]
+        streams = keyed(files[0].stream(), "ts", delays[0], "key"), keyed(files[1].stream(), "at", delays[1], "key")
+        bounds = timedelta(microseconds=join.lower), timedelta(microseconds=join.upper)
+        result = streams[0].interval_join(streams[1]).between(*bounds).side_output_late_data("late").pairs(join.how)
+        sinks = {
+            f"late_{side}": pst.ForeachBatchSink(lambda df, n, side=side: late[side].update({n: df.count()}), idempotent=True)
+            for side in SIDES
+        }
+        main = pst.ForeachBatchSink(kept, idempotent=True)
+        result.start(checkpoint=f"{tmp_path}/c", main=main, **sinks).await_termination()
+    for place, wanted in enumerate(intervals.defined(join, batches)):
+        assert found.get(place, Counter()) == wanted.rows, f"micro-batch {place} of {join}\n{batches}"
+        for side in SIDES:
+            assert late[side].get(place, 0) == sum(wanted.late[side].values()), f"micro-batch {place} of {join}\n{batches}"
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda c, v: keyed(c).interval_join(keyed(v)).between("1 hour", "0 s"), "is after the upper one '0 s': exchange them"),
+        (
+            lambda c, v: pst.stream(c).key_by("user").interval_join(pst.stream(v).key_by("user")).between("0 s", "1 s"),
+            "interval_join goes by event time",
+        ),
+        (
+            lambda c, v: keyed(c).interval_join(keyed(v)).between("0 s", "0 s").upper_bound_exclusive().pairs(),
+            "nothing lies between them",
+        ),
+        (lambda c, v: keyed(c).interval_join(keyed(v)).between("0 s", "1 s").pairs("left_semi"), "no join 'left_semi' here"),
+        (
+            lambda c, v: keyed(c).interval_join(keyed(v)).between("0 s", "1 s").pairs(suffixes=("", "_v")).with_firing(),
+            "emits each pair once",
+        ),
+    ],
+)
+def test_interval_joins_that_are_refused(clicks, views, build, message):
+    with pytest.raises(InvalidPlanError, match=message):
+        build(clicks, views)

@@ -5,6 +5,7 @@ streaming and batch: the same code, the same numbers.
 """
 
 from panestream.datastream.co_grouped import CoGroupedStream, CoGroupedWindows
+from panestream.datastream.interval_join import IntervalJoin, IntervalPairs
 from panestream.datastream.keyed import DataStream, KeyedStream, stream
 from panestream.datastream.prepared import PreparedQuery, prepare
 from panestream.datastream.result import WindowedResult
@@ -14,6 +15,8 @@ __all__ = [
     "CoGroupedStream",
     "CoGroupedWindows",
     "DataStream",
+    "IntervalJoin",
+    "IntervalPairs",
     "KeyedStream",
     "PreparedQuery",
     "WindowedResult",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
@@ -55,6 +55,18 @@ _HOWS = {
     "leftanti": LEFT_ANTI,
 }
 """What Spark calls the kinds of joins, without underscores."""
+
+
+def kind_of_join(how: object, known: Sequence[str]) -> str:
+    """A kind of joins, by the name that Spark or Flink has for it.
+
+    Raises:
+        InvalidPlanError: it is none of those that are known.
+    """
+    kind = _HOWS.get(str(how).lower().replace("_", ""), _HOWS.get(str(how).lower()))
+    if kind not in known:
+        raise InvalidPlanError(f"pairs: there is no join {how!r} here; {did_you_mean(str(how), known)}")
+    return kind
 
 
 class _Windowing(Protocol):
@@ -121,13 +133,9 @@ class CoGroupedWindows(WindowedStream):
         Examples:
             >>> clicks.join(views).window(hours).pairs("left", suffixes=("", "_view"))  # doctest: +SKIP
         """
-        kind = _HOWS.get(str(how).lower().replace("_", ""), _HOWS.get(str(how).lower()))
-        if kind is None:
-            raise InvalidPlanError(f"pairs: there is no join {how!r}; {did_you_mean(str(how), HOWS)}")
-        if not (isinstance(suffixes, tuple) and len(suffixes) == 2 and all(isinstance(one, str) for one in suffixes)):
-            raise InvalidPlanError(f"pairs: suffixes are two texts, e.g. ('', '_right'), got {suffixes!r}")
-        pairs = self._pairs(kind, suffixes)
-        lists = [agg.collect_list(self._values(side)).alias(side) for side in SIDES]
+        kind = kind_of_join(how, HOWS)
+        pairs = self.paired(kind, suffixes)
+        lists = [agg.collect_list(self.values_of(side)).alias(side) for side in SIDES]
         made = self.aggregate(*lists)
         return JoinedResult(**{name: getattr(made, name) for name in WindowedResult.__dataclass_fields__}, joined=pairs)
 
@@ -188,13 +196,16 @@ class CoGroupedWindows(WindowedStream):
         schema, keys = (sides.left, sides.keys[0]) if side == LEFT else (sides.right, sides.keys[1])
         return [column for column in schema if names.find(column.name, keys) is None]
 
-    def _values(self, side: str) -> Column:
-        """What a window keeps of a row of a side; null of rows of the other."""
+    def values_of(self, side: str) -> Column:
+        """What a join keeps of a row of a side; null of rows of the other."""
         fields = [F.col(side)[column.name].alias(column.name) for column in self._own_columns(side)]
         # A struct needs a field.
         return F.when(F.col(side).isNotNull(), F.struct(*(fields or [F.lit(True).alias("is")])))
 
-    def _pairs(self, how: str, suffixes: tuple[str, str]) -> Pairs:
+    def paired(self, how: str, suffixes: tuple[str, str]) -> Pairs:
+        """What a join makes of the rows of a window; the arguments are those of :meth:`pairs`."""
+        if not (isinstance(suffixes, tuple) and len(suffixes) == 2 and all(isinstance(one, str) for one in suffixes)):
+            raise InvalidPlanError(f"pairs: suffixes are two texts, e.g. ('', '_right'), got {suffixes!r}")
         names = Names.of(self._df.sparkSession)
         columns = {side: self._own_columns(side) for side in SIDES}
         shared = [
@@ -245,4 +256,4 @@ class JoinedResult(WindowedResult):
         )
 
 
-__all__ = ["CoGroupedStream", "CoGroupedWindows"]
+__all__ = ["CoGroupedStream", "CoGroupedWindows", "JoinedResult", "kind_of_join"]

@@ -10,6 +10,7 @@ from pyspark.sql import Column, DataFrame
 from panestream.datastream.co_grouped import CoGroupedStream
 from panestream.datastream.events import Events, KeyedEvents
 from panestream.datastream.inputs import resolve_gap
+from panestream.datastream.interval_join import IntervalJoin
 from panestream.datastream.names import RESERVED, checked_tag
 from panestream.datastream.two_streams import together
 from panestream.datastream.windowed import WindowedStream
@@ -234,6 +235,20 @@ class KeyedStream(KeyedEvents):
             InvalidPlanError: the two do not go together; says why.
         """
         return CoGroupedStream(keyed := KeyedStream(*together(self, right, "co_group")), keyed)
+
+    def interval_join(self, right: KeyedStream) -> IntervalJoin:
+        """Joins each row with the rows of another stream around its time.
+
+        ``.between("-1 hour", "0 seconds")``, then ``.pairs(how)``. Without windows: a pair comes as soon as both rows have, a row without a partner when the watermark has passed its
+        interval. Both streams need event time; time, invalid rows and keys are as in :meth:`join`. Flink: ``intervalJoin``.
+
+        Args:
+            right: the other stream, keyed by as many columns of the same types. Results have the names of this one's keys.
+
+        Raises:
+            InvalidPlanError: the two do not go together; says why.
+        """
+        return IntervalJoin(self.join(right))
 
     def count_window(self, size: int, slide: int | None = None) -> WindowedStream:
         """Every ``size`` events of a key, each once; or, every ``slide`` events, the last ``size``.

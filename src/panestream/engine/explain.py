@@ -45,7 +45,7 @@ def explain_plan(
     exchange = own.get("exchange", []) if plan.arrival is None or not streaming else []
     sections = {
         **({} if plan.sides is None else {"streams": [*_streams(plan)]}),
-        "windows": [_windows(plan), *_zones(plan)],
+        **({"windows": [_windows(plan), *_zones(plan)]} if plan.operator.has_windows else {}),
         "operator": [plan.operator.name, *own.pop("operator", [])],
         **{title: own.pop(title) for title in list(own) if title not in ("exchange", "state")},
         "event time": _event_time(plan),
@@ -75,7 +75,7 @@ def explain_plan(
 def _streams(plan: WindowPlan) -> list[str]:
     """Of two streams, what becomes of them."""
     lines = ["two, left and right, each row with the side that it is of; the smaller of their watermarks counts"]
-    if plan.pairs is not None:
+    if plan.pairs is not None and plan.operator.has_windows:
         lines.append(
             f"{plan.pairs.how} join: a window keeps the rows of each side in a list; pairs are made when outputs are read"
         )

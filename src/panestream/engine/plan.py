@@ -190,8 +190,13 @@ class WindowPlan:
         return self.assigner.labels if isinstance(self.assigner, SeveralWindows) else ()
 
     def with_bounds(self, results: pa.Schema) -> pa.Schema:
-        """Key columns, the window's label if it has one, window_start, window_end (null for the global window), ``results``."""
+        """Key columns, the window's label if it has one, window_start, window_end (null for the global window), ``results``.
+
+        Of what has no windows: key columns and ``results``.
+        """
         instant = pa.timestamp("us", tz="UTC")
+        if not self.operator.has_windows:
+            return pa.schema([*self.key_schema, *results])
         ours = (MergingWindowAssigner, SeveralWindows, CalendarWindows)
         bounded = hasattr(self.assigner, "size") or isinstance(self.assigner, ours)
         label = [pa.field("window", pa.string(), nullable=False)] if self.labels else []
@@ -367,6 +372,11 @@ class OperatorSpec(ABC):
     def takes_rows(self) -> bool:
         """Whether whole rows cross the exchange because the operator itself wants them (not only for a late output)."""
         return False
+
+    @property
+    def has_windows(self) -> bool:
+        """Whether rows of the main output are of windows, and have their bounds."""
+        return True
 
     @property
     def follows_arrival(self) -> bool:

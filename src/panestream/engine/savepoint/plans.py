@@ -15,6 +15,7 @@ from panestream.engine.aggregates import Aggregation
 from panestream.engine.operators.accumulating.spec import AccumulatingSpec
 from panestream.engine.operators.counts.shape import CountShape
 from panestream.engine.operators.counts.spec import CountSpec
+from panestream.engine.operators.intervals.spec import IntervalSpec
 from panestream.engine.operators.panes.firing import HIDDEN, HIDDEN_TYPES, Interval
 from panestream.engine.operators.panes.rule import pane_grid
 from panestream.engine.operators.panes.spec import PaneSpec
@@ -232,12 +233,21 @@ def _read_row(own: Own) -> OperatorSpec:
     return RowSpec(RowPlan(window, function, pages=own["pages"]), own["result"], own["element_schema"], **rest)
 
 
+def _interval(spec: Any) -> Own:
+    return {name: getattr(spec, name) for name in ("lower", "upper", "how", "left", "right")}
+
+
+def _read_interval(own: Own) -> OperatorSpec:
+    return IntervalSpec(own["lower"], own["upper"], own["how"], own["left"], own["right"], own["key_schema"])
+
+
 SPECS: dict[type[OperatorSpec], tuple[Callable[[Any], Own], Callable[[Own], OperatorSpec]]] = {
     PaneSpec: (_panes, _read_panes),
     SessionSpec: (_sessions, _read_sessions),
     CountSpec: (_counts, _read_counts),
     AccumulatingSpec: (_accumulating, _read_accumulating),
     RowSpec: (_row, _read_row),
+    IntervalSpec: (_interval, _read_interval),
 }
 """How the spec of each operator is written, and read."""
 
