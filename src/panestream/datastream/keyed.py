@@ -239,8 +239,9 @@ class KeyedStream(KeyedEvents):
     def interval_join(self, right: KeyedStream) -> IntervalJoin:
         """Joins each row with the rows of another stream around its time.
 
-        ``.between("-1 hour", "0 seconds")``, then ``.pairs(how)``. Without windows: a pair comes as soon as both rows have, a row without a partner when the watermark has passed its
-        interval. Both streams need event time; time, invalid rows and keys are as in :meth:`join`. Flink: ``intervalJoin``.
+        ``.between("-1 hour", "0 seconds")``, then ``.pairs(how)``. Without windows: a pair comes as soon as both rows have, a row
+        without a partner when the watermark has passed its interval. Both streams need event time; time, invalid rows and keys
+        are as in :meth:`join`. Flink: ``intervalJoin``.
 
         Args:
             right: the other stream, keyed by as many columns of the same types. Results have the names of this one's keys.
