@@ -2,7 +2,7 @@
 
 Run: ``python -m benchmarks.joins [--rows 200000] [--batches 8] [--how inner]``. Both read two folders of Parquet files, a file of
 each in a micro-batch, and join by key and tumbling window of 10 seconds, or (``--interval``) with the rows of 5 seconds before.
-Each micro-batch's pairs are counted and hashed by Spark, all columns of them: that takes them through, and both must come to the same.
+Each micro-batch's pairs are counted and hashed by Spark, all columns: that takes them through, and both must come to the same.
 Seconds are of the clock, of the median round, without the first micro-batch of each run, which warms up.
 """
 

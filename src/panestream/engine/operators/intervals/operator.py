@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -188,6 +189,9 @@ class IntervalOperator(GroupOperator[Mapping[str, pa.Table]]):
 
     def _kept_windows(self) -> int | None:
         return None
+
+    def _described(self) -> Mapping[str, Any]:
+        return {"counters": {}}
 
     def _state_tables(self) -> Mapping[str, pa.Table]:
         found = {}
