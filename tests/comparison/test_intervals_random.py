@@ -3,11 +3,14 @@
 ``PANESTREAM_CASES=10000 pytest tests/comparison/test_intervals_random.py`` runs more; ``PANESTREAM_SEED`` others.
 """
 
+import random
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
 from panestream.engine.storage.state import MemoryState
+from panestream.errors import PlanMismatchError
 from tests.comparison import intervals, joins
 from tests.comparison.harness import run_cases
 
@@ -60,6 +63,21 @@ def test_state_goes_through_tables(chunk):
         compare(found, intervals.defined(join, batches), f"seed {seed}, cut at {cut}\n{join}\n{batches}")
 
     run_cases(80, chunk, CHUNKS, case)
+
+
+@pytest.mark.parametrize("change", [{"lower": -3}, {"upper": 9}, {"how": "full"}])
+def test_a_checkpoint_is_tied_to_bounds_and_kind(change):
+    join, state = intervals.Interval(-2, 5, "inner", (0, 0)), MemoryState()
+    intervals.found(join.plan(), [[[joins.Row("left", "a", 1, 1)]]], state=state)
+    other = replace(join, **change).plan()
+    with pytest.raises(PlanMismatchError, match="join:"):
+        other.operator.for_group(other, state, 0)
+    saved = join.plan().operator.for_group(join.plan(), state, 0).tables()
+    with pytest.raises(PlanMismatchError, match="join:"):
+        other.operator.for_group(other, MemoryState(), 0).restore(saved)
+    # Of windows the kind of join is no part of the state.
+    in_windows, _ = joins.random_join(random.Random(1))
+    assert in_windows.plan().identity() == replace(in_windows, how="left_anti").plan().identity()
 
 
 def test_state_is_cleaned():

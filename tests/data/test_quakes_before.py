@@ -23,7 +23,8 @@ HOUR = timedelta(hours=1)
 def quakes(event_data):
     with gzip.open(event_data / "usgs_earthquakes_30d_2025-07-23.csv.gz", "rt", encoding="utf-8") as lines:
         read = [
-            (row["net"], datetime.fromisoformat(row["time"]), row["id"], float(row["mag"] or 0)) for row in csv.DictReader(lines)
+            (row["net"], datetime.fromisoformat(row["time"].replace("Z", "+00:00")), row["id"], float(row["mag"] or 0))
+            for row in csv.DictReader(lines)
         ]
     return sorted(read, key=lambda row: (row[1], row[2]))
 

@@ -151,7 +151,7 @@ def test_keys_that_are_called_otherwise(clicks, views):
     assert result.main.columns == ["user", "window_start", "window_end", "ts", "url", "seen", "price"]
     assert {row.user for row in result.main.collect()} == {"ann", "eve"}
     many = keyed(clicks, key="lower(user) AS user").join(keyed(other, "seen", key="lower(who) AS u")).window(MINUTES)
-    assert many.pairs().main.columns == ["user", "window_start", "window_end", "ts", "url", "seen", "who", "price"]
+    assert many.pairs().main.columns == ["user", "window_start", "window_end", "ts", "url", "who", "seen", "price"]
 
 
 def test_a_stream_that_has_nothing_but_its_key(spark, clicks):

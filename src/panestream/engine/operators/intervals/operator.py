@@ -23,11 +23,13 @@ from panestream.engine.runtime.sides import FULL_OUTER, LEFT, LEFT_OUTER, RIGHT,
 from panestream.engine.runtime.watermarks import BEYOND_ALL
 from panestream.engine.storage.blocks import PaneBlocks, StoredBlocks
 from panestream.engine.storage.sealed_state import SealedState
-from panestream.engine.storage.state_tables import StateTables, integers, key_fields, named_columns, with_types
+from panestream.engine.storage.state_tables import StateTables, key_fields, named_columns, with_types
 from panestream.windowing.time import MIN_TIMESTAMP
 
 WHOLE = "whole"
 """The column with whole rows, which cross for the late output and are not kept."""
+TIME = "time"
+"""The column of state tables with the event time."""
 _ROW = "row"
 _MOST_MERGED = 1 << 18
 """Runs of rows are merged up to so many: merging saves calls, and nothing else."""
@@ -198,14 +200,18 @@ class IntervalOperator(GroupOperator[Mapping[str, pa.Table]]):
         for side, blocks in self._blocks.items():
             live = -BEYOND_ALL if self._reached == MIN_TIMESTAMP else self._reached - self._settings.kept_for(side)
             parts = blocks.read(live, BEYOND_ALL)
-            found[side] = pa.concat_tables(parts) if parts else blocks.schema.empty_table()
+            rows = pa.concat_tables(parts) if parts else blocks.schema.empty_table()
+            found[side] = rows.rename_columns(self._saved_names(side))
         return found
 
     def _put(self, saved: StateTables) -> None:
         for side, blocks in self._blocks.items():
             table = saved.table(side)
-            rows = with_types(named_columns(table, blocks.schema.names), blocks.schema)
-            blocks.append(by_time([rows.take(pa.array(stable_order(integers(table, "pane"))))]))
+            blocks.append(by_time([with_types(named_columns(table, self._saved_names(side)), blocks.schema)]))
+
+    def _saved_names(self, side: str) -> list[str]:
+        """The columns of state tables: what is a pane here is the time of the row."""
+        return [TIME if name == "pane" else name for name in self._settings.schema_of(side).names]
 
 
 def by_time(tables: list[pa.Table]) -> pa.Table:
@@ -216,4 +222,4 @@ def by_time(tables: list[pa.Table]) -> pa.Table:
     return table.combine_chunks() if ordered else table.take(pa.array(stable_order(times))).combine_chunks()
 
 
-__all__ = ["WHOLE", "IntervalOperator", "IntervalSettings"]
+__all__ = ["TIME", "WHOLE", "IntervalOperator", "IntervalSettings"]

@@ -25,7 +25,7 @@ def interval_views(plan: WindowPlan, settings: IntervalSettings, saved: StateTab
         table = saved.table(side)
         count = table.num_rows
         columns = [plain(table.column("row")) if name == side else pa.nulls(count, settings.row_of(name)) for name in SIDES]
-        times = {"time": instants(integers(table, "pane"))}
+        times = {"time": instants(integers(table, "time"))}
         shown.append(schemas.elements_of(key_columns(table, plan.key_schema), count, times, columns))
     nothing = [pa.nulls(0, key.type) for key in plan.key_schema]
     return schemas.with_windows(schemas.windows_of(WindowRows(nothing, 0)), elements=pa.concat_tables(shown))
