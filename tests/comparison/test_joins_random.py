@@ -32,7 +32,7 @@ def test_as_defined(chunk):
         assert not isinstance(join.plan().operator, RowSpec)
         compare(join, joins.random_streams(rng, span), seed)
 
-    run_cases(240, chunk, CHUNKS, case)
+    run_cases(160, chunk, CHUNKS, case)
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
@@ -41,7 +41,7 @@ def test_a_batch_as_defined(chunk):
         join, span = joins.random_join(rng)
         compare(join, joins.random_streams(rng, span), seed, end=True)
 
-    run_cases(80, chunk, CHUNKS, case)
+    run_cases(56, chunk, CHUNKS, case)
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
@@ -59,4 +59,4 @@ def test_row_by_row(chunk):
         for ours, theirs in zip(joins.last_firings(plan, batches), joins.defined(join, batches), strict=True):
             assert ours == theirs.rows, f"seed {seed}\n{join}\n{batches}"
 
-    run_cases(80, chunk, CHUNKS, case)
+    run_cases(56, chunk, CHUNKS, case)

@@ -242,7 +242,7 @@ CASES = {
     several: 32,
     continuous: 48,
     sessions: 48,
-    intervals: 32,
+    intervals: 16,
     counts: 24,
     accumulating: 24,
     split: 16,

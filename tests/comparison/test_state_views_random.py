@@ -254,7 +254,7 @@ def intervals(rng, seed):
     assert sorted(found, key=str) == sorted(expected, key=str), seed
 
 
-CASES = {intervals: 32, aligned: 96, calendars: 16, sessions: 32, counts: 16}
+CASES = {intervals: 16, aligned: 96, calendars: 16, sessions: 32, counts: 16}
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
