@@ -159,8 +159,11 @@ class WatermarkTracker:
             found.append((name, newest, None if watermark == MIN_TIMESTAMP else watermark, self._is_idle(name)))
         return found
 
+    def _strategy_of(self, name: str) -> WatermarkStrategy:
+        return self.strategy.of(name) if self.strategy.sides else self.strategy
+
     def _watermark_of(self, name: str) -> int:
-        strategy, known = self.strategy.of(name), self.partitions[name]
+        strategy, known = self._strategy_of(name), self.partitions[name]
         if strategy.generator is not None:
             return known.emitted
         if strategy.delay is None or known.max_timestamp == MIN_TIMESTAMP:
@@ -179,7 +182,7 @@ class WatermarkTracker:
             return
         awake = []
         for name in known:
-            timeout = self.strategy.of(name).idle_timeout
+            timeout = self._strategy_of(name).idle_timeout
             if timeout is None or not (self._is_idle(name) or silence.of(name) >= timeout):
                 awake.append(reached[name])
         self.watermark = max(self.watermark, min(awake) if awake else max(reached.values()))
@@ -191,7 +194,7 @@ class WatermarkTracker:
         Between two of them it is, for half the timeout at most: one slow micro-batch makes nobody idle.
         """
         for name, known in self.partitions.items():
-            timeout = self.strategy.of(name).idle_timeout
+            timeout = self._strategy_of(name).idle_timeout
             gap = 0 if timeout is None else min(max(batch_time - self.asked, 0), (timeout + 1) // 2)
             if timeout is None or run != self.run:
                 known.silent = None
@@ -200,7 +203,7 @@ class WatermarkTracker:
         self.run, self.asked = run, max(batch_time, self.asked)
 
     def _is_idle(self, name: str) -> bool:
-        timeout, known = self.strategy.of(name).idle_timeout, self.partitions[name]
+        timeout, known = self._strategy_of(name).idle_timeout, self.partitions[name]
         return timeout is not None and known.silent is not None and known.silent >= timeout
 
     def to_json(self) -> dict[str, Any]:
