@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import pyarrow as pa
 from pyspark.sql import Column
@@ -38,6 +38,7 @@ from panestream.spark.names import Names
 from panestream.spark.sinks.base import Sink
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import WindowAssigner
+from panestream.windowing.functions import WindowFunction
 from panestream.windowing.signatures import CO_GROUP_APPLY, CO_GROUP_ARROW, CO_GROUP_IN_PANDAS, check_function
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def kind_of_join(how: object, known: Sequence[str]) -> str:
         InvalidPlanError: it is none of those that are known.
     """
     kind = _HOWS.get(str(how).lower().replace("_", ""), _HOWS.get(str(how).lower()))
-    if kind not in known:
+    if kind is None or kind not in known:
         raise InvalidPlanError(f"pairs: there is no join {how!r} here; {did_you_mean(str(how), known)}")
     return kind
 
@@ -139,7 +140,7 @@ class CoGroupedWindows(WindowedStream):
         made = self.aggregate(*lists)
         return JoinedResult(**{name: getattr(made, name) for name in WindowedResult.__dataclass_fields__}, joined=pairs)
 
-    def apply(self, function: Callable[..., Any], schema: Schema) -> WindowedResult:
+    def apply(self, function: WindowFunction | Callable[..., Any], schema: Schema) -> WindowedResult:
         """Runs a function over the rows of both streams of each firing window. Flink: ``coGroup(...)...apply``.
 
         Args:
@@ -148,7 +149,7 @@ class CoGroupedWindows(WindowedStream):
             schema: their columns. A result is a tuple or dict of such, or the bare value where there is one column.
         """
         check_function(function, CO_GROUP_APPLY)
-        return super().apply(OfLists(function, self._sides), schema)
+        return super().apply(OfLists(cast("Callable[..., Any]", function), self._sides), schema)
 
     def apply_arrow(self, function: Callable[..., Any], schema: Schema, *, all_windows: bool = False) -> WindowedResult:
         """Runs a function over the rows of both streams of each firing window, as Arrow tables.

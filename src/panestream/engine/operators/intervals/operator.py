@@ -6,7 +6,7 @@ past its interval. Which rows had a partner is not kept: when a row is over, the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -106,7 +106,7 @@ class IntervalOperator(GroupOperator[Mapping[str, pa.Table]]):
 
     def _late_rows(self, late: list[tuple[str, pa.Table]]) -> Iterator[pa.Table]:
         """As rows of the two streams: a column for each, null where a row is of the other."""
-        schema = self._plan.row_schema
+        schema = self._plan.row_schema or pa.schema([])
         for side, rows in late:
             columns = [rows.column(WHOLE) if name == side else pa.nulls(rows.num_rows, schema.field(name).type) for name in SIDES]
             yield pa.table(dict(zip(SIDES, columns, strict=True)))
@@ -133,15 +133,15 @@ class IntervalOperator(GroupOperator[Mapping[str, pa.Table]]):
         found = blocks.read(int(times[0]) + bounds[0], int(times[-1]) + bounds[1] + 1)
         return pa.concat_tables(found) if found else blocks.schema.empty_table()
 
-    def _matches(self, left: pa.Table, right: pa.Table) -> Matches:
-        keys = ([*one.columns[: self._width]] for one in (left, right))
-        times = left.column("pane").to_numpy(), right.column("pane").to_numpy()
-        return Matches.of(*keys, times, (self._settings.lower, self._settings.upper))
+    def _matches(self, left: pa.Table, right: pa.Table, bounds: tuple[int, int]) -> Matches:
+        """Of each row of the one table the rows of the other that lie between the bounds of it."""
+        ours, theirs = ([*one.columns[: self._width]] for one in (left, right))
+        return Matches.of(ours, theirs, (left.column("pane").to_numpy(), right.column("pane").to_numpy()), bounds)
 
     def _emit_pairs(self, left: pa.Table, right: pa.Table, output: GroupOutput) -> None:
         if not left.num_rows or not right.num_rows:
             return
-        found = self._matches(left, right)
+        found = self._matches(left, right, (self._settings.lower, self._settings.upper))
         rows = np.flatnonzero(found.counts)
         if not len(rows):
             return
@@ -163,8 +163,7 @@ class IntervalOperator(GroupOperator[Mapping[str, pa.Table]]):
             return
         bounds = (self._settings.lower, self._settings.upper) if side == LEFT else (-self._settings.upper, -self._settings.lower)
         others = pa.concat_tables([self._near(other, rows, bounds), fresh[other]])
-        keys = ([*one.columns[: self._width]] for one in (rows, others))
-        found = Matches.of(*keys, (rows.column("pane").to_numpy(), others.column("pane").to_numpy()), bounds)
+        found = self._matches(rows, others, bounds)
         alone = np.flatnonzero(found.counts == 0)
         ones = list_of(one_chunk(rows.column(_ROW)).take(pa.array(alone)), np.ones(len(alone), np.int64))
         none = list_of(pa.nulls(0, self._settings.row_of(other)), np.zeros(len(alone), np.int64))
@@ -214,7 +213,7 @@ class IntervalOperator(GroupOperator[Mapping[str, pa.Table]]):
         return [TIME if name == "pane" else name for name in self._settings.schema_of(side).names]
 
 
-def by_time(tables: list[pa.Table]) -> pa.Table:
+def by_time(tables: Sequence[pa.Table]) -> pa.Table:
     """Rows in the order of their times, those of one time as they are given."""
     table = pa.concat_tables(tables)
     times = table.column("pane").to_numpy()
