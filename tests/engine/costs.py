@@ -68,7 +68,7 @@ def _over_rows(windows: WindowSpec) -> OperatorSpec:
 
 
 def _joined(windows: WindowSpec) -> OperatorSpec:
-    return IntervalSpec(-SECOND // 1000, 0, "left", SIDED, SIDED, KEYS)
+    return IntervalSpec(500, 500, "left", SIDED, SIDED, KEYS)
 
 
 def _reduced(windows: WindowSpec) -> OperatorSpec:
@@ -112,7 +112,7 @@ QUERIES = {
     "sessions that go on": Query(WindowSpec(EventTimeSessionWindows(5 * SECOND)), _declared, "sessions"),
     "counts of 100": Query(WindowSpec(*count_window(100)), _declared, "counts"),
     "accumulating, 10 s / 2 s": Query(_sliding(10, 2), _over_rows, "accumulating panes"),
-    "interval join, 1 ms": Query(WindowSpec(GlobalWindows.create()), _joined, "interval join"),
+    "interval join, outer": Query(WindowSpec(GlobalWindows.create()), _joined, "interval join"),
     "rows, 10 s / 5 s": Query(_sliding(10, 5, exact_firings=True), _reduced, "row operator"),
     "rows, a trigger that counts": Query(_sliding(10, 5, trigger=CountTrigger(50)), _reduced, "row operator"),
 }
