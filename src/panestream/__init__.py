@@ -21,7 +21,11 @@ if TYPE_CHECKING:
     from panestream.advisor.advice import DelayCost as DelayCost
     from panestream.advisor.advice import Lateness as Lateness
     from panestream.advisor.lateness import lateness as lateness
+    from panestream.datastream import CoGroupedStream as CoGroupedStream
+    from panestream.datastream import CoGroupedWindows as CoGroupedWindows
     from panestream.datastream import DataStream as DataStream
+    from panestream.datastream import IntervalJoin as IntervalJoin
+    from panestream.datastream import IntervalPairs as IntervalPairs
     from panestream.datastream import KeyedStream as KeyedStream
     from panestream.datastream import PreparedQuery as PreparedQuery
     from panestream.datastream import WindowedResult as WindowedResult

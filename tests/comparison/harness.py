@@ -26,6 +26,7 @@ from panestream.engine.operators.row.spec import RowSpec
 from panestream.engine.plan import MAIN, Chunk, WindowPlan
 from panestream.engine.planner import aggregating
 from panestream.engine.runtime.group_io import GroupInput, GroupMetrics
+from panestream.engine.runtime.sides import SIDES
 from panestream.engine.storage.state import MemoryState
 from panestream.engine.window_spec import WindowSpec
 from panestream.windowing import aggregates as agg
@@ -35,6 +36,8 @@ ROWS = pa.schema([("key", pa.string()), ("ts", pa.int64()), ("v", pa.int64()), (
 """The input: key (may be null), event time, an integer with nulls, a number with nulls, and one that no two rows share."""
 KEYS = pa.schema([("key", pa.string())])
 TYPES = {"v": pa.int64(), "x": pa.float64(), "u": pa.int64()}
+SIDED = pa.struct([("v", pa.int64()), ("u", pa.int64())])
+"""Of a row on its side, where the two sides of a join are made of one stream."""
 LATE = "late"
 Row = tuple[object, ...]
 Place = tuple[object, ...]
@@ -179,13 +182,22 @@ def group_input(plan: WindowPlan, batch: MicroBatch) -> GroupInput:
         if not rows:
             continue
         table = pa.Table.from_pylist([dict(zip(ROWS.names, row, strict=True)) for row in rows], schema=ROWS).combine_chunks()
-        inputs = [table[text].chunk(0) for text in plan.operator.inputs]
+        inputs = [side_of(table, text) if text in SIDES else table[text].chunk(0) for text in plan.operator.inputs]
         whole = table if plan.carries_rows else None
         for kind, part in plan.operator.pack(plan, Chunk(table["ts"].to_numpy(), [table["key"].chunk(0)], inputs, whole)):
             assert part.schema.names == plan.operator.part_schema(plan, kind).names
             given.parts.setdefault(kind, []).append(part)
     given.seen = seen(plan, batch.rows)
     return given
+
+
+def side_of(table: pa.Table, side: str) -> pa.Array:
+    """What an interval join keeps of rows: half of them are of the left side, by ``u``."""
+    rows = [
+        {"v": v, "u": u} if side == SIDES[u % 2] else None
+        for v, u in zip(table["v"].to_pylist(), table["u"].to_pylist(), strict=True)
+    ]
+    return pa.array(rows, SIDED)
 
 
 def seen(plan: WindowPlan, rows: Sequence[Row]) -> dict[str, int]:

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from panestream.engine.kernels.columns import plain
 from panestream.engine.kernels.key_hashing import key_hashes
 from panestream.engine.operators.accumulating.windowed_rows import AllWindows
+from panestream.engine.operators.intervals.spec import IntervalSpec
 from panestream.engine.operators.row.spec import RowSpec
 from panestream.engine.plan import MAIN, WindowPlan
 from panestream.engine.runtime.group_io import GroupInput
@@ -82,6 +83,14 @@ class Query:
         if self.plan.split is not None or isinstance(getattr(self.plan.operator, "function", None), AllWindows):
             # The parts of a window come from several key groups; or a function of the test's puts windows in order by all keys.
             told.fired = {key: sorted(rows, key=repr) for key, rows in told.fired.items()}
+        if isinstance(self.plan.operator, IntervalSpec):
+            # Of pairs that come together none is the first.
+            told.fired = {
+                key: sorted(
+                    [(one, other) for _, (left, right) in rows for one in left or [0] for other in right or [0]], key=repr
+                )
+                for key, rows in told.fired.items()
+            }
         told.late.sort(key=repr)
         told.wake_up = min((one for one in self.wake_ups if one is not None), default=None)
         return told

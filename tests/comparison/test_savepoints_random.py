@@ -9,6 +9,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
+from panestream.engine.operators.intervals.spec import IntervalSpec
 from panestream.engine.operators.panes.rule import why_not_panes
 from panestream.engine.operators.row.row_plan import Aggregate, Elements, Reduce
 from panestream.engine.operators.row.spec import RowSpec
@@ -112,6 +113,14 @@ def sessions(rng: random.Random, seed: int) -> None:
 def counts(rng: random.Random, seed: int) -> None:
     query = test_counts_random.random_query(rng)
     stopped_and_started(query.columnar(), harness.random_stream(rng, 10), rng, seed)
+
+
+def intervals(rng: random.Random, seed: int) -> None:
+    span, lower = rng.choice([4, 12, 30]), rng.randint(-12, 6)
+    how = rng.choice(["inner", "left", "right", "full"])
+    operator = IntervalSpec(lower, lower + rng.randint(0, span), how, harness.SIDED, harness.SIDED, harness.KEYS)
+    plan = harness.plan_for(operator, WindowSpec(GlobalWindows.create()), rng.choice([0, 3, span]))
+    stopped_and_started(plan, harness.random_stream(rng, span), rng, seed)
 
 
 def accumulating(rng: random.Random, seed: int) -> None:
@@ -233,6 +242,7 @@ CASES = {
     several: 32,
     continuous: 48,
     sessions: 48,
+    intervals: 16,
     counts: 24,
     accumulating: 24,
     split: 16,

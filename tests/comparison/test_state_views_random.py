@@ -11,6 +11,8 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
+from panestream.engine.operators.intervals.spec import IntervalSpec
+from panestream.engine.runtime.sides import SIDES
 from panestream.engine.runtime.time_view import watermarks_of
 from panestream.engine.storage.state import MemoryState
 from panestream.engine.window_spec import WindowSpec
@@ -227,7 +229,32 @@ def counts(rng, seed):
         assert (found[place]["rows"], found[place]["results"]) == (len(rows), results(rows)), (seed, place)
 
 
-CASES = {aligned: 96, calendars: 16, sessions: 32, counts: 16}
+def intervals(rng, seed):
+    lower, delay = rng.randint(-9, 3), rng.choice([0, 3, 20])
+    operator = IntervalSpec(lower, lower + rng.randint(0, 9), "inner", harness.SIDED, harness.SIDED, harness.KEYS)
+    query = Query(harness.plan_for(operator, WindowSpec(GlobalWindows.create()), delay), rng.choice(GROUPS))
+    rows, largest = [], None
+    for batch in cut(harness.random_stream(rng, 10), rng):
+        query.run(batch)
+        watermark = -(2**62) if largest is None else largest - delay - 1
+        rows += [row for row in batch.rows if row[1] >= watermark]
+        largest = max([row[1] for row in batch.rows] + ([] if largest is None else [largest]), default=None)
+    watermark = -(2**62) if largest is None else largest - delay - 1
+    # Kept is what rows to come may meet.
+    over = {"left": operator.upper, "right": -operator.lower}
+    expected = [(row[0], row[1], SIDES[row[4] % 2], row[4]) for row in rows if row[1] + over[SIDES[row[4] % 2]] >= watermark]
+    views = shown(query, rng)
+    assert not any(view.windows.num_rows for view in views)
+    found = []
+    for view in views:
+        table = view.elements.set_column(view.elements.schema.get_field_index("time"), "time", view.elements["time"].cast(MICROS))
+        for row in table.to_pylist():
+            (side,) = [side for side in SIDES if row["element"][side] is not None]
+            found.append((row["key"]["key"], row["time"], side, row["element"][side]["u"]))
+    assert sorted(found, key=str) == sorted(expected, key=str), seed
+
+
+CASES = {intervals: 16, aligned: 96, calendars: 16, sessions: 32, counts: 16}
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))

@@ -20,13 +20,19 @@ import pyarrow as pa
 from panestream.engine.exchange.group_run import bodies, run_micro_batch
 from panestream.engine.exchange.packing import PackColumns, pack
 from panestream.engine.operators.accumulating.windowed_rows import AllWindows
+from panestream.engine.operators.intervals.spec import IntervalSpec
 from panestream.engine.operators.row.row_plan import Reduce
 from panestream.engine.plan import OperatorSpec, WindowPlan
 from panestream.engine.planner import aggregating, calling, over_tables
 from panestream.engine.storage.state import MemoryState
 from panestream.engine.window_spec import WindowSpec
 from panestream.windowing import aggregates as agg
-from panestream.windowing.assigners import EventTimeSessionWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
+from panestream.windowing.assigners import (
+    EventTimeSessionWindows,
+    GlobalWindows,
+    SlidingEventTimeWindows,
+    TumblingEventTimeWindows,
+)
 from panestream.windowing.assigners.global_windows import count_window
 from panestream.windowing.triggers import CountTrigger
 from panestream.windowing.watermarks import WatermarkStrategy
@@ -38,6 +44,8 @@ MEASURED = 10
 """So many micro-batches count, after those that fill the state."""
 KEYS = pa.schema([("key", pa.int64())])
 ROWS = pa.schema([("key", pa.int64()), ("v", pa.int64())])
+SIDED = pa.struct([("v", pa.int64())])
+"""What an interval join keeps of a row."""
 
 
 def larger(one: Any, other: Any) -> Any:
@@ -57,6 +65,10 @@ def _declared(windows: WindowSpec) -> OperatorSpec:
 
 def _over_rows(windows: WindowSpec) -> OperatorSpec:
     return over_tables(windows, AllWindows(counted), pa.schema([("total", pa.int64())]), ROWS, KEYS)
+
+
+def _joined(windows: WindowSpec) -> OperatorSpec:
+    return IntervalSpec(500, 500, "left", SIDED, SIDED, KEYS)
 
 
 def _reduced(windows: WindowSpec) -> OperatorSpec:
@@ -100,6 +112,7 @@ QUERIES = {
     "sessions that go on": Query(WindowSpec(EventTimeSessionWindows(5 * SECOND)), _declared, "sessions"),
     "counts of 100": Query(WindowSpec(*count_window(100)), _declared, "counts"),
     "accumulating, 10 s / 2 s": Query(_sliding(10, 2), _over_rows, "accumulating panes"),
+    "interval join, outer": Query(WindowSpec(GlobalWindows.create()), _joined, "interval join"),
     "rows, 10 s / 5 s": Query(_sliding(10, 5, exact_firings=True), _reduced, "row operator"),
     "rows, a trigger that counts": Query(_sliding(10, 5, trigger=CountTrigger(50)), _reduced, "row operator"),
 }
@@ -216,8 +229,12 @@ def _arrived(query: Query, plan: WindowPlan, number: int, rows: int, keys: int) 
     times = pa.array(number * BATCH + np.sort(rng.integers(0, int(BATCH * query.busy) // 1000, rows)) * 1000)
     key, value = pa.array(rng.permutation(np.arange(rows) % keys)), pa.array(rng.integers(0, 1000, rows))
     values = [value] * len(plan.operator.inputs)
+    if isinstance(plan.operator, IntervalSpec):
+        # Half of the rows are of the left side.
+        of_left = rng.random(rows) < 0.5
+        values = [pa.StructArray.from_arrays([value], fields=list(SIDED), mask=pa.array(other)) for other in (~of_left, of_left)]
     arrays = [times, key, *values]
     if plan.carries_rows:
         arrays.append(pa.StructArray.from_arrays([key, value], fields=list(ROWS)))
-    columns = PackColumns((key.type,), (value.type,) * len(values), row=len(arrays) - 1 if plan.carries_rows else None)
+    columns = PackColumns((key.type,), tuple(one.type for one in values), row=len(arrays) - 1 if plan.carries_rows else None)
     return columns, pa.RecordBatch.from_arrays(arrays, list(map(str, range(len(arrays)))))

@@ -4,9 +4,23 @@ Every step returns a new, immutable object; nothing runs before a result is writ
 streaming and batch: the same code, the same numbers.
 """
 
+from panestream.datastream.co_grouped import CoGroupedStream, CoGroupedWindows
+from panestream.datastream.interval_join import IntervalJoin, IntervalPairs
 from panestream.datastream.keyed import DataStream, KeyedStream, stream
 from panestream.datastream.prepared import PreparedQuery, prepare
 from panestream.datastream.result import WindowedResult
 from panestream.datastream.windowed import WindowedStream
 
-__all__ = ["DataStream", "KeyedStream", "PreparedQuery", "WindowedResult", "WindowedStream", "prepare", "stream"]
+__all__ = [
+    "CoGroupedStream",
+    "CoGroupedWindows",
+    "DataStream",
+    "IntervalJoin",
+    "IntervalPairs",
+    "KeyedStream",
+    "PreparedQuery",
+    "WindowedResult",
+    "WindowedStream",
+    "prepare",
+    "stream",
+]

@@ -13,11 +13,12 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 
 from panestream.engine.plan import WAY_OUT, stable_repr
+from panestream.engine.runtime.sides import SIDES, Sides
 from panestream.engine.shown import Shown, listed, parts_of
 from panestream.engine.window_spec import WindowSpec
 from panestream.spark.columns import key_of, type_of
 from panestream.spark.expressions import as_written, text_of
-from panestream.spark.types import to_arrow
+from panestream.spark.types import arrow_schema, to_arrow
 from panestream.windowing.time import format_duration
 from panestream.windowing.watermarks import WatermarkStrategy
 
@@ -36,6 +37,7 @@ class Events(Shown):
         processing_time_unit: of a processing time that is a number.
         order: what says in which order rows arrive; empty: as Spark has them.
         way_out: what to do about rows without usable event time, for the error.
+        sides: the two streams that these are, or None: it is one.
     """
 
     df: DataFrame
@@ -47,6 +49,13 @@ class Events(Shown):
     processing_time_unit: str | None = None
     order: tuple[str | Column, ...] = ()
     way_out: str = WAY_OUT
+    sides: Sides | None = None
+
+    @cached_property
+    def row_schema(self) -> pa.Schema:
+        """The columns of whole rows: of two streams a column for each, and no more."""
+        rows = arrow_schema(self.df.schema)
+        return rows if self.sides is None else pa.schema([rows.field(name) for name in SIDES])
 
     def _parts(self) -> Mapping[str, str]:
         unit = "" if self.unit is None else f" in {self.unit}"

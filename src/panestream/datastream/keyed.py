@@ -7,9 +7,12 @@ from dataclasses import replace
 
 from pyspark.sql import Column, DataFrame
 
+from panestream.datastream.co_grouped import CoGroupedStream
 from panestream.datastream.events import Events, KeyedEvents
 from panestream.datastream.inputs import resolve_gap
+from panestream.datastream.interval_join import IntervalJoin
 from panestream.datastream.names import RESERVED, checked_tag
+from panestream.datastream.two_streams import together
 from panestream.datastream.windowed import WindowedStream
 from panestream.engine.window_spec import WindowSpec
 from panestream.errors import InvalidPlanError, did_you_mean
@@ -202,6 +205,51 @@ class KeyedStream(KeyedEvents):
         if Names.of(self.source.df.sparkSession).find("window", self.key_schema.names) is not None:
             raise InvalidPlanError("results have a column 'window' with the label: give the key another name with AS")
         return self.window(SeveralWindows.of(windows))
+
+    def join(self, right: KeyedStream) -> CoGroupedStream:
+        """Joins two streams in the same windows: ``.window(...)``, then ``.pairs("inner")``, or another kind of join.
+
+        It is what :meth:`co_group` makes: one stream of two, with the rows of each on its side. Both streams have their own event
+        time, watermark strategy and output for invalid rows; the smaller watermark counts, and there is none before both have
+        rows. One that falls silent holds it back, unless its strategy has ``with_idleness``. Flink: ``join``.
+
+        Args:
+            right: the other stream, keyed by as many columns of the same types. Results have the names of this one's keys.
+
+        Raises:
+            InvalidPlanError: the two do not go together; says why.
+        """
+        return CoGroupedStream(keyed := KeyedStream(*together(self, right, "join")), keyed)
+
+    def co_group(self, right: KeyedStream) -> CoGroupedStream:
+        """Puts the rows of two streams into the same windows, for a function or aggregates over both; see :meth:`join`.
+
+        Then ``.window(...)``, and ``.apply(f, schema)`` with a function of key, window and two lists of rows, ``.apply_arrow``
+        with two tables, or ``.aggregate(agg.sum("left.price"), agg.count("right.id"))``: of a row of one stream the other's
+        column is null, and aggregates keep no rows. Flink: ``coGroup``.
+
+        Args:
+            right: the other stream, keyed by as many columns of the same types. Results have the names of this one's keys.
+
+        Raises:
+            InvalidPlanError: the two do not go together; says why.
+        """
+        return CoGroupedStream(keyed := KeyedStream(*together(self, right, "co_group")), keyed)
+
+    def interval_join(self, right: KeyedStream) -> IntervalJoin:
+        """Joins each row with the rows of another stream around its time.
+
+        ``.between("-1 hour", "0 seconds")``, then ``.pairs(how)``. Without windows: a pair comes as soon as both rows have, a row
+        without a partner when the watermark has passed its interval. Both streams need event time; time, invalid rows and keys
+        are as in :meth:`join`. Flink: ``intervalJoin``.
+
+        Args:
+            right: the other stream, keyed by as many columns of the same types. Results have the names of this one's keys.
+
+        Raises:
+            InvalidPlanError: the two do not go together; says why.
+        """
+        return IntervalJoin(self.join(right))
 
     def count_window(self, size: int, slide: int | None = None) -> WindowedStream:
         """Every ``size`` events of a key, each once; or, every ``slide`` events, the last ``size``.

@@ -60,6 +60,10 @@ def prepare(
     result = build(_rows_like(session, kind, streaming=streaming))
     if not isinstance(result, WindowedResult):
         raise InvalidPlanError(f"prepare: build must return what .aggregate, .apply and their like return, not {result!r}")
+    if result.windowed.keyed.source.sides is not None:
+        raise InvalidPlanError(
+            "prepare: a query is prepared for the rows of one input, and build joins two streams: start it with result.start(...)"
+        )
     prepared = PreparedQuery(result, kind)
     try:
         with asking():

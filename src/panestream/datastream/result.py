@@ -55,7 +55,6 @@ from panestream.spark.session import (
 )
 from panestream.spark.sinks.base import Sink
 from panestream.spark.sinks.outputs import open_for_batch
-from panestream.spark.types import arrow_schema
 from panestream.tracing.events import Trace
 from panestream.tracing.why import ANY, TraceableByKey
 from panestream.windowing.signatures import ON_PROGRESS, check_function
@@ -532,7 +531,8 @@ class WindowedResult(Shown, TraceableByKey):
             batch_bytes=windowed.most_bytes,
             ends=self.ends,
             arrival=self._order[1] if self._order[0] else None,
-            row_schema=arrow_schema(self._df.schema) if whole_rows else None,
+            row_schema=source.row_schema if whole_rows else None,
+            sides=source.sides,
         )
 
     @cached_property

@@ -18,7 +18,6 @@ from panestream.errors import InvalidPlanError
 from panestream.spark.arrival import order_of
 from panestream.spark.columns import micros_of
 from panestream.spark.operator.dataflow import Projection, project
-from panestream.spark.types import arrow_schema
 from panestream.tracing.events import Trace
 from panestream.tracing.of_batch import TracedQuery, row_operator_of, trace_of_batch, traced_query
 from panestream.tracing.why import ANY
@@ -115,8 +114,9 @@ def _query_of(
     source, rows = windowed.keyed.source, windowed.keyed.source.df
     operator = row_operator_of(windowed.windowing, asked)
     order, kinds = order_of(rows, source.order)
-    plan = replace(plan_of(operator), arrival=kinds if order else None)
-    query = traced_query(plan, asked, arrow_schema(rows.schema))
+    # Of two streams the rows of a window are shown as they are, not as pairs.
+    plan = replace(plan_of(operator), arrival=kinds if order else None, sides=None, pairs=None)
+    query = traced_query(plan, asked, source.row_schema)
     time = None if source.event_time is None else micros_of(rows, source.event_time, source.unit)
     given = source.processing_time
     clock = None if given is None else micros_of(rows, given, source.processing_time_unit)

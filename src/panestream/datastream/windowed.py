@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 from pyspark.sql import Column
@@ -25,7 +25,7 @@ from panestream.engine.split import split_of
 from panestream.errors import InvalidPlanError, InvalidWindowError
 from panestream.spark.columns import quoted, type_of
 from panestream.spark.names import Names, shown
-from panestream.spark.types import arrow_schema, schema_of, to_arrow
+from panestream.spark.types import schema_of, to_arrow
 from panestream.windowing import aggregates as recipes
 from panestream.windowing.assigners.several import SeveralWindows
 from panestream.windowing.evictors import Evictor, TimeEvictor
@@ -49,6 +49,9 @@ from panestream.windowing.signatures import (
 from panestream.windowing.time import Duration, to_micros
 from panestream.windowing.triggers import Trigger
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
 Schema: TypeAlias = "str | StructType | pa.Schema"
 """The columns of what a function returns: DDL (``"n bigint, label string"``), Spark's type or Arrow's."""
 
@@ -56,7 +59,7 @@ Schema: TypeAlias = "str | StructType | pa.Schema"
 class WindowedStream(WindowedEvents):
     """Events in windows. Flink: ``WindowedStream``."""
 
-    def trigger(self, trigger: Trigger) -> WindowedStream:
+    def trigger(self, trigger: Trigger) -> Self:
         """Decides when windows fire, instead of the assigner's default trigger. Flink: ``trigger``.
 
         Args:
@@ -67,7 +70,7 @@ class WindowedStream(WindowedEvents):
         check_methods(trigger, Trigger)
         return replace(self, windowing=replace(self.windowing, trigger=trigger))
 
-    def evictor(self, evictor: Evictor) -> WindowedStream:
+    def evictor(self, evictor: Evictor) -> Self:
         """Leaves elements out before (or drops them after) the window's function runs. Keeps all elements. Flink: ``evictor``.
 
         Args:
@@ -80,7 +83,7 @@ class WindowedStream(WindowedEvents):
             raise InvalidPlanError("a TimeEvictor looks at event times: .assign_timestamps(column, strategy) first")
         return replace(self, windowing=replace(self.windowing, evictor=evictor))
 
-    def allowed_lateness(self, lateness: Duration) -> WindowedStream:
+    def allowed_lateness(self, lateness: Duration) -> Self:
         """Windows take rows for ``lateness`` after their end, and fire again for each. Only event time knows lateness.
 
         A row later than that goes to the late output, or is counted. Flink: ``allowedLateness``.
@@ -94,14 +97,14 @@ class WindowedStream(WindowedEvents):
             raise InvalidWindowError(f"the allowed lateness must not be negative, got {lateness!r}")
         return replace(self, windowing=replace(self.windowing, allowed_lateness=micros))
 
-    def exact_firings(self) -> WindowedStream:
+    def exact_firings(self) -> Self:
         """Every single firing, as Flink would emit it, by the row operator.
 
         Columnar operators emit at most one firing for each key, window and micro-batch: the last one.
         """
         return replace(self, windowing=replace(self.windowing, exact_firings=True))
 
-    def allow_pickled_state(self) -> WindowedStream:
+    def allow_pickled_state(self) -> Self:
         """Lets accumulators and states of your own classes rest in the checkpoint as pickles.
 
         Numbers, strings, times, tuples, lists, sets, dicts and rows rest as columns and need no permission. Reading a pickle runs
@@ -109,7 +112,7 @@ class WindowedStream(WindowedEvents):
         """
         return replace(self, windowing=replace(self.windowing, pickled_state=True))
 
-    def side_output_late_data(self, tag: str) -> WindowedStream:
+    def side_output_late_data(self, tag: str) -> Self:
         """Sends late rows, whole, to the output ``tag``. Without it they are counted and dropped. Flink: ``sideOutputLateData``.
 
         Whole rows then have to cross the shuffle, since only the key group knows the watermark: ask for it where it is needed.
@@ -117,7 +120,7 @@ class WindowedStream(WindowedEvents):
         self._check_free(tag, [self.keyed.source.invalid_tag, *self.side_outputs])
         return replace(self, late_tag=checked_tag(tag))
 
-    def side_output(self, tag: str, schema: Schema) -> WindowedStream:
+    def side_output(self, tag: str, schema: Schema) -> Self:
         """Declares an output that a process function sends to with ``context.output(tag, value)``.
 
         Its rows have the key columns, ``window_start``, ``window_end``, and the columns of ``schema``. Flink: ``OutputTag``.
@@ -125,7 +128,7 @@ class WindowedStream(WindowedEvents):
         self._check_free(tag, [self.keyed.source.invalid_tag, self.late_tag])
         return replace(self, side_outputs={**self.side_outputs, checked_tag(tag): self._results(schema)})
 
-    def key_groups(self, number: int) -> WindowedStream:
+    def key_groups(self, number: int) -> Self:
         """Sets the number of key groups: the parallelism of the state, fixed when a checkpoint is born.
 
         A checkpoint that is there already has a number, and ``start`` takes it where this was not called. Else, on a stream: what
@@ -140,7 +143,7 @@ class WindowedStream(WindowedEvents):
             raise InvalidPlanError(f"the number of key groups must be between 1 and 32768, got {number!r}")
         return replace(self, groups=number)
 
-    def tasks(self, number: int) -> WindowedStream:
+    def tasks(self, number: int) -> Self:
         """Sets how many tasks of a stream take the key groups in turns, in each micro-batch. It may change from run to run.
 
         A task costs about as much as a key group does, and makes a file in file sinks. Without this it is as many as the session
@@ -155,7 +158,7 @@ class WindowedStream(WindowedEvents):
             raise InvalidPlanError(f"the number of tasks must be between 1 and 32768, got {number!r}")
         return replace(self, at_once=number)
 
-    def memory_limit(self, number: int) -> WindowedStream:
+    def memory_limit(self, number: int) -> Self:
         """Sets how many bytes of rows a worker takes into memory at once; 1 GiB unless it is set. It may change from run to run.
 
         More are an error that names key and window, or the key group, and says what to do, in place of a worker that is
@@ -174,7 +177,7 @@ class WindowedStream(WindowedEvents):
             raise InvalidPlanError(f"the limit of memory must be a number of bytes from 1,000,000 on, got {number!r}")
         return replace(self, most_bytes=number)
 
-    def split_distinct(self, parts: int = 16) -> WindowedStream:
+    def split_distinct(self, parts: int = 16) -> Self:
         """Spreads the distinct values that ``agg.count_distinct`` counts over key groups, so that not all of a key meet in one.
 
         For a key with very many distinct values: each counts in one part, which follows from the value, and a window is put
@@ -281,11 +284,11 @@ class WindowedStream(WindowedEvents):
         check_function(function, REDUCE)
         after = following(then)
         if after is not None:
-            accumulators = arrow_schema(self._df.schema) if two_phase else None
+            accumulators = self.keyed.source.row_schema if two_phase else None
             return self._calling(Reduce(function, after), schema, "reduce", accumulators)
         self._check_not_split("reduce")
         check_gap_of_rows(self._df, self.windowing.assigner, self.gap)
-        rows = arrow_schema(self._df.schema)
+        rows = self.keyed.source.row_schema
         naming = Names.of(self._df.sparkSession)
         kept = [column for column in rows if naming.find(column.name, self.keyed.key_schema.names) is None]
         taken = [column.name for column in kept if naming.find(column.name, RESERVED) is not None]
@@ -326,7 +329,7 @@ class WindowedStream(WindowedEvents):
         self._check_not_split(what)
         results = self._results(self._needed(schema, what))
         check_gap_of_rows(self._df, self.windowing.assigner, self.gap)
-        rows = arrow_schema(self._df.schema)
+        rows = self.keyed.source.row_schema
         asked = FunctionOfRows(function, results, rows, _shown(function), self.keyed.key_schema, accumulators)
         operator = choose(self.windowing, asked)
         return WindowedResult(self, operator, self._inputs_of(operator), asked=asked)
@@ -376,7 +379,7 @@ class WindowedStream(WindowedEvents):
         self._check_not_split(what)
         results = self._results(self._needed(schema, what))
         check_gap_of_rows(self._df, self.windowing.assigner, self.gap)
-        rows = arrow_schema(self._df.schema)
+        rows = self.keyed.source.row_schema
         asked = FunctionOfTables(function, results, rows, self.keyed.key_schema)
         return WindowedResult(self, choose(self.windowing, asked), asked=asked)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from panestream.engine.plan import WindowPlan
+from panestream.engine.runtime.sides import SIDES
 from panestream.engine.runtime.silence import STEPS
 from panestream.windowing.assigners import CalendarWindows
 from panestream.windowing.assigners.several import SeveralWindows
@@ -43,7 +44,8 @@ def explain_plan(
     # What is put in order in the key group is reduced there, not before.
     exchange = own.get("exchange", []) if plan.arrival is None or not streaming else []
     sections = {
-        "windows": [_windows(plan), *_zones(plan)],
+        **({} if plan.sides is None else {"streams": [*_streams(plan)]}),
+        **({"windows": [_windows(plan), *_zones(plan)]} if plan.operator.has_windows else {}),
         "operator": [plan.operator.name, *own.pop("operator", [])],
         **{title: own.pop(title) for title in list(own) if title not in ("exchange", "state")},
         "event time": _event_time(plan),
@@ -70,6 +72,16 @@ def explain_plan(
     return "\n".join(lines)
 
 
+def _streams(plan: WindowPlan) -> list[str]:
+    """Of two streams, what becomes of them."""
+    lines = ["two, left and right, each row with the side that it is of; the smaller of their watermarks counts"]
+    if plan.pairs is not None and plan.operator.has_windows:
+        lines.append(
+            f"{plan.pairs.how} join: a window keeps the rows of each side in a list; pairs are made when outputs are read"
+        )
+    return lines
+
+
 def _windows(plan: WindowPlan) -> str:
     size, slide = getattr(plan.assigner, "size", None), getattr(plan.assigner, "slide", None)
     if size is None or slide is None:
@@ -89,9 +101,9 @@ def _zones(plan: WindowPlan) -> list[str]:
 
 def _event_time(plan: WindowPlan) -> list[str]:
     lateness = f"; windows take rows for {format_duration(plan.allowed_lateness)} more" if plan.allowed_lateness else ""
-    late = f"late rows go to the output {plan.late_tag!r}" if plan.late_tag else "late rows are counted and dropped"
+    late = f"late rows go to the output {_tags(plan.late_tags)}" if plan.late_tag else "late rows are counted and dropped"
     invalid = (
-        f"rows without event time go to the output {plan.invalid_tag!r}"
+        f"rows without event time go to the output {_tags(plan.invalid_tags)}"
         if plan.invalid_tag
         else "rows without event time fail the query"
     )
@@ -106,6 +118,13 @@ def _event_time(plan: WindowPlan) -> list[str]:
         f"groups every {often} then (not where the query ends by itself)"
     )
     return [f"{plan.event_time}, {plan.watermark!r}", silence, late + lateness, invalid]
+
+
+def _tags(tags: Sequence[str | None]) -> str:
+    if len(tags) == 1:
+        return repr(tags[0])
+    told = [f"{tag!r} ({side})" if tag else f"none ({side}: fail the query)" for side, tag in zip(SIDES, tags, strict=True)]
+    return ", ".join(told)
 
 
 def _arrival(plan: WindowPlan, *, streaming: bool) -> list[str]:

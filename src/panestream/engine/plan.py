@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from panestream.engine.kernels.slicing import Int64s
 from panestream.engine.runtime.group_io import GroupInput, GroupOutput
+from panestream.engine.runtime.sides import Pairs, Sides
 from panestream.engine.storage.limits import MOST_BYTES
 from panestream.engine.storage.payload import FORMAT_VERSION, decode
 from panestream.engine.storage.sealed_state import SealedState
@@ -105,6 +106,8 @@ class WindowPlan:
         batch_bytes: the same of what a batch has for a key group; None: as many as there are.
         since: rows with an event time before this are in the history that the query started from, and left out; None: none are.
         ends: whether the query ends by itself when it has read all there is: then it waits for no silence.
+        sides: the two streams that the input is made of, or None: it is one.
+        pairs: what a join makes of the rows of a window, or None.
     """
 
     keys: tuple[str, ...]
@@ -131,6 +134,8 @@ class WindowPlan:
     most_bytes: int = MOST_BYTES
     batch_bytes: int | None = None
     ends: bool = False
+    sides: Sides | None = None
+    pairs: Pairs | None = None
     _identity: Mapping[str, str] | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
@@ -142,7 +147,19 @@ class WindowPlan:
     @property
     def tags(self) -> tuple[str, ...]:
         """The outputs of the query, main first."""
-        return (MAIN, *(tag for tag in (self.late_tag, self.invalid_tag) if tag is not None), *self.side_outputs)
+        return (MAIN, *self.late_tags, *(tag for tag in self.invalid_tags if tag is not None), *self.side_outputs)
+
+    @property
+    def late_tags(self) -> tuple[str, ...]:
+        """The outputs for late rows: of two streams one for each."""
+        if self.late_tag is None:
+            return ()
+        return (self.late_tag,) if self.sides is None else self.sides.late_tags(self.late_tag)
+
+    @property
+    def invalid_tags(self) -> tuple[str | None, ...]:
+        """The outputs for rows without usable event time: of two streams one for each, where it has one."""
+        return (self.invalid_tag,) if self.sides is None else self.sides.invalid
 
     @property
     def carries_rows(self) -> bool:
@@ -151,7 +168,7 @@ class WindowPlan:
 
     @property
     def main_schema(self) -> pa.Schema:
-        """The columns of the main output: keys, the window, results, and what was asked for of the firing."""
+        """What operators emit as main rows: keys, the window, results, and what was asked for of the firing."""
         columns = list(self.with_bounds(self.operator.result_schema))
         return pa.schema([*columns, *self._added])
 
@@ -175,8 +192,13 @@ class WindowPlan:
         return self.assigner.labels if isinstance(self.assigner, SeveralWindows) else ()
 
     def with_bounds(self, results: pa.Schema) -> pa.Schema:
-        """Key columns, the window's label if it has one, window_start, window_end (null for the global window), ``results``."""
+        """Key columns, the window's label if it has one, window_start, window_end (null for the global window), ``results``.
+
+        Of what has no windows: key columns and ``results``.
+        """
         instant = pa.timestamp("us", tz="UTC")
+        if not self.operator.has_windows:
+            return pa.schema([*self.key_schema, *results])
         ours = (MergingWindowAssigner, SeveralWindows, CalendarWindows)
         bounded = hasattr(self.assigner, "size") or isinstance(self.assigner, ours)
         label = [pa.field("window", pa.string(), nullable=False)] if self.labels else []
@@ -185,10 +207,18 @@ class WindowPlan:
 
     def output_schema(self, tag: str) -> pa.Schema:
         """The columns of one output."""
+        schema = self.emitted_schema(tag)
+        return self.pairs.schema_of(schema) if self.pairs is not None and tag == MAIN else schema
+
+    def emitted_schema(self, tag: str) -> pa.Schema:
+        """The columns of what operators emit for one output: of a join the rows of a window are not yet pairs."""
         if tag == MAIN:
             return self.main_schema
         if tag in self.side_outputs:
             return self.with_bounds(self.side_outputs[tag])
+        if self.sides is not None:
+            of_left = tag in (*self.late_tags[:1], self.invalid_tags[0])
+            return self.sides.left if of_left else self.sides.right
         if self.row_schema is None:
             raise RuntimeError(f"the plan has an output {tag!r} but no schema for it")
         return self.row_schema
@@ -344,6 +374,11 @@ class OperatorSpec(ABC):
     def takes_rows(self) -> bool:
         """Whether whole rows cross the exchange because the operator itself wants them (not only for a late output)."""
         return False
+
+    @property
+    def has_windows(self) -> bool:
+        """Whether rows of the main output are of windows, and have their bounds."""
+        return True
 
     @property
     def follows_arrival(self) -> bool:

@@ -33,7 +33,7 @@ def reducible(plan: WindowPlan) -> bool:
         and not spec.uses_processing_time
         and plan.event_time is not None
         and plan.invalid_tag is None
-        and plan.watermark.max_ahead_by is None
+        and not plan.watermark.limits_ahead
         and isinstance(spec.grid, EvenGrid)  # Spark knows other zone rules than the query
         and len(spec.grid.edges) <= _MOST_EDGES
         and all(partial.sql(_names(spec)) is not None for partial in spec.aggregation.partial_aggregates)

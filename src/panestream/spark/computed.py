@@ -23,6 +23,8 @@ FEW_BYTES = 1 << 19
 """Of one output. Rows on the driver travel with their task, and Spark warns of tasks that are larger than a megabyte."""
 FEW_BYTES_OF_A_GROUP = 1 << 12
 """What a payload may have however many key groups share the above."""
+FEW_PAIRS = 1 << 14
+"""A few rows of two streams may have very many pairs."""
 _ARROW_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 
 
@@ -76,11 +78,16 @@ class Computed:
 
     def _brought(self, tag: str) -> DataFrame | None:
         """The rows that are here; None: they are too many, or of types that PySpark does not carry as they are."""
-        bodies, schema = self.bodies.get(tag, []), self.plan.output_schema(tag)
+        bodies, schema, emitted = self.bodies.get(tag, []), self.plan.output_schema(tag), self.plan.emitted_schema(tag)
         # Of nested values PySpark's way from Arrow loses which were null, where there are times in them.
         if bodies is None or any(pa.types.is_nested(field.type) for field in schema):
             return None
-        tables = [payload.decode(body, schema)[0] for body in bodies]
+        tables = [payload.decode(body, emitted)[0] for body in bodies]
+        if tag == MAIN and self.plan.pairs is not None:
+            pairs = self.plan.pairs
+            if sum(map(pairs.count, tables)) > FEW_PAIRS:
+                return None
+            tables = [table for one in tables for table in pairs.opened(one)]
         table = pa.concat_tables(tables) if tables else schema.empty_table()
         spark = self.operated.sparkSession
         if table.nbytes > FEW_BYTES or int(spark.conf.get(_ARROW_ROWS) or 0) <= 0:

@@ -8,8 +8,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from panestream.engine.exchange.event_times import LARGEST_TIME, complaint
-from panestream.engine.plan import WindowPlan
+from panestream.engine.exchange.event_times import LARGEST_TIME, SaysEventTime, complaint
 from panestream.spark.columns import quoted
 
 _UNIT = re.compile(r" in (seconds|milliseconds|microseconds)$")
@@ -22,7 +21,7 @@ def usable(time: Column) -> Column:
     return time.between(-LARGEST_TIME + 1, LARGEST_TIME - 1)
 
 
-def or_raise(time: Column, df: DataFrame, plan: WindowPlan) -> Column:
+def or_raise(time: Column, df: DataFrame, plan: SaysEventTime) -> Column:
     """The event time; a row that has something there which is no usable time fails the query, and shows it.
 
     Spark looks at it, since only there the value is at hand; rows that have nothing there go on, as nulls, and are counted.
@@ -39,7 +38,14 @@ def or_raise(time: Column, df: DataFrame, plan: WindowPlan) -> Column:
     return F.when(told.isNull() | F.coalesce(usable(time), F.lit(False)), time).otherwise(refused)
 
 
-def raise_unusable(plan: WindowPlan, value: Column) -> Column:
+def all_usable(time: Column, df: DataFrame, plan: SaysEventTime) -> Column:
+    """The event time; a row that has none which can be used fails the query, where no later step would."""
+    told = _told(df, plan)
+    refused = raise_unusable(plan, F.coalesce(F.lit(None) if told is None else F.substring(told, 1, _SHOWN), F.lit("null")))
+    return F.when(F.coalesce(usable(time), F.lit(False)), time).otherwise(refused)
+
+
+def raise_unusable(plan: SaysEventTime, value: Column) -> Column:
     """A bigint that fails the query where it is evaluated: the row has no usable event time.
 
     Args:
@@ -50,7 +56,7 @@ def raise_unusable(plan: WindowPlan, value: Column) -> Column:
     return F.raise_error(F.concat(F.lit(before), value, F.lit(after))).cast("bigint")
 
 
-def _told(df: DataFrame, plan: WindowPlan) -> Column | None:
+def _told(df: DataFrame, plan: SaysEventTime) -> Column | None:
     """What the row has in the columns that the event time is made of, as text; null: nothing. None: it is a timestamp itself."""
     text = _UNIT.sub("", plan.event_time or "")
     if text in df.columns:

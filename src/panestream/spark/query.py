@@ -256,7 +256,7 @@ def start(
         signals.prepare(spark, checkpoint, wake=plan.wakes_up)
         more["also"] = signals.exchanged(spark, checkpoint, plan)
     operated = operated_over(data_frames=outputs.data_frames, initial=initial, rows_of=sources.unread, **more)
-    late_kept = plan.late_tag in sinks
+    late_kept = plan.late_tag is not None and sinks.keys() >= set(plan.late_tags)
     # Through Spark Connect the micro-batches run on the server, out of reach: there the query itself looks.
     notices = Notices.of(plan, kept=late_kept)
     sink_writer = SinkWriter(plan, outputs, late_kept, None if remote else on_progress, None if remote else notices)

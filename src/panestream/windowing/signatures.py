@@ -45,6 +45,13 @@ ALL_WINDOWS = Shape(
     "lambda table: table.group_by(['user', 'window_start', 'window_end']).aggregate([('price', 'sum')])",
 )
 APPLY_IN_PANDAS = Shape("apply_in_pandas", ("key", "window", "frame"), "lambda key, window, frame: frame[['price']]")
+CO_GROUP_APPLY = Shape("apply", ("key", "window", "left", "right"), "lambda key, window, left, right: [(len(left), len(right))]")
+CO_GROUP_ARROW = Shape(
+    "apply_arrow", ("key", "window", "left", "right"), "lambda key, window, left, right: left.select(['price'])"
+)
+CO_GROUP_IN_PANDAS = Shape(
+    "apply_in_pandas", ("key", "window", "left", "right"), "lambda key, window, left, right: left[['price']]"
+)
 GAP = Shape("with_dynamic_gap", ("row",), "lambda row: '5 minutes' if row.mobile else '30 minutes'")
 GAP_IN_UNITS = Shape("a session's gap", ("row",), "lambda row: 300_000_000")
 DELTA_TRIGGER = Shape("DeltaTrigger", ("last", "new"), "lambda last, new: abs(new.price - last.price)")
@@ -197,6 +204,9 @@ __all__ = [
     "APPLY",
     "APPLY_ARROW",
     "APPLY_IN_PANDAS",
+    "CO_GROUP_APPLY",
+    "CO_GROUP_ARROW",
+    "CO_GROUP_IN_PANDAS",
     "DELTA_EVICTOR",
     "DELTA_TRIGGER",
     "FOREACH_BATCH",

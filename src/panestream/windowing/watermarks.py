@@ -8,7 +8,7 @@ fire in the same batch.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -84,6 +84,7 @@ class WatermarkStrategy:
         expected: partitions that hold the watermark back before their first row.
         closes_after: for how long all input must be silent until the watermark follows the clock, in engine units; None: it waits
             for rows.
+        sides: of two streams that are one, what each is called and its strategy; empty: it is one stream.
 
     >>> WatermarkStrategy.for_bounded_out_of_orderness("5 seconds").per_partition("partition")
     WatermarkStrategy.for_bounded_out_of_orderness('5 seconds').per_partition('partition')
@@ -97,6 +98,7 @@ class WatermarkStrategy:
     max_ahead_of: str = "clock"
     expected: tuple[str, ...] = ()
     closes_after: int | None = None
+    sides: tuple[tuple[str, WatermarkStrategy], ...] = ()
 
     @classmethod
     def for_generator(cls, generator: Callable[[], WatermarkGenerator]) -> WatermarkStrategy:
@@ -254,12 +256,59 @@ class WatermarkStrategy:
             raise InvalidPlanError(f"max_ahead is of 'clock' or of 'rows', got of={of!r}")
         return replace(self, max_ahead_by=micros, max_ahead_of=of)
 
+    @classmethod
+    def of_sides(cls, sides: Mapping[str, WatermarkStrategy], column: str) -> WatermarkStrategy:
+        """The strategy of several streams that are one: the smallest of their watermarks counts, as in Flink.
+
+        Args:
+            sides: by what each is called, its strategy.
+            column: says of each row of which it is: the name, and where its strategy has partitions, ``/`` and the partition.
+
+        Raises:
+            InvalidPlanError: one has a generator of the user's own, or closes on silence where another does not.
+        """
+        every = list(sides.values())
+        if any(one.generator is not None for one in every):
+            raise InvalidPlanError(
+                "two streams in one take no generators of watermarks: for_bounded_out_of_orderness on both sides, with "
+                "per_partition, with_idleness and max_ahead as each needs them"
+            )
+        closing = [one.closes_after for one in every]
+        if None in closing and any(closing):
+            raise InvalidPlanError(
+                "closing_after follows the clock when all input is silent: give it to both streams, or to neither"
+            )
+        delays = [one.delay for one in every]
+        expected: list[str] = []
+        for name, one in sides.items():
+            expected += [f"{name}/{partition}" for partition in one.expected] or [name]
+        return cls(
+            None if None in delays else max(delay for delay in delays if delay is not None),
+            partition_column=column,
+            expected=tuple(expected),
+            closes_after=max((one for one in closing if one is not None), default=None),
+            sides=tuple(sides.items()),
+        )
+
+    def of(self, partition: str) -> WatermarkStrategy:
+        """The strategy that holds for a source partition."""
+        return next((one for name, one in self.sides if partition == name or partition.startswith(f"{name}/")), self)
+
+    @property
+    def limits_ahead(self) -> bool:
+        """Whether rows may be invalid since they are too far ahead."""
+        return self.max_ahead_by is not None or any(one.limits_ahead for _, one in self.sides)
+
     @property
     def uses_processing_time(self) -> bool:
         """Whether processing time has to be known."""
+        if any(one.uses_processing_time for _, one in self.sides):
+            return True
         return self.idle_timeout is not None or (self.max_ahead_by is not None and self.max_ahead_of == "clock")
 
     def __repr__(self) -> str:
+        if self.sides:
+            return "; ".join(f"{name}: {one!r}" for name, one in self.sides)
         if self.generator is not None:
             text = f"WatermarkStrategy.for_generator({getattr(self.generator, '__qualname__', repr(self.generator))})"
         elif self.delay is None:

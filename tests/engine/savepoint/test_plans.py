@@ -175,7 +175,8 @@ def test_a_newer_format_and_what_is_not_known_are_refused_in_words():
 
 
 def test_every_operator_can_be_read_without_its_code():
-    operators = {rule.__module__.split(".")[-2] for rule in RULES} | {"row"}
+    # No rule chooses these two: the one runs all else, the other what has no windows.
+    operators = {rule.__module__.split(".")[-2] for rule in RULES} | {"row", "intervals"}
     assert {kind.__module__.split(".")[-2] for kind in plans.SPECS} == operators
 
 

@@ -17,6 +17,7 @@ from functools import cache
 import pyarrow as pa
 import pytest
 
+from panestream.engine.operators.intervals.spec import IntervalSpec
 from panestream.engine.operators.row import index as row_index
 from panestream.engine.operators.row.row_plan import Elements
 from panestream.engine.plan import WindowPlan
@@ -76,6 +77,11 @@ def function(windowing: WindowSpec, called=None) -> WindowPlan:
     return harness.plan_for(operator, windowing, 3)
 
 
+def interval() -> WindowPlan:
+    operator = IntervalSpec(-8, 5, "full", harness.SIDED, harness.SIDED, harness.KEYS)
+    return harness.plan_for(operator, WindowSpec(GlobalWindows.create()), 3)
+
+
 def windows(assigner, trigger=None, evictor=None, *, exact: bool = False, lateness: int = 12) -> WindowSpec:
     return WindowSpec(assigner, trigger, evictor, lateness, exact_firings=exact)
 
@@ -89,6 +95,7 @@ PLANS: dict[str, Callable[[], WindowPlan]] = {
     "accumulating panes": lambda: function(windows(SLIDING)),
     "sessions": lambda: declared(windows(SESSIONS)),
     "sessions by the clock": lambda: declared(windows(ProcessingTimeSessionWindows(15), lateness=0)),
+    "interval join": interval,
     "counts": lambda: declared(windows(*count_window(7, 3), lateness=0)),
     "row, declared": lambda: declared(windows(SLIDING), row=True),
     "row, sessions": lambda: declared(windows(SESSIONS), row=True),

@@ -9,6 +9,7 @@ import re
 import zoneinfo
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +17,6 @@ import pyarrow.compute as pc
 
 from panestream.engine.kernels.columns import one_chunk
 from panestream.engine.kernels.python_values import RowType
-from panestream.engine.plan import WindowPlan
 from panestream.errors import did_you_mean
 from panestream.windowing.watermarks import WatermarkGenerator, WatermarkOutput
 
@@ -37,7 +37,23 @@ def usable_times(times: pa.Array) -> pa.Array | None:
     return pc.fill_null(within, False)
 
 
-def complaint(plan: WindowPlan, what: str, value: str) -> str:
+class SaysEventTime(Protocol):
+    """What must be known of a query to complain about rows without usable event time."""
+
+    @property
+    def event_time(self) -> str | None:
+        """The event time as the user wrote it."""
+
+    @property
+    def way_out(self) -> str:
+        """What to do about such rows."""
+
+    @property
+    def invalid_tag(self) -> str | None:
+        """Where such rows go; None: they fail the query."""
+
+
+def complaint(plan: SaysEventTime, what: str, value: str) -> str:
     """The message of rows without usable event time.
 
     Args:

@@ -25,6 +25,7 @@ from panestream.engine.storage import payload
 from panestream.engine.storage.payload import INVALID, REPORT, UNORDERED, PayloadPart, as_schema, cut
 from panestream.errors import InvalidEventTimeError
 from panestream.windowing.time import format_duration
+from panestream.windowing.watermarks import WatermarkStrategy
 
 CHUNK_ROWS = 1 << 20
 CHUNK_BYTES = 256 << 20
@@ -169,6 +170,17 @@ class _Packing:
     def _ahead(self, table: pa.Table) -> pa.Array | None:
         """Which rows are further ahead than the strategy allows; None: no row is."""
         strategy = self.plan.watermark
+        if not strategy.sides or self.columns.partition is None:
+            return self._ahead_by(strategy, table)
+        found = np.zeros(table.num_rows, np.bool_)
+        for side, own in strategy.sides:
+            rows = pc.starts_with(table.column(self.columns.partition), side).to_numpy()
+            wrong = self._ahead_by(own, table.filter(pa.array(rows))) if rows.any() else None
+            if wrong is not None:
+                found[rows] = wrong.to_numpy(zero_copy_only=False)
+        return pa.array(found) if found.any() else None
+
+    def _ahead_by(self, strategy: WatermarkStrategy, table: pa.Table) -> pa.Array | None:
         if strategy.max_ahead_by is None or self.plan.event_time is None:
             return None
         times = _array(table, 0).to_numpy()

@@ -116,7 +116,8 @@ class GroupOutput:
     metrics: GroupMetrics = field(default_factory=GroupMetrics)
     wake_up: int | None = None
 
-    def emit(self, tag: str, table: pa.Table) -> None:
+    def emit(self, tag: str, table: pa.Table, rows: int | None = None) -> None:
+        """Adds rows to an output; ``rows``: how many they will be there, where the table stands for more or fewer."""
         if table.num_rows:
             self.tables.append((tag, table))
-            self.metrics.outputs[tag] = self.metrics.outputs.get(tag, 0) + table.num_rows
+            self.metrics.outputs[tag] = self.metrics.outputs.get(tag, 0) + (table.num_rows if rows is None else rows)

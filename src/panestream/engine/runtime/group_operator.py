@@ -100,7 +100,7 @@ class GroupOperator(ABC, Generic[Fresh]):
         """Takes in a micro-batch; returns what it emits. The state is then complete: there is no separate commit."""
         output = GroupOutput()
         for table in batch.invalid:
-            output.emit(self._plan.invalid_tag or "", table)
+            self._emit_rows(self._plan.invalid_tags, table, output)
         step = self._advance(batch)
         fresh = self._take_in(batch, step, output)
         fresh = self._fire(fresh, step, output)
@@ -220,12 +220,23 @@ class GroupOperator(ABC, Generic[Fresh]):
         output.metrics.dropped_rows = count if self._plan.late_tag is None else 0
         if self._plan.late_tag is not None:
             for table in rows:
-                output.emit(self._plan.late_tag, table)
+                self._emit_rows(self._plan.late_tags, table, output)
+
+    def _emit_rows(self, tags: Sequence[str | None], rows: pa.Table, output: GroupOutput) -> None:
+        """Emits rows as they came: those of two streams each to its own output."""
+        sides = self._plan.sides
+        for tag, table in zip(tags, (rows,) if sides is None else sides.apart(rows), strict=True):
+            output.emit(tag or "", table)
 
     def _emit_main(self, rows: pa.Table, fired: int, output: GroupOutput) -> None:
         """Emits rows of the main output, the results of ``fired`` keys and windows."""
         output.metrics.fired_rows += fired
-        output.emit(MAIN, rows)
+        pairs = self._plan.pairs
+        if pairs is None:
+            output.emit(MAIN, rows)
+            return
+        kept = pairs.kept(rows)
+        output.emit(MAIN, kept, pairs.count(kept))
 
     @staticmethod
     def _count_firings(firing: str, count: int, output: GroupOutput) -> None:

@@ -37,7 +37,7 @@ def window_rows(
         kind: the number of the kind of windows, where the query has several.
         tag: of the output.
     """
-    schema = plan.output_schema(tag)
+    schema = plan.emitted_schema(tag)
     rows = len(results[0]) if len(results) else len(keys[0]) if len(keys) else _length(bounds[0])
     label = [_words(plan.labels, np.full(rows, kind))] if plan.labels else []
     typed_keys = [as_type(key, field.type) for key, field in zip(keys, plan.key_schema, strict=True)]

@@ -119,10 +119,17 @@ class WatermarkTracker:
             emitted = MIN_TIMESTAMP if known is None else known.emitted
             emitted = max(emitted, (generated or {}).get(name, MIN_TIMESTAMP))
             self.partitions[name] = SourcePartition(largest, emitted)
-        counted = [known for known in self.partitions.values() if not self._is_idle(known)]
+        self._forget_placeholders()
+        counted = [name for name in self.partitions if not self._is_idle(name)]
         if counted:
-            self.watermark = max(self.watermark, min(self._watermark_of(known) for known in counted))
+            self.watermark = max(self.watermark, min(map(self._watermark_of, counted)))
         return self.watermark
+
+    def _forget_placeholders(self) -> None:
+        """A side with partitions of its own is expected by its name; once one of them is known, nobody has that name."""
+        for side, _ in self.strategy.sides:
+            if any(name.startswith(f"{side}/") for name in self.partitions):
+                self.partitions.pop(side, None)
 
     def silent_for(self, name: str) -> int | None:
         """How long a source partition has been silent, as far as it was counted; None: it was not."""
@@ -136,7 +143,7 @@ class WatermarkTracker:
         metrics.watermark = None if self.watermark == MIN_TIMESTAMP else self.watermark
         metrics.max_event_time = None if self.newest == MIN_TIMESTAMP else self.newest
         metrics.partition_count = len(self.partitions)
-        metrics.idle_partitions = sum(map(self._is_idle, self.partitions.values()))
+        metrics.idle_partitions = sum(map(self._is_idle, self.partitions))
 
     def by_partition(self, most: int | None = MOST_PARTITIONS) -> list[tuple[str, int | None, int | None, bool]]:
         """Of each source partition: name, largest event time, watermark, whether it is idle. The furthest behind first.
@@ -144,37 +151,40 @@ class WatermarkTracker:
         Args:
             most: so many at most; None: all.
         """
-        behind = sorted((self._watermark_of(known), name) for name, known in self.partitions.items())
+        behind = sorted((self._watermark_of(name), name) for name in self.partitions)
         found: list[tuple[str, int | None, int | None, bool]] = []
         for watermark, name in behind[:most]:
             known = self.partitions[name]
             newest = None if known.max_timestamp == MIN_TIMESTAMP else known.max_timestamp
-            found.append((name, newest, None if watermark == MIN_TIMESTAMP else watermark, self._is_idle(known)))
+            found.append((name, newest, None if watermark == MIN_TIMESTAMP else watermark, self._is_idle(name)))
         return found
 
-    def _watermark_of(self, known: SourcePartition) -> int:
-        if self.strategy.generator is not None:
+    def _strategy_of(self, name: str) -> WatermarkStrategy:
+        return self.strategy.of(name) if self.strategy.sides else self.strategy
+
+    def _watermark_of(self, name: str) -> int:
+        strategy, known = self._strategy_of(name), self.partitions[name]
+        if strategy.generator is not None:
             return known.emitted
-        if self.strategy.delay is None or known.max_timestamp == MIN_TIMESTAMP:
+        if strategy.delay is None or known.max_timestamp == MIN_TIMESTAMP:
             return MIN_TIMESTAMP
         # Flink's minus one: a row with exactly the largest event time seen may still come.
-        return known.max_timestamp - self.strategy.delay - 1
+        return known.max_timestamp - strategy.delay - 1
 
     def _follow_clock(self, silence: Silence, silent: bool) -> None:
         """Event time of each partition goes on from its last row, where all have been silent for long enough.
 
         The furthest behind counts, but for those that are idle. If all are, the furthest ahead does: none is waited for.
         """
-        known = {name: one for name, one in self.partitions.items() if self._watermark_of(one) != MIN_TIMESTAMP}
-        reached = {name: self._watermark_of(one) + silence.of(name) for name, one in known.items()}
+        known = [name for name in self.partitions if self._watermark_of(name) != MIN_TIMESTAMP]
+        reached = {name: self._watermark_of(name) + silence.of(name) for name in known}
         if not silent or not reached:
             return
-        timeout = self.strategy.idle_timeout
-        awake = [
-            reached[name]
-            for name, one in known.items()
-            if timeout is None or not (self._is_idle(one) or silence.of(name) >= timeout)
-        ]
+        awake = []
+        for name in known:
+            timeout = self._strategy_of(name).idle_timeout
+            if timeout is None or not (self._is_idle(name) or silence.of(name) >= timeout):
+                awake.append(reached[name])
         self.watermark = max(self.watermark, min(awake) if awake else max(reached.values()))
 
     def _note_silence(self, seen: Mapping[str, int], batch_time: int, run: str) -> None:
@@ -183,17 +193,17 @@ class WatermarkTracker:
         What went by while nobody asked is not silence: the time before the first of these micro-batches, and before a run began.
         Between two of them it is, for half the timeout at most: one slow micro-batch makes nobody idle.
         """
-        timeout = self.strategy.idle_timeout
-        gap = 0 if timeout is None else min(max(batch_time - self.asked, 0), (timeout + 1) // 2)
         for name, known in self.partitions.items():
+            timeout = self._strategy_of(name).idle_timeout
+            gap = 0 if timeout is None else min(max(batch_time - self.asked, 0), (timeout + 1) // 2)
             if timeout is None or run != self.run:
                 known.silent = None
             if timeout is not None and name not in seen:
                 known.silent = 0 if known.silent is None else known.silent + gap
         self.run, self.asked = run, max(batch_time, self.asked)
 
-    def _is_idle(self, known: SourcePartition) -> bool:
-        timeout = self.strategy.idle_timeout
+    def _is_idle(self, name: str) -> bool:
+        timeout, known = self._strategy_of(name).idle_timeout, self.partitions[name]
         return timeout is not None and known.silent is not None and known.silent >= timeout
 
     def to_json(self) -> dict[str, Any]:

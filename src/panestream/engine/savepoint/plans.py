@@ -15,6 +15,7 @@ from panestream.engine.aggregates import Aggregation
 from panestream.engine.operators.accumulating.spec import AccumulatingSpec
 from panestream.engine.operators.counts.shape import CountShape
 from panestream.engine.operators.counts.spec import CountSpec
+from panestream.engine.operators.intervals.spec import IntervalSpec
 from panestream.engine.operators.panes.firing import HIDDEN, HIDDEN_TYPES, Interval
 from panestream.engine.operators.panes.rule import pane_grid
 from panestream.engine.operators.panes.spec import PaneSpec
@@ -51,6 +52,8 @@ _FIELDS = (
     "with_firing",
     "changelog",
 )
+_LATER = ("sides", "pairs")
+"""Fields that plans of earlier versions do not have."""
 
 
 def plan_json(plan: WindowPlan) -> dict[str, Any]:
@@ -66,6 +69,7 @@ def plan_json(plan: WindowPlan) -> dict[str, Any]:
             **{name: recipe_json(part) for name, part in writer(plan.operator).items()},
         },
         **{name: recipe_json(getattr(plan, name)) for name in _FIELDS},
+        **{name: recipe_json(value) for name in _LATER if (value := getattr(plan, name)) is not None},
     }
 
 
@@ -102,6 +106,7 @@ def _read(saved: Mapping[str, Any], pickles: bool) -> WindowPlan:
     own = {name: recipe_of(part) for name, part in saved["operator"].items() if name != "is"}
     own |= {name: bool(own[name]) and pickles for name in own if name == "pickled_state"}
     fields = {name: recipe_of(saved[name]) for name in _FIELDS}
+    fields |= {name: recipe_of(saved[name]) for name in _LATER if name in saved}
     reader = read.get(saved["operator"]["is"])
     if reader is None:
         raise StateFormatError(f"the saved plan is of the operator {saved['operator']['is']!r}, which this version does not have")
@@ -228,12 +233,21 @@ def _read_row(own: Own) -> OperatorSpec:
     return RowSpec(RowPlan(window, function, pages=own["pages"]), own["result"], own["element_schema"], **rest)
 
 
+def _interval(spec: Any) -> Own:
+    return {name: getattr(spec, name) for name in ("lower", "upper", "how", "left", "right")}
+
+
+def _read_interval(own: Own) -> OperatorSpec:
+    return IntervalSpec(own["lower"], own["upper"], own["how"], own["left"], own["right"], own["key_schema"])
+
+
 SPECS: dict[type[OperatorSpec], tuple[Callable[[Any], Own], Callable[[Own], OperatorSpec]]] = {
     PaneSpec: (_panes, _read_panes),
     SessionSpec: (_sessions, _read_sessions),
     CountSpec: (_counts, _read_counts),
     AccumulatingSpec: (_accumulating, _read_accumulating),
     RowSpec: (_row, _read_row),
+    IntervalSpec: (_interval, _read_interval),
 }
 """How the spec of each operator is written, and read."""
 

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from panestream.engine.aggregates.two_phase import InTwoPhases
 from panestream.engine.plan import Split, Top, stable_repr
+from panestream.engine.runtime.sides import Pairs, Sides
 from panestream.engine.savepoint.absent import (
     AbsentAssigner,
     AbsentColumnAggregate,
@@ -42,7 +43,9 @@ _ROOMS = (aggregates, assigners, evictors, triggers)
 _OTHERS: tuple[type, ...] = (
     GapColumn,
     LimitedEventTimeSessionWindows,
+    Pairs,
     SeveralWindows,
+    Sides,
     Split,
     Top,
     WatermarkStrategy,

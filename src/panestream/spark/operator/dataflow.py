@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from panestream.engine.exchange.packing import PackColumns
-from panestream.engine.plan import WindowPlan
+from panestream.engine.plan import MAIN, WindowPlan
 from panestream.spark.arrival import ordered
 from panestream.spark.catalyst import reduce_rows, reducible
 from panestream.spark.columns import quoted, type_of
@@ -102,7 +102,7 @@ def project(
     if plan.watermark.partition_column is not None:
         add("partition", F.col(quoted(plan.watermark.partition_column)).cast("string"))
     if plan.row_schema is not None:
-        row = F.struct(*(F.col(quoted(name)) for name in df.columns))
+        row = F.struct(*(F.col(quoted(name)) for name in plan.row_schema.names))
         if not plan.carries_rows and time is not None:
             row = F.when(_may_be_invalid(of("time"), of("processing_time"), plan.watermark), row)
         add("row", row)
@@ -148,11 +148,13 @@ def _named(df: DataFrame, asked: Mapping[str, Column]) -> tuple[tuple[Column, ..
 
 def _may_be_invalid(time: Column, processing_time: Column, watermark: WatermarkStrategy) -> Column:
     """Which rows may have to go to the output for invalid ones: of them the whole row is sent."""
-    if watermark.max_ahead_by is None:
-        return time.isNull() | ~usable(time)
-    if watermark.max_ahead_of == "rows":
-        return F.lit(True)
-    return time.isNull() | ~usable(time) | (time > processing_time + F.lit(watermark.max_ahead_by))
+    found = time.isNull() | ~usable(time)
+    for one in (watermark, *(one for _, one in watermark.sides)):
+        if one.max_ahead_by is not None and one.max_ahead_of == "rows":
+            return F.lit(True)
+        if one.max_ahead_by is not None:
+            found = found | (time > processing_time + F.lit(one.max_ahead_by))
+    return found
 
 
 def batch_time() -> Column:
@@ -206,7 +208,7 @@ def operate(
 
 def unpack(operated: DataFrame, plan: WindowPlan, tag: str) -> DataFrame:
     """The rows of one output. Asks Spark nothing."""
-    schema = plan.output_schema(tag)
+    schema, pairs = plan.output_schema(tag), plan.pairs if tag == MAIN else None
     bodies = known(operated.where(F.col("tag") == tag).select("body"), T.StructType([OPERATED_SCHEMA["body"]]))
     with without_pandas():
-        return bodies.mapInArrow(Unpack(schema).__call__, spark_schema(schema))
+        return bodies.mapInArrow(Unpack(plan.emitted_schema(tag), pairs).__call__, spark_schema(schema))

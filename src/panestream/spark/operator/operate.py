@@ -11,6 +11,7 @@ from panestream.engine.exchange.group_run import bodies, run_batch
 from panestream.engine.plan import WindowPlan
 from panestream.engine.runtime.gc_control import freeze_modules_once
 from panestream.engine.runtime.group_io import GroupOutput
+from panestream.engine.runtime.sides import Pairs
 from panestream.engine.storage import payload
 from panestream.engine.storage.payload import PayloadPart
 from panestream.engine.storage.state import MemoryState
@@ -54,15 +55,22 @@ def _as_rows(output: GroupOutput) -> pa.Table:
 
 
 class Unpack:
-    """The function for ``mapInArrow`` that turns the payloads of one tag (column ``body``) into rows of ``schema``."""
+    """The function for ``mapInArrow`` that turns the payloads of one tag (column ``body``) into rows.
 
-    def __init__(self, schema: pa.Schema) -> None:
+    Args:
+        schema: the columns of the payloads.
+        pairs: what a join makes of them; None: they are the rows.
+    """
+
+    def __init__(self, schema: pa.Schema, pairs: Pairs | None = None) -> None:
         self._schema = schema
+        self._pairs = pairs
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         remember_archives()
         for batch in batches:
             for body in batch.column(0):
                 table, _ = payload.decode(body.as_py(), self._schema)
-                yield from table.to_batches()
+                for rows in (table,) if self._pairs is None else self._pairs.opened(table):
+                    yield from rows.to_batches()
         freeze_modules_once()

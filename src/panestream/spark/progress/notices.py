@@ -36,8 +36,8 @@ class LateRows:
             return
         self.warned = True
         way_out = (
-            f"they have an output, {self.plan.late_tag!r}, but no sink: start({self.plan.late_tag}=...)"
-            if self.plan.late_tag is not None
+            f"they have an output, {' and '.join(map(repr, tags))}, but no sink: start({', '.join(f'{tag}=...' for tag in tags)})"
+            if (tags := self.plan.late_tags)
             else "keep them with .side_output_late_data('late') and start(late=...), or wait longer for them: more delay of the "
             "watermark, .allowed_lateness(...)"
         )
@@ -65,7 +65,7 @@ class Jumps:
     def look(self, progress: BatchProgress) -> None:
         """Call it with each micro-batch."""
         before, after = progress.watermark_before, progress.watermark
-        if self.warned or self.plan.watermark.max_ahead_by is not None or after is None:
+        if self.warned or self.plan.watermark.limits_ahead or after is None:
             return
         if not (progress.rows or progress.history_rows):
             return  # silence moved it, no row

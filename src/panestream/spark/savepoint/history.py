@@ -18,6 +18,7 @@ from pyspark.storagelevel import StorageLevel
 
 from panestream.engine.exchange.group_run import METRICS, bodies, check_history, run_history
 from panestream.engine.plan import WindowPlan
+from panestream.engine.runtime.sides import SIDE_COLUMN
 from panestream.engine.savepoint.plans import plan_json
 from panestream.engine.storage.payload import PayloadPart
 from panestream.engine.storage.state import MemoryState
@@ -59,6 +60,11 @@ def rows_like(history: DataFrame, stream: DataFrame) -> DataFrame:
     if history.isStreaming:
         raise InvalidPlanError(
             "bootstrap wants history as a batch (spark.read), not as a stream: what comes later is the stream's"
+        )
+    if SIDE_COLUMN in stream.columns:
+        raise InvalidPlanError(
+            "bootstrap takes the history of one stream, and this query joins two: let the streams read their history themselves, "
+            "from the beginning of their sources"
         )
     names, there = Names.of(history.sparkSession), history.columns
     wrong, columns = [], []

@@ -1,0 +1,228 @@
+"""Two keyed streams as one: a row has the key, the event time, and its own columns on the side that it is of.
+
+All that runs one stream runs it then: windows, triggers, lateness, state. Flink's ``coGroup`` is made so, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from panestream.datastream.events import Events, KeyedEvents
+from panestream.engine.plan import WAY_OUT
+from panestream.engine.runtime.sides import LEFT, RIGHT, SIDE_COLUMN, SIDES, Sides
+from panestream.errors import InvalidPlanError
+from panestream.spark.arrival import order_of
+from panestream.spark.columns import micros_of, quoted
+from panestream.spark.event_time import all_usable, or_raise
+from panestream.spark.expressions import text_of
+from panestream.spark.names import Names, shown
+from panestream.spark.types import arrow_schema
+from panestream.windowing.watermarks import WatermarkStrategy
+
+_CLOCK = "__clock"
+_ORDER = "__order_"
+
+
+def together(left: KeyedEvents, right: object, what: str) -> tuple[Events, tuple[Column, ...]]:
+    """Two streams as one, and its keys.
+
+    Args:
+        left: one.
+        right: the other.
+        what: which method was called, for errors.
+
+    Raises:
+        InvalidPlanError: they do not go together; says why, and what to do.
+    """
+    if not isinstance(right, KeyedEvents):
+        raise InvalidPlanError(
+            f"{what} wants another keyed stream, pst.stream(views).assign_timestamps(...).key_by('user'), got {right!r}"
+        )
+    _check_keys(left, right, what)
+    for given, said in _BOTH_OR_NEITHER:
+        if bool(getattr(left.source, given)) != bool(getattr(right.source, given)):
+            raise InvalidPlanError(f"{what}: one stream has {said} and the other has none: give it to both, or to neither")
+    tags = (left.source.invalid_tag, right.source.invalid_tag)
+    if tags[0] is not None and tags[0] == tags[1]:
+        raise InvalidPlanError(f"{what}: both streams have an output {tags[0]!r}, and their rows differ: choose two tags")
+    times, orders = _time_name(left, right), _orders(left, right, what)
+    rows = [
+        _Side(name, one, times, order, strict=any(tags) and one.source.invalid_tag is None).rows(left.key_schema.names)
+        for name, one, order in zip(SIDES, (left, right), orders, strict=True)
+    ]
+    df = _all(*rows)
+    ours, theirs = (arrow_schema(one.source.df.schema) for one in (left, right))
+    keys = tuple(left.key_schema.names), tuple(right.key_schema.names)
+    source = left.source
+    events = Events(
+        df,
+        event_time=None if source.event_time is None else F.col(quoted(times)),
+        watermark=WatermarkStrategy.no_watermarks() if source.event_time is None else _strategy(left, right),
+        invalid_tag=next((tag for tag in tags if tag is not None), None),
+        processing_time=None if source.processing_time is None else F.col(_CLOCK),
+        processing_time_unit=None if source.processing_time is None else "microseconds",
+        order=tuple(f"{_ORDER}{place}" for place in range(len(source.order))),
+        way_out=WAY_OUT,
+        sides=Sides(ours, theirs, keys, tags),
+    )
+    return events, tuple(F.col(quoted(name)) for name in left.key_schema.names)
+
+
+_BOTH_OR_NEITHER = (
+    ("event_time", "event time (assign_timestamps)"),
+    ("processing_time", "a clock of its own (processing_time_from)"),
+    ("order", "an arrival_order"),
+)
+
+
+def _check_keys(left: KeyedEvents, right: KeyedEvents, what: str) -> None:
+    ours, theirs = left.key_schema, right.key_schema
+    if not len(ours):
+        raise InvalidPlanError(f"{what} needs keys: .key_by(...) on both streams")
+    if len(ours) != len(theirs):
+        raise InvalidPlanError(
+            f"{what}: the left stream has the key ({', '.join(ours.names)}), the right one ({', '.join(theirs.names)}): give "
+            "both as many columns, in the same order"
+        )
+    for one, other in zip(ours, theirs, strict=True):
+        if one.type != other.type:
+            raise InvalidPlanError(
+                f"{what}: the key {one.name!r} of the left stream is {one.type}, {other.name!r} of the right one is "
+                f"{other.type}: cast one of them, .key_by('cast({other.name} AS ...) AS {other.name}')"
+            )
+    names = Names.of(left.source.df.sparkSession)
+    for name in ours.names:
+        if names.find(name, SIDES) is not None or name.startswith("__"):
+            raise InvalidPlanError(
+                f"{what}: a key cannot be called {name!r} where two streams are one: give it another name, "
+                f".key_by('{name} AS my_key')"
+            )
+    df, other_df = left.source.df, right.source.df
+    if df.isStreaming != other_df.isStreaming:
+        raise InvalidPlanError(
+            f"{what}: one side is a stream and the other a batch. A table that does not change is joined before the windows, "
+            "clicks.join(table, 'user'); else read both as streams, or both as batches"
+        )
+
+
+def _time_name(left: KeyedEvents, right: KeyedEvents) -> str:
+    """What the event time is called, for errors and ``explain()``."""
+    texts = [
+        "event time"
+        if one.source.event_time is None
+        else text_of(one.source.df, one.source.event_time, "the event time")
+        + ("" if one.source.unit is None else f" in {one.source.unit}")
+        for one in (left, right)
+    ]
+    name = texts[0] if texts[0] == texts[1] else f"{texts[0]} ({LEFT}), {texts[1]} ({RIGHT})"
+    taken = Names.of(left.source.df.sparkSession).find(name, (*left.key_schema.names, *SIDES))
+    return name if taken is None else f"event time {name}"
+
+
+def _orders(left: KeyedEvents, right: KeyedEvents, what: str) -> list[list[Column]]:
+    (ours, kinds), (theirs, others) = (order_of(one.source.df, one.source.order) for one in (left, right))
+    if kinds.types != others.types:
+        raise InvalidPlanError(
+            f"{what}: the arrival orders have the types ({', '.join(map(str, kinds.types))}) and "
+            f"({', '.join(map(str, others.types))}): rows of both are put in one order, so give columns of the same types"
+        )
+    return [ours, theirs]
+
+
+def _strategy(left: KeyedEvents, right: KeyedEvents) -> WatermarkStrategy:
+    return WatermarkStrategy.of_sides({LEFT: left.source.watermark, RIGHT: right.source.watermark}, SIDE_COLUMN)
+
+
+def _all(left: DataFrame, right: DataFrame) -> DataFrame:
+    """The rows of both, each with a null for the other."""
+    whole = [F.lit(None).cast(one.schema[name].dataType).alias(name) for one, name in ((left, LEFT), (right, RIGHT))]
+    first = left.select("*", whole[1])
+    return first.unionAll(right.select("*", whole[0]).select(*(quoted(name) for name in first.columns)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """The rows of one stream on their way.
+
+    Attributes:
+        name: of the side.
+        keyed: the stream.
+        time: what the column of the event time is called.
+        order: what its rows are put in order by.
+        strict: whether rows without usable event time fail the query here, since no later step would.
+    """
+
+    name: str
+    keyed: KeyedEvents
+    time: str
+    order: Sequence[Column]
+    strict: bool
+
+    def rows(self, keys: Sequence[str]) -> DataFrame:
+        """Key, times and order as the two streams have them in common, and the row itself; ``keys``: what these are called."""
+        source, df = self.keyed.source, self.keyed.source.df
+        own = [column for _, column in self.keyed.key_columns]
+        columns = [column.alias(name) for column, name in zip(own, keys, strict=True)]
+        if source.event_time is not None:
+            time = micros_of(df, source.event_time, source.unit)
+            said = _SaidEventTime(
+                text_of(df, source.event_time, "the event time"), source.unit, source.way_out, source.invalid_tag
+            )
+            time = (all_usable if self.strict else or_raise)(time, df, said)
+            columns.append(F.timestamp_micros(time).alias(self.time))
+        if source.processing_time is not None:
+            columns.append(micros_of(df, source.processing_time, source.processing_time_unit).alias(_CLOCK))
+        columns += [column.alias(f"{_ORDER}{place}") for place, column in enumerate(self.order)]
+        partition = source.watermark.partition_column
+        side = F.lit(self.name)
+        if partition is not None:
+            side = F.concat(F.lit(f"{self.name}/"), F.coalesce(F.col(quoted(partition)).cast("string"), F.lit("")))
+        whole = F.struct(*(F.col(quoted(name)) for name in df.columns))
+        return df.select(*columns, side.alias(SIDE_COLUMN), whole.alias(self.name))
+
+
+@dataclass(frozen=True, slots=True)
+class _SaidEventTime:
+    """The event time of one side, as its errors call it."""
+
+    text: str
+    unit: str | None
+    way_out: str
+    invalid_tag: str | None
+
+    @property
+    def event_time(self) -> str:
+        return self.text if self.unit is None else f"{self.text} in {self.unit}"
+
+
+def check_apart(left: Sequence[str], right: Sequence[str], taken: Sequence[str], names: Names) -> None:
+    """Refuses results in which two columns have one name.
+
+    Args:
+        left: what the columns of the left side are called in the results.
+        right: those of the right.
+        taken: the other columns.
+        names: how names compare.
+
+    Raises:
+        InvalidPlanError: says which, and what to do.
+    """
+    for column in right:
+        other = names.find(column, left)
+        if other is not None:
+            raise InvalidPlanError(
+                f"pairs: both streams have a column {shown(other, column)}: tell them apart, "
+                f".pairs(suffixes=('', '_right')), or rename one before pst.stream(df), df.withColumnRenamed({column!r}, ...)"
+            )
+    for column in (*left, *right):
+        if names.find(column, taken) is not None:
+            raise InvalidPlanError(
+                f"pairs: a column is called {column!r}, and results have such a column anyway: rename it before pst.stream(df)"
+            )
+
+
+__all__ = ["check_apart", "together"]

@@ -1,0 +1,91 @@
+"""Interval joins of two streams: what crosses the exchange, what rests, what comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from panestream.engine.operators.intervals.operator import WHOLE, IntervalOperator, IntervalSettings
+from panestream.engine.operators.intervals.views import interval_views
+from panestream.engine.plan import Chunk, OperatorSpec, WindowPlan
+from panestream.engine.runtime.sides import SIDES
+from panestream.engine.storage.sealed_state import SealedState
+from panestream.engine.storage.state_tables import StateTables, StateViews
+from panestream.windowing.time import format_duration
+
+
+@dataclass(frozen=True, slots=True)
+class IntervalSpec(IntervalSettings, OperatorSpec):
+    """Each row of the left with the rows of the right around its time."""
+
+    @property
+    def name(self) -> str:
+        return "interval join"
+
+    @property
+    def has_windows(self) -> bool:
+        return False
+
+    @property
+    def result_schema(self) -> pa.Schema:
+        return pa.schema([pa.field(side, pa.list_(self.row_of(side))) for side in SIDES])
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        return SIDES
+
+    @property
+    def follows_arrival(self) -> bool:
+        return False
+
+    @property
+    def why_no_firings(self) -> str | None:
+        return "an interval join emits each pair once, and each row without a partner once: there is nothing to number"
+
+    @property
+    def why_no_changes(self) -> str | None:
+        return "an interval join emits each pair once: nothing is taken back"
+
+    def pack(self, plan: WindowPlan, chunk: Chunk) -> Iterator[tuple[str, pa.Table]]:
+        for side, values in zip(SIDES, chunk.values, strict=True):
+            ours = values.is_valid()
+            columns = [*chunk.keys, pa.array(chunk.times), values]
+            if plan.late_tag is not None and chunk.rows is not None:
+                columns.append(chunk.rows.column(side))
+            table = pa.Table.from_arrays(columns, names=self.part_schema(plan, side).names).filter(ours)
+            if table.num_rows:
+                yield side, table
+
+    def part_schema(self, plan: WindowPlan, kind: str) -> pa.Schema:
+        schema = self.schema_of(kind)
+        if plan.late_tag is None or plan.row_schema is None:
+            return schema
+        return schema.append(pa.field(WHOLE, plan.row_schema.field(kind).type))
+
+    def on_sealed(self, plan: WindowPlan, state: SealedState, group: int) -> IntervalOperator:
+        return IntervalOperator(plan, self, state)
+
+    def views(self, plan: WindowPlan, saved: StateTables, group: int) -> StateViews:
+        return interval_views(plan, self, saved, group)
+
+    def identity(self) -> Mapping[str, str]:
+        kept = zip(SIDES, (self.left, self.right), strict=True)
+        return {
+            "join": f"{self.how}, {self.lower} to {self.upper}",
+            **{f"rows of the {side}": str(kind) for side, kind in kept},
+        }
+
+    def explain(self, plan: WindowPlan, *, streaming: bool) -> Mapping[str, list[str]]:
+        lower, upper = (format_duration(bound) for bound in (self.lower, self.upper))
+        kept = {side: format_duration(max(self.kept_for(side), 0)) for side in SIDES}
+        return {
+            "interval": [f"a row of the right from {lower} to {upper} after the time of one of the left, both included"],
+            "exchange": ["rows cross the shuffle, of each side the columns that results have"],
+            "state": [
+                f"rows of the left until the watermark is {kept['left']} past them, of the right {kept['right']}"
+                if streaming
+                else "none: a batch emits all at the end of input"
+            ],
+        }

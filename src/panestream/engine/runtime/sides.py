@@ -1,0 +1,141 @@
+"""Two streams in one: which columns are whose, and the pairs that a join makes of the rows of a window."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from panestream.engine.kernels.columns import one_chunk
+from panestream.engine.kernels.list_pairs import ListPairs
+
+LEFT, RIGHT = SIDES = ("left", "right")
+"""What the sides are called. A row of the two streams has a column for each: its own row in one, null in the other."""
+SIDE_COLUMN = "__side"
+"""The column that says of which side a row is, and of which source partition there."""
+INNER, LEFT_OUTER, RIGHT_OUTER, FULL_OUTER, LEFT_SEMI, LEFT_ANTI = HOWS = (
+    "inner",
+    "left",
+    "right",
+    "full",
+    "left_semi",
+    "left_anti",
+)
+"""The kinds of joins."""
+_AT_ONCE = 1 << 16
+"""So many pairs are made at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """Two streams that are one.
+
+    Attributes:
+        left, right: the columns of each.
+        keys: what the keys of each are called there.
+        invalid: the output for rows of each side without usable event time; None: they fail the query.
+    """
+
+    left: pa.Schema
+    right: pa.Schema
+    keys: tuple[tuple[str, ...], tuple[str, ...]]
+    invalid: tuple[str | None, str | None] = (None, None)
+
+    @staticmethod
+    def late_tags(tag: str) -> tuple[str, str]:
+        """The outputs for late rows of the left and of the right side."""
+        return f"{tag}_{LEFT}", f"{tag}_{RIGHT}"
+
+    def apart(self, rows: pa.Table) -> tuple[pa.Table, pa.Table]:
+        """The rows of each side, with its own columns."""
+        left, right = (_own(rows.column(name), schema) for name, schema in zip(SIDES, (self.left, self.right), strict=True))
+        return left, right
+
+
+def _own(column: pa.ChunkedArray, schema: pa.Schema) -> pa.Table:
+    """The rows of one side: not null, their fields as columns."""
+    rows = one_chunk(column)
+    # Not Table.from_struct_array: before pyarrow 23 it takes all rows where a slice begins with the first.
+    fields = rows.filter(rows.is_valid()).flatten()
+    return pa.Table.from_arrays([field.cast(wanted.type) for field, wanted in zip(fields, schema, strict=True)], schema=schema)
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """What a join makes of a key and window: the operator emits the rows of each side as a list, outputs have the pairs.
+
+    Attributes:
+        how: the kind of join, one of :data:`HOWS`.
+        left, right: the columns of each side in the results, in the order of the fields of its list.
+    """
+
+    how: str
+    left: pa.Schema
+    right: pa.Schema
+
+    @property
+    def _of_left_alone(self) -> bool:
+        return self.how in (LEFT_SEMI, LEFT_ANTI)
+
+    def schema_of(self, emitted: pa.Schema) -> pa.Schema:
+        """The columns of the results.
+
+        Args:
+            emitted: those that the operator emits, the two lists among them.
+        """
+        right = () if self._of_left_alone else self.right
+        return pa.schema([*self._around(emitted)[0], *self.left, *right, *self._around(emitted)[1]])
+
+    def kept(self, emitted: pa.Table) -> pa.Table:
+        """The keys and windows that have results."""
+        left, right = (pc.greater(pc.list_value_length(emitted.column(name)), 0) for name in SIDES)
+        wanted = {
+            INNER: lambda: pc.and_(left, right),
+            LEFT_OUTER: lambda: left,
+            RIGHT_OUTER: lambda: right,
+            FULL_OUTER: lambda: pc.or_(left, right),
+            LEFT_SEMI: lambda: pc.and_(left, right),
+            LEFT_ANTI: lambda: pc.and_not(left, right),
+        }[self.how]()
+        return emitted.filter(wanted)
+
+    def count(self, kept: pa.Table) -> int:
+        """How many rows there are in the results."""
+        return int(self._pairs(kept).counts.sum())
+
+    def opened(self, kept: pa.Table) -> Iterator[pa.Table]:
+        """The results, some at a time: as many as there are would not always fit the memory.
+
+        Args:
+            kept: what the operator emits, as :meth:`kept` left it.
+        """
+        before, after = self._around(kept.schema)
+        around = kept.select([*before.names, *after.names]).combine_chunks()
+        schema = self.schema_of(kept.schema)
+        for rows, left, right in self._pairs(kept).portions(_AT_ONCE):
+            own = around.take(pa.array(rows)).columns
+            columns = [*own[: len(before)], *_fields(left, self.left)]
+            columns += [] if self._of_left_alone else _fields(right, self.right)
+            yield pa.Table.from_arrays([*columns, *own[len(before) :]], schema=schema)
+
+    def _pairs(self, kept: pa.Table) -> ListPairs:
+        if self._of_left_alone:
+            return ListPairs.of_left(kept.column(LEFT))
+        return ListPairs.of(kept.column(LEFT), kept.column(RIGHT))
+
+    @staticmethod
+    def _around(emitted: pa.Schema) -> tuple[pa.Schema, pa.Schema]:
+        """The columns before the two lists, and those after."""
+        at = emitted.get_field_index(LEFT)
+        fields = list(emitted)
+        return pa.schema(fields[:at]), pa.schema(fields[at + 2 :])
+
+
+def _fields(rows: pa.Array, schema: pa.Schema) -> list[pa.Array]:
+    """The fields of structs as columns; null where the struct is."""
+    return [field.cast(wanted.type) for field, wanted in zip(rows.flatten(), schema, strict=False)]
+
+
+__all__ = ["HOWS", "LEFT", "RIGHT", "SIDES", "SIDE_COLUMN", "Pairs", "Sides"]

@@ -1,0 +1,100 @@
+"""Interval joins against their definition, on random queries and streams; each as one batch; and through state tables.
+
+``PANESTREAM_CASES=10000 pytest tests/comparison/test_intervals_random.py`` runs more; ``PANESTREAM_SEED`` others.
+"""
+
+import json
+import random
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from panestream.engine.savepoint.plans import plan_json, plan_of
+from panestream.engine.storage.state import MemoryState
+from panestream.errors import PlanMismatchError
+from tests.comparison import intervals, joins
+from tests.comparison.harness import run_cases
+
+CHUNKS = 8
+
+
+def compare(ours, theirs, told):
+    for place, (found, wanted) in enumerate(zip(ours, theirs, strict=True)):
+        assert found.rows == wanted.rows, f"micro-batch {place}: {told}"
+        assert found.late == wanted.late, f"micro-batch {place}: {told}"
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_as_defined(chunk):
+    def case(rng, seed):
+        join, span = intervals.random_interval(rng)
+        batches = joins.random_streams(rng, span)
+        compare(intervals.found(join.plan(), batches), intervals.defined(join, batches), f"seed {seed}\n{join}\n{batches}")
+
+    run_cases(160, chunk, CHUNKS, case)
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_a_batch_as_a_stream_without_late_rows(chunk):
+    def case(rng, seed):
+        join, span = intervals.random_interval(rng)
+        batches = joins.random_streams(rng, span)
+        (batch,) = intervals.found(join.plan(), batches, end=True)
+        (wanted,) = intervals.defined(join, batches, end=True)
+        compare([batch], [wanted], f"seed {seed}\n{join}\n{batches}")
+        patient = intervals.Interval(join.lower, join.upper, join.how, (10**6, 10**6))
+        stream = intervals.found(patient.plan(), batches)
+        if join.how == "inner":
+            assert sum((one.rows for one in stream), Counter()) == batch.rows, f"seed {seed}\n{join}\n{batches}"
+
+    run_cases(56, chunk, CHUNKS, case)
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_state_goes_through_tables(chunk):
+    def case(rng, seed):
+        join, span = intervals.random_interval(rng)
+        batches, state = joins.random_streams(rng, span), MemoryState()
+        cut, plan = rng.randint(0, len(batches)), join.plan()
+        found = intervals.found(plan, batches[:cut], state=state)
+        other = MemoryState()
+        if cut:
+            plan.operator.for_group(plan, other, 0).restore(plan.operator.for_group(plan, state, 0).tables())
+        found += intervals.found(plan, batches[cut:], state=other)
+        compare(found, intervals.defined(join, batches), f"seed {seed}, cut at {cut}\n{join}\n{batches}")
+
+    run_cases(56, chunk, CHUNKS, case)
+
+
+@pytest.mark.parametrize("change", [{"lower": -3}, {"upper": 9}, {"how": "full"}])
+def test_a_checkpoint_is_tied_to_bounds_and_kind(change):
+    join, state = intervals.Interval(-2, 5, "inner", (0, 0)), MemoryState()
+    intervals.found(join.plan(), [[[joins.Row("left", "a", 1, 1)]]], state=state)
+    other = replace(join, **change).plan()
+    with pytest.raises(PlanMismatchError, match="join:"):
+        other.operator.for_group(other, state, 0)
+    saved = join.plan().operator.for_group(join.plan(), state, 0).tables()
+    with pytest.raises(PlanMismatchError, match="join:"):
+        other.operator.for_group(other, MemoryState(), 0).restore(saved)
+    # Of windows the kind of join is no part of the state.
+    in_windows, _ = joins.random_join(random.Random(1))
+    assert in_windows.plan().identity() == replace(in_windows, how="left_anti").plan().identity()
+
+
+def test_a_plan_comes_back_equal():
+    plan = intervals.Interval(-2, 5, "full", (3, 4)).plan()
+    found = plan_of(json.loads(json.dumps(plan_json(plan))))
+    assert (found.operator, found.sides, found.pairs) == (plan.operator, plan.sides, plan.pairs)
+    assert found.output_schema("main").names == ["key", "n", "name", "m"]
+
+
+def test_state_is_cleaned():
+    rows = [[[joins.Row(side, "a", time, time) for side in ("left", "right")]] for time in range(0, 1000, 10)]
+    for how in intervals.HOWS:
+        plan, state = intervals.Interval(-30, 20, how, (0, 5)).plan(), MemoryState()
+        intervals.found(plan, rows, state=state)
+        tables = plan.operator.for_group(plan, state, 0).tables().tables
+        assert max(table.num_rows for table in tables.values()) <= 8, how
+        # A run goes with its last row: no more rest than a few merged runs have.
+        assert len(state.values) <= 40, how

@@ -1,0 +1,174 @@
+"""Two streams in one: rows apart, watermarks of both sides, and a plan of them that is saved and read."""
+
+import json
+import random
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+
+from panestream.engine.exchange.packing import PackColumns, pack
+from panestream.engine.runtime.sides import Pairs, Sides
+from panestream.engine.runtime.watermarks import WatermarkTracker
+from panestream.engine.savepoint.plans import plan_json, plan_of
+from panestream.engine.storage import payload
+from panestream.errors import InvalidPlanError
+from panestream.windowing.time import MIN_TIMESTAMP
+from panestream.windowing.watermarks import WatermarkGenerator, WatermarkStrategy
+from tests.comparison import joins
+
+NAMES = pa.schema([("name", pa.string())])
+NUMBERS = pa.schema([("n", pa.int64())])
+
+
+def test_the_rows_of_each_side_have_its_own_columns():
+    rows = pa.table(
+        {
+            "left": pa.array([{"name": "a"}, None, {"name": None}], pa.struct(list(NAMES))),
+            "right": pa.array([None, {"n": 7}, None], pa.struct(list(NUMBERS))),
+        }
+    )
+    left, right = Sides(NAMES, NUMBERS, ((), ())).apart(pa.concat_tables([rows, rows.slice(1)]))
+    assert left.column("name").to_pylist() == ["a", None, None]
+    assert right.column("n").to_pylist() == [7, 7]
+
+
+@pytest.mark.parametrize(
+    ("how", "names"), [("full", ["key", "end", "name", "n", "firing"]), ("left_semi", ["key", "end", "name", "firing"])]
+)
+def test_columns_around_the_lists_stay(how, names):
+    emitted = pa.table(
+        {
+            "key": ["k", "m"],
+            "end": [1, 2],
+            "left": pa.array([[{"name": "a"}, {"name": "b"}], []], pa.list_(pa.struct(list(NAMES)))),
+            "right": pa.array([[{"n": 1}], [{"n": 2}]], pa.list_(pa.struct(list(NUMBERS)))),
+            "firing": ["on_time", "late"],
+        }
+    )
+    pairs = Pairs(how, NAMES, NUMBERS)
+    kept = pairs.kept(emitted)
+    (opened,) = pairs.opened(kept)
+    assert opened.schema == pairs.schema_of(emitted.schema)
+    assert opened.schema.names == names
+    assert opened.num_rows == pairs.count(kept) == (3 if how == "full" else 2)
+    assert opened.column("firing").to_pylist() == ["on_time", "on_time", "late"][: opened.num_rows]
+
+
+# -- watermarks ----------------------------------------------------------------------------------------------------------------
+
+
+def tracker_of(left, right, saved=None):
+    strategy = WatermarkStrategy.of_sides({"left": left, "right": right}, "side")
+    return WatermarkTracker(strategy) if saved is None else WatermarkTracker.from_json(strategy, saved)
+
+
+def test_the_smaller_watermark_counts_and_there_is_none_before_both_have_rows():
+    tracker = tracker_of(WatermarkStrategy(5), WatermarkStrategy(20))
+    assert tracker.advance({"left": 100}, 0) == MIN_TIMESTAMP
+    tracker = tracker_of(WatermarkStrategy(5), WatermarkStrategy(20), tracker.to_json())
+    assert tracker.advance({"right": 90}, 0) == 69
+    assert tracker.advance({"right": 200}, 0) == 94
+    assert tracker.by_partition() == [("left", 100, 94, False), ("right", 200, 179, False)]
+
+
+def test_each_side_is_idle_by_its_own_timeout():
+    tracker = tracker_of(WatermarkStrategy(0), WatermarkStrategy(0).with_idleness("10 us"))
+    tracker.advance({"left": 10, "right": 10}, 0, run="r")
+    # Silent from the first micro-batch without rows on: for 5 at 6, for 10 at 12, as a step counts for half the timeout at most.
+    found = [tracker.advance({"left": time}, clock, run="r") for time, clock in [(20, 1), (30, 6), (40, 12), (50, 13)]]
+    assert found == [9, 9, 39, 49]
+    # The other has no timeout, and holds it for ever.
+    tracker = tracker_of(WatermarkStrategy(0), WatermarkStrategy(0).with_idleness("10 us"))
+    tracker.advance({"left": 10, "right": 10}, 0, run="r")
+    for clock in range(1, 100, 5):
+        assert tracker.advance({"right": 1000 + clock}, clock, run="r") == 9
+
+
+def test_partitions_of_a_side():
+    left = WatermarkStrategy(0).per_partition("p", ["0", "1"])
+    tracker = tracker_of(left, WatermarkStrategy(0).per_partition("q"))
+    assert tracker.advance({"left/0": 50, "right/7": 40}, 0) == MIN_TIMESTAMP
+    assert tracker.advance({"left/1": 30}, 0) == 29
+    # A side whose partitions nobody named is waited for all the same, and then has no more partitions than those that came.
+    tracker = tracker_of(left, WatermarkStrategy(0).per_partition("q"), tracker_of(left, WatermarkStrategy(0)).to_json())
+    assert tracker.advance({"left/0": 50, "left/1": 60}, 0) == MIN_TIMESTAMP
+    assert tracker.advance({"right/7": 55}, 0) == 49
+    assert sorted(tracker.partitions) == ["left/0", "left/1", "right/7"]
+
+
+def test_a_side_without_watermarks_makes_none():
+    tracker = tracker_of(WatermarkStrategy(0), WatermarkStrategy.no_watermarks())
+    assert tracker.advance({"left": 50, "right": 50}, 0) == MIN_TIMESTAMP
+    assert tracker.strategy.delay is None
+
+
+def test_both_sides_close_on_silence_or_neither():
+    plain = WatermarkStrategy(0)
+    both = WatermarkStrategy.of_sides({"left": plain.closing_after("1 s"), "right": plain.closing_after("3 s")}, "side")
+    assert both.closes_after == 3_000_000
+    with pytest.raises(InvalidPlanError, match="to both streams, or to neither"):
+        WatermarkStrategy.of_sides({"left": plain.closing_after("1 s"), "right": plain}, "side")
+    with pytest.raises(InvalidPlanError, match="two streams in one take no generators"):
+        WatermarkStrategy.of_sides({"left": WatermarkStrategy.for_generator(Nothing), "right": plain}, "side")
+
+
+class Nothing(WatermarkGenerator):
+    def on_event(self, element, timestamp, output):
+        raise AssertionError
+
+
+# -- rows that are too far ahead -----------------------------------------------------------------------------------------------
+
+
+def test_how_far_ahead_a_row_may_be_is_of_its_side():
+    strategies = {"left": WatermarkStrategy(0).max_ahead("10 us", of="rows"), "right": WatermarkStrategy(0)}
+    plan = joins.Join(joins.random_join(random.Random(1))[0].windowing, "inner", (0, 0)).plan()
+    plan = replace(
+        plan, watermark=WatermarkStrategy.of_sides(strategies, "side"), late_tag=None, invalid_tag="ahead", row_schema=joins.ROWS
+    )
+    assert plan.watermark.limits_ahead
+    rows = [("left", 1), ("left", 2), ("left", 3000), ("right", 1), ("right", 2), ("right", 3000)]
+    whole = [{side: {"key": "a", "n": time}} if side == "left" else {side: {"key": "a", "m": time}} for side, time in rows]
+    values = {
+        side: pa.array(
+            [{"n": 1} if own == side == "left" else {"m": 1} if own == side else None for own, _ in rows], joins.VALUES[side]
+        )
+        for side in ("left", "right")
+    }
+    batch = pa.record_batch(
+        {
+            "time": [time for _, time in rows],
+            "key": ["a"] * len(rows),
+            **{f"value {place}": values[side] for place, side in enumerate(plan.operator.inputs)},
+            "partition": [side for side, _ in rows],
+            "row": pa.array(whole, pa.struct(list(joins.ROWS))),
+        }
+    )
+    kinds = tuple(joins.VALUES[side] for side in plan.operator.inputs)
+    columns = PackColumns((pa.string(),), kinds, partition=4, row=5)
+    parts = [payload.decode(part.body) for _, part in pack(plan, columns, [batch])]
+    (invalid,) = [table for table, header in parts if header["kind"] == payload.INVALID]
+    left, right = plan.sides.apart(invalid)
+    assert (left.column("n").to_pylist(), right.num_rows) == ([3000], 0)
+    (report,) = [header for _, header in parts if header["kind"] == payload.REPORT]
+    assert report["seen"] == {"left": 2, "right": 3000}
+
+
+# -- the plan ------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_plan_of_two_streams_comes_back_equal():
+    for seed in range(20):
+        join, _ = joins.random_join(random.Random(seed))
+        plan = join.plan()
+        found = plan_of(json.loads(json.dumps(plan_json(plan))))
+        assert (found.sides, found.pairs, found.watermark) == (plan.sides, plan.pairs, plan.watermark)
+        assert found.tags == plan.tags
+        assert found.output_schema("main") == plan.output_schema("main")
+
+
+def test_a_plan_of_one_stream_says_nothing_of_two():
+    join, _ = joins.random_join(random.Random(3))
+    saved = plan_json(replace(join.plan(), sides=None, pairs=None))
+    assert not {"sides", "pairs"} & saved.keys()
