@@ -191,7 +191,8 @@ class KeyedStream(KeyedEvents):
         """Puts the events of each key into several kinds of windows, in one pass over the data and with one state.
 
         The rows of all come out of ``main``, with the column ``window`` that has the label. They share panes: a row is
-        aggregated once. Tumbling, sliding and cumulating windows, all of event time or all of processing time.
+        aggregated once. Tumbling, sliding and cumulating windows, all of event time or all of processing time; or look-backs
+        (:class:`~panestream.LookBackWindows`), which give each row the results of all, with the label behind their names.
 
         Args:
             windows: by label, e.g. ``{"1h": SlidingEventTimeWindows.of("1 hour", "1 minute"), "24h": …}``.

@@ -24,6 +24,7 @@ from panestream.engine.storage.state import State
 from panestream.engine.storage.state_tables import StateTables, StateViews
 from panestream.errors import PanestreamError, PlanMismatchError
 from panestream.windowing.assigners import CalendarWindows, MergingWindowAssigner, WindowAssigner
+from panestream.windowing.assigners.look_back import look_backs_of
 from panestream.windowing.assigners.several import SeveralWindows
 from panestream.windowing.watermarks import WatermarkStrategy
 
@@ -170,10 +171,16 @@ class WindowPlan:
     @property
     def labels(self) -> tuple[str, ...]:
         """What several kinds of windows are called; empty where there is one kind."""
-        return self.assigner.labels if isinstance(self.assigner, SeveralWindows) else ()
+        several = isinstance(self.assigner, SeveralWindows) and look_backs_of(self.assigner) is None
+        return self.assigner.labels if several and isinstance(self.assigner, SeveralWindows) else ()
 
     def with_bounds(self, results: pa.Schema) -> pa.Schema:
-        """Key columns, the window's label if it has one, window_start, window_end (null for the global window), ``results``."""
+        """Key columns, the window's label if it has one, window_start, window_end (null for the global window), ``results``.
+
+        Look-backs are told by their rows, which the results have: no bounds.
+        """
+        if look_backs_of(self.assigner) is not None:
+            return pa.schema([*self.key_schema, *results])
         instant = pa.timestamp("us", tz="UTC")
         ours = (MergingWindowAssigner, SeveralWindows, CalendarWindows)
         bounded = hasattr(self.assigner, "size") or isinstance(self.assigner, ours)

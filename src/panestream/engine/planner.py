@@ -11,6 +11,7 @@ from panestream.engine.aggregates.two_phase import InTwoPhases
 from panestream.engine.operators.accumulating.rule import accumulating_rule
 from panestream.engine.operators.accumulating.windowed_rows import AllWindows, OverRows, TableOfRows, TablePerWindow
 from panestream.engine.operators.counts.rule import counts_rule
+from panestream.engine.operators.look_back.rule import look_back_rule
 from panestream.engine.operators.panes.rule import panes_rule
 from panestream.engine.operators.row.row_plan import Aggregate, AnyWindowFunction, Elements, Reduce
 from panestream.engine.operators.row.rule import row_spec
@@ -23,7 +24,7 @@ from panestream.errors import InvalidPlanError
 from panestream.windowing import aggregates as recipes
 from panestream.windowing.assigners.several import SeveralWindows
 
-RULES: Sequence[Rule] = (sessions_rule, counts_rule, accumulating_rule, panes_rule)
+RULES: Sequence[Rule] = (look_back_rule, sessions_rule, counts_rule, accumulating_rule, panes_rule)
 """Asked in turn: the first that knows the windows and the function decides."""
 
 

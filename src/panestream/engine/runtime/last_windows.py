@@ -6,6 +6,7 @@ from panestream.errors import InvalidPlanError
 from panestream.windowing.assigners import (
     CumulatingEventTimeWindows,
     EventTimeSessionWindows,
+    LookBackWindows,
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
     WindowAssigner,
@@ -14,7 +15,7 @@ from panestream.windowing.assigners import (
 from panestream.windowing.assigners.several import SeveralWindows
 from panestream.windowing.time import MAX_TIMESTAMP
 
-_KNOWN = (CumulatingEventTimeWindows, EventTimeSessionWindows, SlidingEventTimeWindows, TumblingEventTimeWindows)
+_KNOWN = (CumulatingEventTimeWindows, EventTimeSessionWindows, LookBackWindows, SlidingEventTimeWindows, TumblingEventTimeWindows)
 
 
 def last_instant(assigner: WindowAssigner, newest: int) -> int:
@@ -25,6 +26,8 @@ def last_instant(assigner: WindowAssigner, newest: int) -> int:
     """
     if isinstance(assigner, SeveralWindows):
         return max(last_instant(one, newest) for one in assigner.assigners)
+    if isinstance(assigner, LookBackWindows):
+        return min(newest + assigner.following, MAX_TIMESTAMP)
     if isinstance(assigner, TumblingEventTimeWindows) and assigner.stagger is not WindowStagger.ALIGNED:
         # Every key group has its own windows: by then those of all are over.
         return min(newest + assigner.size - 1, MAX_TIMESTAMP)
@@ -47,7 +50,7 @@ def check_closable(assigner: WindowAssigner) -> None:
         if not isinstance(one, _KNOWN):
             raise InvalidPlanError(
                 "close_at_end closes windows of event time whose end follows from the time of a row: tumbling, sliding and "
-                f"cumulating ones, and sessions of one gap, not {one!r}: leave it out"
+                f"cumulating ones, look-backs, and sessions of one gap, not {one!r}: leave it out"
             )
 
 

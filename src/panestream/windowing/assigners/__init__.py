@@ -7,6 +7,7 @@ from panestream.windowing.assigners.calendar_days import CalendarDays, CalendarH
 from panestream.windowing.assigners.calendar_months import CalendarMonths, CalendarQuarters, CalendarYears
 from panestream.windowing.assigners.cumulating import CumulatingEventTimeWindows, CumulatingProcessingTimeWindows
 from panestream.windowing.assigners.global_windows import GlobalWindows
+from panestream.windowing.assigners.look_back import LookBackWindows
 from panestream.windowing.assigners.session import (
     EventTimeSessionWindows,
     GapExtractor,
@@ -31,6 +32,7 @@ __all__ = [
     "EventTimeSessionWindows",
     "GapExtractor",
     "GlobalWindows",
+    "LookBackWindows",
     "MergingWindowAssigner",
     "ProcessingTimeSessionWindows",
     "SlidingEventTimeWindows",
