@@ -36,6 +36,13 @@ ROWS = pa.schema([("key", pa.string()), ("ts", pa.int64()), ("v", pa.int64()), (
 KEYS = pa.schema([("key", pa.string())])
 TYPES = {"v": pa.int64(), "x": pa.float64(), "u": pa.int64()}
 LATE = "late"
+PREDICATES: dict[str, Callable[[dict], bool]] = {
+    "u % 5 = 0": lambda row: row["u"] % 5 == 0,
+    "u % 4 = 1": lambda row: row["u"] % 4 == 1,
+    "v > 0": lambda row: (row["v"] or 0) > 0,
+    "never": lambda row: False,
+}
+"""What rows may be asked by windows that go by predicates, and what is true of them."""
 Row = tuple[object, ...]
 Place = tuple[object, ...]
 """Key, label (where the query has several windows), window start, window end."""
@@ -179,13 +186,22 @@ def group_input(plan: WindowPlan, batch: MicroBatch) -> GroupInput:
         if not rows:
             continue
         table = pa.Table.from_pylist([dict(zip(ROWS.names, row, strict=True)) for row in rows], schema=ROWS).combine_chunks()
-        inputs = [table[text].chunk(0) for text in plan.operator.inputs]
+        inputs = [input_of(table, text) for text in plan.operator.inputs]
         whole = table if plan.carries_rows else None
         for kind, part in plan.operator.pack(plan, Chunk(table["ts"].to_numpy(), [table["key"].chunk(0)], inputs, whole)):
             assert part.schema.names == plan.operator.part_schema(plan, kind).names
             given.parts.setdefault(kind, []).append(part)
     given.seen = seen(plan, batch.rows)
     return given
+
+
+def input_of(table: pa.Table, text: str) -> pa.Array:
+    """The column of an input: one of the rows, or what a predicate says of each (now and then null, where it is not true)."""
+    predicate = PREDICATES.get(text.removeprefix("whether "))
+    if predicate is None:
+        return table[text].chunk(0)
+    said = [True if predicate(row) else None if row["u"] % 3 else False for row in table.to_pylist()]
+    return pa.array(said, pa.bool_())
 
 
 def seen(plan: WindowPlan, rows: Sequence[Row]) -> dict[str, int]:

@@ -22,11 +22,17 @@ from panestream.engine.exchange.packing import PackColumns, pack
 from panestream.engine.operators.accumulating.windowed_rows import AllWindows
 from panestream.engine.operators.row.row_plan import Reduce
 from panestream.engine.plan import OperatorSpec, WindowPlan
-from panestream.engine.planner import aggregating, calling, over_tables
+from panestream.engine.planner import aggregating, calling, choose, over_tables
+from panestream.engine.rule import DeclaredAggregates
 from panestream.engine.storage.state import MemoryState
 from panestream.engine.window_spec import WindowSpec
 from panestream.windowing import aggregates as agg
-from panestream.windowing.assigners import EventTimeSessionWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
+from panestream.windowing.assigners import (
+    EventTimeSessionWindows,
+    LookBackWindows,
+    SlidingEventTimeWindows,
+    TumblingEventTimeWindows,
+)
 from panestream.windowing.assigners.global_windows import count_window
 from panestream.windowing.triggers import CountTrigger
 from panestream.windowing.watermarks import WatermarkStrategy
@@ -53,6 +59,11 @@ def counted(rows: pa.Table) -> pa.Table:
 
 def _declared(windows: WindowSpec) -> OperatorSpec:
     return aggregating(windows, (agg.sum("v").alias("total"), agg.count().alias("n")), {"v": pa.int64()}, KEYS)
+
+
+def _looking_back(windows: WindowSpec) -> OperatorSpec:
+    aggregates, row = (agg.sum("v").alias("total"), agg.count().alias("n")), pa.schema([ROWS.field("v")])
+    return choose(windows, DeclaredAggregates(aggregates, {"v": pa.int64()}, KEYS, columns=("v",), kept=row))
 
 
 def _over_rows(windows: WindowSpec) -> OperatorSpec:
@@ -100,6 +111,7 @@ QUERIES = {
     "sessions that go on": Query(WindowSpec(EventTimeSessionWindows(5 * SECOND)), _declared, "sessions"),
     "counts of 100": Query(WindowSpec(*count_window(100)), _declared, "counts"),
     "accumulating, 10 s / 2 s": Query(_sliding(10, 2), _over_rows, "accumulating panes"),
+    "look-backs of 4 s": Query(WindowSpec(LookBackWindows(4 * SECOND)), _looking_back, "look-backs"),
     "rows, 10 s / 5 s": Query(_sliding(10, 5, exact_firings=True), _reduced, "row operator"),
     "rows, a trigger that counts": Query(_sliding(10, 5, trigger=CountTrigger(50)), _reduced, "row operator"),
 }
@@ -143,6 +155,7 @@ class Cost:
         left: bytes that came out.
         python: how often anything was called, in Python or from Python.
         fired: results.
+        bodies: payloads in which they left: of many bytes there are several.
     """
 
     calls: Counter[tuple[str, str]]
@@ -153,6 +166,7 @@ class Cost:
     left: int
     python: int
     fired: int
+    bodies: int
 
     @property
     def state_calls(self) -> int:
@@ -202,7 +216,7 @@ def costs(name: str, rows: int, keys: int) -> tuple[Cost, ...]:
         kept = sum(map(len, state.inner.values.values()))
         exchanged, came_out = _bytes(part.body for part in parts), _bytes(body for _, body in left)
         fired = output.metrics.fired_rows
-        found.append(Cost(state.calls, state.read, state.written, kept, exchanged, came_out, calls, fired))
+        found.append(Cost(state.calls, state.read, state.written, kept, exchanged, came_out, calls, fired, len(left)))
     return tuple(found[query.fill :])
 
 

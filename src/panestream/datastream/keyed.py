@@ -10,6 +10,7 @@ from pyspark.sql import Column, DataFrame
 from panestream.datastream.events import Events, KeyedEvents
 from panestream.datastream.inputs import resolve_gap
 from panestream.datastream.names import RESERVED, checked_tag
+from panestream.datastream.predicates import resolve_predicates
 from panestream.datastream.windowed import WindowedStream
 from panestream.engine.window_spec import WindowSpec
 from panestream.errors import InvalidPlanError, did_you_mean
@@ -185,7 +186,8 @@ class KeyedStream(KeyedEvents):
         if self.source.event_time is None and assigner.is_event_time:
             raise InvalidPlanError("event-time windows need .assign_timestamps(column, strategy) first")
         assigner, gap = resolve_gap(self.source.df, assigner)
-        return WindowedStream(self, WindowSpec(assigner), gap=gap)
+        assigner, predicates = resolve_predicates(self.source.df, assigner)
+        return WindowedStream(self, WindowSpec(assigner), gap=gap, predicates=predicates)
 
     def windows(self, windows: Mapping[str, WindowAssigner]) -> WindowedStream:
         """Puts the events of each key into several kinds of windows, in one pass over the data and with one state.

@@ -16,6 +16,7 @@ from panestream.datastream.gaps import check_gap_of_rows, gap_input
 from panestream.datastream.inputs import check_collations, check_results, no_aggregate, resolve_inputs
 from panestream.datastream.look_back import look_back_result
 from panestream.datastream.names import RESERVED, checked_tag
+from panestream.datastream.predicates import predicate_inputs
 from panestream.datastream.result import WindowedResult
 from panestream.engine.operators.accumulating.windowed_rows import AllWindows, OverRows, TablePerWindow
 from panestream.engine.operators.row.row_plan import Aggregate, AnyWindowFunction, Elements, Reduce
@@ -252,10 +253,13 @@ class WindowedStream(WindowedEvents):
             self._check_not_split("look-backs")
             return look_back_result(self, look_backs, declared, inputs, keep, following(then))
         if keep is not None:
-            raise InvalidPlanError("keep is for look-backs, whose results are of rows: a window has no row of its own, leave it out")
+            raise InvalidPlanError(
+                "keep is for look-backs, whose results are of rows: a window has no row of its own, leave it out"
+            )
         label = ["window"] if isinstance(self.windowing.assigner, SeveralWindows) else []
         check_results(self._df, declared, self.keyed.key_schema.names, label)
         inputs |= gap_input(self._df, self.windowing.assigner, self.gap)
+        inputs |= predicate_inputs(self._df, self.windowing.assigner, self.predicates)
         looked_at = {name: F.col(quoted(name)) for name in self._df.columns} if self.windowing.sees_elements else {}
         inputs = {**looked_at, **inputs}
         kinds = {text: type_of(self._df, column) for text, column in inputs.items()}

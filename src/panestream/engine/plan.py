@@ -23,7 +23,7 @@ from panestream.engine.storage.sealed_state import SealedState
 from panestream.engine.storage.state import State
 from panestream.engine.storage.state_tables import StateTables, StateViews
 from panestream.errors import PanestreamError, PlanMismatchError
-from panestream.windowing.assigners import CalendarWindows, MergingWindowAssigner, WindowAssigner
+from panestream.windowing.assigners import CalendarWindows, MergingWindowAssigner, PredicateWindows, WindowAssigner
 from panestream.windowing.assigners.look_back import look_backs_of
 from panestream.windowing.assigners.several import SeveralWindows
 from panestream.windowing.watermarks import WatermarkStrategy
@@ -182,7 +182,7 @@ class WindowPlan:
         if look_backs_of(self.assigner) is not None:
             return pa.schema([*self.key_schema, *results])
         instant = pa.timestamp("us", tz="UTC")
-        ours = (MergingWindowAssigner, SeveralWindows, CalendarWindows)
+        ours = (MergingWindowAssigner, SeveralWindows, CalendarWindows, PredicateWindows)
         bounded = hasattr(self.assigner, "size") or isinstance(self.assigner, ours)
         label = [pa.field("window", pa.string(), nullable=False)] if self.labels else []
         bounds = [pa.field(name, instant, nullable=not bounded) for name in ("window_start", "window_end")]

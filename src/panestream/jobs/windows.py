@@ -14,6 +14,7 @@ from panestream.windowing.assigners import (
     CumulatingProcessingTimeWindows,
     EventTimeSessionWindows,
     GlobalWindows,
+    LookBackWindows,
     ProcessingTimeSessionWindows,
     SlidingEventTimeWindows,
     SlidingProcessingTimeWindows,
@@ -42,6 +43,7 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
     "sliding": ("size", "slide"),
     "cumulating": ("size", "step"),
     "session": (),
+    "look_back": ("size",),
     "count": ("size",),
     "global": (),
     **CALENDAR_NEEDS,
@@ -53,6 +55,7 @@ TAKES: Mapping[str, tuple[str, ...]] = {
     "sliding": ("size", "slide", "offset", "time"),
     "cumulating": ("size", "step", "offset", "time"),
     "session": ("gap", "gap_column", "gap_unit", "max_duration", "time"),
+    "look_back": ("size", "following"),
     "count": ("size", "slide"),
     "global": (),
     **CALENDAR_TAKES,
@@ -64,6 +67,9 @@ COUNTED = ("count", *CALENDAR_TAKES)
 
 EVEN = ("tumbling", "sliding", "cumulating")
 """Kinds of windows that repeat after a fixed time."""
+
+LOOK_BACK = "look_back"
+"""The kind that gives a result for each row; several of them go together."""
 
 ALIGNED = (*EVEN, *CALENDAR_TAKES)
 """Kinds of windows that lie on a grid of time, so that several of them share their panes."""
@@ -80,13 +86,15 @@ class WindowSection:
     """``[window]``: which rows of a key are put together; or ``[windows.LABEL]``, several kinds over the same rows.
 
     Attributes:
-        type: "tumbling"; "sliding"; "cumulating" (begin together every ``size``, end every ``step``); "session"; "count";
-            "global" (one window that never ends: it needs [firing]); or of the calendar of a zone.
+        type: "tumbling"; "sliding"; "cumulating" (begin together every ``size``, end every ``step``); "session"; "look_back" (for
+            each row the rows of the ``size`` before it, and itself); "count"; "global" (one window that never ends: it needs
+            [firing]); or of the calendar of a zone.
         time: "event", or "processing" for the clock.
         size: how long; of count windows how many rows; of cumulating windows the longest; of a calendar how many units (1).
         slide: how far the beginnings lie apart, of a calendar in units; of count windows: fires every so many rows.
         step: of cumulating windows; of a calendar the unit at whose end each ends.
         offset: moves the windows against the epoch (UTC); of a calendar: when a day, a week or a month begins.
+        following: of look-backs: how far each looks ahead, too.
         gap: of sessions: how long nothing comes before one ends.
         gap_column: instead of ``gap``: a column or SQL with the gap of each row, an interval or a number with ``gap_unit``.
         gap_unit: of a ``gap_column`` that is a number.
@@ -106,6 +114,7 @@ class WindowSection:
     slide: str | int | None = field(default=None, metadata=reads(extent))
     step: str | None = field(default=None, metadata=reads(growth))
     offset: str | None = field(default=None, metadata=reads(duration(negative=True)))
+    following: str | None = field(default=None, metadata=reads(duration()))
     gap: str | None = field(default=None, metadata=reads(duration(zero=False)))
     gap_column: str | None = field(default=None, metadata=reads(sql))
     gap_unit: str | None = field(default=None, metadata=reads(choice("seconds", "milliseconds", "microseconds")))
@@ -133,7 +142,7 @@ class WindowSection:
     def check(self, place: Place) -> None:
         """Each kind has the keys it takes, and no others; the numbers fit."""
         before = len(place.problems)
-        for key in ("size", "slide", "step", "offset", "gap", "gap_column", "gap_unit", "max_duration", *OWN_KEYS):
+        for key in ("size", "slide", "step", "offset", "following", "gap", "gap_column", "gap_unit", "max_duration", *OWN_KEYS):
             self._check_key(place, key)
         if self.time == "processing" and "time" not in TAKES[self.type]:
             place.at("time").note(f"a {self.type} window knows no time")
@@ -195,6 +204,8 @@ class WindowSection:
         if self.type == "cumulating":
             cumulating = CumulatingProcessingTimeWindows if by_processing_time else CumulatingEventTimeWindows
             return cumulating.of(size, str(self.step), offset)
+        if self.type == LOOK_BACK:
+            return LookBackWindows.of(size, self.following or "0 seconds")
         if self.type == "count":
             return count_window(*self.counts)[0]
         return self._sessions() if self.type == "session" else GlobalWindows.create()

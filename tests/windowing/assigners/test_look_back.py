@@ -14,7 +14,7 @@ from panestream.windowing.assigners.several import SeveralWindows
 def test_how_they_are_written():
     assert LookBackWindows.of("1 hour") == LookBackWindows(3_600_000_000)
     assert LookBackWindows.of("1 hour", "5 minutes") == LookBackWindows(3_600_000_000, 300_000_000)
-    assert eval(repr(LookBackWindows.of("1 hour", "5 minutes"))) == LookBackWindows.of("1 hour", "5 minutes")  # noqa: S307
+    assert eval(repr(LookBackWindows.of("1 hour", "5 minutes"))) == LookBackWindows.of("1 hour", "5 minutes")
     assert LookBackWindows.of("0 seconds").size == 0
     assert LookBackWindows(1).is_event_time
 

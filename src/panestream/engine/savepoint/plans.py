@@ -20,6 +20,8 @@ from panestream.engine.operators.look_back.spec import LookBackSpec
 from panestream.engine.operators.panes.firing import HIDDEN, HIDDEN_TYPES, Interval
 from panestream.engine.operators.panes.rule import pane_grid
 from panestream.engine.operators.panes.spec import PaneSpec
+from panestream.engine.operators.predicates.rule import predicates_rule
+from panestream.engine.operators.predicates.spec import PredicateSpec
 from panestream.engine.operators.row.declared import DeclaredFunction
 from panestream.engine.operators.row.row_plan import Aggregate, Elements, Reduce, RowPlan
 from panestream.engine.operators.row.spec import RowSpec
@@ -191,6 +193,17 @@ def _read_look_backs(own: Own) -> OperatorSpec:
     return verdict.operator
 
 
+def _predicates(spec: Any) -> Own:
+    return {"aggregates": spec.aggregates, "types": _types(spec.bare)}
+
+
+def _read_predicates(own: Own) -> OperatorSpec:
+    verdict = predicates_rule(WindowSpec(own["assigner"]), DeclaredAggregates(own["aggregates"], own["types"], own["key_schema"]))
+    if verdict is None:
+        raise StateFormatError(f"the saved plan is of windows by predicates, and its windows are {own['assigner']!r}")
+    return verdict.operator
+
+
 def _accumulating(spec: Any) -> Own:
     return {"function": stable_repr(spec.function), "result": spec.result, "rows": spec.rows, "evictor": spec.evictor}
 
@@ -250,6 +263,7 @@ SPECS: dict[type[OperatorSpec], tuple[Callable[[Any], Own], Callable[[Own], Oper
     SessionSpec: (_sessions, _read_sessions),
     CountSpec: (_counts, _read_counts),
     LookBackSpec: (_look_backs, _read_look_backs),
+    PredicateSpec: (_predicates, _read_predicates),
     AccumulatingSpec: (_accumulating, _read_accumulating),
     RowSpec: (_row, _read_row),
 }

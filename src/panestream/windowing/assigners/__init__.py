@@ -8,6 +8,7 @@ from panestream.windowing.assigners.calendar_months import CalendarMonths, Calen
 from panestream.windowing.assigners.cumulating import CumulatingEventTimeWindows, CumulatingProcessingTimeWindows
 from panestream.windowing.assigners.global_windows import GlobalWindows
 from panestream.windowing.assigners.look_back import LookBackWindows
+from panestream.windowing.assigners.predicates import PredicateWindows
 from panestream.windowing.assigners.session import (
     EventTimeSessionWindows,
     GapExtractor,
@@ -34,6 +35,7 @@ __all__ = [
     "GlobalWindows",
     "LookBackWindows",
     "MergingWindowAssigner",
+    "PredicateWindows",
     "ProcessingTimeSessionWindows",
     "SlidingEventTimeWindows",
     "SlidingProcessingTimeWindows",

@@ -38,10 +38,10 @@ class LookBackWindows(WindowAssigner):
 
     def __post_init__(self) -> None:
         check_micros("LookBackWindows.of('1 hour')", self.size, self.following)
-        for what, length in (("length", self.size), ("time that follows", self.following)):
+        for what, length in (("size", self.size), ("following", self.following)):
             if not 0 <= length < _LONGEST:
                 raise InvalidWindowError(
-                    f"the {what} of a look-back must not be negative (and less than 70,000 years), got {format_duration(length)!r}"
+                    f"{what} of a look-back must not be negative, and less than 70,000 years: got {format_duration(length)!r}"
                 )
 
     @classmethod

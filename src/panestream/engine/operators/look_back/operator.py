@@ -10,7 +10,7 @@ late as soon as the watermark has reached its time, whatever it could still have
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,7 @@ from panestream.engine.aggregates.saved_partials import partials_found, partials
 from panestream.engine.kernels.columns import Ints, Mask, numbers, plain
 from panestream.engine.kernels.frames import Instants
 from panestream.engine.kernels.grouping import Keys, encode_keys
+from panestream.engine.kernels.key_hashing import key_hashes
 from panestream.engine.kernels.ordering import stable_order
 from panestream.engine.plan import ON_TIME, WindowPlan
 from panestream.engine.runtime.group_io import GroupInput, GroupOutput
@@ -41,6 +42,9 @@ WAITING, HISTORY = "waiting", "history"
 """What rests; the pane of both is the event time itself."""
 _MOST_MERGED = 1 << 18
 """Runs of rows are merged up to so many: merging saves calls, and nothing else."""
+
+_MANY_FOR_EACH = 4
+"""Where the history has so many partials for each row that asks, those of other keys are left out before anything is sorted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,17 +204,34 @@ class LookBackOperator(GroupOperator[FreshRows]):
         self._emit_main(pa.Table.from_arrays(columns, schema=self._plan.main_schema), len(codes), output)
 
     def _near(self, rows: pa.Table, first: int, last: int, fresh: pa.Table) -> tuple[pa.Table, Keys]:
-        """The partials between two times, older before newer; and the keys of them and of some rows behind them.
-
-        Raises:
-            MemoryLimitError: they are too many to be taken into memory.
-        """
-        size = self._history.bytes_of(first, last + 1) + fresh.nbytes
-        if size > self._plan.most_bytes:
-            raise look_back_too_large(size, self._plan.most_bytes)
-        partials = pa.concat_tables([*self._history.read(first, last + 1), pane_range(fresh, first, last + 1)])
+        """The partials between two times, older before newer; and the keys of them and of some rows behind them."""
+        ours = pane_range(fresh, first, last + 1)
+        partials = pa.concat_tables([*self._history_of(rows, first, last + 1, ours.nbytes), ours])
         both = [pa.chunked_array([*partials.column(n).chunks, *rows.column(n).chunks]) for n in range(self._width)]
         return partials, encode_keys([plain(column) for column in both], partials.num_rows + rows.num_rows)
+
+    def _history_of(self, rows: pa.Table, first: int, end: int, size: int) -> Iterator[pa.Table]:
+        """The history between two times, block after block; where few rows ask, of their keys alone, so that little is sorted.
+
+        Raises:
+            MemoryLimitError: it is too much to be taken into memory.
+        """
+        there = sum(block.rows for block in self._history.index if block.low < end and block.high >= first)
+        few = there > _MANY_FOR_EACH * rows.num_rows
+        wanted = np.unique(self._hashes(rows)) if few else None
+        for block in self._history.scan(first, end):
+            part = block
+            if wanted is not None:
+                hashes = self._hashes(block)
+                found = np.minimum(np.searchsorted(wanted, hashes), len(wanted) - 1)
+                part = block.filter(pa.array(wanted[found] == hashes))
+            size += part.nbytes
+            if size > self._plan.most_bytes:
+                raise look_back_too_large(size, self._plan.most_bytes)
+            yield part
+
+    def _hashes(self, table: pa.Table) -> Ints:
+        return key_hashes([plain(column) for column in table.columns[: self._width]], table.num_rows)
 
     def _on_a_line(self, partials: pa.Table, order: Ints, places: Ints) -> pa.Table:
         """The partials of each place, of an aggregation that knows no keys."""
