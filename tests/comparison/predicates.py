@@ -55,6 +55,13 @@ class Open:
 
 def windows_of(assigner: PredicateWindows, rows: Sequence[naive.Row], reached: float) -> list[tuple[tuple[int, int], list]]:
     """The windows of one key that have ended by a time, with their rows: the definition."""
+    return gone_through(assigner, rows, reached)[0]
+
+
+def gone_through(
+    assigner: PredicateWindows, rows: Sequence[naive.Row], reached: float
+) -> tuple[list[tuple[tuple[int, int], list]], Open | None]:
+    """The windows of one key that have ended by a time, and the one that is open then."""
     begins = None if assigner.start is None else LABELS[assigner.start]
     ends = (lambda values: False) if assigner.end is None else LABELS[assigner.end]
     found: list[tuple[tuple[int, int], list]] = []
@@ -80,7 +87,32 @@ def windows_of(assigner: PredicateWindows, rows: Sequence[naive.Row], reached: f
             window = None
     if window is not None and assigner.gap is not None and window.rows[-1].time + assigner.gap <= reached:
         found.append(((window.start, window.rows[-1].time + assigner.gap), window.rows))
-    return found
+        window = None
+    return found, window
+
+
+def left_of(plan: WindowPlan, batches: Sequence[harness.MicroBatch]) -> tuple[dict, int | None]:
+    """What rests after micro-batches: open windows and waiting instants with their rows, by place as they are shown."""
+    watermark, taken = None, []
+    for batch in batches:
+        taken += [row for row in batch.rows if watermark is None or row[1] > watermark]
+        if batch.rows:
+            came = max(row[1] for row in batch.rows) - plan.watermark.delay - 1
+            watermark = came if watermark is None else max(watermark, came)
+    reached, left = -float("inf") if watermark is None else watermark, {}
+    for key in {row[0] for row in taken}:
+        rows = [row for row in taken if row[0] == key]
+        told = [
+            naive.Row((key,), row[1], row[1], n, dict(zip(harness.ROWS.names, row, strict=True))) for n, row in enumerate(rows)
+        ]
+        _, window = gone_through(plan.assigner, told, reached)
+        if window is not None:
+            end = window.rows[-1].time + (plan.assigner.gap or 1)
+            left[(key, window.start, end)] = [tuple(row.values.values()) for row in window.rows]
+        for row in rows:
+            if row[1] > reached:
+                left.setdefault((key, row[1], row[1] + 1), []).append(row)
+    return left, watermark
 
 
 def expected(plan: WindowPlan, batches: Sequence[harness.MicroBatch]) -> list[tuple[dict, list]]:

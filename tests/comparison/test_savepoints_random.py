@@ -41,6 +41,7 @@ from panestream.windowing.triggers import (
 from tests.comparison import (
     harness,
     look_backs,
+    predicates,
     test_accumulating,
     test_calendars_random,
     test_counts_random,
@@ -154,6 +155,11 @@ def of_look_backs(rng: random.Random, seed: int) -> None:
     stopped_and_started(plan, harness.random_stream(rng, span), rng, seed)
 
 
+def by_predicates(rng: random.Random, seed: int) -> None:
+    plan, span = predicates.random_plan(rng)
+    stopped_and_started(plan, harness.random_stream(rng, span), rng, seed)
+
+
 def declared_on_rows(rng: random.Random, seed: int) -> None:
     clock = rng.random() < 0.3
     query, span = (
@@ -244,6 +250,7 @@ CASES = {
     split: 16,
     calendars: 16,
     of_look_backs: 32,
+    by_predicates: 32,
     declared_on_rows: 32,
     on_rows: 64,
 }

@@ -19,7 +19,7 @@ from panestream.windowing.assigners import EventTimeSessionWindows, GlobalWindow
 from panestream.windowing.assigners.global_windows import count_window
 from panestream.windowing.assigners.several import SeveralWindows
 from panestream.windowing.triggers import ContinuousEventTimeTrigger, CountTrigger
-from tests.comparison import harness, look_backs, test_accumulating, test_panes_random
+from tests.comparison import harness, look_backs, predicates, test_accumulating, test_panes_random
 from tests.comparison.calendars import random_calendar, random_stream
 from tests.comparison.savepoints import GROUPS, Query, placement, rescaled, shuffled
 
@@ -251,7 +251,24 @@ def of_look_backs(rng, seed):
         assert {row["element"]["u"] for row in elements} == {row[4] for rows in expected.values() for row in rows}
 
 
-CASES = {aligned: 96, calendars: 16, sessions: 32, counts: 16, of_look_backs: 32}
+def by_predicates(rng, seed):
+    """What time has passed is in a window that is open, or gone; what it has not waits, each key and instant for itself."""
+    plan, span = predicates.random_plan(rng)
+    plan = predicates.plan_of(plan.assigner, AGGREGATES, plan.watermark.delay)
+    batches = cut(harness.random_stream(rng, span), rng)
+    query = Query(plan, rng.choice(GROUPS))
+    for batch in batches:
+        query.run(batch)
+    waiting, reached = predicates.left_of(plan, batches)
+    expected = {place: sorted(rows, key=lambda row: row[1]) for place, rows in waiting.items()}
+    found = windows_shown(shown(query, rng))
+    assert found.keys() == expected.keys(), f"seed {seed}: {set(found) ^ set(expected)}: {plan.assigner}: {batches}"
+    for place, rows in expected.items():
+        assert (found[place]["rows"], found[place]["results"]) == (len(rows), results(rows)), (seed, place)
+        assert found[place]["due"] is None or reached is None or found[place]["due"] > reached
+
+
+CASES = {aligned: 96, calendars: 16, sessions: 32, counts: 16, of_look_backs: 32, by_predicates: 32}
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))

@@ -30,6 +30,7 @@ from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import (
     EventTimeSessionWindows,
     LookBackWindows,
+    PredicateWindows,
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
 )
@@ -112,6 +113,7 @@ QUERIES = {
     "counts of 100": Query(WindowSpec(*count_window(100)), _declared, "counts"),
     "accumulating, 10 s / 2 s": Query(_sliding(10, 2), _over_rows, "accumulating panes"),
     "look-backs of 4 s": Query(WindowSpec(LookBackWindows(4 * SECOND)), _looking_back, "look-backs"),
+    "predicates": Query(WindowSpec(PredicateWindows(end="v", gap=5 * SECOND)), _declared, "predicates"),
     "rows, 10 s / 5 s": Query(_sliding(10, 5, exact_firings=True), _reduced, "row operator"),
     "rows, a trigger that counts": Query(_sliding(10, 5, trigger=CountTrigger(50)), _reduced, "row operator"),
 }
@@ -229,9 +231,10 @@ def _arrived(query: Query, plan: WindowPlan, number: int, rows: int, keys: int) 
     rng = np.random.default_rng(number)
     times = pa.array(number * BATCH + np.sort(rng.integers(0, int(BATCH * query.busy) // 1000, rows)) * 1000)
     key, value = pa.array(rng.permutation(np.arange(rows) % keys)), pa.array(rng.integers(0, 1000, rows))
-    values = [value] * len(plan.operator.inputs)
+    said = pa.array(rng.integers(0, 3, rows) == 0)
+    values = [said if text.startswith("whether ") else value for text in plan.operator.inputs]
     arrays = [times, key, *values]
     if plan.carries_rows:
         arrays.append(pa.StructArray.from_arrays([key, value], fields=list(ROWS)))
-    columns = PackColumns((key.type,), (value.type,) * len(values), row=len(arrays) - 1 if plan.carries_rows else None)
+    columns = PackColumns((key.type,), tuple(one.type for one in values), row=len(arrays) - 1 if plan.carries_rows else None)
     return columns, pa.RecordBatch.from_arrays(arrays, list(map(str, range(len(arrays)))))

@@ -36,7 +36,7 @@ class LookBackResult(WindowedResult):
             InvalidPlanError: always.
         """
         raise InvalidPlanError(
-            "top ranks the keys of a window, and in a look-back each row has a window of its own: rank the rows of .main with Spark"
+            "top ranks the keys of a window, and in a look-back each row has one of its own: rank the rows of .main with Spark"
         )
 
 

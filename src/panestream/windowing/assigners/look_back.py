@@ -69,7 +69,7 @@ def look_backs_of(assigner: WindowAssigner) -> Mapping[str, LookBackWindows] | N
     """Look-backs by label; one alone has none (the empty text). None: other windows.
 
     >>> look_backs_of(LookBackWindows(60))
-    {'': LookBackWindows.of('60 us')}
+    {'': LookBackWindows.of('60 microseconds')}
     """
     if isinstance(assigner, LookBackWindows):
         return {"": assigner}

@@ -78,9 +78,9 @@ class RowPlan:
         _check_kind("assigner", self.window.assigner, WindowAssigner, "e.g. TumblingEventTimeWindows.of('1 minute')")
         if self.window.assigner.columns_only:
             raise InvalidPlanError(
-                f"{self.window.assigner!r} runs on columns only, with declared aggregates, on Spark: the row operator (which the "
-                "harness, .trace() and functions of your own over rows use) asks each element for its windows, and here only the "
-                "others say them"
+                f"{self.window.assigner!r} runs on columns only, with declared aggregates: the row operator (of "
+                "WindowTestHarness, .trace() and functions over rows) asks each element for its windows, and here only the "
+                "others know them. To test it without Spark take a ColumnTestHarness"
             )
         _check_kind("trigger", self.window.firing_trigger, Trigger, "e.g. CountTrigger.of(100)")
         if self.window.evictor is not None:
