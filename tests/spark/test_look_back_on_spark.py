@@ -102,6 +102,13 @@ def test_a_stream_that_is_stopped_and_started_is_the_batch(spark, clicks, tmp_pa
     assert [tuple(row) for row in behind] == [(7777, "ann")]
 
 
+def test_how_late_rows_are_for_look_backs_is_how_far_they_are_behind(clicks):
+    rows_ = clicks.batch()
+    told_ = [pst.lateness(rows_, "ts", "id", windows=windows) for windows in (None, pst.LookBackWindows.of("1 hour"))]
+    assert told_[0].delay(1) == told_[1].delay(1)
+    assert told_[0].delay(1) > timedelta(seconds=1)
+
+
 def test_what_does_not_go_with_look_backs_is_refused(clicks):
     strategy = pst.WatermarkStrategy.for_monotonous_timestamps()
     keyed = pst.stream(clicks.batch()).assign_timestamps("ts", strategy).key_by("user")
