@@ -27,7 +27,7 @@ from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 from panestream.windowing.watermarks import WatermarkStrategy
 from panestream.windowing.windows import TimeWindow
 
-_KEY, _TIME, _NUMBER = "key", "time of the element", "number of the element"
+_KEY, _TIME = "key", "time of the element"
 
 
 class ColumnTestHarness:
@@ -150,8 +150,8 @@ class ColumnTestHarness:
     def _chunk(self, rows: Sequence[TracedElement]) -> Chunk:
         plan, times = self._plan, np.array([row.timestamp for row in rows], np.int64)
         known: dict[str, Any] = {name: [row.value.get(name) for row in rows] for name in self._columns.names}
-        known |= {_TIME: times, _NUMBER: np.array([row.number for row in rows])}
-        schema = pa.schema([*self._columns, (_TIME, pa.int64()), (_NUMBER, pa.int64())])
+        known[_TIME] = times
+        schema = pa.schema([*self._columns, (_TIME, pa.int64())])
         table = pa.table(known, schema=schema).combine_chunks()
         keys = [pa.array([repr(row.key) for row in rows], pa.string())]
         values = [table.column(text.removeprefix("whether ")).chunk(0) for text in plan.operator.inputs]
@@ -163,14 +163,12 @@ class ColumnTestHarness:
             widest = self._plan.operator
             time = row.pop(_TIME)
             start, end = time - widest.longest, time + widest.ahead + 1  # type: ignore[attr-defined]
-            own = row.pop(_NUMBER)
         else:
-            start, end, own = row.pop("window_start"), row.pop("window_end"), None
+            start, end = row.pop("window_start"), row.pop("window_end")
+            time = end - 1
         del row[_KEY]
         window = TimeWindow(start, end)
-        self._fired.append(WindowResult(key, window, row, own if own is None else self._elements[own].timestamp))
-        if own is None:
-            self._fired[-1] = self._fired[-1]._replace(timestamp=window.max_timestamp())
+        self._fired.append(WindowResult(key, window, row, time))
         self._write_down(key, window, row)
 
     def _write_down(self, key: Any, window: TimeWindow, result: dict[str, Any]) -> None:
@@ -211,7 +209,7 @@ class ColumnTestHarness:
 
 
 def _plan_of(assigner: WindowAssigner, aggregates: list[Aggregate], columns: pa.Schema) -> WindowPlan:
-    """The query as the planner makes it; look-backs keep the columns, and which row it was."""
+    """The query as the planner makes it; look-backs keep the columns, and the time of the row."""
     if not aggregates or not all(isinstance(one, Aggregate) for one in aggregates):
         raise InvalidPlanError(f"aggregate wants declared aggregates such as agg.sum('price'), got {aggregates!r}")
     taken = {text for one in aggregates for text in one.inputs}
@@ -223,7 +221,7 @@ def _plan_of(assigner: WindowAssigner, aggregates: list[Aggregate], columns: pa.
                 "expression in a query is a column of its own here.)"
             )
     types = {field.name: field.type for field in columns}
-    kept = pa.schema([*columns, (_TIME, pa.int64()), (_NUMBER, pa.int64())])
+    kept = pa.schema([*columns, (_TIME, pa.int64())])
     keys = pa.schema([(_KEY, pa.string())])
     asked = DeclaredAggregates(aggregates, types, keys)
     if look_backs_of(assigner) is not None:
