@@ -14,10 +14,16 @@ from panestream.engine.planner import calling
 from panestream.engine.window_spec import WindowSpec
 from panestream.errors import PlanMismatchError
 from panestream.windowing import aggregates as agg
-from panestream.windowing.assigners import EventTimeSessionWindows, GlobalWindows, TumblingEventTimeWindows
+from panestream.windowing.assigners import (
+    EventTimeSessionWindows,
+    GlobalWindows,
+    LookBackWindows,
+    PredicateWindows,
+    TumblingEventTimeWindows,
+)
 from panestream.windowing.functions import applied
 from panestream.windowing.triggers import CountTrigger, PurgingTrigger
-from tests.comparison import harness, test_accumulating
+from tests.comparison import harness, look_backs, predicates, test_accumulating
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "savepoints.md"
 TUMBLING = TumblingEventTimeWindows(10)
@@ -40,6 +46,8 @@ PLANS = {
     "accumulating panes": lambda: test_accumulating.plans(WindowSpec(TUMBLING), "rows", False, 0)[1],
     "sessions": lambda: declared(WindowSpec(EventTimeSessionWindows(5))),
     "count windows": lambda: declared(WindowSpec(GlobalWindows.create(), PurgingTrigger.of(CountTrigger.of(3)))),
+    "look-backs": lambda: look_backs.plan_of(LookBackWindows(5), (agg.count().alias("n"),)),
+    "windows by predicates": lambda: predicates.plan_of(PredicateWindows("v > 0"), (agg.count().alias("n"),)),
     "row operator, declared aggregates": lambda: declared(WindowSpec(TUMBLING), on_rows=True),
     "row operator, functions": functions,
 }

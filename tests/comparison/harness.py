@@ -39,6 +39,13 @@ TYPES = {"v": pa.int64(), "x": pa.float64(), "u": pa.int64()}
 SIDED = pa.struct([("v", pa.int64()), ("u", pa.int64())])
 """Of a row on its side, where the two sides of a join are made of one stream."""
 LATE = "late"
+PREDICATES: dict[str, Callable[[dict], bool]] = {
+    "u % 5 = 0": lambda row: row["u"] % 5 == 0,
+    "u % 4 = 1": lambda row: row["u"] % 4 == 1,
+    "v > 0": lambda row: (row["v"] or 0) > 0,
+    "never": lambda row: False,
+}
+"""What rows may be asked by windows that go by predicates, and what is true of them."""
 Row = tuple[object, ...]
 Place = tuple[object, ...]
 """Key, label (where the query has several windows), window start, window end."""
@@ -182,7 +189,7 @@ def group_input(plan: WindowPlan, batch: MicroBatch) -> GroupInput:
         if not rows:
             continue
         table = pa.Table.from_pylist([dict(zip(ROWS.names, row, strict=True)) for row in rows], schema=ROWS).combine_chunks()
-        inputs = [side_of(table, text) if text in SIDES else table[text].chunk(0) for text in plan.operator.inputs]
+        inputs = [side_of(table, text) if text in SIDES else input_of(table, text) for text in plan.operator.inputs]
         whole = table if plan.carries_rows else None
         for kind, part in plan.operator.pack(plan, Chunk(table["ts"].to_numpy(), [table["key"].chunk(0)], inputs, whole)):
             assert part.schema.names == plan.operator.part_schema(plan, kind).names
@@ -198,6 +205,15 @@ def side_of(table: pa.Table, side: str) -> pa.Array:
         for v, u in zip(table["v"].to_pylist(), table["u"].to_pylist(), strict=True)
     ]
     return pa.array(rows, SIDED)
+
+
+def input_of(table: pa.Table, text: str) -> pa.Array:
+    """The column of an input: one of the rows, or what a predicate says of each (now and then null, where it is not true)."""
+    predicate = PREDICATES.get(text.removeprefix("whether "))
+    if predicate is None:
+        return table[text].chunk(0)
+    said = [True if predicate(row) else None if row["u"] % 3 else False for row in table.to_pylist()]
+    return pa.array(said, pa.bool_())
 
 
 def seen(plan: WindowPlan, rows: Sequence[Row]) -> dict[str, int]:

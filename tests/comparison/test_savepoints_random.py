@@ -41,6 +41,8 @@ from panestream.windowing.triggers import (
 )
 from tests.comparison import (
     harness,
+    look_backs,
+    predicates,
     test_accumulating,
     test_calendars_random,
     test_counts_random,
@@ -157,6 +159,16 @@ def calendars(rng: random.Random, seed: int) -> None:
     stopped_and_started(asked(rng, plan), random_stream(rng, zone, span, clock=clock), rng, seed)
 
 
+def of_look_backs(rng: random.Random, seed: int) -> None:
+    plan, span = look_backs.random_plan(rng)
+    stopped_and_started(plan, harness.random_stream(rng, span), rng, seed)
+
+
+def by_predicates(rng: random.Random, seed: int) -> None:
+    plan, span = predicates.random_plan(rng)
+    stopped_and_started(plan, harness.random_stream(rng, span), rng, seed)
+
+
 def declared_on_rows(rng: random.Random, seed: int) -> None:
     clock = rng.random() < 0.3
     query, span = (
@@ -247,6 +259,8 @@ CASES = {
     accumulating: 24,
     split: 16,
     calendars: 16,
+    of_look_backs: 32,
+    by_predicates: 32,
     declared_on_rows: 32,
     on_rows: 64,
 }

@@ -21,7 +21,7 @@ from panestream.windowing.assigners import EventTimeSessionWindows, GlobalWindow
 from panestream.windowing.assigners.global_windows import count_window
 from panestream.windowing.assigners.several import SeveralWindows
 from panestream.windowing.triggers import ContinuousEventTimeTrigger, CountTrigger
-from tests.comparison import harness, test_accumulating, test_panes_random
+from tests.comparison import harness, look_backs, predicates, test_accumulating, test_panes_random
 from tests.comparison.calendars import random_calendar, random_stream
 from tests.comparison.savepoints import GROUPS, Query, placement, rescaled, shuffled
 
@@ -254,7 +254,48 @@ def intervals(rng, seed):
     assert sorted(found, key=str) == sorted(expected, key=str), seed
 
 
-CASES = {intervals: 16, aligned: 96, calendars: 16, sessions: 32, counts: 16}
+def of_look_backs(rng, seed):
+    """Rows that wait for the watermark: each key and instant is a window, from as far as any look-back reaches."""
+    plan, span = look_backs.random_plan(rng)
+    batches = cut(harness.random_stream(rng, span), rng)
+    query = Query(plan, rng.choice(GROUPS))
+    longest, ahead = plan.operator.longest, plan.operator.ahead
+    waiting, watermark = defaultdict(list), None
+    for batch in batches:
+        query.run(batch)
+        for row in batch.rows:
+            if watermark is None or row[1] > watermark:
+                waiting[(row[0], row[1] - longest, row[1] + ahead + 1)].append(row)
+        if batch.rows:
+            came = max(row[1] for row in batch.rows) - plan.watermark.delay - 1
+            watermark = came if watermark is None else max(watermark, came)
+    expected = {place: rows for place, rows in waiting.items() if watermark is None or place[2] - 1 > watermark}
+    views = shown(query, rng)
+    check(windows_shown(views), expected, watermark, 0, f"seed {seed}: {batches}")
+    elements = [row for view in views for row in view.elements.to_pylist()]
+    assert len(elements) == sum(map(len, expected.values()))
+    if "u" in plan.operator.kept.names:
+        assert {row["element"]["u"] for row in elements} == {row[4] for rows in expected.values() for row in rows}
+
+
+def by_predicates(rng, seed):
+    """What time has passed is in a window that is open, or gone; what it has not waits, each key and instant for itself."""
+    plan, span = predicates.random_plan(rng)
+    plan = predicates.plan_of(plan.assigner, AGGREGATES, plan.watermark.delay)
+    batches = cut(harness.random_stream(rng, span), rng)
+    query = Query(plan, rng.choice(GROUPS))
+    for batch in batches:
+        query.run(batch)
+    waiting, reached = predicates.left_of(plan, batches)
+    expected = {place: sorted(rows, key=lambda row: row[1]) for place, rows in waiting.items()}
+    found = windows_shown(shown(query, rng))
+    assert found.keys() == expected.keys(), f"seed {seed}: {set(found) ^ set(expected)}: {plan.assigner}: {batches}"
+    for place, rows in expected.items():
+        assert (found[place]["rows"], found[place]["results"]) == (len(rows), results(rows)), (seed, place)
+        assert found[place]["due"] is None or reached is None or found[place]["due"] > reached
+
+
+CASES = {intervals: 16, aligned: 96, calendars: 16, sessions: 32, counts: 16, of_look_backs: 32, by_predicates: 32}
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))

@@ -23,13 +23,16 @@ from panestream.engine.operators.accumulating.windowed_rows import AllWindows
 from panestream.engine.operators.intervals.spec import IntervalSpec
 from panestream.engine.operators.row.row_plan import Reduce
 from panestream.engine.plan import OperatorSpec, WindowPlan
-from panestream.engine.planner import aggregating, calling, over_tables
+from panestream.engine.planner import aggregating, calling, choose, over_tables
+from panestream.engine.rule import DeclaredAggregates
 from panestream.engine.storage.state import MemoryState
 from panestream.engine.window_spec import WindowSpec
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import (
     EventTimeSessionWindows,
     GlobalWindows,
+    LookBackWindows,
+    PredicateWindows,
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
 )
@@ -61,6 +64,11 @@ def counted(rows: pa.Table) -> pa.Table:
 
 def _declared(windows: WindowSpec) -> OperatorSpec:
     return aggregating(windows, (agg.sum("v").alias("total"), agg.count().alias("n")), {"v": pa.int64()}, KEYS)
+
+
+def _looking_back(windows: WindowSpec) -> OperatorSpec:
+    aggregates, row = (agg.sum("v").alias("total"), agg.count().alias("n")), pa.schema([ROWS.field("v")])
+    return choose(windows, DeclaredAggregates(aggregates, {"v": pa.int64()}, KEYS, columns=("v",), kept=row))
 
 
 def _over_rows(windows: WindowSpec) -> OperatorSpec:
@@ -113,6 +121,8 @@ QUERIES = {
     "counts of 100": Query(WindowSpec(*count_window(100)), _declared, "counts"),
     "accumulating, 10 s / 2 s": Query(_sliding(10, 2), _over_rows, "accumulating panes"),
     "interval join, outer": Query(WindowSpec(GlobalWindows.create()), _joined, "interval join"),
+    "look-backs of 4 s": Query(WindowSpec(LookBackWindows(4 * SECOND)), _looking_back, "look-backs"),
+    "predicates": Query(WindowSpec(PredicateWindows(end="v", gap=5 * SECOND)), _declared, "predicates"),
     "rows, 10 s / 5 s": Query(_sliding(10, 5, exact_firings=True), _reduced, "row operator"),
     "rows, a trigger that counts": Query(_sliding(10, 5, trigger=CountTrigger(50)), _reduced, "row operator"),
 }
@@ -156,6 +166,7 @@ class Cost:
         left: bytes that came out.
         python: how often anything was called, in Python or from Python.
         fired: results.
+        bodies: payloads in which they left: of many bytes there are several.
     """
 
     calls: Counter[tuple[str, str]]
@@ -166,6 +177,7 @@ class Cost:
     left: int
     python: int
     fired: int
+    bodies: int
 
     @property
     def state_calls(self) -> int:
@@ -215,7 +227,7 @@ def costs(name: str, rows: int, keys: int) -> tuple[Cost, ...]:
         kept = sum(map(len, state.inner.values.values()))
         exchanged, came_out = _bytes(part.body for part in parts), _bytes(body for _, body in left)
         fired = output.metrics.fired_rows
-        found.append(Cost(state.calls, state.read, state.written, kept, exchanged, came_out, calls, fired))
+        found.append(Cost(state.calls, state.read, state.written, kept, exchanged, came_out, calls, fired, len(left)))
     return tuple(found[query.fill :])
 
 
@@ -228,7 +240,8 @@ def _arrived(query: Query, plan: WindowPlan, number: int, rows: int, keys: int) 
     rng = np.random.default_rng(number)
     times = pa.array(number * BATCH + np.sort(rng.integers(0, int(BATCH * query.busy) // 1000, rows)) * 1000)
     key, value = pa.array(rng.permutation(np.arange(rows) % keys)), pa.array(rng.integers(0, 1000, rows))
-    values = [value] * len(plan.operator.inputs)
+    said = pa.array(rng.integers(0, 3, rows) == 0)
+    values = [said if text.startswith("whether ") else value for text in plan.operator.inputs]
     if isinstance(plan.operator, IntervalSpec):
         # Half of the rows are of the left side.
         of_left = rng.random(rows) < 0.5

@@ -24,6 +24,8 @@ from panestream.windowing.assigners import (
     CumulatingProcessingTimeWindows,
     EventTimeSessionWindows,
     GlobalWindows,
+    LookBackWindows,
+    PredicateWindows,
     ProcessingTimeSessionWindows,
     SlidingEventTimeWindows,
     SlidingProcessingTimeWindows,
@@ -108,6 +110,15 @@ EVERY = "[trigger]\nevery = '1 second'\n"
             "type = 'session'\ngap_column = 'pause * 2'\ngap_unit = 'seconds'\nmax_duration = '4 hours'",
             EventTimeSessionWindows.with_gap_column("pause * 2", unit="seconds").max_duration("4 hours"),
         ),
+        (
+            "type = 'session'\ngap = '30 minutes'\nclosed_by = \"item = 'out'\"",
+            EventTimeSessionWindows.with_gap("30 minutes").closed_by("item = 'out'"),
+        ),
+        (
+            "type = 'predicates'\nstart = \"item = 'in'\"\nend = \"item = 'out'\"\ngap = '1 h'",
+            PredicateWindows.of(start="item = 'in'", end="item = 'out'", gap="1 h"),
+        ),
+        ("type = 'look_back'\nsize = '1 hour'\nfollowing = '1 minute'", LookBackWindows.of("1 hour", "1 minute")),
         ("type = 'tumbling'\nsize = '1 s'\ntime = 'processing'", TumblingProcessingTimeWindows.of("1 s")),
         ("type = 'sliding'\nsize = '2 s'\nslide = '1 s'\ntime = 'processing'", SlidingProcessingTimeWindows.of("2 s", "1 s")),
         (
@@ -291,6 +302,20 @@ SESSION = "[window]\ntype = 'session'\n"
         (
             text_of("[window]\ntype = 'tumbling'\nsize = '1 h'\nzone = 'UTC'\n"),
             "window.zone: a tumbling window takes no 'zone' (it is for windows of a calendar)",
+        ),
+        (text_of("[window]\ntype = 'predicates'\n"), "window: windows by predicates need one, start='…' or end='…'"),
+        (
+            text_of("[window]\ntype = 'tumbling'\nsize = '1 h'\nstart = 'a'\n"),
+            "window.start: a tumbling window takes no 'start' (it is for predicates)",
+        ),
+        (
+            text_of(SESSION + "gap = '1 s'\ntime = 'processing'\nclosed_by = 'a'\n", after=EVERY),
+            "window.closed_by: is for sessions of event time",
+        ),
+        (text_of(TUMBLING, before="keep = ['item']\n"), "keep: is for look-backs, whose results are of rows"),
+        (
+            text_of("[windows.a]\ntype = 'look_back'\nsize = '1 h'\n[windows.b]\ntype = 'tumbling'\nsize = '1 h'\n"),
+            "windows.a.type: several windows share their panes",
         ),
         (text_of(SESSION), "job.toml:10: window: 'gap' is missing: after how long without a row does a session end?"),
         (text_of(SESSION + "gap = '0 s'\n"), "job.toml:12: window.gap: must be positive, not '0 s'"),

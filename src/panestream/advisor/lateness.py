@@ -38,7 +38,8 @@ from panestream.spark.columns import column_of, key_of, micros_of, quoted
 from panestream.spark.expressions import text_of
 from panestream.spark.operator.without_pandas import without_pandas
 from panestream.spark.types import spark_schema
-from panestream.windowing.assigners import TumblingEventTimeWindows, WindowAssigner
+from panestream.windowing.assigners import PredicateWindows, TumblingEventTimeWindows, WindowAssigner
+from panestream.windowing.assigners.look_back import look_backs_of
 from panestream.windowing.time import Duration, format_duration, to_micros
 
 ROWS_IN_A_RANGE = 250_000
@@ -226,7 +227,8 @@ def starts_of(of_chunks: Iterable[Any]) -> list[dict[str, int]]:
 
 def _windows(asked: Asked) -> tuple[Closes, list[tuple[int, int]]]:
     assigner = asked.windows
-    if assigner is None:
+    if assigner is None or isinstance(assigner, PredicateWindows) or look_backs_of(assigner) is not None:
+        # In the order of time: there a row is late as soon as the watermark has passed it.
         return Closes((), asked.lateness), []
     reasons = why_not_aligned(assigner)
     if not assigner.is_event_time:

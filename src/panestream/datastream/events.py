@@ -112,6 +112,7 @@ class WindowedEvents(Shown):
         at_once: how many tasks the user lets take the key groups in turns; None: as many as run at a time.
         most_bytes: no more bytes of rows are taken into memory at once; None: as many as a query takes that sets no limit.
         gap: the gap of sessions, where the user gave a Column.
+        predicates: those of windows that the user gave as Columns, by their texts.
         parts: into how many parts the distinct values of a key are split; None: they are not.
     """
 
@@ -123,6 +124,7 @@ class WindowedEvents(Shown):
     at_once: int | None = None
     most_bytes: int | None = None
     gap: Column | None = None
+    predicates: Mapping[str, Column] = field(default_factory=dict)
     parts: int | None = None
 
     def _parts(self) -> Mapping[str, str]:

@@ -12,6 +12,7 @@ from panestream.datastream.events import Events, KeyedEvents
 from panestream.datastream.inputs import resolve_gap
 from panestream.datastream.interval_join import IntervalJoin
 from panestream.datastream.names import RESERVED, checked_tag
+from panestream.datastream.predicates import resolve_predicates
 from panestream.datastream.two_streams import together
 from panestream.datastream.windowed import WindowedStream
 from panestream.engine.window_spec import WindowSpec
@@ -188,13 +189,15 @@ class KeyedStream(KeyedEvents):
         if self.source.event_time is None and assigner.is_event_time:
             raise InvalidPlanError("event-time windows need .assign_timestamps(column, strategy) first")
         assigner, gap = resolve_gap(self.source.df, assigner)
-        return WindowedStream(self, WindowSpec(assigner), gap=gap)
+        assigner, predicates = resolve_predicates(self.source.df, assigner)
+        return WindowedStream(self, WindowSpec(assigner), gap=gap, predicates=predicates)
 
     def windows(self, windows: Mapping[str, WindowAssigner]) -> WindowedStream:
         """Puts the events of each key into several kinds of windows, in one pass over the data and with one state.
 
         The rows of all come out of ``main``, with the column ``window`` that has the label. They share panes: a row is
-        aggregated once. Tumbling, sliding and cumulating windows, all of event time or all of processing time.
+        aggregated once. Tumbling, sliding and cumulating windows, all of event time or all of processing time; or look-backs
+        (:class:`~panestream.LookBackWindows`), which give each row the results of all, with the label behind their names.
 
         Args:
             windows: by label, e.g. ``{"1h": SlidingEventTimeWindows.of("1 hour", "1 minute"), "24h": …}``.

@@ -14,7 +14,9 @@ from pyspark.sql.types import StructType
 from panestream.datastream.events import WindowedEvents
 from panestream.datastream.gaps import check_gap_of_rows, gap_input
 from panestream.datastream.inputs import check_collations, check_results, no_aggregate, resolve_inputs
+from panestream.datastream.look_back import look_back_result
 from panestream.datastream.names import RESERVED, checked_tag
+from panestream.datastream.predicates import predicate_inputs
 from panestream.datastream.result import WindowedResult
 from panestream.engine.operators.accumulating.windowed_rows import AllWindows, OverRows, TablePerWindow
 from panestream.engine.operators.row.row_plan import Aggregate, AnyWindowFunction, Elements, Reduce
@@ -27,6 +29,7 @@ from panestream.spark.columns import quoted, type_of
 from panestream.spark.names import Names, shown
 from panestream.spark.types import schema_of, to_arrow
 from panestream.windowing import aggregates as recipes
+from panestream.windowing.assigners.look_back import look_backs_of
 from panestream.windowing.assigners.several import SeveralWindows
 from panestream.windowing.evictors import Evictor, TimeEvictor
 from panestream.windowing.functions import (
@@ -202,6 +205,7 @@ class WindowedStream(WindowedEvents):
         schema: Schema | None = None,
         then: AnyWindowFunction | Callable[..., Any] | None = None,
         accumulator_type: Schema | None = None,
+        keep: Sequence[str] | None = None,
     ) -> WindowedResult:
         """Aggregates the rows of each key and window.
 
@@ -217,8 +221,12 @@ class WindowedStream(WindowedEvents):
                 ``merge`` of two accumulators is what ``add`` makes of all their rows, in any order; it needs ``merge``,
                 the default or a continuous trigger, and no evictor. For a key that has most of the rows, see docs/how-to/skew.md.
                 A checkpoint is tied to it. Declared aggregates do so anyway.
-            The result: ``.main`` has the key columns, ``window_start``, ``window_end`` and a column for each aggregate or of
-            the schema.
+            keep: of :class:`~panestream.LookBackWindows`: the columns of the row that its result has; None: all.
+
+        Returns:
+            ``.main`` has the key columns, ``window_start``, ``window_end`` and a column for each aggregate or of the schema. Of
+            look-backs a row for each row: the key columns, the other columns of the row, and the aggregates, of several
+            look-backs with the label behind the name (``clicks_1h``).
 
         Raises:
             InvalidPlanError: none given, an unknown column, a type that an aggregate does not take, two results of the same name;
@@ -244,9 +252,18 @@ class WindowedStream(WindowedEvents):
             if not isinstance(aggregate, recipes.Aggregate):
                 raise no_aggregate(self._df, aggregate)
         declared, inputs = resolve_inputs(self._df, [one for one in aggregates if isinstance(one, recipes.Aggregate)])
+        look_backs = look_backs_of(self.windowing.assigner)
+        if look_backs is not None:
+            self._check_not_split("look-backs")
+            return look_back_result(self, look_backs, declared, inputs, keep, following(then))
+        if keep is not None:
+            raise InvalidPlanError(
+                "keep is for look-backs, whose results are of rows: a window has no row of its own, leave it out"
+            )
         label = ["window"] if isinstance(self.windowing.assigner, SeveralWindows) else []
         check_results(self._df, declared, self.keyed.key_schema.names, label)
         inputs |= gap_input(self._df, self.windowing.assigner, self.gap)
+        inputs |= predicate_inputs(self._df, self.windowing.assigner, self.predicates)
         looked_at = {name: F.col(quoted(name)) for name in self._df.columns} if self.windowing.sees_elements else {}
         inputs = {**looked_at, **inputs}
         kinds = {text: type_of(self._df, column) for text, column in inputs.items()}

@@ -24,7 +24,8 @@ from panestream.engine.storage.sealed_state import SealedState
 from panestream.engine.storage.state import State
 from panestream.engine.storage.state_tables import StateTables, StateViews
 from panestream.errors import PanestreamError, PlanMismatchError
-from panestream.windowing.assigners import CalendarWindows, MergingWindowAssigner, WindowAssigner
+from panestream.windowing.assigners import CalendarWindows, MergingWindowAssigner, PredicateWindows, WindowAssigner
+from panestream.windowing.assigners.look_back import look_backs_of
 from panestream.windowing.assigners.several import SeveralWindows
 from panestream.windowing.watermarks import WatermarkStrategy
 
@@ -189,17 +190,18 @@ class WindowPlan:
     @property
     def labels(self) -> tuple[str, ...]:
         """What several kinds of windows are called; empty where there is one kind."""
-        return self.assigner.labels if isinstance(self.assigner, SeveralWindows) else ()
+        several = isinstance(self.assigner, SeveralWindows) and look_backs_of(self.assigner) is None
+        return self.assigner.labels if several and isinstance(self.assigner, SeveralWindows) else ()
 
     def with_bounds(self, results: pa.Schema) -> pa.Schema:
         """Key columns, the window's label if it has one, window_start, window_end (null for the global window), ``results``.
 
-        Of what has no windows: key columns and ``results``.
+        Of what has no windows, and of look-backs, which are told by their rows: key columns and ``results``.
         """
-        instant = pa.timestamp("us", tz="UTC")
-        if not self.operator.has_windows:
+        if not self.operator.has_windows or look_backs_of(self.assigner) is not None:
             return pa.schema([*self.key_schema, *results])
-        ours = (MergingWindowAssigner, SeveralWindows, CalendarWindows)
+        instant = pa.timestamp("us", tz="UTC")
+        ours = (MergingWindowAssigner, SeveralWindows, CalendarWindows, PredicateWindows)
         bounded = hasattr(self.assigner, "size") or isinstance(self.assigner, ours)
         label = [pa.field("window", pa.string(), nullable=False)] if self.labels else []
         bounds = [pa.field(name, instant, nullable=not bounded) for name in ("window_start", "window_end")]

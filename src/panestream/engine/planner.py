@@ -11,7 +11,9 @@ from panestream.engine.aggregates.two_phase import InTwoPhases
 from panestream.engine.operators.accumulating.rule import accumulating_rule
 from panestream.engine.operators.accumulating.windowed_rows import AllWindows, OverRows, TableOfRows, TablePerWindow
 from panestream.engine.operators.counts.rule import counts_rule
+from panestream.engine.operators.look_back.rule import look_back_rule
 from panestream.engine.operators.panes.rule import panes_rule
+from panestream.engine.operators.predicates.rule import predicates_rule
 from panestream.engine.operators.row.row_plan import Aggregate, AnyWindowFunction, Elements, Reduce
 from panestream.engine.operators.row.rule import row_spec
 from panestream.engine.operators.sessions.rule import sessions_rule
@@ -23,6 +25,8 @@ from panestream.errors import InvalidPlanError
 from panestream.windowing import aggregates as recipes
 from panestream.windowing.assigners.several import SeveralWindows
 
+COLUMNS_ONLY: Sequence[Rule] = (look_back_rule, predicates_rule)
+"""Asked first, of windows that no other operator runs: they refuse what they cannot."""
 RULES: Sequence[Rule] = (sessions_rule, counts_rule, accumulating_rule, panes_rule)
 """Asked in turn: the first that knows the windows and the function decides."""
 
@@ -37,6 +41,10 @@ def choose(window: WindowSpec, asked: Asked) -> OperatorSpec:
     Raises:
         InvalidPlanError: an aggregate does not take its type; parts that do not fit together; no operator runs it.
     """
+    for rule in COLUMNS_ONLY:
+        verdict = rule(window, asked)
+        if isinstance(verdict, Supported):
+            return verdict.operator
     if isinstance(asked, FunctionOfRows) and asked.accumulators is not None:
         return _in_two_phases(window, asked)
     reasons: Sequence[str] = ()

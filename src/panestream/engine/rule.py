@@ -34,6 +34,7 @@ class DeclaredAggregates:
         results: the columns of what ``then`` returns.
         columns: of the rows, where anything else looks into elements (:attr:`WindowSpec.sees_elements`); their types are among
             ``types``.
+        kept: the columns of the row that results have, one for each of ``columns``; None: results are of windows.
     """
 
     aggregates: Sequence[Aggregate]
@@ -42,6 +43,7 @@ class DeclaredAggregates:
     then: AnyWindowFunction | None = None
     results: pa.Schema | None = None
     columns: tuple[str, ...] = ()
+    kept: pa.Schema | None = None
 
 
 @dataclass(frozen=True, slots=True)

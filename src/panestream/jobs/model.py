@@ -30,7 +30,7 @@ from panestream.jobs.schema import (
 from panestream.jobs.sinks import Sinks
 from panestream.jobs.source import Source
 from panestream.jobs.times import EventTime, ProcessingTime, Watermark
-from panestream.jobs.windows import ALIGNED, EVEN, Firing, WindowSection
+from panestream.jobs.windows import ALIGNED, EVEN, LOOK_BACK, Firing, WindowSection
 from panestream.windowing.time import to_micros
 
 
@@ -123,7 +123,9 @@ class Job:
         with_firing: adds ``firing``, ``firing_number`` and ``is_last`` to the results: which firing of its window a row is from.
         changelog: makes the results changes, with the column ``op``: insert, update_before, update_after, delete.
         exact_firings: every single firing, as Flink would emit it, instead of the last one of each micro-batch.
-        windows: several kinds of windows over the same rows, each as [windows.LABEL]; results have the label in ``window``.
+        keep: of look-backs: the columns of the row that its result has, besides the key; default: all.
+        windows: several kinds of windows over the same rows, each as [windows.LABEL]; results have the label in ``window``, of
+            look-backs behind their names.
         spark: settings of the Spark session; ``master`` among them.
     """
 
@@ -150,6 +152,7 @@ class Job:
     with_firing: bool = field(default=False, metadata=reads(boolean))
     changelog: bool = field(default=False, metadata=reads(boolean))
     exact_firings: bool = field(default=False, metadata=reads(boolean))
+    keep: tuple[str, ...] | None = field(default=None, metadata=reads(array(text)))
     mode: str = field(default="stream", metadata=reads(choice("stream", "batch")))
     name: str | None = field(default=None, metadata=reads(text))
     checkpoint: str | None = field(default=None, metadata=reads(location))
@@ -221,10 +224,14 @@ class Job:
             place.at("windows", next(iter(self.windows))).note(
                 "[window] and [windows.LABEL] exclude each other: keep one of them"
             )
-        for where, spec in self.every_window if self.windows else ():
+        looking_back = [spec.type == LOOK_BACK for _, spec in self.every_window]
+        if self.keep is not None and not any(looking_back):
+            place.at("keep").note("is for look-backs, whose results are of rows: a window has no row of its own")
+        for where, spec in self.every_window if self.windows and not all(looking_back) else ():
             if spec.type not in ALIGNED:
                 place.at(*where, "type").note(
-                    f"several windows share their panes: {', '.join(EVEN)}, windows of a calendar, not {spec.type}"
+                    f"several windows share their panes: {', '.join(EVEN)}, windows of a calendar, not {spec.type}; or all are "
+                    "look_back"
                 )
             if spec.time != self.every_window[0][1].time:
                 place.at(*where, "time").note("several windows are all of event time, or all of processing time")

@@ -355,7 +355,8 @@ def _computed(loaded: LoadedJob, windowed: pst.WindowedStream, found: Found | No
     function = loaded.job.function
     if function is None or found is None:
         recipes = [each.recipe for each in loaded.job.aggregate]
-        return _asked(loaded, ("aggregate",), lambda: windowed.aggregate(*recipes))
+        keep = loaded.job.keep
+        return _asked(loaded, ("aggregate",), lambda: windowed.aggregate(*recipes, keep=keep))
     name, spec = function
     value, where = found.value, (name,)
     if isinstance(spec, ArrowFunctionSection):

@@ -14,6 +14,8 @@ from panestream.windowing.assigners import (
     CumulatingProcessingTimeWindows,
     EventTimeSessionWindows,
     GlobalWindows,
+    LookBackWindows,
+    PredicateWindows,
     ProcessingTimeSessionWindows,
     SlidingEventTimeWindows,
     SlidingProcessingTimeWindows,
@@ -42,6 +44,8 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
     "sliding": ("size", "slide"),
     "cumulating": ("size", "step"),
     "session": (),
+    "predicates": (),
+    "look_back": ("size",),
     "count": ("size",),
     "global": (),
     **CALENDAR_NEEDS,
@@ -52,7 +56,9 @@ TAKES: Mapping[str, tuple[str, ...]] = {
     "tumbling": ("size", "offset", "time"),
     "sliding": ("size", "slide", "offset", "time"),
     "cumulating": ("size", "step", "offset", "time"),
-    "session": ("gap", "gap_column", "gap_unit", "max_duration", "time"),
+    "session": ("gap", "gap_column", "gap_unit", "max_duration", "closed_by", "time"),
+    "predicates": ("start", "end", "gap"),
+    "look_back": ("size", "following"),
     "count": ("size", "slide"),
     "global": (),
     **CALENDAR_TAKES,
@@ -65,8 +71,15 @@ COUNTED = ("count", *CALENDAR_TAKES)
 EVEN = ("tumbling", "sliding", "cumulating")
 """Kinds of windows that repeat after a fixed time."""
 
+LOOK_BACK = "look_back"
+"""The kind that gives a result for each row; several of them go together."""
+
 ALIGNED = (*EVEN, *CALENDAR_TAKES)
 """Kinds of windows that lie on a grid of time, so that several of them share their panes."""
+
+_LENGTHS = ("size", "slide", "step", "offset", "following")
+_CHECKED = (*_LENGTHS, "gap", "gap_column", "gap_unit", "max_duration", "closed_by", "start", "end", *OWN_KEYS)
+"""Keys that some kinds of windows have, and others have not."""
 
 _HINTS: Mapping[tuple[str, str], str] = {
     ("sliding", "slide"): "'slide' is missing: every how long does a sliding window begin?",
@@ -80,17 +93,23 @@ class WindowSection:
     """``[window]``: which rows of a key are put together; or ``[windows.LABEL]``, several kinds over the same rows.
 
     Attributes:
-        type: "tumbling"; "sliding"; "cumulating" (begin together every ``size``, end every ``step``); "session"; "count";
-            "global" (one window that never ends: it needs [firing]); or of the calendar of a zone.
+        type: "tumbling"; "sliding"; "cumulating" (begin together every ``size``, end every ``step``); "session";
+            "predicates" (from a row where ``start`` is true to one where ``end`` is); "look_back" (for each row the rows of the
+            ``size`` before it, and itself); "count"; "global" (one window that never ends: it needs [firing]); or of the calendar
+            of a zone.
         time: "event", or "processing" for the clock.
         size: how long; of count windows how many rows; of cumulating windows the longest; of a calendar how many units (1).
         slide: how far the beginnings lie apart, of a calendar in units; of count windows: fires every so many rows.
         step: of cumulating windows; of a calendar the unit at whose end each ends.
         offset: moves the windows against the epoch (UTC); of a calendar: when a day, a week or a month begins.
-        gap: of sessions: how long nothing comes before one ends.
+        following: of look-backs: how far each looks ahead, too.
+        gap: of sessions: how long nothing comes before one ends; of windows by predicates, which else wait for their end.
         gap_column: instead of ``gap``: a column or SQL with the gap of each row, an interval or a number with ``gap_unit``.
         gap_unit: of a ``gap_column`` that is a number.
         max_duration: of sessions of event time: cuts them at every multiple of it.
+        closed_by: of sessions of event time: SQL; a session ends at once behind a row where it is true.
+        start: of windows by predicates: SQL; a window begins with a row where it is true.
+        end: of windows by predicates: SQL; a window ends behind a row where it is true.
         zone: of a calendar: the time zone, by its name in the IANA database.
         first_day: of calendar_weeks, if it is not Monday.
         first_month: of months, quarters and years: the month with which a year begins.
@@ -106,10 +125,14 @@ class WindowSection:
     slide: str | int | None = field(default=None, metadata=reads(extent))
     step: str | None = field(default=None, metadata=reads(growth))
     offset: str | None = field(default=None, metadata=reads(duration(negative=True)))
+    following: str | None = field(default=None, metadata=reads(duration()))
     gap: str | None = field(default=None, metadata=reads(duration(zero=False)))
     gap_column: str | None = field(default=None, metadata=reads(sql))
     gap_unit: str | None = field(default=None, metadata=reads(choice("seconds", "milliseconds", "microseconds")))
     max_duration: str | None = field(default=None, metadata=reads(duration(zero=False)))
+    closed_by: str | None = field(default=None, metadata=reads(sql))
+    start: str | None = field(default=None, metadata=reads(sql))
+    end: str | None = field(default=None, metadata=reads(sql))
     zone: str | None = field(default=None, metadata=reads(text))
     first_day: str | None = field(default=None, metadata=reads(choice(*WEEKDAYS)))
     first_month: int | None = field(default=None, metadata=reads(integer(1)))
@@ -133,7 +156,7 @@ class WindowSection:
     def check(self, place: Place) -> None:
         """Each kind has the keys it takes, and no others; the numbers fit."""
         before = len(place.problems)
-        for key in ("size", "slide", "step", "offset", "gap", "gap_column", "gap_unit", "max_duration", *OWN_KEYS):
+        for key in _CHECKED:
             self._check_key(place, key)
         if self.time == "processing" and "time" not in TAKES[self.type]:
             place.at("time").note(f"a {self.type} window knows no time")
@@ -172,8 +195,9 @@ class WindowSection:
             place.at("gap_column").note("'gap' and 'gap_column' exclude each other: keep one of them")
         if self.gap_unit is not None and self.gap_column is None:
             place.at("gap_unit").note("is for a gap in a column: it needs 'gap_column'")
-        if self.max_duration is not None and self.time == "processing":
-            place.at("max_duration").note("is for sessions of event time")
+        for key in ("max_duration", "closed_by"):
+            if getattr(self, key) is not None and self.time == "processing":
+                place.at(key).note("is for sessions of event time")
 
     @property
     def counts(self) -> tuple[int, int | None]:
@@ -195,6 +219,10 @@ class WindowSection:
         if self.type == "cumulating":
             cumulating = CumulatingProcessingTimeWindows if by_processing_time else CumulatingEventTimeWindows
             return cumulating.of(size, str(self.step), offset)
+        if self.type == "predicates":
+            return PredicateWindows.of(start=self.start, end=self.end, gap=self.gap)
+        if self.type == LOOK_BACK:
+            return LookBackWindows.of(size, self.following or "0 seconds")
         if self.type == "count":
             return count_window(*self.counts)[0]
         return self._sessions() if self.type == "session" else GlobalWindows.create()
@@ -208,7 +236,8 @@ class WindowSection:
             sessions = of_event_time.with_gap(self.gap)
         else:
             sessions = of_event_time.with_gap_column(self.gap_column or "", self.gap_unit)
-        return sessions if self.max_duration is None else sessions.max_duration(self.max_duration)
+        sessions = sessions if self.max_duration is None else sessions.max_duration(self.max_duration)
+        return sessions if self.closed_by is None else sessions.closed_by(self.closed_by)
 
 
 _TRIGGERS = ("event_time", "processing_time", "continuous", "count", "after_watermark", "end_of_stream", "never")

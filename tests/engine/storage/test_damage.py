@@ -31,6 +31,8 @@ from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import (
     EventTimeSessionWindows,
     GlobalWindows,
+    LookBackWindows,
+    PredicateWindows,
     ProcessingTimeSessionWindows,
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
@@ -41,7 +43,7 @@ from panestream.windowing.evictors import CountEvictor
 from panestream.windowing.functions import ProcessWindowFunction, applied
 from panestream.windowing.state import ValueStateDescriptor
 from panestream.windowing.triggers import ContinuousEventTimeTrigger, CountTrigger, PurgingTrigger
-from tests.comparison import harness
+from tests.comparison import harness, look_backs, predicates
 
 CHUNKS = 4
 Values = dict[tuple[str, int], bytes]
@@ -97,6 +99,8 @@ PLANS: dict[str, Callable[[], WindowPlan]] = {
     "sessions by the clock": lambda: declared(windows(ProcessingTimeSessionWindows(15), lateness=0)),
     "interval join": interval,
     "counts": lambda: declared(windows(*count_window(7, 3), lateness=0)),
+    "look-backs": lambda: look_backs.plan_of(LookBackWindows(20), SUMS, ("u", "v"), 3),
+    "predicates": lambda: predicates.plan_of(PredicateWindows("v > 0", "u % 4 = 1", 9), SUMS, 3),
     "row, declared": lambda: declared(windows(SLIDING), row=True),
     "row, sessions": lambda: declared(windows(SESSIONS), row=True),
     "row, elements": lambda: function(windows(TUMBLING, exact=True)),

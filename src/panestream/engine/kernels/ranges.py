@@ -207,8 +207,14 @@ def windows_of(panes: Ints, first_pane: Ints, end_pane: Ints) -> tuple[Ints, Int
     least, most = int(panes.min()), int(panes.max())
     if most - least > max(len(panes), 1 << 12):
         return np.searchsorted(end_pane, panes, "right"), np.searchsorted(first_pane, panes, "right")
-    every, places = least + np.arange(most - least + 1), panes - least  # look each pane up once, not each row
-    return np.searchsorted(end_pane, every, "right")[places], np.searchsorted(first_pane, every, "right")[places]
+    places = panes - least  # each pane is looked up once, not each row
+    return _up_to(end_pane, least, most)[places], _up_to(first_pane, least, most)[places]
+
+
+def _up_to(bounds: Ints, least: int, most: int) -> Ints:
+    """How many of some bounds are not larger than each number from ``least`` to ``most``: counted, with no search for each."""
+    counts = np.bincount(np.clip(bounds, least, most + 1) - least, minlength=most - least + 2)
+    return np.cumsum(counts[:-1])
 
 
 def sparse_ranges(groups: Groups, rows: Ints, first_pane: Ints, end_pane: Ints) -> Iterator[SparseRanges]:

@@ -6,6 +6,8 @@ from panestream.errors import InvalidPlanError
 from panestream.windowing.assigners import (
     CumulatingEventTimeWindows,
     EventTimeSessionWindows,
+    LookBackWindows,
+    PredicateWindows,
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
     WindowAssigner,
@@ -14,7 +16,7 @@ from panestream.windowing.assigners import (
 from panestream.windowing.assigners.several import SeveralWindows
 from panestream.windowing.time import MAX_TIMESTAMP
 
-_KNOWN = (CumulatingEventTimeWindows, EventTimeSessionWindows, SlidingEventTimeWindows, TumblingEventTimeWindows)
+_KNOWN = (CumulatingEventTimeWindows, EventTimeSessionWindows, LookBackWindows, SlidingEventTimeWindows, TumblingEventTimeWindows)
 
 
 def last_instant(assigner: WindowAssigner, newest: int) -> int:
@@ -25,6 +27,11 @@ def last_instant(assigner: WindowAssigner, newest: int) -> int:
     """
     if isinstance(assigner, SeveralWindows):
         return max(last_instant(one, newest) for one in assigner.assigners)
+    if isinstance(assigner, PredicateWindows):
+        # A row exactly a gap after the last one would still be in its window.
+        return min(newest + (assigner.gap or 0), MAX_TIMESTAMP)
+    if isinstance(assigner, LookBackWindows):
+        return min(newest + assigner.following, MAX_TIMESTAMP)
     if isinstance(assigner, TumblingEventTimeWindows) and assigner.stagger is not WindowStagger.ALIGNED:
         # Every key group has its own windows: by then those of all are over.
         return min(newest + assigner.size - 1, MAX_TIMESTAMP)
@@ -44,10 +51,13 @@ def check_closable(assigner: WindowAssigner) -> None:
                 f"close_at_end: when sessions of {one!r} end, their rows alone say, and the watermark would have to know it "
                 "beforehand: give them one gap (.with_gap), or let the last ones wait for the next rows"
             )
+        if isinstance(one, PredicateWindows) and one.gap is not None:
+            continue
         if not isinstance(one, _KNOWN):
             raise InvalidPlanError(
                 "close_at_end closes windows of event time whose end follows from the time of a row: tumbling, sliding and "
-                f"cumulating ones, and sessions of one gap, not {one!r}: leave it out"
+                "cumulating ones, look-backs, sessions of one gap, and windows by predicates with a gap, "
+                f"not {one!r}: leave it out"
             )
 
 

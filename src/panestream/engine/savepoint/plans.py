@@ -16,14 +16,19 @@ from panestream.engine.operators.accumulating.spec import AccumulatingSpec
 from panestream.engine.operators.counts.shape import CountShape
 from panestream.engine.operators.counts.spec import CountSpec
 from panestream.engine.operators.intervals.spec import IntervalSpec
+from panestream.engine.operators.look_back.rule import look_back_rule
+from panestream.engine.operators.look_back.spec import LookBackSpec
 from panestream.engine.operators.panes.firing import HIDDEN, HIDDEN_TYPES, Interval
 from panestream.engine.operators.panes.rule import pane_grid
 from panestream.engine.operators.panes.spec import PaneSpec
+from panestream.engine.operators.predicates.rule import predicates_rule
+from panestream.engine.operators.predicates.spec import PredicateSpec
 from panestream.engine.operators.row.declared import DeclaredFunction
 from panestream.engine.operators.row.row_plan import Aggregate, Elements, Reduce, RowPlan
 from panestream.engine.operators.row.spec import RowSpec
 from panestream.engine.operators.sessions.spec import SessionSpec
 from panestream.engine.plan import OperatorSpec, WindowPlan, stable_repr
+from panestream.engine.rule import DeclaredAggregates
 from panestream.engine.savepoint.absent import AbsentFunction, AbsentOverRows, absent_aggregate, absent_reduce
 from panestream.engine.savepoint.recipes import recipe_json, recipe_of
 from panestream.engine.window_spec import WindowSpec
@@ -179,6 +184,31 @@ def _read_counts(own: Own) -> OperatorSpec:
     return CountSpec(CountShape(own["size"], own["slide"]), own["aggregates"], aggregation, aggregation.input_types)
 
 
+def _look_backs(spec: Any) -> Own:
+    return {"aggregates": spec.aggregates, "types": _types(spec.bare), "texts": spec.texts, "kept": spec.kept}
+
+
+def _read_look_backs(own: Own) -> OperatorSpec:
+    kept = own["kept"]
+    types = {**dict(zip(own["texts"], kept.types, strict=True)), **own["types"]}
+    asked = DeclaredAggregates(own["aggregates"], types, own["key_schema"], columns=own["texts"], kept=kept)
+    verdict = look_back_rule(WindowSpec(own["assigner"]), asked)
+    if verdict is None:
+        raise StateFormatError(f"the saved plan is of look-backs, and its windows are {own['assigner']!r}")
+    return verdict.operator
+
+
+def _predicates(spec: Any) -> Own:
+    return {"aggregates": spec.aggregates, "types": _types(spec.bare)}
+
+
+def _read_predicates(own: Own) -> OperatorSpec:
+    verdict = predicates_rule(WindowSpec(own["assigner"]), DeclaredAggregates(own["aggregates"], own["types"], own["key_schema"]))
+    if verdict is None:
+        raise StateFormatError(f"the saved plan is of windows by predicates, and its windows are {own['assigner']!r}")
+    return verdict.operator
+
+
 def _accumulating(spec: Any) -> Own:
     return {"function": stable_repr(spec.function), "result": spec.result, "rows": spec.rows, "evictor": spec.evictor}
 
@@ -245,6 +275,8 @@ SPECS: dict[type[OperatorSpec], tuple[Callable[[Any], Own], Callable[[Own], Oper
     PaneSpec: (_panes, _read_panes),
     SessionSpec: (_sessions, _read_sessions),
     CountSpec: (_counts, _read_counts),
+    LookBackSpec: (_look_backs, _read_look_backs),
+    PredicateSpec: (_predicates, _read_predicates),
     AccumulatingSpec: (_accumulating, _read_accumulating),
     RowSpec: (_row, _read_row),
     IntervalSpec: (_interval, _read_interval),

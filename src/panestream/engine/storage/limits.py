@@ -47,6 +47,15 @@ def window_too_large(key: Any, window: str, rows: int, size: int, most: int) -> 
     )
 
 
+def look_back_too_large(size: int, most: int) -> MemoryLimitError:
+    """The error about what rows look back to, which is read at once for all keys of a key group."""
+    return MemoryLimitError(
+        f"a key group would take {shown(size)} of what its rows look back to into memory at once; the limit is {shown(most)}. "
+        "Take shorter look-backs, aggregates that keep less (no lists, no distinct values), or more key groups (.key_groups(n), "
+        f"on a new checkpoint or from a savepoint); or {_RAISE}"
+    )
+
+
 def value_too_large(what: str, size: int) -> MemoryLimitError:
     """The error about a value that no state store takes."""
     return MemoryLimitError(

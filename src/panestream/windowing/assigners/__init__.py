@@ -7,6 +7,8 @@ from panestream.windowing.assigners.calendar_days import CalendarDays, CalendarH
 from panestream.windowing.assigners.calendar_months import CalendarMonths, CalendarQuarters, CalendarYears
 from panestream.windowing.assigners.cumulating import CumulatingEventTimeWindows, CumulatingProcessingTimeWindows
 from panestream.windowing.assigners.global_windows import GlobalWindows
+from panestream.windowing.assigners.look_back import LookBackWindows
+from panestream.windowing.assigners.predicates import PredicateWindows
 from panestream.windowing.assigners.session import (
     EventTimeSessionWindows,
     GapExtractor,
@@ -31,7 +33,9 @@ __all__ = [
     "EventTimeSessionWindows",
     "GapExtractor",
     "GlobalWindows",
+    "LookBackWindows",
     "MergingWindowAssigner",
+    "PredicateWindows",
     "ProcessingTimeSessionWindows",
     "SlidingEventTimeWindows",
     "SlidingProcessingTimeWindows",

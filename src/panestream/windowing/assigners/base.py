@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from panestream.windowing.time import format_duration
 from panestream.windowing.triggers.base import Trigger
@@ -17,6 +17,9 @@ class WindowAssigner(ABC):
 
     Subclasses are frozen dataclasses: equal when their parameters are, with a ``repr`` that rebuilds them.
     """
+
+    columns_only: ClassVar[bool] = False
+    """Whether an element alone does not say which windows it is in, so that the row operator cannot run them."""
 
     @abstractmethod
     def assign_windows(self, element: Any, timestamp: int, processing_time: int) -> Sequence[Window]:

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from panestream.errors import InvalidWindowError, did_you_mean
 from panestream.windowing.aggregates.base import Expression, text_of
 from panestream.windowing.assigners.base import MergingWindowAssigner, OneTimeAssigner, merge_touching
+from panestream.windowing.assigners.predicates import PredicateWindows
 from panestream.windowing.signatures import GAP, GAP_IN_UNITS, check_function
 from panestream.windowing.time import Duration, format_duration, to_micros
 from panestream.windowing.windows import TimeWindow
@@ -213,6 +214,27 @@ class EventTimeSessionWindows(_Session):
         EventTimeSessionWindows.with_gap('30 minutes').max_duration('4 hours')
         """
         return LimitedEventTimeSessionWindows(self.gap, to_micros(longest, "longest session"))
+
+    def closed_by(self, end: Expression) -> PredicateWindows:
+        """Sessions that end at once behind a row for which ``end`` is true, such as a logout; the next row begins another.
+
+        Such a session fires when the watermark has passed that row. Sessions on both sides of it do not merge, whatever comes
+        later: a row is late as soon as the watermark has reached it.
+
+        Args:
+            end: SQL over the columns, or a Column, of booleans.
+
+        Raises:
+            InvalidWindowError: the gap is one for each row, or sessions have a longest duration.
+
+        >>> EventTimeSessionWindows.with_gap("30 minutes").closed_by("action = 'logout'")
+        PredicateWindows.of(end="action = 'logout'", gap='30 minutes')
+        """
+        if type(self) is not EventTimeSessionWindows or not isinstance(self.gap, int):
+            raise InvalidWindowError(
+                f"closed_by is for sessions of one gap (.with_gap), without max_duration; these are {self!r}"
+            )
+        return PredicateWindows(end=text_of(end), gap=self.gap)
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -76,6 +76,12 @@ class RowPlan:
     def __post_init__(self) -> None:
         object.__setattr__(self, "function", _recipe_of(self.function))
         _check_kind("assigner", self.window.assigner, WindowAssigner, "e.g. TumblingEventTimeWindows.of('1 minute')")
+        if self.window.assigner.columns_only:
+            raise InvalidPlanError(
+                f"{self.window.assigner!r} runs on columns only, with declared aggregates: the row operator (of "
+                "WindowTestHarness, .trace() and functions over rows) asks each element for its windows, and here only the "
+                "others know them. To test it without Spark take a ColumnTestHarness"
+            )
         _check_kind("trigger", self.window.firing_trigger, Trigger, "e.g. CountTrigger.of(100)")
         if self.window.evictor is not None:
             _check_kind("evictor", self.window.evictor, Evictor, "e.g. CountEvictor.of(100)")

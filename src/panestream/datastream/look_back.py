@@ -1,0 +1,101 @@
+"""Results of look-backs: one for each row, with the row's own columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from panestream.datastream.events import WindowedEvents
+from panestream.datastream.inputs import check_collations, check_results
+from panestream.datastream.names import RESERVED
+from panestream.datastream.result import WindowedResult
+from panestream.engine.operators.row.row_plan import AnyWindowFunction
+from panestream.engine.planner import choose
+from panestream.engine.rule import DeclaredAggregates
+from panestream.errors import InvalidPlanError, did_you_mean
+from panestream.spark.columns import quoted, type_of
+from panestream.spark.expressions import same
+from panestream.spark.names import Names
+from panestream.spark.types import arrow_schema, to_arrow
+from panestream.windowing.aggregates import Aggregate
+from panestream.windowing.assigners.look_back import LookBackWindows, result_name
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LookBackResult(WindowedResult):
+    """The outputs of a query of look-backs. ``main`` has a row for each row of the input."""
+
+    def top(self, n: int, by: str) -> WindowedResult:
+        """Look-backs have no top: each row has a window of its own.
+
+        Raises:
+            InvalidPlanError: always.
+        """
+        raise InvalidPlanError(
+            "top ranks the keys of a window, and in a look-back each row has one of its own: rank the rows of .main with Spark"
+        )
+
+
+def look_back_result(
+    windowed: WindowedEvents,
+    look_backs: Mapping[str, LookBackWindows],
+    aggregates: Sequence[Aggregate],
+    inputs: Mapping[str, Column],
+    keep: Sequence[str] | None,
+    then: AnyWindowFunction | None,
+) -> WindowedResult:
+    """Aggregates over look-backs.
+
+    Args:
+        windowed: the rows.
+        look_backs: by label.
+        aggregates: of each, with texts in place of Columns.
+        inputs: the columns of these texts.
+        keep: the columns of the row that results have; None: all.
+        then: a function of the user's own, which is refused.
+
+    Raises:
+        InvalidPlanError: no such column; two columns of the results with the same name.
+    """
+    keyed, df = windowed.keyed, windowed.keyed.source.df
+    names = _kept(windowed, keep)
+    every = [one.alias(result_name(one.name, label)) for label in look_backs for one in aggregates]
+    check_results(df, every, keyed.key_schema.names, names)
+    # What an aggregate takes crosses once, also where the results have the column.
+    texts = [name if name in inputs and same(df, inputs[name], F.col(quoted(name))) else f"column {name}" for name in names]
+    kinds = {text: type_of(df, column) for text, column in inputs.items()}
+    collated = check_collations(aggregates, kinds)
+    rows = arrow_schema(df.schema)
+    kept = pa.schema([rows.field(name) for name in names])
+    types = {text: to_arrow(kind, text) for text, kind in kinds.items()} | dict(zip(texts, kept.types, strict=True))
+    asked = DeclaredAggregates(aggregates, types, keyed.key_schema, then, columns=tuple(texts), kept=kept)
+    operator = choose(windowed.windowing, asked)
+    columns = {**{text: F.col(quoted(name)) for text, name in zip(texts, names, strict=True)}, **inputs}
+    return LookBackResult(windowed, operator, columns, collated, asked=asked)
+
+
+def _kept(windowed: WindowedEvents, keep: Sequence[str] | None) -> list[str]:
+    """The names of the columns of the row that results have, besides the keys."""
+    df, keys = windowed.keyed.source.df, windowed.keyed.key_schema.names
+    naming, wanted = Names.of(df.sparkSession), df.columns
+    if keep is not None:
+        if isinstance(keep, str) or not all(isinstance(name, str) for name in keep):
+            raise InvalidPlanError(f"keep wants the names of columns as a list, got {keep!r}")
+        wanted = []
+        for name in keep:
+            found = naming.find(name, df.columns)
+            if found is None:
+                raise InvalidPlanError(f"keep: there is no column {name!r}; {did_you_mean(name, df.columns)}")
+            wanted.append(found)
+    names = [name for name in dict.fromkeys(wanted) if naming.find(name, keys) is None]
+    taken = [name for name in names if naming.find(name, RESERVED) is not None]
+    if taken:
+        raise InvalidPlanError(f"the input has a column {taken[0]!r}, results may have such a column too: rename it first")
+    return names
+
+
+__all__ = ["LookBackResult", "look_back_result"]

@@ -1,0 +1,307 @@
+"""The look-back operator: for every row that time has passed, the aggregates of its key's rows near it; all keys at once.
+
+Two things rest. *Waiting rows*, with the columns that results have, until the watermark has passed them (and what follows them).
+The *history*: partials of each key and instant, until no later row looks back so far. So a row rests whole for as long as rows
+come out of order, and as a narrow partial for as long as the look-back is.
+
+That results are right needs one thing: when a row is emitted, no row can come any more that belongs into its window. So a row is
+late as soon as the watermark has reached its time, whatever it could still have been part of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from panestream.engine.aggregates import Aggregation
+from panestream.engine.aggregates.saved_partials import partials_found, partials_saved
+from panestream.engine.kernels.columns import Ints, Mask, numbers, plain
+from panestream.engine.kernels.frames import Instants
+from panestream.engine.kernels.grouping import Keys, encode_keys
+from panestream.engine.kernels.key_hashing import key_hashes
+from panestream.engine.kernels.ordering import stable_order
+from panestream.engine.plan import ON_TIME, WindowPlan
+from panestream.engine.runtime.group_io import GroupInput, GroupOutput
+from panestream.engine.runtime.group_operator import GroupOperator, TimeStep
+from panestream.engine.runtime.watermarks import BEYOND_ALL
+from panestream.engine.storage.blocks import PaneBlocks, StoredBlocks, pane_range
+from panestream.engine.storage.limits import look_back_too_large
+from panestream.engine.storage.sealed_state import SealedState
+from panestream.engine.storage.state_tables import StateTables, integers, key_columns, key_fields, named_columns, with_types
+from panestream.windowing.aggregates import Aggregate
+from panestream.windowing.assigners.look_back import LookBackWindows
+from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP
+
+ROWS = "rows"
+"""What crosses the exchange."""
+WAITING, HISTORY = "waiting", "history"
+"""What rests; the pane of both is the event time itself."""
+_MOST_MERGED = 1 << 18
+"""Runs of rows are merged up to so many: merging saves calls, and nothing else."""
+
+_MANY_FOR_EACH = 4
+"""Where the history has so many partials for each row that asks, those of other keys are left out before anything is sorted."""
+
+
+@dataclass(frozen=True, slots=True)
+class LookBackSettings:
+    """What the operator must know of the query.
+
+    Attributes:
+        look_backs: by label.
+        aggregates: the recipes.
+        bare: what runs them, over places on a line; it knows no keys.
+        keyed: the same by key and instant: of its partials is the history.
+        texts: the inputs with the columns of the row, by which the plan knows them.
+        kept: these columns as the results have them.
+        keys: the key columns.
+    """
+
+    look_backs: Mapping[str, LookBackWindows]
+    aggregates: tuple[Aggregate, ...]
+    bare: Aggregation
+    keyed: Aggregation
+    texts: tuple[str, ...]
+    kept: pa.Schema
+    keys: pa.Schema
+
+    @property
+    def all_inputs(self) -> tuple[str, ...]:
+        """What crosses the exchange: each expression once."""
+        return tuple(dict.fromkeys((*self.bare.inputs, *self.texts)))
+
+    @property
+    def input_types(self) -> tuple[pa.DataType, ...]:
+        """The types of :attr:`all_inputs`."""
+        known = dict(zip(self.texts, self.kept.types, strict=True)) | dict(
+            zip(self.bare.inputs, self.bare.input_types, strict=True)
+        )
+        return tuple(known[text] for text in self.all_inputs)
+
+    @property
+    def longest(self) -> int:
+        """How far back the history is needed."""
+        return max(one.size for one in self.look_backs.values())
+
+    @property
+    def ahead(self) -> int:
+        """How long after a row its results are known."""
+        return max(one.following for one in self.look_backs.values())
+
+    @property
+    def waiting_schema(self) -> pa.Schema:
+        """Keys, event time, the columns of the row, and which row came first. The names are our own: the user's may be any."""
+        row = [pa.field(f"row {place}", field.type) for place, field in enumerate(self.kept)]
+        return pa.schema([*key_fields(self.keys), pa.field("pane", pa.int64()), *row, pa.field("arrival", pa.int64())])
+
+
+@dataclass(frozen=True, slots=True)
+class FreshRows:
+    """What a micro-batch brings.
+
+    Attributes:
+        rows: with the columns of waiting rows, in the order of arrival.
+        partials: by key and instant, sorted by time.
+    """
+
+    rows: pa.Table
+    partials: pa.Table
+
+
+class LookBackOperator(GroupOperator[FreshRows]):
+    """The operator of look-backs: see :class:`~panestream.engine.runtime.group_operator.GroupOperator`."""
+
+    def __init__(self, plan: WindowPlan, settings: LookBackSettings, state: SealedState) -> None:
+        self._settings = settings
+        self._width = len(settings.keys)
+        self._schema = settings.waiting_schema
+        hole = max(settings.longest, 1)
+        self._waiting = PaneBlocks(state, WAITING, self._schema, by_time, _MOST_MERGED, hole)
+        self._history = PaneBlocks(state, HISTORY, settings.keyed.partial_schema, settings.keyed.merge, _MOST_MERGED, hole)
+        super().__init__(plan, state, StoredBlocks(state, [self._waiting, self._history]))
+        self._arrived = self._saved.get("arrived", 0)
+
+    def _kept(self) -> Mapping[str, Any]:
+        return {"arrived": self._arrived}
+
+    def _emitted(self, watermark: int) -> int:
+        """Rows up to this time have been emitted when the watermark stands there."""
+        if watermark in (MIN_TIMESTAMP, MAX_TIMESTAMP):
+            return -BEYOND_ALL if watermark == MIN_TIMESTAMP else BEYOND_ALL
+        return watermark - self._settings.ahead
+
+    # -- rows ----------------------------------------------------------------------------------------------------------
+
+    def _take_in(self, batch: GroupInput, step: TimeStep, output: GroupOutput) -> FreshRows:
+        settings, width = self._settings, self._width
+        arrived = batch.of(ROWS)
+        if not arrived:
+            return FreshRows(self._schema.empty_table(), settings.keyed.partial_schema.empty_table())
+        table = pa.concat_tables(arrived)
+        times = _times(table, width)
+        late = times <= step.before
+        if late.any():
+            self._emit_late(int(late.sum()), self._late_rows(table, late), output)
+            table, times = table.filter(pa.array(~late)), times[~late]
+        output.metrics.windowed_rows = len(times)
+        columns = [plain(column) for column in table.columns[: width + 1 + len(settings.input_types)]]
+        keys, inputs = columns[:width], dict(zip(settings.all_inputs, columns[width + 1 :], strict=True))
+        numbers_ = pa.array(self._arrived + np.arange(len(times)))
+        self._arrived += len(times)
+        row = [inputs[text] for text in settings.texts]
+        rows = pa.Table.from_arrays([*keys, pa.array(times), *row, numbers_], schema=self._schema)
+        values = [inputs[text] for text in settings.keyed.inputs]
+        return FreshRows(rows, settings.keyed.partials(keys, times, values, times if settings.keyed.needs_timestamps else None))
+
+    def _late_rows(self, table: pa.Table, late: Mask) -> Sequence[pa.Table]:
+        schema = self._plan.row_schema
+        if schema is None or self._plan.late_tag is None:
+            return []
+        columns = table.columns[table.num_columns - len(schema) :]
+        return [pa.Table.from_arrays(columns, schema=schema).filter(pa.array(late))]
+
+    # -- firing --------------------------------------------------------------------------------------------------------
+
+    def _fire(self, fresh: FreshRows, step: TimeStep, output: GroupOutput) -> FreshRows:
+        since, until = self._emitted(step.before), self._emitted(step.after)
+        if until <= since:
+            return fresh
+        due = _pane(fresh.rows) <= until
+        ours = fresh.rows if due.all() else fresh.rows.filter(pa.array(due))
+        rows = pa.concat_tables([*self._waiting.read(since + 1, until + 1), ours])
+        if rows.num_rows:
+            self._emit_rows(rows, fresh.partials, output)
+        return fresh
+
+    def _emit_rows(self, rows: pa.Table, fresh: pa.Table, output: GroupOutput) -> None:
+        """Emits rows with their results, key by key in the order of time."""
+        settings = self._settings
+        times = _pane(rows)
+        partials, keys = self._near(rows, int(times.min()) - settings.longest, int(times.max()) + settings.ahead, fresh)
+        known = partials.num_rows
+        codes = keys.codes.astype(np.int64)
+        instants, order, places = Instants.of(codes[:known], _pane(partials))
+        line = self._on_a_line(partials, order, places)
+        order = stable_order(codes[known:], times)
+        codes, times = codes[known:][order], times[order]
+        where = instants.places(codes, times)
+        new = np.ones(len(where), np.bool_)
+        new[1:] = where[1:] != where[:-1]
+        fired, of = where[new], np.cumsum(new) - 1
+        results: list[pa.Array] = []
+        for one in settings.look_backs.values():
+            begin, end = instants.near(one.size, one.following)
+            _, found = settings.bare.windows(line, begin[fired], end[fired])
+            results += found.columns if len(fired) == len(where) else found.take(pa.array(of)).columns
+        kept = rows.select(range(self._width + 1, rows.num_columns - 1))
+        kept = kept if bool((order[1:] > order[:-1]).all()) else kept.take(pa.array(order))
+        columns = [*keys.take(codes), *kept.columns, *results]
+        self._count_firings(ON_TIME, len(codes), output)
+        self._emit_main(pa.Table.from_arrays(columns, schema=self._plan.main_schema), len(codes), output)
+
+    def _near(self, rows: pa.Table, first: int, last: int, fresh: pa.Table) -> tuple[pa.Table, Keys]:
+        """The partials between two times, older before newer; and the keys of them and of some rows behind them."""
+        ours = pane_range(fresh, first, last + 1)
+        partials = pa.concat_tables([*self._history_of(rows, first, last + 1, ours.nbytes), ours])
+        both = [pa.chunked_array([*partials.column(n).chunks, *rows.column(n).chunks]) for n in range(self._width)]
+        return partials, encode_keys([plain(column) for column in both], partials.num_rows + rows.num_rows)
+
+    def _history_of(self, rows: pa.Table, first: int, end: int, size: int) -> Iterator[pa.Table]:
+        """The history between two times, block after block; where few rows ask, of their keys alone, so that little is sorted.
+
+        Raises:
+            MemoryLimitError: it is too much to be taken into memory.
+        """
+        there = sum(block.rows for block in self._history.index if block.low < end and block.high >= first)
+        few = there > _MANY_FOR_EACH * rows.num_rows
+        wanted = np.unique(self._hashes(rows)) if few else None
+        for block in self._history.scan(first, end):
+            part = block
+            if wanted is not None:
+                hashes = self._hashes(block)
+                found = np.minimum(np.searchsorted(wanted, hashes), len(wanted) - 1)
+                part = block.filter(pa.array(wanted[found] == hashes))
+            size += part.nbytes
+            if size > self._plan.most_bytes:
+                raise look_back_too_large(size, self._plan.most_bytes)
+            yield part
+
+    def _hashes(self, table: pa.Table) -> Ints:
+        return key_hashes([plain(column) for column in table.columns[: self._width]], table.num_rows)
+
+    def _on_a_line(self, partials: pa.Table, order: Ints, places: Ints) -> pa.Table:
+        """The partials of each place, of an aggregation that knows no keys."""
+        bare = self._settings.bare
+        columns = partials.columns[self._width + 1 :]
+        line = pa.Table.from_arrays(columns, schema=pa.schema(list(bare.partial_schema)[1:])).take(pa.array(order))
+        line = line.add_column(0, bare.partial_schema.field(0), pa.array(places))
+        return line if not len(places) or places[-1] + 1 == len(places) else bare.merge([line])
+
+    # -- state ---------------------------------------------------------------------------------------------------------
+
+    def _close(self, fresh: FreshRows, step: TimeStep) -> None:
+        emitted = self._emitted(step.after)
+        # What comes from now on is later than the watermark, and looks back from there; what waits, from the first that waits.
+        needed = emitted + 1 - self._settings.longest
+        waiting = fresh.rows.filter(pa.array(_pane(fresh.rows) > emitted))
+        for blocks, table, first in (
+            (self._waiting, by_time([waiting]), emitted + 1),
+            (self._history, pane_range(fresh.partials, needed, None), needed),
+        ):
+            blocks.drop_before(first)
+            blocks.append(table)
+            blocks.compact(first)
+
+    def _kept_windows(self) -> int:
+        return sum(block.rows for block in self._waiting.index)
+
+    # -- as tables -----------------------------------------------------------------------------------------------------
+
+    def _described(self) -> Mapping[str, Any]:
+        return {"partials": partials_saved(self._settings.keyed), "counters": {"largest": {"arrived": self._arrived}}}
+
+    def _state_tables(self) -> Mapping[str, pa.Table]:
+        emitted = self._emitted(self._reached)
+        waiting = pa.concat_tables([self._schema.empty_table(), *self._waiting.read(emitted + 1, BEYOND_ALL)])
+        first = emitted + 1 - self._settings.longest
+        history = self._settings.keyed.merge(self._history.read(first, BEYOND_ALL))
+        return {WAITING: _with_times(waiting), HISTORY: _with_times(history)}
+
+    def _put(self, saved: StateTables) -> None:
+        self._arrived = saved.header["counters"]["largest"]["arrived"]
+        table = saved.table(WAITING)
+        names = ["time" if name == "pane" else name for name in self._schema.names]
+        rows = with_types(named_columns(table, names), self._schema)
+        self._waiting.append(by_time([rows.take(pa.array(stable_order(integers(table, "arrival"))))]))
+        table, keyed = saved.table(HISTORY), self._settings.keyed
+        own = [*key_columns(table, self._settings.keys), *named_columns(table, ["time", "rows"])]
+        history = with_types([*own, *partials_found(table, saved.header, keyed)], keyed.partial_schema)
+        self._history.append(keyed.merge([history]))
+
+
+def by_time(tables: Sequence[pa.Table]) -> pa.Table:
+    """Rows sorted by time, those of an instant in the order in which they are given."""
+    table = pa.concat_tables(tables)
+    times = _pane(table)
+    return table if bool((times[1:] >= times[:-1]).all()) else table.take(pa.array(stable_order(times))).combine_chunks()
+
+
+def _pane(table: pa.Table) -> Ints:
+    times: Ints = numbers(plain(table.column("pane")))
+    return times
+
+
+def _times(table: pa.Table, place: int) -> Ints:
+    times: Ints = numbers(plain(table.column(place)).view(pa.int64()))
+    return times
+
+
+def _with_times(table: pa.Table) -> pa.Table:
+    return table.rename_columns(["time" if name == "pane" else name for name in table.column_names])
+
+
+__all__ = ["HISTORY", "ROWS", "WAITING", "LookBackOperator", "LookBackSettings", "by_time"]

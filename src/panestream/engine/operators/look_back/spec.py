@@ -1,0 +1,99 @@
+"""Look-backs over declared aggregates: each row crosses the exchange once, with what of it the results have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from panestream.engine.operators.look_back.operator import ROWS, LookBackOperator, LookBackSettings
+from panestream.engine.operators.look_back.views import look_back_views
+from panestream.engine.plan import Chunk, OperatorSpec, WindowPlan
+from panestream.engine.storage.sealed_state import SealedState
+from panestream.engine.storage.state_tables import StateTables, StateViews
+from panestream.windowing.assigners.look_back import LookBackWindows, result_name
+from panestream.windowing.time import format_duration
+
+_INSTANT = pa.timestamp("us")
+"""What event times travel as: the payload drops the decimal places that they have in common."""
+
+
+@dataclass(frozen=True, slots=True)
+class LookBackSpec(LookBackSettings, OperatorSpec):
+    """Look-back windows of event time, declared aggregates."""
+
+    @property
+    def name(self) -> str:
+        return "look-backs"
+
+    @property
+    def result_schema(self) -> pa.Schema:
+        """The columns of the row, then the results of each look-back."""
+        of_each = [
+            pa.field(result_name(field.name, label), field.type) for label in self.look_backs for field in self.bare.output_schema
+        ]
+        return pa.schema([*self.kept, *of_each])
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        return self.all_inputs
+
+    @property
+    def follows_arrival(self) -> bool:
+        return self.bare.follows_arrival
+
+    @property
+    def why_no_firings(self) -> str | None:
+        return "each row has one result, which is its only one"
+
+    @property
+    def why_no_changes(self) -> str | None:
+        return "each row has one result, which no later one takes the place of"
+
+    def pack(self, plan: WindowPlan, chunk: Chunk) -> Iterator[tuple[str, pa.Table]]:
+        whole = [] if plan.late_tag is None or chunk.rows is None else [column.combine_chunks() for column in chunk.rows.columns]
+        columns = [*chunk.keys, pa.array(chunk.times).view(_INSTANT), *chunk.values, *whole]
+        yield ROWS, pa.Table.from_arrays(columns, schema=self.part_schema(plan, ROWS))
+
+    def part_schema(self, plan: WindowPlan, kind: str) -> pa.Schema:
+        """Keys, event time, what aggregates and results take; for a late output the whole row."""
+        whole = [] if plan.late_tag is None or plan.row_schema is None else plan.row_schema.types
+        types = [*plan.key_schema.types, _INSTANT, *self.input_types, *whole]
+        return pa.schema([(str(place), type_) for place, type_ in enumerate(types)])
+
+    def on_sealed(self, plan: WindowPlan, state: SealedState, group: int) -> LookBackOperator:
+        return LookBackOperator(plan, self, state)
+
+    def views(self, plan: WindowPlan, saved: StateTables, group: int) -> StateViews:
+        return look_back_views(plan, self, saved, group)
+
+    def identity(self) -> Mapping[str, str]:
+        partial = list(self.keyed.partial_schema)
+        return {
+            "aggregates": ", ".join(repr(aggregate) for aggregate in self.aggregates),
+            "partials": ", ".join(f"{field.name} {field.type}" for field in partial),
+            "rows": ", ".join(f"{field.name} {field.type}" for field in self.kept),
+        }
+
+    def explain(self, plan: WindowPlan, *, streaming: bool) -> Mapping[str, list[str]]:
+        late = ["whole rows cross beside them, for the late output"] if plan.late_tag else []
+        return {
+            "look-backs": [_told(label, one) for label, one in self.look_backs.items()],
+            "results": ["one for each row, when the watermark has passed it; rows behind the watermark are late"],
+            "aggregates": [f"{aggregate!r}; {aggregate.merge_rule}" for aggregate in self.aggregates],
+            "exchange": ["rows cross the shuffle once, with the columns that results and aggregates take", *late],
+            "state": [
+                "partials of each key and instant for as long as a look-back reaches, in blocks; rows that wait for the watermark"
+                if streaming
+                else "none: a batch computes all rows at once"
+            ],
+        }
+
+
+def _told(label: str, one: LookBackWindows) -> str:
+    ahead = f" and {format_duration(one.following)} after it" if one.following else ""
+    return f"{label + ': ' if label else ''}the {format_duration(one.size)} before each row{ahead}, and the row itself"
+
+
+__all__ = ["LookBackSpec"]

@@ -1,0 +1,1 @@
+"""Windows that rows begin and end themselves, as columns."""

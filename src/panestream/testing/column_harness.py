@@ -1,0 +1,238 @@
+"""Test windows that run on columns only without Spark: look-backs, windows by predicates."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from panestream.engine.plan import MAIN, Chunk, WindowPlan
+from panestream.engine.planner import choose
+from panestream.engine.rule import DeclaredAggregates
+from panestream.engine.runtime.group_io import GroupInput
+from panestream.engine.storage.state import MemoryState
+from panestream.engine.window_spec import WindowSpec
+from panestream.errors import InvalidPlanError, did_you_mean
+from panestream.testing.elements import Columns, schema_of
+from panestream.testing.harness import LateElement, WindowResult
+from panestream.tracing.events import Cause, Fate, Firing, TimeMoved, Trace, TracedElement, TracedWindow
+from panestream.windowing.aggregates import Aggregate
+from panestream.windowing.assigners import PredicateWindows, WindowAssigner
+from panestream.windowing.assigners.look_back import look_backs_of
+from panestream.windowing.instants import Instant, instant
+from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP
+from panestream.windowing.watermarks import WatermarkStrategy
+from panestream.windowing.windows import TimeWindow
+
+_KEY, _TIME = "key", "time of the element"
+
+
+class ColumnTestHarness:
+    """Runs look-backs or windows by predicates on one key group, with the operators that run them on Spark.
+
+    Rows are dicts. What aggregates take, and what predicates ask, are names of their columns here, since SQL is Spark's: a
+    predicate is a column of booleans. Times go in as :class:`WindowTestHarness` takes them, and come out as integers.
+
+    >>> import panestream as pst
+    >>> harness = ColumnTestHarness(
+    ...     pst.LookBackWindows.of("1 hour"), aggregate=[pst.agg.sum("spent").alias("last_hour")], columns={"spent": "int64"}
+    ... )
+    >>> for time, spent in [("10 min", 5), ("30 min", 2), ("80 min", 1)]:
+    ...     harness.process_element({"spent": spent}, time, key="ann")
+    >>> harness.process_watermark("2 hours")
+    >>> [result.value for result in harness.extract_output()]
+    [{'spent': 5, 'last_hour': 5}, {'spent': 2, 'last_hour': 7}, {'spent': 1, 'last_hour': 3}]
+    """
+
+    def __init__(self, assigner: WindowAssigner, *, aggregate: Aggregate | Sequence[Aggregate], columns: Columns) -> None:
+        """An empty key group, no watermark yet.
+
+        Args:
+            assigner: ``LookBackWindows``, ``PredicateWindows``, or sessions that are ``closed_by`` a predicate.
+            aggregate: declared aggregates of ``pst.agg``, one or several.
+            columns: names of the columns of rows, and their types as Arrow calls them.
+
+        Raises:
+            InvalidPlanError: other windows, which :class:`WindowTestHarness` runs; a column that the rows do not have.
+        """
+        if not assigner.columns_only and look_backs_of(assigner) is None:
+            raise InvalidPlanError(f"{assigner!r} run row by row, too: take a WindowTestHarness for them")
+        self._columns = schema_of(columns)
+        self._looks_back = look_backs_of(assigner) is not None
+        self._plan = _plan_of(assigner, [aggregate] if isinstance(aggregate, Aggregate) else list(aggregate), self._columns)
+        self._state, self._step = MemoryState(), 0
+        self._elements: list[TracedElement] = []
+        self._pending: list[int] = []
+        self._windows: list[TracedWindow] = []
+        self._watermarks: list[TimeMoved] = []
+        self._fired: list[WindowResult] = []
+        self._late: list[LateElement] = []
+        self._in_microseconds = False
+        self.current_watermark = MIN_TIMESTAMP
+        """The watermark; ``MIN_TIMESTAMP`` before the first."""
+
+    # ---------------------------------------------------------------- what goes in
+
+    def process_element(self, value: dict[str, Any], timestamp: Instant, key: Any = None) -> None:
+        """One row: a dict with its columns; one that is missing is null.
+
+        Raises:
+            InvalidPlanError: it has a column that was not told.
+        """
+        for name in value:
+            if name not in self._columns.names:
+                raise InvalidPlanError(f"the rows have no column {name!r}; {did_you_mean(name, self._columns.names)}")
+        time, number = self._instant(timestamp, "the timestamp"), len(self._elements)
+        late = time <= self.current_watermark
+        fate: Fate = "late" if late else "outside"
+        watermark = self.current_watermark
+        self._elements.append(TracedElement(number, self._next(), key, time, value, watermark, 0, watermark, fate, (), ()))
+        self._pending.append(number)
+        if late:
+            self._late.append(LateElement(key, time, value))
+
+    def process_watermark(self, time: Instant) -> None:
+        """Event time has come to ``time``: rows and windows of before come out. One that does not advance changes nothing."""
+        came = max(self._instant(time, "the watermark"), self.current_watermark)
+        if came == MIN_TIMESTAMP:
+            return
+        # Of a strategy without a delay, the watermark is one less than the largest time.
+        self._run(GroupInput(seen={"": came + 1}), came)
+
+    def end_of_input(self) -> None:
+        """The input is bounded, and this is its end."""
+        self._run(GroupInput(end_of_input=True), MAX_TIMESTAMP)
+
+    # ---------------------------------------------------------------- what comes out
+
+    def extract_output(self) -> list[WindowResult]:
+        """What came out since this was last called: of look-backs a result for each row, with its columns."""
+        taken, self._fired = self._fired, []
+        return taken
+
+    def extract_late_elements(self) -> list[LateElement]:
+        """The rows since this was last called that were behind the watermark."""
+        taken, self._late = self._late, []
+        return taken
+
+    def trace(self) -> Trace:
+        """What has become of every row and window so far, for :func:`panestream.timeline` and :func:`panestream.why`."""
+        return Trace(
+            tuple(self._elements),
+            tuple(self._windows),
+            tuple(self._watermarks),
+            in_microseconds=self._in_microseconds,
+            description=repr(self._plan.assigner),
+        )
+
+    # ---------------------------------------------------------------- how
+
+    def _run(self, batch: GroupInput, came: int) -> None:
+        rows = [self._elements[number] for number in self._pending]
+        self._pending = []
+        if rows:
+            chunk = self._chunk(rows)
+            for kind, table in self._plan.operator.pack(self._plan, chunk):
+                batch.parts.setdefault(kind, []).append(table)
+        batch.input_rows = len(rows)
+        output = self._plan.operator.for_group(self._plan, self._state, 0).process(batch)
+        if came > self.current_watermark:
+            self.current_watermark = came
+            self._watermarks.append(TimeMoved(self._next(), came))
+        for tag, table in output.tables:
+            if tag == MAIN:
+                for row in table.cast(_with_integers(table.schema)).to_pylist():
+                    self._came_out(row)
+
+    def _chunk(self, rows: Sequence[TracedElement]) -> Chunk:
+        plan, times = self._plan, np.array([row.timestamp for row in rows], np.int64)
+        known: dict[str, Any] = {name: [row.value.get(name) for row in rows] for name in self._columns.names}
+        known[_TIME] = times
+        schema = pa.schema([*self._columns, (_TIME, pa.int64())])
+        table = pa.table(known, schema=schema).combine_chunks()
+        keys = [pa.array([repr(row.key) for row in rows], pa.string())]
+        values = [table.column(text.removeprefix("whether ")).chunk(0) for text in plan.operator.inputs]
+        return Chunk(times, keys, values)
+
+    def _came_out(self, row: dict[str, Any]) -> None:
+        key = next(one.key for one in self._elements if repr(one.key) == row[_KEY])
+        if self._looks_back:
+            widest = self._plan.operator
+            time = row.pop(_TIME)
+            start, end = time - widest.longest, time + widest.ahead + 1  # type: ignore[attr-defined]
+        else:
+            start, end = row.pop("window_start"), row.pop("window_end")
+            time = end - 1
+        del row[_KEY]
+        window = TimeWindow(start, end)
+        self._fired.append(WindowResult(key, window, row, time))
+        self._write_down(key, window, row)
+
+    def _write_down(self, key: Any, window: TimeWindow, result: dict[str, Any]) -> None:
+        """The window, with the rows that are in it by their times."""
+        number = len(self._windows)
+        inside = [
+            one for one in self._elements
+            if one.key == key and one.fate != "late" and window.start <= one.timestamp < window.end
+        ]  # fmt: skip
+        for one in inside:
+            self._elements[one.number] = replace(one, fate="taken", windows=(*one.windows, number))
+        members, opened = tuple(one.number for one in inside), min(one.step for one in inside)
+        cause = Cause("event-time timer", window.max_timestamp())
+        step, watermark = self._next(), self.current_watermark
+        firing = Firing(number, 0, step, "on_time", cause, False, members, (), (), (result,), watermark, 0)
+        self._windows.append(
+            TracedWindow(
+                number,
+                key,
+                window,
+                opened,
+                elements=members,
+                firings=(firing,),
+                cleared=self._next(),
+                cleared_watermark=watermark,
+                cleared_clock=0,
+            )
+        )
+
+    def _next(self) -> int:
+        self._step += 1
+        return self._step
+
+    def _instant(self, time: Instant, what: str) -> int:
+        """As an integer; who speaks of durations or dates counts in microseconds."""
+        self._in_microseconds |= not isinstance(time, int)
+        return instant(time, what)
+
+
+def _plan_of(assigner: WindowAssigner, aggregates: list[Aggregate], columns: pa.Schema) -> WindowPlan:
+    """The query as the planner makes it; look-backs keep the columns, and the time of the row."""
+    if not aggregates or not all(isinstance(one, Aggregate) for one in aggregates):
+        raise InvalidPlanError(f"aggregate wants declared aggregates such as agg.sum('price'), got {aggregates!r}")
+    taken = {text for one in aggregates for text in one.inputs}
+    taken |= set(assigner.predicates) if isinstance(assigner, PredicateWindows) else set()
+    for text in sorted(taken):
+        if text not in columns.names:
+            raise InvalidPlanError(
+                f"the rows have no column {text!r}; {did_you_mean(text, columns.names)}. (A harness has no SQL: what is an "
+                "expression in a query is a column of its own here.)"
+            )
+    types = {field.name: field.type for field in columns}
+    kept = pa.schema([*columns, (_TIME, pa.int64())])
+    keys = pa.schema([(_KEY, pa.string())])
+    asked = DeclaredAggregates(aggregates, types, keys)
+    if look_backs_of(assigner) is not None:
+        asked = replace(asked, types={field.name: field.type for field in kept}, columns=tuple(kept.names), kept=kept)
+    operator = choose(WindowSpec(assigner), asked)
+    return WindowPlan((_KEY,), keys, assigner, operator, WatermarkStrategy.for_monotonous_timestamps(), "time", 1)
+
+
+def _with_integers(schema: pa.Schema) -> pa.Schema:
+    """Window bounds as integers in the unit of the windows."""
+    return pa.schema([field.with_type(pa.int64()) if field.name in ("window_start", "window_end") else field for field in schema])
+
+
+__all__ = ["ColumnTestHarness"]

@@ -1,0 +1,100 @@
+"""Look-back windows: each row has one of its own, the time before it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from panestream.errors import InvalidPlanError, InvalidWindowError
+from panestream.windowing.assigners.base import WindowAssigner
+from panestream.windowing.assigners.several import SeveralWindows
+from panestream.windowing.time import Duration, check_micros, format_duration, to_micros
+from panestream.windowing.windows import Window
+
+_LONGEST = 2**61
+"""In engine units: a time and both lengths together must fit int64."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class LookBackWindows(WindowAssigner):
+    """For each row, the rows of its key of the time before it, and itself: ``[ts - size, ts + following]``, both ends included.
+
+    Rows with the same time are in each other's windows, as in SQL. Results have a row for each row of the input, when the
+    watermark has passed it. Flink: ``OVER (PARTITION BY … ORDER BY ts RANGE BETWEEN … PRECEDING AND CURRENT ROW)`` of its SQL.
+    The constructor takes engine units; :meth:`of` takes durations.
+
+    >>> LookBackWindows.of("1 hour")
+    LookBackWindows.of('1 hour')
+    >>> LookBackWindows.of("1 hour", following="5 minutes")
+    LookBackWindows.of('1 hour', following='5 minutes')
+    """
+
+    size: int
+    following: int = 0
+
+    is_event_time = True
+    columns_only: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_micros("LookBackWindows.of('1 hour')", self.size, self.following)
+        for what, length in (("size", self.size), ("following", self.following)):
+            if not 0 <= length < _LONGEST:
+                raise InvalidWindowError(
+                    f"{what} of a look-back must not be negative, and less than 70,000 years: got {format_duration(length)!r}"
+                )
+
+    @classmethod
+    def of(cls, size: Duration, following: Duration = "0 seconds") -> LookBackWindows:
+        """Windows of the time ``size`` before each row.
+
+        Args:
+            size: how far each looks back. A row exactly so much older is in.
+            following: how far it looks ahead, too; its results then come so much later.
+
+        Raises:
+            InvalidWindowError: a duration is negative.
+        """
+        return cls(to_micros(size, "size"), to_micros(following, "following"))
+
+    def assign_windows(self, element: Any, timestamp: int, processing_time: int) -> tuple[Window, ...]:
+        raise InvalidPlanError(f"{self!r}: in whose look-backs a row is, only the rows after it say; they run on columns only")
+
+    def __repr__(self) -> str:
+        following = f", following={format_duration(self.following)!r}" if self.following else ""
+        return f"LookBackWindows.of({format_duration(self.size)!r}{following})"
+
+
+def look_backs_of(assigner: WindowAssigner) -> Mapping[str, LookBackWindows] | None:
+    """Look-backs by label; one alone has none (the empty text). None: other windows.
+
+    >>> look_backs_of(LookBackWindows(60))
+    {'': LookBackWindows.of('60 microseconds')}
+    """
+    if isinstance(assigner, LookBackWindows):
+        return {"": assigner}
+    if not isinstance(assigner, SeveralWindows):
+        return None
+    found = {
+        label: one for label, one in zip(assigner.labels, assigner.assigners, strict=True) if isinstance(one, LookBackWindows)
+    }
+    if not found:
+        return None
+    if len(found) < len(assigner.labels):
+        other = next(one for one in assigner.assigners if not isinstance(one, LookBackWindows))
+        raise InvalidPlanError(
+            f"look-backs give a result for each row, {other!r} gives one for each window: they do not go together in one query"
+        )
+    return found
+
+
+def result_name(name: str, label: str) -> str:
+    """What a result is called where there may be several look-backs.
+
+    >>> result_name("clicks", "1h"), result_name("clicks", "")
+    ('clicks_1h', 'clicks')
+    """
+    return f"{name}_{label}" if label else name
+
+
+__all__ = ["LookBackWindows", "look_backs_of", "result_name"]

@@ -1,0 +1,91 @@
+"""Look-backs: random queries, and what they mean, row by row in plain Python.
+
+The definition: a row is late if the watermark had reached its time before its micro-batch. Every other row is emitted in the
+micro-batch that moves the watermark to its time (and the time that follows). Its results are the aggregates of all rows of its
+key that are not late, from its time less the size of the look-back to its time and what follows, both ends included.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from panestream.engine.plan import WindowPlan
+from panestream.engine.planner import choose
+from panestream.engine.rule import DeclaredAggregates
+from panestream.engine.window_spec import WindowSpec
+from panestream.windowing.assigners import LookBackWindows
+from panestream.windowing.assigners.look_back import look_backs_of
+from panestream.windowing.assigners.several import SeveralWindows
+from tests.comparison import harness
+from tests.engine.aggregates import naive
+
+SPANS = (4, 10, 30, 3000)
+
+
+def random_plan(rng: random.Random) -> tuple[WindowPlan, int]:
+    """A query, and about how long its look-backs are."""
+    span = rng.choice(SPANS)
+
+    def one() -> LookBackWindows:
+        size = rng.choice([0, 1, span // 3, span, span, 3 * span])
+        return LookBackWindows(size, rng.choice([0, 0, 0, 1, span // 2]))
+
+    assigner = one() if rng.random() < 0.5 else SeveralWindows.of({label: one() for label in "abc"[: rng.randint(1, 3)]})
+    kept = rng.choice([["ts", "v", "x", "u"], ["u", "ts"], ["v"], []])
+    return plan_of(
+        assigner, harness.random_aggregates(rng), kept, rng.choice([0, 0, span // 2, 2 * span]), rng.random() < 0.5
+    ), span
+
+
+def plan_of(assigner, aggregates, kept=("ts", "v", "x", "u"), delay=0, late=False) -> WindowPlan:
+    """The plan of look-backs over the rows of the harness, as the planner makes it."""
+    windowing = WindowSpec(assigner)
+    columns = pa.schema([harness.ROWS.field(name) for name in kept])
+    types = {**harness.TYPES, "ts": pa.int64()}
+    asked = DeclaredAggregates(aggregates, types, harness.KEYS, columns=tuple(kept), kept=columns)
+    return harness.plan_for(choose(windowing, asked), windowing, delay, late=late)
+
+
+def expected(plan: WindowPlan, batches: Sequence[harness.MicroBatch]) -> list[tuple[list, list]]:
+    """What each micro-batch emits, in order, and its late rows."""
+    look_backs, recipes = look_backs_of(plan.assigner), plan.operator.aggregates
+    ahead = max(one.following for one in look_backs.values())
+    watermark, taken, emitted, found = None, [], set(), []
+    for batch in batches:
+        late = [row for row in batch.rows if watermark is not None and row[1] <= watermark]
+        for row in batch.rows:
+            if row not in late:
+                taken.append(naive.Row((row[0],), row[1], row[1], len(taken), dict(zip(harness.ROWS.names, row, strict=True))))
+        times = [row[1] for row in batch.rows]
+        if times:
+            came = max(times) - plan.watermark.delay - 1
+            watermark = came if watermark is None else max(watermark, came)
+        out = []
+        for row in taken:
+            passed = batch.end or (watermark is not None and row.time + ahead <= watermark)
+            if passed and row.arrival not in emitted:
+                emitted.add(row.arrival)
+                out.append(row)
+        rows = []
+        for row in sorted(out, key=lambda one: (one.time, one.arrival)):
+            results = []
+            for one in look_backs.values():
+                near = [
+                    other for other in taken
+                    if other.key == row.key and row.time - one.size <= other.time <= row.time + one.following
+                ]  # fmt: skip
+                results += [naive.aggregate(recipe, near, harness.TYPES) for recipe in recipes]
+            rows.append((row.key, (*(row.values[name] for name in plan.operator.kept.names), *results)))
+        found.append((rows, late))
+    return found
+
+
+def by_key(rows: Sequence[tuple]) -> dict:
+    """The rows of each key, in order."""
+    found: dict = {}
+    for key, values in rows:
+        found.setdefault(key, []).append(values)
+    return found

@@ -1,0 +1,41 @@
+"""Look-back windows: what they are, and what does not go with them."""
+
+from __future__ import annotations
+
+import pytest
+
+from panestream.errors import InvalidPlanError, InvalidWindowError
+from panestream.testing import WindowTestHarness
+from panestream.windowing.assigners import LookBackWindows, TumblingEventTimeWindows
+from panestream.windowing.assigners.look_back import look_backs_of
+from panestream.windowing.assigners.several import SeveralWindows
+
+
+def test_how_they_are_written():
+    assert LookBackWindows.of("1 hour") == LookBackWindows(3_600_000_000)
+    assert LookBackWindows.of("1 hour", "5 minutes") == LookBackWindows(3_600_000_000, 300_000_000)
+    assert eval(repr(LookBackWindows.of("1 hour", "5 minutes"))) == LookBackWindows.of("1 hour", "5 minutes")
+    assert LookBackWindows.of("0 seconds").size == 0
+    assert LookBackWindows(1).is_event_time
+
+
+@pytest.mark.parametrize(("size", "following"), [(-1, 0), (1, -1), (2**61, 0), (0, 2**61), ("1 hour", 0), (True, 0)])
+def test_what_makes_no_sense_is_refused(size, following):
+    with pytest.raises(InvalidWindowError):
+        LookBackWindows(size, following)
+
+
+def test_several_go_together_with_their_like_only():
+    hour, day = LookBackWindows.of("1 hour"), LookBackWindows.of("1 day")
+    assert look_backs_of(SeveralWindows.of({"1h": hour, "1d": day})) == {"1h": hour, "1d": day}
+    assert look_backs_of(TumblingEventTimeWindows(5)) is None
+    assert look_backs_of(SeveralWindows.of({"a": TumblingEventTimeWindows(5)})) is None
+    with pytest.raises(InvalidPlanError, match="a result for each row"):
+        look_backs_of(SeveralWindows.of({"1h": hour, "5": TumblingEventTimeWindows(5)}))
+
+
+def test_the_row_operator_says_that_it_does_not_know_them():
+    with pytest.raises(InvalidPlanError, match="runs on columns only"):
+        WindowTestHarness(LookBackWindows(5), reduce=max)
+    with pytest.raises(InvalidPlanError, match="only the rows after it say"):
+        LookBackWindows(5).assign_windows(None, 0, 0)
