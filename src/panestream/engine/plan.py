@@ -104,6 +104,7 @@ class WindowPlan:
         most_bytes: no more bytes of rows are taken into memory at once, of a window or of a key group's micro-batch.
         since: rows with an event time before this are in the history that the query started from, and left out; None: none are.
         ends: whether the query ends by itself when it has read all there is: then it waits for no silence.
+        constants: columns that every row of the main output has last, with one text each.
     """
 
     keys: tuple[str, ...]
@@ -129,6 +130,7 @@ class WindowPlan:
     since: int | None = None
     most_bytes: int = MOST_BYTES
     ends: bool = False
+    constants: Mapping[str, str] = field(default_factory=dict)
     _identity: Mapping[str, str] | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
