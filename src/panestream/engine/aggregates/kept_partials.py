@@ -9,11 +9,12 @@ from typing import ClassVar
 import pyarrow as pa
 
 from panestream.engine.aggregates.aggregation import Aggregation
+from panestream.engine.aggregates.partial_aggregate import counts_of
 from panestream.engine.aggregates.planning import AggregationPlanner
 from panestream.engine.aggregates.registry import Implementation, implements
 from panestream.engine.aggregates.result import Result
 from panestream.engine.aggregates.saved_partials import parts_of
-from panestream.engine.kernels.columns import Ints, as_type, one_chunk
+from panestream.engine.kernels.columns import Ints, array_of, as_type, one_chunk
 from panestream.engine.kernels.storable import storable, storable_type
 from panestream.windowing.aggregates import Aggregate
 
@@ -53,18 +54,28 @@ class KeptPartialImplementation(Implementation[KeptPartial]):
         if [planner.source(text) for text in alone.inputs] != list(range(len(alone.inputs))):
             raise ValueError("partials are kept of one list of aggregates, and of no others beside it")
         kept = pa.struct([pa.field(name, storable_type(type_)) for name, type_ in partial.columns])
-        planner.result(KeptResult, recipe, kept, planner.partial(partial))
+        planner.result(KeptResult, recipe, kept, planner.partial(partial), counts=partial.counts)
 
 
 @dataclass(frozen=True, slots=True)
 class KeptResult(Result):
-    """The columns of a partial, of types that Spark has."""
+    """The columns of a partial, of types that Spark has, and complete in themselves.
+
+    Attributes:
+        counts: the one in which null stands for all rows; None: there is none.
+    """
+
+    counts: str | None
 
     takes_partials: ClassVar[bool] = True
 
     def finish(self, partials: Sequence[Sequence[pa.Array]], rows: Ints) -> pa.Array:
         names = [field.name for field in self.type]
-        table = storable(pa.Table.from_arrays(list(partials[0]), names=names))
+        told = [
+            array_of(counts_of(column, rows), pa.int64()) if name == self.counts else column
+            for name, column in zip(names, partials[0], strict=True)
+        ]
+        table = storable(pa.Table.from_arrays(told, names=names))
         columns = [as_type(one_chunk(column), field.type) for column, field in zip(table.columns, self.type, strict=True)]
         return pa.StructArray.from_arrays(columns, fields=list(self.type))
 
