@@ -1,8 +1,8 @@
 """Thirty days from stored tiles beside thirty days from rows, and features as of an instant beside a join of ranges, on Spark.
 
-Run: ``python -m benchmarks.tiles [--rows 60000000] [--keys 500] [--days 60] [--questions 20000] [--rounds 3] [--cores 2]``. Rows lie
-in Parquet files, tiles of an hour too. The contestants take turns in one session; each line has the median of the rounds, in
-seconds from the call until the last result is there, planning and small jobs included. Compare only figures of one run.
+Run: ``python -m benchmarks.tiles [--rows 60000000] [--keys 500] [--days 60] [--slice "1 hour"] [--join]``. Rows lie in
+Parquet files, and so do tiles. The contestants take turns in one session; each line has the median of the rounds, in seconds from
+the call until the last result is there, planning and small jobs included. Compare only figures of one run.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 import panestream as pst
 from panestream import agg
 
-HOUR = pst.TumblingEventTimeWindows.of("1 hour")
 MONTH = pst.SlidingEventTimeWindows.of("30 days", "1 day")
 AGGREGATES = (
     agg.count().alias("n"),
@@ -33,7 +33,7 @@ _BEGIN = 1_767_225_600
 def make_rows(spark: SparkSession, folder: str, rows: int, keys: int, days: int) -> None:
     """Rows of some keys, evenly over some days."""
     spark.range(0, rows, 1, 16).selectExpr(
-        f"xxhash64(id) % {keys} AS user",
+        f"pmod(xxhash64(id), {keys}) AS user",
         f"timestamp_micros({_BEGIN}000000 + cast(id * ({days} * 86400000000D / {rows}) AS bigint)) AS ts",
         "(xxhash64(id, 7) & 65535) / 64D AS price",
     ).write.parquet(folder)
@@ -48,23 +48,16 @@ def make_questions(spark: SparkSession, count: int, keys: int, days: int) -> Dat
     """Questions of random users and instants."""
     return spark.range(0, count, 1, 2).selectExpr(
         "id",
-        f"xxhash64(id, 3) % {keys} AS user",
+        f"pmod(xxhash64(id, 3), {keys}) AS user",
         f"timestamp_micros({_BEGIN}000000 + pmod(xxhash64(id, 5), {days * 86_400_000_000})) AS at",
     )
 
 
 def joined(rows: DataFrame, questions: DataFrame) -> DataFrame:
     """The answers as SQL writes them: a join on the range of times."""
-    within = (rows.user == questions.user) & (rows.ts < questions.at) & (rows.ts >= questions.at - pst_days(30))
+    within = (rows.user == questions.user) & (rows.ts < questions.at) & (rows.ts >= questions.at - F.expr("INTERVAL '30' DAY"))
     together = questions.join(rows, within, "left")
     return together.groupBy("id").agg({"ts": "count", "price": "sum"})
-
-
-def pst_days(days: int):  # type: ignore[no-untyped-def]  # noqa: ANN201
-    """An interval as Spark has it."""
-    from pyspark.sql import functions as F
-
-    return F.expr(f"INTERVAL '{days}' DAY")
 
 
 def seconds(made: Callable[[], DataFrame]) -> float:
@@ -95,6 +88,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=60_000_000)
     parser.add_argument("--keys", type=int, default=500)
     parser.add_argument("--days", type=int, default=60)
+    parser.add_argument("--slice", default="1 hour", help="how wide tiles are")
     parser.add_argument("--questions", type=int, default=20_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--cores", type=int, default=2)
@@ -105,7 +99,7 @@ def main() -> None:
         raw, stored = str(Path(folder) / "rows"), str(Path(folder) / "tiles")
         make_rows(spark, raw, given.rows, given.keys, given.days)
         rows = spark.read.parquet(raw)
-        keyed(rows).window(HOUR).panes(*AGGREGATES).run(main=pst.ParquetSink(stored))
+        keyed(rows).window(pst.TumblingEventTimeWindows.of(given.slice)).panes(*AGGREGATES).run(main=pst.ParquetSink(stored))
         tiles = spark.read.parquet(stored)
         print(f"{given.rows:,} rows, {tiles.count():,} tiles", flush=True)
         compare(

@@ -3,6 +3,7 @@
 ``PANESTREAM_CASES=10000 pytest tests/comparison/test_tiles_written.py`` runs more; ``PANESTREAM_SEED`` others.
 """
 
+import json
 import random
 from dataclasses import replace
 
@@ -12,6 +13,7 @@ import pytest
 
 from panestream.engine.aggregates import Aggregation
 from panestream.engine.operators.panes.rule import pane_grid
+from panestream.engine.savepoint.plans import plan_json, plan_of
 from panestream.engine.tiles.format import Tiles, recipes_of_tiles
 from panestream.engine.tiles.windows import windows_of_tiles
 from panestream.engine.window_spec import WindowSpec
@@ -109,3 +111,13 @@ def test_what_a_tile_holds_is_complete_in_itself():
         map(repr, [{"sum": 6, "high": 0}, {"n": 2}, {"n": 2, "mean": 3.0, "m2": 2.0}, {"n": 2}])
     )
     assert np.isfinite(partials[2]["m2"])
+
+
+def test_a_plan_of_tiles_is_written_and_read():
+    wanted = (harness.agg.mean("v"), harness.agg.top_k("x", 2))
+    kept = recipes_of_tiles(wanted, Aggregation.build(wanted, TYPES, KEYS))
+    plan = Query(WindowSpec(TumblingEventTimeWindows(10)), tuple(kept)).columnar()
+    again = plan_of(json.loads(json.dumps(plan_json(plan))))
+    assert again.operator.aggregates == plan.operator.aggregates
+    assert again.main_schema == plan.main_schema
+    assert again.identity() == plan.identity()

@@ -65,7 +65,9 @@ def test_thirty_days_of_every_user_are_those_of_the_rows(history, tiles):
 
 
 def test_what_every_buyer_did_before_buying(clicks, tiles, history):
-    bought = clicks.where("behaviour = 'buy'").selectExpr("monotonically_increasing_id() AS number", "user", "at", "ts", "item AS bought")
+    bought = clicks.where("behaviour = 'buy'").selectExpr(
+        "monotonically_increasing_id() AS number", "user", "at", "ts", "item AS bought"
+    )
     bought = bought.cache()
     questions = bought.collect()
     stored = pst.from_panes(tiles, *AGGREGATES, rows=clicks, event_time="ts")

@@ -96,9 +96,9 @@ def test_a_tile_has_typed_columns_and_says_what_they_are_of(spark, rows, stored)
     assert tiles.schema[counts].dataType.simpleString() == "struct<n:bigint>"
     tiles.createOrReplaceTempView("price_tiles")
     # The format is for everybody: a mean by hand.
-    by_hand = spark.sql(f"SELECT user, sum({sums}.sum) / sum({counts}.n) FROM price_tiles GROUP BY user").collect()  # noqa: S608
+    by_hand = spark.sql(f"SELECT user, sum({sums}.sum) / sum({counts}.n) FROM price_tiles GROUP BY user").collect()
     expected = rows.groupBy("user").avg("price").collect()
-    assert sorted(map(str, by_hand)) != []
+    assert len(by_hand) > 3
     assert {row[0]: round(row[1], 9) for row in by_hand} == {row[0]: round(row[1], 9) for row in expected}
     assert set(tiles.columns[4:-1]) < set(stored.columns)  # whatever other aggregates there are
 
@@ -137,7 +137,7 @@ def test_a_stream_with_restarts_writes_tiles_and_late_rows_correct_them(spark, t
 def test_the_row_operator_writes_tiles_too(rows):
     wanted = AGGREGATES[:5]
     panes = keyed(rows).window(SLICES).exact_firings().panes(*wanted)
-    assert "row" in str(panes.explain())
+    assert "row operator" in str(panes.explain())
     assert_same_rows(pst.from_panes(panes.main, *wanted).window(WINDOWS), keyed(rows).window(WINDOWS).aggregate(*wanted).main)
 
 
@@ -159,18 +159,28 @@ def questions(spark, count: int = 90):
     return spark.createDataFrame(made, "id bigint, user string, at timestamp, more map<string, bigint>")
 
 
-def answers_by_hand(rows, asked, hours: float, *, rounded: bool = False):
+def answers_by_hand(rows, asked, minutes: int, *, rounded: bool = False):
     """What SQL says: a join on the range of times."""
     end = "date_trunc('hour', q.at)" if rounded else "q.at"
     joined = asked.alias("q").join(
         rows.alias("r"),
-        on=_expr(f"q.user <=> r.user AND r.ts < {end} AND r.ts >= {end} - INTERVAL '{int(hours * 60)}' MINUTE"),
+        on=_expr(f"q.user <=> r.user AND r.ts < {end} AND r.ts >= {end} - INTERVAL '{minutes}' MINUTE"),
         how="left",
     )
     return {
         row.id: (row.n, row.total, row.pages, row.prices)
         for row in joined.groupBy("q.id")
-        .agg(*map(_expr, ["count(r.ts) AS n", "sum(r.price) AS total", "count(DISTINCT r.page) AS pages", "sort_array(collect_list(r.price)) AS prices"]))
+        .agg(
+            *map(
+                _expr,
+                [
+                    "count(r.ts) AS n",
+                    "sum(r.price) AS total",
+                    "count(DISTINCT r.page) AS pages",
+                    "sort_array(collect_list(r.price)) AS prices",
+                ],
+            )
+        )
         .collect()
     }
 
@@ -204,8 +214,8 @@ def test_answers_with_rows_are_exact(spark, rows, stored):
     )
     assert found.columns[:4] == asked.columns
     found.cache()
-    assert_same_answers(answers(found, "6h"), answers_by_hand(rows, asked, 6))
-    assert_same_answers(answers(found, "95m"), answers_by_hand(rows, asked, 95 / 60))
+    assert_same_answers(answers(found, "6h"), answers_by_hand(rows, asked, 360))
+    assert_same_answers(answers(found, "95m"), answers_by_hand(rows, asked, 95))
     assert found.where("id = 5").first().more == {"a": 5}
     # The same where tiles end in the midst of it, and of one question alone: there is no other answer for serving.
     old = stored.where(stored.window_end <= BEGIN + 20 * HOUR)
@@ -217,7 +227,7 @@ def test_answers_with_rows_are_exact(spark, rows, stored):
 def test_answers_from_tiles_alone_end_where_the_slice_begins(spark, rows, stored):
     asked = questions(spark).withColumnRenamed("user", "who")
     found = pst.from_panes(stored, *WANTED).as_of(asked, at="at", windows={"6h": "6 hours"}, on={"user": "who"})
-    by_hand = answers_by_hand(rows, asked.withColumnRenamed("who", "user"), 6, rounded=True)
+    by_hand = answers_by_hand(rows, asked.withColumnRenamed("who", "user"), 360, rounded=True)
     assert_same_answers(answers(found, "6h"), by_hand)
 
 
@@ -253,9 +263,9 @@ def test_an_aggregate_added_to_a_store(spark, rows, tmp_path):
 
 def test_what_is_refused_where_tiles_are_made(rows):
     windowed = keyed(rows).window(SLICES)
-    with pytest.raises(InvalidPlanError, match="no slices for panes .they overlap"):
+    with pytest.raises(InvalidPlanError, match=r"no slices for panes .they overlap"):
         keyed(rows).window(WINDOWS).panes(agg.count())
-    with pytest.raises(InvalidPlanError, match="no slices for panes .EventTimeSessionWindows are not aligned"):
+    with pytest.raises(InvalidPlanError, match=r"no slices for panes .EventTimeSessionWindows are not aligned"):
         keyed(rows).window(pst.EventTimeSessionWindows.of("1 hour")).panes(agg.count())
     with pytest.raises(InvalidPlanError, match="leave out the trigger"):
         windowed.trigger(pst.ContinuousEventTimeTrigger.of("5 minutes")).panes(agg.count())
@@ -265,7 +275,7 @@ def test_what_is_refused_where_tiles_are_made(rows):
         keyed(rows).window(pst.TumblingProcessingTimeWindows.of("1 hour")).panes(agg.count())
     with pytest.raises(InvalidPlanError, match="panes wants at least one aggregate"):
         windowed.panes()
-    with pytest.raises(InvalidPlanError, match="agg.sum"):
+    with pytest.raises(InvalidPlanError, match=r"agg\.sum"):
         windowed.panes("sum(price)")
     with pytest.raises(InvalidPlanError, match="Mine is a function over rows"):
         windowed.panes(Mine())
@@ -287,13 +297,13 @@ class Mine(pst.AggregateFunction):
 
 
 def test_what_is_refused_where_tiles_are_read(spark, rows, stored):
-    with pytest.raises(InvalidPlanError, match=r"know nothing of 'prise'; did you mean 'price'\?.*They were made for agg.count"):
+    with pytest.raises(InvalidPlanError, match=r"know nothing of 'prise' .did you mean 'price'\?.: they were made for agg.count"):
         pst.from_panes(stored, agg.sum("prise"))
     with pytest.raises(InvalidPlanError, match=r"no column 'extreme_price_\w+', which an aggregate needs"):
         pst.from_panes(stored, agg.min("price"))
     with pytest.raises(InvalidPlanError, match="no column 'tile'"):
         pst.from_panes(stored.drop("tile"), agg.count())
-    with pytest.raises(InvalidPlanError, match="which is not what .panes"):
+    with pytest.raises(InvalidPlanError, match=r"which is not what \.panes"):
         pst.from_panes(stored.withColumn("tile", _expr("'{}'")), agg.count())
     with pytest.raises(InvalidPlanError, match="a newer one wrote them"):
         pst.from_panes(stored.withColumn("tile", _expr("""'{"format": 9}'""")), agg.count())
@@ -309,7 +319,10 @@ def test_what_is_refused_where_tiles_are_read(spark, rows, stored):
     with pytest.raises(InvalidPlanError, match="the tiles are of different slices"):
         pst.from_panes(stored.unionByName(minutes), agg.count())
     read = pst.from_panes(stored, agg.count(), agg.sum("price"))
-    for windows in (pst.TumblingEventTimeWindows.of("90 minutes"), pst.TumblingEventTimeWindows.of("2 hours", offset="5 minutes")):
+    for windows in (
+        pst.TumblingEventTimeWindows.of("90 minutes"),
+        pst.TumblingEventTimeWindows.of("2 hours", offset="5 minutes"),
+    ):
         with pytest.raises(InvalidPlanError, match="windows begin or end within slices of 1 hour"):
             read.window(windows)
     with pytest.raises(InvalidPlanError, match="cannot be put together from slices"):
@@ -323,6 +336,6 @@ def test_what_is_refused_where_tiles_are_read(spark, rows, stored):
         read.as_of(asked, at="at", windows={"h": "1 hour"}, on={"user": "id"})
     with pytest.raises(InvalidPlanError, match="name the window otherwise"):
         read.as_of(asked.withColumn("count_h", _expr("1")), at="at", windows={"h": "1 hour"})
+    whole = rows.withColumn("price", rows.price.cast("bigint"))
     with pytest.raises(InvalidPlanError, match="'price' is of type int64 in the rows, of which the tiles had double"):
-        whole = rows.withColumn("price", rows.price.cast("bigint"))
         pst.from_panes(stored, agg.sum("price"), rows=whole, event_time="ts").window(WINDOWS)

@@ -310,14 +310,14 @@ def from_panes(
     inputs = {text: type_ for one in manifests for text, type_ in one.inputs.items()}
     absent = next((text for one in aggregates for text in one.inputs if text not in inputs), None)
     if absent is not None:
-        raise InvalidPlanError(f"the tiles know nothing of {absent!r}; {did_you_mean(absent, inputs)}. {_held(manifests)}")
+        raise InvalidPlanError(f"the tiles know nothing of {absent!r} ({did_you_mean(absent, inputs)}): {_held(manifests)}")
     keys = pa.schema(
         [pa.field(name, to_arrow(tiles.schema[name].dataType, f"the key {name!r}")) for name in _keys_in(tiles, first)]
     )
     aggregation = Aggregation.build(aggregates, inputs, keys)
     lacking = [name for name in partial_columns(aggregation) if name not in tiles.columns]
     if lacking:
-        raise InvalidPlanError(f"the tiles have no column {lacking[0]!r}, which an aggregate needs. {_held(manifests)}")
+        raise InvalidPlanError(f"the tiles have no column {lacking[0]!r}, which an aggregate needs: {_held(manifests)}")
     raw = None if rows is None or event_time is None else RawRows(rows, event_time, unit)
     return StoredPanes(tiles, first.slices, aggregation, max(row["until"] for row in found), raw, partitions)
 
@@ -373,7 +373,7 @@ def _keys_in(tiles: DataFrame, manifest: Manifest) -> tuple[str, ...]:
 
 def _held(manifests: Sequence[Manifest]) -> str:
     held = dict.fromkeys(text for one in manifests for text in one.aggregates)
-    return f"They were made for {', '.join(held)}"
+    return f"they were made for {', '.join(held)}"
 
 
 __all__ = ["StoredPanes", "from_panes"]

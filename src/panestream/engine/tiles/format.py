@@ -66,7 +66,7 @@ def partial_columns(aggregation: Aggregation) -> list[str]:
 def _column_of(partial: PartialAggregate, of: str, inputs: Sequence[str]) -> str:
     kind = re.sub(r"(?<!^)(?=[A-Z])", "_", type(partial).__name__.removeprefix("Partial")).lower()
     text = inputs[partial.source] if partial.expressions and inputs else ""
-    told = re.sub(r"[^0-9A-Za-z]+", "_", text).strip("_")[:_LONGEST]
+    told = re.sub(r"[^0-9a-z]+", "_", text.lower()).strip("_")[:_LONGEST]
     digest = sha256(f"{TILES_FORMAT} {of}".encode()).hexdigest()[:8]
     return "_".join(part for part in (kind, told, digest) if part)
 
