@@ -266,7 +266,7 @@ def test_what_is_refused_where_tiles_are_made(rows):
     with pytest.raises(InvalidPlanError, match=r"no slices for panes .they overlap"):
         keyed(rows).window(WINDOWS).panes(agg.count())
     with pytest.raises(InvalidPlanError, match=r"no slices for panes .EventTimeSessionWindows are not aligned"):
-        keyed(rows).window(pst.EventTimeSessionWindows.of("1 hour")).panes(agg.count())
+        keyed(rows).window(pst.EventTimeSessionWindows.with_gap("1 hour")).panes(agg.count())
     with pytest.raises(InvalidPlanError, match="leave out the trigger"):
         windowed.trigger(pst.ContinuousEventTimeTrigger.of("5 minutes")).panes(agg.count())
     with pytest.raises(InvalidPlanError, match="leave out the evictor"):
@@ -326,7 +326,7 @@ def test_what_is_refused_where_tiles_are_read(spark, rows, stored):
         with pytest.raises(InvalidPlanError, match="windows begin or end within slices of 1 hour"):
             read.window(windows)
     with pytest.raises(InvalidPlanError, match="cannot be put together from slices"):
-        read.window(pst.EventTimeSessionWindows.of("1 hour"))
+        read.window(pst.EventTimeSessionWindows.with_gap("1 hour"))
     asked = questions(spark)
     with pytest.raises(InvalidPlanError, match="is no multiple of a slice of 1 hour"):
         read.as_of(asked, at="at", windows={"m": "90 minutes"})
