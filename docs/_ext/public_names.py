@@ -44,7 +44,7 @@ OF_MODULES = {"agg": "aggregates", "testing": "testing", "metrics": "metrics", "
 GIVEN = {
     *("DataStream", "KeyedStream", "KafkaStream", "WindowedStream", "WindowedResult", "PreparedQuery", "RunningQuery"),
     *("BatchProgress", "PartitionProgress", "CheckpointState", "Savepoint", "Trace", "Timeline", "Lateness", "DelayCost"),
-    "Compaction",
+    *("Compaction", "StoredPanes"),
     *("WindowContext", "EvictorContext", "TriggerContext", "OnMergeContext", "WatermarkOutput", "WindowFunctionError"),
     *("errors.PlanMismatchError", "errors.StateDamagedError", "testing.WindowResult", "testing.LateElement", "testing.Snapshot"),
     "testing.Simulation",

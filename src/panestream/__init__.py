@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from panestream.datastream import stream as stream
     from panestream.datastream.kafka import KafkaStream as KafkaStream
     from panestream.datastream.kafka import from_kafka as from_kafka
+    from panestream.datastream.stored import StoredPanes as StoredPanes
+    from panestream.datastream.stored import from_panes as from_panes
     from panestream.notebook.live import live as live
     from panestream.pictures.timeline import Timeline as Timeline
     from panestream.pictures.timeline import timeline as timeline

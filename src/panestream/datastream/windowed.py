@@ -16,6 +16,7 @@ from panestream.datastream.gaps import check_gap_of_rows, gap_input
 from panestream.datastream.inputs import check_collations, check_results, no_aggregate, resolve_inputs
 from panestream.datastream.look_back import look_back_result
 from panestream.datastream.names import RESERVED, checked_tag
+from panestream.datastream.panes import PanesResult, panes_of
 from panestream.datastream.predicates import predicate_inputs
 from panestream.datastream.result import WindowedResult
 from panestream.engine.operators.accumulating.windowed_rows import AllWindows, OverRows, TablePerWindow
@@ -277,6 +278,34 @@ class WindowedStream(WindowedEvents):
         split = None if self.parts is None else split_of(self.parts, declared, operator, types)
         collated = frozenset() if results is not None else collated
         return WindowedResult(self, operator, inputs, collated, split=split, asked=asked)
+
+    def panes(self, *aggregates: recipes.Aggregate) -> PanesResult:
+        """Gives out what aggregates keep of the rows of each key and slice of time, instead of their results: tiles.
+
+        The windows are the slices: tumbling, or of a calendar one behind the other. All else is as with :meth:`aggregate`: a tile
+        goes out when the watermark passes its slice, and again, whole, for late rows within :meth:`allowed_lateness`. Longer
+        windows are put together from stored tiles by :func:`panestream.from_panes`; docs/reference/tiles.md has the format. Flink
+        has no counterpart.
+
+        Args:
+            *aggregates: declared aggregates (``panestream.agg``). Those that keep the same share it: of ``sum`` and ``mean`` of
+                one column, the tiles have one.
+
+        Returns:
+            The result: ``.main`` has the key columns, ``window_start``, ``window_end``, ``rows``, a struct for each partial, and
+            ``tile``, which says what they are of.
+
+        Raises:
+            InvalidPlanError: windows that overlap, or of another kind; a trigger other than the default; none given, or one whose
+                partials cannot be kept.
+
+        Examples:
+            >>> keyed.window(TumblingEventTimeWindows.of("1 hour")).panes(agg.sum("price"))  # doctest: +SKIP
+        """
+        if not aggregates:
+            raise InvalidPlanError("panes wants at least one aggregate, e.g. agg.count()")
+        self._check_not_split("panes")
+        return panes_of(self, aggregates)
 
     def reduce(
         self,

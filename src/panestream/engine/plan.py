@@ -109,6 +109,7 @@ class WindowPlan:
         ends: whether the query ends by itself when it has read all there is: then it waits for no silence.
         sides: the two streams that the input is made of, or None: it is one.
         pairs: what a join makes of the rows of a window, or None.
+        constants: columns that every row of the main output has last, with one text each.
     """
 
     keys: tuple[str, ...]
@@ -137,6 +138,7 @@ class WindowPlan:
     ends: bool = False
     sides: Sides | None = None
     pairs: Pairs | None = None
+    constants: Mapping[str, str] = field(default_factory=dict)
     _identity: Mapping[str, str] | None = field(default=None, init=False, repr=False, compare=False)
 
     @property

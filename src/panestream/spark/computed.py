@@ -101,7 +101,9 @@ def output(operated: DataFrame, plan: WindowPlan, tag: str) -> DataFrame:
 
 
 def _decided(rows: DataFrame, plan: WindowPlan, tag: str) -> DataFrame:
-    """What no key group could say alone."""
+    """What no key group could say alone, or need not say."""
+    if tag == MAIN and plan.constants:
+        rows = rows.select("*", *(F.lit(text).alias(name) for name, text in plan.constants.items()))
     if tag == MAIN and plan.split is not None:
         return put_together(rows, plan)
     if tag != MAIN or plan.top is None:

@@ -161,12 +161,14 @@ class Aggregation:
         if bool((end_pane[:-1] <= first_pane[1:]).all()):
             # No pane is in two windows: the window itself can be the pane.
             groups = group(keys, opened)
-            merged = partials.merged(groups, self.partial_aggregates)
+            merged, kept = partials.merged(groups, self.partial_aggregates), self._kept
             finals = [
-                partial.finalize(columns, merged.rows)
-                for partial, columns in zip(self.partial_aggregates, merged.columns, strict=True)
+                columns if number in kept else partial.finalize(columns, merged.rows)
+                for number, (partial, columns) in enumerate(zip(self.partial_aggregates, merged.columns, strict=True))
             ]
             return groups.panes, self._results(keys, groups.codes, finals, merged.rows)
+        if self._kept:
+            raise ValueError("partials are kept of windows that do not overlap")
         groups = group(keys, partials.panes)
         if layout == "auto":
             # More cells of windows by keys than rows in windows can fill: a matrix would be mostly empty.
@@ -203,6 +205,11 @@ class Aggregation:
     def keeps_order(self) -> bool:
         """Whether it matters in which order rows came."""
         return any(partial.keeps_order for partial in self.partial_aggregates)
+
+    @property
+    def _kept(self) -> frozenset[int]:
+        """The partials that results want as they are merged."""
+        return frozenset(number for result in self.results if result.takes_partials for number in result.partials)
 
     def _ranges(
         self, groups: Groups, keys: Keys, rows: Ints, first_pane: Ints, end_pane: Ints, layout: Layout

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -39,6 +39,8 @@ class CountImplementation(Implementation[Count]):
 @dataclass(frozen=True, slots=True)
 class PartialCount(PartialAggregate):
     """How many rows of the pane have a value. Null stands for *all rows*: a column without nulls costs nothing to count."""
+
+    counts: ClassVar[str | None] = "n"
 
     @property
     def columns(self) -> tuple[tuple[str, pa.DataType], ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -41,6 +41,8 @@ class PartialMoments(PartialAggregate):
     Finite values have a variance, however large they are: 0 where all are equal, infinity where it is beyond all floats. With
     an infinite value it is NaN, as its distance from any mean.
     """
+
+    counts: ClassVar[str | None] = "n"
 
     @property
     def columns(self) -> tuple[tuple[str, pa.DataType], ...]:

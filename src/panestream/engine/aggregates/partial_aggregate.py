@@ -98,6 +98,8 @@ class PartialAggregate(ABC):
     needs_rows: ClassVar[bool] = False
     """Whether it is combined over windows from partial rows one after the other (sparse ranges), not from a matrix."""
 
+    counts: ClassVar[str | None] = None
+    """Its column that counts values, in which null stands for all rows; None: it has none."""
     is_users: ClassVar[bool] = False
     """Whether code of the user's own merges it and makes results of it, which is not there where state is only looked at."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import pyarrow as pa
 
@@ -27,6 +28,9 @@ class Result(ABC):
     call: str
     type: pa.DataType
     partials: tuple[int, ...]
+
+    takes_partials: ClassVar[bool] = False
+    """Whether it is made of partials as they are merged; else of what windows make of them."""
 
     @abstractmethod
     def finish(self, partials: Sequence[Sequence[pa.Array]], rows: Ints) -> pa.Array:

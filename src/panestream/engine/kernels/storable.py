@@ -15,6 +15,11 @@ def storable(table: pa.Table) -> pa.Table:
     return table
 
 
+def storable_type(type_: pa.DataType) -> pa.DataType:
+    """The type of a column there."""
+    return pa.binary() if pa.types.is_decimal256(type_) else type_
+
+
 def typed(column: pa.Array, type_: pa.DataType) -> pa.Array:
     """A column of saved state with the type that it is to have: what was kept elsewhere may have come back with one like it."""
     if pa.types.is_decimal256(type_) and not pa.types.is_decimal(column.type):
@@ -29,4 +34,4 @@ def _bytes_of(column: pa.Array) -> pa.Array:
     return pa.Array.from_buffers(width, len(column), column.buffers(), offset=column.offset).cast(pa.binary())
 
 
-__all__ = ["storable", "typed"]
+__all__ = ["storable", "storable_type", "typed"]

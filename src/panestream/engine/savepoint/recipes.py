@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from panestream.engine.aggregates.kept_partials import KeptPartial
 from panestream.engine.aggregates.two_phase import InTwoPhases
 from panestream.engine.plan import Split, Top, stable_repr
 from panestream.engine.runtime.sides import Pairs, Sides
@@ -42,6 +43,7 @@ from panestream.windowing.watermarks import WatermarkStrategy
 _ROOMS = (aggregates, assigners, evictors, triggers)
 _OTHERS: tuple[type, ...] = (
     GapColumn,
+    KeptPartial,
     LimitedEventTimeSessionWindows,
     Pairs,
     SeveralWindows,

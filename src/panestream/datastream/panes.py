@@ -1,0 +1,100 @@
+"""Panes as an output of their own: what aggregates keep of the rows of a key and slice of time, instead of their results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from panestream.datastream.events import WindowedEvents
+from panestream.datastream.inputs import check_collations, no_aggregate, resolve_inputs
+from panestream.datastream.result import WindowedResult
+from panestream.engine.aggregates import Aggregation
+from panestream.engine.operators.panes.rule import pane_grid, why_not_aligned
+from panestream.engine.plan import WindowPlan
+from panestream.engine.planner import choose
+from panestream.engine.rule import DeclaredAggregates
+from panestream.engine.tiles.format import ROWS, recipes_of_tiles
+from panestream.errors import InvalidPlanError
+from panestream.spark.columns import type_of
+from panestream.spark.names import Names
+from panestream.spark.tiles.manifest import MANIFEST, Manifest
+from panestream.spark.types import spark_schema, to_arrow
+from panestream.windowing import aggregates as recipes
+from panestream.windowing.aggregate_function import AggregateFunction
+from panestream.windowing.assigners.several import SeveralWindows
+from panestream.windowing.triggers import EventTimeTrigger
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PanesResult(WindowedResult):
+    """The tiles of a windowed query, and its other outputs.
+
+    Attributes:
+        manifest: what each tile says of itself, as text.
+    """
+
+    manifest: str = field(default="")
+
+    @cached_property
+    def plan(self) -> WindowPlan:
+        """The frozen recipe of the query."""
+        return replace(super().plan, constants={MANIFEST: self.manifest})
+
+
+def panes_of(windowed: WindowedEvents, aggregates: Sequence[recipes.Aggregate]) -> PanesResult:
+    """The tiles of some windows.
+
+    Raises:
+        InvalidPlanError: the windows are no slices of time; no aggregates; one whose partials cannot be kept.
+    """
+    _check_slices(windowed)
+    keyed = windowed.keyed
+    df, keys = keyed.source.df, keyed.key_schema
+    for aggregate in aggregates:
+        if isinstance(aggregate, AggregateFunction):
+            raise InvalidPlanError(
+                f"panes keeps partials of declared aggregates, and {type(aggregate).__name__} is a function over rows: make it "
+                "one over columns, agg.user(...), whose partials can be kept"
+            )
+        if not isinstance(aggregate, recipes.Aggregate):
+            raise no_aggregate(df, aggregate)
+    taken = [name for name in (ROWS, MANIFEST) if Names.of(df.sparkSession).find(name, keys.names) is not None]
+    if taken:
+        raise InvalidPlanError(f"tiles have a column {taken[0]!r}: give the key another name with AS")
+    declared, inputs = resolve_inputs(df, aggregates)
+    kinds = {text: type_of(df, column) for text, column in inputs.items()}
+    check_collations(declared, kinds)
+    types = {text: to_arrow(kind, text) for text, kind in kinds.items()}
+    aggregation = Aggregation.build(declared, types, keys)
+    asked = DeclaredAggregates(recipes_of_tiles(declared, aggregation), types, keys)
+    operator = choose(windowed.windowing, asked)
+    # A partial of a type that Spark does not have is refused here, not when rows come.
+    spark_schema(operator.result_schema)
+    manifest = Manifest.of(windowed.windowing.assigner, keys.names, declared, aggregation).text()
+    return PanesResult(windowed, operator, inputs, asked=asked, manifest=manifest)
+
+
+def _check_slices(windowed: WindowedEvents) -> None:
+    """Refuses windows that are no slices of time."""
+    windowing, write = windowed.windowing, "write .window(TumblingEventTimeWindows.of('1 hour')).panes(...)"
+    assigner = windowing.assigner
+    reasons = why_not_aligned(assigner)
+    if isinstance(assigner, SeveralWindows):
+        reasons = ["there are several kinds of windows: the slices of one are enough for all"]
+    elif not reasons and not assigner.is_event_time:
+        reasons = ["windows of the clock depend on when rows were read"]
+    elif not reasons and pane_grid(assigner).overlaps:
+        reasons = ["they overlap, and a row is to be in one tile"]
+    if reasons:
+        raise InvalidPlanError(f"{assigner!r} are no slices for panes ({reasons[0]}): {write}")
+    if windowing.trigger is not None and not isinstance(windowing.trigger, EventTimeTrigger):
+        raise InvalidPlanError(
+            f"a tile goes out when its slice is over, and again for late rows: leave out the trigger {windowing.trigger!r}; rows "
+            "of slices that are open are read beside the tiles, from_panes(..., rows=...)"
+        )
+    if windowing.evictor is not None:
+        raise InvalidPlanError(f"a tile holds all rows of its slice: leave out the evictor {windowing.evictor!r}")
+
+
+__all__ = ["PanesResult", "panes_of"]

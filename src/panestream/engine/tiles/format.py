@@ -1,0 +1,153 @@
+"""The columns of tiles: what they are called, how results become them, and how they become partials again.
+
+A tile has the key columns, ``window_start`` and ``window_end`` of its slice, ``rows`` (how many there were) and for each partial
+a struct of its columns. The struct's name follows from what the partial is of, and from nothing else: tiles of another list of
+aggregates have the same column for the same partial, so that an aggregate may be added to a store of tiles, or left out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
+
+import numpy as np
+import pyarrow as pa
+
+from panestream.engine.aggregates import Aggregation
+from panestream.engine.aggregates.kept_partials import KeptPartial
+from panestream.engine.aggregates.partial_aggregate import PartialAggregate
+from panestream.engine.aggregates.saved_partials import parts_of
+from panestream.engine.kernels.columns import Ints, array_of, numbers
+from panestream.engine.kernels.grouping import encode_keys
+from panestream.engine.kernels.ordering import stable_order
+from panestream.engine.kernels.slicing import Int64s
+from panestream.engine.kernels.storable import typed
+from panestream.errors import InvalidPlanError
+from panestream.windowing import aggregates as agg
+from panestream.windowing.aggregates import Aggregate
+
+TILES_FORMAT = 1
+"""Of tiles: raised with every change after which one cannot be read as the other."""
+START, END, ROWS = "window_start", "window_end", "rows"
+_LONGEST = 40
+"""So many letters of an expression are in a column's name."""
+
+
+def recipes_of_tiles(aggregates: Sequence[Aggregate], aggregation: Aggregation) -> list[Aggregate]:
+    """What a window must compute so that its results are a tile.
+
+    Args:
+        aggregates: whose partials are wanted.
+        aggregation: what computes them.
+    """
+    kept = tuple(aggregates)
+    columns = [
+        KeptPartial(of, kept, output_name=name)
+        for name, of in zip(partial_columns(aggregation), parts_of(aggregation), strict=True)
+    ]
+    return [agg.count().alias(ROWS), *columns]
+
+
+def partial_columns(aggregation: Aggregation) -> list[str]:
+    """What the columns of the partials of an aggregation are called in tiles, in their order.
+
+    Raises:
+        InvalidPlanError: two have one name, which takes an accident.
+    """
+    named = zip(aggregation.partial_aggregates, parts_of(aggregation), strict=True)
+    names = [_column_of(partial, of, aggregation.inputs) for partial, of in named]
+    if len(set(names)) < len(names):
+        raise InvalidPlanError(f"two partials have one name in tiles ({', '.join(names)}): write one expression in another way")
+    return names
+
+
+def _column_of(partial: PartialAggregate, of: str, inputs: Sequence[str]) -> str:
+    kind = re.sub(r"(?<!^)(?=[A-Z])", "_", type(partial).__name__.removeprefix("Partial")).lower()
+    text = inputs[partial.source] if partial.expressions and inputs else ""
+    told = re.sub(r"[^0-9a-z]+", "_", text.lower()).strip("_")[:_LONGEST]
+    digest = sha256(f"{TILES_FORMAT} {of}".encode()).hexdigest()[:8]
+    return "_".join(part for part in (kind, told, digest) if part)
+
+
+@dataclass(frozen=True, slots=True)
+class Tiles:
+    """Tiles in memory, one for each key and slice.
+
+    Attributes:
+        keys: their key columns.
+        starts: where their slices begin.
+        ends: where they end.
+        partials: the number of rows and the partials: columns of a partial table after the keys and the pane.
+    """
+
+    keys: list[pa.Array]
+    starts: Int64s
+    ends: Int64s
+    partials: list[pa.Array]
+
+    @classmethod
+    def of(cls, keys: Sequence[pa.Array], columns: Sequence[pa.Array], aggregation: Aggregation) -> Tiles:
+        """Tiles as they are stored; of several of one key and slice the one of the most rows.
+
+        A window that fires again for a late row has all rows that it had, and that one: the tile of the most rows is the last.
+
+        Args:
+            keys: the key columns.
+            columns: start and end in microseconds, rows, and the columns of the partials.
+            aggregation: whose partials these are.
+
+        Raises:
+            InvalidPlanError: tiles lack a partial, since they were made before its aggregate was there.
+        """
+        starts, ends, rows = (numbers(column) for column in columns[:3])
+        last = _last(keys, starts, rows)
+        if last is not None:
+            at = pa.array(last)
+            keys, columns = [key.take(at) for key in keys], [column.take(at) for column in columns]
+            starts, ends, rows = starts[last], ends[last], rows[last]
+        partials = [array_of(rows, pa.int64())]
+        for partial, name, kept in zip(aggregation.partial_aggregates, partial_columns(aggregation), columns[3:], strict=True):
+            if kept.null_count:
+                raise InvalidPlanError(
+                    f"{kept.null_count} tiles lack the column {name!r}: they were made before there was an aggregate that needs "
+                    "it. Read later tiles only (.where('window_start >= ...')), or make the older ones again from their rows"
+                )
+            partials += [typed(part, type_) for part, (_, type_) in zip(kept.flatten(), partial.columns, strict=True)]
+        return cls(list(keys), starts, ends, partials)
+
+    def take(self, places: Ints) -> Tiles:
+        """Some of them."""
+        at = pa.array(places)
+        return Tiles(
+            [key.take(at) for key in self.keys],
+            self.starts[places],
+            self.ends[places],
+            [column.take(at) for column in self.partials],
+        )
+
+    def table(self, aggregation: Aggregation, panes: Int64s) -> pa.Table:
+        """Partials of panes, in the layout of :attr:`Aggregation.partial_schema`."""
+        columns = [*self.keys, array_of(panes, pa.int64()), *self.partials]
+        return pa.Table.from_arrays(columns, schema=aggregation.partial_schema)
+
+
+def without_keys(aggregation: Aggregation) -> Aggregation:
+    """The same aggregates of all rows together."""
+    bare = pa.schema(list(aggregation.partial_schema)[len(aggregation.key_schema) :])
+    return replace(aggregation, key_schema=pa.schema([]), partial_schema=bare)
+
+
+def _last(keys: Sequence[pa.Array], starts: Int64s, rows: Ints) -> Ints | None:
+    """Of each key and slice the place of the tile of the most rows; None: each has one tile."""
+    coded = encode_keys(keys, len(starts)).codes.astype(np.int64)
+    order = stable_order(coded, starts, rows)
+    coded, starts = coded[order], starts[order]
+    again = (coded[1:] == coded[:-1]) & (starts[1:] == starts[:-1])
+    if not again.any():
+        return None
+    return np.sort(order[np.append(~again, True)])
+
+
+__all__ = ["END", "ROWS", "START", "TILES_FORMAT", "Tiles", "partial_columns", "recipes_of_tiles", "without_keys"]

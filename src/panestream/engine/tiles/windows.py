@@ -1,0 +1,80 @@
+"""Windows put together from tiles."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from panestream.engine.aggregates import Aggregation
+from panestream.engine.kernels.columns import array_of
+from panestream.engine.kernels.slicing import EvenGrid, Int64s, PaneGrid
+from panestream.engine.runtime.watermarks import BEYOND_ALL
+from panestream.engine.tiles.format import Tiles
+from panestream.errors import InvalidPlanError
+from panestream.windowing.time import format_duration
+
+_INSTANT = pa.timestamp("us", tz="UTC")
+
+
+def windows_of_tiles(aggregation: Aggregation, grid: PaneGrid, tiles: Tiles, rows: pa.Table | None = None) -> pa.Table:
+    """The windows that tiles and rows lie in: key columns, ``window_start``, ``window_end``, results.
+
+    Args:
+        aggregation: what to compute; with the keys.
+        grid: the panes of one kind of windows.
+        tiles: the tiles.
+        rows: partials of rows that no tile has, by pane of the grid.
+
+    Raises:
+        InvalidPlanError: a window begins or ends within a slice.
+        AggregateOverflowError: a result does not fit its type.
+    """
+    (one,) = grid.windows
+    parts = [tiles.table(aggregation, _panes_of(grid, tiles)), *([] if rows is None else [rows])]
+    table = pa.concat_tables(parts)
+    panes = np.unique(table.column("pane").to_numpy())
+    starts, ends = grid.starts_of(panes), grid.starts_of(panes + 1)
+    found = one.over(starts, ends - 1, -BEYOND_ALL, BEYOND_ALL)
+    first, end = grid.panes_of(one.start_of(found)), grid.panes_of(one.end_of(found))
+    which, results = aggregation.windows(table, first, end)
+    windows, width = found[which], len(aggregation.key_schema)
+    bounds = [array_of(edge, pa.int64()).cast(_INSTANT) for edge in (one.start_of(windows), one.end_of(windows))]
+    columns = [*results.columns[:width], *bounds, *results.columns[width:]]
+    return pa.Table.from_arrays(columns, schema=schema_of_windows(aggregation))
+
+
+def schema_of_windows(aggregation: Aggregation) -> pa.Schema:
+    """The columns of :func:`windows_of_tiles`."""
+    bounds = [pa.field(name, _INSTANT, nullable=False) for name in ("window_start", "window_end")]
+    return pa.schema([*aggregation.key_schema, *bounds, *aggregation.output_schema])
+
+
+def check_whole(slices: PaneGrid, grid: PaneGrid) -> None:
+    """Refuses windows that begin or end within slices, where both repeat after a fixed time; others show when tiles are read.
+
+    Raises:
+        InvalidPlanError: they do.
+    """
+    if not isinstance(slices, EvenGrid) or not isinstance(grid, EvenGrid):
+        return
+    # Where both repeat, all edges of panes are among those of one period of both.
+    if grid.period % slices.period or any((grid.origin + edge - slices.origin) % slices.period for edge in grid.edges):
+        raise InvalidPlanError(
+            f"windows begin or end within slices of {format_duration(slices.period)}: size, slide, step and offset must be "
+            "multiples of a slice's, counted from where slices begin"
+        )
+
+
+def _panes_of(grid: PaneGrid, tiles: Tiles) -> Int64s:
+    """The pane that each tile lies in."""
+    panes = grid.panes_of(tiles.starts)
+    cut = np.flatnonzero(panes != grid.panes_of(tiles.ends - 1))
+    if len(cut):
+        start, end = (pa.scalar(int(edge[cut[0]]), _INSTANT) for edge in (tiles.starts, tiles.ends))
+        raise InvalidPlanError(
+            f"a window begins or ends within the slice from {start} to {end}: windows from tiles are made of whole slices"
+        )
+    return panes
+
+
+__all__ = ["check_whole", "schema_of_windows", "windows_of_tiles"]

@@ -1,0 +1,155 @@
+"""What reads tiles in Spark's tasks: tiles, rows and questions of some keys in one partition, told apart by ``kind``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from panestream.engine.aggregates import Aggregation
+from panestream.engine.kernels.columns import numbers, plain, valid_of
+from panestream.engine.kernels.slicing import PaneGrid
+from panestream.engine.kernels.storable import typed
+from panestream.engine.tiles.as_of import Asked, AsOf, Rows
+from panestream.engine.tiles.format import Tiles
+from panestream.engine.tiles.windows import windows_of_tiles
+from panestream.spark.operator.without_pandas import without_pandas
+from panestream.spark.reasons import in_few_words
+from panestream.spark.worker import remember_archives
+
+TILE, ROW, QUESTION = "tile", "row", "question"
+_MOST_ROWS = 1 << 14
+"""Rows of a batch that goes back to Spark."""
+
+
+def part(df: DataFrame, kind: str, keys: Sequence[Column], columns: Sequence[Column]) -> DataFrame:
+    """Rows of one kind: the keys, and all else in a struct that is called as the kind.
+
+    Args:
+        df: the rows.
+        kind: ``TILE``, ``ROW`` or ``QUESTION``.
+        keys: the key columns.
+        columns: what else there is.
+    """
+    named = [key.alias(f"key_{place}") for place, key in enumerate(keys)]
+    inner = [column.alias(f"column_{place}") for place, column in enumerate(columns)]
+    return df.select(F.lit(kind).alias("kind"), *named, F.struct(*inner).alias(kind))
+
+
+def together(parts: Sequence[DataFrame], keys: int, partitions: int) -> DataFrame:
+    """All parts, those of a key in one partition.
+
+    Args:
+        parts: tiles, rows, questions.
+        keys: the number of key columns.
+        partitions: the number of partitions; without keys there is one.
+    """
+    whole = parts[0]
+    for other in parts[1:]:
+        whole = whole.unionByName(other, allowMissingColumns=True)
+    if not keys:
+        return whole.repartition(1)
+    return whole.repartition(partitions, *(F.col(f"key_{place}") for place in range(keys)))
+
+
+@dataclass(frozen=True, slots=True)
+class ReadWindows:
+    """The function for ``mapInArrow`` that puts windows together.
+
+    Attributes:
+        aggregation: what to compute.
+        grid: the panes of the windows.
+    """
+
+    aggregation: Aggregation
+    grid: PaneGrid
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        remember_archives()
+        with in_few_words():
+            found = _Partition.of(batches, self.aggregation)
+            if found is None:
+                return
+            rows, partials = found.rows(), None
+            if rows is not None:
+                own = self.aggregation
+                times = rows.times if own.needs_timestamps else None
+                partials = own.partials(rows.keys, self.grid.panes_of(rows.times), rows.values, times)
+            made = windows_of_tiles(self.aggregation, self.grid, found.tiles(), partials)
+        yield from made.to_batches(max_chunksize=_MOST_ROWS)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadAnswers:
+    """The function for ``mapInArrow`` that answers questions.
+
+    Attributes:
+        asked: what is asked of each.
+        names: the columns of the answers: of each length those of the aggregates.
+        schema: of the questions, as they came.
+    """
+
+    asked: AsOf
+    names: tuple[str, ...]
+    schema: tuple[str, ...]
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        remember_archives()
+        with in_few_words():
+            found = _Partition.of(batches, self.asked.aggregation)
+            if found is None:
+                return
+            keys, (time, *given) = found.some(QUESTION)
+            questions = Asked(keys, numbers(time), valid_of(time))
+            answers = self.asked.answers(questions, found.tiles(), found.rows())
+        columns = [*given, *(column for table in answers for column in table.columns)]
+        made = pa.Table.from_arrays(columns, names=[*self.schema, *self.names])
+        yield from made.to_batches(max_chunksize=_MOST_ROWS)
+
+
+@dataclass(frozen=True, slots=True)
+class _Partition:
+    """What a task was given."""
+
+    table: pa.Table
+    aggregation: Aggregation
+
+    @classmethod
+    def of(cls, batches: Iterable[pa.RecordBatch], aggregation: Aggregation) -> _Partition | None:
+        """None: nothing at all."""
+        given = list(batches)
+        return cls(pa.Table.from_batches(given), aggregation) if given else None
+
+    def tiles(self) -> Tiles:
+        keys, columns = self.some(TILE)
+        return Tiles.of(keys, columns, self.aggregation)
+
+    def rows(self) -> Rows | None:
+        """The rows; None: there are to be none."""
+        if ROW not in self.table.column_names:
+            return None
+        keys, (time, *values) = self.some(ROW)
+        wanted = self.aggregation.input_types
+        typed_values = [typed(value, type_) for value, type_ in zip(values, wanted, strict=True)]
+        return Rows(keys, numbers(time), typed_values)
+
+    def some(self, kind: str) -> tuple[list[pa.Array], list[pa.Array]]:
+        """The keys and the columns of one kind."""
+        ours = self.table.filter(pc.equal(self.table.column("kind"), kind))
+        schema = self.aggregation.key_schema
+        keys = [typed(plain(ours.column(f"key_{place}")), key.type) for place, key in enumerate(schema)]
+        return keys, plain(ours.column(kind)).flatten()
+
+
+def mapped(df: DataFrame, function: ReadWindows | ReadAnswers, schema: T.StructType) -> DataFrame:
+    """What a function makes of each partition."""
+    with without_pandas():
+        return df.mapInArrow(function.__call__, schema)
+
+
+__all__ = ["QUESTION", "ROW", "TILE", "ReadAnswers", "ReadWindows", "mapped", "part", "together"]
