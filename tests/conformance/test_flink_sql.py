@@ -1,0 +1,167 @@
+"""Flink's tests of SQL windows, on Spark: a stream that breaks off and is started again, closed where its rows end.
+
+``WindowAggregateITCase`` has 24 tests. 23 are here; of the last Flink itself looks at no answer (windows of the clock). Grouping sets,
+``CUBE`` and ``ROLLUP`` over one column are its groups and all rows together: two queries.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import pytest
+
+import panestream as pst
+from panestream import agg
+from panestream.errors import CallbackError
+from panestream.testing import MicroBatches
+from tests.conformance import flink_sql as flink
+
+pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore:.*late row:panestream.errors.PanestreamWarning")]
+
+STRATEGY = pst.WatermarkStrategy.for_bounded_out_of_orderness("1 second")
+WINDOWS = {
+    "tumble": pst.TumblingEventTimeWindows.of("5 seconds"),
+    "tumble offset": pst.TumblingEventTimeWindows.of("1 day", "8 hours"),
+    "tumble negative offset": pst.TumblingEventTimeWindows.of("1 day", "-8 hours"),
+    "hop": pst.SlidingEventTimeWindows.of("10 seconds", "5 seconds"),
+    "hop offset": pst.SlidingEventTimeWindows.of("1 day", "12 hours", "8 hours"),
+    "hop negative offset": pst.SlidingEventTimeWindows.of("1 day", "12 hours", "-8 hours"),
+    "cumulate": pst.CumulatingEventTimeWindows.of("15 seconds", "5 seconds"),
+    "cumulate offset": pst.CumulatingEventTimeWindows.of("1 day", "12 hours", "8 hours"),
+    "cumulate negative offset": pst.CumulatingEventTimeWindows.of("1 day", "12 hours", "-8 hours"),
+}
+OF_ALL = ("tumble", "hop", "cumulate")
+
+
+def aggregates():
+    return [
+        agg.count().alias("n"),
+        agg.sum("bigdec").alias("total"),
+        agg.max("double").alias("most"),
+        agg.min("float").alias("least"),
+        agg.count_distinct("string").alias("different"),
+        agg.collect_list("string").alias("strings"),
+        agg.min("ts").alias("first"),
+        agg.max("ts").alias("last"),
+    ]
+
+
+def seconds(instant):
+    return round((instant.replace(tzinfo=dt.timezone.utc) - flink.MIDNIGHT).total_seconds())
+
+
+class Broken(Exception):
+    """What a query is broken off with."""
+
+
+def break_off(progress):
+    if progress.batch_id == 1:
+        raise Broken
+
+
+def run(spark, folder, build, rows=(flink.LEFT,)):
+    """The rows of ``main``: in the second micro-batch the query breaks off, and is started again."""
+    streams = [MicroBatches(spark, folder / str(number), flink.SCHEMA) for number in range(len(rows))]
+    for batch in flink.BATCHES:
+        for stream, its in zip(streams, rows, strict=True):
+            stream.add(its[batch])
+    result = build(*(pst.stream(stream.stream()).assign_timestamps("ts", STRATEGY) for stream in streams))
+    how = {"checkpoint": str(folder / "checkpoint"), "main": pst.MemorySink(), "close_at_end": True}
+    with pytest.raises(CallbackError):
+        result.start(on_progress=break_off, **how).await_termination()
+    result.start(**how).await_termination()
+    return how["main"].rows
+
+
+def answers(rows):
+    """By window, in the form of Flink's."""
+    found = {}
+    for row in rows:
+        strings = tuple(sorted(set(row.strings)))
+        assert row.different == len(strings)
+        one = (row.key, seconds(row.window_start), seconds(row.window_end), row.n, row.total, row.most, row.least, strings)
+        found.setdefault(row.window, []).append(one)
+    return found
+
+
+def alike(found, expected):
+    assert sorted(found, key=repr) == sorted(expected, key=repr)
+
+
+@pytest.fixture(scope="module")
+def by_name(spark, tmp_path_factory):
+    return run(
+        spark,
+        tmp_path_factory.mktemp("by_name"),
+        lambda rows: rows.key_by("name AS key").windows(WINDOWS).key_groups(2).aggregate(*aggregates()),
+    )
+
+
+@pytest.fixture(scope="module")
+def of_all(spark, tmp_path_factory):
+    windows = {name: WINDOWS[name] for name in OF_ALL}
+    return run(
+        spark,
+        tmp_path_factory.mktemp("of_all"),
+        lambda rows: rows.key_by("'all' AS key").windows(windows).key_groups(1).aggregate(*aggregates()),
+    )
+
+
+@pytest.mark.parametrize(
+    ("test", "window", "expected"),
+    [
+        ("testEventTimeTumbleWindow", "tumble", flink.TUMBLE),
+        ("testEventTimeTumbleWindowWithOffset", "tumble offset", flink.TUMBLE_OFFSET),
+        ("testEventTimeTumbleWindowWithNegativeOffset", "tumble negative offset", flink.TUMBLE_NEGATIVE_OFFSET),
+        ("testEventTimeHopWindow", "hop", flink.HOP),
+        ("testEventTimeHopWindowWithOffset", "hop offset", flink.HOP_OFFSET),
+        ("testEventTimeHopWindowWithNegativeOffset", "hop negative offset", flink.HOP_NEGATIVE_OFFSET),
+        ("testEventTimeCumulateWindow", "cumulate", flink.CUMULATE),
+        ("testEventTimeCumulateWindowWithOffset", "cumulate offset", flink.CUMULATE_OFFSET),
+        ("testEventTimeCumulateWindowWithNegativeOffset", "cumulate negative offset", flink.CUMULATE_NEGATIVE_OFFSET),
+    ],
+)
+def test_windows_by_name(by_name, test, window, expected):
+    alike(answers(by_name)[window], expected)
+
+
+@pytest.mark.parametrize("sets", ["GroupingSets", "Cube", "Rollup"])
+@pytest.mark.parametrize(
+    ("window", "named", "together"),
+    [
+        ("tumble", flink.TUMBLE, flink.TUMBLE_OF_ALL),
+        ("hop", flink.HOP, flink.HOP_OF_ALL),
+        ("cumulate", flink.CUMULATE, flink.CUMULATE_OF_ALL),
+    ],
+)
+def test_grouping_sets(by_name, of_all, window, named, together, sets):
+    alike([*answers(by_name)[window], *answers(of_all)[window]], [*named, *together])
+
+
+def test_of_all_rows(of_all):
+    """``testTumbleWindowGroupOnWindowOnly``, ``testTumbleWindowWithoutOutputWindowColumns``."""
+    found = answers(of_all)["tumble"]
+    alike(found, flink.TUMBLE_OF_ALL)
+    alike([row[3:] for row in found], [row[3:] for row in flink.TUMBLE_OF_ALL])
+
+
+def test_window_time(by_name):
+    """``testTumbleWindowOutputWindowTime``: the last millisecond of a window, which is its end less one."""
+    found = [(row.key, seconds(row.window_end - dt.timedelta(milliseconds=1)), row.n) for row in by_name if row.window == "tumble"]
+    alike(found, [(name, end, count) for name, _start, end, count, *_ in flink.TUMBLE])
+
+
+def test_times_of_the_first_and_last_row(of_all):
+    """``testFieldNameConflict``."""
+    found = [(seconds(row.window_end), seconds(row.first), seconds(row.last)) for row in of_all if row.window == "tumble"]
+    alike(found, flink.FIRST_AND_LAST)
+
+
+def test_windows_over_windows(spark):
+    """``testCascadeEventTimeTumbleWindowWithOffset``: of a batch, for in a stream only the last of two operators closes at the end."""
+    ends, window = pst.WatermarkStrategy.for_monotonous_timestamps(), WINDOWS["tumble offset"]
+    keyed = pst.stream(spark.createDataFrame(flink.LEFT, flink.SCHEMA)).assign_timestamps("ts", ends).key_by("name")
+    first = keyed.window(window).aggregate(agg.count_distinct("string").alias("different"))
+    counted = pst.stream(first.main).assign_timestamps("window_end - INTERVAL 1 MICROSECOND", ends).key_by("different AS key")
+    rows = counted.window(window).aggregate(agg.count().alias("n")).main.collect()
+    alike([(row.key, seconds(row.window_start), seconds(row.window_end), row.n) for row in rows], flink.CASCADE)
