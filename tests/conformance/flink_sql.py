@@ -9,12 +9,17 @@ from __future__ import annotations
 
 import datetime as dt
 from decimal import Decimal
+from typing import Any
+
+Row = tuple[Any, ...]
 
 MIDNIGHT = dt.datetime(2020, 10, 10, tzinfo=dt.timezone.utc)
 SCHEMA = "ts timestamp, number int, double double, float float, bigdec decimal(10, 2), string string, name string"
 
 
-def _row(second, number, double, low, bigdec, string, name):
+def _row(
+    second: int, number: int, double: float | None, low: float | None, bigdec: str | None, string: str | None, name: str | None
+) -> Row:
     exact = None if bigdec is None else Decimal(bigdec)
     return (MIDNIGHT + dt.timedelta(seconds=second), number, double, low, exact, string, name)
 
@@ -42,7 +47,9 @@ HOUR = 3600
 _HI, _HELLO, _ONE, _TWO, _THREE = "Hi", "Hello", "Comment#1", "Comment#2", "Comment#3"
 
 
-def _answer(name, start, end, count, total, most, least, *strings):
+def _answer(
+    name: str | None, start: int, end: int, count: int, total: str, most: float | None, least: float, *strings: str
+) -> Row:
     return (name, start, end, count, Decimal(total), most, least, tuple(sorted(strings)))
 
 
@@ -62,7 +69,7 @@ TUMBLE_OF_ALL = [
 ]
 
 
-def _days(start, end):
+def _days(start: int, end: int) -> list[Row]:
     """A window that holds all rows."""
     return [
         _answer("a", start, end, 6, "19.98", 5.0, 1.0, _HI, _ONE, _TWO),

@@ -50,13 +50,13 @@ def seconds(instant):
     return round((instant.replace(tzinfo=dt.timezone.utc) - flink.MIDNIGHT).total_seconds())
 
 
-class Broken(Exception):
+class BrokenError(Exception):
     """What a query is broken off with."""
 
 
 def break_off(progress):
     if progress.batch_id == 1:
-        raise Broken
+        raise BrokenError
 
 
 def run(spark, folder, build, rows=(flink.LEFT,)):
@@ -147,7 +147,9 @@ def test_of_all_rows(of_all):
 
 def test_window_time(by_name):
     """``testTumbleWindowOutputWindowTime``: the last millisecond of a window, which is its end less one."""
-    found = [(row.key, seconds(row.window_end - dt.timedelta(milliseconds=1)), row.n) for row in by_name if row.window == "tumble"]
+    found = [
+        (row.key, seconds(row.window_end - dt.timedelta(milliseconds=1)), row.n) for row in by_name if row.window == "tumble"
+    ]
     alike(found, [(name, end, count) for name, _start, end, count, *_ in flink.TUMBLE])
 
 

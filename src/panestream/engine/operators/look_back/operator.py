@@ -174,10 +174,10 @@ class LookBackOperator(GroupOperator[FreshRows]):
         ours = fresh.rows if due.all() else fresh.rows.filter(pa.array(due))
         rows = pa.concat_tables([*self._waiting.read(since + 1, until + 1), ours])
         if rows.num_rows:
-            self._emit_rows(rows, fresh.partials, output)
+            self._emit_computed(rows, fresh.partials, output)
         return fresh
 
-    def _emit_rows(self, rows: pa.Table, fresh: pa.Table, output: GroupOutput) -> None:
+    def _emit_computed(self, rows: pa.Table, fresh: pa.Table, output: GroupOutput) -> None:
         """Emits rows with their results, key by key in the order of time."""
         settings = self._settings
         times = _pane(rows)
