@@ -45,7 +45,7 @@ class Interval:
             late_tag=LATE if self.late else None,
             row_schema=ROWS if self.late else None,
             sides=Sides(SIDE["left"], SIDE["right"], (("key",), ("key",))),
-            pairs=Pairs(self.how, left, right),
+            pairs=Pairs(self.how, left, right, keys=1),
         )
 
 
@@ -119,4 +119,4 @@ def defined(join: Interval, batches: list[list[list[Row]]], *, end: bool = False
 
 def _meet(join: Interval, left: Row, right: Row) -> bool:
     sides = (left.side, right.side) == SIDES
-    return sides and left.key == right.key and join.lower <= right.time - left.time <= join.upper
+    return sides and left.key is not None and left.key == right.key and join.lower <= right.time - left.time <= join.upper

@@ -75,7 +75,7 @@ class Join:
             late_tag=LATE if self.late else None,
             row_schema=ROWS if self.late else None,
             sides=Sides(SIDE["left"], SIDE["right"], (("key",), ("key",))),
-            pairs=Pairs(self.how, own["left"], own["right"]),
+            pairs=Pairs(self.how, own["left"], own["right"], keys=1),
         )
 
 
@@ -214,7 +214,7 @@ def defined(join: Join, batches: list[list[list[Row]]], *, end: bool = False) ->
         for key, known in windows.items():
             for one in known:
                 if one.last <= after and (one.touched or one.last > before):
-                    results = _joined(one.rows, join.how)
+                    results = _joined(one.rows, join.how, meet=key is not None)
                     if results:
                         joined.rows[key, one.start, one.end] = Counter(results)
                 one.touched = False
@@ -258,7 +258,10 @@ def _is_late(row: Row, assigner, closed: int) -> bool:
     return isinstance(assigner, EventTimeSessionWindows) or bool(_starts(row.time, assigner)) or row.time <= closed
 
 
-def _joined(rows: list[Row], how: str) -> list[tuple]:
+def _joined(rows: list[Row], how: str, *, meet: bool = True) -> list[tuple]:
+    if not meet:
+        # A null equals nothing: each row is alone.
+        return [result for row in rows for result in _joined([row], how)]
     left, right = ([row.values for row in rows if row.side == side] for side in SIDES)
     if how == "left_semi":
         return left if right else []

@@ -124,3 +124,15 @@ FIRST_AND_LAST = [(5, 1, 4), (10, 6, 8), (20, 16, 16), (35, 32, 34)]
 """Of each window of five seconds: its end, and the times of its first and last row."""
 CASCADE = [(0, -16 * HOUR, 8 * HOUR, 1), (3, -16 * HOUR, 8 * HOUR, 2)]
 """How many names have so many different strings."""
+
+# -- WindowJoinITCase, of windows of five seconds of LEFT and RIGHT: name, window, and how many different strings either side has ---------
+BOTH = [("b", 5, 10, 2, 2), ("b", 15, 20, 1, 1), ("b", 30, 35, 1, 1)]
+LEFT_ALONE = [("a", 0, 5, 2, None), ("a", 5, 10, 1, None)]
+RIGHT_ALONE = [("a1", 0, 5, None, 2), ("a1", 5, 10, None, 1)]
+NULL_OF_LEFT, NULL_OF_RIGHT, NULLS_MEET = (None, 30, 35, 0, None), (None, 30, 35, None, 0), (None, 30, 35, 0, 0)
+PAIRS = [(6, 3), (6, 6), (7, 3), (7, 6), (16, 4), (34, 1)]
+"""The rows of ``b`` that meet, whatever the offset: the second of the left one, the number of the right one."""
+NULL_PAIR = (32, 7)
+MET = [6, 7, 16, 34]
+NOT_MET = [1, 2, 3, 4, 8, 32]
+"""The seconds of the left rows that meet one, and of those that do not, without the late one."""

@@ -2,6 +2,9 @@
 
 ``WindowAggregateITCase`` has 24 tests. 23 are here; of the last Flink itself looks at no answer (windows of the clock). Grouping sets,
 ``CUBE`` and ``ROLLUP`` over one column are its groups and all rows together: two queries.
+
+``WindowJoinITCase`` has 20 tests. 18 are here, one as a stream and the others as batches, which have the same answers; the others are
+``NOT IN``, which is no join where there are nulls. Where Flink counts before it joins, here the joined rows are counted.
 """
 
 from __future__ import annotations
@@ -167,3 +170,127 @@ def test_windows_over_windows(spark):
     counted = pst.stream(first.main).assign_timestamps("window_end - INTERVAL 1 MICROSECOND", ends).key_by("different AS key")
     rows = counted.window(window).aggregate(agg.count().alias("n")).main.collect()
     alike([(row.key, seconds(row.window_start), seconds(row.window_end), row.n) for row in rows], flink.CASCADE)
+
+
+def sides_of(spark):
+    """Both streams, as batches, by name."""
+    frames = [spark.createDataFrame(rows, flink.SCHEMA) for rows in (flink.LEFT, flink.RIGHT)]
+    return [pst.stream(frame).assign_timestamps("ts", STRATEGY).key_by("name") for frame in frames]
+
+
+def joined(spark, how, window="5 seconds", offset="0 seconds"):
+    left, right = sides_of(spark)
+    windows = left.join(right).window(pst.TumblingEventTimeWindows.of(window, offset))
+    return windows.pairs(how, suffixes=("", "_r")).main.collect()
+
+
+def counted(rows):
+    """How many different strings the rows of each side have, by name and window; None: no rows."""
+    found = {}
+    for row in rows:
+        here = row.ts is not None, row.ts_r is not None
+        strings = found.setdefault((row.name, seconds(row.window_start), seconds(row.window_end), here), (set(), set()))
+        for one, string in zip(strings, (row.string, row.string_r), strict=True):
+            one.update({string} - {None})
+    return [
+        (*place, *(len(one) if there else None for one, there in zip(strings, here, strict=True)))
+        for (*place, here), strings in found.items()
+    ]
+
+
+@pytest.mark.parametrize(
+    ("test", "how", "expected"),
+    [
+        ("testInnerJoin", "inner", flink.BOTH),
+        ("testLeftJoin", "left", [*flink.BOTH, *flink.LEFT_ALONE, flink.NULL_OF_LEFT]),
+        ("testRightJoin", "right", [*flink.BOTH, *flink.RIGHT_ALONE, flink.NULL_OF_RIGHT]),
+        (
+            "testOuterJoin",
+            "full",
+            [*flink.BOTH, *flink.LEFT_ALONE, *flink.RIGHT_ALONE, flink.NULL_OF_LEFT, flink.NULL_OF_RIGHT],
+        ),
+    ],
+)
+def test_joins(spark, test, how, expected):
+    alike(counted(joined(spark, how)), expected)
+
+
+def test_a_join_of_streams(spark, tmp_path):
+    """``testOuterJoin``, broken off and started again."""
+
+    def full(left, right):
+        windows = left.key_by("name").join(right.key_by("name")).window(WINDOWS["tumble"]).key_groups(2)
+        return windows.pairs("full", suffixes=("", "_r"))
+
+    alone = [*flink.LEFT_ALONE, *flink.RIGHT_ALONE, flink.NULL_OF_LEFT, flink.NULL_OF_RIGHT]
+    alike(counted(run(spark, tmp_path, full, (flink.LEFT, flink.RIGHT))), [*flink.BOTH, *alone])
+
+
+@pytest.mark.parametrize(
+    ("test", "offset"),
+    [
+        ("testInnerJoinOnWTF", "0 seconds"),
+        ("testInnerJoinOnWTFWithOffset", "1 second"),
+        ("testInnerJoinOnWTFWithNegativeOffset", "-1 second"),
+    ],
+)
+def test_pairs_of_rows(spark, test, offset):
+    rows = joined(spark, "inner", offset=offset)
+    alike([(seconds(row.ts), row.number_r) for row in rows], flink.PAIRS)
+    shift = int(offset.split()[0])
+    assert all((seconds(row.window_start) - shift) % 5 == 0 for row in rows)
+
+
+@pytest.mark.parametrize("how", ["left_semi", "left_anti"])
+def test_rows_that_meet_one_or_none(spark, how):
+    """``testSemiJoinExists``, ``testSemiJoinIN``, ``testAntiJoinNotExists``, of rows (``WTF``) and of counts."""
+    rows = [row for row in joined(spark, how) if row.float is not None]
+    alike([seconds(row.ts) for row in rows], flink.MET if how == "left_semi" else flink.NOT_MET)
+    strings = {}
+    for row in rows:
+        strings.setdefault((row.name, seconds(row.window_start), seconds(row.window_end)), set()).update({row.string} - {None})
+    expected = flink.BOTH if how == "left_semi" else [*flink.LEFT_ALONE, flink.NULL_OF_LEFT]
+    alike([(*place, len(one)) for place, one in strings.items()], [row[:4] for row in expected])
+
+
+@pytest.mark.parametrize(
+    ("test", "expected"),
+    [
+        ("testInnerJoinWithIsNotDistinctFrom", flink.BOTH),
+        ("testLeftJoinWithIsNotDistinctFrom", [*flink.BOTH, *flink.LEFT_ALONE]),
+        ("testRightJoinWithIsNotDistinctFrom", [*flink.BOTH, *flink.RIGHT_ALONE]),
+        ("testOuterJoinWithIsNotDistinctFrom", [*flink.BOTH, *flink.LEFT_ALONE, *flink.RIGHT_ALONE]),
+    ],
+)
+def test_where_null_is_a_name(spark, test, expected):
+    """A co-group takes null for a key like others."""
+    left, right = sides_of(spark)
+    windows = left.co_group(right).window(WINDOWS["tumble"])
+    counts = [agg.count(f"{side}.ts").alias(f"n_{side}") for side in ("left", "right")]
+    names = [agg.count_distinct(f"{side}.string").alias(side) for side in ("left", "right")]
+    rows = windows.aggregate(*counts, *names).main.collect()
+    found = [
+        (
+            row.name,
+            seconds(row.window_start),
+            seconds(row.window_end),
+            row.left if row.n_left else None,
+            row.right if row.n_right else None,
+        )
+        for row in rows
+    ]
+    wanted = {"Inner": (True, True), "Left": (True, False), "Right": (False, True), "Outer": (False, False)}
+    (needs,) = [needs for name, needs in wanted.items() if name in test]
+    found = [row for row in found if all(value is not None or not needed for value, needed in zip(row[3:], needs, strict=True))]
+    alike(found, [*expected, flink.NULLS_MEET])
+
+
+def test_pairs_of_rows_where_null_is_a_name(spark):
+    """``testInnerJoinWithIsNotDistinctFromOnWTF``."""
+
+    def meet(key, window, left, right):
+        return [(one.ts, other.number) for one in left for other in right]
+
+    left, right = sides_of(spark)
+    rows = left.co_group(right).window(WINDOWS["tumble"]).apply(meet, "ts timestamp, number int").main.collect()
+    alike([(seconds(row.ts), row.number) for row in rows], [*flink.PAIRS, flink.NULL_PAIR])

@@ -117,6 +117,7 @@ class CoGroupedWindows(WindowedStream):
 
         A window that fires again, for a late row or early, emits all its pairs again, as in Flink
         (:meth:`WindowedResult.with_firing` says which firing a row is of). Rows without a partner come when their window fires.
+        A row whose key has a null has none, as in SQL; of functions and aggregates over both sides such rows are one key.
         Flink: ``join(...).where(...).equalTo(...).window(...).apply(...)``, which knows ``inner`` only.
 
         Args:
@@ -221,7 +222,7 @@ class CoGroupedWindows(WindowedStream):
         schemas = {side: pa.schema([one.with_nullable(True) for one in called[side]]) for side in SIDES}
         taken = (*self.keyed.key_schema.names, *RESERVED)
         check_apart(schemas[LEFT].names, schemas[RIGHT].names if of_right else [], taken, names)
-        return Pairs(how, schemas[LEFT], schemas[RIGHT])
+        return Pairs(how, schemas[LEFT], schemas[RIGHT], len(self.keyed.key_schema))
 
 
 @dataclass(frozen=True, eq=False, repr=False)

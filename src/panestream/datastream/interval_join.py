@@ -92,6 +92,8 @@ class IntervalPairs(Shown):
     def pairs(self, how: str = INNER, *, suffixes: tuple[str, str] = ("", "")) -> WindowedResult:
         """The pairs, each once: in the micro-batch in which the later row comes. Flink: ``process``.
 
+        A row whose key has a null meets none, as in SQL.
+
         Args:
             how: ``"inner"``, ``"left"``, ``"right"`` or ``"full"``: which rows come without a partner too, in the micro-batch
                 that moves the watermark past their interval. A checkpoint is tied to it.

@@ -46,13 +46,40 @@ def test_columns_around_the_lists_stay(how, names):
             "firing": ["on_time", "late"],
         }
     )
-    pairs = Pairs(how, NAMES, NUMBERS)
+    pairs = Pairs(how, NAMES, NUMBERS, keys=1)
     kept = pairs.kept(emitted)
     (opened,) = pairs.opened(kept)
     assert opened.schema == pairs.schema_of(emitted.schema)
     assert opened.schema.names == names
     assert opened.num_rows == pairs.count(kept) == (3 if how == "full" else 2)
     assert opened.column("firing").to_pylist() == ["on_time", "on_time", "late"][: opened.num_rows]
+
+
+@pytest.mark.parametrize(
+    ("how", "expected"),
+    [
+        ("inner", []),
+        ("left", [("a", None)]),
+        ("right", [(None, 1)]),
+        ("full", [("a", None), (None, 1)]),
+        ("left_semi", []),
+        ("left_anti", [("a",)]),
+    ],
+)
+def test_a_null_in_the_key_equals_nothing(how, expected):
+    lists = pa.list_(pa.struct(list(NAMES))), pa.list_(pa.struct(list(NUMBERS)))
+    emitted = pa.table(
+        {
+            "key": ["k", "k"],
+            "other": pa.array([None, 2]),
+            "end": [1, 1],
+            "left": pa.array([[{"name": "a"}], []], lists[0]),
+            "right": pa.array([[{"n": 1}], []], lists[1]),
+        }
+    )
+    pairs = Pairs(how, NAMES, NUMBERS, keys=2)
+    opened = pa.concat_tables([*pairs.opened(pairs.kept(emitted)), pairs.schema_of(emitted.schema).empty_table()])
+    assert [tuple(row.values())[3:] for row in opened.to_pylist()] == expected
 
 
 # -- watermarks ----------------------------------------------------------------------------------------------------------------

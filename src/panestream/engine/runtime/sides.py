@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import reduce
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from panestream.engine.kernels.columns import one_chunk
+from panestream.engine.kernels.columns import list_of, one_chunk
 from panestream.engine.kernels.list_pairs import ListPairs
 
 LEFT, RIGHT = SIDES = ("left", "right")
@@ -66,14 +68,18 @@ def _own(column: pa.ChunkedArray, schema: pa.Schema) -> pa.Table:
 class Pairs:
     """What a join makes of a key and window: the operator emits the rows of each side as a list, outputs have the pairs.
 
+    A row whose key has a null meets none, as in SQL.
+
     Attributes:
         how: the kind of join, one of :data:`HOWS`.
         left, right: the columns of each side in the results, in the order of the fields of its list.
+        keys: so many of the first columns that the operator emits are keys.
     """
 
     how: str
     left: pa.Schema
     right: pa.Schema
+    keys: int
 
     @property
     def _of_left_alone(self) -> bool:
@@ -90,6 +96,7 @@ class Pairs:
 
     def kept(self, emitted: pa.Table) -> pa.Table:
         """The keys and windows that have results."""
+        emitted = self._unknown_apart(emitted)
         left, right = (pc.greater(pc.list_value_length(emitted.column(name)), 0) for name in SIDES)
         wanted = {
             INNER: lambda: pc.and_(left, right),
@@ -100,6 +107,21 @@ class Pairs:
             LEFT_ANTI: lambda: pc.and_not(left, right),
         }[self.how]()
         return emitted.filter(wanted)
+
+    def _unknown_apart(self, emitted: pa.Table) -> pa.Table:
+        """Keys with a null twice, with the rows of one side each: these do not meet."""
+        keys = emitted.columns[: self.keys]
+        if not any(column.null_count for column in keys):
+            return emitted
+        unknown = reduce(pc.or_, [column.is_null() for column in keys])
+        apart = emitted.filter(unknown)
+        sides = []
+        for side in reversed(SIDES):
+            at = emitted.schema.get_field_index(side)
+            kind = emitted.schema.field(at)
+            nothing = list_of(pa.nulls(0, kind.type.value_type), np.zeros(apart.num_rows, np.int64)).cast(kind.type)
+            sides.append(apart.set_column(at, kind, nothing))
+        return pa.concat_tables([emitted.filter(pc.invert(unknown)), *sides])
 
     def count(self, kept: pa.Table) -> int:
         """How many rows there are in the results."""

@@ -31,7 +31,7 @@ class Matches:
     def of(
         cls, left: Sequence[pa.ChunkedArray], right: Sequence[pa.ChunkedArray], times: tuple[Ints, Ints], bounds: tuple[int, int]
     ) -> Matches:
-        """Finds them.
+        """Finds them. A row whose key has a null finds none, as in SQL.
 
         Args:
             left: the key columns of the left.
@@ -50,7 +50,11 @@ class Matches:
         last = np.searchsorted(instants, times[0] + bounds[1], "right")
         begins = np.searchsorted(place, ours * width + first, "left")
         ends = np.searchsorted(place, ours * width + last, "left")
-        return cls(order, begins, np.maximum(ends - begins, 0))
+        counts = np.maximum(ends - begins, 0)
+        for column in left:
+            if column.null_count:
+                counts[column.is_null().to_numpy()] = 0
+        return cls(order, begins, counts)
 
     def of_rows(self, rows: Ints) -> Ints:
         """The right rows of some left ones, end to end."""
