@@ -81,7 +81,7 @@ def counted(df, names):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [1, 2, 5])
+@pytest.mark.parametrize("seed", [1, 2])
 def test_a_stream_with_a_restart_as_defined(spark, tmp_path, seed):
     join, batches = random_case(seed)
     files = MicroBatches(spark, tmp_path / "left", LEFT), MicroBatches(spark, tmp_path / "right", RIGHT)
@@ -295,7 +295,10 @@ def test_a_limit_of_one_stream_is_none_of_the_other(spark):
             lambda c, v: keyed(c, invalid="late_right").join(keyed(v)).window(MINUTES).side_output_late_data("late"),
             "an output 'late_right' already",
         ),
-        (lambda c, v: pst.prepare(lambda df: keyed(df).join(keyed(v)).window(MINUTES).pairs("semi"), CLICKS), "prepare: .* two"),
+        (
+            lambda c, v: pst.prepare(lambda df: keyed(df).join(keyed(v)).window(MINUTES).pairs("semi"), CLICKS, streaming=False),
+            "prepare: .* two",
+        ),
     ],
 )
 def test_refused(clicks, views, build, message):
@@ -341,7 +344,7 @@ def test_an_interval_join_of_a_batch(clicks, views):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [3, 4])
+@pytest.mark.parametrize("seed", [3])
 def test_an_interval_join_of_streams_with_a_restart_as_defined(spark, tmp_path, seed):
     rng = random.Random(seed)
     join, _ = intervals.random_interval(rng)
