@@ -45,7 +45,7 @@ def views(spark):
     return spark.createDataFrame([("ann", at(5), 1.5), ("ann", at(59), 2.5), ("eve", at(8), 9.0)], VIEWS)
 
 
-MINUTES = pst.TumblingEventTimeWindows.of("1 minute")
+MINUTES, SESSIONS = pst.TumblingEventTimeWindows.of("1 minute"), pst.EventTimeSessionWindows.with_gap("50 seconds")
 
 
 # -- as defined ----------------------------------------------------------------------------------------------------------------
@@ -183,9 +183,11 @@ def frames(key, window, left, right):
     return [(window.start // 1_000_000 % 3600, left.url.tolist(), right.price.tolist())]
 
 
-@pytest.mark.parametrize("assigner", [MINUTES, pst.EventTimeSessionWindows.with_gap("50 seconds")])
-@pytest.mark.parametrize("step", ["apply", "apply_arrow", "apply_in_pandas"])
-def test_functions_of_both(clicks, views, assigner, step):
+@pytest.mark.parametrize(
+    ("step", "assigner"),
+    [("apply", MINUTES), ("apply_arrow", SESSIONS), ("apply_arrow", MINUTES), ("apply_in_pandas", MINUTES)],
+)
+def test_functions_of_both(clicks, views, step, assigner):
     if step == "apply_in_pandas":
         pytest.importorskip("pandas")
     function = {"apply": shown, "apply_arrow": tables, "apply_in_pandas": frames}[step]
