@@ -87,15 +87,18 @@ def ours(spark: SparkSession, paths: tuple[str, str], given: argparse.Namespace,
 
 def native(spark: SparkSession, paths: tuple[str, str], given: argparse.Namespace, checkpoint: str, counting: Counting) -> None:
     """The join of Spark."""
-    left, right = (
-        read(spark, path, side).withWatermark(f"{side}_at", DELAY).withColumn("window", F.window(f"{side}_at", WINDOW))
-        for path, side in zip(paths, "lr", strict=True)
-    )
-    joined = left.join(right, ["user", "window"], given.how)
+    left, right = (read(spark, path, side).withWatermark(f"{side}_at", DELAY) for path, side in zip(paths, "lr", strict=True))
     if given.interval:
         right = right.withColumnRenamed("user", "r_user")
         near = F.expr("user = r_user AND r_at >= l_at - INTERVAL 5 SECONDS AND r_at <= l_at")
         joined = left.join(right, near, given.how)
+    else:
+        # A stream has one column of event time: the window, whose end tells Spark when rows can go. The time itself is plain.
+        left, right = (
+            one.withColumn("window", F.window(time, WINDOW)).withColumn(time, F.col(time) + F.expr("INTERVAL 0 SECONDS"))
+            for one, time in ((left, "l_at"), (right, "r_at"))
+        )
+        joined = left.join(right, ["user", "window"], given.how)
     query = joined.writeStream.foreachBatch(counting).option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
     query.awaitTermination()
 

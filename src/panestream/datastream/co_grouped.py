@@ -8,8 +8,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import pyarrow as pa
-from pyspark.sql import Column
-from pyspark.sql import functions as F
 
 from panestream.datastream.events import KeyedEvents
 from panestream.datastream.names import RESERVED, checked_tag
@@ -34,6 +32,7 @@ from panestream.engine.runtime.sides import (
 )
 from panestream.engine.shown import Shown, parts_of
 from panestream.errors import InvalidPlanError, did_you_mean
+from panestream.spark.columns import quoted
 from panestream.spark.names import Names
 from panestream.spark.sinks.base import Sink
 from panestream.windowing import aggregates as agg
@@ -198,11 +197,11 @@ class CoGroupedWindows(WindowedStream):
         schema, keys = (sides.left, sides.keys[0]) if side == LEFT else (sides.right, sides.keys[1])
         return [column for column in schema if names.find(column.name, keys) is None]
 
-    def values_of(self, side: str) -> Column:
-        """What a join keeps of a row of a side; null of rows of the other."""
-        fields = [F.col(side)[column.name].alias(column.name) for column in self._own_columns(side)]
+    def values_of(self, side: str) -> str:
+        """What a join keeps of a row of a side, as SQL; null of rows of the other. The checkpoint knows it by this text."""
+        fields = [f"`{side}`.{quoted(column.name)}" for column in self._own_columns(side)]
         # A struct needs a field.
-        return F.when(F.col(side).isNotNull(), F.struct(*(fields or [F.lit(True).alias("is")])))
+        return f"CASE WHEN `{side}` IS NOT NULL THEN struct({', '.join(fields or ['true AS is'])}) END"
 
     def paired(self, how: str, suffixes: tuple[str, str]) -> Pairs:
         """What a join makes of the rows of a window; the arguments are those of :meth:`pairs`."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from pyspark.sql import functions as F
+
 from panestream.datastream.co_grouped import CoGroupedStream, CoGroupedWindows, JoinedResult, kind_of_join
 from panestream.datastream.result import WindowedResult
 from panestream.engine.operators.intervals.spec import IntervalSpec
@@ -109,7 +111,7 @@ class IntervalPairs(Shown):
         if self.lower > self.upper:
             raise InvalidPlanError("interval_join: both bounds are left out, and nothing lies between them")
         kind, windows = kind_of_join(how, _HOWS), self.windows
-        values = {side: windows.values_of(side) for side in SIDES}
+        values = {side: F.expr(windows.values_of(side)) for side in SIDES}
         df = windows.keyed.source.df
         left, right = (to_arrow(type_of(df, values[side]), f"the rows of the {side} stream") for side in SIDES)
         operator = IntervalSpec(self.lower, self.upper, kind, left, right, windows.keyed.key_schema)

@@ -44,7 +44,7 @@ def together(left: KeyedEvents, right: object, what: str) -> tuple[Events, tuple
         )
     _check_keys(left, right, what)
     for given, said in _BOTH_OR_NEITHER:
-        if bool(getattr(left.source, given)) != bool(getattr(right.source, given)):
+        if _lacks(left.source, given) != _lacks(right.source, given):
             raise InvalidPlanError(f"{what}: one stream has {said} and the other has none: give it to both, or to neither")
     tags = (left.source.invalid_tag, right.source.invalid_tag)
     if tags[0] is not None and tags[0] == tags[1]:
@@ -77,6 +77,12 @@ _BOTH_OR_NEITHER = (
     ("processing_time", "a clock of its own (processing_time_from)"),
     ("order", "an arrival_order"),
 )
+
+
+def _lacks(source: Events, given: str) -> bool:
+    value = getattr(source, given)
+    # A Column has no truth value.
+    return value is None or (isinstance(value, tuple) and not value)
 
 
 def _check_keys(left: KeyedEvents, right: KeyedEvents, what: str) -> None:

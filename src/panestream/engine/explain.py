@@ -76,9 +76,7 @@ def _streams(plan: WindowPlan) -> list[str]:
     """Of two streams, what becomes of them."""
     lines = ["two, left and right, each row with the side that it is of; the smaller of their watermarks counts"]
     if plan.pairs is not None and plan.operator.has_windows:
-        lines.append(
-            f"{plan.pairs.how} join: a window keeps the rows of each side in a list; pairs are made when outputs are read"
-        )
+        lines.append(f"{plan.pairs.how} join: a window keeps the rows of each side once; outputs make pairs of them")
     return lines
 
 
