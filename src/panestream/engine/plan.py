@@ -24,7 +24,6 @@ from panestream.engine.storage.state import State
 from panestream.engine.storage.state_tables import StateTables, StateViews
 from panestream.errors import PanestreamError, PlanMismatchError
 from panestream.windowing.assigners import CalendarWindows, MergingWindowAssigner, PredicateWindows, WindowAssigner
-from panestream.windowing.assigners.look_back import look_backs_of
 from panestream.windowing.assigners.several import SeveralWindows
 from panestream.windowing.watermarks import WatermarkStrategy
 
@@ -171,15 +170,14 @@ class WindowPlan:
     @property
     def labels(self) -> tuple[str, ...]:
         """What several kinds of windows are called; empty where there is one kind."""
-        several = isinstance(self.assigner, SeveralWindows) and look_backs_of(self.assigner) is None
-        return self.assigner.labels if several and isinstance(self.assigner, SeveralWindows) else ()
+        return self.assigner.labels if isinstance(self.assigner, SeveralWindows) and not self.operator.of_rows else ()
 
     def with_bounds(self, results: pa.Schema) -> pa.Schema:
         """Key columns, the window's label if it has one, window_start, window_end (null for the global window), ``results``.
 
-        Look-backs are told by their rows, which the results have: no bounds.
+        Results of rows are told by these, and have no bounds.
         """
-        if look_backs_of(self.assigner) is not None:
+        if self.operator.of_rows:
             return pa.schema([*self.key_schema, *results])
         instant = pa.timestamp("us", tz="UTC")
         ours = (MergingWindowAssigner, SeveralWindows, CalendarWindows, PredicateWindows)
@@ -348,6 +346,11 @@ class OperatorSpec(ABC):
     @property
     def takes_rows(self) -> bool:
         """Whether whole rows cross the exchange because the operator itself wants them (not only for a late output)."""
+        return False
+
+    @property
+    def of_rows(self) -> bool:
+        """Whether each result is of a row, whose columns it has, and not of a window."""
         return False
 
     @property
