@@ -162,6 +162,16 @@ def test_count_windows_need_no_event_time(job_of, text, counts):
     assert job.event_time is None
 
 
+def test_several_look_backs_have_labels_and_chosen_columns(job_of):
+    text = "[windows.h]\ntype = 'look_back'\nsize = '1 hour'\n[windows.d]\ntype = 'look_back'\nsize = '1 day'\n"
+    job = job_of(text_of(text, before="keep = ['item']\n"))
+    assert job.keep == ("item",)
+    assert {label: spec.assigner for label, spec in job.windows.items()} == {
+        "h": LookBackWindows.of("1 hour"),
+        "d": LookBackWindows.of("1 day"),
+    }
+
+
 def test_several_windows_have_labels(job_of):
     text = text_of(
         "[windows.'1h']\ntype = 'sliding'\nsize = '1 hour'\nslide = '1 minute'\n[windows.day]\ntype = 'cumulating'\nsize = '1 day'\n"

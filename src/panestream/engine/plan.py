@@ -25,7 +25,6 @@ from panestream.engine.storage.state import State
 from panestream.engine.storage.state_tables import StateTables, StateViews
 from panestream.errors import PanestreamError, PlanMismatchError
 from panestream.windowing.assigners import CalendarWindows, MergingWindowAssigner, PredicateWindows, WindowAssigner
-from panestream.windowing.assigners.look_back import look_backs_of
 from panestream.windowing.assigners.several import SeveralWindows
 from panestream.windowing.watermarks import WatermarkStrategy
 
@@ -192,15 +191,14 @@ class WindowPlan:
     @property
     def labels(self) -> tuple[str, ...]:
         """What several kinds of windows are called; empty where there is one kind."""
-        several = isinstance(self.assigner, SeveralWindows) and look_backs_of(self.assigner) is None
-        return self.assigner.labels if several and isinstance(self.assigner, SeveralWindows) else ()
+        return self.assigner.labels if isinstance(self.assigner, SeveralWindows) and not self.operator.of_rows else ()
 
     def with_bounds(self, results: pa.Schema) -> pa.Schema:
         """Key columns, the window's label if it has one, window_start, window_end (null for the global window), ``results``.
 
-        Of what has no windows, and of look-backs, which are told by their rows: key columns and ``results``.
+        Of what has no windows, and of results of rows, which are told by these: key columns and ``results``.
         """
-        if not self.operator.has_windows or look_backs_of(self.assigner) is not None:
+        if self.operator.of_rows or not self.operator.has_windows:
             return pa.schema([*self.key_schema, *results])
         instant = pa.timestamp("us", tz="UTC")
         ours = (MergingWindowAssigner, SeveralWindows, CalendarWindows, PredicateWindows)
@@ -383,6 +381,11 @@ class OperatorSpec(ABC):
     def has_windows(self) -> bool:
         """Whether rows of the main output are of windows, and have their bounds."""
         return True
+
+    @property
+    def of_rows(self) -> bool:
+        """Whether each result is of a row, whose columns it has, and not of a window."""
+        return False
 
     @property
     def follows_arrival(self) -> bool:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 
 from panestream.engine.operators.row.row_plan import Aggregate, Elements, Reduce
-from panestream.engine.planner import RULES, aggregating, calling
+from panestream.engine.planner import COLUMNS_ONLY, RULES, aggregating, calling
 from panestream.engine.savepoint import plans
 from panestream.engine.savepoint.plans import plan_json, plan_of
 from panestream.engine.savepoint.recipes import recipe_json, recipe_of
@@ -22,6 +22,8 @@ from panestream.windowing.assigners import (
     CumulatingEventTimeWindows,
     EventTimeSessionWindows,
     GlobalWindows,
+    LookBackWindows,
+    PredicateWindows,
     ProcessingTimeSessionWindows,
     SlidingProcessingTimeWindows,
     TumblingEventTimeWindows,
@@ -74,6 +76,8 @@ def test_declared_aggregates_come_back_equal(recipe):
         EventTimeSessionWindows(7),
         EventTimeSessionWindows(7).max_duration("1 hour"),
         ProcessingTimeSessionWindows.with_gap_column("gap", "seconds"),
+        SeveralWindows.of({"a": LookBackWindows(10), "b": LookBackWindows(20, 5)}),
+        PredicateWindows("a = 1", None, 7),
         GlobalWindows(EndOfStreamTrigger()),
         SeveralWindows.of({"a": TumblingEventTimeWindows(10), "b": CumulatingEventTimeWindows(20, 5)}),
         PurgingTrigger.of(ContinuousEventTimeTrigger(3)),
@@ -176,7 +180,7 @@ def test_a_newer_format_and_what_is_not_known_are_refused_in_words():
 
 def test_every_operator_can_be_read_without_its_code():
     # No rule chooses these two: the one runs all else, the other what has no windows.
-    operators = {rule.__module__.split(".")[-2] for rule in RULES} | {"row", "intervals"}
+    operators = {rule.__module__.split(".")[-2] for rule in (*COLUMNS_ONLY, *RULES)} | {"row", "intervals"}
     assert {kind.__module__.split(".")[-2] for kind in plans.SPECS} == operators
 
 

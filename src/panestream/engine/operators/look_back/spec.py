@@ -40,6 +40,10 @@ class LookBackSpec(LookBackSettings, OperatorSpec):
         return self.all_inputs
 
     @property
+    def of_rows(self) -> bool:
+        return True
+
+    @property
     def follows_arrival(self) -> bool:
         return self.bare.follows_arrival
 
