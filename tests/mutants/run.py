@@ -47,7 +47,10 @@ SPARK_TESTS = (
 )
 """Where those with Spark lie that ``--spark`` asks besides: what lets a fault pass is asked of many quick ones, rather than of few."""
 MARKED_WITH_SPARK = "not connectors and not slow"
-LOOKED_AT = {1: "its survivors were looked at, and tests were written for them"}
+LOOKED_AT = {
+    1: "its survivors were looked at, and tests were written for them (at first 34 of the 36 of engine and vocabulary that are not "
+    "equivalent were killed)",
+}
 """Seeds whose figure says how well that was done; how the tests stand with faults that nobody has looked at, the others say."""
 # As many random cases as a fault must survive: fewer than the ordinary run has, since every fault pays for them.
 CASES = {"PANESTREAM_CASES": "8", "PANESTREAM_RANDOM_SCENARIOS": "30"}
