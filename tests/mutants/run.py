@@ -271,6 +271,11 @@ def _facts(chosen: argparse.Namespace, failing: list[str]) -> list[str]:
         + (f", then those with Spark for {chosen.spark_budget:g}." if chosen.spark else "."),
         "In reach: faults in functions that a test reaches that was asked. Of `spark` and what lies below it only such are drawn.",
     ]
+    if chosen.spark:
+        facts.append(
+            "A test with Spark that fails in a copy of pytest without any fault, too, is not asked; where none is left, the next fault "
+            "is tried in its place."
+        )
     if failing:
         facts.append(f"{len(failing)} tests fail when calls are traced, and were not asked: the list is in mutants.json.")
     return facts
