@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -70,11 +71,17 @@ class JobFile:
             check_paths(loaded)
             find_function(loaded)
         except JobError as error:
-            return "; ".join(f"`{plain(line.replace(f'{folder}/', ''))}`" for line in str(error).splitlines())
+            return "; ".join(f"`{_shown(line, folder)}`" for line in str(error).splitlines())
         finally:
             for name in self.beside:
                 sys.modules.pop(name.removesuffix(".py"), None)
         return "nothing"
+
+
+def _shown(line: str, folder: Path) -> str:
+    """A mistake without the name of the file, which is the same in all."""
+    line = re.sub(r"^job\.\w+:(\d+): ", r"line \1: ", line.replace(f"{folder}/", ""))
+    return plain(re.sub(r"^job\.\w+: ", "", line))
 
 
 def changed(old: str, new: str) -> str:

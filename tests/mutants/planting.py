@@ -165,6 +165,8 @@ def _believed(job: Job, items: dict[str, pytest.Item]) -> Verdict:
         if _judge(Job(None, noticed), items).became == SURVIVED:
             return found
         tests.remove(noticed[0])
+        if not tests:
+            return Verdict(job.fault, IMPOSSIBLE, "every test that reaches it fails in a copy of this process without it, too")
 
 
 def _judge(job: Job, items: dict[str, pytest.Item]) -> Verdict:

@@ -6,6 +6,7 @@ import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -213,3 +214,13 @@ def test_outputs_side_by_side_and_what_readers_pass_over_are_taken():
     check_apart({"main": file_place("/out"), "late": file_place("/out/_late")}, "/out/_checkpoint")
     with pytest.raises(SinkError, match="'main' and the checkpoint"):
         check_apart({"main": file_place("/out")}, "/out/checkpoint")
+
+
+def test_what_is_there_of_later_micro_batches_goes_the_last_first(tmp_path):
+    """Whoever reads meanwhile finds the output as it once was."""
+    for number in (3, 10, 7, 12):
+        (tmp_path / f"batch_id={number}").mkdir()
+    gone = []
+    publisher = SimpleNamespace(check=lambda: None, folders=publication.LOCAL, withdraw=lambda path: gone.append(path.name))
+    publication.MicroBatchFolders(tmp_path, "batch_id", publisher).begin(7)
+    assert gone == ["batch_id=12", "batch_id=10"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 
 import pyarrow as pa
 
@@ -86,7 +87,7 @@ def run_micro_batch(
         run: which run of the query it is, for key groups that no report tells.
         planned_in: which run planned the micro-batch.
     """
-    batch = gather(plan, payload.within(parts, plan.most_bytes, micro_batch_too_large(group, plan.most_bytes)))
+    batch = gather(plan, payload.within(parts, plan.most_bytes, partial(micro_batch_too_large, group, plan.most_bytes)))
     batch.run, batch.planned_in = batch.run or run, planned_in
     if processing_time is not None:
         batch.batch_time = processing_time
@@ -102,7 +103,7 @@ def run_batch(plan: WindowPlan, group: int, parts: Iterable[PayloadPart]) -> Gro
         MemoryLimitError: the query has a limit, and the key group more rows.
     """
     if plan.batch_bytes is not None:
-        parts = payload.within(parts, plan.batch_bytes, batch_too_large(group, plan.batch_bytes))
+        parts = payload.within(parts, plan.batch_bytes, partial(batch_too_large, group, plan.batch_bytes))
     return plan.operator.for_group(plan, MemoryState(), group).process(gather(plan, parts, end_of_input=True))
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode, b64encode
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -184,17 +184,17 @@ def cut(body: bytes, origin: int, after: int) -> Iterator[PayloadPart]:
         yield PayloadPart(origin, after + number, len(starts) - number, body[start : start + PART_BYTES])
 
 
-def within(parts: Iterable[PayloadPart], most: int, beyond: MemoryLimitError) -> Iterator[PayloadPart]:
+def within(parts: Iterable[PayloadPart], most: int, beyond: Callable[[], MemoryLimitError]) -> Iterator[PayloadPart]:
     """What crossed the exchange for a key group, counted as it comes.
 
     Raises:
-        MemoryLimitError: ``beyond``, where it is more than ``most`` bytes.
+        MemoryLimitError: what ``beyond`` makes, where it is more than ``most`` bytes.
     """
     size = 0
     for part in parts:
         size += len(part.body)
         if size > most:
-            raise beyond
+            raise beyond()
         yield part
 
 
