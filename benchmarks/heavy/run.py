@@ -179,6 +179,8 @@ def _end(process: subprocess.Popen[str]) -> None:
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
+    # The next case shall find the memory free.
+    psutil.wait_procs(below, timeout=10)
 
 
 def _told(log: str, status: int, *, in_time: bool, minutes: float) -> dict[str, Any]:

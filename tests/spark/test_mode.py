@@ -43,7 +43,7 @@ def test_what_spark_would_refuse_is_refused_with_a_way_out(mode, begun, said):
 
 
 def test_nobody_is_warned_of_a_row_where_silence_moved_the_watermark():
-    plan = SimpleNamespace(watermark=SimpleNamespace(max_ahead_by=None))
+    plan = SimpleNamespace(watermark=SimpleNamespace(limits_ahead=False))
     week = SimpleNamespace(batch_id=3, rows=0, history_rows=0, watermark_before=0, watermark=7 * 86_400_000_000)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
