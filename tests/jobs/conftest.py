@@ -55,7 +55,8 @@ def panestream(spark, monkeypatch):
         def __exit__(self, *exception):
             if self.query is not None and not self.query.is_active:
                 self.ends.wait()
-            for listener in (*self.listeners, self.ends):
+            # A batch starts no query, and nobody was added.
+            for listener in (*self.listeners, *([] if self.query is None else [self.ends])):
                 spark.streams.removeListener(listener)
             close_listeners(self.listeners)
 

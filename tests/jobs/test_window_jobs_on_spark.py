@@ -74,6 +74,29 @@ def test_sessions(rows_of):
     assert found == {("ann", 1, 27, "hat", "cap"), ("ann", 40, 55, "tie"), ("bob", 14, 29, "cup")}
 
 
+def test_look_backs_of_two_lengths(rows_of):
+    windows = "".join(
+        f"[windows.{label}]\ntype = 'look_back'\nsize = '{size}'\n" for label, size in [("s", "5 s"), ("m", "1 min")]
+    )
+    rows = rows_of("keep = ['item']", f'{windows}[aggregate]\nitems = "count"\n', mode="batch")
+    assert {tuple(row.values()) for row in rows} == {
+        ("ann", "hat", 1, 1),
+        ("ann", "sock", 2, 2),
+        ("ann", "cap", 1, 3),
+        ("ann", "tie", 1, 4),
+        ("bob", "cup", 1, 1),
+        ("bob", "pan", 1, 1),
+    }
+
+
+def test_sessions_closed_by_a_row(rows_of):
+    window = "[window]\ntype = 'session'\ngap = '30 seconds'\nclosed_by = \"item = 'cap'\"\n"
+    rows = rows_of("", window + '[aggregate]\nitems = "count"\n')
+    found = {(row["user"], row["window_start"], row["window_end"], row["items"]) for row in rows}
+    # The row of second 2 comes behind the watermark.
+    assert found == {("ann", 1, 12, 2), ("bob", 14, 44, 1), ("ann", 40, 70, 1)}
+
+
 def test_counts_as_a_batch(rows_of):
     rows = rows_of("", '[window]\ntype = "count"\nsize = 2\n[aggregate]\nitems = "count"\n', mode="batch")
     assert sorted((row["user"], row["items"]) for row in rows) == [("ann", 2), ("ann", 2), ("bob", 2)]

@@ -102,6 +102,9 @@ def test_what_makes_no_sense_is_refused(spark):
         result_of(rows_, pst.PredicateWindows.of(start="action"))
     with pytest.raises(InvalidPlanError, match="neither a column nor valid SQL"):
         result_of(rows_, pst.PredicateWindows.of(start="acton = 'login'"))
+    one, other = (F.udf(lambda action, name=name: action == name, "boolean")("action") for name in ("login", "logout"))
+    with pytest.raises(InvalidPlanError, match=r"both called .* and differ"):
+        result_of(rows_, pst.PredicateWindows.of(start=one, end=other))
     windowed = pst.stream(rows_).assign_timestamps("ts", pst.WatermarkStrategy.for_monotonous_timestamps()).key_by("user")
     with pytest.raises(InvalidPlanError, match="leave out allowed_lateness"):
         windowed.window(pst.PredicateWindows.of(end="true")).allowed_lateness("1 s").aggregate(agg.count())
