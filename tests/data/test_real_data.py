@@ -81,6 +81,7 @@ def hours_of(folder: Path) -> dict[int, Counter[int]]:
     return found
 
 
+@pytest.mark.whole  # two minutes; tests/recovery/test_kill.py runs such a job over made clicks
 def test_hot_items_of_the_shop(event_data, tmp_path):
     paths, rows = split_file(event_data / "taobao_userbehavior_2h_sorted.csv.gz", tmp_path / "clicks", 22)
     assert (len(paths), rows) == (22, 110_300)

@@ -60,7 +60,10 @@ def found(spark, folder):
     return sorted((int(start.timestamp() - START.timestamp()), *rest) for start, *rest in seconds)
 
 
-@pytest.mark.parametrize(("strategy", "behind"), [(MONOTONOUS, 1), (pst.WatermarkStrategy.for_generator(Ends), 0)])
+@pytest.mark.parametrize(
+    ("strategy", "behind"),
+    [(MONOTONOUS, 1), pytest.param(pst.WatermarkStrategy.for_generator(Ends), 0, marks=pytest.mark.whole)],
+)
 def test_windows_over_the_results_of_windows(spark, tmp_path, strategy, behind):
     clicks = MicroBatches(spark, tmp_path / "clicks", "item string, at timestamp")
     for batch in BATCHES:
