@@ -276,15 +276,19 @@ def _joined(rows: list[Row], how: str, *, meet: bool = True) -> list[tuple]:
 
 
 def last_firings(plan: WindowPlan, batches: list[list[list[Row]]]) -> list[dict[tuple, Counter]]:
-    """What the row operator emits last of each key and window in a micro-batch."""
+    """What the row operator emits last of each key and window in a micro-batch; where the key is null, of each side."""
     state, emitted = MemoryState(), []
     for chunks in batches:
         output, last = plan.operator.for_group(plan, state, 0).process(given(plan, chunks)), {}
         for tag, table in output.tables:
             for place in range(table.num_rows if tag == MAIN else 0):
-                joined = Joined()
-                for some in plan.pairs.opened(table.slice(place, 1)):
+                joined, firing = Joined(), table.slice(place, 1)
+                for some in plan.pairs.opened(firing):
                     _note(joined, some)
-                last |= joined.rows
-        emitted.append(last)
+                of_left = firing.column("key")[0].is_valid or len(firing.column("left")[0]) > 0
+                last |= {(where, of_left): rows for where, rows in joined.rows.items()}
+        together: dict[tuple, Counter] = {}
+        for (where, _), rows in last.items():
+            together[where] = together.get(where, Counter()) + rows
+        emitted.append(together)
     return emitted
