@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 import os
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -31,6 +31,7 @@ from panestream.engine.storage.state import MemoryState
 from panestream.engine.window_spec import WindowSpec
 from panestream.windowing import aggregates as agg
 from panestream.windowing.watermarks import WatermarkStrategy
+from tests.engine.aggregates import naive
 
 ROWS = pa.schema([("key", pa.string()), ("ts", pa.int64()), ("v", pa.int64()), ("x", pa.float64()), ("u", pa.int64())])
 """The input: key (may be null), event time, an integer with nulls, a number with nulls, and one that no two rows share."""
@@ -413,3 +414,39 @@ def run_cases(default: int, chunk: int, chunks: int, case: Callable[[random.Rand
     begin = first_seed()
     for seed in range(begin + chunk, begin + cases(default), chunks):
         case(random.Random(seed), seed)
+
+
+def check_reruns(plan: WindowPlan, batches: Sequence[MicroBatch], seed: int) -> None:
+    """Runs every micro-batch twice from the same state: it must give the same rows, and leave the same bytes."""
+    state = MemoryState()
+    for batch in batches:
+        before = dict(state.values)
+        given = group_input(plan, batch)
+        first = plan.operator.for_group(plan, state, 0).process(given)
+        rested = dict(state.values)
+        state.values.clear()
+        state.values.update(before)
+        again = plan.operator.for_group(plan, state, 0).process(given)
+        assert rested == state.values, seed
+        assert [table.to_pylist() for _, table in first.tables] == [table.to_pylist() for _, table in again.tables], seed
+
+
+def by_own_time(
+    plan: WindowPlan, batches: Sequence[MicroBatch]
+) -> Iterator[tuple[MicroBatch, list[naive.Row], list[Row], int | None]]:
+    """Each micro-batch with all rows so far that were not late, its late rows, and the watermark after it; None: none yet.
+
+    Rows are late whose time the watermark had reached before their micro-batch.
+    """
+    watermark: int | None = None
+    taken: list[naive.Row] = []
+    for batch in batches:
+        late = [row for row in batch.rows if watermark is not None and row[1] <= watermark]
+        for row in batch.rows:
+            if row not in late:
+                taken.append(naive.Row((row[0],), row[1], row[1], len(taken), dict(zip(ROWS.names, row, strict=True))))
+        times = [row[1] for row in batch.rows]
+        if times:
+            came = max(times) - plan.watermark.delay - 1
+            watermark = came if watermark is None else max(watermark, came)
+        yield batch, taken, late, watermark

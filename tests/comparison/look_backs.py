@@ -53,16 +53,8 @@ def expected(plan: WindowPlan, batches: Sequence[harness.MicroBatch]) -> list[tu
     """What each micro-batch emits, in order, and its late rows."""
     look_backs, recipes = look_backs_of(plan.assigner), plan.operator.aggregates
     ahead = max(one.following for one in look_backs.values())
-    watermark, taken, emitted, found = None, [], set(), []
-    for batch in batches:
-        late = [row for row in batch.rows if watermark is not None and row[1] <= watermark]
-        for row in batch.rows:
-            if row not in late:
-                taken.append(naive.Row((row[0],), row[1], row[1], len(taken), dict(zip(harness.ROWS.names, row, strict=True))))
-        times = [row[1] for row in batch.rows]
-        if times:
-            came = max(times) - plan.watermark.delay - 1
-            watermark = came if watermark is None else max(watermark, came)
+    emitted, found = set(), []
+    for batch, taken, late, watermark in harness.by_own_time(plan, batches):
         out = []
         for row in taken:
             passed = batch.end or (watermark is not None and row.time + ahead <= watermark)

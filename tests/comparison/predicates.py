@@ -117,16 +117,8 @@ def left_of(plan: WindowPlan, batches: Sequence[harness.MicroBatch]) -> tuple[di
 
 def expected(plan: WindowPlan, batches: Sequence[harness.MicroBatch]) -> list[tuple[dict, list]]:
     """What each micro-batch emits by place, and its late rows."""
-    watermark, taken, emitted, found = None, [], set(), []
-    for batch in batches:
-        late = [row for row in batch.rows if watermark is not None and row[1] <= watermark]
-        for row in batch.rows:
-            if row not in late:
-                taken.append(naive.Row((row[0],), row[1], row[1], len(taken), dict(zip(harness.ROWS.names, row, strict=True))))
-        times = [row[1] for row in batch.rows]
-        if times:
-            came = max(times) - plan.watermark.delay - 1
-            watermark = came if watermark is None else max(watermark, came)
+    emitted, found = set(), []
+    for batch, taken, late, watermark in harness.by_own_time(plan, batches):
         reached = float("inf") if batch.end else -float("inf") if watermark is None else watermark
         fired = {}
         for key in {row.key for row in taken}:

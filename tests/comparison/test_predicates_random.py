@@ -75,17 +75,7 @@ def test_closed_by_what_never_comes_they_are_sessions(chunk):
 def test_a_micro_batch_that_is_run_again_gives_the_same_bytes(chunk):
     def case(rng, seed):
         plan, span = predicates.random_plan(rng)
-        batches, state = harness.random_stream(rng, span), MemoryState()
-        for batch in batches:
-            before = dict(state.values)
-            given = harness.group_input(plan, batch)
-            first = plan.operator.for_group(plan, state, 0).process(given)
-            rested = dict(state.values)
-            state.values.clear()
-            state.values.update(before)
-            again = plan.operator.for_group(plan, state, 0).process(given)
-            assert rested == state.values, seed
-            assert [table.to_pylist() for _, table in first.tables] == [table.to_pylist() for _, table in again.tables], seed
+        harness.check_reruns(plan, harness.random_stream(rng, span), seed)
 
     harness.run_cases(16, chunk, 4, case)
 

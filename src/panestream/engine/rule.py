@@ -16,6 +16,7 @@ from panestream.engine.operators.row.row_plan import Aggregate as AggregateWith
 from panestream.engine.operators.row.row_plan import AnyWindowFunction, Elements, Reduce
 from panestream.engine.plan import OperatorSpec
 from panestream.engine.window_spec import WindowSpec
+from panestream.errors import InvalidPlanError
 from panestream.windowing.aggregates import Aggregate
 
 PYTHON = "a function of the user's own in Python"
@@ -114,4 +115,47 @@ Raises InvalidPlanError where no operator can run the query.
 """
 
 
-__all__ = ["PYTHON", "Asked", "DeclaredAggregates", "FunctionOfRows", "FunctionOfTables", "Rule", "Supported", "Unsupported"]
+def on_columns_only(window: WindowSpec, asked: Asked, what: str) -> DeclaredAggregates:
+    """What is asked of windows that no operator row by row knows, and that hold no rows until they fire.
+
+    Args:
+        window: the windows.
+        asked: what is asked of them.
+        what: how an error calls such windows.
+
+    Raises:
+        InvalidPlanError: anything but declared aggregates, each result once.
+    """
+    reasons = _why_not(window)
+    if not isinstance(asked, DeclaredAggregates) or asked.then is not None:
+        reasons.append("functions of your own over rows do not run there: they compute declared aggregates (panestream.agg)")
+    if reasons or not isinstance(asked, DeclaredAggregates):
+        raise InvalidPlanError(f"{window.assigner!r}: {what} run as columns only, and {'; '.join(reasons)}")
+    return asked
+
+
+def _why_not(window: WindowSpec) -> list[str]:
+    """What of a query's windows goes only with windows that hold rows until they fire; empty: nothing."""
+    reasons = []
+    if window.trigger is not None and window.trigger != window.assigner.get_default_trigger():
+        reasons.append(f"fire once, at the watermark: leave out the trigger {window.trigger!r}")
+    if window.evictor is not None:
+        reasons.append(f"keep no elements to evict: leave out {window.evictor!r}")
+    if window.allowed_lateness:
+        reasons.append("emit no result twice: leave out allowed_lateness, and let the watermark wait longer")
+    if window.exact_firings:
+        reasons.append("have one firing each: leave out exact_firings")
+    return reasons
+
+
+__all__ = [
+    "PYTHON",
+    "Asked",
+    "DeclaredAggregates",
+    "FunctionOfRows",
+    "FunctionOfTables",
+    "Rule",
+    "Supported",
+    "Unsupported",
+    "on_columns_only",
+]

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from panestream.engine.aggregates import Aggregation
 from panestream.engine.aggregates.saved_partials import partials_found, partials_saved
-from panestream.engine.kernels.columns import Ints, Mask, numbers, plain
+from panestream.engine.kernels.columns import Ints, numbers, plain
 from panestream.engine.kernels.frames import Instants
 from panestream.engine.kernels.grouping import Keys, encode_keys
 from panestream.engine.kernels.key_hashing import key_hashes
@@ -27,6 +27,7 @@ from panestream.engine.kernels.ordering import stable_order
 from panestream.engine.plan import ON_TIME, WindowPlan
 from panestream.engine.runtime.group_io import GroupInput, GroupOutput
 from panestream.engine.runtime.group_operator import GroupOperator, TimeStep
+from panestream.engine.runtime.timed_rows import TimedRows
 from panestream.engine.runtime.watermarks import BEYOND_ALL
 from panestream.engine.storage.blocks import PaneBlocks, StoredBlocks, pane_range
 from panestream.engine.storage.limits import look_back_too_large
@@ -36,8 +37,6 @@ from panestream.windowing.aggregates import Aggregate
 from panestream.windowing.assigners.look_back import LookBackWindows
 from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 
-ROWS = "rows"
-"""What crosses the exchange."""
 WAITING, HISTORY = "waiting", "history"
 """What rests; the pane of both is the event time itself."""
 _MOST_MERGED = 1 << 18
@@ -137,32 +136,20 @@ class LookBackOperator(GroupOperator[FreshRows]):
     # -- rows ----------------------------------------------------------------------------------------------------------
 
     def _take_in(self, batch: GroupInput, step: TimeStep, output: GroupOutput) -> FreshRows:
-        settings, width = self._settings, self._width
-        arrived = batch.of(ROWS)
-        if not arrived:
+        settings = self._settings
+        taken = TimedRows.of(batch, self._plan, len(settings.all_inputs), step.before)
+        if taken is None:
             return FreshRows(self._schema.empty_table(), settings.keyed.partial_schema.empty_table())
-        table = pa.concat_tables(arrived)
-        times = _times(table, width)
-        late = times <= step.before
-        if late.any():
-            self._emit_late(int(late.sum()), self._late_rows(table, late), output)
-            table, times = table.filter(pa.array(~late)), times[~late]
+        keys, times = taken.keys, taken.times
+        self._emit_late(taken.late, taken.late_rows, output)
         output.metrics.windowed_rows = len(times)
-        columns = [plain(column) for column in table.columns[: width + 1 + len(settings.input_types)]]
-        keys, inputs = columns[:width], dict(zip(settings.all_inputs, columns[width + 1 :], strict=True))
+        inputs = dict(zip(settings.all_inputs, taken.inputs, strict=True))
         numbers_ = pa.array(self._arrived + np.arange(len(times)))
         self._arrived += len(times)
         row = [inputs[text] for text in settings.texts]
         rows = pa.Table.from_arrays([*keys, pa.array(times), *row, numbers_], schema=self._schema)
         values = [inputs[text] for text in settings.keyed.inputs]
         return FreshRows(rows, settings.keyed.partials(keys, times, values, times if settings.keyed.needs_timestamps else None))
-
-    def _late_rows(self, table: pa.Table, late: Mask) -> Sequence[pa.Table]:
-        schema = self._plan.row_schema
-        if schema is None or self._plan.late_tag is None:
-            return []
-        columns = table.columns[table.num_columns - len(schema) :]
-        return [pa.Table.from_arrays(columns, schema=schema).filter(pa.array(late))]
 
     # -- firing --------------------------------------------------------------------------------------------------------
 
@@ -295,13 +282,8 @@ def _pane(table: pa.Table) -> Ints:
     return times
 
 
-def _times(table: pa.Table, place: int) -> Ints:
-    times: Ints = numbers(plain(table.column(place)).view(pa.int64()))
-    return times
-
-
 def _with_times(table: pa.Table) -> pa.Table:
     return table.rename_columns(["time" if name == "pane" else name for name in table.column_names])
 
 
-__all__ = ["HISTORY", "ROWS", "WAITING", "LookBackOperator", "LookBackSettings", "by_time"]
+__all__ = ["HISTORY", "WAITING", "LookBackOperator", "LookBackSettings", "by_time"]

@@ -7,16 +7,14 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from panestream.engine.operators.look_back.operator import ROWS, LookBackOperator, LookBackSettings
+from panestream.engine.operators.look_back.operator import LookBackOperator, LookBackSettings
 from panestream.engine.operators.look_back.views import look_back_views
 from panestream.engine.plan import Chunk, OperatorSpec, WindowPlan
+from panestream.engine.runtime.timed_rows import ROWS, pack_timed, timed_schema
 from panestream.engine.storage.sealed_state import SealedState
 from panestream.engine.storage.state_tables import StateTables, StateViews
 from panestream.windowing.assigners.look_back import LookBackWindows, result_name
 from panestream.windowing.time import format_duration
-
-_INSTANT = pa.timestamp("us")
-"""What event times travel as: the payload drops the decimal places that they have in common."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,15 +54,11 @@ class LookBackSpec(LookBackSettings, OperatorSpec):
         return "each row has one result, which no later one takes the place of"
 
     def pack(self, plan: WindowPlan, chunk: Chunk) -> Iterator[tuple[str, pa.Table]]:
-        whole = [] if plan.late_tag is None or chunk.rows is None else [column.combine_chunks() for column in chunk.rows.columns]
-        columns = [*chunk.keys, pa.array(chunk.times).view(_INSTANT), *chunk.values, *whole]
-        yield ROWS, pa.Table.from_arrays(columns, schema=self.part_schema(plan, ROWS))
+        return pack_timed(plan, chunk, self.part_schema(plan, ROWS))
 
     def part_schema(self, plan: WindowPlan, kind: str) -> pa.Schema:
         """Keys, event time, what aggregates and results take; for a late output the whole row."""
-        whole = [] if plan.late_tag is None or plan.row_schema is None else plan.row_schema.types
-        types = [*plan.key_schema.types, _INSTANT, *self.input_types, *whole]
-        return pa.schema([(str(place), type_) for place, type_ in enumerate(types)])
+        return timed_schema(plan, self.input_types)
 
     def on_sealed(self, plan: WindowPlan, state: SealedState, group: int) -> LookBackOperator:
         return LookBackOperator(plan, self, state)

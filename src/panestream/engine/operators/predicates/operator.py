@@ -9,7 +9,7 @@ Both lie in pages by the hash of the key. A waiting step is due at its time, an 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +29,7 @@ from panestream.engine.plan import ON_TIME, WindowPlan
 from panestream.engine.runtime.group_io import GroupInput, GroupOutput
 from panestream.engine.runtime.group_operator import GroupOperator, TimeStep
 from panestream.engine.runtime.main_rows import window_rows
+from panestream.engine.runtime.timed_rows import TimedRows
 from panestream.engine.storage.keyed_pages import KeyedPages
 from panestream.engine.storage.sealed_state import SealedState
 from panestream.engine.storage.state_tables import StateTables, integers, key_columns, key_fields, named_columns, with_types
@@ -36,8 +37,8 @@ from panestream.windowing.aggregates import Aggregate
 from panestream.windowing.assigners import PredicateWindows
 from panestream.windowing.time import MAX_TIMESTAMP
 
-ROWS, STEPS = "rows", "steps"
-"""What crosses the exchange; what rests."""
+STEPS = "steps"
+"""What rests."""
 _OWN = ("start", "time", "flags")
 
 
@@ -121,20 +122,15 @@ class PredicateOperator(GroupOperator[Steps]):
 
     def _fresh(self, batch: GroupInput, step: TimeStep, output: GroupOutput) -> pa.Table:
         """The rows that are not late, as steps; those of an instant as one."""
-        settings, width, arrived = self._settings, self._width, batch.of(ROWS)
-        if not arrived:
+        settings, values_of = self._settings, len(self._settings.bare.inputs)
+        taken = TimedRows.of(batch, self._plan, values_of + len(settings.windows.predicates), step.before)
+        if taken is None:
             return self._schema.empty_table()
-        table = pa.concat_tables(arrived)
-        times = numbers(plain(table.column(width)).view(pa.int64()))
-        late = times <= step.before
-        if late.any():
-            self._emit_late(int(late.sum()), self._late_rows(table, late), output)
-            table, times = table.filter(pa.array(~late)), times[~late]
+        keys, times = taken.keys, taken.times
+        self._emit_late(taken.late, taken.late_rows, output)
         # Whether there is a window for each is known when time has passed it.
         output.metrics.windowed_rows = len(times)
-        asked, inputs = settings.windows.predicates, len(settings.bare.inputs)
-        columns = [plain(column) for column in table.columns[: width + 1 + inputs + len(asked)]]
-        keys, values, said = columns[:width], columns[width + 1 : width + 1 + inputs], columns[width + 1 + inputs :]
+        values, said = taken.inputs[:values_of], taken.inputs[values_of:]
         flags = np.zeros(len(times), np.int64)
         bits = [bit for bit, one in ((STARTS, settings.windows.start), (ENDS, settings.windows.end)) if one is not None]
         for bit, column in zip(bits, said, strict=True):
@@ -149,13 +145,6 @@ class PredicateOperator(GroupOperator[Steps]):
         own = [pa.array(instants.times), pa.array(instants.times), pa.array(merged)]
         own = [*(key.take(pa.array(first)) for key in keys), *own]
         return pa.Table.from_arrays([*own, *(plain(column) for column in partials.columns[1:])], schema=self._schema)
-
-    def _late_rows(self, table: pa.Table, late: Mask) -> Sequence[pa.Table]:
-        schema = self._plan.row_schema
-        if schema is None or self._plan.late_tag is None:
-            return []
-        columns = table.columns[table.num_columns - len(schema) :]
-        return [pa.Table.from_arrays(columns, schema=schema).filter(pa.array(late))]
 
     def _on_a_line(self, table: pa.Table, order: Ints, places: Ints) -> pa.Table:
         """The partials of each place, of an aggregation that knows no keys."""
@@ -257,4 +246,4 @@ def _ints(table: pa.Table, name: str) -> Ints:
     return found
 
 
-__all__ = ["ROWS", "STEPS", "PredicateOperator", "PredicateSettings", "label_of"]
+__all__ = ["STEPS", "PredicateOperator", "PredicateSettings", "label_of"]

@@ -5,11 +5,9 @@ from __future__ import annotations
 import pyarrow as pa
 
 from panestream.engine.aggregates import Aggregation
-from panestream.engine.operators.look_back.rule import why_not
 from panestream.engine.operators.predicates.spec import PredicateSpec
-from panestream.engine.rule import Asked, DeclaredAggregates, Supported
+from panestream.engine.rule import Asked, Supported, on_columns_only
 from panestream.engine.window_spec import WindowSpec
-from panestream.errors import InvalidPlanError
 from panestream.windowing.assigners import PredicateWindows
 
 
@@ -22,11 +20,7 @@ def predicates_rule(window: WindowSpec, asked: Asked) -> Supported | None:
     assigner = window.assigner
     if not isinstance(assigner, PredicateWindows):
         return None
-    reasons = why_not(window)
-    if not isinstance(asked, DeclaredAggregates) or asked.then is not None:
-        reasons.append("functions of your own over rows do not run there: they compute declared aggregates (panestream.agg)")
-    if reasons or not isinstance(asked, DeclaredAggregates):
-        raise InvalidPlanError(f"{assigner!r}: windows by predicates run as columns only, and {'; '.join(reasons)}")
+    asked = on_columns_only(window, asked, "windows by predicates")
     bare = Aggregation.build(asked.aggregates, asked.types, pa.schema([]))
     return Supported(PredicateSpec(assigner, tuple(asked.aggregates), bare, asked.keys))
 

@@ -1,0 +1,30 @@
+"""Rows that are late by their own time: packed, told apart behind the exchange, and given back whole where an output wants them."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from panestream.engine.plan import Chunk
+from panestream.engine.runtime.group_io import GroupInput
+from panestream.engine.runtime.timed_rows import ROWS, TimedRows, pack_timed, timed_schema
+from panestream.windowing import aggregates as agg
+from panestream.windowing.assigners import LookBackWindows
+from tests.comparison import harness, look_backs
+
+
+@pytest.mark.parametrize("late", [True, False])
+def test_rows_at_the_watermark_are_late(late):
+    plan = look_backs.plan_of(LookBackWindows(5), (agg.count(),), kept=("u",), late=late)
+    rows = pa.table({"key": ["a", "b", None], "ts": [4, 5, 6], "v": [1, 2, 3], "x": [None, 1.5, 2.5], "u": [7, 8, 9]})
+    rows = rows.cast(harness.ROWS)
+    key, number = rows["key"].combine_chunks(), rows["u"].combine_chunks()
+    chunk = Chunk(np.array([4, 5, 6]), [key], [number], rows if late else None)
+    schema = timed_schema(plan, [pa.int64()])
+    ((kind, part),) = pack_timed(plan, chunk, schema)
+    assert (kind, part.schema) == (ROWS, schema)
+    taken = TimedRows.of(GroupInput(parts={ROWS: [part.slice(0, 2), part.slice(2)]}), plan, 1, 5)
+    assert (taken.keys[0].to_pylist(), taken.times.tolist(), taken.inputs[0].to_pylist(), taken.late) == ([None], [6], [9], 2)
+    assert [table.to_pylist() for table in taken.late_rows] == ([rows.slice(0, 2).to_pylist()] if late else [])
+    none = TimedRows.of(GroupInput(parts={ROWS: [part]}), plan, 1, 3)
+    assert (none.late, none.late_rows) == (0, [])
+    assert TimedRows.of(GroupInput(), plan, 1, 3) is None
