@@ -33,4 +33,7 @@ EQUIVALENT: dict[str, str] = {
     "engine/aggregates/top.py:TopKAccumulator._insert: comparison: place < self._k -> place <= self._k": (
         "What is put behind the last place is cut off again by the next statement."
     ),
+    "engine/operators/row/window_states.py:ElementList.drop_first: sign: len(part) - gone -> len(part) + gone": (
+        "A list that was emptied stays in front, counts for nothing, and goes when something is dropped again."
+    ),
 }

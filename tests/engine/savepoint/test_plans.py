@@ -178,6 +178,16 @@ def test_a_newer_format_and_what_is_not_known_are_refused_in_words():
         recipe_of({"moon": 3})
 
 
+@pytest.mark.parametrize("broken", [{"operator": {}}, {"identity": 3}], ids=["something is missing", "it is of another type"])
+def test_a_plan_that_was_changed_is_refused_in_words_and_says_what_python_found(broken):
+    written = plan_json(plan(WindowSpec(TumblingEventTimeWindows(10)), Aggregate(Totals())))
+    with pytest.raises(
+        StateFormatError, match=r"none that this version of panestream writes \((Key|Type|Value|Attribute)Error: "
+    ) as caught:
+        plan_of({**written, **broken})
+    assert caught.value.__cause__ is not None
+
+
 def test_every_operator_can_be_read_without_its_code():
     # No rule chooses these two: the one runs all else, the other what has no windows.
     operators = {rule.__module__.split(".")[-2] for rule in (*COLUMNS_ONLY, *RULES)} | {"row", "intervals"}

@@ -352,3 +352,18 @@ def test_a_continuous_trigger_wakes_the_query_before_the_window_ends():
     emitted = harness.run(plan, [harness.MicroBatch(rows, clock=15), harness.MicroBatch([], clock=31)])
     assert [one.wake_up for one in emitted] == [30, 60]
     assert [one.fired for one in emitted] == [[], [(("a", 0, 100), (1,))]]
+
+
+@pytest.mark.parametrize(
+    ("assigner", "lateness", "merged"),
+    [
+        (SlidingEventTimeWindows(20, 10), 0, True),
+        (TumblingEventTimeWindows(10), 5, True),
+        (TumblingEventTimeWindows(10), 0, False),
+    ],
+    ids=["overlapping", "late rows may come", "neither"],
+)
+def test_explain_says_whether_passed_panes_are_kept(assigner, lateness, merged):
+    plan = plan_of(assigner, lateness=lateness)
+    told = plan.operator.explain(plan, streaming=True)["state"]
+    assert any("panes that time has passed are kept merged" in line for line in told) == merged

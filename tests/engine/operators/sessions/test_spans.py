@@ -1,0 +1,25 @@
+"""Starts of sessions as small numbers: their order stays, however far apart they lie."""
+
+import numpy as np
+import pytest
+
+from panestream.engine.operators.sessions.spans import coarse
+
+SECOND, YEAR = 1_000_000, 366 * 86_400 * 1_000_000
+
+
+@pytest.mark.parametrize("unit", [1, 1_000, SECOND], ids=["microseconds", "milliseconds", "seconds"])
+@pytest.mark.parametrize("span", [YEAR // 4, 300 * YEAR], ids=["a season", "centuries"])
+def test_order_and_distances_stay(unit, span):
+    rng = np.random.default_rng(5)
+    starts = rng.integers(-span // unit, span // unit, 1_000) * unit
+    found = coarse(starts)
+    assert (found >= 0).all()
+    assert (np.argsort(found, kind="stable") == np.argsort(starts, kind="stable")).all()
+    if unit > 1:
+        assert int(found.max()) == int(starts.max() - starts.min()) // unit
+
+
+def test_small_ones_are_told_from_the_least():
+    assert coarse(np.array([1_000_007, 1_000_000, 1_000_003])).tolist() == [7, 0, 3]
+    assert len(coarse(np.array([], np.int64))) == 0
