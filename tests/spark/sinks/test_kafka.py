@@ -1,6 +1,10 @@
 """What records a KafkaSink makes of rows, without a broker: names that rows of users may have, too."""
 
+import io
 import json
+from contextlib import redirect_stdout
+
+from pyspark.sql import functions as F
 
 import panestream as pst
 from panestream.spark.sinks.base import Run
@@ -47,3 +51,36 @@ def test_records_of_a_key_are_in_the_order_in_which_they_were_emitted(spark):
     rows = [(1, 4, 0, "insert"), (1, 4, 0, "delete"), *((1, n, n, "update_after") for n in range(1, 12))]
     values, _ = made(spark, rows, schema, added)
     assert [tuple(value.values()) for value in values] == rows
+
+
+def test_records_of_a_key_leave_one_task_in_order_with_the_same_ids_wherever_its_rows_were(spark):
+    """Rows of a key in many partitions are brought together; where there is one partition, nothing is moved."""
+    schema, added = "user BIGINT, n BIGINT, firing_number INT", frozenset({"firing_number"})
+    rows = [(user, n, n % 2) for n in range(6) for user in range(20)]
+    sink = pst.KafkaSink("localhost:9092", "t", ["user"], run=Run("q", "main", added=added))
+    together = spark.createDataFrame(rows, schema).coalesce(1)
+    adaptive = spark.conf.get("spark.sql.adaptive.enabled")
+    spark.conf.set("spark.sql.adaptive.enabled", "false")
+    try:
+        alone = sink.records(together, 3)
+        spread = sink.records(together.repartition(7, "n"), 3).withColumn("task", F.spark_partition_id()).collect()
+        assert "Exchange" not in explained(alone)
+        assert "Exchange" in explained(sink.records(together.repartition(7, "n"), 3))
+    finally:
+        spark.conf.set("spark.sql.adaptive.enabled", adaptive)
+    tasks = {}
+    for row in spread:
+        tasks.setdefault(row.key, set()).add(row.task)
+    assert len(tasks) == 20
+    assert all(len(each) == 1 for each in tasks.values())
+    assert len({row.task for row in spread}) > 1
+    ids = {(row.value, bytes(row.headers[0].value)) for row in alone.collect()}
+    assert len(ids) == len(rows)
+    assert len({id_ for _, id_ in ids}) == len(rows)
+    assert {bytes(row.headers[0].value) for row in spread} == {id_ for _, id_ in ids}
+
+
+def explained(df):
+    with redirect_stdout(io.StringIO()) as said:
+        df.explain()
+    return said.getvalue()

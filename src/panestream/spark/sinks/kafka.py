@@ -37,6 +37,34 @@ _SILENT = ("TimeoutException", "Failed to create new KafkaAdminClient", "Failed 
 
 
 @dataclass(frozen=True)
+class _Columns:
+    """What of a record does not change from one micro-batch to the next.
+
+    Attributes:
+        kept: of which rows records are made; None: of all.
+        key, value, at, place: of a row: ``at`` is its place in the order of the records of one ``place``.
+        event: which firing it tells of; None: that the micro-batch is one.
+        is_last: 1 for the last record of a place; None: all are wanted.
+        nth: which record of its event it is.
+        id: made of all that.
+        headers: those that do not change.
+        told_key: the key that Kafka sees.
+    """
+
+    kept: Column | None
+    key: Column
+    value: Column
+    event: Column | None
+    at: Column
+    place: Column
+    is_last: Column | None
+    nth: Column
+    id: Column
+    headers: tuple[Column, ...]
+    told_key: Column
+
+
+@dataclass(frozen=True)
 class KafkaSink(Sink):
     """Writes rows as records of a topic. At least once; exactly once for a reader that follows the rule of :class:`KafkaOnce`.
 
@@ -82,6 +110,7 @@ class KafkaSink(Sink):
     compacted: bool = False
     options: Mapping[str, str] = field(default_factory=dict, repr=False)  # passwords may be among them
     run: Run = field(default_factory=Run, repr=False, compare=False, kw_only=True)
+    _made: dict[tuple[str, ...], _Columns] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         try:
@@ -119,35 +148,54 @@ class KafkaSink(Sink):
 
     def records(self, df: DataFrame, batch_id: int | None) -> DataFrame:
         """The records of a micro-batch: key, value and headers; those of one key in one partition, in order."""
-        by_window = self.run.output == MAIN
-        named = key_and_window(self.keys, df.columns) if by_window else list(self.keys)
-        told = self.run.added.intersection(df.columns) if by_window else frozenset()
-        changes = self.compacted and OP_COLUMN.name in told
-        rows = df.where(F.col(quoted(OP_COLUMN.name)) != UPDATE_BEFORE) if changes else df
-        value = _json([name for name in df.columns if not (changes and name == OP_COLUMN.name)])
         number = -1 if batch_id is None else batch_id
+        made = self._columns(tuple(df.columns))
+        event = F.lit(f"batch {number}") if made.event is None else made.event
+        rows = df if made.kept is None else df.where(made.kept)
+        rows = rows.select(made.key, made.value, event.alias("event"), made.at)
+        rows = rows.withColumn("place", made.place)
+        if made.is_last is not None:
+            rows = rows.withColumn("__last", made.is_last).where("__last = 1")
+        rows = rows.withColumn("nth", made.nth).withColumn("id", made.id)
+        headers = F.array(*made.headers, _header(BATCH, F.lit(str(number))))
+        rows = rows.sortWithinPartitions("place", "at", "value")
+        return rows.select(made.told_key, "value", headers.alias("headers"))
+
+    def _columns(self, names: tuple[str, ...]) -> _Columns:
+        """How records are made of rows with these columns; put together once, which takes as long as to write some of them."""
+        if names not in self._made:
+            self._made[names] = self._columns_of(names)
+        return self._made[names]
+
+    def _columns_of(self, names: Sequence[str]) -> _Columns:
+        by_window = self.run.output == MAIN
+        named = key_and_window(self.keys, names) if by_window else list(self.keys)
+        told = self.run.added.intersection(names) if by_window else frozenset()
+        changes = self.compacted and OP_COLUMN.name in told
+        value = _json([name for name in names if not (changes and name == OP_COLUMN.name)])
         # A firing is told of again where it is taken back: as another change.
         of_firing = [F.col(quoted(name)) for name in (_FIRING, OP_COLUMN.name) if name in told] if _FIRING in told else []
-        event = F.concat_ws(" ", F.lit("firing"), *of_firing) if of_firing else F.lit(f"batch {number}")
-        rows = rows.select(
-            (_json(named) if named else F.lit(None).cast("string")).alias("key"),
-            (F.when(F.col(quoted(OP_COLUMN.name)) != DELETE, value) if changes else value).alias("value"),
-            event.alias("event"),
-            # An order that a shuffle does not lose; of whole rows only what is in them counts.
-            (F.monotonically_increasing_id() if by_window else F.lit(0)).alias("at"),
-        )
-        rows = rows.withColumn("place", F.coalesce("key", "value")).repartition("place")
-        last = Window.partitionBy("place").orderBy(F.col("at").desc(), F.col("value").desc())
-        if self.compacted:
-            rows = rows.withColumn("__last", F.row_number().over(last)).where("__last = 1")
-        rows = rows.withColumn("nth", F.row_number().over(Window.partitionBy("place", "event").orderBy("at", "value")))
+        of_place = Window.partitionBy("place")
+        last = of_place.orderBy(F.col("at").desc(), F.col("value").desc())
         # The same after a start from a savepoint: readers see one writer whose micro-batches go on.
-        writer = self.run.lineage
-        parts = F.struct(F.lit(writer).alias("w"), F.col("event").alias("e"), F.col("place").alias("p"), F.col("nth").alias("n"))
-        rows = rows.withColumn("id", F.substring(F.sha2(F.to_json(parts), 256), 1, 32))
-        headers = F.array(_header(ID, F.col("id")), _header(WRITER, F.lit(writer)), _header(BATCH, F.lit(str(number))))
-        rows = rows.sortWithinPartitions("place", "at", "value")
-        return rows.select(F.coalesce("key", "id").alias("key"), "value", headers.alias("headers"))
+        writer = F.lit(self.run.lineage)
+        parts = F.struct(writer.alias("w"), F.col("event").alias("e"), F.col("place").alias("p"), F.col("nth").alias("n"))
+        return _Columns(
+            kept=F.col(quoted(OP_COLUMN.name)) != UPDATE_BEFORE if changes else None,
+            key=(_json(named) if named else F.lit(None).cast("string")).alias("key"),
+            value=(F.when(F.col(quoted(OP_COLUMN.name)) != DELETE, value) if changes else value).alias("value"),
+            event=F.concat_ws(" ", F.lit("firing"), *of_firing) if of_firing else None,
+            # An order that a shuffle does not lose; of whole rows only what is in them counts.
+            at=(F.monotonically_increasing_id() if by_window else F.lit(0)).alias("at"),
+            place=F.coalesce("key", "value"),
+            is_last=F.row_number().over(last) if self.compacted else None,
+            # Counted from where its event begins. All windows are by place: a shuffle puts the records of a place together, and
+            # where they are in one partition there is none.
+            nth=F.row_number().over(of_place.orderBy("event", "at", "value")) - F.rank().over(of_place.orderBy("event")) + 1,
+            id=F.substring(F.sha2(F.to_json(parts), 256), 1, 32),
+            headers=(_header(ID, F.col("id")), _header(WRITER, writer)),
+            told_key=F.coalesce("key", "id").alias("key"),
+        )
 
     @property
     def keeps_last(self) -> bool:
