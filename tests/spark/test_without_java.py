@@ -68,6 +68,24 @@ def test_state_that_spark_cannot_load_becomes_advice_with_its_cause():
     assert text.endswith("loading state.; ChecksumException: Checksum error: file:/c/state/0/1/4.changelog at 0)")
 
 
+@pytest.mark.parametrize(
+    ("deep", "advice"),
+    [
+        ("Caused by: java.io.IOException: No space left on device", "a disk is full: .*start the query again"),
+        ("Caused by: org.apache.spark.SparkException: Python worker failed to connect back.", "PYSPARK_PYTHON must name"),
+    ],
+)
+def test_what_is_deep_in_the_causes_becomes_advice(deep, advice):
+    """Also where Spark says first that state cannot be loaded, which sounds like damage."""
+    said = "[CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error occurred during loading state. SQLSTATE: 58030"
+    with pytest.raises(OperatorError, match=rf"in micro-batch 7: .*{advice}") as caught, of_operator(7):
+        raise OfSparkError(f"{said}\n\tat org.apache.x\n{deep}\n\tat java.base/x")
+    text = str(caught.value)
+    assert deep.split(": ")[-1].rstrip(".") in text
+    assert "damaged" not in text
+    assert "\tat" not in text
+
+
 @pytest.mark.parametrize("ending", [SystemExit(3), GeneratorExit("over")])
 def test_a_function_that_ends_its_worker_is_found_again_in_what_spark_says(ending):
     def users_function():

@@ -32,6 +32,18 @@ _NO_STATE = (
     "Spark cannot load the state of the query from its checkpoint. Where files below its folder state/ are damaged or gone, put "
     "back a copy of the whole checkpoint from before the damage, or start on a new checkpoint"
 )
+_REASONS = {
+    "No space left on device": (
+        "a disk is full: that of the checkpoint, of the sink, or of Spark's own files (spark.local.dir on every executor). Make "
+        "room, and start the query again: nothing was lost, the micro-batch is done again"
+    ),
+    "Python worker failed to connect back": (
+        "Spark started a Python process on an executor, which did not answer: there is no such Python (PYSPARK_PYTHON must name "
+        "one that every executor has, of the driver's version), it cannot import PySpark, or the machine has neither memory nor "
+        "processors left to start it. What it said is in the executor's error output"
+    ),
+}
+"""What is deep in the causes that Spark quotes, and says more than what Spark says first."""
 _CAUSE = re.compile(r"^Caused by: (?:[\w$]+\.)*([\w$]+: .*)$", re.MULTILINE)
 _INTERRUPTION = re.compile(
     r"^: java\.(?:lang\.Interrupted|io\.InterruptedIO|nio\.channels\.ClosedByInterrupt)Exception", re.MULTILINE
@@ -171,6 +183,10 @@ def _why(error: BaseException) -> str:
     """What an error says in a line, and the user's own lines below it."""
     if of_spark(error):
         said = words_of(error)
+        for sign, reason in _REASONS.items():
+            if sign in said or sign in str(error):
+                first = first_sentence(error)
+                return f"{reason} ({first if sign in first else f'{sign}; {first}'})"
         no_memory = "OutOfMemoryError" in said or "Java heap space" in said
         if "CANNOT_LOAD_STATE_STORE" in said:
             # What Spark says of it may be no more than that; the cause says what is wrong, and of some files the name.
