@@ -32,6 +32,7 @@ class Work:
         looked_at: partial sums at rest that windows which fire are made of; a pane of a key counts once in a micro-batch.
         kept: partial sums at rest.
         payloads: pieces that cross the shuffle: of each task that reads, for each key group.
+        panes: in which rows come.
     """
 
     rows: float
@@ -40,6 +41,7 @@ class Work:
     looked_at: float
     kept: float
     payloads: float
+    panes: float
 
     @classmethod
     def of(cls, one: Configuration) -> Work:
@@ -52,7 +54,7 @@ class Work:
         kept = size / slide * _distinct(one.keys, one.rate * slide)
         # While windows of several seconds fire in one micro-batch, panes come along: each is looked at once.
         looked_at = min(1.0, fired) * kept
-        return cls(one.rows, cells, fired * _distinct(one.keys, one.rate * size), looked_at, kept, one.files * one.groups)
+        return cls(one.rows, cells, fired * _distinct(one.keys, one.rate * size), looked_at, kept, one.files * one.groups, panes)
 
 
 def _distinct(keys: float, rows: float) -> float:
@@ -62,25 +64,34 @@ def _distinct(keys: float, rows: float) -> float:
 
 TERMS = {
     "micro-batch": "whatever it has to do: planning, logs, the driver",
-    "key group": "its state opened and committed, its operator made: for each that a core takes",
-    "payload": "a piece of the exchange, packed by each task that reads for each key group, and opened there: for each of a core",
-    "row": "read, judged, added up before the shuffle: for each of a core",
-    "cell": "a partial sum of key and pane that crosses the shuffle and is written: for each of a core",
-    "result": "a key and window that leaves: for each of a core",
-    "cell looked at": "a partial sum at rest that a window is made of: for each of a core",
+    "key group": "its state opened and committed, its operator made, most of it waiting: for each that a core takes",
+    "key group, processor": "the work in that: for each, by the processors of the machines",
+    "payload": "a piece of the exchange, packed by each task that reads for each key group, and opened there: by the processors",
+    "row": "read, judged, added up before the shuffle: by the processors",
+    "cell": "a partial sum of key and pane that crosses the shuffle and is written: by the processors",
+    "result": "a key and window that leaves: by the processors",
+    "pane": "of a key group, taken in and put together: for each of those that a core takes",
 }
-"""What has a price, and what it is."""
+"""What has a price, and what it is.
+
+A core of Spark's is one task at a time, which waits for a Python worker of its own that waits for Java: two processes, so that
+one such core keeps more than one processor busy, and two do on a machine of two what they can. So there are prices of what a
+core has to do one after the other, and of what all processors share.
+"""
 
 
-def terms(one: Configuration) -> Floats:
-    """How much of each a micro-batch has on the core that has most of it."""
-    work = Work.of(one)
-    reading, keeping = min(one.cores, one.files), min(one.cores, one.groups)
+def terms(one: Configuration, processors: int = 1) -> Floats:
+    """How much of each a micro-batch has.
+
+    Args:
+        one: the micro-batch.
+        processors: of the machines; at least as many as Spark's cores, or it is that many.
+    """
+    work, keeping = Work.of(one), min(one.cores, one.groups)
     # Whole key groups: three on two cores take as long as four.
-    turns = math.ceil(one.groups / keeping)
-    share = turns / one.groups
-    amounts = (1.0, turns, work.payloads / keeping, work.rows / reading)
-    return np.array([*amounts, work.cells * share, work.results * share, work.looked_at * share])
+    turns, shared = math.ceil(one.groups / keeping), max(one.cores, processors)
+    amounts = (one.groups, work.payloads, work.rows, work.cells, work.results)
+    return np.array([1.0, turns, *(amount / shared for amount in amounts), turns * work.panes])
 
 
 def non_negative(matrix: Floats, wanted: Floats) -> Floats:
@@ -118,23 +129,25 @@ def non_negative(matrix: Floats, wanted: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class Model:
-    """The prices of :data:`TERMS`, in milliseconds."""
+    """The prices of :data:`TERMS`, in milliseconds, and how many processors the machine had on which they were measured."""
 
     prices: Floats
+    processors: int = 1
 
     @classmethod
-    def fit(cls, of: Sequence[Configuration], ms: Sequence[float], free: Sequence[int] = ()) -> Model:
+    def fit(cls, of: Sequence[Configuration], ms: Sequence[float], processors: int = 1, free: Sequence[int] = ()) -> Model:
         """The prices that give the measured milliseconds with the least squares of relative errors.
 
         Args:
             of: what was measured.
             ms: what it took.
+            processors: of the machine.
             free: places of terms that are to cost nothing.
         """
         wanted = np.asarray(ms, np.float64)
-        matrix = np.array([terms(one) for one in of]) / wanted[:, None]
+        matrix = np.array([terms(one, processors) for one in of]) / wanted[:, None]
         matrix[:, list(free)] = 0.0
-        return cls(non_negative(matrix, np.ones(len(wanted))))
+        return cls(non_negative(matrix, np.ones(len(wanted))), processors)
 
     def error(self, of: Sequence[Configuration], ms: Sequence[float]) -> float:
         """Root of the mean square of relative errors."""
@@ -142,38 +155,41 @@ class Model:
 
     def parts(self, of: Configuration) -> dict[str, float]:
         """Milliseconds of a micro-batch, by term."""
-        return dict(zip(TERMS, (terms(of) * self.prices).tolist(), strict=True))
+        return dict(zip(TERMS, (terms(of, self.processors) * self.prices).tolist(), strict=True))
 
     def ms(self, of: Configuration) -> float:
         """Milliseconds of a micro-batch."""
         return sum(self.parts(of).values())
 
 
-def without_each(of: Sequence[Configuration], ms: Sequence[float]) -> list[Model]:
+def without_each(of: Sequence[Configuration], ms: Sequence[float], processors: int = 1) -> list[Model]:
     """A model for each point, which was fitted to all others."""
-    return [Model.fit([*of[:at], *of[at + 1 :]], [*ms[:at], *ms[at + 1 :]]) for at in range(len(of))]
+    return [Model.fit([*of[:at], *of[at + 1 :]], [*ms[:at], *ms[at + 1 :]], processors) for at in range(len(of))]
 
 
-def as_good(of: Sequence[Configuration], ms: Sequence[float]) -> list[Model]:
+def as_good(of: Sequence[Configuration], ms: Sequence[float], processors: int = 1) -> list[Model]:
     """The models that lack some of the terms, and yet are about as near to what was measured as the one with all.
 
     Where two terms grow together in all points, either may have the whole price: nobody knows, and elsewhere it matters.
     """
     # Two standard errors of a price, as for least squares without bounds: the fewer points, the more models.
     margin = math.sqrt(1 + 4 / max(1, len(ms) - len(TERMS)))
-    most = margin * Model.fit(of, ms).error(of, ms) + 1e-9
+    most = margin * Model.fit(of, ms, processors).error(of, ms) + 1e-9
     places = range(1, len(TERMS))
     lacking = (free for many in range(1, len(TERMS)) for free in combinations(places, many))
-    return [model for model in (Model.fit(of, ms, free) for free in lacking) if model.error(of, ms) <= most]
+    return [model for model in (Model.fit(of, ms, processors, free) for free in lacking) if model.error(of, ms) <= most]
 
 
-def beyond(of: Sequence[Configuration], ms: Sequence[float], what: str) -> tuple[int, list[tuple[Configuration, float]]]:
+def beyond(
+    of: Sequence[Configuration], ms: Sequence[float], what: str, processors: int = 1
+) -> tuple[int, list[tuple[Configuration, float]]]:
     """How far a model is off where it has to reach beyond what it saw: the points with the most of something, by a model without.
 
     Args:
         of: what was measured.
         ms: what it took.
         what: a number of the configuration, such as ``"rows"``.
+        processors: of the machine.
 
     Returns:
         how many points the model saw, and of each that it did not the error: by how much of itself it was off.
@@ -182,5 +198,5 @@ def beyond(of: Sequence[Configuration], ms: Sequence[float], what: str) -> tuple
     seen = [at for at, one in enumerate(of) if getattr(one, what) < most]
     if len(seen) < len(TERMS):
         return len(seen), []
-    model = Model.fit([of[at] for at in seen], [ms[at] for at in seen])
+    model = Model.fit([of[at] for at in seen], [ms[at] for at in seen], processors)
     return len(seen), [(one, model.ms(one) / took - 1) for one, took in zip(of, ms, strict=True) if getattr(one, what) == most]

@@ -35,8 +35,9 @@ def page(kept: Kept, options: argparse.Namespace) -> list[str]:
     if len(points) < len(TERMS) + 3:
         raise SystemExit(f"{len(points)} points are too few for {len(TERMS)} terms: make bench-groups ARGS=--write measures more")
     of, ms = [point.of for point in points], [point.panestream.median for point in points]
-    model, others = Model.fit(of, ms), without_each(of, ms)
-    possible = [*others, *as_good(of, ms)]
+    processors = max(int(point.machine.get("cores", 1)) for point in points)
+    model, others = Model.fit(of, ms, processors), without_each(of, ms, processors)
+    possible = [*others, *as_good(of, ms, processors)]
     driver = driver_price(kept)
     cluster = Cluster(options.cores, options.rate, ASSUMED_DRIVER if driver is None else driver)
     queries = [name for name in ("sliding", "sliding-10-2", "tumbling") if any(one.query == name for one in of)]
@@ -50,7 +51,7 @@ def page(kept: Kept, options: argparse.Namespace) -> list[str]:
         *about(points, driver),
         *prices(model, possible),
         *errors(of, ms, model, others),
-        *reach(of, ms, scenarios),
+        *reach(of, ms, processors, scenarios),
         *predicted(scenarios),
         *breaking(model, scenarios),
     ]
@@ -83,7 +84,8 @@ def about(points: Sequence[Point], driver: float | None) -> list[str]:
     return [
         *lines,
         "- The model: the sum of the terms below, no price less than nothing, least squares of relative errors. Amounts of work",
-        "  are computed from the configuration (keys alike, at random). Key groups are spread over cores as whole ones.",
+        "  are computed from the configuration (keys alike, at random). Key groups are spread over cores as whole ones. Some work is",
+        "  a core's own, some is shared by all processors of the machine: a task's Java and Python work beside each other.",
         "",
     ]
 
@@ -130,7 +132,7 @@ def errors(of: Sequence[Configuration], ms: Sequence[float], model: Model, other
     return [*lines, ""]
 
 
-def reach(of: Sequence[Configuration], ms: Sequence[float], scenarios: Sequence[Scenario]) -> list[str]:
+def reach(of: Sequence[Configuration], ms: Sequence[float], processors: int, scenarios: Sequence[Scenario]) -> list[str]:
     """How it does beyond what it saw, and how far beyond the questions are."""
     lines = [
         "## How far it has to reach",
@@ -141,7 +143,7 @@ def reach(of: Sequence[Configuration], ms: Sequence[float], scenarios: Sequence[
         "|---|---:|---:|---:|",
     ]
     for what in ("rows", "keys", "cores", "groups", "rate"):
-        seen, off = beyond(of, ms, what)
+        seen, off = beyond(of, ms, what, processors)
         worst = max((error for _, error in off), key=abs, default=None)
         lines.append(f"| {what} | {seen} points | {len(off)} | {'too few to tell' if worst is None else f'{worst:+.0%}'} |")
     lines += ["", "| | measured | asked for, at most | times as much |", "|---|---:|---:|---:|"]
