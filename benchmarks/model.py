@@ -85,7 +85,7 @@ def about(points: Sequence[Point], driver: float | None) -> list[str]:
         *lines,
         "- The model: the sum of the terms below, no price less than nothing, least squares of relative errors. Amounts of work",
         "  are computed from the configuration (keys alike, at random). Key groups are spread over cores as whole ones. Some",
-        "  work is a core's own, some is shared by all processors of the machine: a task's Java and Python work beside each other.",
+        "  work is a core's own, some is shared by all processors: Java and Python of a task run beside each other.",
         "",
     ]
 
