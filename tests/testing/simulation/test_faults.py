@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from panestream.testing.simulation.explore import KINDS, first_broken
-from panestream.testing.simulation.schedule import schedule_of
+from panestream.testing.simulation.choosing import schedule_of
 from panestream.testing.simulation.script import failure_of, script_of
 from panestream.testing.simulation.shrink import Case, shrunk
 from panestream.testing.simulation.subject import Known

@@ -15,7 +15,8 @@ from panestream.testing import SimulationError, simulate
 from panestream.testing.simulation.campaign import campaign
 from panestream.testing.simulation.command import main
 from panestream.testing.simulation.explore import CRASH, Disturbance, Explorer
-from panestream.testing.simulation.schedule import OPERATORS, MicroBatch, Query, Row, Schedule, schedule_of
+from panestream.testing.simulation.choosing import OPERATORS, schedule_of
+from panestream.testing.simulation.schedule import MicroBatch, Query, Row, Schedule
 from panestream.testing.simulation.script import replay
 from panestream.testing.simulation.subject import Known
 

@@ -42,6 +42,7 @@ class Judge:
         known = self._must_be(0, None)
         self._outputs(disk, engine, known, None, None)
         self._compare_counts(self.counts, known)
+        self.subject.check_whole([row for rows in self._files(disk, MAIN).read().values() for row in rows])
         self._left(disk, engine, None, 0)
 
     def _must_be(self, first: int, changed: Settings | None) -> list[tuple[Answer, Mapping[str, int]]]:

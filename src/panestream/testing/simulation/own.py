@@ -138,6 +138,9 @@ class Own:
     def may_stay(self, settings: Sequence[Settings]) -> set[Any] | None:
         return None if isinstance(self.asked.window.assigner, GlobalWindows) else {END}
 
+    def check_whole(self, rows: Sequence[Told]) -> None:
+        """Nobody knows more of them than what disturbed runs must give, too."""
+
     def batch_agrees(self, fired: Sequence[Told], late: int) -> str:
         """What is different where the same rows are a batch; empty: nothing, or nothing is promised.
 
