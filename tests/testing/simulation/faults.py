@@ -151,8 +151,8 @@ def the_watermark_goes_back():
 def a_timer_of_the_clock_is_forgotten():
     operate = PlanEngine.operate
 
-    def forgetting(self, state, group, arrived, clock):
-        return replace(operate(self, state, group, arrived, clock), wake_up=None)
+    def forgetting(self, state, group, arrived, clock, planned_in):
+        return replace(operate(self, state, group, arrived, clock, planned_in), wake_up=None)
 
     return mock.patch.object(PlanEngine, "operate", forgetting)
 
@@ -177,8 +177,8 @@ def late_rows_are_not_counted():
 def a_task_gives_other_results_the_second_time():
     operate, seen = PlanEngine.operate, set()
 
-    def operating(self, state, group, arrived, clock):
-        operated = operate(self, state, group, arrived, clock)
+    def operating(self, state, group, arrived, clock, planned_in):
+        operated = operate(self, state, group, arrived, clock, planned_in)
         again = (id(self), state.version, group) in seen
         seen.add((id(self), state.version, group))
         if again and operated.rows.get("main"):

@@ -53,8 +53,8 @@ class Engine(Protocol):
     def pack(self, batch: MicroBatch, run: str, rng: random.Random) -> list[list[Any]]:
         """What goes to each key group, in any order."""
 
-    def operate(self, state: TaskState, group: int, arrived: Sequence[Any], clock: int) -> Operated:
-        """One task."""
+    def operate(self, state: TaskState, group: int, arrived: Sequence[Any], clock: int, planned_in: str) -> Operated:
+        """One task; ``planned_in``: the run that planned the micro-batch, where that matters."""
 
     def left(self, states: Sequence[State]) -> set[Any]:
         """The keys of which something is left in state."""
@@ -121,8 +121,8 @@ class PlanEngine:
                 arrived[group].append(part)
         return arrived
 
-    def operate(self, state: TaskState, group: int, arrived: Sequence[Any], clock: int) -> Operated:
-        output = run_micro_batch(self.plan, state, group, arrived, clock if self.wakes_up else None)
+    def operate(self, state: TaskState, group: int, arrived: Sequence[Any], clock: int, planned_in: str) -> Operated:
+        output = run_micro_batch(self.plan, state, group, arrived, clock if self.wakes_up else None, planned_in=planned_in)
         rows: dict[str, list[Told]] = {}
         metrics: Mapping[str, Any] = {}
         for tag, body in bodies(output):
