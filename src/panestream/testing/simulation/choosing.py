@@ -193,7 +193,7 @@ class Chooser:
         keys = rng.choice(choices)
         disorder, pace, late = rng.choice([0, 4, 10]), rng.choice([1, 3, 6]), rng.choice([0.0, 0.1, 0.3])
         time, clock, made = rng.choice([0, -30, 1000]), rng.choice([1, 1000]), list[MicroBatch]()
-        for _ in range(rng.randint(2, 5)):
+        for _ in range(rng.randint(2, 5) + query.of_two):
             silent, tasks = rng.choice([None, None, *sources]), []
             for _ in range(rng.choice([0, 1, 1, 2]) if query.by_clock or made else 1):
                 rows = []

@@ -333,7 +333,11 @@ class Explorer:
         disk = Disk(self.after[number].checkpoint.copy(), self.after[max(self.after)].places.copy())
         process = self._process(disk, "restored").start()
         process.run()
-        self.judge.at_the_end(disk, process.engine, number + 1, None)
+        if self.subject.job.silences:
+            # As where rows are cut otherwise: idle timers begin anew, and micro-batches may bring something else.
+            self.judge.files_at_the_end(disk, process.engine)
+        else:
+            self.judge.at_the_end(disk, process.engine, number + 1, None)
 
     def _go_back_to_other_rows(self, disturbance: Disturbance) -> None:
         """The rows since then come again, cut into other micro-batches: files have what these bring, and nothing else."""

@@ -82,8 +82,8 @@ class Query:
     Attributes:
         operator: which one runs it.
         assigner, trigger, evictor: as :class:`~panestream.testing.simulation.meaning.definition.Definition` takes them. Of
-            interval joins ``lower`` and ``upper``; of look-backs ``of``, a size and what follows for each; of predicates ``start``
-            and ``end``, the values that begin and end a window, and ``gap``.
+            interval joins ``lower`` and ``upper``; of look-backs ``of``, a size and what follows for each; of predicates
+            ``start`` and ``end``, the values that begin and end a window, and ``gap``.
         function: ``declared`` aggregates; ``list``, ``aggregate`` or ``context``: functions of a user's own. Of two streams
             ``pairs``; ``lists`` or ``tables``: functions over the rows of both.
         settings: of the first run.
