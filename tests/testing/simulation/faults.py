@@ -89,7 +89,7 @@ def a_micro_batch_is_committed_before_its_outputs():
     def micro_batch(self, number):
         checkpoint, own = self.disk.checkpoint, number - self.disk.checkpoint.first
         self.disk.before(f"plan micro-batch {number}")
-        checkpoint.offsets.add(own)
+        checkpoint.offsets[own] = self.name
         checkpoint.commits.add(own)
         self.write(number)
 
