@@ -249,9 +249,19 @@ def look_at(
 
 
 def _planned_by(entries: Mapping[Rank, Mapping[str, Any]], number: int) -> str:
-    """What the run is called that planned a micro-batch, as far as they tell: the last one that did not find it planned."""
-    found = [rank for rank, marker in entries.items() if marker.get("planned", marker["after"]) < number]
-    return Epoch("", *max(found)).entry if found else ""
+    """What the run is called that planned a micro-batch, as far as they tell."""
+    planner = planner_of({rank: marker.get("planned", marker["after"]) for rank, marker in entries.items()}, number)
+    return "" if planner is None else Epoch("", *planner).entry
+
+
+def planner_of(found: Mapping[Rank, int], number: int) -> Rank | None:
+    """The run that planned a micro-batch: the last one that did not find it planned; None: all found it.
+
+    Args:
+        found: of each run the last micro-batch that it found planned.
+        number: of the micro-batch.
+    """
+    return max((rank for rank, planned in found.items() if planned < number), default=None)
 
 
 def introduce(

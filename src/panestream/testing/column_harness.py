@@ -10,17 +10,16 @@ import numpy as np
 import pyarrow as pa
 
 from panestream.engine.plan import MAIN, Chunk, WindowPlan
-from panestream.engine.planner import choose
-from panestream.engine.rule import DeclaredAggregates
 from panestream.engine.runtime.group_io import GroupInput
 from panestream.engine.storage.state import MemoryState
 from panestream.engine.window_spec import WindowSpec
 from panestream.errors import InvalidPlanError, did_you_mean
+from panestream.testing.column_query import column_operator, runs_on_columns_only
 from panestream.testing.elements import Columns, schema_of
 from panestream.testing.harness import LateElement, WindowResult
 from panestream.tracing.events import Cause, Fate, Firing, TimeMoved, Trace, TracedElement, TracedWindow
 from panestream.windowing.aggregates import Aggregate
-from panestream.windowing.assigners import PredicateWindows, WindowAssigner
+from panestream.windowing.assigners import WindowAssigner
 from panestream.windowing.assigners.look_back import look_backs_of
 from panestream.windowing.instants import Instant, instant
 from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP
@@ -58,7 +57,7 @@ class ColumnTestHarness:
         Raises:
             InvalidPlanError: other windows, which :class:`WindowTestHarness` runs; a column that the rows do not have.
         """
-        if not assigner.columns_only and look_backs_of(assigner) is None:
+        if not runs_on_columns_only(assigner):
             raise InvalidPlanError(f"{assigner!r} run row by row, too: take a WindowTestHarness for them")
         self._columns = schema_of(columns)
         self._looks_back = look_backs_of(assigner) is not None
@@ -210,23 +209,8 @@ class ColumnTestHarness:
 
 def _plan_of(assigner: WindowAssigner, aggregates: list[Aggregate], columns: pa.Schema) -> WindowPlan:
     """The query as the planner makes it; look-backs keep the columns, and the time of the row."""
-    if not aggregates or not all(isinstance(one, Aggregate) for one in aggregates):
-        raise InvalidPlanError(f"aggregate wants declared aggregates such as agg.sum('price'), got {aggregates!r}")
-    taken = {text for one in aggregates for text in one.inputs}
-    taken |= set(assigner.predicates) if isinstance(assigner, PredicateWindows) else set()
-    for text in sorted(taken):
-        if text not in columns.names:
-            raise InvalidPlanError(
-                f"the rows have no column {text!r}; {did_you_mean(text, columns.names)}. (A harness has no SQL: what is an "
-                "expression in a query is a column of its own here.)"
-            )
-    types = {field.name: field.type for field in columns}
-    kept = pa.schema([*columns, (_TIME, pa.int64())])
     keys = pa.schema([(_KEY, pa.string())])
-    asked = DeclaredAggregates(aggregates, types, keys)
-    if look_backs_of(assigner) is not None:
-        asked = replace(asked, types={field.name: field.type for field in kept}, columns=tuple(kept.names), kept=kept)
-    operator = choose(WindowSpec(assigner), asked)
+    operator = column_operator(WindowSpec(assigner), aggregates, columns, keys, _TIME)
     return WindowPlan((_KEY,), keys, assigner, operator, WatermarkStrategy.for_monotonous_timestamps(), "time", 1)
 
 

@@ -156,6 +156,25 @@ def test_a_partition_that_was_idle_is_waited_for_again_after_a_restart():
     assert tracker.advance({"0": 9001, "1": 1500}, 9001 * SECOND, run="second") == 1499
 
 
+def test_a_micro_batch_that_is_run_again_finds_the_same_partitions_idle():
+    strategy = WatermarkStrategy(delay=0).per_partition("p").with_idleness("10 seconds")
+    kept = idle_after("10 seconds")
+    for second in (1001, 1006):
+        kept.advance({"0": second}, second * SECOND, run="first")
+    saved = kept.to_json()
+
+    def given(run, planned_in):
+        return GroupInput(seen={"0": 1011}, input_rows=1, batch_time=1011 * SECOND, run=run, planned_in=planned_in)
+
+    for run in ("first", "second", "third"):
+        again = WatermarkTracker.from_json(strategy, saved)
+        assert again.take_in(given(run, "first")) == 1010
+    planned_anew = WatermarkTracker.from_json(strategy, saved)
+    assert planned_anew.take_in(given("second", "second")) == kept.watermark
+    # Where nobody knows who planned it, the run that is at it stands for that.
+    assert WatermarkTracker.from_json(strategy, saved).take_in(given("second", "")) == kept.watermark
+
+
 @pytest.mark.parametrize("run", ["first", ""])
 def test_one_slow_micro_batch_makes_nobody_idle(run):
     tracker = idle_after()

@@ -7,14 +7,27 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from unittest import mock
 
+import numpy as np
+import pyarrow as pa
+
+from panestream.engine.operators.intervals.operator import IntervalOperator
+from panestream.engine.operators.intervals.spec import IntervalSpec
+from panestream.engine.operators.look_back.operator import LookBackOperator, LookBackSettings
 from panestream.engine.runtime.group_operator import GroupOperator
+from panestream.engine.runtime.sides import Pairs, Sides
 from panestream.engine.runtime.watermarks import Closing, WatermarkTracker
+from panestream.engine.storage.blocks import PaneBlocks
+from panestream.engine.storage.keyed_pages import KeyedPages
+from panestream.engine.tiles import format as tiles
 from panestream.spark.checkpoint import Epoch
 from panestream.spark.kafka.once import KafkaOnce
+from panestream.spark.operator.processor import TakenUp
 from panestream.spark.sinks import publication
 from panestream.spark.sinks.outputs import Outputs
 from panestream.testing.simulation import disk, process
 from panestream.testing.simulation.engines import PlanEngine
+from panestream.testing.simulation.queries import Columns
+from panestream.windowing.time import MIN_TIMESTAMP
 
 
 @dataclass(frozen=True)
@@ -76,7 +89,7 @@ def a_micro_batch_is_committed_before_its_outputs():
     def micro_batch(self, number):
         checkpoint, own = self.disk.checkpoint, number - self.disk.checkpoint.first
         self.disk.before(f"plan micro-batch {number}")
-        checkpoint.offsets.add(own)
+        checkpoint.offsets[own] = self.name
         checkpoint.commits.add(own)
         self.write(number)
 
@@ -151,8 +164,8 @@ def the_watermark_goes_back():
 def a_timer_of_the_clock_is_forgotten():
     operate = PlanEngine.operate
 
-    def forgetting(self, state, group, arrived, clock):
-        return replace(operate(self, state, group, arrived, clock), wake_up=None)
+    def forgetting(self, state, group, arrived, clock, planned_in):
+        return replace(operate(self, state, group, arrived, clock, planned_in), wake_up=None)
 
     return mock.patch.object(PlanEngine, "operate", forgetting)
 
@@ -177,8 +190,8 @@ def late_rows_are_not_counted():
 def a_task_gives_other_results_the_second_time():
     operate, seen = PlanEngine.operate, set()
 
-    def operating(self, state, group, arrived, clock):
-        operated = operate(self, state, group, arrived, clock)
+    def operating(self, state, group, arrived, clock, planned_in):
+        operated = operate(self, state, group, arrived, clock, planned_in)
         again = (id(self), state.version, group) in seen
         seen.add((id(self), state.version, group))
         if again and operated.rows.get("main"):
@@ -208,6 +221,184 @@ def numbers_begin_anew_after_a_savepoint():
         deliver(self, rows_of, present, batch_id)
 
     return mock.patch.object(Outputs, "deliver", delivering)
+
+
+# What is of two streams, of rows near a row, and of tiles.
+
+for_each = ("joins", "co-groups", "intervals", "look-backs", "predicates", "tiles")
+FAULTS += [Fault(f"a state write is lost, of {one}", a_state_write_is_lost, frozenset({"nothing"}), (one,)) for one in for_each]
+FAULTS += [
+    Fault(f"late rows are not counted, of {one}", late_rows_are_not_counted, frozenset({"nothing"}), (one,))
+    for one in for_each
+    if one != "co-groups"
+]
+FAULTS += [
+    Fault(
+        f"a savepoint loses the rows of a key group, of {one}",
+        a_savepoint_loses_the_rows_of_a_key_group,
+        frozenset({"savepoint"}),
+        (one,),
+    )
+    for one in for_each
+]
+FAULTS += [
+    Fault(f"a timer of the clock is forgotten, of {one}", a_timer_of_the_clock_is_forgotten, frozenset({"nothing"}), (one,))
+    for one in ("joins", "co-groups")
+]
+
+
+@fault("nothing", operators=("intervals",))
+def rows_of_an_interval_join_rest_twice():
+    return mock.patch.object(PaneBlocks, "append", twice(PaneBlocks.append))
+
+
+@fault("nothing", operators=("look-backs",))
+def rows_that_are_looked_back_at_rest_twice():
+    return mock.patch.object(PaneBlocks, "append", twice(PaneBlocks.append))
+
+
+@fault("nothing", operators=("joins",))
+def rows_of_a_join_rest_twice():
+    return mock.patch.object(PaneBlocks, "append", twice(PaneBlocks.append))
+
+
+@fault("nothing", operators=("tiles",))
+def partials_of_tiles_rest_twice():
+    return mock.patch.object(PaneBlocks, "append", twice(PaneBlocks.append))
+
+
+def twice(append):
+    def appending(self, table):
+        append(self, table.take(np.repeat(np.arange(table.num_rows), 2)))
+
+    return appending
+
+
+@fault("nothing", operators=("predicates",))
+def steps_of_predicates_rest_twice():
+    write = KeyedPages.write
+
+    def writing(self, read, changed, table, hashes, due):
+        again = np.repeat(np.arange(table.num_rows), 2)
+        write(self, read, changed, table.take(again), hashes[again], due[again])
+
+    return mock.patch.object(KeyedPages, "write", writing)
+
+
+@fault("nothing", operators=("predicates",))
+def a_window_that_a_gap_ends_waits_for_the_next_row():
+    return mock.patch.object(KeyedPages, "due", lambda self, time: np.zeros(len(self.index), np.bool_))
+
+
+@fault("nothing", operators=("look-backs",))
+def a_row_that_waits_is_forgotten():
+    close = LookBackOperator._close
+
+    def closing(self, fresh, step):
+        close(self, replace(fresh, rows=fresh.rows.slice(0, 0)), step)
+
+    return mock.patch.object(LookBackOperator, "_close", closing)
+
+
+@fault("nothing", operators=("look-backs",))
+def history_goes_too_early():
+    return mock.patch.object(LookBackSettings, "longest", 0)
+
+
+@fault("nothing", operators=("intervals",))
+def a_row_without_a_partner_is_forgotten():
+    alone = IntervalOperator._emit_alone
+
+    def emitting(self, side, fresh, step, output):
+        if side == "right":
+            alone(self, side, fresh, step, output)
+
+    return mock.patch.object(IntervalOperator, "_emit_alone", emitting)
+
+
+@fault("nothing", operators=("intervals",))
+def a_row_that_was_kept_of_the_right_is_not_seen():
+    near = IntervalOperator._near
+
+    def nearly(self, side, rows, bounds):
+        return near(self, side, rows, bounds).slice(1 if side == "right" else 0)
+
+    return mock.patch.object(IntervalOperator, "_near", nearly)
+
+
+@fault("nothing", operators=("intervals",))
+def rows_of_an_interval_join_go_before_their_partners_come():
+    return mock.patch.object(IntervalSpec, "kept_for", lambda self, side: self.over(side) - 3)
+
+
+@fault("nothing", operators=("joins",))
+def a_row_of_the_right_is_dropped_before_a_join():
+    return mock.patch.object(Columns, "batch", without_the_last_of_the_right("value right"))
+
+
+@fault("nothing", operators=("co-groups",))
+def a_row_of_the_right_is_dropped_before_a_function():
+    return mock.patch.object(Columns, "batch", without_the_last_of_the_right("row"))
+
+
+def without_the_last_of_the_right(name):
+    """The row is there, and counted; what of it is of the right is not."""
+    batch = Columns.batch
+
+    def batched(self, table, clock):
+        made = batch(self, table, clock)
+        if name not in made.schema.names:
+            return made
+        at = made.schema.get_field_index(name)
+        values = made.column(at).to_pylist()
+        of_right = [place for place, side in enumerate(table["from"].to_pylist()) if side.startswith("right")]
+        for place in of_right[-1:]:
+            values[place] = {"left": None, "right": None} if name == "row" else None
+        return made.set_column(at, made.schema.field(at), pa.array(values, made.schema.field(at).type))
+
+    return batched
+
+
+@fault("nothing", operators=("joins",))
+def null_keys_meet():
+    return mock.patch.object(Pairs, "_unknown_apart", lambda self, emitted: emitted)
+
+
+@fault("nothing", operators=("joins", "intervals"))
+def pairs_of_a_payload_lack_the_last():
+    opened = Pairs.opened
+
+    def opening(self, kept):
+        for table in opened(self, kept):
+            yield table.slice(0, max(table.num_rows - 1, 1))
+
+    return mock.patch.object(Pairs, "opened", opening)
+
+
+@fault("nothing", operators=("joins", "intervals", "co-groups"))
+def a_side_of_which_nothing_came_is_not_waited_for():
+    def forgetting(self):
+        for side, _ in self.strategy.sides:
+            self.partitions.pop(side, None) if self.partitions[side].max_timestamp == MIN_TIMESTAMP else None
+
+    return mock.patch.object(WatermarkTracker, "_forget_placeholders", forgetting)
+
+
+@fault("nothing", operators=("joins", "intervals"))
+def late_rows_of_the_two_sides_are_exchanged():
+    apart = Sides.apart
+    return mock.patch.object(Sides, "apart", lambda self, rows: tuple(reversed(apart(self, rows))))
+
+
+@fault("nothing", operators=("tiles",))
+def of_several_tiles_the_first_is_read():
+    last = tiles._last
+    return mock.patch.object(tiles, "_last", lambda keys, starts, rows: last(keys, starts, -rows))
+
+
+@fault("crash", operators=("joins", "intervals", "co-groups"))
+def idle_timers_begin_anew_in_what_comes_again():
+    return mock.patch.object(TakenUp, "planned_in", lambda self, number: self.run)
 
 
 @contextmanager

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from panestream.testing.simulation.choosing import OPERATORS, schedule_of
 from panestream.testing.simulation.explore import KINDS, first_broken
-from panestream.testing.simulation.schedule import schedule_of
 from panestream.testing.simulation.script import failure_of, script_of
 from panestream.testing.simulation.shrink import Case, shrunk
 from panestream.testing.simulation.subject import Known
@@ -42,7 +42,7 @@ def test_a_planted_fault_is_found_and_made_small(fault):
             exec(compile(script, "the script", "exec"), {})
 
 
-def test_the_same_schedules_are_not_broken_without_a_fault():
-    for number in range(2):
-        schedule, change = schedule_of(3, number)
-        assert first_broken(Known.of(schedule), change, KINDS) is None
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_the_same_schedules_are_not_broken_without_a_fault(operator):
+    schedule, change = schedule_of(3, 0, (operator,))
+    assert first_broken(Known.of(schedule), change, KINDS) is None

@@ -25,6 +25,7 @@ class GroupInput:
         batch_time: processing time, 0 where the plan does not need it.
         run: which run of the query it is, from start to stop; empty: unknown.
         planned_in: the run that planned it, in which its time was read: of a micro-batch that is run again an earlier one.
+            Empty: unknown, and ``run`` stands for it.
         end_of_input: no more will come: every window fires. (Batch.)
         end_of_available: nothing more is there now, and that is to count for silence: what is open closes, if no rows came.
     """

@@ -47,7 +47,7 @@ class WatermarkTracker:
         strategy: the recipe.
         watermark: how far event time has come.
         partitions: the source partitions that were seen or are expected.
-        run: of the query, in which the source was last asked; empty: unknown.
+        run: of the query, that planned the micro-batch in which the source was last asked; empty: unknown.
         asked: the time of that micro-batch.
         silence: of all input, where the strategy closes windows after some; else None.
         tick: the smallest step of the clock, in engine units.
@@ -82,7 +82,8 @@ class WatermarkTracker:
             return self.watermark
         if after is not None and self.silence is not None:
             self.silence.hear(batch.seen, batch.batch_time, batch.planned_in, after)
-        return self.advance(batch.seen, batch.batch_time, batch.watermarks, batch.run)
+        # What comes again must come to the same: it is of the run that planned it, where that is known.
+        return self.advance(batch.seen, batch.batch_time, batch.watermarks, batch.planned_in or batch.run)
 
     def close(self, until: int) -> int:
         """The end of what is available stands for silence that lasted until event time came here; returns the watermark."""
@@ -108,7 +109,7 @@ class WatermarkTracker:
             seen: the largest event time of each partition that had rows.
             batch_time: processing time.
             generated: what the user's own generator emitted for each partition, where the strategy has one.
-            run: which run of the query this is; another one than before starts the idle timers anew.
+            run: which run of the query planned the micro-batch; another one than before starts the idle timers anew.
         """
         for name in self.strategy.expected:
             self.partitions.setdefault(name, SourcePartition(MIN_TIMESTAMP))

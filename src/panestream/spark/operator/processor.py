@@ -61,6 +61,10 @@ class TakenUp(NamedTuple):
     planned: int = -1
     earlier: str = ""
 
+    def planned_in(self, number: int) -> str:
+        """Which run planned a micro-batch of this run: one that was broken off comes again, with the time that it had."""
+        return self.run if number > self.planned else self.earlier
+
 
 class WindowProcessor(StatefulProcessor):
     """The processor for ``transformWithState``: a call for each key group and micro-batch, a few binary rows in and out.
@@ -149,7 +153,7 @@ class WindowProcessor(StatefulProcessor):
         assert self._state is not None  # noqa: S101 - the caller looked
         number, known = self._state.micro_batch, self._taken_up
         if known is not None and number is not None:
-            return {"run": run, "planned_in": known.run if number > known.planned else known.earlier}
+            return {"run": run, "planned_in": known.planned_in(number)}
         # Nobody looked: it was planned before, where its time is of before.
         before = self._wakes_up and timers.getCurrentProcessingTimeInMs() < self._begun
         return {"run": run, "planned_in": f"before {run}" if before else run}

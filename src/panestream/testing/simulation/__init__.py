@@ -62,12 +62,15 @@ def simulate(
 ) -> Simulation:
     """Runs windows and a function of yours through crashes, repetitions, second copies and restored checkpoints, without Spark.
 
-    It takes what :class:`~panestream.testing.WindowTestHarness` takes. Each schedule is rows of chance, cut into micro-batches at
-    random. It is run undisturbed, and then once for each moment in which the process may be killed, a second copy may begin, or
-    an older checkpoint may come back. Each of these runs must give what the undisturbed one gave: nothing lost, nothing twice.
-    Counters must add up, no window may be left in state when all are closed, and where a batch is promised to agree, it must.
+    It takes what :class:`~panestream.testing.WindowTestHarness` takes; and look-backs and windows by predicates as
+    :class:`~panestream.testing.ColumnTestHarness` does, where a predicate is a column of booleans. Each schedule is rows of
+    chance, cut into micro-batches at random. It is run undisturbed, and then once for each moment in which the process may be
+    killed, a second copy may begin, or an older checkpoint may come back. Each of these runs must give what the undisturbed one
+    gave: nothing lost, nothing twice. Counters must add up, no window may be left in state when all are closed, and where a batch
+    is promised to agree, it must.
 
-    Declared aggregates run by the operator that a query would take; functions run by the row operator.
+    Declared aggregates run by the operator that a query would take; functions run by the row operator. Of two streams no query
+    can be given here: joins and co-groups are simulated by ``python -m panestream.testing.simulate``.
 
     Args:
         assigner: the windows.
@@ -93,7 +96,7 @@ def simulate(
 
     Raises:
         SimulationError: a run did not end as it must; it is an ``AssertionError``, so that pytest shows it.
-        InvalidPlanError: parts that do not fit together; no values are known for the type of a column.
+        InvalidPlanError: no windows; parts that do not fit together; no values are known for the type of a column.
 
     >>> import panestream as pst
     >>> done = simulate(
@@ -104,14 +107,22 @@ def simulate(
     """
     functions = {"reduce": reduce, "aggregate": aggregate, "apply": apply, "process": process}
     from panestream.engine.window_spec import WindowSpec
+    from panestream.testing.column_query import runs_on_columns_only
+    from panestream.testing.simulation.own import Asked, row_maker
     from panestream.testing.window_query import window_query
 
+    if not isinstance(assigner, WindowAssigner):
+        raise InvalidPlanError(
+            f"simulate wants windows such as TumblingEventTimeWindows.of('1 hour'), got {assigner!r}. (It has no place for a "
+            "second stream: joins are simulated by python -m panestream.testing.simulate --operators joins,co-groups,intervals.)"
+        )
     lateness = instant(allowed_lateness, "allowed lateness")
     window = WindowSpec(assigner, trigger, evictor, lateness, pickled_state=allow_pickled_state)
-    query = window_query(window, functions, then, columns, side_output_late_data)
     declared = () if isinstance(aggregate, AggregateFunction) or aggregate is None or then is not None else aggregate
-    schema = None if columns is None else schema_of(columns)
-    from panestream.testing.simulation.own import Asked, row_maker
+    # Declared aggregates are of columns, even of none.
+    schema = schema_of(columns or {}) if declared or columns is not None else None
+    by_rows = not declared or not runs_on_columns_only(assigner) or any((reduce, apply, process))
+    query = window_query(window, functions, then, columns, side_output_late_data) if by_rows else None
 
     length = _span_of(assigner) if span is None else instant(span, "span")
     asked = Asked(

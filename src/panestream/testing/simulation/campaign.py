@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from panestream.testing.simulation.choosing import OPERATORS, schedule_of
 from panestream.testing.simulation.explore import BrokenError, Explorer
-from panestream.testing.simulation.schedule import OPERATORS, schedule_of
 from panestream.testing.simulation.script import failure_of
 from panestream.testing.simulation.shrink import Case, shrunk
 from panestream.testing.simulation.subject import Known

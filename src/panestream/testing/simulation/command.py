@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from panestream.testing.simulation.campaign import Figures, campaign
+from panestream.testing.simulation.choosing import OPERATORS
 from panestream.testing.simulation.explore import KINDS
-from panestream.testing.simulation.schedule import OPERATORS
 
 PLAIN_EVERY = 10.0
 """Seconds between two lines where the output is no terminal."""

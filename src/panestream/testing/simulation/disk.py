@@ -28,32 +28,42 @@ class Checkpoint:
     """What Spark keeps of a query, and panestream beside it.
 
     Attributes:
-        offsets: of each micro-batch that was planned, how many were planned before it in this checkpoint's source.
+        offsets: the micro-batches that were planned, and the run that did.
         commits: the micro-batches that were committed.
         states: of each key group and version what the store holds; the version is that of the micro-batch that begins with it.
         timers: the same for the timer of the clock that Spark keeps.
         entries: the runs of the query, with the checkpoint of the query that succeeds it where there is one.
+        found: of each run the last micro-batch that it found planned.
         query: its identity.
         first: what sinks call micro-batch 0.
     """
 
-    offsets: set[int] = field(default_factory=set)
+    offsets: dict[int, str] = field(default_factory=dict)
     commits: set[int] = field(default_factory=set)
     states: dict[tuple[int, int], State] = field(default_factory=dict)
     timers: dict[tuple[int, int], int | None] = field(default_factory=dict)
     entries: dict[Rank, str | None] = field(default_factory=dict)
+    found: dict[Rank, int] = field(default_factory=dict)
     query: str = "q"
     first: int = 0
 
     def copy(self) -> Checkpoint:
         return Checkpoint(
-            set(self.offsets),
+            dict(self.offsets),
             set(self.commits),
             dict(self.states),
             dict(self.timers),
             dict(self.entries),
+            dict(self.found),
             self.query,
             self.first,
+        )
+
+    def starts(self) -> frozenset[int]:
+        """The micro-batches that another run planned than the one before: its idle timers begin anew. By the sinks' numbers."""
+        before = "another query" if self.first else self.offsets.get(0)
+        return frozenset(
+            number + self.first for number, run in self.offsets.items() if self.offsets.get(number - 1, before) != run
         )
 
     def state(self, group: int, version: int) -> State:

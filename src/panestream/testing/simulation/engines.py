@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
@@ -13,14 +13,14 @@ import pyarrow as pa
 
 from panestream.engine.exchange.group_run import METRICS, bodies, run_micro_batch
 from panestream.engine.exchange.packing import pack
-from panestream.engine.plan import WindowPlan
+from panestream.engine.plan import MAIN, WindowPlan
 from panestream.engine.savepoint.key_groups import rescaled
 from panestream.engine.storage import payload
 from panestream.engine.storage.payload import PayloadPart
 from panestream.engine.storage.state import MemoryState
 from panestream.testing.simulation.disk import State, TaskState, Told
 from panestream.testing.simulation.queries import Columns, placement, table_of
-from panestream.testing.simulation.schedule import MicroBatch
+from panestream.testing.simulation.schedule import MicroBatch, Row
 
 PACKED_AGAIN = 4
 """Of so many times that the rows of a micro-batch are wanted they are packed anew once, and must give the same bytes."""
@@ -53,8 +53,8 @@ class Engine(Protocol):
     def pack(self, batch: MicroBatch, run: str, rng: random.Random) -> list[list[Any]]:
         """What goes to each key group, in any order."""
 
-    def operate(self, state: TaskState, group: int, arrived: Sequence[Any], clock: int) -> Operated:
-        """One task."""
+    def operate(self, state: TaskState, group: int, arrived: Sequence[Any], clock: int, planned_in: str) -> Operated:
+        """One task; ``planned_in``: the run that planned the micro-batch, where that matters."""
 
     def left(self, states: Sequence[State]) -> set[Any]:
         """The keys of which something is left in state."""
@@ -65,10 +65,17 @@ class Engine(Protocol):
 
 @dataclass
 class PlanEngine:
-    """A plan: rows are packed, cross the exchange, are operated on and unpacked, as on Spark."""
+    """A plan: rows are packed, cross the exchange, are operated on and unpacked, as on Spark.
+
+    Attributes:
+        plan: the plan.
+        rows: the columns of :meth:`table`; None: those of :data:`~panestream.testing.simulation.queries.ROWS`.
+        tabled: makes these columns of rows.
+    """
 
     plan: WindowPlan
     rows: pa.Schema | None = None
+    tabled: Callable[[tuple[Row, ...]], pa.Table] = table_of
     _packed: dict[Any, tuple[list[list[PayloadPart]], int, MicroBatch]] = field(default_factory=dict, repr=False)
 
     @property
@@ -89,7 +96,7 @@ class PlanEngine:
 
     def table(self, rows: Any) -> pa.Table:
         """Rows as Arrow has them."""
-        return table_of(rows)
+        return self.tabled(rows)
 
     def pack(self, batch: MicroBatch, run: str, rng: random.Random) -> list[list[Any]]:
         known = id(batch), run
@@ -114,16 +121,25 @@ class PlanEngine:
                 arrived[group].append(part)
         return arrived
 
-    def operate(self, state: TaskState, group: int, arrived: Sequence[Any], clock: int) -> Operated:
-        output = run_micro_batch(self.plan, state, group, arrived, clock if self.wakes_up else None)
+    def operate(self, state: TaskState, group: int, arrived: Sequence[Any], clock: int, planned_in: str) -> Operated:
+        output = run_micro_batch(self.plan, state, group, arrived, clock if self.wakes_up else None, planned_in=planned_in)
         rows: dict[str, list[Told]] = {}
         metrics: Mapping[str, Any] = {}
         for tag, body in bodies(output):
             if tag == METRICS:
                 metrics = json.loads(body)
             else:
-                rows.setdefault(tag, []).extend(told(payload.decode(body, self.plan.output_schema(tag))[0]))
+                rows.setdefault(tag, []).extend(self._unpacked(tag, body))
+        counted = {tag: len(some) for tag, some in rows.items() if some}
+        if counted != {tag: count for tag, count in metrics["outputs"].items() if count}:
+            raise AssertionError(f"a task gave {counted} rows, and counted {metrics['outputs']}")
         return Operated(rows, metrics, output.wake_up)
+
+    def _unpacked(self, tag: str, body: bytes) -> Iterator[Told]:
+        """The rows of a payload; of a join the pairs that become of them."""
+        table, pairs = payload.decode(body, self.plan.emitted_schema(tag))[0], self.plan.pairs
+        for some in (table,) if pairs is None or tag != MAIN else pairs.opened(table):
+            yield from told(some)
 
     def left(self, states: Sequence[State]) -> set[Any]:
         found: set[Any] = set()
@@ -150,8 +166,15 @@ def told(table: pa.Table) -> list[Told]:
     for column in table.columns:
         if pa.types.is_timestamp(column.type):
             columns.append(column.cast(pa.int64()).to_pylist())
-        elif pa.types.is_list(column.type):
-            columns.append([None if value is None else tuple(value) for value in column.to_pylist()])
         else:
-            columns.append(column.to_pylist())
+            columns.append([_fixed(value) for value in column.to_pylist()])
     return list(zip(*columns, strict=True))
+
+
+def _fixed(value: Any) -> Any:
+    """Lists as tuples, structs as tuples of names and values."""
+    if isinstance(value, list):
+        return tuple(_fixed(one) for one in value)
+    if isinstance(value, dict):
+        return tuple((name, _fixed(one)) for name, one in value.items())
+    return value

@@ -219,13 +219,15 @@ class Explorer:
         if moment.name.startswith(IN_TASK):
             self._die_in_task(disturbance.step, disk)
         self.judge.never_a_part(disk)
+        first = self._process(disk, "nobody").next()
         # Once the tasks are done all crashes of a micro-batch begin with the same states: some of them stand for all.
         really = disturbance.step % (2 if moment.name.startswith(IN_TASK) else REALLY) == 0
+        if disturbance.step % AGAIN == AGAIN - 1:
+            self._die_again(disk, disturbance)
         process = self._process(disk, "second", disturbance.settings, really=really).start()
-        first = process.next()
         run_out = disturbance.settings is not None or self.subject.job.silences or disturbance.step % RUN_OUT == 0
         process.run(ended=lambda number: not run_out and self.judge.as_if_nothing_had_been(disk, number))
-        self.judge.counted(process.counters, first, disturbance.settings)
+        self.judge.counted(disk, process.counters, first, disturbance.settings)
         if run_out:
             self.judge.at_the_end(disk, process.engine, first, disturbance.settings)
 
@@ -248,11 +250,12 @@ class Explorer:
             begin -= 1
         group = int(moment.name.rsplit(" ", 1)[-1])
         disk.before = At(step - begin, dies)
-        process = self._process(disk, "first")
+        process = self._process(disk, "first").start_as(min(disk.checkpoint.entries))
         batch = self.subject.job.batches[moment.batch]
         arrived = process.arrived(moment.batch)[group]
         try:
-            process.engine.operate(TaskState(disk, group, moment.batch), group, arrived, batch.clock)
+            state, planned_in = TaskState(disk, group, moment.batch), process.planned_in(moment.batch)
+            process.engine.operate(state, group, arrived, batch.clock, planned_in)
         except CrashError:
             disk.before = lambda _: None
         else:
@@ -295,11 +298,12 @@ class Explorer:
             another_starts()
         elif entered[0] and not fenced:
             raise BrokenPromiseError("a copy went on though another was started later")
-        self.judge.never_a_part(disk)
+        # Idle timers that began anew may let windows fire in other micro-batches: then only the end tells.
+        silences = self.subject.job.silences
+        if not silences:
+            self.judge.never_a_part(disk)
         last = self._process(disk, "last", really=disturbance.step % REALLY == 0).start()
-        last.run(ended=lambda n: not self.subject.job.silences and self.judge.as_if_nothing_had_been(disk, n))
-        if self.subject.job.silences:
-            return
+        last.run(ended=lambda n: not silences and self.judge.as_if_nothing_had_been(disk, n))
         self.judge.at_the_end_if_reached(disk, last.engine)
 
     # -- twice ---------------------------------------------------------------------------------------------------------
@@ -322,8 +326,6 @@ class Explorer:
             yield from (Disturbance(OLDER, number, step) for step in (0, 1 + number % 2))
 
     def _go_back(self, disturbance: Disturbance) -> None:
-        if self.subject.job.silences:
-            return
         number = disturbance.batch
         if disturbance.step:
             self._go_back_to_other_rows(disturbance)
@@ -331,7 +333,11 @@ class Explorer:
         disk = Disk(self.after[number].checkpoint.copy(), self.after[max(self.after)].places.copy())
         process = self._process(disk, "restored").start()
         process.run()
-        self.judge.at_the_end(disk, process.engine, number + 1, None)
+        if self.subject.job.silences:
+            # As where rows are cut otherwise: idle timers begin anew, and micro-batches may bring something else.
+            self.judge.files_at_the_end(disk, process.engine)
+        else:
+            self.judge.at_the_end(disk, process.engine, number + 1, None)
 
     def _go_back_to_other_rows(self, disturbance: Disturbance) -> None:
         """The rows since then come again, cut into other micro-batches: files have what these bring, and nothing else."""

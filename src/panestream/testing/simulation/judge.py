@@ -39,15 +39,16 @@ class Judge:
     def undisturbed(self, disk: Disk) -> None:
         """Against the definition, where there is one; and nothing may be left."""
         engine = self.subject.engine(self.subject.settings)
-        known = self._must_be(0, None)
+        known = self._must_be(disk, 0, None)
         self._outputs(disk, engine, known, None, None)
         self._compare_counts(self.counts, known)
+        self.subject.check_whole([row for rows in self._files(disk, MAIN).read().values() for row in rows])
         self._left(disk, engine, None, 0)
 
-    def _must_be(self, first: int, changed: Settings | None) -> list[tuple[Answer, Mapping[str, int]]]:
-        """What every micro-batch must bring, where the settings changed before ``first``, and the query was started again."""
+    def _must_be(self, disk: Disk, first: int, changed: Settings | None) -> list[tuple[Answer, Mapping[str, int]]]:
+        """What every micro-batch must bring, where the settings changed before ``first``; of a run that has left ``disk``."""
         settings = self._settings(first, changed)
-        known = self.subject.must_be(settings, [first])
+        known = self.subject.must_be(settings, disk.checkpoint.starts())
         if known is not None:
             return known
         last = self.after[max(self.after)]
@@ -102,27 +103,27 @@ class Judge:
                         f"a reader of the files of {tag} finds of micro-batch {number} {rows}, all are {whole.get(number)}"
                     )
 
-    def counted(self, counters: Counts, first: int, changed: Settings | None) -> None:
-        """The counters of a run that began with ``first``."""
-        known = self._must_be(first, changed)
+    def counted(self, disk: Disk, counters: Counts, first: int, changed: Settings | None) -> None:
+        """The counters of a run that began with ``first``, and has left ``disk``."""
+        known = self._must_be(disk, first, changed)
         self._compare_counts(counters, known)
 
     def at_the_end(self, disk: Disk, engine: Engine, first: int, changed: Settings | None) -> None:
         """All outputs, and the state, of a run that went to the end; it was started again before ``first``."""
-        old = None if changed is None else self._must_be(0, None)
-        self._outputs(disk, engine, self._must_be(first, changed), old, first if changed is not None else None)
+        old = None if changed is None else self._must_be(disk, 0, None)
+        self._outputs(disk, engine, self._must_be(disk, first, changed), old, first if changed is not None else None)
         self._left(disk, engine, changed, first)
 
     def files_at_the_end(self, disk: Disk, engine: Engine) -> None:
         """Of files alone: tables and topics pass over the numbers of micro-batches that they have."""
-        known = self._must_be(0, None)
+        known = self._must_be(disk, 0, None)
         for tag in engine.tags:
             self._place(self._files(disk, tag), tag, known, None, None)
 
     def at_the_end_if_reached(self, disk: Disk, engine: Engine) -> None:
         """The same, if there are no more rows."""
         if len(disk.checkpoint.commits) == len(self.subject.job.batches):
-            self._outputs(disk, engine, self._must_be(0, None), None, None)
+            self._outputs(disk, engine, self._must_be(disk, 0, None), None, None)
 
     # -- how -----------------------------------------------------------------------------------------------------------
 

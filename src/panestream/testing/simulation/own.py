@@ -13,12 +13,14 @@ import pyarrow as pa
 
 from panestream.engine.exchange.group_run import bodies, run_batch
 from panestream.engine.exchange.packing import pack
+from panestream.engine.operators.predicates.operator import label_of
 from panestream.engine.plan import MAIN, WindowPlan
 from panestream.engine.planner import aggregating
 from panestream.engine.storage import payload
 from panestream.engine.storage.state import MemoryState
 from panestream.engine.window_spec import WindowSpec
 from panestream.errors import InvalidPlanError
+from panestream.testing.column_query import column_operator, runs_on_columns_only
 from panestream.testing.simulation.disk import State, Told
 from panestream.testing.simulation.engines import Engine, PlanEngine, told
 from panestream.testing.simulation.process import Job
@@ -26,7 +28,8 @@ from panestream.testing.simulation.row_engine import RowEngine
 from panestream.testing.simulation.schedule import END, MicroBatch, Query, Row, Schedule, Settings
 from panestream.testing.window_query import LATE, WindowQuery
 from panestream.windowing import aggregates as recipes
-from panestream.windowing.assigners import GlobalWindows
+from panestream.windowing.assigners import GlobalWindows, PredicateWindows
+from panestream.windowing.assigners.look_back import look_backs_of
 from panestream.windowing.watermarks import WatermarkStrategy
 
 KEY, TIME = "__key", "__time"
@@ -42,7 +45,7 @@ class Asked:
 
     Attributes:
         window: the windows.
-        query: what a harness would run.
+        query: what a harness would run row by row; None: these windows run on columns only.
         aggregates: declared ones; empty: functions run.
         columns: of the rows; None: elements are anything.
         keeps_late: whether there is an output for late rows.
@@ -52,7 +55,7 @@ class Asked:
     """
 
     window: WindowSpec
-    query: WindowQuery
+    query: WindowQuery | None
     aggregates: tuple[recipes.Aggregate, ...]
     columns: pa.Schema | None
     keeps_late: bool
@@ -120,10 +123,11 @@ class Own:
     def engine(self, settings: Settings, groups: int | None = None) -> Engine:
         known = settings, groups or self.schedule.query.groups
         if known not in self._engines:
-            made = (
-                OwnPlan.of(self.asked, *known) if self.asked.aggregates else RowEngine(self.asked.query, settings.delay, known[1])
+            query = self.asked.query
+            declared = self.asked.aggregates or query is None
+            self._engines[known] = (
+                OwnPlan.of(self.asked, *known) if declared or query is None else RowEngine(query, settings.delay, known[1])
             )
-            self._engines[known] = made
         return self._engines[known]
 
     def must_be(self, settings: Sequence[Settings], restarts: Iterable[int]) -> None:
@@ -136,7 +140,12 @@ class Own:
         return None
 
     def may_stay(self, settings: Sequence[Settings]) -> set[Any] | None:
-        return None if isinstance(self.asked.window.assigner, GlobalWindows) else {END}
+        assigner = self.asked.window.assigner
+        endless = isinstance(assigner, GlobalWindows) or (isinstance(assigner, PredicateWindows) and assigner.gap is None)
+        return None if endless else {END}
+
+    def check_whole(self, rows: Sequence[Told]) -> None:
+        """Nobody knows more of them than what disturbed runs must give, too."""
 
     def batch_agrees(self, fired: Sequence[Told], late: int) -> str:
         """What is different where the same rows are a batch; empty: nothing, or nothing is promised.
@@ -150,23 +159,37 @@ class Own:
         if late or not plain:
             return ""
         engine: Any = self.engine(self.settings)
-        stream = {repr(row[:3]): row for row in fired if row[0] != END}
-        batch = {repr(row[:3]): row for row in engine.batch(self.schedule.batches) if row[0] != END}
+        # Key and window; of look-backs key and row.
+        place = len(self.asked.columns or ()) + 2 if look_backs_of(window.assigner) is not None else 3
+        stream = {repr(row[:place]): row for row in fired if row[0] != END}
+        batch = {repr(row[:place]): row for row in engine.batch(self.schedule.batches) if row[0] != END}
         wrong = sorted(place for place in {*stream, *batch} if not same(stream.get(place), batch.get(place)))
         return f"{wrong[0]}: a batch gives {batch.get(wrong[0])}, the stream {stream.get(wrong[0])}" if wrong else ""
 
 
 @dataclass
 class OwnPlan(PlanEngine):
-    """Declared aggregates, by the operator that a query would take."""
+    """Declared aggregates, by the operator that a query would take.
+
+    Attributes:
+        own: the columns of rows.
+        told: what of them each column after key and time has: the columns, and what predicates say.
+    """
+
+    own: tuple[str, ...] = ()
+    told: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, asked: Asked, settings: Settings, groups: int) -> OwnPlan:
         """The plan of a query."""
         columns = asked.columns if asked.columns is not None else pa.schema([])
         rows = pa.schema([(KEY, pa.string()), (TIME, pa.int64()), *columns])
-        keys = pa.schema([("key", pa.string())])
-        operator = aggregating(asked.window, asked.aggregates, {column.name: column.type for column in columns}, keys)
+        keys, assigner = pa.schema([("key", pa.string())]), asked.window.assigner
+        if runs_on_columns_only(assigner):
+            operator = column_operator(asked.window, asked.aggregates, columns, keys, TIME)
+        else:
+            operator = aggregating(asked.window, asked.aggregates, {column.name: column.type for column in columns}, keys)
+        predicates = assigner.predicates if isinstance(assigner, PredicateWindows) else ()
         whole = asked.keeps_late or operator.takes_rows
         plan = WindowPlan(
             keys=(KEY,),
@@ -181,16 +204,17 @@ class OwnPlan(PlanEngine):
             row_schema=rows if whole else None,
             ticks=1,
         )
-        return cls(plan, rows)
+        said = [pa.field(label_of(text), pa.bool_()) for text in predicates]
+        return cls(plan, pa.schema([*rows, *said]), told=(*columns.names, *predicates), own=tuple(columns.names))
 
     def table(self, rows: Sequence[Row]) -> pa.Table:
         assert self.rows is not None  # noqa: S101 - of this class it is given
-        names = self.rows.names[2:]
+        names = self.own
         values = [row.value if isinstance(row.value, Mapping) else dict(zip(names, row.value, strict=True)) for row in rows]
         columns = [
             [row.key for row in rows],
             [row.time for row in rows],
-            *([value.get(name) for value in values] for name in names),
+            *([value.get(name) for value in values] for name in self.told),
         ]
         arrays = [pa.array(column, column_type.type) for column, column_type in zip(columns, self.rows, strict=True)]
         return pa.Table.from_arrays(arrays, schema=self.rows)

@@ -9,7 +9,8 @@ from typing import Any
 
 from panestream.engine.plan import MAIN
 from panestream.engine.storage.sealed_state import check_that_groups_agree
-from panestream.spark.checkpoint import Rank
+from panestream.spark.checkpoint import Rank, planner_of
+from panestream.spark.operator.processor import TakenUp
 from panestream.spark.sinks.outputs import Outputs
 from panestream.testing.simulation.disk import ConflictError, Disk, State, TaskState, keep
 from panestream.testing.simulation.engines import Engine, Operated
@@ -31,7 +32,7 @@ class Job:
         batches: what the source has.
         merges: whether the main output is merged into a table, too: where a window is emitted once in a micro-batch.
         exchanges: whether the file system can exchange folders in one step.
-        silences: whether it matters which run asked the source.
+        silences: whether it matters which run planned a micro-batch.
     """
 
     batches: Sequence[MicroBatch]
@@ -88,6 +89,7 @@ class Process:
     memory: dict[Any, Remembered] | None = None
     really: bool = True
     outputs: Outputs = field(init=False, repr=False)
+    taken_up: TakenUp = field(init=False, repr=False)
 
     def start(self) -> Process:
         """Enters the run into the checkpoint: from now on it holds it."""
@@ -96,6 +98,7 @@ class Process:
         epoch = HeldBy("the checkpoint", number, self.name, self.disk)
         self.disk.before("enter the run into the checkpoint")
         checkpoint.entries[epoch.rank] = None
+        checkpoint.found[epoch.rank] = max(checkpoint.offsets, default=-1)
         epoch.check(None)
         return self.start_as(epoch.rank)
 
@@ -104,6 +107,9 @@ class Process:
         epoch = HeldBy("the checkpoint", *rank, self.disk)
         sinks = {tag: Several(places_of(self.job, self.disk, epoch, tag)) for tag in self.engine.tags}
         self.outputs = Outputs(sinks, epoch, first=self.disk.checkpoint.first)
+        found = self.disk.checkpoint.found
+        earlier = planner_of({other: planned for other, planned in found.items() if other < rank}, found[rank])
+        self.taken_up = TakenUp(_called(rank), found[rank], "" if earlier is None else _called(earlier))
         return self
 
     def run(self, upto: int | None = None, ended: Callable[[int], bool] = lambda _: False) -> None:
@@ -131,7 +137,7 @@ class Process:
             disk.before(f"plan micro-batch {number}")
             if own in checkpoint.offsets:
                 raise ConflictError(f"micro-batch {number} was planned by another")
-            checkpoint.offsets.add(own)
+            checkpoint.offsets[own] = self.name
         self.write(number)
         disk.before(f"commit micro-batch {number}")
         if own in checkpoint.commits:
@@ -188,7 +194,7 @@ class Process:
         checkpoint = self.disk.checkpoint
         own = number - checkpoint.first
         state = checkpoint.states.get((group, own))
-        run = self.name if self.job.silences else ""
+        run = self.planned_in(own) if self.job.silences else ""
         return id(self.engine), number, own, group, id(state), checkpoint.timers.get((group, own)), run
 
     def _task(self, number: int, group: int, arrived: Sequence[Any], known: Remembered | None) -> Remembered:
@@ -198,7 +204,7 @@ class Process:
         state, timer = TaskState(self.disk, group, own), checkpoint.timers.get((group, own))
         operated = None
         if arrived or (timer is not None and timer < batch.clock):
-            operated = self.engine.operate(state, group, arrived, batch.clock)
+            operated = self.engine.operate(state, group, arrived, batch.clock, self.planned_in(own))
             timer = operated.wake_up if self.engine.wakes_up else None
         before = checkpoint.states.get((group, own))
         made = Remembered(
@@ -216,6 +222,10 @@ class Process:
         rng = random.Random(f"{self.name}/{number}")
         return self.engine.pack(self.job.batches[number], self.name if self.job.silences else "", rng)
 
+    def planned_in(self, own: int) -> str:
+        """Which run planned a micro-batch, as far as it matters; ``own``: its number in this checkpoint."""
+        return self.taken_up.planned_in(own) if self.job.silences else ""
+
     def _count(self, number: int, metrics: Sequence[Mapping[str, Any]]) -> None:
         """In = in windows + late + invalid + outside."""
         counted = {name: sum(one[name] for one in metrics) for name in COUNTED}
@@ -225,6 +235,11 @@ class Process:
         if told != {rows} or sum(counted.values()) != rows:
             raise BrokenPromiseError(f"micro-batch {number} has {rows} rows; counted were {sorted(told)} rows, {counted}")
         self.counters[number] = counted
+
+
+def _called(rank: Rank) -> str:
+    """What an operator knows a run by."""
+    return f"{rank[0]}-{rank[1]}"
 
 
 def places_of(job: Job, disk: Disk, epoch: HeldBy, tag: str) -> list[Place]:

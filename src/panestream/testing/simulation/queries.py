@@ -47,6 +47,9 @@ KEYS = pa.schema([("key", pa.string())])
 LATE, INVALID = "late", "invalid"
 RESULTS = pa.schema([("n", pa.int64()), ("total", pa.int64()), ("ids", pa.list_(pa.int64())), ("code", pa.int64())])
 """How many rows, the sum of their values, their numbers; and which version of the code said so."""
+AGGREGATES = (agg.count().alias("n"), agg.sum("v").alias("total"), agg.collect_list("u").alias("ids"))
+"""The same, declared."""
+TYPES = {"v": pa.int64(), "u": pa.int64()}
 
 
 @dataclass(frozen=True)
@@ -137,14 +140,21 @@ def evictor_of(said: Mapping[str, Any] | None) -> Evictor | None:
     return CountEvictor(said["count"], said["after"]) if said["type"] == "count" else TimeEvictor(said["size"], said["after"])
 
 
-def plan_of(query: Query, settings: Settings, groups: int) -> WindowPlan:
-    """The plan of a query, as the planner makes it."""
+def window_of(query: Query, settings: Settings) -> WindowSpec:
+    """The windows of a query, and when they fire."""
     assigner, trigger, evictor = assigner_of(query.assigner)
-    trigger = trigger_of(query.trigger) or trigger
-    window = WindowSpec(
-        assigner, trigger, evictor_of(query.evictor) or evictor, settings.lateness, exact_firings=query.operator == "row"
-    )
-    operator = _operator_of(query, settings, window)
+    trigger, evictor = trigger_of(query.trigger) or trigger, evictor_of(query.evictor) or evictor
+    return WindowSpec(assigner, trigger, evictor, settings.lateness, exact_firings=query.exact or query.operator == "row")
+
+
+def plan_of(query: Query, settings: Settings, groups: int) -> WindowPlan:
+    """The plan of a query over windows, as the planner makes it."""
+    window = window_of(query, settings)
+    return plan_with(query, settings, groups, window.assigner, _operator_of(query, settings, window))
+
+
+def plan_with(query: Query, settings: Settings, groups: int, assigner: WindowAssigner, operator: OperatorSpec) -> WindowPlan:
+    """The plan of a query of one stream with an operator that was chosen for it."""
     clock = query.assigner.get("time") == "processing"
     watermark = WatermarkStrategy(settings.delay, "p" if query.partitions else None, query.idle)
     whole = query.late or query.invalid or operator.takes_rows
@@ -166,8 +176,7 @@ def plan_of(query: Query, settings: Settings, groups: int) -> WindowPlan:
 
 def _operator_of(query: Query, settings: Settings, window: WindowSpec) -> OperatorSpec:
     if query.function == "declared":
-        aggregates = (agg.count().alias("n"), agg.sum("v").alias("total"), agg.collect_list("u").alias("ids"))
-        return aggregating(window, aggregates, {"v": pa.int64(), "u": pa.int64()}, KEYS)
+        return aggregating(window, AGGREGATES, TYPES, KEYS)
     functions: Mapping[str, Aggregate | Elements] = {
         "list": Elements(Listed(settings.code)),
         "aggregate": Aggregate(Added(settings.code)),
@@ -214,12 +223,19 @@ class Columns:
             elif name == "partition":
                 made.append(plain(table[plan.watermark.partition_column]))
             elif name == "row":
-                made.append(pa.StructArray.from_arrays([plain(column) for column in table.columns], names=table.column_names))
+                made.append(self._whole(table))
             elif name == "processing_time":
                 made.append(now)
             else:
                 made.append(plain(table[name.removeprefix("value ")]))
         return pa.RecordBatch.from_arrays(made, names=list(self.names))
+
+    def _whole(self, table: pa.Table) -> pa.Array:
+        """Rows as structs; of two streams they come as such."""
+        if "row" in table.column_names:
+            return plain(table["row"])
+        names = table.column_names if self.plan.row_schema is None else self.plan.row_schema.names
+        return pa.StructArray.from_arrays([plain(table[name]) for name in names], names=names)
 
 
 def placement(keys: Sequence[pa.Array], groups: int) -> Any:

@@ -62,7 +62,7 @@ class RowEngine:
             rng.shuffle(parts)
         return arrived
 
-    def operate(self, state: TaskState, group: int, arrived: Sequence[Any], clock: int) -> Operated:
+    def operate(self, state: TaskState, group: int, arrived: Sequence[Any], clock: int, planned_in: str) -> Operated:
         operator = RowOperator(self.plan, SealedState(state, group, "row operator"), group)
         kept = state.get(_NEWEST, 0)
         newest = max([MIN_TIMESTAMP if kept is None else json.loads(kept), *(part[3] for part in arrived)])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -11,6 +10,12 @@ END = "~"
 """The key of the rows that come last, by which all windows of others are closed."""
 FAR = 1_000_000
 """Beyond all windows."""
+LEFT, RIGHT = SIDES = ("left", "right")
+"""The two streams of a join."""
+HOWS = ("inner", "left", "right", "full", "left_semi", "left_anti")
+"""The kinds of joins."""
+TWO_STREAMS = ("joins", "co-groups", "intervals")
+"""The operators that have two."""
 
 
 class Row(NamedTuple):
@@ -21,7 +26,7 @@ class Row(NamedTuple):
         time: its event time; None: it has none, and is invalid.
         value: a number, or null; of a query of a user's own what it takes.
         number: no two rows share it: by it rows are found again in results.
-        partition: of the source.
+        partition: of the source; where there are two streams, the side, and of a side with partitions ``left/p0``.
     """
 
     key: str | None
@@ -29,6 +34,18 @@ class Row(NamedTuple):
     value: Any
     number: int
     partition: str
+
+    @property
+    def at(self) -> int:
+        """The event time of a row that has one."""
+        if self.time is None:
+            raise ValueError(f"{self} has no event time")
+        return self.time
+
+    @property
+    def side(self) -> str:
+        """Of which of two streams it is."""
+        return self.partition.partition("/")[0]
 
 
 @dataclass(frozen=True)
@@ -64,14 +81,20 @@ class Query:
 
     Attributes:
         operator: which one runs it.
-        assigner, trigger, evictor: as :class:`~panestream.testing.simulation.definition.Definition` takes them.
-        function: ``declared`` aggregates; ``list``, ``aggregate`` or ``context``: functions of a user's own.
+        assigner, trigger, evictor: as :class:`~panestream.testing.simulation.meaning.definition.Definition` takes them. Of
+            interval joins ``lower`` and ``upper``; of look-backs ``of``, a size and what follows for each; of predicates
+            ``start`` and ``end``, the values that begin and end a window, and ``gap``.
+        function: ``declared`` aggregates; ``list``, ``aggregate`` or ``context``: functions of a user's own. Of two streams
+            ``pairs``; ``lists`` or ``tables``: functions over the rows of both.
         settings: of the first run.
         partitions: whether each source partition has a watermark of its own.
         idle: after how long a partition is idle; None: never.
         late, invalid: whether there are such outputs.
         groups: how many key groups there are.
         exchanges: whether the file system can exchange two folders in one step.
+        how: the kind of join.
+        behind: how much further the watermark of the right stream is behind.
+        exact: whether every single firing of a join is wanted, which the row operator gives.
     """
 
     operator: str
@@ -86,6 +109,9 @@ class Query:
     invalid: bool = False
     groups: int = 1
     exchanges: bool = True
+    how: str = "inner"
+    behind: int = 0
+    exact: bool = False
 
     @property
     def by_clock(self) -> bool:
@@ -105,7 +131,39 @@ class Query:
     @property
     def closes(self) -> bool:
         """Whether every window is over at some time."""
-        return self.assigner["type"] not in ("global", "count")
+        kind = self.assigner["type"]
+        return kind not in ("global", "count") and (kind != "predicates" or self.assigner["gap"] is not None)
+
+    @property
+    def of_two(self) -> bool:
+        """Whether its rows are of two streams."""
+        return self.operator in TWO_STREAMS
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The partitions that rows come from."""
+        if not self.of_two:
+            return ("p0", "p1")
+        return ("left/p0", "left/p1", "right/p0") if self.partitions else SIDES
+
+    def source_of(self, row: Row) -> str:
+        """What has a watermark of its own."""
+        if self.partitions:
+            return row.partition
+        return row.side if self.of_two else ""
+
+    @property
+    def tells_every_firing(self) -> bool:
+        """Whether a window may be told more than once in a micro-batch."""
+        if self.operator == "co-groups":
+            # All others run as panes of whole rows.
+            return self.exact or self.trigger is not None or not self.of_event_time or self.assigner["type"] == "session"
+        return self.exact or self.operator in ("counts", "row")
+
+    @property
+    def of_growing_columns(self) -> bool:
+        """Whether it has sessions of which only those are told that are left when a micro-batch is over."""
+        return self.assigner["type"] == "session" and self.of_event_time and not self.tells_every_firing
 
 
 @dataclass(frozen=True)
@@ -123,7 +181,7 @@ class Schedule:
             value: of these rows.
         """
         clock = self.batches[-1].clock if self.batches else 0
-        rows = tuple((Row(END, far, value, -1 - place, name),) for place, name in enumerate(("p0", "p1")))
+        rows = tuple((Row(END, far, value, -1 - place, name),) for place, name in enumerate(self.query.sources))
         last = [MicroBatch(rows, clock + far)]
         if self.query.by_clock:
             last += [MicroBatch((), clock + 2 * far), MicroBatch((), clock + 3 * far)]
@@ -134,132 +192,8 @@ class Schedule:
         return replace(self, batches=tuple(batch for batch in self.batches if batch.rows or self.query.by_clock))
 
 
-@dataclass
-class Chooser:
-    """Makes queries and rows by chance."""
-
-    rng: random.Random
-    number: int = 0
-
-    def query(self, operator: str) -> Query:
-        """A query that this operator runs."""
-        rng = self.rng
-        assigner, span = self._assigner(operator)
-        trigger, evictor = self._trigger(operator, assigner), None
-        clock = assigner.get("time") == "processing"
-        function = {"accumulating": "list", "row": rng.choice(["declared", "list", "aggregate", "context"])}.get(
-            operator, "declared"
-        )
-        by_time = assigner["type"] not in ("global", "count") and not clock
-        lateness = rng.choice([0, 0, 1, span // 2, 2 * span]) if by_time else 0
-        if operator in ("accumulating", "row") and assigner["type"] != "count" and rng.random() < 0.25:
-            evictor = rng.choice([{"type": "count", "count": rng.randint(1, 3)}, {"type": "time", "size": rng.randint(1, span)}])
-            evictor = {**evictor, "after": rng.random() < 0.3 and operator == "row"}
-            lateness = 0 if operator == "accumulating" else lateness
-        partitions = by_time and rng.random() < 0.4
-        return Query(
-            operator,
-            assigner,
-            trigger,
-            evictor,
-            function,
-            Settings(rng.choice([0, 0, span // 2, span]) if by_time else 0, lateness),
-            partitions=partitions,
-            idle=rng.choice([5, 12]) if partitions and rng.random() < 0.5 else None,
-            late=by_time and rng.random() < 0.5,
-            invalid=not clock and rng.random() < 0.3,
-            groups=rng.choice([1, 2, 2, 3]),
-            exchanges=rng.random() < 0.7,
-        )
-
-    def _assigner(self, operator: str) -> tuple[dict[str, Any], int]:
-        rng = self.rng
-        clock = {"time": "processing"} if operator != "accumulating" and rng.random() < 0.25 else {}
-        kinds = {"sessions": ["session"], "counts": ["count"], "row": ["tumbling", "sliding", "session", "count", "global"]}
-        kind = rng.choice(kinds.get(operator, ["tumbling", "sliding"]))
-        if kind == "tumbling":
-            size = rng.choice([5, 7, 10])
-            return {"type": kind, "size": size, "offset": rng.choice([0, 0, 3]), **clock}, size
-        if kind == "sliding":
-            size, slide = rng.choice([(10, 5), (10, 4), (7, 5), (3, 10), (8, 2)])
-            return {"type": kind, "size": size, "slide": slide, "offset": rng.choice([0, 0, 1]), **clock}, size
-        if kind == "session":
-            gap = rng.choice([3, 5, 8])
-            return {"type": kind, "gap": gap, **clock}, gap
-        if kind == "count":
-            count, every = rng.choice([1, 2, 3]), rng.choice([None, 1, 2])
-            # Where elements are left out between two windows columns do not run it.
-            every = count if every is not None and every > count and operator == "counts" else every
-            return {"type": kind, "size": count, "slide": every}, 10
-        return {"type": "global"}, 10
-
-    def _trigger(self, operator: str, assigner: Mapping[str, Any]) -> dict[str, Any] | None:
-        rng, clock = self.rng, assigner.get("time") == "processing"
-        if assigner["type"] == "count" or operator in ("sessions", "accumulating"):
-            return None
-        continuous: dict[str, Any] = {
-            "type": f"continuous_{'processing' if clock else 'event'}_time",
-            "interval": rng.choice([2, 3, 5]),
-        }
-        count: dict[str, Any] = {"type": "count", "count": rng.choice([1, 2, 3])}
-        if assigner["type"] == "global":
-            return rng.choice([count, {"type": "purging", "inner": count}])
-        if operator == "panes":
-            return rng.choice([None, None, None, continuous])
-        chosen = rng.choice([None, None, continuous, count])
-        if chosen is not None and rng.random() < 0.3:
-            chosen = {"type": "purging", "inner": chosen}
-        if assigner["type"] != "session" and chosen is not None and rng.random() < 0.2:
-            more = {
-                "timeout": rng.choice([1, 4]),
-                "reset_on_each_record": rng.random() < 0.5,
-                "clear_on_timeout": rng.random() < 0.5,
-            }
-            chosen = {"type": "processing_timeout", "inner": chosen, **more}
-        return chosen
-
-    def batches(self, query: Query) -> tuple[MicroBatch, ...]:
-        """Rows that come somewhat out of order, some of them late, from two partitions that fall silent now and then."""
-        rng = self.rng
-        choices: list[list[str | None]] = [["a"], ["a", "b", None], ["a", "b", "c", "d"]]
-        keys = rng.choice(choices)
-        disorder, pace, late = rng.choice([0, 4, 10]), rng.choice([1, 3, 6]), rng.choice([0.0, 0.1, 0.3])
-        time, clock, made = rng.choice([0, -30, 1000]), rng.choice([1, 1000]), list[MicroBatch]()
-        for _ in range(rng.randint(2, 5)):
-            silent, tasks = rng.choice([None, None, "p0", "p1"]), []
-            for _ in range(rng.choice([0, 1, 1, 2]) if query.by_clock or made else 1):
-                rows = []
-                for _ in range(rng.randint(1, 5)):
-                    time += rng.randint(0, pace)
-                    back = rng.randint(0, 40) if rng.random() < late else rng.randint(0, disorder)
-                    at = None if query.invalid and rng.random() < 0.1 else time - back
-                    self.number += 1
-                    partition = {"p0": "p1", "p1": "p0"}.get(silent or "", rng.choice(["p0", "p1"]))
-                    rows.append(Row(rng.choice(keys), at, rng.choice([None, 1, 2, -7, 2**40]), self.number, partition))
-                tasks.append(tuple(rows))
-            clock += rng.choice([1, 3, rng.randint(1, 15)])
-            if rng.random() < 0.1:
-                time += rng.randint(10, 40)
-            made.append(MicroBatch(tuple(tasks), clock))
-        return tuple(made)
-
-    def changed(self, query: Query) -> Settings:
-        """Settings that another start of the query may have."""
-        rng, now = self.rng, query.settings
-        if not query.of_event_time:
-            return replace(now, code=1)
-        lateness = rng.choice([0, 2, 20])
-        # Evicted panes know no lateness. A processing timeout fires at every timer, at the end of a former lateness too.
-        if (query.evictor is not None and query.operator == "accumulating") or "timeout" in str(query.trigger):
-            lateness = now.lateness
-        return Settings(rng.choice([0, 3, 15]), lateness, 1)
-
-
-OPERATORS = ("panes", "accumulating", "sessions", "counts", "row")
-
-
-def schedule_of(seed: int, number: int, operators: tuple[str, ...] = OPERATORS) -> tuple[Schedule, Settings]:
-    """The schedule of a number, and the settings with which it is started again: the same for the same seed and number."""
-    chooser = Chooser(random.Random(f"{seed}/{number}"))
-    query = chooser.query(operators[number % len(operators)])
-    return Schedule(query, chooser.batches(query)), chooser.changed(query)
+def join_of(query: Query, settings: Settings) -> str:
+    """The kind of join under some settings: in windows it may be another one when the query is started again."""
+    if query.operator == "intervals":
+        return query.how
+    return HOWS[(HOWS.index(query.how) + settings.code) % len(HOWS)]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from panestream.testing.simulation.explore import KINDS, BrokenError, first_broken
-from panestream.testing.simulation.schedule import MicroBatch, Query, Row, Schedule, Settings
+from panestream.testing.simulation.schedule import SIDES, MicroBatch, Query, Row, Schedule, Settings
 from panestream.testing.simulation.subject import Known, Subject
 
 TRIES = 300
@@ -97,7 +97,7 @@ def _fewer_rows(batch: MicroBatch) -> Iterator[MicroBatch]:
 
 def _simpler(query: Query) -> Iterator[Query]:
     plain = {"groups": 1, "idle": None, "partitions": False, "late": False, "invalid": False, "trigger": None, "evictor": None}
-    for name, value in {**plain, "settings": Settings(), "exchanges": True}.items():
+    for name, value in {**plain, "settings": Settings(), "exchanges": True, "exact": False, "behind": 0, "how": "inner"}.items():
         if getattr(query, name) != value and not (name == "partitions" and query.idle is not None):
             yield replace(query, **{name: value})  # type: ignore[arg-type]
 
@@ -105,7 +105,7 @@ def _simpler(query: Query) -> Iterator[Query]:
 def _plainer(batch: MicroBatch) -> Iterator[MicroBatch]:
     for place, rows in enumerate(batch.tasks):
         for at, row in enumerate(rows):
-            plain = Row("a", row.time, None, row.number, "p0")
+            plain = Row("a", row.time, None, row.number, row.partition if row.side in SIDES else "p0")
             if row != plain:
                 yield replace(
                     batch, tasks=(*batch.tasks[:place], (*rows[:at], plain, *rows[at + 1 :]), *batch.tasks[place + 1 :])

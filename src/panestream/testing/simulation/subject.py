@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Protocol
 
 from panestream.engine.plan import MAIN
 from panestream.testing.simulation.disk import Told
 from panestream.testing.simulation.engines import Engine, PlanEngine
-from panestream.testing.simulation.expected import Expected, as_emitted, expected_of, open_keys
+from panestream.testing.simulation.kinds import Kind, kind_of, row_told
+from panestream.testing.simulation.meaning.base import Expected
 from panestream.testing.simulation.process import Job
-from panestream.testing.simulation.queries import INVALID, plan_of
-from panestream.testing.simulation.schedule import END, MicroBatch, Schedule, Settings
+from panestream.testing.simulation.queries import INVALID, LATE
+from panestream.testing.simulation.schedule import END, SIDES, MicroBatch, Schedule, Settings
+from panestream.testing.simulation.tiles import TileReader
 
 Answer = Mapping[str, Any]
 """What a micro-batch brought, or must bring, by output; in a form that is the same where it means the same."""
@@ -48,10 +51,13 @@ class Subject(Protocol):
     def may_stay(self, settings: Sequence[Settings]) -> set[Any] | None:
         """The keys of which something may be left at the end; None: of any."""
 
+    def check_whole(self, rows: Sequence[Told]) -> None:
+        """Looks at all main rows that a run without disturbance has given; raises ``AssertionError`` where they are wrong."""
+
 
 @dataclass
 class Known:
-    """A query that the definition of windows understands."""
+    """A query of which a definition says what it means."""
 
     schedule: Schedule
     """With what closes all windows at its end."""
@@ -66,44 +72,65 @@ class Known:
     @property
     def job(self) -> Job:
         query = self.schedule.query
-        merges = query.operator in ("panes", "accumulating")
+        merges = query.operator in ("panes", "accumulating", "tiles")
         return Job(self.schedule.batches, merges, query.exchanges, query.idle is not None)
 
     @property
     def settings(self) -> Settings:
         return self.schedule.query.settings
 
+    @cached_property
+    def kind(self) -> Kind:
+        """What kind of query it is."""
+        return kind_of(self.schedule.query)
+
     def engine(self, settings: Settings, groups: int | None = None) -> PlanEngine:
-        query = self.schedule.query
-        known = settings, groups or query.groups
+        known = settings, groups or self.schedule.query.groups
         if known not in self._engines:
-            self._engines[known] = PlanEngine(plan_of(query, settings, known[1]))
+            self._engines[known] = self.kind.engine(self.schedule.query, *known)
         return self._engines[known]
 
     def must_be(self, settings: Sequence[Settings], restarts: Iterable[int]) -> list[tuple[Answer, Mapping[str, int]]]:
         starts = frozenset(restarts) if self.schedule.query.idle is not None else frozenset()
         known = tuple(settings), starts
         if known not in self._answers:
-            told = expected_of(self.schedule, settings, starts)
-            self._answers[known] = [(self._answer_of(one), one.counts) for one in told]
+            meant = self.kind.meaning(self.schedule, settings, starts).all()
+            self._answers[known] = [(self._answer_of(one), one.counts) for one in meant]
         found: list[tuple[Answer, Mapping[str, int]]] = self._answers[known]
         return found
 
     def _answer_of(self, expected: Expected) -> Answer:
         query = self.schedule.query
-        late = {"late": expected.late} if query.late else {}
-        return {MAIN: expected.main, **late, **({INVALID: expected.invalid} if query.invalid else {})}
+        late = self._by_side(LATE, expected.late) if query.late else {}
+        return {MAIN: expected.main, **late, **(self._by_side(INVALID, expected.invalid) if query.invalid else {})}
+
+    def _by_side(self, tag: str, numbers: Sequence[int]) -> Answer:
+        """The rows of an output; of two streams there is one for each."""
+        if not self.schedule.query.of_two:
+            return {tag: numbers}
+        return {f"{tag}_{side}": [number for number in numbers if self._sides[number] == side] for side in SIDES}
+
+    @cached_property
+    def _sides(self) -> Mapping[int, str]:
+        return {row.number: row.side for batch in self.schedule.batches for row in batch.rows}
+
+    @cached_property
+    def _tiles(self) -> TileReader | None:
+        if self.schedule.query.operator != "tiles":
+            return None
+        return TileReader(self.schedule.query, self.engine(self.settings).plan.main_schema)
 
     def answer(self, tag: str, rows: Sequence[Told]) -> Any:
         if tag != MAIN:
             return sorted(row[3] for row in rows)
-        query, by_key = self.schedule.query, dict[Any, list[Told]]()
+        query, by_key, tiles = self.schedule.query, dict[Any, list[Told]](), self._tiles
         for row in rows:
-            by_key.setdefault(row[0], []).append((*row[1:5], tuple(sorted(row[5])), *row[6:]))
-        if query.operator in ("counts", "row"):
-            return {key: as_emitted(query, told) for key, told in by_key.items()}
-        # Not as_emitted: what is there twice must be seen.
-        return {key: sorted(told) for key, told in by_key.items()}
+            key, *told = row_told(row if tiles is None else tiles.tile(row))
+            by_key.setdefault(key, []).append(tuple(told))
+        if query.tells_every_firing and query.function != "pairs":
+            return by_key
+        # What is there twice must be seen.
+        return {key: sorted(told, key=repr) for key, told in by_key.items()}
 
     def recut(self, number: int, *, at_once: bool) -> Known | None:
         batches = self.schedule.batches
@@ -120,4 +147,21 @@ class Known:
     def may_stay(self, settings: Sequence[Settings]) -> set[Any] | None:
         if self.schedule.query.function == "context":
             return None
-        return {END} if self.schedule.query.closes else open_keys(self.schedule, settings)
+        if self.schedule.query.closes:
+            return {END}
+        meaning = self.kind.meaning(self.schedule, settings)
+        meaning.all()
+        return meaning.open_keys()
+
+    def check_whole(self, rows: Sequence[Told]) -> None:
+        if self._tiles is None:
+            return
+        late = {
+            number
+            for one in self.kind.meaning(self.schedule, [self.settings] * len(self.job.batches)).all()
+            for number in one.late
+        }
+        every = [row for batch in self.schedule.batches for row in batch.rows]
+        self._tiles.check_whole(
+            rows, [row for row in every if row.time is not None and row.key != END and row.number not in late]
+        )

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from panestream.testing.harness import WindowTestHarness
-from panestream.testing.simulation.definition import Definition
+from panestream.testing.simulation.meaning.definition import Definition
 from panestream.windowing.assigners import TumblingEventTimeWindows
 from panestream.windowing.triggers import ContinuousProcessingTimeTrigger
 from tests.conformance.executors.base import Observed

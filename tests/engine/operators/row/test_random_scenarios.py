@@ -11,7 +11,7 @@ import pytest
 
 from panestream.engine.operators.row.window_operator import RowOperator
 from panestream.engine.storage.state import MemoryState
-from panestream.testing.simulation.definition import Definition
+from panestream.testing.simulation.meaning.definition import Definition
 from panestream.windowing.time import MAX_TIMESTAMP
 from tests.conformance.executors import HarnessExecutor, Observed
 from tests.conformance.executors.harness import _as_json, _late_as_json

@@ -1,0 +1,1 @@
+"""What queries mean, by definition: everything is kept, everything is replayed. Nothing here knows the engine."""

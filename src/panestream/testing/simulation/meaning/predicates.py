@@ -1,0 +1,53 @@
+"""Windows that rows begin and end: the rows of a key are gone through in the order of their times, from the first to the last."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from typing import Any
+
+from panestream.testing.simulation.meaning.base import ByOwnTime, Told, summed
+from panestream.testing.simulation.schedule import Row
+
+
+class OfPredicates(ByOwnTime):
+    """A window comes when time has passed what ends it."""
+
+    def come(self, fresh: Sequence[Row], watermark: int) -> Iterable[tuple[Any, Told]]:
+        for key in {row.key for row in self.taken}:
+            for start, end, rows in self._gone_through(key, watermark)[0]:
+                if self.first_time((key, start)):
+                    yield key, (start, end, *summed(rows))
+
+    def _gone_through(self, key: Any, reached: int) -> tuple[list[tuple[int, int, list[Row]]], bool]:
+        """The windows of a key that have ended by a time, with their rows; and whether one is open then."""
+        begins, ends, gap = (self.query.assigner[name] for name in ("start", "end", "gap"))
+        found: list[tuple[int, int, list[Row]]] = []
+        window: list[Row] = []
+        rows = sorted((row for row in self.taken if row.key == key and row.at <= reached), key=lambda row: row.at)
+        for time, instant in groupby(rows, key=lambda row: row.at):
+            step = list(instant)
+            if window and gap is not None and time > window[-1].at + gap:
+                found.append((window[0].at, window[-1].at + gap, window))
+                window = []
+            if begins is not None and any(row.value in begins for row in step):
+                if window:
+                    found.append((window[0].at, time, window))
+                window = step
+            elif window or begins is None:
+                window = [*window, *step]
+            if window and ends is not None and any(row.value in ends for row in step):
+                found.append((window[0].at, time + 1, window))
+                window = []
+        if window and gap is not None and window[-1].at + gap <= reached:
+            found.append((window[0].at, window[-1].at + gap, window))
+            window = []
+        return found, bool(window)
+
+    def open_keys(self) -> set[Any]:
+        reached = self.times.watermark
+        waiting = {row.key for row in self.taken if row.at > reached}
+        return waiting | {key for key in {row.key for row in self.taken} if self._gone_through(key, reached)[1]}
+
+
+__all__ = ["OfPredicates"]

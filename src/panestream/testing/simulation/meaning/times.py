@@ -1,0 +1,72 @@
+"""How far event time is, written down from what watermarks are and not from what keeps them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from panestream.testing.simulation.meaning.definition import MIN
+from panestream.testing.simulation.schedule import RIGHT, SIDES, Query, Row, Settings
+
+
+@dataclass
+class Times:
+    """The watermark of a query.
+
+    Attributes:
+        query: whose.
+        watermark: how far it has come.
+        largest: the largest event time of each source that was seen, or is waited for.
+        silent: since when each source has been asked in vain in this run, and for how long that counts.
+        asked: when they were last asked.
+    """
+
+    query: Query
+    watermark: int = MIN
+    largest: dict[str, int] = field(default_factory=dict)
+    silent: dict[str, int | None] = field(default_factory=dict)
+    asked: int = 0
+
+    def start_again(self) -> None:
+        """Another run has asked for nothing yet."""
+        self.silent = dict.fromkeys(self.silent)
+
+    def advance(self, rows: Sequence[Row], settings: Settings, clock: int) -> int:
+        """The rows of a micro-batch have come; returns the watermark after them."""
+        timed = [row for row in rows if row.time is not None]
+        came = {self.query.source_of(row) for row in timed}
+        self._wait_for_sides()
+        idle = self.query.idle
+        if idle is not None:
+            counts = min(clock - self.asked, (idle + 1) // 2)
+            for name in self.largest:
+                before = self.silent.get(name)
+                self.silent[name] = None if name in came else 0 if before is None else before + counts
+        self.asked = max(self.asked, clock)
+        for row in timed:
+            name = self.query.source_of(row)
+            self.largest[name] = max(row.at, self.largest.get(name, MIN))
+        self._wait_for_sides()
+        silences = {name: self.silent.get(name) for name in self.largest}
+        awake = [name for name, silence in silences.items() if idle is None or silence is None or silence < idle]
+        if awake:
+            self.watermark = max(self.watermark, min(self._of(name, settings) for name in awake))
+        return self.watermark
+
+    def _wait_for_sides(self) -> None:
+        """A side of which nothing has come holds time; once one of its partitions has come, these do."""
+        for side in SIDES if self.query.of_two else ():
+            if not any(name.startswith(f"{side}/") for name in self.largest):
+                self.largest.setdefault(side, MIN)
+            else:
+                self.largest.pop(side, None)
+
+    def _of(self, name: str, settings: Settings) -> int:
+        """The watermark of one source; of one from which nothing came it has not begun."""
+        if self.largest[name] == MIN:
+            return MIN
+        behind = self.query.behind if name.partition("/")[0] == RIGHT else 0
+        return self.largest[name] - settings.delay - behind - 1
+
+
+__all__ = ["Times"]

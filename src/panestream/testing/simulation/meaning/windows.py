@@ -1,0 +1,102 @@
+"""Windows: what the definition of them fires, as a query must tell it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from panestream.testing.simulation.meaning.base import Expected, Meaning, Told, summed
+from panestream.testing.simulation.meaning.definition import Definition
+from panestream.testing.simulation.schedule import Query, Row, Schedule, Settings
+
+
+class OfWindows(Meaning):
+    """Aggregates and functions over windows. Of each firing: window, number of rows, sum, their numbers, version of the code."""
+
+    def __init__(self, schedule: Schedule, settings: Sequence[Settings], restarts: Iterable[int] = ()) -> None:
+        super().__init__(schedule, settings, restarts)
+        query = schedule.query
+        spec = {
+            "assigner": query.assigner,
+            "trigger": query.trigger,
+            "evictor": query.evictor,
+            "allowed_lateness": settings[0].lateness,
+            "late_output": True,
+            "function": {"type": "list"},
+        }
+        self.definition = Definition(spec)
+        self.firings: Counter[Any] = Counter()
+
+    def micro_batch(self, number: int) -> Expected:
+        definition, batch, settings = self.definition, self.schedule.batches[number], self.settings[number]
+        if number in self.restarts:
+            self.times.start_again()
+        if settings.lateness != definition.L:
+            definition.start_again(settings.lateness)
+        rows = in_order(self.query, batch.tasks)
+        usable = [row for row in rows if row.time is not None or not self.query.of_time]
+        outside = definition.outside
+        definition.step({"processing_time": batch.clock})
+        for row in usable:
+            # Where no event time was assigned, the clock stands in for it: evictors look at it.
+            time = row.time if self.query.of_time else batch.clock
+            definition.step({"element": {"key": row.key, "ts": time, "value": row.number}})
+        alive = {(key, w.start, w.end) for key, windows in definition.windows.items() for w in windows}
+        before = len(definition.out)
+        if rows:
+            definition.step({"watermark": self.times.advance(rows, settings, batch.clock)})
+        fired, late = definition.taken()
+        invalid = [row.number for row in rows if row not in usable]
+        late_rows = sorted(e["value"] for e in late)
+        counts = self.counted(late_rows, invalid, definition.outside - outside, len(rows))
+        return Expected(self._main(fired, before, alive, settings), late_rows, sorted(invalid), counts)
+
+    def open_keys(self) -> set[Any]:
+        return {key for key, windows in self.definition.windows.items() if windows}
+
+    def _main(self, fired: Sequence[Mapping[str, Any]], before: int, alive: set[Any], settings: Settings) -> dict[Any, Any]:
+        query, found = self.query, dict[Any, list[Told]]()
+        for place, one in enumerate(fired):
+            key = one["key"]
+            self.firings[key] += 1
+            # Of sessions that grow within a micro-batch an operator on columns tells what they are when it is over.
+            if query.of_growing_columns and place < before and (key, one["start"], one["end"]) not in alive:
+                continue
+            told = self.told(key, [self.rows[id_] for id_ in one["value"]], settings)
+            found.setdefault(key, []).append((one["start"], one["end"], *told))
+        emitted = {key: self.emitted(as_emitted(query, firings)) for key, firings in found.items()}
+        return {key: rows for key, rows in emitted.items() if rows}
+
+    def told(self, key: Any, rows: Sequence[Row], settings: Settings) -> Told:
+        """What a firing tells of the rows in it."""
+        code = {"declared": (), "context": (self.firings[key],)}.get(self.query.function, (settings.code,))
+        return (*summed(rows), *code)
+
+    def emitted(self, firings: list[Told]) -> list[Told]:
+        """The rows that come of the firings of a key."""
+        return firings
+
+
+def as_emitted(query: Query, firings: Sequence[Told]) -> list[Told]:
+    """The firings of a key in a micro-batch as the operator emits them: on columns the last of each window, in any order."""
+    if query.tells_every_firing:
+        return list(firings)
+    return sorted({firing[:2]: firing for firing in firings}.values(), key=repr)
+
+
+def in_order(query: Query, tasks: Sequence[Sequence[Row]]) -> list[Row]:
+    """The rows in the order of arrival: task by task; of sessions side by side, by how far time is in each."""
+    if query.assigner["type"] != "session" or len(tasks) < 2:
+        return [row for task in tasks for row in task]
+    ranked = []
+    for task in tasks:
+        newest = None
+        for row in task:
+            if row.time is not None:
+                newest = row.time if newest is None else max(newest, row.time)
+            ranked.append((newest if newest is not None else -(2**63), row))
+    return [row for _, row in sorted(ranked, key=lambda one: one[0])]
+
+
+__all__ = ["OfWindows", "as_emitted", "in_order"]

@@ -1,0 +1,139 @@
+"""Tiles: a query that emits them, and what is read from those that it emitted."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from panestream.engine.aggregates import Aggregation
+from panestream.engine.kernels.columns import plain
+from panestream.engine.kernels.slicing import EvenGrid
+from panestream.engine.operators.panes.rule import pane_grid
+from panestream.engine.planner import aggregating
+from panestream.engine.tiles.as_of import Asked, AsOf, Rows
+from panestream.engine.tiles.format import Tiles, recipes_of_tiles
+from panestream.engine.tiles.windows import windows_of_tiles
+from panestream.testing.simulation.disk import Told
+from panestream.testing.simulation.engines import PlanEngine, told
+from panestream.testing.simulation.meaning.tiles import as_of, windows_of
+from panestream.testing.simulation.queries import AGGREGATES, KEYS, TYPES, plan_with, window_of
+from panestream.testing.simulation.schedule import Query, Row, Settings
+from panestream.windowing.assigners import SlidingEventTimeWindows
+
+OF_TILES = Aggregation.build(AGGREGATES, TYPES, KEYS)
+
+
+def tiles_engine(query: Query, settings: Settings, groups: int) -> PlanEngine:
+    """What emits tiles."""
+    window = window_of(query, settings)
+    operator = aggregating(window, recipes_of_tiles(AGGREGATES, OF_TILES), TYPES, KEYS)
+    return PlanEngine(plan_with(query, settings, groups, window.assigner, operator))
+
+
+@dataclass
+class TileReader:
+    """Reads what a query of tiles emitted, with the code that reads stored ones.
+
+    Attributes:
+        query: the query.
+        columns: of what it emits.
+    """
+
+    query: Query
+    columns: pa.Schema
+    _read: dict[Told, Told] = field(default_factory=dict, repr=False)
+
+    def tile(self, row: Told) -> Told:
+        """One tile: key, bounds, and the aggregates of its rows.
+
+        Raises:
+            AssertionError: it says of other many rows than its partials are of.
+        """
+        if row not in self._read:
+            size, offset = self.query.assigner["size"], self.query.assigner["offset"]
+            (((key, start, end), results),) = self.windows([row], size, size, offset).items()
+            if (start, end) != row[1:3] or row[3] != results[0]:
+                raise AssertionError(f"the tile {row} is read as {results} of the window from {start} to {end}")
+            self._read[row] = (key, start, end, *results)
+        return self._read[row]
+
+    def windows(self, rows: Sequence[Told], size: int, slide: int, offset: int) -> dict[Any, Told]:
+        """The windows that are put together from tiles, by key and bounds."""
+        grid = pane_grid(SlidingEventTimeWindows(size, slide, offset))
+        return {row[:3]: _sorted(row[3:]) for row in told(windows_of_tiles(OF_TILES, grid, self._tiles(rows)))}
+
+    def check_whole(self, rows: Sequence[Told], taken: Sequence[Row]) -> None:
+        """Whether longer windows and questions find in all tiles what is in the rows.
+
+        Args:
+            rows: all tiles that were ever emitted, in any order: of a slice those, too, that a later one takes the place of.
+            taken: the rows that were not late.
+
+        Raises:
+            AssertionError: they find something else.
+        """
+        rows = list(rows)
+        random.Random(len(rows)).shuffle(rows)
+        size, offset = self.query.assigner["size"], self.query.assigner["offset"]
+        for many, every in ((2, 1), (3, 2)):
+            span = many * size, every * size, offset
+            _same(f"windows of {span[0]} every {span[1]}", self.windows(rows, *span), windows_of(taken, *span))
+        self._check_questions(rows, taken, size, offset)
+
+    def _check_questions(self, rows: Sequence[Told], taken: Sequence[Row], size: int, offset: int) -> None:
+        keys = sorted({row.key for row in taken}, key=repr)
+        times = sorted({row.at + later for row in taken for later in (0, 1, size)})
+        questions = [(key, time) for key in keys for time in times]
+        asked = Asked([pa.array([key for key, _ in questions], pa.string())], np.array([time for _, time in questions], np.int64))
+        lengths = (size, 3 * size)
+        by_tiles = AsOf(OF_TILES, self._slices, lengths).answers(asked, self._tiles(rows), None)
+        until = max((row[2] for row in rows), default=0)
+        exact = AsOf(OF_TILES, self._slices, lengths, until).answers(asked, self._tiles(rows), _rows(taken))
+        for length, some, others in zip(lengths, by_tiles, exact, strict=True):
+            for (key, time), of_tiles, of_rows in zip(questions, told(some), told(others), strict=True):
+                where = f"the {length} before {time} of {key!r}"
+                _same(f"{where}, by tiles", _sorted(of_tiles), as_of(taken, key, time, length, size, offset))
+                _same(f"{where}, exactly", _sorted(of_rows), as_of(taken, key, time, length, 1, 0))
+
+    @cached_property
+    def _slices(self) -> EvenGrid:
+        size, offset = self.query.assigner["size"], self.query.assigner["offset"]
+        grid = pane_grid(SlidingEventTimeWindows(size, size, offset))
+        assert isinstance(grid, EvenGrid)  # noqa: S101 - of such windows
+        return grid
+
+    def _tiles(self, rows: Sequence[Told]) -> Tiles:
+        columns = [[_plain(row[place]) for row in rows] for place in range(len(self.columns))]
+        fields = [one.with_type(pa.int64()) if pa.types.is_timestamp(one.type) else one for one in self.columns]
+        arrays = [pa.array(column, one.type) for column, one in zip(columns, fields, strict=True)]
+        return Tiles.of(arrays[:1], arrays[1:], OF_TILES)
+
+
+def _rows(taken: Sequence[Row]) -> Rows:
+    values = {"v": [row.value for row in taken], "u": [row.number for row in taken]}
+    columns = [plain(pa.array(values[text], pa.int64())) for text in OF_TILES.inputs]
+    times = np.array([row.at for row in taken], np.int64)
+    return Rows([pa.array([row.key for row in taken], pa.string())], times, columns)
+
+
+def _plain(value: Any) -> Any:
+    """A struct that was told as names and values."""
+    return dict(value) if isinstance(value, tuple) else value
+
+
+def _sorted(results: Told) -> Told:
+    return tuple(tuple(sorted(value)) if isinstance(value, tuple) else value for value in results)
+
+
+def _same(what: str, found: Any, wanted: Any) -> None:
+    if found != wanted:
+        raise AssertionError(f"tiles read as {what} give {found}, must be {wanted}")
+
+
+__all__ = ["TileReader", "tiles_engine"]
