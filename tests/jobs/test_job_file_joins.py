@@ -259,7 +259,7 @@ def test_tiles_in_place_of_results(loaded_of):
         (of_tiles("[aggregate]\nn = 'count'\n"), "panes: 'aggregate' says already what becomes of the rows of a window"),
         (
             of_tiles(window='[window]\ntype = "session"\ngap = "1 hour"\n'),
-            "window.type: tiles are of slices of event time: tumbling, ",
+            "window.type: tiles are of slices of event time: tumbling windows",
         ),
         (of_tiles(window=WINDOW + 'time = "processing"\n'), "window.type: tiles are of slices of event time"),
         (

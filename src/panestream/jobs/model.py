@@ -321,7 +321,8 @@ class Job:
                 place.at(name).note("is about windows, and [interval_join] has none: leave it out")
         if self.trigger.close_at_end:
             place.at("trigger", "close_at_end").note(
-                "closes windows, and [interval_join] has none: leave it out (rows without a partner rest until the watermark has passed them)"
+                "closes windows, and [interval_join] has none: leave it out (a row without a partner comes when the "
+                "watermark has passed its interval)"
             )
 
     def _check_panes(self, place: Place) -> None:
@@ -329,7 +330,9 @@ class Job:
         if self.windows:
             place.at("windows").note("the slices of one kind are enough for tiles: write [window]")
         elif self.window is not None and (self.window.type not in OF_TILES or self.window.time != "event"):
-            place.at("window", "type").note(f"tiles are of slices of event time: {', '.join(OF_TILES)}, with time = 'event'")
+            place.at("window", "type").note(
+                "tiles are of slices of event time: tumbling windows, or those of a calendar, with time = 'event'"
+            )
         elif self.window is not None and self.window.slide is not None:
             place.at("window", "slide").note("tiles do not overlap: leave it out")
         if self.firing is not None:

@@ -41,7 +41,10 @@ def from_savepoint(loaded: LoadedJob, spark: SparkSession) -> tuple[LoadedJob, d
         return loaded, how
     told = []
     # Spark numbers the sources of two streams as they stand, the left one first.
-    for position, (where, stream) in zip(saved.positions, job.streams, strict=False):
+    for position in saved.positions:
+        if position.number >= len(job.streams):
+            break
+        where, stream = job.streams[position.number]
         options, source = saved.source_options(position.number), stream.source
         told.append(position.kind == DELTA and source.reads_table)
         if position.kind == KAFKA and source.kafka is not None:
