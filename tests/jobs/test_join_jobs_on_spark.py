@@ -118,6 +118,30 @@ def test_a_function_over_both(ran, tmp_path, mode):
     }
 
 
+def test_a_function_with_a_context_sees_rows_with_a_side_each(ran, tmp_path):
+    (tmp_path / "sides_on_spark.py").write_text(
+        "def sides(key, context, rows):\n"
+        "    views = [row.left.ad for row in rows if row.left is not None]\n"
+        "    yield len(views), sum(row.right.price for row in rows if row.left is None)\n"
+    )
+    then = '[process]\nfunction = "sides_on_spark:sides"\nschema = "views INT, paid DOUBLE"\n'
+    rows = ran(LEFT + RIGHT + WINDOW + then + OUT, "batch")
+    assert ("ann", 2, 5.0) in told(rows, "user", "views", "paid")
+
+
+def test_columns_that_are_selected_keep_what_tells_where_a_record_lies(spark):
+    from panestream.jobs.reading import _selected
+    from panestream.spark.kafka.records import ARRIVAL, MALFORMED, SOURCE
+
+    own = [*ARRIVAL, SOURCE, MALFORMED]
+    df = spark.range(1).selectExpr("id", "id AS `a b`", "id AS more", *(f"'x' AS {name}" for name in own))
+    assert _selected(df, ["a b", "id + 1 AS next", "kafka_offset"]).columns == [
+        *("a b", "next", "kafka_offset"),
+        *(name for name in own if name != "kafka_offset"),
+    ]
+    assert _selected(spark.range(1), ["id"]).columns == ["id"]
+
+
 def test_late_and_invalid_rows_leave_by_their_side(ran, tmp_path, panestream):
     sinks = "".join(
         f'[sinks.{tag}]\nformat = "json"\npath = "{tag}"\n'
@@ -178,6 +202,10 @@ def test_tiles_are_read_as_windows(ran, spark, tmp_path, mode):
             "right.key[0]: right.source has no column 'user'",
         ),
         (LEFT + RIGHT + WINDOW + '[aggregate]\nn = "sum(left.prise)"\n' + OUT, "aggregate: "),
+        (
+            LEFT + RIGHT.replace("files_per_batch", 'select = ["who", "prise"]\nfiles_per_batch') + WINDOW + "[join]\n" + OUT,
+            "right.source.select: ",
+        ),
         (
             LEFT + RIGHT.replace("files_per_batch", 'select = "second AS user"\nfiles_per_batch') + WINDOW + "[join]\n" + OUT,
             "right.event_time.column: right.source has no column 'second'",

@@ -72,7 +72,7 @@ def prepare(
         with asking():
             # Asks all there is to ask; and shows what holds for this one DataFrame only.
             for tag in prepared.result.plan.tags:
-                rows = prepared.together([_rows_like(session, kind, streaming=streaming) for kind in kinds])
+                rows = _together(prepared, [_rows_like(session, kind, streaming=streaming) for kind in kinds])
                 prepared.result.output_over(rows, tag, quiet=True).schema  # noqa: B018
     except AnalysisException as error:
         reason = str(error).strip().splitlines()[0]
@@ -144,7 +144,7 @@ class PreparedQuery(Shown):
         Raises:
             InvalidPlanError: the rows of so many streams were not asked for.
         """
-        return self.result.output_over(self.together([rows, *others]), MAIN)
+        return self.result.output_over(_together(self, [rows, *others]), MAIN)
 
     def output(self, tag: str, rows: DataFrame, *others: DataFrame) -> DataFrame:
         """The rows of another output, e.g. late ones.
@@ -159,21 +159,7 @@ class PreparedQuery(Shown):
         Raises:
             InvalidPlanError: no such output; the rows of so many streams were not asked for.
         """
-        return self.result.output_over(self.together([rows, *others]), tag)
-
-    def together(self, rows: Sequence[DataFrame]) -> DataFrame:
-        """The rows of all DataFrames as the query takes them.
-
-        Raises:
-            InvalidPlanError: there are more or less than schemas.
-        """
-        if len(rows) != len(self.schemas):
-            raise InvalidPlanError(
-                f"the query was prepared for {_counted(len(self.schemas))}, and is applied to {_counted(len(rows))}: give as "
-                "many, in the order of the schemas"
-            )
-        united = self.result.windowed.keyed.source.united
-        return rows[0] if united is None else united.rows_of(*(rows[place] for place in self.places))
+        return self.result.output_over(_together(self, [rows, *others]), tag)
 
     def explain(self) -> Explanation:
         """How the query will run; see :meth:`WindowedResult.explain`."""
@@ -185,3 +171,18 @@ class PreparedQuery(Shown):
 
 def _counted(streams: int) -> str:
     return "one DataFrame" if streams == 1 else f"{streams} DataFrames"
+
+
+def _together(prepared: PreparedQuery, rows: Sequence[DataFrame]) -> DataFrame:
+    """The rows of all DataFrames as the query takes them.
+
+    Raises:
+        InvalidPlanError: there are more or less than schemas.
+    """
+    if len(rows) != len(prepared.schemas):
+        raise InvalidPlanError(
+            f"the query was prepared for {_counted(len(prepared.schemas))}, and is applied to {_counted(len(rows))}: give as "
+            "many, in the order of the schemas"
+        )
+    united = prepared.result.windowed.keyed.source.united
+    return rows[0] if united is None else united.rows_of(*(rows[place] for place in prepared.places))

@@ -112,14 +112,14 @@ def _filtered(df: DataFrame, where: str) -> DataFrame:
 
 
 def _selected(df: DataFrame, columns: Sequence[str]) -> DataFrame:
-    from pyspark.sql import functions as F
-
+    from panestream.spark.columns import column_of
     from panestream.spark.kafka.records import ARRIVAL, MALFORMED, SOURCE
 
-    wanted = df.select(*map(F.expr, columns)).columns
+    chosen = [column_of(df, one, "select") for one in columns]
+    wanted = df.select(*chosen).columns
     # By where a record lies its partition is told, and the order of rows; and by what could not be read that it could not.
     own = [name for name in (*ARRIVAL, SOURCE, MALFORMED) if name in df.columns and name not in wanted]
-    return _analysed(df.select(*map(F.expr, columns), *own))
+    return _analysed(df.select(*chosen, *own))
 
 
 def _analysed(df: DataFrame) -> DataFrame:
