@@ -12,7 +12,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from panestream.jobs import functions, kafka, model, sinks, source, times, windows
+from panestream.jobs import functions, kafka, model, sinks, source, streams, times, windows
 from panestream.jobs.aggregates import FUNCTIONS
 from panestream.jobs.editors import described
 from panestream.jobs.schema import wants
@@ -28,6 +28,9 @@ SECTIONS: dict[str, type] = {
     "event_time": times.EventTime,
     "watermark": times.Watermark,
     "processing_time": times.ProcessingTime,
+    "streams": streams.Stream,
+    "join": streams.Join,
+    "interval_join": streams.IntervalJoin,
     "window": windows.WindowSection,
     "firing": windows.Firing,
     "process": functions.ProcessSection,
@@ -44,7 +47,7 @@ def keys(cls: type[Any]) -> list[str]:
     lines, said = ["| key | value | default | |", "|---|---|---|---|"], described(cls)
     for each in dataclasses.fields(cls):
         value = wants(each.metadata["reader"])
-        if value == "table" or (cls is model.Job and each.name in ("aggregate", "windows", "spark")):
+        if value == "table" or (cls is model.Job and each.name in ("aggregate", "panes", "windows", "spark")):
             continue
         lines.append(f"| `{each.name}` | {value} | {_default(each)} | {_cell(said[each.name])} |")
     return [line.replace("``", "`") for line in lines]

@@ -36,6 +36,9 @@ def test_the_page_is_as_its_script_makes_it(make_job_keys):
         "available_now",
         "idleness",
         "trigger",
+        "select",
+        "right_suffix",
+        "lower_exclusive",
     ):
         assert f"| `{key}` |" in PAGE
 

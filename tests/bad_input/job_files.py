@@ -94,6 +94,26 @@ _APPLY = changed(
 )
 _YAML = "source: &a {format: csv}\nother: *a\n"
 
+_SIDE = """\
+[{0}]
+key = "user"
+
+[{0}.source]
+format = "csv"
+path = "in"
+schema = "user STRING, at TIMESTAMP, n BIGINT"
+
+[{0}.event_time]
+column = "at"
+
+[{0}.watermark]
+delay = "5 seconds"
+
+"""
+_LEFT, _RIGHT = _SIDE.format("left"), _SIDE.format("right")
+_REST = '[sinks.main]\nformat = "parquet"\npath = "out"\n'
+_HOUR = '[window]\ntype = "tumbling"\nsize = "1 hour"\n\n'
+
 JOB_FILES = (
     JobFile("no such file", None),
     JobFile("neither TOML nor YAML by its name", JOB, "job.json"),
@@ -121,5 +141,21 @@ JOB_FILES = (
         beside={"bad_one.py": "def counts(*_): ...\n"},
     ),
     JobFile("a module of one's own that fails", _APPLY.format("bad_two:count"), beside={"bad_two.py": "1 / 0\n"}),
+    JobFile("a join of one stream", _LEFT + _HOUR + "[join]\n\n" + _REST),
+    JobFile("a kind of join that nobody knows", _LEFT + _RIGHT + _HOUR + '[join]\nhow = "lft"\n\n' + _REST),
+    JobFile("a key too many", _LEFT + _RIGHT.replace('"user"', '["user", "n"]', 1) + _HOUR + "[join]\n\n" + _REST),
+    JobFile(
+        "an interval that ends before it begins",
+        _LEFT + _RIGHT + '[interval_join]\nlower = "1 hour"\nupper = "-1 hour"\n\n' + _REST,
+    ),
+    JobFile(
+        "an interval join with windows",
+        _LEFT + _RIGHT + _HOUR + '[interval_join]\nlower = "-1 hour"\nupper = "0 seconds"\n\n' + _REST,
+    ),
+    JobFile(
+        "a join into a table of one row for each key",
+        _LEFT + _RIGHT + _HOUR + '[join]\n\n[sinks.main]\nformat = "merge"\ntable = "t"\n',
+    ),
+    JobFile("tiles of sessions", changed("[[aggregate]]", "[[panes]]").replace('"tumbling"\nsize', '"session"\ngap')),
     JobFile("three mistakes", changed('"csv"', "7").replace("delay =", "delai =").replace('"parquet"', '"parket"')),
 )

@@ -148,9 +148,18 @@ def given(plan: WindowPlan, chunks: list[list[Row]], *, end: bool = False) -> Gr
     return batch
 
 
-def found(plan: WindowPlan, batches: list[list[list[Row]]], *, end: bool = False) -> list[Joined]:
-    """What the engine emits, every operator new on the state's bytes; ``end``: all as one batch, at the end of its input."""
-    state, emitted = MemoryState(), []
+def found(
+    plan: WindowPlan, batches: list[list[list[Row]]], *, end: bool = False, state: MemoryState | None = None
+) -> list[Joined]:
+    """What the engine emits, every operator new on the state's bytes; ``end``: all as one batch, at the end of its input.
+
+    Args:
+        plan: the query.
+        batches: micro-batches of chunks.
+        end: whether they are one batch.
+        state: what to go on from.
+    """
+    state, emitted = MemoryState() if state is None else state, []
     for chunks in [[chunk for batch in batches for chunk in batch]] if end else batches:
         output = plan.operator.for_group(plan, state, 0).process(given(plan, chunks, end=end))
         joined, rows = Joined(), 0

@@ -7,6 +7,7 @@ the last result of each key and window is the one that a stream of any micro-bat
 """
 
 import random
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -15,6 +16,7 @@ from panestream.engine.exchange.group_run import check_history
 from panestream.engine.operators.panes.rule import why_not_panes
 from panestream.engine.operators.row.spec import RowSpec
 from panestream.engine.split import split_of
+from panestream.engine.storage.state import MemoryState
 from panestream.engine.window_spec import WindowSpec
 from panestream.errors import InvalidPlanError
 from panestream.windowing.assigners import ProcessingTimeSessionWindows, TumblingEventTimeWindows
@@ -23,6 +25,8 @@ from panestream.windowing.evictors import CountEvictor
 from panestream.windowing.triggers import ContinuousProcessingTimeTrigger, CountTrigger
 from tests.comparison import (
     harness,
+    intervals,
+    joins,
     test_accumulating,
     test_counts_random,
     test_panes_random,
@@ -180,7 +184,35 @@ def rows(rng, seed):
         as_one_batch(query, batches, rng, seed, by_row=True)
 
 
-CASES = {panes: 16, several: 8, sessions: 16, counts: 8, accumulating: 8, split: 8, rows: 16}
+def from_history_of_two(found, plan, batches, rng):
+    """What is emitted where some micro-batches are history; and the micro-batches that are all the same."""
+    at = rng.randint(1, len(batches))
+    history, stream = [[chunk for batch in batches[:at] for chunk in batch]], batches[at:]
+    first, state = MemoryState(), MemoryState()
+    told = found(plan, history, state=first)
+    plan.operator.for_group(plan, state, 0).restore(plan.operator.for_group(plan, first, 0).tables())
+    return told + found(plan, stream, state=state), [*history, *stream]
+
+
+def of_two(rng, seed):
+    """Two streams joined in windows; the definition judges."""
+    join, span = joins.random_join(rng)
+    told, batches = from_history_of_two(joins.found, join.plan(), joins.random_streams(rng, span), rng)
+    for place, (ours, wanted) in enumerate(zip(told, joins.defined(join, batches), strict=True)):
+        late = [{side: Counter(rows) for side, rows in one.late.items()} for one in (ours, wanted)]
+        assert (ours.rows, late[0]) == (wanted.rows, late[1]), f"seed {seed}, micro-batch {place}\n{join}\n{batches}"
+    assert told[0].late == {"left": [], "right": []}, f"seed {seed}: rows of history are late"
+
+
+def near_in_time(rng, seed):
+    """Two streams joined near in time; the definition judges."""
+    join, span = intervals.random_interval(rng)
+    told, batches = from_history_of_two(intervals.found, join.plan(), joins.random_streams(rng, span), rng)
+    for place, (ours, wanted) in enumerate(zip(told, intervals.defined(join, batches), strict=True)):
+        assert (ours.rows, ours.late) == (wanted.rows, wanted.late), f"seed {seed}, micro-batch {place}\n{join}\n{batches}"
+
+
+CASES = {of_two: 16, near_in_time: 16, panes: 16, several: 8, sessions: 16, counts: 8, accumulating: 8, split: 8, rows: 16}
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))

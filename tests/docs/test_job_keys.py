@@ -21,10 +21,20 @@ REST = {
     "sinks.main": '[sinks.main]\nformat = "parquet"\npath = "output/main"',
     "sinks.invalid": '[sinks.invalid]\nformat = "parquet"\npath = "output/invalid"',
 }
+SIDES = {
+    side: f'[{side}]\nkey = "user"\n[{side}.source]\nformat = "parquet"\npath = "{side}"\nschema = "user STRING, at TIMESTAMP"\n'
+    f'[{side}.event_time]\ncolumn = "at"\n[{side}.watermark]\ndelay = "5 seconds"'
+    for side in ("left", "right")
+}
+ONE = ("", "source", "event_time", "watermark", "sinks.invalid")
 INSTEAD = {
     "windows": ["window"],
     "process": ["aggregate"],
     "apply_arrow": ["aggregate"],
+    "panes": ["aggregate"],
+    "join": ["aggregate", *ONE],
+    "interval_join": ["aggregate", "window", *ONE],
+    "left": [*ONE],
     "processing_time": ["event_time", "watermark", "sinks.invalid"],
 }
 """Sections that a section of the example takes the place of, beside its own."""
@@ -35,6 +45,8 @@ def whole_job(example: str) -> str:
     sections = re.findall(r"^\[([\w.]+)\]", example, re.MULTILINE) or [""]
     taken = {*sections, *(old for new in sections for old in INSTEAD.get(new.partition(".")[0], []))}
     rest = {name: text for name, text in REST.items() if name not in taken}
+    if "source" in taken and "source" not in sections:
+        rest |= {side: text for side, text in SIDES.items() if side not in sections}
     if "processing_time" in sections:
         rest["window"] += '\ntime = "processing"'
     if "sinks.invalid" in {*rest, *sections} and "event_time" in rest:

@@ -15,7 +15,8 @@ from panestream.demo.hot_items import read_output
 from panestream.errors import JobError
 from panestream.jobs import cli
 from panestream.jobs.loading import Overrides, load_job
-from panestream.jobs.runner import build, stream_path
+from panestream.jobs.reading import stream_path
+from panestream.jobs.runner import build
 
 pytestmark = pytest.mark.spark
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime as dt
+
 import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -108,3 +110,119 @@ def test_columns_of_the_one_data_frame_are_refused(spark):
         pst.prepare(bound, SCHEMA)
     with pytest.raises(InvalidPlanError, match="build must return"):
         pst.prepare(lambda rows: rows, SCHEMA)
+
+
+# --- two streams, and tiles
+
+OTHER = "who string, ts timestamp, ad string"
+
+
+def joined(rows, others):
+    seen = pst.stream(others).assign_timestamps("ts", STRATEGY).key_by("who")
+    windows = seen.join(keyed(rows)).window(pst.TumblingEventTimeWindows.of("1 hour")).side_output_late_data("late")
+    return windows.pairs("left", suffixes=("", "_click"))
+
+
+def near(rows, others):
+    seen = pst.stream(others).assign_timestamps("ts", STRATEGY).key_by("who AS user")
+    return keyed(rows).interval_join(seen).between("-1 hour", "0 seconds").pairs("full", suffixes=("", "_view"))
+
+
+def over_both(rows, others):
+    seen = pst.stream(others).assign_timestamps("ts", STRATEGY).key_by("who AS user")
+    windows = keyed(rows).co_group(seen).window(pst.TumblingEventTimeWindows.of("1 hour"))
+    return windows.apply(lambda key, window, left, right: [len(left) - len(right)], "n int")
+
+
+def tiles(rows):
+    return keyed(rows).window(pst.TumblingEventTimeWindows.of("1 hour")).panes(agg.sum("price").alias("total"), agg.count())
+
+
+@pytest.mark.parametrize("streaming", [True, False], ids=["stream", "batch"])
+@pytest.mark.parametrize("build", [joined, near, over_both, tiles])
+def test_a_prepared_query_asks_nothing_of_two_streams(spark, tmp_path, monkeypatch, build, streaming):
+    (tmp_path / "in").mkdir()
+    schemas = [SCHEMA] if build is tiles else [SCHEMA, OTHER]
+    reader = spark.readStream if streaming else spark.read
+    given = [reader.schema(f"{schema}, more int").parquet(str(tmp_path / "in")) for schema in schemas]
+    prepared = pst.prepare(build, *schemas, streaming=streaming)
+    expected = build(*(rows.drop("more") for rows in given)).main.schema
+    with monkeypatch.context() as patch:
+        for name in ("collect", "first", "count", "head", "take", "isEmpty", "explain", "isStreaming"):
+            for kind in {type(given[0]), DataFrame}:
+                if name in vars(kind):
+                    patch.setattr(kind, name, property(lambda _, name=name: pytest.fail(f"{name} was asked")))
+        applied = prepared.main(*given)
+    assert applied.schema == expected
+    assert applied.isStreaming == streaming
+
+
+def test_a_prepared_join_gives_what_the_join_gives(spark):
+    clicks = spark.createDataFrame([("ann", 1.0, dt.datetime(2026, 1, 1, 12)), ("bob", 2.0, dt.datetime(2026, 1, 1, 13))], SCHEMA)
+    views = spark.createDataFrame([("ann", dt.datetime(2026, 1, 1, 12, 5), "hats"), ("eve", None, "bags")][:1], OTHER)
+    for build in (joined, near, over_both):
+        prepared = pst.prepare(build, SCHEMA, OTHER, streaming=False)
+        # Twice: it is good for any rows.
+        for rows in (clicks, clicks.where("user = 'ann'")):
+            wanted = build(rows, views)
+            assert sorted(map(str, prepared.main(rows, views).collect())) == sorted(map(str, wanted.main.collect()))
+            assert sorted(map(str, wanted.main.collect()))
+    assert prepared.schema.names == ["user", "price", "ts"]
+    assert pst.prepare(joined, SCHEMA, OTHER).output("late_right", *map(empty_stream(spark), (SCHEMA, OTHER))).columns == [
+        "user",
+        "price",
+        "ts",
+    ]
+
+
+def empty_stream(spark):
+    def stream(schema):
+        rows = spark.readStream.format("rate").load()
+        kinds = spark.createDataFrame([], schema).schema
+        return rows.select(*(F.lit(None).cast(each.dataType).alias(each.name) for each in kinds))
+
+    return stream
+
+
+def test_a_stream_that_meets_itself_is_prepared_for_one(spark):
+    def twice(rows):
+        return keyed(rows).join(keyed(rows)).window(pst.TumblingEventTimeWindows.of("1 hour")).pairs(suffixes=("", "_other"))
+
+    rows = spark.createDataFrame(
+        [("ann", 1.0, dt.datetime(2026, 1, 1, 12)), ("ann", 2.0, dt.datetime(2026, 1, 1, 12, 1))], SCHEMA
+    )
+    assert pst.prepare(twice, SCHEMA, streaming=False).main(rows).count() == 4
+
+
+def test_what_is_not_prepared_is_refused_in_words(spark, tmp_path):
+    rows, others = (spark.createDataFrame([], schema) for schema in (SCHEMA, OTHER))
+    wrong = [
+        (
+            lambda: pst.prepare(lambda rows: declared(rows.where("price > 0")), SCHEMA),
+            "begins with another DataFrame than it is given",
+        ),
+        (lambda: pst.prepare(lambda rows, other: joined(rows, other.where("ad <> ''")), SCHEMA, OTHER), "begins with another"),
+        (
+            lambda: pst.prepare(lambda rows, other: declared(rows), SCHEMA, OTHER),
+            "2 schemas were given, and build makes no use of some",
+        ),
+        (lambda: pst.prepare(joined, SCHEMA, OTHER).main(rows), "prepared for 2 DataFrames, and is applied to one DataFrame"),
+        (lambda: pst.prepare(declared, SCHEMA).main(rows, others), "prepared for one DataFrame, and is applied to 2 DataFrames"),
+    ]
+    for act, words in wrong:
+        with pytest.raises(InvalidPlanError) as refused:
+            act()
+        assert words in str(refused.value)
+
+    def bound(rows, others):
+        return (
+            pst.stream(rows)
+            .assign_timestamps("ts", STRATEGY)
+            .key_by(rows.user)
+            .interval_join(pst.stream(others).assign_timestamps("ts", STRATEGY).key_by("who"))
+            .between("0 s", "1 s")
+            .pairs(suffixes=("", "_view"))
+        )
+
+    with pytest.raises(InvalidPlanError, match=r"Column of the DataFrame that it is given.*F\.col"):
+        pst.prepare(bound, SCHEMA, OTHER)

@@ -12,6 +12,7 @@ from functools import cached_property
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 
+from panestream.datastream.united import United
 from panestream.engine.plan import WAY_OUT, stable_repr
 from panestream.engine.runtime.sides import SIDES, Sides
 from panestream.engine.shown import Shown, listed, parts_of
@@ -38,6 +39,7 @@ class Events(Shown):
         order: what says in which order rows arrive; empty: as Spark has them.
         way_out: what to do about rows without usable event time, for the error.
         sides: the two streams that these are, or None: it is one.
+        united: how the rows of the two become these; None: it is one.
     """
 
     df: DataFrame
@@ -50,6 +52,7 @@ class Events(Shown):
     order: tuple[str | Column, ...] = ()
     way_out: str = WAY_OUT
     sides: Sides | None = None
+    united: United | None = None
 
     @cached_property
     def row_schema(self) -> pa.Schema:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pyspark.errors import AnalysisException
@@ -20,9 +20,9 @@ from panestream.spark.types import schema_of, spark_schema
 
 
 def prepare(
-    build: Callable[[DataFrame], WindowedResult],
+    build: Callable[..., WindowedResult],
     schema: str | T.StructType,
-    *,
+    *others: str | T.StructType,
     streaming: bool = True,
     spark: SparkSession | None = None,
 ) -> PreparedQuery:
@@ -41,10 +41,15 @@ def prepare(
         def clicks_per_user():
             return windows.main(spark.readStream.table("clicks"))
 
+    A query over two streams takes two DataFrames, ``prepare(lambda views, clicks: ..., "user STRING, ...", "user STRING, ...")``,
+    and is applied to the rows of both, ``.main(views, clicks)``.
+
     Args:
         build: given a DataFrame, returns what ``.aggregate``, ``.apply`` and their like return. Columns are named
-            (``"price"``, ``F.col("price")``): one of the DataFrame itself (``clicks.price``) belongs to no other.
+            (``"price"``, ``F.col("price")``): one of the DataFrame itself (``clicks.price``) belongs to no other. It goes into
+            ``pst.stream`` as it is: what filters rows or adds columns is done to the rows that the query is applied to.
         schema: the columns of the rows to come, as DDL or as Spark's type. Rows may have more columns.
+        *others: of a query over two streams, those of the second DataFrame.
         streaming: whether the rows will be a stream (a streaming table of a pipeline) or a batch (a materialized view).
         spark: the session; None: the active one.
 
@@ -52,24 +57,23 @@ def prepare(
         What gives ``.main(rows)`` and ``.output(tag, rows)``.
 
     Raises:
-        InvalidPlanError: ``build`` returns something else, or uses columns of the DataFrame itself; ``top`` on a stream.
+        InvalidPlanError: ``build`` returns something else, uses columns of the DataFrame itself, or changes it before
+            ``pst.stream``; ``top`` on a stream.
         PanestreamError: whatever the steps in ``build`` refuse.
     """
     session = spark or SparkSession.active()
-    kind = spark_schema(schema_of(session, schema))
-    result = build(_rows_like(session, kind, streaming=streaming))
+    kinds = tuple(spark_schema(schema_of(session, one)) for one in (schema, *others))
+    given = [_rows_like(session, kind, streaming=streaming) for kind in kinds]
+    result = build(*given)
     if not isinstance(result, WindowedResult):
         raise InvalidPlanError(f"prepare: build must return what .aggregate, .apply and their like return, not {result!r}")
-    if result.windowed.keyed.source.sides is not None:
-        raise InvalidPlanError(
-            "prepare: a query is prepared for the rows of one input, and build joins two streams: start it with result.start(...)"
-        )
-    prepared = PreparedQuery(result, kind)
+    prepared = PreparedQuery(result, kinds, _places(result, given))
     try:
         with asking():
             # Asks all there is to ask; and shows what holds for this one DataFrame only.
             for tag in prepared.result.plan.tags:
-                prepared.result.output_over(_rows_like(session, kind, streaming=streaming), tag, quiet=True).schema  # noqa: B018
+                rows = _together(prepared, [_rows_like(session, kind, streaming=streaming) for kind in kinds])
+                prepared.result.output_over(rows, tag, quiet=True).schema  # noqa: B018
     except AnalysisException as error:
         reason = str(error).strip().splitlines()[0]
         refused = InvalidPlanError(
@@ -78,6 +82,28 @@ def prepare(
         )
         raise_as(refused, error)
     return prepared
+
+
+def _places(result: WindowedResult, given: Sequence[DataFrame]) -> tuple[int, ...]:
+    """Which of the DataFrames that ``build`` was given the query begins with: of two streams the left one and the right one.
+
+    Raises:
+        InvalidPlanError: it begins with others, which rows to come would not go through; or leaves one out.
+    """
+    source = result.windowed.keyed.source
+    begins = [source.df] if source.united is None else [source.united.left, source.united.right]
+    places = tuple(next((place for place, one in enumerate(given) if one is df), -1) for df in begins)
+    if -1 in places:
+        raise InvalidPlanError(
+            "prepare: build begins with another DataFrame than it is given, and rows to come would not go through what makes it: "
+            "write pst.stream(rows) there, and apply the query to rows that are filtered and have their columns, "
+            "prepared.main(rows.where(...))"
+        )
+    if len(given) > 1 and set(places) != set(range(len(given))):
+        raise InvalidPlanError(
+            f"prepare: {len(given)} schemas were given, and build makes no use of some: give one for each stream that it joins"
+        )
+    return places
 
 
 def _rows_like(spark: SparkSession, schema: T.StructType, *, streaming: bool) -> DataFrame:
@@ -92,13 +118,20 @@ class PreparedQuery(Shown):
 
     Attributes:
         result: the query over an empty DataFrame.
-        schema: the columns that rows must have.
+        schemas: the columns that rows must have; of a query over two streams those of both.
+        places: of two streams, which of the two is the left one, and which the right one.
     """
 
     result: WindowedResult
-    schema: T.StructType
+    schemas: tuple[T.StructType, ...]
+    places: tuple[int, ...] = (0,)
 
-    def main(self, rows: DataFrame) -> DataFrame:
+    @property
+    def schema(self) -> T.StructType:
+        """The columns that rows must have; of a query over two streams those of the first DataFrame."""
+        return self.schemas[0]
+
+    def main(self, rows: DataFrame, *others: DataFrame) -> DataFrame:
         """The windows' results: key columns, window_start, window_end, results.
 
         A stream takes its settings from whoever starts it: in a pipeline ``configuration`` of the spec, or ``spark_conf`` of the
@@ -106,10 +139,14 @@ class PreparedQuery(Shown):
 
         Args:
             rows: with the columns of the schema.
-        """
-        return self.result.output_over(rows, MAIN)
+            *others: of a query over two streams, the rows of the second, in the order of the schemas.
 
-    def output(self, tag: str, rows: DataFrame) -> DataFrame:
+        Raises:
+            InvalidPlanError: the rows of so many streams were not asked for.
+        """
+        return self.result.output_over(_together(self, [rows, *others]), MAIN)
+
+    def output(self, tag: str, rows: DataFrame, *others: DataFrame) -> DataFrame:
         """The rows of another output, e.g. late ones.
 
         A table made of them is a query of its own that computes the operator once more, with a state of its own.
@@ -117,11 +154,12 @@ class PreparedQuery(Shown):
         Args:
             tag: the output's name.
             rows: with the columns of the schema.
+            *others: as of :meth:`main`.
 
         Raises:
-            InvalidPlanError: no such output.
+            InvalidPlanError: no such output; the rows of so many streams were not asked for.
         """
-        return self.result.output_over(rows, tag)
+        return self.result.output_over(_together(self, [rows, *others]), tag)
 
     def explain(self) -> Explanation:
         """How the query will run; see :meth:`WindowedResult.explain`."""
@@ -129,3 +167,22 @@ class PreparedQuery(Shown):
 
     def _parts(self) -> Mapping[str, str]:
         return {**parts_of(self.result)}
+
+
+def _counted(streams: int) -> str:
+    return "one DataFrame" if streams == 1 else f"{streams} DataFrames"
+
+
+def _together(prepared: PreparedQuery, rows: Sequence[DataFrame]) -> DataFrame:
+    """The rows of all DataFrames as the query takes them.
+
+    Raises:
+        InvalidPlanError: there are more or less than schemas.
+    """
+    if len(rows) != len(prepared.schemas):
+        raise InvalidPlanError(
+            f"the query was prepared for {_counted(len(prepared.schemas))}, and is applied to {_counted(len(rows))}: give as "
+            "many, in the order of the schemas"
+        )
+    united = prepared.result.windowed.keyed.source.united
+    return rows[0] if united is None else united.rows_of(*(rows[place] for place in prepared.places))

@@ -14,6 +14,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
 
 from panestream.datastream.events import WindowedEvents
+from panestream.datastream.histories import History, Positions, history_rows
 from panestream.datastream.stale_rows import warn_of_stale_rows
 from panestream.datastream.starting import SPARKS_NAMES, check_ending, ends_by_itself, spark_trigger, warn_of_birth
 from panestream.datastream.traced import MOST_ROWS, Wanted, traced
@@ -22,6 +23,7 @@ from panestream.engine.operators.row.spec import RowSpec
 from panestream.engine.plan import FIRING_COLUMNS, KEY_GROUPS, MAIN, OP_COLUMN, OperatorSpec, Split, Top, WindowPlan, carries_rows
 from panestream.engine.reduction import told
 from panestream.engine.rule import Asked
+from panestream.engine.runtime.sides import SIDES
 from panestream.engine.shown import Explanation, Shown, listed, parts_of
 from panestream.engine.storage.limits import MOST_BYTES
 from panestream.errors import CheckpointError, InvalidPlanError, PanestreamWarning, PlanMismatchError, SinkError, did_you_mean
@@ -40,7 +42,7 @@ from panestream.spark.places import FilePath, path_of
 from panestream.spark.progress.micro_batch import BatchProgress, observed
 from panestream.spark.progress.observing import counters_name
 from panestream.spark.savepoint.beginning import Sources
-from panestream.spark.savepoint.history import before, bootstrap, instant_of, rows_like, sources_of
+from panestream.spark.savepoint.history import before, bootstrap, instant_of, sources_of
 from panestream.spark.savepoint.saved import Savepoint
 from panestream.spark.savepoint.taking_over import check_start, savepoint_for, seam_of
 from panestream.spark.session import (
@@ -343,11 +345,11 @@ class WindowedResult(Shown, TraceableByKey):
 
     def bootstrap(
         self,
-        history: DataFrame,
+        history: History,
         path: FilePath,
         *,
         until: str | datetime | None = None,
-        position: Mapping[str, Mapping[str, int]] | None = None,
+        position: Positions = None,
         **sinks: Sink,
     ) -> Savepoint:
         """Computes the rows of before this stream, and makes the savepoint that the stream starts from: history first.
@@ -358,13 +360,15 @@ class WindowedResult(Shown, TraceableByKey):
         ``savepoint=path``) are together what the stream would have emitted, had it read history itself.
 
         Args:
-            history: a batch with the columns of the stream, of the same types; others are left out.
+            history: a batch with the columns of the stream, of the same types; others are left out. Of two streams the history of
+                each, ``(views, clicks)``, the left one first: of one that has none an empty DataFrame with its columns.
             path: a folder that holds nothing yet.
             until: the seam, where history and the stream overlap: rows of history with an event time at or after it are left
                 out, and the stream leaves out those before it (``history_rows`` of the progress counts them). ISO 8601, or a
                 ``datetime``; without a zone: UTC. None: all rows of history are taken, and all of the stream.
             position: of Kafka, where the stream goes on: the first offset of each partition that is not in history, by topic
-                (``{"clicks": {"0": 23}}``). Then ``start`` refuses a stream that begins elsewhere. None: nothing is checked.
+                (``{"clicks": {"0": 23}}``), of two streams one for each. Then ``start`` refuses a stream that begins elsewhere.
+                None: nothing is checked.
             **sinks: by output tag, where the rows of history's outputs go. They may be the stream's own.
 
         Returns:
@@ -383,11 +387,12 @@ class WindowedResult(Shown, TraceableByKey):
             )
         if sinks:
             self._check_sinks(sinks)
-        folder, sources = path_of(path, "bootstrap needs a folder for the savepoint", CheckpointError), sources_of(position)
-        rows = rows_like(history, self._df)
+        folder, events = path_of(path, "bootstrap needs a folder for the savepoint", CheckpointError), self.windowed.keyed.source
+        sources = sources_of(position, streams=len(SIDES) if events.sides else 1)
         seam = None if until is None else instant_of(until)
         try:
             with asking():
+                rows = history_rows(history, events)
                 if seam is not None:
                     rows = rows.where(before(self._time_over(rows), seam))
                 projection = self._projection_over(rows)

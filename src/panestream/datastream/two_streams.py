@@ -12,11 +12,12 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from panestream.datastream.events import Events, KeyedEvents
+from panestream.datastream.united import United
 from panestream.engine.plan import WAY_OUT
 from panestream.engine.runtime.sides import LEFT, RIGHT, SIDE_COLUMN, SIDES, Sides
 from panestream.errors import InvalidPlanError
 from panestream.spark.arrival import order_of
-from panestream.spark.columns import micros_of, quoted
+from panestream.spark.columns import micros_of, quoted, type_of
 from panestream.spark.event_time import all_usable, or_raise
 from panestream.spark.expressions import text_of
 from panestream.spark.names import Names, shown
@@ -51,10 +52,11 @@ def together(left: KeyedEvents, right: object, what: str) -> tuple[Events, tuple
         raise InvalidPlanError(f"{what}: both streams have an output {tags[0]!r}, and their rows differ: choose two tags")
     times, orders = _time_name(left, right), _orders(left, right, what)
     rows = [
-        _Side(name, one, times, order, strict=any(tags) and one.source.invalid_tag is None).rows(left.key_schema.names)
+        _Side(name, one, times, order, strict=any(tags) and one.source.invalid_tag is None).columns(left.key_schema.names)
         for name, one, order in zip(SIDES, (left, right), orders, strict=True)
     ]
-    df = _all(*rows)
+    united = _united(left.source.df, right.source.df, *rows)
+    df = united.rows_of(united.left, united.right)
     ours, theirs = (arrow_schema(one.source.df.schema) for one in (left, right))
     keys = tuple(left.key_schema.names), tuple(right.key_schema.names)
     source = left.source
@@ -68,6 +70,7 @@ def together(left: KeyedEvents, right: object, what: str) -> tuple[Events, tuple
         order=tuple(f"{_ORDER}{place}" for place in range(len(source.order))),
         way_out=WAY_OUT,
         sides=Sides(ours, theirs, keys, tags),
+        united=united,
     )
     return events, tuple(F.col(quoted(name)) for name in left.key_schema.names)
 
@@ -143,11 +146,11 @@ def _strategy(left: KeyedEvents, right: KeyedEvents) -> WatermarkStrategy:
     return WatermarkStrategy.of_sides({LEFT: left.source.watermark, RIGHT: right.source.watermark}, SIDE_COLUMN)
 
 
-def _all(left: DataFrame, right: DataFrame) -> DataFrame:
-    """The rows of both, each with a null for the other."""
-    whole = [F.lit(None).cast(one.schema[name].dataType).alias(name) for one, name in ((left, LEFT), (right, RIGHT))]
-    first = left.select("*", whole[1])
-    return first.unionAll(right.select("*", whole[0]).select(*(quoted(name) for name in first.columns)))
+def _united(left: DataFrame, right: DataFrame, of_left: Sequence[Column], of_right: Sequence[Column]) -> United:
+    """The rows of both, each with a null for the other; the row itself is the last of the columns."""
+    whole = of_left[-1], of_right[-1]
+    nothing = [F.lit(None).cast(type_of(df, row)).alias(name) for df, row, name in zip((left, right), whole, SIDES, strict=True)]
+    return United(left, right, (*of_left, nothing[1]), (*of_right[:-1], nothing[0], whole[1]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +171,7 @@ class _Side:
     order: Sequence[Column]
     strict: bool
 
-    def rows(self, keys: Sequence[str]) -> DataFrame:
+    def columns(self, keys: Sequence[str]) -> list[Column]:
         """Key, times and order as the two streams have them in common, and the row itself; ``keys``: what these are called."""
         source, df = self.keyed.source, self.keyed.source.df
         own = [column for _, column in self.keyed.key_columns]
@@ -188,7 +191,7 @@ class _Side:
         if partition is not None:
             side = F.concat(F.lit(f"{self.name}/"), F.coalesce(F.col(quoted(partition)).cast("string"), F.lit("")))
         whole = F.struct(*(F.col(quoted(name)) for name in df.columns))
-        return df.select(*columns, side.alias(SIDE_COLUMN), whole.alias(self.name))
+        return [*columns, side.alias(SIDE_COLUMN), whole.alias(self.name)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -403,8 +403,10 @@ def _stop_on_interrupt(stop: threading.Event) -> Generator[None]:
 
 def described(job: Job, guarantees: Mapping[str, str] | None = None, *, outputs_only: bool = False) -> list[tuple[str, str]]:
     """Where a job reads from and writes to, as label and place; ``guarantees``, by output, are told with a stream's."""
-    lines = [] if outputs_only else [("job", f"{job.name} ({job.mode})"), ("source", str(job.source))]
+    lines = []
     if not outputs_only:
+        lines.append(("job", f"{job.name} ({job.mode})"))
+        lines += [(" ".join((*where, "source")), str(one.source)) for where, one in job.streams]
         lines += _asked_for(job)
     told = {tag: f", {text}" for tag, text in (guarantees or {}).items() if job.mode == "stream"}
     lines += [(f"-> {tag}", f"{sink}{told.get(tag, '')}") for tag, sink in job.sinks.items()]
@@ -449,7 +451,7 @@ def _of_closed_pipe(error: BaseException | None) -> bool:
 
 def _asked_for(job: Job) -> list[tuple[str, str]]:
     """What the job asks for and the plan of the library does not repeat."""
-    lines = [("key", ", ".join(job.key))] if job.key else []
+    lines = [(" ".join((*where, "key")), ", ".join(one.key)) for where, one in job.streams if one.key]
     if job.firing is not None:
         lines.append(("fires by", repr(job.firing.recipe)))
     if job.function is not None:

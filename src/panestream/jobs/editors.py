@@ -12,9 +12,10 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from panestream.jobs.model import FUNCTIONS_OF_ROWS, Job
+from panestream.jobs.model import FUNCTIONS_OF_ROWS, OF_TWO, Job
 from panestream.jobs.schema import accepted
 from panestream.jobs.sinks import FORMATS, Sink
+from panestream.jobs.streams import SIDES
 from panestream.jobs.windows import COUNTED, NEEDS, TAKES, WindowSection
 
 DIALECT = "http://json-schema.org/draft-07/schema#"
@@ -116,9 +117,12 @@ def _formats_of_sinks() -> list[dict[str, Any]]:
 
 
 def _whole_job() -> list[dict[str, Any]]:
+    both: dict[str, Any] = {"required": [*SIDES]}
     return [
-        {"anyOf": [{"required": ["window"]}, {"required": ["windows"]}]},
+        {"anyOf": [{"required": [name]} for name in ("window", "windows", "interval_join")]},
         {"oneOf": [{"required": [name]} for name in FUNCTIONS_OF_ROWS]},
+        {"oneOf": [{"required": ["source"]}, both]},
+        *({"if": {"required": [name]}, "then": both} for name in OF_TWO),
     ]
 
 

@@ -88,6 +88,8 @@ def _overridden(document: Document, overrides: Overrides) -> Document:
     if overrides.mode is not None:
         data["mode"] = overrides.mode
     if overrides.input is not None:
+        if "left" in data or "right" in data:
+            raise JobError(f"{document.path}: --input is for jobs of one source, and this one has two: write their paths there")
         source = data.setdefault("source", {})
         if isinstance(source, dict):
             source["path"] = str(overrides.input.resolve())

@@ -1,4 +1,4 @@
-"""A job that starts from a savepoint: its source is told where to begin, as far as a job file says where it reads."""
+"""A job that starts from a savepoint: its sources are told where to begin, as far as a job file says where they read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def from_savepoint(loaded: LoadedJob, spark: SparkSession) -> tuple[LoadedJob, dict[str, Any]]:
-    """The job with a source that begins where the savepoint ends, and what ``start`` takes beside.
+    """The job with sources that begin where the savepoint ends, and what ``start`` takes beside.
 
     Files need nothing, ``start`` leaves out those that were read. Where the checkpoint has gone on since, the savepoint is not
     read.
@@ -39,14 +39,22 @@ def from_savepoint(loaded: LoadedJob, spark: SparkSession) -> tuple[LoadedJob, d
         how["allow_incomplete"] = True
     if isinstance(saved, Birth) or not saved.positions:
         return loaded, how
-    kind, options, source = saved.positions[0].kind, saved.source_options(0), job.source
-    if kind == KAFKA and source.kafka is not None:
-        source = replace(source, kafka=replace(source.kafka, starting=options["startingOffsets"]))
-    elif kind == DELTA and source.reads_table:
-        source = replace(source, options={**source.options, **options})
-        # It was just told, and cannot be seen.
+    told = []
+    # Spark numbers the sources of two streams as they stand, the left one first.
+    for position in saved.positions:
+        if position.number >= len(job.streams):
+            break
+        where, stream = job.streams[position.number]
+        options, source = saved.source_options(position.number), stream.source
+        told.append(position.kind == DELTA and source.reads_table)
+        if position.kind == KAFKA and source.kafka is not None:
+            job = job.with_source(where, replace(source, kafka=replace(source.kafka, starting=options["startingOffsets"])))
+        elif told[-1]:
+            job = job.with_source(where, replace(source, options={**source.options, **options}))
+    if all(told):
+        # They were just told, and it cannot be seen.
         how["own_position"] = True
-    return replace(loaded, job=replace(job, source=source)), how
+    return replace(loaded, job=job), how
 
 
 __all__ = ["from_savepoint"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING
 
 from panestream.jobs.kafka import check_names
@@ -206,15 +206,19 @@ def _that_take(argument: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sinks:
-    """``[sinks]``: main, and for the rows that are late or have no event time, if they are wanted."""
+    """``[sinks]``: main, and for the rows that are late or have no event time, if they are wanted; of two streams for each."""
 
     main: Sink = field(metadata=reads(section(Sink)))
     late: Sink | None = field(default=None, metadata=reads(section(Sink)))
+    late_left: Sink | None = field(default=None, metadata=reads(section(Sink)))
+    late_right: Sink | None = field(default=None, metadata=reads(section(Sink)))
     invalid: Sink | None = field(default=None, metadata=reads(section(Sink)))
+    invalid_left: Sink | None = field(default=None, metadata=reads(section(Sink)))
+    invalid_right: Sink | None = field(default=None, metadata=reads(section(Sink)))
 
     def items(self) -> list[tuple[str, Sink]]:
         """The sinks by output, those that are there."""
-        every = (("main", self.main), ("late", self.late), ("invalid", self.invalid))
+        every = ((each.name, getattr(self, each.name)) for each in fields(self))
         return [(tag, sink) for tag, sink in every if sink is not None]
 
     def recipes(self, key: Sequence[str]) -> dict[str, pst.Sink]:

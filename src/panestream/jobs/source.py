@@ -47,6 +47,7 @@ class Source:
         files_per_batch: how many files a micro-batch takes at most; of files, Delta and Iceberg.
         columns: derived columns as SQL, added in this order; later ones may use earlier ones.
         where: SQL filter, after the derived columns. Rows for which it is not true are not part of the job.
+        select: the columns that the job has, or SQL with a name (``"ad AS shown"``), after ``where``; default: all.
         options: passed on to Spark.
     """
 
@@ -58,6 +59,7 @@ class Source:
     files_per_batch: int | None = field(default=None, metadata=reads(integer(1)))
     columns: Mapping[str, str] = field(default_factory=dict, metadata=reads(read.table(identifier, sql)))
     where: str | None = field(default=None, metadata=reads(sql))
+    select: tuple[str, ...] | None = field(default=None, metadata=reads(read.array(read.column)))
     options: Mapping[str, str] = field(default_factory=dict, metadata=reads(spark_options))
     kafka: KafkaSource | None = field(default=None, metadata=reads(section(KafkaSource)))
 
@@ -90,6 +92,8 @@ class Source:
         elif self.files_per_batch is not None and self.limit is None:
             known = ", ".join((*FILE_FORMATS, *(name for name, limit in TABLE_FORMATS.items() if limit)))
             place.at("files_per_batch").note(f"is for files ({known}), not for format {self.format!r}")
+        if self.select is not None and not self.select:
+            place.at("select").note("is empty: name the columns, or leave it out for all")
         if self.header is not None and self.format != "csv":
             place.at("header").note(f"is for format 'csv', not for {self.format!r}")
         self._check_kafka(place)

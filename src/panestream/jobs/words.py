@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
@@ -17,6 +18,15 @@ WORDS: Mapping[str, str] = {
 }
 """What the library says, and what a job file has for it."""
 
+FORMS: Mapping[str, str] = {
+    r"\.key_by\('(.*?)'\)": r"key = '\1'",
+    r"\.pairs\(suffixes=\('', '_right'\)\), or rename one before pst\.stream\(df\), df\.withColumnRenamed\((.*?), \.\.\.\)": (
+        r"right_suffix = '_right', or rename one by source.select"
+    ),
+    r"rename it before pst\.stream\(df\)": "rename it by source.select",
+}
+"""The same, with what is different each time."""
+
 
 def in_job_words(text: str) -> str:
     """A message of the library's, for somebody who wrote a job file.
@@ -26,6 +36,8 @@ def in_job_words(text: str) -> str:
     """
     for python, job in WORDS.items():
         text = text.replace(python, job)
+    for python, job in FORMS.items():
+        text = re.sub(python, job, text)
     return text
 
 
@@ -50,7 +62,8 @@ def told_of_job(loaded: LoadedJob, tell: Callable[[str], object]) -> Generator[N
         try:
             yield
         except InvalidEventTimeError as error:
-            place = loaded.place("event_time")
+            # Of two streams the error names the column, not the side.
+            place = loaded.place("event_time") if loaded.job.left is None else loaded.place()
             place.note(in_job_words(str(error)))
             place.finish()
             raise

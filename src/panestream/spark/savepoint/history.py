@@ -18,7 +18,6 @@ from pyspark.storagelevel import StorageLevel
 
 from panestream.engine.exchange.group_run import METRICS, bodies, check_history, run_history
 from panestream.engine.plan import WindowPlan
-from panestream.engine.runtime.sides import SIDE_COLUMN
 from panestream.engine.savepoint.plans import plan_json
 from panestream.engine.storage.payload import PayloadPart
 from panestream.engine.storage.state import MemoryState
@@ -49,8 +48,13 @@ _STAGED = pa.schema([pa.field("tag", pa.string()), *TABLE_PARTS])
 """What comes out of a key group: outputs (tag and body), and rows of :data:`TABLE_PARTS`; a header is the body of its own tag."""
 
 
-def rows_like(history: DataFrame, stream: DataFrame) -> DataFrame:
+def rows_like(history: object, stream: DataFrame, called: str = "the stream") -> DataFrame:
     """History with the columns of the stream, in their order; columns that the stream does not have are left out.
+
+    Args:
+        history: a batch.
+        stream: the stream.
+        called: what errors call it.
 
     Raises:
         InvalidPlanError: it is a stream itself; a column is missing, or of another type.
@@ -61,25 +65,20 @@ def rows_like(history: DataFrame, stream: DataFrame) -> DataFrame:
         raise InvalidPlanError(
             "bootstrap wants history as a batch (spark.read), not as a stream: what comes later is the stream's"
         )
-    if SIDE_COLUMN in stream.columns:
-        raise InvalidPlanError(
-            "bootstrap takes the history of one stream, and this query joins two: let the streams read their history themselves, "
-            "from the beginning of their sources"
-        )
     names, there = Names.of(history.sparkSession), history.columns
     wrong, columns = [], []
     for field in stream.schema:
         found = names.find(field.name, there)
         if found is None:
-            wrong.append(f"  {field.name}: {field.dataType.simpleString()} in the stream, missing in history")
+            wrong.append(f"  {field.name}: {field.dataType.simpleString()} in {called}, missing in history")
             continue
         kind = history.schema[found].dataType
         if not _alike(kind, field.dataType):
-            wrong.append(f"  {field.name}: {field.dataType.simpleString()} in the stream, {kind.simpleString()} in history")
+            wrong.append(f"  {field.name}: {field.dataType.simpleString()} in {called}, {kind.simpleString()} in history")
         columns.append(F.col(quoted(found)).alias(field.name))
     if wrong:
         raise InvalidPlanError(
-            "\n".join(["bootstrap: history must have the columns of the stream, and their types:", *wrong])
+            "\n".join([f"bootstrap: history must have the columns of {called}, and their types:", *wrong])
             + "\nGive them by .select or .withColumn, e.g. .withColumn('price', F.col('price').cast('double')); what the windows "
             "do not need, leave out of the stream by .select before pst.stream(...)"
         )
@@ -213,24 +212,39 @@ def instant_of(until: object) -> int:
     return (told - datetime(1970, 1, 1, tzinfo=timezone.utc)) // timedelta(microseconds=1)
 
 
-def sources_of(position: object) -> list[dict[str, Any]]:
+def sources_of(position: object, *, streams: int = 1) -> list[dict[str, Any]]:
     """Where the stream goes on, for the manifest: of Kafka, as ``startingOffsets`` has it; None: nobody said.
+
+    Args:
+        position: of the stream; of two a tuple, with a None for one of which nobody said it.
+        streams: how many there are.
 
     Raises:
         InvalidPlanError: it is none.
 
     >>> sources_of(None), sources_of({"clicks": {"0": 23}})
     ([], [{'number': 0, 'kind': 'kafka', 'offset': '{"clicks": {"0": 23}}', 'files': 0, 'checksums': {}}])
+    >>> [one["number"] for one in sources_of((None, {"clicks": {"0": 23}}), streams=2)]
+    [1]
     """
     if position is None:
         return []
-    offset = json.dumps(position) if isinstance(position, Mapping) else ""
-    if kind_of(offset) != KAFKA:
+    every = position if streams > 1 and isinstance(position, tuple) else (position,)
+    if len(every) != streams:
         raise InvalidPlanError(
-            "bootstrap: position must be the first offset of each partition that is not in history, by topic, e.g. "
-            f"{{'clicks': {{'0': 23, '1': 17}}}}; got {position!r}"
+            "bootstrap: this query has two streams: give the position of each, position=({'views': {'0': 23}}, {'clicks': "
+            f"{{'0': 17}}}}), and None for one that has none; got {position!r}"
         )
-    return as_saved([SourcePosition(0, KAFKA, offset)])
+    found = []
+    for number, one in enumerate(every):
+        offset = json.dumps(one) if isinstance(one, Mapping) else ""
+        if one is not None and kind_of(offset) != KAFKA:
+            raise InvalidPlanError(
+                "bootstrap: position must be the first offset of each partition that is not in history, by topic, e.g. "
+                f"{{'clicks': {{'0': 23, '1': 17}}}}; got {one!r}"
+            )
+        found += [] if one is None else [SourcePosition(number, KAFKA, offset)]
+    return as_saved(found)
 
 
 __all__ = ["before", "bootstrap", "instant_of", "rows_like", "sources_of"]
