@@ -191,6 +191,11 @@ class Aggregation:
         return any(partial.follows_arrival for partial in self.partial_aggregates)
 
     @property
+    def merges_exactly(self) -> bool:
+        """Whether partials may be merged in any grouping, as long as the order is kept: results have the same bits."""
+        return all(partial.merges_exactly for partial in self.partial_aggregates)
+
+    @property
     def runs_users_code(self) -> bool:
         """Whether code of the user's own merges partials, or makes results of them."""
         return any(partial.is_users for partial in self.partial_aggregates)

@@ -33,7 +33,7 @@ def test_what_no_row_can_look_back_to_goes():
         output = process(plan, state, minute(number))
         sizes.append(sum(map(len, state.values.values())))
         assert output.metrics.kept_windows == 8 * 6  # rows of the last seconds wait: those behind the watermark are out
-    assert max(sizes[20:]) <= max(sizes[:20])
+    assert max(sizes[20:]) <= 1.01 * max(sizes[:20])  # numbers of blocks have more digits
     tables = plan.operator.for_group(plan, state, 0).tables().tables
     assert min(tables["history"]["time"].to_pylist()) == 40 * 60 - 1 - 6 + 1 - 120
     assert tables["waiting"].num_rows == 8 * 6
