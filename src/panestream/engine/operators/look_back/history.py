@@ -39,11 +39,11 @@ MOST_MERGED = 1 << 18
 _IN_A_LOOK_BACK = 64
 """So many slices make a look-back. A micro-batch reads two or three slices of rows, and for each key up to so many partials: the
 more slices, the less of the one and the more of the other. Both are then some hundredths of the rows, where a key has thousands."""
-_SHORTEST = 8
+SHORTEST = 8
 """Units of time in the shortest look-back that is worth slices: a slice must have two instants, and some must lie between the edges."""
 _BLOCK_ROWS = 1 << 12
 """Slices with fewer rows lie in a block together: a call more costs more than so many rows."""
-_MOST_BLOCKS = 16
+_MOST_BLOCKS = 4
 """What settles with one micro-batch is cut into few blocks, however many slices it has."""
 _WORTH = 2
 """A slice has partials of its own where its rows are so many times as many."""
@@ -73,7 +73,7 @@ def slice_length(keyed: Aggregation, longest: int) -> int:
         keyed: the aggregates.
         longest: how far rows look back.
     """
-    return max(2, -(-longest // _IN_A_LOOK_BACK)) if keyed.merges_exactly and longest >= _SHORTEST else 0
+    return max(2, -(-longest // _IN_A_LOOK_BACK)) if keyed.merges_exactly and longest >= SHORTEST else 0
 
 
 class History:
@@ -216,4 +216,4 @@ def _panes(table: pa.Table) -> Ints:
     return panes
 
 
-__all__ = ["MOST_MERGED", "RECENT", "SETTLED", "SLICES", "History", "Span", "slice_length"]
+__all__ = ["MOST_MERGED", "RECENT", "SETTLED", "SHORTEST", "SLICES", "History", "Span", "slice_length"]
