@@ -184,7 +184,7 @@ class LookBackOperator(GroupOperator[FreshRows]):
         results: list[pa.Array] = []
         for one in settings.look_backs.values():
             begin, end = instants.near(one.size, one.following)
-            _, found = settings.bare.windows(line, begin[fired], end[fired])
+            found = settings.bare.over_places(line, begin[fired], end[fired])
             results += found.columns if len(fired) == len(where) else found.take(pa.array(of)).columns
         kept = rows.select(range(self._width + 1, rows.num_columns - 1))
         kept = kept if bool((order[1:] > order[:-1]).all()) else kept.take(pa.array(order))
