@@ -5,6 +5,10 @@ largest of the values of its key in the time before it. How many rows a look-bac
 changes from line to line; the last line has three look-backs in one pass. Seconds are of the clock; each contestant has a
 turn for warming up, then they go in turns, and each line has the medians. Both answers are added up and must be the same.
 ``--json FILE`` keeps the figures.
+
+The floor is no contestant: the rows go from Spark into Python as Arrow and come back with as many columns as results have, without
+a shuffle, and nothing is computed. Whatever computes look-backs in Python takes longer than that, so Spark's time over that of the
+floor is a limit that no ratio passes.
 """
 
 from __future__ import annotations
@@ -14,14 +18,16 @@ import json
 import os
 import platform
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 import panestream as pst
 from panestream import agg
@@ -37,13 +43,19 @@ class Line:
     Attributes:
         look_backs: how many rows each has, on average.
         rows: of the input.
-        spark, panestream: seconds of each round.
+        spark, panestream, floor: seconds of each round.
     """
 
     look_backs: tuple[int, ...]
     rows: int
     spark: list[float]
     panestream: list[float]
+    floor: list[float]
+
+    @property
+    def limit(self) -> float:
+        """How many times as fast it could be at most: what is left when nothing is computed."""
+        return median(self.spark) / median(self.floor)
 
     @property
     def ratio(self) -> float:
@@ -81,6 +93,30 @@ def of_panestream(rows: DataFrame, lengths: dict[str, int]) -> DataFrame:
     return timed.key_by("key").windows(windows).aggregate(*recipes).main
 
 
+@dataclass(frozen=True)
+class Through:
+    """Rows into Python and back, with columns of results that are the last column again.
+
+    Attributes:
+        names: of these.
+    """
+
+    names: tuple[str, ...]
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The function for ``mapInArrow``."""
+        for batch in batches:
+            columns = [*batch.columns, *([batch.columns[-1]] * len(self.names))]
+            yield pa.RecordBatch.from_arrays(columns, names=[*batch.schema.names, *self.names])
+
+
+def floor(rows: DataFrame, lengths: dict[str, int]) -> DataFrame:
+    """What any way through Python takes: the same columns in, and the same out."""
+    names = tuple(f"{name}_{label}" for label in lengths for name in NAMED)
+    schema = T.StructType([*rows.schema, *(T.StructField(name, T.LongType()) for name in names)])
+    return rows.mapInArrow(Through(names).__call__, schema)
+
+
 NAMED = {"total": "sum(value)", "n": "count(*)", "most": "max(value)"}
 
 
@@ -104,11 +140,12 @@ def compare(rows: DataFrame, count: int, keys: int, look_backs: tuple[int, ...],
     """
     lengths = {f"l{place}": per_window * keys * _MILLI for place, per_window in enumerate(look_backs)}
     makers: list[Callable[[], DataFrame]] = [lambda: of_spark(rows, lengths), lambda: of_panestream(rows, lengths)]
-    answers = [sums(make(), lengths) for make in makers]  # both are warm now
+    makers.append(lambda: floor(rows, lengths))
+    *answers, _ = [sums(make(), lengths) for make in makers]  # all are warm now
     if answers[0] != answers[1]:
         raise SystemExit(f"the answers differ: Spark {answers[0]}, panestream {answers[1]}")
     taken = [[seconds(make()) for make in makers] for _ in range(rounds)]
-    return Line(look_backs, count, [one for one, _ in taken], [other for _, other in taken])
+    return Line(look_backs, count, *map(list, zip(*taken, strict=True)))
 
 
 def main() -> None:
@@ -130,7 +167,7 @@ def main() -> None:
         own, theirs = given.rows / median(line.panestream) / 1e3, given.rows / median(line.spark) / 1e3
         named = " and ".join(map(str, look_backs))
         speeds = f"Spark {theirs:8,.0f} k rows/s   panestream {own:8,.0f} k rows/s"
-        print(f"{named:>16} rows: {speeds}   ratio {line.ratio:.2f}", flush=True)
+        print(f"{named:>16} rows: {speeds}   ratio {line.ratio:.2f} of at most {line.limit:.1f}", flush=True)
     if given.json is not None:
         machine = {"cores": cores, "python": platform.python_version(), "spark": spark.version, "keys": given.keys}
         given.json.write_text(json.dumps({"machine": machine, "lines": [asdict(line) for line in lines]}, indent=1) + "\n")

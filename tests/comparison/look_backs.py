@@ -12,10 +12,12 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from panestream.engine.operators.look_back import history
 from panestream.engine.plan import WindowPlan
 from panestream.engine.planner import choose
 from panestream.engine.rule import DeclaredAggregates
 from panestream.engine.window_spec import WindowSpec
+from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import LookBackWindows
 from panestream.windowing.assigners.look_back import look_backs_of
 from panestream.windowing.assigners.several import SeveralWindows
@@ -35,9 +37,28 @@ def random_plan(rng: random.Random) -> tuple[WindowPlan, int]:
 
     assigner = one() if rng.random() < 0.5 else SeveralWindows.of({label: one() for label in "abc"[: rng.randint(1, 3)]})
     kept = rng.choice([["ts", "v", "x", "u"], ["u", "ts"], ["v"], []])
+    aggregates = exact_aggregates(rng) if rng.random() < 0.6 else harness.random_aggregates(rng)
     return plan_of(
-        assigner, harness.random_aggregates(rng), kept, rng.choice([0, 0, span // 2, 2 * span]), rng.random() < 0.5
+        assigner, aggregates, kept, rng.choice([0, 0, span // 2, 2 * span]), rng.random() < 0.5
     ), span
+
+
+def exact_aggregates(rng: random.Random) -> tuple[agg.Aggregate, ...]:
+    """One to four of which the history has slices: merged in any grouping they have the same bits."""
+    known = [
+        agg.count(), agg.count("v"), agg.sum("v"), agg.mean("v"), agg.min("v"), agg.max("x"), agg.first("v"), agg.last("v"),
+        agg.first("v", ignore_nulls=True), agg.max_by("v", "u"), agg.min_by("x", "u"), agg.arg_max("u", "v", "x"),
+        agg.count_distinct("v"), agg.top_k("v", 2), agg.max_by("u", "v"), agg.histogram("v", [-3, 0, 4]),
+    ]  # fmt: skip
+    chosen = rng.sample(known, rng.randint(1, 4))
+    return tuple(aggregate.alias(f"r{place}") for place, aggregate in enumerate(chosen))
+
+
+def small_slices(monkeypatch, rng: random.Random) -> None:
+    """Slices that few rows fill: of several sizes, with partials of their own at any number of rows, in blocks of their own or not."""
+    monkeypatch.setattr(history, "_IN_A_LOOK_BACK", rng.choice([2, 3, 5, 8, 64]))
+    monkeypatch.setattr(history, "_WORTH", rng.choice([1, 1, 1.3, 2]))
+    monkeypatch.setattr(history, "_BLOCK_ROWS", rng.choice([1, 4, 1 << 12]))
 
 
 def plan_of(assigner, aggregates, kept=("ts", "v", "x", "u"), delay=0, late=False) -> WindowPlan:

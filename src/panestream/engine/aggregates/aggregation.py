@@ -17,7 +17,7 @@ from panestream.engine.aggregates.result import Result
 from panestream.engine.kernels.columns import Ints, array_of, as_type, numbers, plain
 from panestream.engine.kernels.grouping import Groups, Keys, encode_keys, group
 from panestream.engine.kernels.ordering import stable_order
-from panestream.engine.kernels.ranges import Ranges, dense_ranges, sparse_ranges, windows_of
+from panestream.engine.kernels.ranges import PlaceRanges, Ranges, dense_ranges, sparse_ranges, windows_of
 from panestream.errors import InvalidPlanError
 from panestream.windowing.aggregates import Aggregate
 
@@ -185,10 +185,37 @@ class Aggregation:
             tables.append(self._results(keys, ranges.codes, finals, ranges.rows))
         return (windows[0], tables[0]) if len(tables) == 1 else (np.concatenate(windows), pa.concat_tables(tables))
 
+    @_quiet
+    def over_places(self, table: pa.Table, start: Ints, end: Ints) -> pa.Table:
+        """Combines ranges of partials: what :meth:`windows` gives where the pane of each partial is its place.
+
+        Args:
+            table: of :attr:`partial_schema`, without keys; row ``i`` has pane ``i``.
+            start: the first place of each range, non-decreasing.
+            end: the place after the last of each, non-decreasing; no range is empty.
+
+        Raises:
+            AggregateOverflowError: a result does not fit its type.
+        """
+        if any(partial.needs_rows for partial in self.partial_aggregates) or self._kept:
+            return self.windows(table, start, end)[1]
+        partials = _Partials.of(self, table)
+        ranges = PlaceRanges.of(partials.rows, start, end)
+        finals = [
+            partial.combine(ranges, columns, partials.rows)
+            for partial, columns in zip(self.partial_aggregates, partials.columns, strict=True)
+        ]
+        return self._results(partials.keys(), ranges.codes, finals, ranges.rows)
+
     @property
     def follows_arrival(self) -> bool:
         """Whether of rows with equal event times it matters which arrived first."""
         return any(partial.follows_arrival for partial in self.partial_aggregates)
+
+    @property
+    def merges_exactly(self) -> bool:
+        """Whether partials may be merged in any grouping, as long as the order is kept: results have the same bits."""
+        return all(partial.merges_exactly for partial in self.partial_aggregates)
 
     @property
     def runs_users_code(self) -> bool:

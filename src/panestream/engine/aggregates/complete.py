@@ -68,6 +68,7 @@ class PartialMissing(PartialAggregate):
     of: str
 
     expressions: ClassVar[tuple[str, ...]] = ()
+    merges_exactly: ClassVar[bool] = True
 
     @property
     def columns(self) -> tuple[tuple[str, pa.DataType], ...]:

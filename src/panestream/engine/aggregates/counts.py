@@ -41,6 +41,7 @@ class PartialCount(PartialAggregate):
     """How many rows of the pane have a value. Null stands for *all rows*: a column without nulls costs nothing to count."""
 
     counts: ClassVar[str | None] = "n"
+    merges_exactly: ClassVar[bool] = True
 
     @property
     def columns(self) -> tuple[tuple[str, pa.DataType], ...]:

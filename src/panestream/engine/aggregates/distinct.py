@@ -50,6 +50,7 @@ class PartialDistinct(PartialAggregate):
 
     grows: ClassVar[str] = "every distinct value"
     needs_rows: ClassVar[bool] = True
+    merges_exactly: ClassVar[bool] = True
 
     @property
     def columns(self) -> tuple[tuple[str, pa.DataType], ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -44,6 +44,8 @@ class PartialExtreme(PartialAggregate):
 
     type: pa.DataType
     largest: bool
+
+    merges_exactly: ClassVar[bool] = True
 
     @property
     def columns(self) -> tuple[tuple[str, pa.DataType], ...]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from math import ceil
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -48,6 +48,8 @@ class PartialHistogram(PartialAggregate):
     """
 
     edges: tuple[int | float | Decimal, ...]
+
+    merges_exactly: ClassVar[bool] = True
 
     @property
     def columns(self) -> tuple[tuple[str, pa.DataType], ...]:

@@ -98,6 +98,9 @@ class PartialAggregate(ABC):
     needs_rows: ClassVar[bool] = False
     """Whether it is combined over windows from partial rows one after the other (sparse ranges), not from a matrix."""
 
+    merges_exactly: ClassVar[bool] = False
+    """Whether partials of neighbours may be merged in any grouping, the order kept, and the results have the same bits."""
+
     counts: ClassVar[str | None] = None
     """Its column that counts values, in which null stands for all rows; None: it has none."""
     is_users: ClassVar[bool] = False

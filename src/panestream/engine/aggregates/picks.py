@@ -94,6 +94,7 @@ class PartialPick(PartialAggregate):
 
     expressions: ClassVar[tuple[str, ...]] = ("source", "by", "more")
     orders_by_time: ClassVar[bool] = True
+    merges_exactly: ClassVar[bool] = True
 
     @property
     def follows_arrival(self) -> bool:

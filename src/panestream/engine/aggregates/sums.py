@@ -10,7 +10,7 @@ from __future__ import annotations
 import decimal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -93,6 +93,8 @@ class PartialSum(PartialAggregate):
 
     scale: int
 
+    merges_exactly: ClassVar[bool] = True
+
     @property
     def columns(self) -> tuple[tuple[str, pa.DataType], ...]:
         return (("sum", pa.int64()), ("high", pa.int32()))
@@ -127,6 +129,8 @@ class PartialSum(PartialAggregate):
 @dataclass(frozen=True, slots=True)
 class PartialWideSum(PartialAggregate):
     """The sum of decimals of more than 18 digits (unscaled), in 256 bits."""
+
+    merges_exactly: ClassVar[bool] = True
 
     @property
     def columns(self) -> tuple[tuple[str, pa.DataType], ...]:

@@ -59,6 +59,7 @@ class PartialTopK(PartialAggregate):
     expressions: ClassVar[tuple[str, ...]] = ("source", "by")
     orders_by_time: ClassVar[bool] = True
     needs_rows: ClassVar[bool] = True
+    merges_exactly: ClassVar[bool] = True
 
     @property
     def follows_arrival(self) -> bool:

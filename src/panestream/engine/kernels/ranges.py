@@ -138,6 +138,37 @@ class SparseRanges(Ranges):
 
 
 @dataclass(slots=True)
+class PlaceRanges(Ranges):
+    """Ranges over partial rows that lie in order already, each a pair of its own: all of one key, each with a row.
+
+    Attributes:
+        start: where each range starts.
+        end: where it ends.
+    """
+
+    windows: Ints
+    codes: Ints
+    rows: Ints
+    start: Ints
+    end: Ints
+
+    @classmethod
+    def of(cls, rows: Ints, start: Ints, end: Ints) -> PlaceRanges:
+        """Ranges of partial rows; ``rows``: how many input rows are behind each of these."""
+        return cls(np.arange(len(start)), np.zeros(len(start), np.int64), sum_ranges(rows, start, end), start, end)
+
+    @property
+    def longest(self) -> int:
+        return int((self.end - self.start).max(initial=0))
+
+    def sums(self, values: Ints) -> Ints:
+        return sum_ranges(values, self.start, self.end)
+
+    def fold(self, columns: State, identity: tuple[Any, ...], combine: Combine, idempotent: bool = False) -> State:
+        return fold_ranges(columns, self.start, self.end, identity, combine, idempotent)
+
+
+@dataclass(slots=True)
 class DenseRanges(Ranges):
     """Ranges over the rows of a matrix of panes by keys.
 

@@ -91,18 +91,16 @@ class PaneBlocks:
 
     def read_spans(self, low: Int64s, end: Int64s) -> list[pa.Table]:
         """The same for several spans of panes ``[low[i], end[i])``, ascending and disjoint."""
+        parts = [_spans_of(self._load(block), low, end) for block in self.in_spans(low, end)]
+        return [part for part in parts if part.num_rows]
+
+    def in_spans(self, low: Int64s, end: Int64s) -> list[Block]:
+        """The blocks that :meth:`read_spans` reads."""
         if not self.index or not len(low):
             return []
         last = np.searchsorted(low, np.asarray([block.high for block in self.index]), "right") - 1
         wanted = (last >= 0) & (end[last] > np.asarray([block.low for block in self.index]))
-        parts = []
-        for place in np.flatnonzero(wanted).tolist():
-            table = self._load(self.index[place])
-            panes = table.column("pane").to_numpy()
-            span = np.searchsorted(low, panes, "right") - 1
-            inside = (span >= 0) & (panes < end[span])
-            parts.append(table if inside.all() else table.filter(pa.array(inside)))
-        return [part for part in parts if part.num_rows]
+        return [self.index[place] for place in np.flatnonzero(wanted).tolist()]
 
     def bytes_of(self, first_pane: int, end_pane: int) -> int:
         """How many bytes the blocks have that :meth:`read` would read."""
@@ -112,10 +110,12 @@ class PaneBlocks:
         """What :meth:`read` gives, one block after the other, none of which is kept in memory."""
         for block in self.index:
             if block.low < end_pane and block.high >= first_pane:
-                known = block.key in self._loaded
-                yield pane_range(self._load(block), first_pane, end_pane)
-                if not known:
-                    del self._loaded[block.key]
+                yield pane_range(self._passing(block), first_pane, end_pane)
+
+    def scan_spans(self, low: Int64s, end: Int64s) -> Iterator[pa.Table]:
+        """What :meth:`read_spans` gives, one block after the other, none of which is kept in memory."""
+        for block in self.in_spans(low, end):
+            yield _spans_of(self._passing(block), low, end)
 
     def append(self, table: pa.Table) -> None:
         """Adds the rows of a micro-batch (sorted by pane)."""
@@ -162,6 +162,14 @@ class PaneBlocks:
                 raise StateDamagedError(f"block {block.key} of the index is missing from the state", None, self.space, block.key)
             self._loaded[block.key] = payload.decode(value, self.schema)[0]
         return self._loaded[block.key]
+
+    def _passing(self, block: Block) -> pa.Table:
+        """A block that is not kept in memory, unless it was there already."""
+        known = block.key in self._loaded
+        table = self._load(block)
+        if not known:
+            del self._loaded[block.key]
+        return table
 
     def _write(self, table: pa.Table, order: int, level: int) -> None:
         panes = table.column("pane").to_numpy()
@@ -251,6 +259,14 @@ def _by_bytes(table: pa.Table, cuts: Iterable[tuple[int, int]]) -> Iterator[tupl
         rows = max(1, (end - begin) * _BLOCK_BYTES // max(size, _BLOCK_BYTES))
         for start in range(begin, end, rows):
             yield start, min(start + rows, end)
+
+
+def _spans_of(table: pa.Table, low: Int64s, end: Int64s) -> pa.Table:
+    """The rows of a table, sorted by pane, that lie in some spans."""
+    panes = table.column("pane").to_numpy()
+    span = np.searchsorted(low, panes, "right") - 1
+    inside = (span >= 0) & (panes < end[span])
+    return table if inside.all() else table.filter(pa.array(inside))
 
 
 def pane_range(table: pa.Table, first_pane: int | None, end_pane: int | None) -> pa.Table:

@@ -2,7 +2,8 @@
 
 Two things rest. *Waiting rows*, with the columns that results have, until the watermark has passed them (and what follows them).
 The *history*: partials of each key and instant, until no later row looks back so far. So a row rests whole for as long as rows
-come out of order, and as a narrow partial for as long as the look-back is.
+come out of order, and as a narrow partial for as long as the look-back is. What a micro-batch reads of the history is told in
+:mod:`~panestream.engine.operators.look_back.history`.
 
 That results are right needs one thing: when a row is emitted, no row can come any more that belongs into its window. So a row is
 late as soon as the watermark has reached its time, whatever it could still have been part of.
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -24,6 +26,7 @@ from panestream.engine.kernels.frames import Instants
 from panestream.engine.kernels.grouping import Keys, encode_keys
 from panestream.engine.kernels.key_hashing import key_hashes
 from panestream.engine.kernels.ordering import stable_order
+from panestream.engine.operators.look_back.history import MOST_MERGED, History
 from panestream.engine.plan import ON_TIME, WindowPlan
 from panestream.engine.runtime.group_io import GroupInput, GroupOutput
 from panestream.engine.runtime.group_operator import GroupOperator, TimeStep
@@ -39,8 +42,6 @@ from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 
 WAITING, HISTORY = "waiting", "history"
 """What rests; the pane of both is the event time itself."""
-_MOST_MERGED = 1 << 18
-"""Runs of rows are merged up to so many: merging saves calls, and nothing else."""
 
 _MANY_FOR_EACH = 4
 """Where the history has so many partials for each row that asks, those of other keys are left out before anything is sorted."""
@@ -118,14 +119,15 @@ class LookBackOperator(GroupOperator[FreshRows]):
         self._settings = settings
         self._width = len(settings.keys)
         self._schema = settings.waiting_schema
-        hole = max(settings.longest, 1)
-        self._waiting = PaneBlocks(state, WAITING, self._schema, by_time, _MOST_MERGED, hole)
-        self._history = PaneBlocks(state, HISTORY, settings.keyed.partial_schema, settings.keyed.merge, _MOST_MERGED, hole)
-        super().__init__(plan, state, StoredBlocks(state, [self._waiting, self._history]))
+        self._waiting = PaneBlocks(state, WAITING, self._schema, by_time, MOST_MERGED, max(settings.longest, 1))
+        self._history = History(state, settings.keyed, settings.longest)
+        super().__init__(plan, state, StoredBlocks(state, [self._waiting, *self._history.stores]))
         self._arrived = self._saved.get("arrived", 0)
+        if self._saved:
+            self._history.resume(self._saved["history"])
 
     def _kept(self) -> Mapping[str, Any]:
-        return {"arrived": self._arrived}
+        return {"arrived": self._arrived, "history": self._history.kept()}
 
     def _emitted(self, watermark: int) -> int:
         """Rows up to this time have been emitted when the watermark stands there."""
@@ -168,7 +170,7 @@ class LookBackOperator(GroupOperator[FreshRows]):
         """Emits rows with their results, key by key in the order of time."""
         settings = self._settings
         times = _pane(rows)
-        partials, keys = self._near(rows, int(times.min()) - settings.longest, int(times.max()) + settings.ahead, fresh)
+        partials, keys = self._near(rows, times, fresh)
         known = partials.num_rows
         codes = keys.codes.astype(np.int64)
         instants, order, places = Instants.of(codes[:known], _pane(partials))
@@ -182,7 +184,7 @@ class LookBackOperator(GroupOperator[FreshRows]):
         results: list[pa.Array] = []
         for one in settings.look_backs.values():
             begin, end = instants.near(one.size, one.following)
-            _, found = settings.bare.windows(line, begin[fired], end[fired])
+            found = settings.bare.over_places(line, begin[fired], end[fired])
             results += found.columns if len(fired) == len(where) else found.take(pa.array(of)).columns
         kept = rows.select(range(self._width + 1, rows.num_columns - 1))
         kept = kept if bool((order[1:] > order[:-1]).all()) else kept.take(pa.array(order))
@@ -190,23 +192,24 @@ class LookBackOperator(GroupOperator[FreshRows]):
         self._count_firings(ON_TIME, len(codes), output)
         self._emit_main(pa.Table.from_arrays(columns, schema=self._plan.main_schema), len(codes), output)
 
-    def _near(self, rows: pa.Table, first: int, last: int, fresh: pa.Table) -> tuple[pa.Table, Keys]:
-        """The partials between two times, older before newer; and the keys of them and of some rows behind them."""
-        ours = pane_range(fresh, first, last + 1)
-        partials = pa.concat_tables([*self._history_of(rows, first, last + 1, ours.nbytes), ours])
+    def _near(self, rows: pa.Table, times: Ints, fresh: pa.Table) -> tuple[pa.Table, Keys]:
+        """The partials that some rows look back to, older before newer; and the keys of them and of these rows behind them."""
+        settings = self._settings
+        ours = pane_range(fresh, int(times.min()) - settings.longest, int(times.max()) + settings.ahead + 1)
+        partials = pa.concat_tables([*self._history_of(rows, times, ours.nbytes), ours])
         both = [pa.chunked_array([*partials.column(n).chunks, *rows.column(n).chunks]) for n in range(self._width)]
         return partials, encode_keys([plain(column) for column in both], partials.num_rows + rows.num_rows)
 
-    def _history_of(self, rows: pa.Table, first: int, end: int, size: int) -> Iterator[pa.Table]:
-        """The history between two times, block after block; where few rows ask, of their keys alone, so that little is sorted.
+    def _history_of(self, rows: pa.Table, times: Ints, size: int) -> Iterator[pa.Table]:
+        """The history that some rows need, block after block; where few rows ask, of their keys alone, so that little is sorted.
 
         Raises:
             MemoryLimitError: it is too much to be taken into memory.
         """
-        there = sum(block.rows for block in self._history.index if block.low < end and block.high >= first)
-        few = there > _MANY_FOR_EACH * rows.num_rows
+        spans = self._history.near(times, list(self._settings.look_backs.values()))
+        few = sum(span.rows for span in spans) > _MANY_FOR_EACH * rows.num_rows
         wanted = np.unique(self._hashes(rows)) if few else None
-        for block in self._history.scan(first, end):
+        for block in chain.from_iterable(span.scan() for span in spans):
             part = block
             if wanted is not None:
                 hashes = self._hashes(block)
@@ -235,13 +238,10 @@ class LookBackOperator(GroupOperator[FreshRows]):
         # What comes from now on is later than the watermark, and looks back from there; what waits, from the first that waits.
         needed = emitted + 1 - self._settings.longest
         waiting = fresh.rows.filter(pa.array(_pane(fresh.rows) > emitted))
-        for blocks, table, first in (
-            (self._waiting, by_time([waiting]), emitted + 1),
-            (self._history, pane_range(fresh.partials, needed, None), needed),
-        ):
-            blocks.drop_before(first)
-            blocks.append(table)
-            blocks.compact(first)
+        self._waiting.drop_before(emitted + 1)
+        self._waiting.append(by_time([waiting]))
+        self._waiting.compact(emitted + 1)
+        self._history.add(pane_range(fresh.partials, needed, None), step.after, needed)
 
     def _kept_windows(self) -> int:
         return sum(block.rows for block in self._waiting.index)
@@ -254,8 +254,7 @@ class LookBackOperator(GroupOperator[FreshRows]):
     def _state_tables(self) -> Mapping[str, pa.Table]:
         emitted = self._emitted(self._reached)
         waiting = pa.concat_tables([self._schema.empty_table(), *self._waiting.read(emitted + 1, BEYOND_ALL)])
-        first = emitted + 1 - self._settings.longest
-        history = self._settings.keyed.merge(self._history.read(first, BEYOND_ALL))
+        history = self._history.all_from(emitted + 1 - self._settings.longest)
         return {WAITING: _with_times(waiting), HISTORY: _with_times(history)}
 
     def _put(self, saved: StateTables) -> None:
@@ -267,7 +266,7 @@ class LookBackOperator(GroupOperator[FreshRows]):
         table, keyed = saved.table(HISTORY), self._settings.keyed
         own = [*key_columns(table, self._settings.keys), *named_columns(table, ["time", "rows"])]
         history = with_types([*own, *partials_found(table, saved.header, keyed)], keyed.partial_schema)
-        self._history.append(keyed.merge([history]))
+        self._history.put(keyed.merge([history]))
 
 
 def by_time(tables: Sequence[pa.Table]) -> pa.Table:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from panestream.engine.operators.look_back.history import SHORTEST, slice_length
 from panestream.engine.operators.look_back.operator import LookBackOperator, LookBackSettings
 from panestream.engine.operators.look_back.views import look_back_views
 from panestream.engine.plan import Chunk, OperatorSpec, WindowPlan
@@ -81,12 +82,24 @@ class LookBackSpec(LookBackSettings, OperatorSpec):
             "results": ["one for each row, when the watermark has passed it; rows behind the watermark are late"],
             "aggregates": [f"{aggregate!r}; {aggregate.merge_rule}" for aggregate in self.aggregates],
             "exchange": ["rows cross the shuffle once, with the columns that results and aggregates take", *late],
-            "state": [
-                "partials of each key and instant for as long as a look-back reaches, in blocks; rows that wait for the watermark"
-                if streaming
-                else "none: a batch computes all rows at once"
-            ],
+            "state": self._explain_state() if streaming else ["none: a batch computes all rows at once"],
         }
+
+    def _explain_state(self) -> list[str]:
+        kept = "partials of each key and instant for as long as a look-back reaches, in blocks; rows that wait for the watermark"
+        length = slice_length(self.keyed, self.longest)
+        if length:
+            read = f"the slices of {format_duration(length)} in which windows begin and end, and one partial for each key and slice between"
+            return [kept, f"a micro-batch reads {read}"]
+        if self.longest < SHORTEST:
+            return [kept]
+        inexact = [f"{one!r}" for one, exact in zip(self.aggregates, self._exact(), strict=True) if not exact]
+        return [kept, f"a micro-batch reads all that its rows look back to: slices merged before would change {', '.join(inexact)}"]
+
+    def _exact(self) -> list[bool]:
+        """Whether slices of each aggregate alone would have partials."""
+        partials = self.keyed.partial_aggregates
+        return [all(partials[number].merges_exactly for number in result.partials) for result in self.keyed.results]
 
 
 def _told(label: str, one: LookBackWindows) -> str:
