@@ -9,16 +9,18 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
 import panestream as pst
 from panestream.errors import InvalidPlanError
+from panestream.spark.operator.processor import TakenUp
 from panestream.testing import SimulationError, simulate
 from panestream.testing.simulation.campaign import campaign
 from panestream.testing.simulation.choosing import OPERATORS, schedule_of
 from panestream.testing.simulation.command import main
-from panestream.testing.simulation.explore import CRASH, Disturbance, Explorer, explored
+from panestream.testing.simulation.explore import CRASH, Disturbance, Explorer, explored, first_broken
 from panestream.testing.simulation.meaning import base
 from panestream.testing.simulation.schedule import HOWS, TWO_STREAMS, MicroBatch, Query, Row, Schedule, Settings
 from panestream.testing.simulation.script import replay
@@ -309,8 +311,13 @@ def test_what_comes_again_is_of_the_run_that_planned_it():
     query = Query("intervals", {"type": "interval", "lower": -2, "upper": -1}, function="pairs", idle=5, how="full")
     times = [(1001, 3), (1004, 5), (1006, 14), (1009, 15)]
     batches = tuple(MicroBatch(((Row("a", at, None, at, "right"),),), clock) for clock, at in times)
-    runs = explored(Known.of(Schedule(query, batches)))
-    assert runs[CRASH] > 30
+    schedule = Schedule(query, batches)
+    assert explored(Known.of(schedule), kinds=[CRASH])[CRASH] > 30
+    # As it was: of the run that is at it.
+    with mock.patch.object(TakenUp, "planned_in", lambda self, number: self.run):
+        error = first_broken(Known.of(schedule), None, [CRASH])
+    assert error is not None
+    assert "transactions of main, micro-batch 2: found {'a': [" in error.what
 
 
 def test_where_no_event_time_was_assigned_evictors_look_at_the_clock():
