@@ -317,7 +317,7 @@ def test_what_comes_again_is_of_the_run_that_planned_it():
     with mock.patch.object(TakenUp, "planned_in", lambda self, number: self.run):
         error = first_broken(Known.of(schedule), None, [CRASH])
     assert error is not None
-    assert "transactions of main, micro-batch 2: found {'a': [" in error.what
+    assert "main, micro-batch 2: found {'a': [" in error.what
 
 
 def test_where_no_event_time_was_assigned_evictors_look_at_the_clock():
