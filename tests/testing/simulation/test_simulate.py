@@ -305,6 +305,14 @@ def test_the_meaning_of_queries_knows_no_engine():
             assert ours or not imported.startswith("panestream"), f"{file.name} imports {imported}"
 
 
+def test_where_no_event_time_was_assigned_tasks_are_taken_one_after_another():
+    # Schedule 109 of seed 1 of those of two streams: the definition had put tasks side by side by a time that no query of it had.
+    assigner = {"type": "session", "gap": 3, "time": "processing"}
+    query = Query("co-groups", assigner, trigger={"type": "count", "count": 1}, function="tables")
+    rows = (Row("b", 5, 1, 3, "right"),), (Row("b", -16, 1, 7, "right"),)
+    replay(Schedule(query, (MicroBatch(clock=13, tasks=rows),)), Disturbance(kind="nothing"), None)
+
+
 def test_what_comes_again_is_of_the_run_that_planned_it():
     # Schedule 24 of seed 2 of intervals, made small: what was committed to a table came again later, since the side that is idle
     # held the watermark when the micro-batch was run again.
