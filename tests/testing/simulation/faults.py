@@ -21,7 +21,6 @@ from panestream.engine.storage.keyed_pages import KeyedPages
 from panestream.engine.tiles import format as tiles
 from panestream.spark.checkpoint import Epoch
 from panestream.spark.kafka.once import KafkaOnce
-from panestream.spark.operator.processor import TakenUp
 from panestream.spark.sinks import publication
 from panestream.spark.sinks.outputs import Outputs
 from panestream.testing.simulation import disk, process
@@ -394,11 +393,6 @@ def late_rows_of_the_two_sides_are_exchanged():
 def of_several_tiles_the_first_is_read():
     last = tiles._last
     return mock.patch.object(tiles, "_last", lambda keys, starts, rows: last(keys, starts, -rows))
-
-
-@fault("crash", operators=("joins", "intervals", "co-groups"))
-def idle_timers_begin_anew_in_what_comes_again():
-    return mock.patch.object(TakenUp, "planned_in", lambda self, number: self.run)
 
 
 @contextmanager

@@ -9,16 +9,18 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
 import panestream as pst
 from panestream.errors import InvalidPlanError
+from panestream.spark.operator.processor import TakenUp
 from panestream.testing import SimulationError, simulate
 from panestream.testing.simulation.campaign import campaign
 from panestream.testing.simulation.choosing import OPERATORS, schedule_of
 from panestream.testing.simulation.command import main
-from panestream.testing.simulation.explore import CRASH, Disturbance, Explorer, explored
+from panestream.testing.simulation.explore import CRASH, Disturbance, Explorer, explored, first_broken
 from panestream.testing.simulation.meaning import base
 from panestream.testing.simulation.schedule import HOWS, TWO_STREAMS, MicroBatch, Query, Row, Schedule, Settings
 from panestream.testing.simulation.script import replay
@@ -303,14 +305,27 @@ def test_the_meaning_of_queries_knows_no_engine():
             assert ours or not imported.startswith("panestream"), f"{file.name} imports {imported}"
 
 
+def test_where_no_event_time_was_assigned_tasks_are_taken_one_after_another():
+    # Schedule 109 of seed 1 of those of two streams: the definition had put tasks side by side by a time that no query of it had.
+    assigner = {"type": "session", "gap": 3, "time": "processing"}
+    query = Query("co-groups", assigner, trigger={"type": "count", "count": 1}, function="tables")
+    rows = (Row("b", 5, 1, 3, "right"),), (Row("b", -16, 1, 7, "right"),)
+    replay(Schedule(query, (MicroBatch(clock=13, tasks=rows),)), Disturbance(kind="nothing"), None)
+
+
 def test_what_comes_again_is_of_the_run_that_planned_it():
     # Schedule 24 of seed 2 of intervals, made small: what was committed to a table came again later, since the side that is idle
     # held the watermark when the micro-batch was run again.
     query = Query("intervals", {"type": "interval", "lower": -2, "upper": -1}, function="pairs", idle=5, how="full")
     times = [(1001, 3), (1004, 5), (1006, 14), (1009, 15)]
     batches = tuple(MicroBatch(((Row("a", at, None, at, "right"),),), clock) for clock, at in times)
-    runs = explored(Known.of(Schedule(query, batches)))
-    assert runs[CRASH] > 30
+    schedule = Schedule(query, batches)
+    assert explored(Known.of(schedule), kinds=[CRASH])[CRASH] > 30
+    # As it was: of the run that is at it.
+    with mock.patch.object(TakenUp, "planned_in", lambda self, number: self.run):
+        error = first_broken(Known.of(schedule), None, [CRASH])
+    assert error is not None
+    assert "main, micro-batch 2: found {'a': [" in error.what
 
 
 def test_where_no_event_time_was_assigned_evictors_look_at_the_clock():

@@ -86,8 +86,8 @@ def as_emitted(query: Query, firings: Sequence[Told]) -> list[Told]:
 
 
 def in_order(query: Query, tasks: Sequence[Sequence[Row]]) -> list[Row]:
-    """The rows in the order of arrival: task by task; of sessions side by side, by how far time is in each."""
-    if query.assigner["type"] != "session" or len(tasks) < 2:
+    """The rows in the order of arrival: task by task; of sessions of event time side by side, by how far time is in each."""
+    if query.assigner["type"] != "session" or not query.of_time or len(tasks) < 2:
         return [row for task in tasks for row in task]
     ranked = []
     for task in tasks:
