@@ -299,7 +299,7 @@ def test_a_limit_of_one_stream_is_none_of_the_other(spark):
         ),
         (
             lambda c, v: pst.prepare(lambda df: keyed(df).join(keyed(v)).window(MINUTES).pairs("semi"), CLICKS, streaming=False),
-            "prepare: .* two",
+            "prepare: build begins with another DataFrame .* A second stream is given to build as well",
         ),
     ],
 )

@@ -121,8 +121,8 @@ def test_a_function_over_both(ran, tmp_path, mode):
 def test_a_function_with_a_context_sees_rows_with_a_side_each(ran, tmp_path):
     (tmp_path / "sides_on_spark.py").write_text(
         "def sides(key, context, rows):\n"
-        "    views = [row.left.ad for row in rows if row.left is not None]\n"
-        "    yield len(views), sum(row.right.price for row in rows if row.left is None)\n"
+        "    views = [row.left['ad'] for row in rows if row.left is not None]\n"
+        "    yield len(views), sum(row.right['price'] for row in rows if row.left is None)\n"
     )
     then = '[process]\nfunction = "sides_on_spark:sides"\nschema = "views INT, paid DOUBLE"\n'
     rows = ran(LEFT + RIGHT + WINDOW + then + OUT, "batch")

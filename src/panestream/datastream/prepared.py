@@ -97,7 +97,8 @@ def _places(result: WindowedResult, given: Sequence[DataFrame]) -> tuple[int, ..
         raise InvalidPlanError(
             "prepare: build begins with another DataFrame than it is given, and rows to come would not go through what makes it: "
             "write pst.stream(rows) there, and apply the query to rows that are filtered and have their columns, "
-            "prepared.main(rows.where(...))"
+            "prepared.main(rows.where(...)). A second stream is given to build as well, and has a schema: prepare(lambda views, "
+            "clicks: ..., schema, schema)"
         )
     if len(given) > 1 and set(places) != set(range(len(given))):
         raise InvalidPlanError(
