@@ -6,8 +6,8 @@ window of a micro-batch begins or ends, that partial is all there is to read::
 
     time       ----+--------+--------+--------+--------+--------+---->
     slices         |   raw  | merged | merged | merged |   raw  |  recent
-    windows          [..........................................]      of the first row of the micro-batch
-                        [.........................................]    of its last row
+    first window       [..........................................]
+    last window           [.........................................]
 
 So a micro-batch reads the slices in which its windows begin and end, and for the time between as many partials of a key as slices.
 
