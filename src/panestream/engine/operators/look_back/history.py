@@ -9,7 +9,7 @@ window of a micro-batch begins or ends, that partial is all there is to read::
     first window       [..........................................]
     last window           [.........................................]
 
-So a micro-batch reads the slices in which its windows begin and end, and for the time between as many partials of a key as slices.
+So a micro-batch reads the slices in which its windows begin and end; for the time between, of a key a partial for each slice.
 
 That gives the bits that rows alone give only where partials may be merged in any grouping: not sums of floating point, nor what
 a user's function merges. Of these there are no slices, and the whole look-back is read. It is, too, while micro-batches are not
