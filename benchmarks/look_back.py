@@ -6,9 +6,9 @@ changes from line to line; the last line has three look-backs in one pass. Secon
 turn for warming up, then they go in turns, and each line has the medians. Both answers are added up and must be the same.
 ``--json FILE`` keeps the figures.
 
-The floor is no contestant: the rows go from Spark into Python as Arrow and come back with as many columns as results have, without
-a shuffle, and nothing is computed. Whatever computes look-backs in Python takes longer than that, so Spark's time over that of the
-floor is a limit that no ratio passes.
+The floor is no contestant: the rows go from Spark into Python as Arrow and come back with as many columns as results have,
+without a shuffle, and nothing is computed. Whatever computes look-backs in Python takes longer than that, so Spark's time over
+that of the floor is a limit that no ratio passes.
 """
 
 from __future__ import annotations

@@ -38,9 +38,7 @@ def random_plan(rng: random.Random) -> tuple[WindowPlan, int]:
     assigner = one() if rng.random() < 0.5 else SeveralWindows.of({label: one() for label in "abc"[: rng.randint(1, 3)]})
     kept = rng.choice([["ts", "v", "x", "u"], ["u", "ts"], ["v"], []])
     aggregates = exact_aggregates(rng) if rng.random() < 0.6 else harness.random_aggregates(rng)
-    return plan_of(
-        assigner, aggregates, kept, rng.choice([0, 0, span // 2, 2 * span]), rng.random() < 0.5
-    ), span
+    return plan_of(assigner, aggregates, kept, rng.choice([0, 0, span // 2, 2 * span]), rng.random() < 0.5), span
 
 
 def exact_aggregates(rng: random.Random) -> tuple[agg.Aggregate, ...]:
@@ -57,6 +55,7 @@ def exact_aggregates(rng: random.Random) -> tuple[agg.Aggregate, ...]:
 def small_slices(monkeypatch, rng: random.Random) -> None:
     """Slices that few rows fill: of several sizes, with partials of their own at any number of rows, in blocks of their own or not."""
     monkeypatch.setattr(history, "_IN_A_LOOK_BACK", rng.choice([2, 3, 5, 8, 64]))
+    monkeypatch.setattr(history, "_SMALL", rng.choice([0, 0, 1, 4]))
     monkeypatch.setattr(history, "_WORTH", rng.choice([1, 1, 1.3, 2]))
     monkeypatch.setattr(history, "_BLOCK_ROWS", rng.choice([1, 4, 1 << 12]))
 

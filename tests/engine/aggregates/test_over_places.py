@@ -18,7 +18,7 @@ def test_places_are_panes(seed):
     count = rng.choice([1, 2, 40])
     panes = np.repeat(np.arange(count), [rng.randint(1, 3) for _ in range(count)])
     columns = {
-        "v": pa.array([rng.choice([None, 3, -2**40, 7]) for _ in panes], pa.int64()),
+        "v": pa.array([rng.choice([None, 3, -(2**40), 7]) for _ in panes], pa.int64()),
         "x": pa.array([rng.choice([None, 0.1, 1e16, -0.7, float("nan")]) for _ in panes], pa.float64()),
         "u": pa.array(range(len(panes)), pa.int64()),
     }

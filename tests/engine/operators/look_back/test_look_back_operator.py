@@ -120,7 +120,9 @@ def test_what_is_read_of_slices_is_told():
     assert f"the slices of {format_duration(HOUR // 64)} in which windows begin and end" in " ".join(told.split())
     mixed = (*NARROW, agg.sum("x").alias("sx"), agg.collect_list("v").alias("all"))
     told = explain_plan(look_backs.plan_of(LookBackWindows(HOUR), mixed), streaming=True, chosen=None)
-    assert "slices merged before would change agg.sum('x').alias('sx'), agg.collect_list('v').alias('all')" in " ".join(told.split())
+    assert "slices merged before would change agg.sum('x').alias('sx'), agg.collect_list('v').alias('all')" in " ".join(
+        told.split()
+    )
 
 
 def test_of_several_look_backs_the_longest_is_kept():

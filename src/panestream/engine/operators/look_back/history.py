@@ -1,18 +1,19 @@
 """The history of look-backs: what of rows that are out, or will be, later rows still look back to.
 
 Rows rest as partials by key and instant. Those that time has passed are *settled*: no row comes between them any more. Settled
-partials lie in blocks by slice of time, and of each slice there is one partial for each key besides. Of a slice in which no window of
-a micro-batch begins or ends, that partial is all there is to read::
+partials lie in blocks by slice of time, and of each slice there is one partial for each key besides. Of a slice in which no
+window of a micro-batch begins or ends, that partial is all there is to read::
 
     time       ----+--------+--------+--------+--------+--------+---->
     slices         |   raw  | merged | merged | merged |   raw  |  recent
-    windows          [..............................................]      of the first row of the micro-batch
-                        [.............................................]    of its last row
+    first window       [..........................................]
+    last window           [.........................................]
 
-So a micro-batch reads the slices in which its windows begin and end, and for the time between as many partials of a key as slices.
+So a micro-batch reads the slices in which its windows begin and end; for the time between, of a key a partial for each slice.
 
-That gives the bits that rows alone give only where partials may be merged in any grouping: sums of floating point are not, nor is
-what a user's function merges. Of these there are no slices, and the whole look-back is read.
+That gives the bits that rows alone give only where partials may be merged in any grouping: not sums of floating point, nor what
+a user's function merges. Of these there are no slices, and the whole look-back is read. It is, too, while micro-batches are not
+small beside the look-back: most slices would have edges in them.
 """
 
 from __future__ import annotations
@@ -38,9 +39,11 @@ MOST_MERGED = 1 << 18
 """Runs of rows are merged up to so many: merging saves calls, and nothing else."""
 _IN_A_LOOK_BACK = 64
 """So many slices make a look-back. A micro-batch reads two or three slices of rows, and for each key up to so many partials: the
-more slices, the less of the one and the more of the other. Both are then some hundredths of the rows, where a key has thousands."""
+more slices, the less of the one and the more of the other. Where a key has thousands of rows, both are some hundredths."""
 SHORTEST = 8
-"""Units of time in the shortest look-back that is worth slices: a slice must have two instants, and some must lie between the edges."""
+"""Units of time in the shortest look-back that has slices: a slice has two instants, and some must lie between the edges."""
+_SMALL = 4
+"""Slices settle in micro-batches in which time moves by less than this part of the look-back."""
 _BLOCK_ROWS = 1 << 12
 """Slices with fewer rows lie in a block together: a call more costs more than so many rows."""
 _MOST_BLOCKS = 4
@@ -87,6 +90,7 @@ class History:
 
     def __init__(self, state: SealedState, keyed: Aggregation, longest: int) -> None:
         self._keyed = keyed
+        self._longest = longest
         self._length = slice_length(keyed, longest)
         hole = max(longest, 1)
         self._recent, self._settled, self._slices = (
@@ -154,15 +158,16 @@ class History:
 
     # -- writing -------------------------------------------------------------------------------------------------------
 
-    def add(self, fresh: pa.Table, passed: int, needed: int) -> None:
+    def add(self, fresh: pa.Table, before: int, passed: int, needed: int) -> None:
         """Adds what a micro-batch brought.
 
         Args:
             fresh: partials by key and instant, sorted by time.
-            passed: up to this time no row will come any more.
+            before: up to this time no row could come any more when it began.
+            passed: the same when it is over.
             needed: what is older is looked back to by none.
         """
-        if self._length and passed != MIN_TIMESTAMP:
+        if self._length and passed != MIN_TIMESTAMP and (passed - before) * _SMALL < self._longest:
             until = (min(passed, MAX_TIMESTAMP - 1) + 1) // self._length * self._length
             until = min(until, BEYOND_ALL)
             if until > self._until:

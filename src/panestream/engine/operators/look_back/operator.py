@@ -241,7 +241,7 @@ class LookBackOperator(GroupOperator[FreshRows]):
         self._waiting.drop_before(emitted + 1)
         self._waiting.append(by_time([waiting]))
         self._waiting.compact(emitted + 1)
-        self._history.add(pane_range(fresh.partials, needed, None), step.after, needed)
+        self._history.add(pane_range(fresh.partials, needed, None), step.before, step.after, needed)
 
     def _kept_windows(self) -> int:
         return sum(block.rows for block in self._waiting.index)

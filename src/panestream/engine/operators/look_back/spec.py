@@ -89,12 +89,12 @@ class LookBackSpec(LookBackSettings, OperatorSpec):
         kept = "partials of each key and instant for as long as a look-back reaches, in blocks; rows that wait for the watermark"
         length = slice_length(self.keyed, self.longest)
         if length:
-            read = f"the slices of {format_duration(length)} in which windows begin and end, and one partial for each key and slice between"
-            return [kept, f"a micro-batch reads {read}"]
+            edges = f"the slices of {format_duration(length)} in which windows begin and end"
+            return [kept, f"a small micro-batch reads {edges}, and one partial for each key and slice between"]
         if self.longest < SHORTEST:
             return [kept]
-        inexact = [f"{one!r}" for one, exact in zip(self.aggregates, self._exact(), strict=True) if not exact]
-        return [kept, f"a micro-batch reads all that its rows look back to: slices merged before would change {', '.join(inexact)}"]
+        inexact = ", ".join(repr(one) for one, exact in zip(self.aggregates, self._exact(), strict=True) if not exact)
+        return [kept, f"a micro-batch reads all that its rows look back to: slices merged before would change {inexact}"]
 
     def _exact(self) -> list[bool]:
         """Whether slices of each aggregate alone would have partials."""
