@@ -46,11 +46,13 @@ def to_micros(duration: Duration, what: str = "duration") -> int:
 
     Args:
         duration: a ``timedelta``, or a string of one or more ``<number> <unit>`` parts. Units: microseconds, milliseconds,
-            seconds, minutes, hours, days, weeks, singular or plural, and ``us ms s sec min m h d``.
+            seconds, minutes, hours, days, weeks, singular or plural, and ``us ms s sec min m h d``. After a part with a minus
+            each needs a sign of its own: ``"-1 hour -30 minutes"``.
         what: how the error calls it, e.g. ``"slide"``.
 
     Raises:
-        InvalidDurationError: for anything else. Months and years are refused: they have no fixed length.
+        InvalidDurationError: for anything else. Months and years are refused: they have no fixed length. So is
+            ``"-1 hour 30 minutes"``.
 
     >>> to_micros("1 minute 30 seconds") == to_micros(timedelta(seconds=90))
     True
@@ -62,7 +64,7 @@ def to_micros(duration: Duration, what: str = "duration") -> int:
         raise InvalidDurationError(
             f"{what} must be a timedelta or a string such as '90 seconds', not {duration!r} ({type(duration).__name__})"
         )
-    position, total = 0, 0
+    position, total, negative = 0, 0, False
     while position < len(duration):
         part = _PART.match(duration, position)
         if part is None:
@@ -70,7 +72,15 @@ def to_micros(duration: Duration, what: str = "duration") -> int:
                 f"{what} {duration!r} cannot be read at {duration[position:]!r}: "
                 "write a number and a unit, e.g. '90 seconds' or '1 hour 30 minutes'"
             )
-        total += _scaled(part.group(1), _unit(part.group(2), duration, what), duration, what)
+        number = part.group(1)
+        if negative and number[0] not in "+-":
+            # Half an hour before by the rules of SQL, and an hour and a half before to who wrote it.
+            raise InvalidDurationError(
+                f"{what} {duration!r}: it is not clear whether the minus is for {part.group().strip(' ,')!r}, too: "
+                f"give that a sign of its own, '-{part.group().strip(' ,')}' or '+{part.group().strip(' ,')}'"
+            )
+        negative = number[0] == "-"
+        total += _scaled(number, _unit(part.group(2), duration, what), duration, what)
         position = part.end()
     if not duration.strip():
         raise InvalidDurationError(f"{what} is empty: write a number and a unit, e.g. '90 seconds'")
