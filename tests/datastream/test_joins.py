@@ -284,8 +284,35 @@ def test_a_limit_of_one_stream_is_none_of_the_other(spark):
         (lambda c, v: keyed(c).join(keyed(v)).window(MINUTES).pairs("cross"), "there is no join 'cross'"),
         (lambda c, v: keyed(c).join(keyed(v)).window(MINUTES).pairs(suffixes="_x"), "suffixes are two texts"),
         (
+            lambda c, v: (
+                keyed(c.withColumn("URL_X", c.url))
+                .join(keyed(v.withColumn("url", v.user)))
+                .window(MINUTES)
+                .pairs(suffixes=("_x", ""))
+            ),
+            "the left stream would have two columns 'url_x' and 'URL_X', which are one name here",
+        ),
+        (
+            lambda c, v: (
+                keyed(c).join(keyed(v.selectExpr("*", "user AS url", "user AS url_x"))).window(MINUTES).pairs(suffixes=("", "_x"))
+            ),
+            "the right stream would have two columns 'url_x' in the results, one of them by its suffix: take another suffix",
+        ),
+        (
             lambda c, v: keyed(c.withColumnRenamed("url", "rank")).join(keyed(v)).window(MINUTES).pairs("left_semi"),
             "a column is called 'rank'",
+        ),
+        (
+            lambda c, v: keyed(c).join(keyed(v)).window(MINUTES).pairs("semi").run(late_left=pst.MemorySink()),
+            r"no output 'late_left'; known here: main \(late rows have one with \.side_output_late_data\('late'\)\)",
+        ),
+        (
+            lambda c, v: keyed(c).co_group(keyed(v)).window(MINUTES).aggregate(agg.sum("price")).plan,
+            r"'price' is neither a column nor valid SQL over the columns; did you mean 'right\.price'\?",
+        ),
+        (
+            lambda c, v: keyed(c).co_group(keyed(v)).window(MINUTES).aggregate(agg.sum("prise")).plan,
+            "known here: left, right, ts, user",
         ),
         (lambda c, v: keyed(c).join(keyed(v)).window(MINUTES).pairs("semi").changelog(), "a join has many"),
         (lambda c, v: keyed(c).join(keyed(v)).window(MINUTES).pairs("semi").top(3, "url"), "a join has many"),
@@ -388,7 +415,7 @@ def test_an_interval_join_of_streams_with_a_restart_as_defined(spark, tmp_path, 
         ),
         (
             lambda c, v: keyed(c).interval_join(keyed(v)).between("0 s", "0 s").upper_bound_exclusive().pairs(),
-            "nothing lies between them",
+            "nothing lies between the bounds: include them, or move one",
         ),
         (lambda c, v: keyed(c).interval_join(keyed(v)).between("0 s", "1 s").pairs("left_semi"), "no join 'left_semi' here"),
         (

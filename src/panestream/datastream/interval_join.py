@@ -109,7 +109,7 @@ class IntervalPairs(Shown):
                 bounds leave nothing between them.
         """
         if self.lower > self.upper:
-            raise InvalidPlanError("interval_join: both bounds are left out, and nothing lies between them")
+            raise InvalidPlanError("interval_join: nothing lies between the bounds: include them, or move one")
         kind, windows = kind_of_join(how, _HOWS), self.windows
         values = {side: F.expr(windows.values_of(side)) for side in SIDES}
         df = windows.keyed.source.df

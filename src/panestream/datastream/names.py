@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from panestream.engine.plan import MAIN, RESERVED
-from panestream.errors import InvalidPlanError
+from collections.abc import Sequence
 
-__all__ = ["RESERVED", "checked_tag"]
+from panestream.engine.plan import MAIN, RESERVED
+from panestream.errors import InvalidPlanError, did_you_mean
+
+__all__ = ["RESERVED", "check_output", "checked_tag"]
 
 _ARGUMENTS = ("self", "checkpoint", "trigger", "name", "on_progress")
 """What ``start`` takes besides the sinks, which are called by their tags."""
+_ASKED_FOR = {
+    "late": "late rows have one with .side_output_late_data('late')",
+    "invalid": "rows without event time have one with .side_output_invalid('invalid')",
+}
+"""How a query gets the outputs that it has on request, by how they are called in general."""
 
 
 def checked_tag(tag: str) -> str:
@@ -22,3 +29,16 @@ def checked_tag(tag: str) -> str:
     if tag in _ARGUMENTS:
         raise InvalidPlanError(f"an output cannot be called {tag!r}, which is another argument of start: choose another tag")
     return tag
+
+
+def check_output(tag: str, known: Sequence[str]) -> None:
+    """Refuses an output that the query does not have.
+
+    Raises:
+        InvalidPlanError: says which there are, and how late and invalid rows get one.
+    """
+    if tag in known:
+        return
+    kind = tag.split("_", maxsplit=1)[0]
+    asked = kind in _ASKED_FOR and not any(other.startswith(kind) for other in known)
+    raise InvalidPlanError(f"there is no output {tag!r}; {did_you_mean(tag, known)}{f' ({_ASKED_FOR[kind]})' if asked else ''}")

@@ -15,6 +15,7 @@ from pyspark.sql import Column, DataFrame
 
 from panestream.datastream.events import WindowedEvents
 from panestream.datastream.histories import History, Positions, history_rows
+from panestream.datastream.names import check_output
 from panestream.datastream.stale_rows import warn_of_stale_rows
 from panestream.datastream.starting import SPARKS_NAMES, check_ending, ends_by_itself, spark_trigger, warn_of_birth
 from panestream.datastream.traced import MOST_ROWS, Wanted, traced
@@ -196,8 +197,7 @@ class WindowedResult(Shown, TraceableByKey):
 
     def _output(self, tag: str, rows: DataFrame, *, quiet: bool = False) -> DataFrame:
         plan = self.plan
-        if tag not in plan.tags:
-            raise InvalidPlanError(f"there is no output {tag!r}; {did_you_mean(tag, plan.tags)}")
+        check_output(tag, plan.tags)
         if tag == MAIN and plan.top is not None and self.is_streaming:
             raise InvalidPlanError("top on a stream ranks each window when it fires: use result.start(main=...), not .main")
         if tag == MAIN and plan.split is not None and self.is_streaming:
@@ -490,8 +490,7 @@ class WindowedResult(Shown, TraceableByKey):
         for tag, sink in sinks.items():
             if tag not in self.plan.tags and tag in SPARKS_NAMES:
                 raise InvalidPlanError(f"{tag} is a trigger, not an output: write start(trigger={{{tag!r}: {sink!r}}}, …)")
-            if tag not in self.plan.tags:
-                raise InvalidPlanError(f"there is no output {tag!r}; {did_you_mean(tag, self.plan.tags)}")
+            check_output(tag, self.plan.tags)
             if not isinstance(sink, Sink):
                 raise SinkError(f"the sink of {tag!r} must be one of panestream's (ParquetSink, TableSink, …), got {sink!r}")
 

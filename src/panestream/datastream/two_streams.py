@@ -227,6 +227,13 @@ def check_apart(left: Sequence[str], right: Sequence[str], taken: Sequence[str],
                 f"pairs: both streams have a column {shown(other, column)}: tell them apart, "
                 f".pairs(suffixes=('', '_right')), or rename one before pst.stream(df), df.withColumnRenamed({column!r}, ...)"
             )
+    for side, columns in ((LEFT, left), (RIGHT, right)):
+        twice = names.doubled(columns)
+        if twice is not None:
+            raise InvalidPlanError(
+                f"pairs: the {side} stream would have two columns {shown(*twice)} in the results, one of them by its suffix: "
+                "take another suffix"
+            )
     for column in (*left, *right):
         if names.find(column, taken) is not None:
             raise InvalidPlanError(

@@ -12,7 +12,9 @@ import re
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
+from panestream.engine.runtime.sides import SIDE_COLUMN
 from panestream.errors import InvalidPlanError, did_you_mean
 from panestream.spark.asking import asking
 from panestream.spark.failures import raise_as
@@ -88,6 +90,14 @@ def same(df: DataFrame, one: Column, other: Column) -> bool:
     return one is other or df.select(one).sameSemantics(df.select(other))
 
 
+def _hint(given: str, df: DataFrame) -> str:
+    """Which columns there are; of two streams put together, or of structs, the field of that name."""
+    fields = [f"{one.name}.{given}" for one in df.schema if isinstance(one.dataType, StructType) and given in one.dataType.names]
+    if fields:
+        return f"did you mean {' or '.join(map(repr, fields))}?"
+    return did_you_mean(given, [name for name in df.columns if name != SIDE_COLUMN])
+
+
 def refused(df: DataFrame, given: str | Column, what: str, error: AnalysisException | ParseException) -> InvalidPlanError:
     """The error for what Spark could not understand."""
     reason = str(error).strip().splitlines()[0]
@@ -98,7 +108,7 @@ def refused(df: DataFrame, given: str | Column, what: str, error: AnalysisExcept
     if condition in _NOT_OF_A_ROW:
         return InvalidPlanError(f"{what} is one value of each row, and {as_written(given)!r} {_NOT_OF_A_ROW[condition]}")
     if not isinstance(given, Column):
-        hint = did_you_mean(given, df.columns)
+        hint = _hint(given, df)
         return InvalidPlanError(f"{what} {given!r} is neither a column nor valid SQL over the columns; {hint} ({reason})")
     shown = as_written(given)
     if condition.startswith(_FOREIGN):
