@@ -35,3 +35,15 @@ def test_many_keys_over_a_long_time_do_not_wrap_around():
     assert instants.known is not None
     begin, end = instants.near(2**61, 0)
     assert (begin.tolist(), end.tolist()) == ([0, 1, 1], [1, 2, 3])
+
+
+def test_near_times_that_are_as_far_apart_as_they_can_be():
+    """All of a key lie on a line that counts every unit of time; what is near the last reaches beyond 64 bits from the first."""
+    times = np.array([-(2**62) + 1, -1, 2**62 - 9, 2**62 - 2])
+    instants, _, _ = Instants.of(np.zeros(4, np.int64), times)
+    assert instants.known is None
+    for before, after in [(7, 7), (2**61 - 1, 2**61 - 1), (0, 5), (2**61 - 1, 0)]:
+        begin, end = instants.near(before, after)
+        for place, time in enumerate(times.tolist()):
+            near = [n for n, other in enumerate(times.tolist()) if time - before <= other <= time + after]
+            assert list(range(begin[place], end[place])) == near

@@ -84,7 +84,9 @@ class Instants:
     def _counted(self, times: Ints, *, up: bool) -> Ints:
         """A time as the line counts it; one that it does not know as the next, or as the one before."""
         if self.known is None:
-            return np.clip(times - self.least, 0, self.stride - 1)
+            # Brought inside first: how far a time outside is from the least may need more than 64 bits.
+            counted: Ints = np.clip(times, self.least, self.least + self.stride - 1) - self.least
+            return counted
         if up:
             return np.searchsorted(self.known, times)
         return np.searchsorted(self.known, times, "right") - 1
