@@ -118,7 +118,7 @@ def page(figures: Figures, command: str) -> str:
         "",
         f"- Command: `{command}`",
         f"- Seed {figures.seed}, schedules {figures.first:,} to {last:,}: {came} (and those that close all windows).",
-        f"- Runs: **{figures.all_runs:,}**, each judged by the definition of windows, or by a run that was.",
+        f"- Runs: **{figures.all_runs:,}**, each judged by the definition of its kind of query, or by a run that was.",
         f"- One process, Python {platform.python_version()}: {took}.",
         f"- Result: {wrong}.",
         "",
