@@ -29,7 +29,6 @@ class Work:
         rows: that come.
         cells: partial sums that cross the shuffle, one for each task that reads, key and pane.
         results: that leave: a key and window each.
-        looked_at: partial sums at rest that windows which fire are made of; a pane of a key counts once in a micro-batch.
         kept: partial sums at rest.
         payloads: pieces that cross the shuffle: of each task that reads, for each key group.
         panes: in which rows come.
@@ -38,7 +37,6 @@ class Work:
     rows: float
     cells: float
     results: float
-    looked_at: float
     kept: float
     payloads: float
     panes: float
@@ -52,9 +50,7 @@ class Work:
         cells = one.files * panes * _distinct(one.keys, one.rows / one.files / panes)
         fired = seconds / slide
         kept = size / slide * _distinct(one.keys, one.rate * slide)
-        # While windows of several seconds fire in one micro-batch, panes come along: each is looked at once.
-        looked_at = min(1.0, fired) * kept
-        return cls(one.rows, cells, fired * _distinct(one.keys, one.rate * size), looked_at, kept, one.files * one.groups, panes)
+        return cls(one.rows, cells, fired * _distinct(one.keys, one.rate * size), kept, one.files * one.groups, panes)
 
 
 def _distinct(keys: float, rows: float) -> float:

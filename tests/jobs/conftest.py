@@ -7,6 +7,7 @@ import importlib.util
 import pytest
 from typer.testing import CliRunner
 
+from panestream.errors import JobError
 from panestream.jobs import cli, loading
 from panestream.jobs.editors import job_schema
 from panestream.jobs.runner import SessionRunner, close_listeners, open_listeners
@@ -32,6 +33,35 @@ def _editors_mark_nothing_that_is_right(request, monkeypatch):
         return made(job, document, *others)
 
     monkeypatch.setattr(loading, "LoadedJob", judged)
+
+
+@pytest.fixture
+def loaded_of(tmp_path):
+    """Writes a job file and loads it."""
+
+    def load(text, name="job.toml", **overrides):
+        (tmp_path / name).write_text(text)
+        return loading.load_job(tmp_path / name, loading.Overrides(**overrides))
+
+    return load
+
+
+@pytest.fixture
+def job_of(loaded_of):
+    """The job that a file says."""
+    return lambda text, name="job.toml", **overrides: loaded_of(text, name, **overrides).job
+
+
+@pytest.fixture
+def complaint(loaded_of, tmp_path):
+    """What is said about a job file; the folder is left out."""
+
+    def load(text, name="job.toml", **overrides):
+        with pytest.raises(JobError) as error:
+            loaded_of(text, name, **overrides)
+        return str(error.value).replace(f"{tmp_path}/", "")
+
+    return load
 
 
 @pytest.fixture

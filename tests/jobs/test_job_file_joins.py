@@ -8,7 +8,6 @@ import pytest
 
 from panestream.errors import JobError
 from panestream.jobs.cli import described
-from panestream.jobs.loading import Overrides, load_job
 from panestream.jobs.reading import check_paths
 from panestream.windowing.assigners import CalendarDays, TumblingEventTimeWindows
 
@@ -49,25 +48,6 @@ def text_of(*parts, left=LEFT, right=RIGHT, window=WINDOW, then=JOIN, out=OUT, b
 
 def of_tiles(*parts, window=WINDOW, before="", then=PANES):
     return "".join([before, ONE, window, then, OUT, *parts])
-
-
-@pytest.fixture
-def loaded_of(tmp_path):
-    def load(text, **overrides):
-        (tmp_path / "job.toml").write_text(text)
-        return load_job(tmp_path / "job.toml", Overrides(**overrides))
-
-    return load
-
-
-@pytest.fixture
-def complaint(loaded_of, tmp_path):
-    def load(text, **overrides):
-        with pytest.raises(JobError) as error:
-            loaded_of(text, **overrides)
-        return str(error.value).replace(f"{tmp_path}/", "")
-
-    return load
 
 
 def sink(tag):

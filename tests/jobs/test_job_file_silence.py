@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from panestream.windowing.watermarks import WatermarkStrategy
-from tests.jobs.test_job_file_windows import EVERY, TIME, complaint, job_of, text_of
+from tests.jobs.test_job_file_windows import EVERY, TIME, text_of
 
-__all__ = ["complaint", "job_of"]  # fixtures
 MINUTE = "[window]\ntype = 'tumbling'\nsize = '1 minute'\n"
 CLOSING = TIME + "closing_after = '30 seconds'\n"
 AT_END = "[trigger]\nclose_at_end = true\n"

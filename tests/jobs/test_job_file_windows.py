@@ -10,7 +10,7 @@ import pytest
 from panestream import agg
 from panestream.errors import JobError
 from panestream.jobs.functions import find
-from panestream.jobs.loading import Overrides, load_job
+from panestream.jobs.loading import load_job
 from panestream.windowing.assigners import (
     BusinessDays,
     BusinessHours,
@@ -72,25 +72,6 @@ COUNT = "[aggregate]\nn = 'count'\n"
 
 def text_of(window, *, before="", time=TIME, compute=COUNT, out=OUT, after=""):
     return f'key = "user"\n{before}{SOURCE}{time}{window}{compute}{out}{after}'
-
-
-@pytest.fixture
-def job_of(tmp_path):
-    def load(text, **overrides):
-        (tmp_path / "job.toml").write_text(text)
-        return load_job(tmp_path / "job.toml", Overrides(**overrides)).job
-
-    return load
-
-
-@pytest.fixture
-def complaint(job_of, tmp_path):
-    def load(text, **overrides):
-        with pytest.raises(JobError) as error:
-            job_of(text, **overrides)
-        return str(error.value).replace(f"{tmp_path}/", "")
-
-    return load
 
 
 EVERY = "[trigger]\nevery = '1 second'\n"

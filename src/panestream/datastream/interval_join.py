@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from panestream.datastream.co_grouped import CoGroupedStream, CoGroupedWindows, JoinedResult, kind_of_join
 from panestream.datastream.result import WindowedResult
 from panestream.engine.operators.intervals.spec import IntervalSpec
-from panestream.engine.runtime.sides import FULL_OUTER, INNER, LEFT_OUTER, RIGHT_OUTER, SIDES
+from panestream.engine.runtime.sides import INNER, OF_PAIRS, SIDES
 from panestream.engine.shown import Shown, parts_of
 from panestream.errors import InvalidPlanError
 from panestream.spark.columns import type_of
@@ -18,7 +18,6 @@ from panestream.spark.types import to_arrow
 from panestream.windowing.assigners import GlobalWindows
 from panestream.windowing.time import Duration, format_duration, to_micros
 
-_HOWS = (INNER, LEFT_OUTER, RIGHT_OUTER, FULL_OUTER)
 _LONGEST = 2**60
 """In microseconds, some 36,000 years: times and bounds together must not overflow."""
 
@@ -110,7 +109,7 @@ class IntervalPairs(Shown):
         """
         if self.lower > self.upper:
             raise InvalidPlanError("interval_join: nothing lies between the bounds: include them, or move one")
-        kind, windows = kind_of_join(how, _HOWS), self.windows
+        kind, windows = kind_of_join(how, OF_PAIRS), self.windows
         values = {side: F.expr(windows.values_of(side)) for side in SIDES}
         df = windows.keyed.source.df
         left, right = (to_arrow(type_of(df, values[side]), f"the rows of the {side} stream") for side in SIDES)

@@ -12,10 +12,10 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from panestream.engine.runtime.sides import SIDES
 from panestream.jobs.model import FUNCTIONS_OF_ROWS, OF_TWO, Job
 from panestream.jobs.schema import accepted
 from panestream.jobs.sinks import FORMATS, Sink
-from panestream.jobs.streams import SIDES
 from panestream.jobs.windows import COUNTED, NEEDS, TAKES, WindowSection
 
 DIALECT = "http://json-schema.org/draft-07/schema#"

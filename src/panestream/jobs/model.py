@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from panestream.engine.plan import FIRING_COLUMNS, OP_COLUMN, RESERVED
+from panestream.engine.runtime.sides import SIDES
 from panestream.errors import did_you_mean
 from panestream.jobs.aggregates import AggregateSection, aggregates
 from panestream.jobs.functions import AnyFunctionSection, ArrowFunctionSection, FunctionSection, ProcessSection
@@ -29,7 +30,7 @@ from panestream.jobs.schema import (
 )
 from panestream.jobs.sinks import Sinks
 from panestream.jobs.source import Source
-from panestream.jobs.streams import SIDES, IntervalJoin, Join, Stream
+from panestream.jobs.streams import IntervalJoin, Join, Stream
 from panestream.jobs.times import EventTime, ProcessingTime, Watermark
 from panestream.jobs.windows import ALIGNED, EVEN, LOOK_BACK, Firing, WindowSection
 from panestream.windowing.time import to_micros
@@ -245,7 +246,7 @@ class Job:
         if len(given) > 1:
             place.at(given[1]).note(f"{given[0]!r} says already what becomes of the rows of a window: keep one of them")
         if self.left is None:
-            for tag in _OF_TWO:
+            for tag in _OUTPUTS_OF_TWO:
                 if getattr(self.sinks, tag) is not None:
                     alone = tag.partition("_")[0]
                     place.at("sinks", tag).note(f"is of two streams, [left] and [right]; of one it is sinks.{alone}")
@@ -442,7 +443,7 @@ FUNCTIONS_OF_ROWS = ("aggregate", *OWN_FUNCTIONS, "panes", "join", "interval_joi
 OF_TWO = (*SIDES, "join", "interval_join")
 """The sections of jobs with two streams."""
 
-_OF_TWO = tuple(f"{tag}_{side}" for tag in ("late", "invalid") for side in SIDES)
+_OUTPUTS_OF_TWO = tuple(f"{tag}_{side}" for tag in ("late", "invalid") for side in SIDES)
 """The outputs that only these have."""
 
 _OF_WINDOWS = ("window", "windows", "firing", "allowed_lateness", "with_firing", "changelog", "exact_firings", "top", "keep")

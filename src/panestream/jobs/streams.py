@@ -7,16 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from panestream.engine.runtime.sides import HOWS, OF_PAIRS
 from panestream.jobs.schema import Place, array, boolean, choice, column, duration, name_like, reads, section
 from panestream.jobs.source import Source
 from panestream.jobs.times import EventTime, ProcessingTime, Watermark
 from panestream.windowing.time import to_micros
-
-SIDES = ("left", "right")
-"""What the two streams are called: their sections, the columns of functions and aggregates over both, the ends of outputs."""
-
-HOWS = ("inner", "left", "right", "full", "left_semi", "left_anti")
-"""The kinds of joins in windows."""
 
 _OF_JOB = ("window", "windows", "firing", "aggregate", "process", "apply", "apply_arrow", "join", "interval_join", "trigger")
 
@@ -59,8 +54,21 @@ class Stream:
             place.at("key").note("is empty: rows of two streams meet by a key")
 
 
+class _OfBoth:
+    """What has columns of both streams."""
+
+    __slots__ = ()
+    left_suffix: str | None
+    right_suffix: str | None
+
+    @property
+    def suffixes(self) -> tuple[str, str]:
+        """Of the left columns, and of the right ones."""
+        return self.left_suffix or "", self.right_suffix or ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Join:
+class Join(_OfBoth):
     """``[join]``: each row of the left stream with each row of the right one of the same key and window.
 
     Attributes:
@@ -74,14 +82,9 @@ class Join:
     left_suffix: str | None = field(default=None, metadata=reads(suffix))
     right_suffix: str | None = field(default=None, metadata=reads(suffix))
 
-    @property
-    def suffixes(self) -> tuple[str, str]:
-        """Of the left columns, and of the right ones."""
-        return self.left_suffix or "", self.right_suffix or ""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IntervalJoin:
+class IntervalJoin(_OfBoth):
     """``[interval_join]``: each row of the left stream with the rows of the right one around its time; there are no windows.
 
     Attributes:
@@ -99,14 +102,9 @@ class IntervalJoin:
     upper: str = field(metadata=reads(duration(negative=True)))
     lower_exclusive: bool = field(default=False, metadata=reads(boolean))
     upper_exclusive: bool = field(default=False, metadata=reads(boolean))
-    how: str = field(default="inner", metadata=reads(choice(*HOWS[:4])))
+    how: str = field(default="inner", metadata=reads(choice(*OF_PAIRS)))
     left_suffix: str | None = field(default=None, metadata=reads(suffix))
     right_suffix: str | None = field(default=None, metadata=reads(suffix))
-
-    @property
-    def suffixes(self) -> tuple[str, str]:
-        """Of the left columns, and of the right ones."""
-        return self.left_suffix or "", self.right_suffix or ""
 
     def check(self, place: Place) -> None:
         """Something lies between the bounds."""
@@ -117,4 +115,4 @@ class IntervalJoin:
             place.at("lower").note("nothing lies between the bounds: include them, or move one")
 
 
-__all__ = ["HOWS", "SIDES", "IntervalJoin", "Join", "Stream"]
+__all__ = ["IntervalJoin", "Join", "Stream"]

@@ -10,6 +10,7 @@ import panestream as pst
 from panestream import agg
 from panestream.errors import PlanMismatchError
 from panestream.testing import MicroBatches
+from tests.spark.savepoint.runs import fired
 
 pytestmark = pytest.mark.spark
 
@@ -44,34 +45,28 @@ def windowed(clicks):
     return timed.key_by("user").window(pst.TumblingEventTimeWindows.of("15 minutes")).key_groups(2)
 
 
-def ran(result, checkpoint, **how):
-    sink = pst.MemorySink()
-    result.start(main=sink, checkpoint=str(checkpoint), **how).await_termination()
-    return sorted(map(str, sink.rows))
-
-
 def test_added_aggregates_and_changed_accumulators(spark, tmp_path):
     parts = [MicroBatches(spark, tmp_path / name, "user string, n bigint, ts timestamp") for name in ("all", "old", "new")]
     for clicks, rows in zip(parts, (ROWS, ROWS[:20], ROWS[20:]), strict=True):
         clicks.add(rows)
     whole, old, new = parts
-    ran(windowed(old).aggregate(agg.count().alias("n")), tmp_path / "old-1")
+    fired(windowed(old).aggregate(agg.count().alias("n")), tmp_path / "old-1")
     saved = pst.savepoint(spark, str(tmp_path / "old-1"), str(tmp_path / "saved-1")).path
     added = (agg.count().alias("n"), agg.sum("n").alias("total"))
     with pytest.raises(PlanMismatchError, match=r"'total' is new.*agg\.complete\('total'\)"):
-        ran(windowed(new).aggregate(*added), tmp_path / "no", savepoint=saved, own_position=True)
+        fired(windowed(new).aggregate(*added), tmp_path / "no", savepoint=saved, own_position=True)
     told = windowed(new).aggregate(*added, agg.complete("total").alias("whole"))
     sink = pst.MemorySink()
     told.start(main=sink, checkpoint=str(tmp_path / "new-1"), savepoint=saved, own_position=True).await_termination()
     # The window that was open when the aggregate came lacks rows; the one after it does not.
     assert [whole for _, whole in sorted({(row.window_start, row.whole) for row in sink.rows})] == [False, True]
 
-    expected = ran(windowed(whole).aggregate(MeanByName(), schema="mean double"), tmp_path / "whole")
-    first = ran(windowed(old).aggregate(Mean(), schema="mean double"), tmp_path / "old-2")
+    expected = fired(windowed(whole).aggregate(MeanByName(), schema="mean double"), tmp_path / "whole")
+    first = fired(windowed(old).aggregate(Mean(), schema="mean double"), tmp_path / "old-2")
     saved = pst.savepoint(spark, str(tmp_path / "old-2"), str(tmp_path / "saved-2")).path
     changed = windowed(new).aggregate(MeanByName(), schema="mean double")
     with pytest.raises(PlanMismatchError, match="MeanByName"):
-        ran(changed, tmp_path / "no-2", savepoint=saved, own_position=True)
+        fired(changed, tmp_path / "no-2", savepoint=saved, own_position=True)
     migrate = {"accumulator": lambda old: {"total": old[0], "n": old[1]}}
-    rest = ran(changed, tmp_path / "new-2", savepoint=saved, own_position=True, migrate=migrate)
+    rest = fired(changed, tmp_path / "new-2", savepoint=saved, own_position=True, migrate=migrate)
     assert sorted(first + rest) == expected

@@ -13,6 +13,7 @@ import panestream as pst
 from panestream import agg
 from panestream.errors import CheckpointError, InvalidPlanError
 from panestream.testing import MicroBatches
+from tests.spark.savepoint.runs import ran, texts
 
 pytestmark = pytest.mark.spark
 
@@ -38,17 +39,6 @@ def counted(rows, groups=2, late=False):
     )
     windowed = windowed.side_output_late_data("late") if late else windowed
     return windowed.key_groups(groups).aggregate(agg.count().alias("n"), agg.sum("n").alias("total"), agg.complete("total"))
-
-
-def texts(rows):
-    return sorted(map(str, rows))
-
-
-def ran(result, checkpoint, **how):
-    sink = pst.MemorySink()
-    running = result.start(main=sink, checkpoint=str(checkpoint), **how)
-    running.await_termination()
-    return texts(sink.rows), running
 
 
 def test_history_and_the_stream_from_there_are_all_as_a_stream(spark, tmp_path):

@@ -12,6 +12,7 @@ import panestream as pst
 from panestream import agg
 from panestream.errors import InvalidPlanError
 from panestream.testing import MicroBatches
+from tests.spark.savepoint.runs import ran, texts
 
 pytestmark = pytest.mark.spark
 
@@ -60,17 +61,6 @@ def over_both(views, clicks):
     seen, clicked = keyed(views, clicks)
     windows = seen.co_group(clicked).window(pst.EventTimeSessionWindows.with_gap("5 minutes")).key_groups(2)
     return windows.aggregate(agg.count("left.ad").alias("views"), agg.sum("right.price").alias("paid"))
-
-
-def texts(rows):
-    return sorted(map(str, rows))
-
-
-def ran(result, checkpoint, **how):
-    sink = pst.MemorySink()
-    running = result.start(main=sink, checkpoint=str(checkpoint), **how)
-    running.await_termination()
-    return texts(sink.rows), running
 
 
 def history(spark, until=HALF):

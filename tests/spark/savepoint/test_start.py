@@ -12,6 +12,7 @@ from panestream import agg
 from panestream.errors import CheckpointError, PlanMismatchError
 from panestream.spark.checkpoint import newest_entry
 from panestream.testing import MicroBatches
+from tests.spark.savepoint.runs import fired
 
 pytestmark = pytest.mark.spark
 
@@ -44,18 +45,12 @@ def counted(clicks, groups=None, *, key="user", windows=("30 minutes", "10 minut
     return windowed.aggregate(*aggregates)
 
 
-def ran(result, checkpoint, **how):
-    sink = pst.MemorySink()
-    result.start(main=sink, checkpoint=str(checkpoint), **how).await_termination()
-    return sorted(map(str, sink.rows))
-
-
 @pytest.fixture(scope="module")
 def old(spark, tmp_path_factory):
     """A query that was stopped half way: what it gave, what it would have given, its savepoint, and the rows that it has not read."""
     folder = tmp_path_factory.mktemp("old")
-    whole = ran(counted(clicks_in(spark, folder / "all"), 2), folder / "whole")
-    first = ran(counted(clicks_in(spark, folder / "first", ROWS[:2]), 2), folder / "checkpoint")
+    whole = fired(counted(clicks_in(spark, folder / "all"), 2), folder / "whole")
+    first = fired(counted(clicks_in(spark, folder / "first", ROWS[:2]), 2), folder / "checkpoint")
     saved = pst.savepoint(spark, str(folder / "checkpoint"), str(folder / "saved"))
     assert (saved.batch_id, saved.manifest.groups, saved.plan.key_names) == (1, 2, ("user",))
     return folder, whole, first, clicks_in(spark, folder / "rest", ROWS[2:])
@@ -64,7 +59,7 @@ def old(spark, tmp_path_factory):
 @pytest.mark.parametrize("groups", [1, 5])
 def test_another_number_of_key_groups(old, groups, tmp_path):
     folder, whole, first, rest = old
-    assert sorted(first + ran(counted(rest, groups), tmp_path / "new", savepoint=f"{folder}/saved")) == whole
+    assert sorted(first + fired(counted(rest, groups), tmp_path / "new", savepoint=f"{folder}/saved")) == whole
 
 
 def test_restarts_around_the_first_micro_batch(spark, old, tmp_path):

@@ -14,6 +14,7 @@ from panestream.errors import CheckpointError, StateDamagedError
 from panestream.spark.savepoint.manifest import Manifest
 from panestream.spark.savepoint.writing import write_savepoint
 from panestream.testing import MicroBatches
+from tests.spark.savepoint.runs import fired
 
 pytestmark = pytest.mark.spark
 
@@ -32,12 +33,6 @@ def counted(df, groups=None):
     if groups is not None:
         windowed = windowed.key_groups(groups)
     return windowed.aggregate(agg.count().alias("n"), agg.sum("n").alias("total"))
-
-
-def fired(result, checkpoint, **how):
-    sink = pst.MemorySink()
-    result.start(main=sink, checkpoint=str(checkpoint), **how).await_termination()
-    return sorted(map(str, sink.rows))
 
 
 @pytest.fixture(scope="module")

@@ -246,24 +246,19 @@ FAULTS += [
 ]
 
 
-@fault("nothing", operators=("intervals",))
-def rows_of_an_interval_join_rest_twice():
+def what_rests_rests_twice():
     return mock.patch.object(PaneBlocks, "append", twice(PaneBlocks.append))
 
 
-@fault("nothing", operators=("look-backs",))
-def rows_that_are_looked_back_at_rest_twice():
-    return mock.patch.object(PaneBlocks, "append", twice(PaneBlocks.append))
-
-
-@fault("nothing", operators=("joins",))
-def rows_of_a_join_rest_twice():
-    return mock.patch.object(PaneBlocks, "append", twice(PaneBlocks.append))
-
-
-@fault("nothing", operators=("tiles",))
-def partials_of_tiles_rest_twice():
-    return mock.patch.object(PaneBlocks, "append", twice(PaneBlocks.append))
+FAULTS += [
+    Fault(f"{what} rest twice", what_rests_rests_twice, frozenset({"nothing"}), (one,))
+    for what, one in (
+        ("rows of an interval join", "intervals"),
+        ("rows that are looked back at", "look-backs"),
+        ("rows of a join", "joins"),
+        ("partials of tiles", "tiles"),
+    )
+]
 
 
 def twice(append):

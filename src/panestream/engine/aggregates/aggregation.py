@@ -177,12 +177,8 @@ class Aggregation:
         partials = partials.merged(groups, self.partial_aggregates)
         windows, tables = [], []
         for ranges in self._ranges(groups, keys, partials.rows, first_pane, end_pane, layout):
-            finals = [
-                partial.combine(ranges, columns, partials.rows)
-                for partial, columns in zip(self.partial_aggregates, partials.columns, strict=True)
-            ]
             windows.append(ranges.windows)
-            tables.append(self._results(keys, ranges.codes, finals, ranges.rows))
+            tables.append(self._combined(keys, partials, ranges))
         return (windows[0], tables[0]) if len(tables) == 1 else (np.concatenate(windows), pa.concat_tables(tables))
 
     @_quiet
@@ -200,12 +196,15 @@ class Aggregation:
         if any(partial.needs_rows for partial in self.partial_aggregates) or self._kept:
             return self.windows(table, start, end)[1]
         partials = _Partials.of(self, table)
-        ranges = PlaceRanges.of(partials.rows, start, end)
+        return self._combined(partials.keys(), partials, PlaceRanges.of(partials.rows, start, end))
+
+    def _combined(self, keys: Keys, partials: _Partials, ranges: Ranges) -> pa.Table:
+        """The results of some ranges of partials."""
         finals = [
             partial.combine(ranges, columns, partials.rows)
             for partial, columns in zip(self.partial_aggregates, partials.columns, strict=True)
         ]
-        return self._results(partials.keys(), ranges.codes, finals, ranges.rows)
+        return self._results(keys, ranges.codes, finals, ranges.rows)
 
     @property
     def follows_arrival(self) -> bool:

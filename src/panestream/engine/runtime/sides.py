@@ -26,6 +26,8 @@ INNER, LEFT_OUTER, RIGHT_OUTER, FULL_OUTER, LEFT_SEMI, LEFT_ANTI = HOWS = (
     "left_anti",
 )
 """The kinds of joins."""
+OF_PAIRS = (INNER, LEFT_OUTER, RIGHT_OUTER, FULL_OUTER)
+"""Those whose results have the columns of both sides: all that interval joins know."""
 _AT_ONCE = 1 << 16
 """So many pairs are made at a time."""
 
@@ -160,4 +162,4 @@ def _fields(rows: pa.Array, schema: pa.Schema) -> list[pa.Array]:
     return [field.cast(wanted.type) for field, wanted in zip(rows.flatten(), schema, strict=False)]
 
 
-__all__ = ["HOWS", "LEFT", "RIGHT", "SIDES", "SIDE_COLUMN", "Pairs", "Sides"]
+__all__ = ["HOWS", "LEFT", "OF_PAIRS", "RIGHT", "SIDES", "SIDE_COLUMN", "Pairs", "Sides"]
