@@ -19,7 +19,8 @@ def typed(spark, monkeypatch):
 
 
 def test_it_says_what_it_took_out(spark, tmp_path, typed):
-    from tests.spark.savepoint.test_start import ROWS, clicks_in, counted, ran
+    from tests.spark.savepoint.runs import ran
+    from tests.spark.savepoint.test_start import ROWS, clicks_in, counted
 
     ran(counted(clicks_in(spark, tmp_path / "in", ROWS[:1]), 2), tmp_path / "checkpoint")
     done = typed(tmp_path / "checkpoint", tmp_path / "saved")
