@@ -279,6 +279,14 @@ def test_a_limit_of_one_stream_is_none_of_the_other(spark):
             lambda c, v: keyed(c).join(keyed(v, key="price")),
             "'user' of the left stream is string, 'price' of the right one is double",
         ),
+        (
+            lambda c, v: keyed(c.selectExpr("1 AS user", "ts")).join(keyed(v.selectExpr("1L AS user", "ts"))),
+            "'user' of the left stream is int, 'user' of the right one is bigint: cast one of them",
+        ),
+        (
+            lambda c, v: keyed(c).join(keyed(v)).window(pst.LookBackWindows.of("1 hour")).pairs("semi"),
+            r"look-backs are of the rows of one stream; .* left\.interval_join\(right\)",
+        ),
         (lambda c, v: keyed(c, key="user AS left").join(keyed(v)), "a key cannot be called 'left'"),
         (lambda c, v: keyed(c, invalid="bad").join(keyed(v, invalid="bad")), "both streams have an output 'bad'"),
         (lambda c, v: keyed(c).join(keyed(v)).window(MINUTES).pairs("cross"), "there is no join 'cross'"),
@@ -313,6 +321,14 @@ def test_a_limit_of_one_stream_is_none_of_the_other(spark):
         (
             lambda c, v: keyed(c).co_group(keyed(v)).window(MINUTES).aggregate(agg.sum("prise")).plan,
             "known here: left, right, ts, user",
+        ),
+        (
+            lambda c, v: keyed(c).co_group(keyed(v)).window(MINUTES).aggregate(agg.sum("right.prise")).plan,
+            r"'right\.prise' is neither a column nor valid SQL over the columns; did you mean 'right\.price'\?",
+        ),
+        (
+            lambda c, v: keyed(c).join(keyed(v.withColumnRenamed("price", "Firing"))).window(MINUTES).pairs("left").with_firing(),
+            "with_firing adds a column 'firing', the results have one already",
         ),
         (lambda c, v: keyed(c).join(keyed(v)).window(MINUTES).pairs("semi").changelog(), "a join has many"),
         (lambda c, v: keyed(c).join(keyed(v)).window(MINUTES).pairs("semi").top(3, "url"), "a join has many"),

@@ -37,6 +37,7 @@ from panestream.spark.names import Names
 from panestream.spark.sinks.base import Sink
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import WindowAssigner
+from panestream.windowing.assigners.look_back import look_backs_of
 from panestream.windowing.functions import WindowFunction
 from panestream.windowing.signatures import CO_GROUP_APPLY, CO_GROUP_ARROW, CO_GROUP_IN_PANDAS, check_function
 
@@ -135,6 +136,11 @@ class CoGroupedWindows(WindowedStream):
             >>> clicks.join(views).window(hours).pairs("left", suffixes=("", "_view"))  # doctest: +SKIP
         """
         kind = kind_of_join(how, HOWS)
+        if look_backs_of(self.windowing.assigner) is not None:
+            raise InvalidPlanError(
+                "pairs: look-backs are of the rows of one stream; rows of two streams that are near in time meet by "
+                "left.interval_join(right).between('-1 hour', '0 seconds')"
+            )
         pairs = self.paired(kind, suffixes)
         lists = [agg.collect_list(self.values_of(side)).alias(side) for side in SIDES]
         made = self.aggregate(*lists)
@@ -233,6 +239,12 @@ class JoinedResult(WindowedResult):
     @cached_property
     def plan(self) -> WindowPlan:
         return replace(super().plan, pairs=self.joined)
+
+    @property
+    def _result_names(self) -> Sequence[str]:
+        # The operator has a list for each side, the results have the columns of their rows.
+        assert self.joined is not None  # noqa: S101 - made with it
+        return self.joined.names
 
     def _check_sinks(self, sinks: Mapping[str, Sink]) -> None:
         super()._check_sinks(sinks)

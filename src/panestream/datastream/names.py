@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pyarrow as pa
+
 from panestream.engine.plan import MAIN, RESERVED
 from panestream.errors import InvalidPlanError, did_you_mean
+from panestream.spark.names import Names
 
-__all__ = ["RESERVED", "check_output", "checked_tag"]
+__all__ = ["RESERVED", "check_added", "check_output", "checked_tag"]
 
 _ARGUMENTS = ("self", "checkpoint", "trigger", "name", "on_progress")
 """What ``start`` takes besides the sinks, which are called by their tags."""
@@ -42,3 +45,20 @@ def check_output(tag: str, known: Sequence[str]) -> None:
     kind = tag.split("_", maxsplit=1)[0]
     asked = kind in _ASKED_FOR and not any(other.startswith(kind) for other in known)
     raise InvalidPlanError(f"there is no output {tag!r}; {did_you_mean(tag, known)}{f' ({_ASKED_FOR[kind]})' if asked else ''}")
+
+
+def check_added(what: str, added: Sequence[pa.Field], there: Sequence[str], names: Names) -> None:
+    """Refuses columns beside the results that are called as one of them.
+
+    Args:
+        what: which method adds them, for errors.
+        added: the columns.
+        there: what keys and results are called.
+        names: how names compare.
+
+    Raises:
+        InvalidPlanError: says which, and what to do.
+    """
+    for column in added:
+        if names.find(column.name, there) is not None:
+            raise InvalidPlanError(f"{what} adds a column {column.name!r}, the results have one already: rename it")

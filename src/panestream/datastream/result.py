@@ -15,7 +15,7 @@ from pyspark.sql import Column, DataFrame
 
 from panestream.datastream.events import WindowedEvents
 from panestream.datastream.histories import History, Positions, history_rows
-from panestream.datastream.names import check_output
+from panestream.datastream.names import check_added, check_output
 from panestream.datastream.stale_rows import warn_of_stale_rows
 from panestream.datastream.starting import SPARKS_NAMES, check_ending, ends_by_itself, spark_trigger, warn_of_birth
 from panestream.datastream.traced import MOST_ROWS, Wanted, traced
@@ -116,10 +116,11 @@ class WindowedResult(Shown, TraceableByKey):
             raise InvalidPlanError(f"{what}: {why_not}")
         if self.largest is not None:
             raise InvalidPlanError(f"{what} and top do not go together: a window's top is all there is of it")
-        names = (*self.windowed.keyed.key_schema.names, *self.operator.result_schema.names)
-        for column in columns:
-            if Names.of(self._df.sparkSession).find(column.name, names) is not None:
-                raise InvalidPlanError(f"{what} adds a column {column.name!r}, the results have one already: rename it")
+        check_added(what, columns, (*self.windowed.keyed.key_schema.names, *self._result_names), Names.of(self._df.sparkSession))
+
+    @property
+    def _result_names(self) -> Sequence[str]:
+        return self.operator.result_schema.names
 
     def _check_not_split(self, what: str) -> None:
         if self.split is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
@@ -21,7 +22,7 @@ from panestream.spark.columns import micros_of, quoted, type_of
 from panestream.spark.event_time import all_usable, or_raise
 from panestream.spark.expressions import text_of
 from panestream.spark.names import Names, shown
-from panestream.spark.types import arrow_schema
+from panestream.spark.types import arrow_schema, to_spark
 from panestream.windowing.watermarks import WatermarkStrategy
 
 _CLOCK = "__clock"
@@ -100,8 +101,8 @@ def _check_keys(left: KeyedEvents, right: KeyedEvents, what: str) -> None:
     for one, other in zip(ours, theirs, strict=True):
         if one.type != other.type:
             raise InvalidPlanError(
-                f"{what}: the key {one.name!r} of the left stream is {one.type}, {other.name!r} of the right one is "
-                f"{other.type}: cast one of them, .key_by('cast({other.name} AS ...) AS {other.name}')"
+                f"{what}: the key {one.name!r} of the left stream is {_said(one)}, {other.name!r} of the right one is "
+                f"{_said(other)}: cast one of them, .key_by('cast({other.name} AS ...) AS {other.name}')"
             )
     names = Names.of(left.source.df.sparkSession)
     for name in ours.names:
@@ -116,6 +117,11 @@ def _check_keys(left: KeyedEvents, right: KeyedEvents, what: str) -> None:
             f"{what}: one side is a stream and the other a batch. A table that does not change is joined before the windows, "
             "clicks.join(table, 'user'); else read both as streams, or both as batches"
         )
+
+
+def _said(key: pa.Field) -> str:
+    """The type of a key as Spark calls it: that is what a cast wants."""
+    return to_spark(key.type).simpleString()
 
 
 def _time_name(left: KeyedEvents, right: KeyedEvents) -> str:

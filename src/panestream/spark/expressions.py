@@ -95,6 +95,10 @@ def _hint(given: str, df: DataFrame) -> str:
     fields = [f"{one.name}.{given}" for one in df.schema if isinstance(one.dataType, StructType) and given in one.dataType.names]
     if fields:
         return f"did you mean {' or '.join(map(repr, fields))}?"
+    struct, dot, _ = given.partition(".")
+    for one in df.schema:
+        if dot and one.name == struct and isinstance(one.dataType, StructType):
+            return did_you_mean(given, [f"{struct}.{name}" for name in one.dataType.names])
     return did_you_mean(given, [name for name in df.columns if name != SIDE_COLUMN])
 
 

@@ -87,14 +87,22 @@ class Pairs:
     def _of_left_alone(self) -> bool:
         return self.how in (LEFT_SEMI, LEFT_ANTI)
 
+    @property
+    def _columns(self) -> list[pa.Field]:
+        return [*self.left, *(() if self._of_left_alone else self.right)]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the columns of the two streams are called in the results."""
+        return tuple(column.name for column in self._columns)
+
     def schema_of(self, emitted: pa.Schema) -> pa.Schema:
         """The columns of the results.
 
         Args:
             emitted: those that the operator emits, the two lists among them.
         """
-        right = () if self._of_left_alone else self.right
-        return pa.schema([*self._around(emitted)[0], *self.left, *right, *self._around(emitted)[1]])
+        return pa.schema([*self._around(emitted)[0], *self._columns, *self._around(emitted)[1]])
 
     def kept(self, emitted: pa.Table) -> pa.Table:
         """The keys and windows that have results."""
