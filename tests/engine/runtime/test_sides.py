@@ -82,6 +82,33 @@ def test_a_null_in_the_key_equals_nothing(how, expected):
     assert [tuple(row.values())[3:] for row in opened.to_pylist()] == expected
 
 
+POINT = pa.struct([pa.field("x", pa.int64(), nullable=False)])
+POINTS = pa.schema([("at", POINT)])
+
+
+def test_a_struct_whose_fields_are_never_null_may_be_null_itself():
+    # As those that struct(...) makes, or the _metadata of files: no type that a row without a partner could be cast to.
+    lists = pa.list_(pa.struct(list(POINTS)))
+    emitted = pa.table(
+        {
+            "key": ["k", "m"],
+            "left": pa.array([[{"at": {"x": 1}}, {"at": None}], []], lists),
+            "right": pa.array([[], [{"at": {"x": 2}}]], lists),
+        }
+    )
+    pairs = Pairs("full", POINTS, POINTS.set(0, pa.field("at_right", POINT)), keys=1)
+    (opened,) = pairs.opened(pairs.kept(emitted))
+    assert [tuple(row.values()) for row in opened.to_pylist()] == [
+        ("k", {"x": 1}, None),
+        ("k", None, None),
+        ("m", None, {"x": 2}),
+    ]
+    rows = pa.table(
+        {"left": pa.array([{"at": None}, None], pa.struct(list(POINTS))), "right": pa.nulls(2, pa.struct(list(NUMBERS)))}
+    )
+    assert Sides(POINTS, NUMBERS, ((), ())).apart(rows)[0].to_pylist() == [{"at": None}]
+
+
 # -- watermarks ----------------------------------------------------------------------------------------------------------------
 
 

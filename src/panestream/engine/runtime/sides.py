@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from panestream.engine.kernels.columns import list_of, one_chunk
+from panestream.engine.kernels.columns import as_type, list_of, one_chunk
 from panestream.engine.kernels.list_pairs import ListPairs
 
 LEFT, RIGHT = SIDES = ("left", "right")
@@ -63,7 +63,9 @@ def _own(column: pa.ChunkedArray, schema: pa.Schema) -> pa.Table:
     rows = one_chunk(column)
     # Not Table.from_struct_array: before pyarrow 23 it takes all rows where a slice begins with the first.
     fields = rows.filter(rows.is_valid()).flatten()
-    return pa.Table.from_arrays([field.cast(wanted.type) for field, wanted in zip(fields, schema, strict=True)], schema=schema)
+    return pa.Table.from_arrays(
+        [as_type(field, wanted.type) for field, wanted in zip(fields, schema, strict=True)], schema=schema
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +169,7 @@ class Pairs:
 
 def _fields(rows: pa.Array, schema: pa.Schema) -> list[pa.Array]:
     """The fields of structs as columns; null where the struct is."""
-    return [field.cast(wanted.type) for field, wanted in zip(rows.flatten(), schema, strict=False)]
+    return [as_type(field, wanted.type) for field, wanted in zip(rows.flatten(), schema, strict=False)]
 
 
 __all__ = ["HOWS", "LEFT", "OF_PAIRS", "RIGHT", "SIDES", "SIDE_COLUMN", "Pairs", "Sides"]
