@@ -338,4 +338,20 @@ def test_what_is_refused_where_tiles_are_read(spark, rows, stored):
         read.as_of(asked.withColumn("count_h", _expr("1")), at="at", windows={"h": "1 hour"})
     whole = rows.withColumn("price", rows.price.cast("bigint"))
     with pytest.raises(InvalidPlanError, match="'price' is of type int64 in the rows, of which the tiles had double"):
-        pst.from_panes(stored, agg.sum("price"), rows=whole, event_time="ts").window(WINDOWS)
+        pst.from_panes(stored, agg.sum("price"), rows=whole, event_time="ts")
+    with pytest.raises(InvalidPlanError, match=r"the key 'user' is no column; .* its function user\(\)"):
+        pst.from_panes(stored, agg.count(), rows=rows.withColumnRenamed("user", "visitor"), event_time="ts")
+    with pytest.raises(InvalidPlanError, match="the key 'user' is no column; known here: at, id"):
+        read.as_of(asked.select("at", "id"), at="at", windows={"h": "1 hour"})
+    with pytest.raises(InvalidPlanError, match=r"on is the column of the questions for each key .* got \['user'\]"):
+        read.as_of(asked, at="at", windows={"h": "1 hour"}, on=["user"])
+    with pytest.raises(InvalidPlanError, match="the questions have more than one column 'at': rename or drop one"):
+        read.as_of(asked.select("user", "at", "at"), at="at", windows={"h": "1 hour"})
+    with pytest.raises(
+        InvalidPlanError, match="the column 'any' of the questions has the type variant, which Arrow cannot carry"
+    ):
+        read.as_of(asked.withColumn("any", _expr("parse_json('1')")), at="at", windows={"h": "1 hour"})
+    with pytest.raises(InvalidPlanError, match="as_of reads a batch: the DataFrame of questions is a stream"):
+        read.as_of(spark.readStream.format("rate").load(), at="timestamp", windows={"h": "1 hour"})
+    with pytest.raises(InvalidPlanError, match="partitions is how many tasks read, from 1 on, got 0"):
+        pst.from_panes(stored, agg.count(), partitions=0)

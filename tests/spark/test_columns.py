@@ -143,6 +143,19 @@ def test_columns_that_do_not_exist(df):
         windowed(df).aggregate(agg.count(F.col("*")))
 
 
+@pytest.mark.parametrize("key", [lambda: "user", lambda: "USER AS name", lambda: F.col("user")])
+def test_a_missing_user_is_not_who_runs_spark(df, key):
+    # Spark reads the word as user() where no column is called so: all rows would have one key.
+    with pytest.raises(InvalidPlanError, match=r"the key '.*' is no column; .* function (user|USER)\(\), the same for all rows"):
+        windowed(df.withColumnRenamed("user", "visitor"), key())
+    made = windowed(df.withColumnRenamed("user", "visitor"), "visitor AS user").aggregate(
+        agg.count_distinct("visitor").alias("n")
+    )
+    assert made.main.columns[0] == "user"
+    with pytest.raises(InvalidPlanError, match="the input of an aggregate 'user' is no column"):
+        windowed(df.drop("user"), "wait").aggregate(agg.count_distinct("user"))
+
+
 @pytest.mark.parametrize(
     ("function", "answer"),
     [

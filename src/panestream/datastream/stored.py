@@ -21,7 +21,7 @@ from panestream.engine.tiles.windows import check_whole, schema_of_windows
 from panestream.errors import InvalidPlanError, did_you_mean
 from panestream.spark.catalyst import pane_of
 from panestream.spark.columns import column_of, key_of, micros_of, quoted, type_of
-from panestream.spark.names import Names
+from panestream.spark.names import Names, shown
 from panestream.spark.session import check_version, chosen_partitions, default_parallelism
 from panestream.spark.tiles.manifest import MANIFEST, Manifest
 from panestream.spark.tiles.reading import QUESTION, ROW, TILE, ReadAnswers, ReadWindows, mapped, part, together
@@ -144,17 +144,24 @@ class StoredPanes(Shown):
             InvalidPlanError: a key or a column is missing, or is of another type; slices that are no tumbling windows; a length
                 that is no multiple of a slice.
         """
+        _check_batch(questions, "questions", "as_of")
         slices = pane_grid(self.slices)
         if not isinstance(slices, EvenGrid):
             raise InvalidPlanError(
                 f"as_of takes slices that are as long as one another, these are {self.slices!r}: use .window(...)"
             )
         lengths = self._lengths(windows, slices)
-        asked_keys = [self._asked_key(questions, name, (on or {}).get(name, name)) for name in self._keys.names]
         self._check_on(on)
+        asked_keys = [self._asked_key(questions, name, (on or {}).get(name, name)) for name in self._keys.names]
         time = micros_of(questions, at, unit)
         named = [f"{name}_{label}" for label in windows for name in self.aggregation.output_schema.names]
-        doubled = Names.of(questions.sparkSession).doubled([*questions.columns, *named])
+        names = Names.of(questions.sparkSession)
+        own = names.doubled(questions.columns)
+        if own is not None:
+            raise InvalidPlanError(f"the questions have more than one column {shown(*own)}: rename or drop one")
+        for field in questions.schema:
+            to_arrow(field.dataType, f"the column {field.name!r} of the questions")
+        doubled = names.doubled([*questions.columns, *named])
         if doubled is not None:
             raise InvalidPlanError(f"the answers have a column {doubled[1]!r}, there is one already: name the window otherwise")
         given = [F.col(quoted(name)) for name in questions.columns]
@@ -189,6 +196,10 @@ class StoredPanes(Shown):
         return self.aggregation.key_schema
 
     def _check_on(self, on: Mapping[str, str | Column] | None) -> None:
+        if on is not None and not isinstance(on, Mapping):
+            raise InvalidPlanError(
+                f"on is the column of the questions for each key of the tiles, {{'user': 'visitor'}}, got {on!r}"
+            )
         for name in on or {}:
             if name not in self._keys.names:
                 raise InvalidPlanError(f"on: the tiles have no key {name!r}; {did_you_mean(name, self._keys.names)}")
@@ -221,6 +232,14 @@ class StoredPanes(Shown):
         earlier, later = raw.where(F.col("time") < F.lit(self.until)), raw.where(F.col("time") >= F.lit(self.until))
         here = earlier.join(asked, [pane_of(F.col("time"), slices) == F.col("asked"), *same], "left_semi")
         return here.unionAll(later)
+
+    def check_rows(self) -> None:
+        """Refuses rows that have not what the tiles are made of.
+
+        Raises:
+            InvalidPlanError: a key or an input is missing, or of another type.
+        """
+        _ = self._raw
 
     @cached_property
     def _raw(self) -> DataFrame | None:
@@ -278,7 +297,8 @@ def from_panes(
         *aggregates: what to compute: those that the tiles were made for, some of them, or others that keep the same (of ``sum``
             also ``mean``). Inputs are written as they were there.
         rows: the rows that the tiles are made of, a batch with the keys and inputs: then rows after the last tile count, and
-            :meth:`StoredPanes.as_of` is exact. Needed are all rows after the last tile, and what ``as_of`` says.
+            :meth:`StoredPanes.as_of` is exact. Needed are all rows after the last tile, and what ``as_of`` says. Rows without
+            usable event time are in no window, as they are in no tile.
         event_time: where their event time is, as :meth:`DataStream.assign_timestamps` takes it.
         unit: of one that is a number.
         partitions: how many tasks read; each holds the tiles, rows and questions of its keys in memory. None: what
@@ -293,6 +313,8 @@ def from_panes(
         >>> stored.window(pst.SlidingEventTimeWindows.of("30 days", "1 day")).show()  # doctest: +SKIP
     """
     _check_given(tiles, aggregates, rows, event_time)
+    if partitions is not None and (not isinstance(partitions, int) or isinstance(partitions, bool) or partitions < 1):
+        raise InvalidPlanError(f"partitions is how many tasks read, from 1 on, got {partitions!r}")
     check_version(tiles.sparkSession)
     missing = [name for name in (MANIFEST, START, END, ROWS) if name not in tiles.columns]
     if missing:
@@ -319,19 +341,24 @@ def from_panes(
     if lacking:
         raise InvalidPlanError(f"the tiles have no column {lacking[0]!r}, which an aggregate needs: {_held(manifests)}")
     raw = None if rows is None or event_time is None else RawRows(rows, event_time, unit)
-    return StoredPanes(tiles, first.slices, aggregation, max(row["until"] for row in found), raw, partitions)
+    stored = StoredPanes(tiles, first.slices, aggregation, max(row["until"] for row in found), raw, partitions)
+    stored.check_rows()
+    return stored
+
+
+def _check_batch(df: object, what: str, who: str) -> None:
+    if not isinstance(df, DataFrame):
+        raise InvalidPlanError(f"{who} wants a DataFrame of {what}, got {df!r}")
+    if df.isStreaming:
+        raise InvalidPlanError(f"{who} reads a batch: the DataFrame of {what} is a stream, take spark.read")
 
 
 def _check_given(
     tiles: DataFrame, aggregates: Sequence[Aggregate], rows: DataFrame | None, event_time: str | Column | None
 ) -> None:
-    for df, what in ((tiles, "tiles"), (rows, "rows")):
-        if df is None and what == "rows":
-            continue
-        if not isinstance(df, DataFrame):
-            raise InvalidPlanError(f"from_panes wants a DataFrame of {what}, got {df!r}")
-        if df.isStreaming:
-            raise InvalidPlanError(f"from_panes reads a batch: the DataFrame of {what} is a stream, take spark.read")
+    _check_batch(tiles, "tiles", "from_panes")
+    if rows is not None:
+        _check_batch(rows, "rows", "from_panes")
     if (rows is None) != (event_time is None):
         raise InvalidPlanError("from_panes: rows and event_time go together, e.g. rows=clicks, event_time='ts'")
     if not aggregates:

@@ -9,7 +9,7 @@ from pyspark.sql import types as T
 
 from panestream.errors import InvalidEventTimeError, InvalidPlanError, did_you_mean
 from panestream.spark.asking import asking
-from panestream.spark.expressions import refused, text_of
+from panestream.spark.expressions import check_no_word, refused, text_of
 from panestream.spark.failures import raise_as
 from panestream.spark.names import Names
 from panestream.spark.types import check_bytewise
@@ -39,6 +39,7 @@ def column_of(df: DataFrame, given: str | Column, what: str) -> Column:
         if given in df.columns or Names.of(df.sparkSession).find(given, df.columns) is not None:
             # By name, so that it is a column of every DataFrame that has one.
             return F.col(quoted(given))
+    check_no_word(df, given, what)
     try:
         with asking():
             column = F.expr(given) if isinstance(given, str) else given

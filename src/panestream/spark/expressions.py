@@ -18,6 +18,7 @@ from panestream.engine.runtime.sides import SIDE_COLUMN
 from panestream.errors import InvalidPlanError, did_you_mean
 from panestream.spark.asking import asking
 from panestream.spark.failures import raise_as
+from panestream.spark.names import Names
 
 _ASKED = " IS NULL)"
 _FOREIGN = ("MISSING_ATTRIBUTES", "CANNOT_RESOLVE_DATAFRAME_COLUMN", "AMBIGUOUS_COLUMN_REFERENCE")
@@ -29,6 +30,8 @@ _NOT_OF_A_ROW = {
     "pst.stream(df), or in .process(...)",
 }
 """What Spark says of a condition that is not a value of each row, and what to do about it."""
+_WORD = re.compile(r"(user|current_user|session_user)(?:\s+as\s+\S+)?", re.IGNORECASE)
+"""What Spark reads as a function without parentheses, and might be a column; with or without a name."""
 NAMESAKES = {
     "any_value": "first",
     "approx_count_distinct": "approx_count_distinct",
@@ -85,6 +88,26 @@ def as_written(given: str | Column) -> str:
     return given if isinstance(given, str) else repr(given).removeprefix("Column<'").removesuffix("'>")
 
 
+def check_no_word(df: DataFrame, given: str | Column, what: str) -> None:
+    """Refuses a name that no column has and that Spark takes for a function: ``user``, which is the same for all rows.
+
+    Args:
+        df: whose columns there are.
+        given: a name, SQL, or a Column.
+        what: where it was given, for errors.
+
+    Raises:
+        InvalidPlanError: says which columns there are.
+    """
+    found = _WORD.fullmatch(as_written(given).strip())
+    if found is None or Names.of(df.sparkSession).find(found[1], df.columns) is not None:
+        return
+    raise InvalidPlanError(
+        f"{what} {as_written(given)!r} is no column; {did_you_mean(found[1], df.columns)} (Spark would take the word for its "
+        f"function {found[1]}(), the same for all rows: write that if it is meant)"
+    )
+
+
 def same(df: DataFrame, one: Column, other: Column) -> bool:
     """Whether two Columns are the same values."""
     return one is other or df.select(one).sameSemantics(df.select(other))
@@ -92,13 +115,13 @@ def same(df: DataFrame, one: Column, other: Column) -> bool:
 
 def _hint(given: str, df: DataFrame) -> str:
     """Which columns there are; of two streams put together, or of structs, the field of that name."""
-    fields = [f"{one.name}.{given}" for one in df.schema if isinstance(one.dataType, StructType) and given in one.dataType.names]
+    structs = {one.name: one.dataType.names for one in df.schema if isinstance(one.dataType, StructType)}
+    fields = [f"{struct}.{given}" for struct, names in structs.items() if given in names]
+    struct, _, field = given.partition(".")
+    near = difflib.get_close_matches(field, structs.get(struct, ()), n=2, cutoff=0.6)
+    fields = fields or [f"{struct}.{name}" for name in near]
     if fields:
         return f"did you mean {' or '.join(map(repr, fields))}?"
-    struct, dot, _ = given.partition(".")
-    for one in df.schema:
-        if dot and one.name == struct and isinstance(one.dataType, StructType):
-            return did_you_mean(given, [f"{struct}.{name}" for name in one.dataType.names])
     return did_you_mean(given, [name for name in df.columns if name != SIDE_COLUMN])
 
 

@@ -58,7 +58,8 @@ class BatchProgress:
         spark_dropped_rows: rows that Spark's own operators in the same query (joins, ``dropDuplicates``, ``groupBy`` with
             ``withWatermark``) dropped behind Spark's watermark, before the windows or behind them; none of the four above. 0 in
             ``on_progress``, which is called before Spark knows them (not so through Spark Connect).
-        fired_rows: results.
+        fired_rows: results: of a join, and of functions over rows, the keys and windows that fired (of an interval join the
+            rows that met others, or none); how many rows came of them is in ``output_rows``.
         fired_windows: distinct windows that fired, where all keys have the same ones; else 0.
         early_firings, on_time_firings, late_firings: firings of a key and window: before its end, at it, after it because of
             late rows; those of the global window are early. Operators on columns emit the last one of a micro-batch only.
