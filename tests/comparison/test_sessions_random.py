@@ -75,7 +75,7 @@ def with_alive(query, batches, latenesses=None):
 def test_as_the_row_operator(chunk):
     def case(rng, seed):
         query, span = random_query(rng)
-        batches = harness.random_stream(rng, span)
+        batches = harness.random_stream(rng, span, partitions=rng.choice([1, 2, 3]))
         harness.compare(query, batches, seed, of_the_row_operator(query, batches))
 
     harness.run_cases(160, chunk, CHUNKS, case)
