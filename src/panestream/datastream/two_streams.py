@@ -17,7 +17,7 @@ from panestream.engine.plan import WAY_OUT
 from panestream.engine.runtime.sides import LEFT, RIGHT, SIDE_COLUMN, SIDES, Sides
 from panestream.errors import InvalidPlanError
 from panestream.spark.arrival import order_of
-from panestream.spark.columns import micros_of, quoted, type_of
+from panestream.spark.columns import micros_of, quoted, struct_of, type_of
 from panestream.spark.event_time import all_usable, or_raise
 from panestream.spark.expressions import text_of
 from panestream.spark.names import Names, shown
@@ -190,7 +190,7 @@ class _Side:
         side = F.lit(self.name)
         if partition is not None:
             side = F.concat(F.lit(f"{self.name}/"), F.coalesce(F.col(quoted(partition)).cast("string"), F.lit("")))
-        whole = F.struct(*(F.col(quoted(name)) for name in df.columns))
+        whole = struct_of(df.columns)
         return [*columns, side.alias(SIDE_COLUMN), whole.alias(self.name)]
 
 
