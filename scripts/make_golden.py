@@ -36,7 +36,9 @@ FOLDER = Path(__file__).resolve().parent.parent / "tests" / "golden" / f"state-{
 
 # Those in savepoint-1 are from before savepoints had checksums.
 SAVEPOINTS = FOLDER.parent / f"savepoint-{SAVEPOINT_FORMAT}-with-checksums"
-OF_EACH_OPERATOR = ("panes", "sessions", "counts", "accumulating", "row")
+BEFORE_CHECKSUMS = ("panes", "sessions", "counts", "accumulating", "row")
+OF_EACH_OPERATOR = (*BEFORE_CHECKSUMS, "look backs", "predicates", "intervals", "join", "co group", "tiles")
+"""And of what makes another query of one: two streams, tiles."""
 
 
 def _without_times(info: tarfile.TarInfo) -> tarfile.TarInfo | None:

@@ -28,6 +28,7 @@ ROWS = [
 ]
 SLIDING = pst.SlidingEventTimeWindows.of("20 seconds", "10 seconds")
 TUMBLING = pst.TumblingEventTimeWindows.of("10 seconds")
+BY_PREDICATES = pst.PredicateWindows.of(start="price % 3 = 0", end="price % 7 = 0", gap="8 seconds")
 
 
 class Mean(pst.AggregateFunction):
@@ -64,6 +65,26 @@ def keyed(df: Any) -> Any:
 def windowed(df: Any, *windows: Any) -> Any:
     """The same in windows, of which late rows are kept."""
     return keyed(df).window(*windows).key_groups(2).side_output_late_data("late")
+
+
+def two(df: Any) -> Any:
+    """The rows as two streams, those of even places and the others under other names; one source, so that they come together."""
+    watermark = pst.WatermarkStrategy.for_bounded_out_of_orderness("4 seconds")
+    right = df.where("price DIV 10 % 2 = 1").selectExpr("user", "at AS seen", "price AS offer")
+    right = pst.stream(right).assign_timestamps("seen", watermark).arrival_order("offer").key_by("user")
+    return keyed(df.where("price DIV 10 % 2 = 0")), right
+
+
+def in_both(df: Any) -> Any:
+    """Both in windows that fire again for late rows."""
+    left, right = two(df)
+    return left.co_group(right).window(SLIDING).allowed_lateness("10 seconds").key_groups(2).side_output_late_data("late")
+
+
+def around(df: Any) -> Any:
+    """The rows of one around those of the other."""
+    left, right = two(df)
+    return left.interval_join(right).between("-8 seconds", "4 seconds").key_groups(2).side_output_late_data("late")
 
 
 def by_the_clock(df: Any) -> Any:
@@ -128,4 +149,20 @@ QUERIES: dict[str, Callable[[Any], Any]] = {
         .apply(lambda key, window, rows: [(len(rows), sum(row.price for row in rows))], "n int, total bigint")
     ),
     "clock": by_the_clock,
+    "look backs": lambda df: (
+        keyed(df)
+        .windows({"short": pst.LookBackWindows.of("5 seconds"), "long": pst.LookBackWindows.of("20 seconds")})
+        .key_groups(2)
+        .side_output_late_data("late")
+        .aggregate(COUNT, TOTAL, agg.max_by("price", "at").alias("newest"))
+    ),
+    "predicates": lambda df: windowed(df, BY_PREDICATES).aggregate(COUNT, TOTAL, agg.max_by("price", "at").alias("newest")),
+    "join": lambda df: in_both(df).pairs("full").with_firing(),
+    "co group": lambda df: in_both(df).apply(
+        lambda key, window, left, right: [(len(left), sum(row.offer for row in right))], "n int, total bigint"
+    ),
+    "intervals": lambda df: around(df).pairs("full"),
+    "tiles": lambda df: (
+        windowed(df, TUMBLING).allowed_lateness("10 seconds").panes(COUNT, TOTAL, agg.mean("weight").alias("mean"))
+    ),
 }

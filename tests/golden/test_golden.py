@@ -28,6 +28,7 @@ from tests.golden.queries import KEPT, QUERIES, ROWS, SCHEMA
 from tests.golden.shown import gone_on, shown_of, tables_of
 
 TABLES = {"panes", "emitted", "purged", "sessions", "rows", "windows", "elements", "keys"}
+TABLES |= {"waiting", "history", "steps", "left", "right"}
 
 
 def named(file: Path) -> str:
@@ -88,10 +89,11 @@ def test_it_goes_on(file, spark, tmp_path):
 
 def test_there_is_a_savepoint_of_this_format_for_each_operator():
     operators = {plan_of(kept(file, "values")["plan"]).operator.name for file in CHECKPOINTS}
-    for folder in (f"savepoint-{SAVEPOINT_FORMAT}", f"savepoint-{SAVEPOINT_FORMAT}-with-checksums"):
-        of_this_kind = [file for file in SAVEPOINTS if file.parent.name == folder]
-        assert sorted(query_of(file) for file in of_this_kind) == sorted(make_golden.OF_EACH_OPERATOR)
-        assert {plan_of(kept(file, "plan")).operator.name for file in of_this_kind} == operators
+    folders = {"": make_golden.BEFORE_CHECKSUMS, "-with-checksums": make_golden.OF_EACH_OPERATOR}
+    for folder, queries in folders.items():
+        of_this_kind = [file for file in SAVEPOINTS if file.parent.name == f"savepoint-{SAVEPOINT_FORMAT}{folder}"]
+        assert sorted(query_of(file) for file in of_this_kind) == sorted(queries)
+    assert {plan_of(kept(file, "plan")).operator.name for file in SAVEPOINTS if has_checksums(file)} == operators
 
 
 @pytest.mark.parametrize("file", SAVEPOINTS, ids=named)
