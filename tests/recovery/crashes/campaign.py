@@ -31,6 +31,7 @@ from typing import Any
 from tests.recovery.crashes import disks as disk_space
 from tests.recovery.crashes.cells import FILES, Cell, cells_of, in_turns, prepare_topics
 from tests.recovery.crashes.drivers import kill_drivers
+from tests.recovery.crashes.places import SINKS
 from tests.recovery.crashes.queries import QUERIES, clicks, ordered, settled, write_clicks
 from tests.recovery.crashes.report import save, write_report
 from tests.recovery.crashes.strikes import DRIVER, DRIVER_EACH, DRIVER_SHARE, KINDS, Kind, Scene
@@ -134,7 +135,6 @@ class Campaign:
             broken.difference = "the query did not come to its end"
 
     def _strike_drivers(self, cells: Sequence[Cell]) -> None:
-        struck = [cell for cell in self.cells if cell.kind == DRIVER]
         for cell in cells:
             if time.monotonic() > self.deadline:
                 break
@@ -143,8 +143,8 @@ class Campaign:
             prepare_topics(cell, work, self.broker.servers, self.rows)
             plan = self.session([cell.plan(work, self.clicks, self.broker.servers)], "local[2,4]", cell.sink != "files")
             try:
-                # Cells begin at different aims, and one alone where it does in the whole.
-                turn = DRIVER_EACH * struck.index(cell)
+                # Where the last operator that wrote to this sink has left off, so that each sink meets all aims.
+                turn = DRIVER_EACH * (list(QUERIES).index(cell.operator) // len(SINKS))
                 kill_drivers(cell, work, plan, turn, cell.chance(self.seed), self.deadline)
             except RuntimeError as error:
                 cell.difference = f"the query did not come to its end: {error}"

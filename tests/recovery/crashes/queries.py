@@ -155,7 +155,9 @@ _LOOK_BACKS = pst.LookBackWindows.of("40 seconds")
 _PREDICATES = pst.PredicateWindows.of(start="price >= 60", end="price < 20", gap="30 seconds")
 QUERIES = {
     "panes": Query(lambda df: _totals(_windowed(df, _SLIDING)).with_firing(), "aligned panes"),
-    "accumulating": Query(lambda df: _windowed(df, _MINUTE).apply_arrow(summed_up, _RESULTS), "accumulating panes", last="clicks"),
+    "accumulating": Query(
+        lambda df: _windowed(df, _MINUTE).apply_arrow(summed_up, _RESULTS), "accumulating panes", last="clicks"
+    ),
     "sessions": Query(lambda df: _totals(_windowed(df, _SESSIONS)).changelog(), "sessions", changes=True),
     "counts": Query(
         lambda df: _totals(_keyed(df).count_window(7, 3).key_groups(2)), "counts", late=(), last=None, open_end=False
@@ -186,7 +188,7 @@ QUERIES = {
         last=None,
     ),
     "co_group": Query(
-        lambda df: _in_both(df).apply(met, _MET).with_firing(),
+        lambda df: _in_both(df).exact_firings().apply(met, _MET).with_firing(),
         "row operator",
         results=("lefts", "rights", "revenue", "offered"),
         late=_BOTH,
