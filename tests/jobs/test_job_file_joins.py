@@ -131,6 +131,7 @@ def without(text, line):
     ("text", "answer"),
     [
         (text_of(right=""), "job.toml: 'right' is missing"),
+        (text_of(right="", before='[source]\npath = "in"\n'), "job.toml: 'right' is missing: [left] is of jobs of two streams, and [source] of those of one: keep one of them"),
         (text_of(left="", right=""), "'left' is missing\njob.toml: 'right' is missing"),
         (text_of(then=""), "'join' is missing"),
         (text_of(window=""), "'window' is missing"),
@@ -200,6 +201,12 @@ def without(text, line):
 )  # fmt: skip
 def test_a_mistake_of_two_streams_is_answered_with_line_path_and_hint(complaint, text, answer):
     assert answer in complaint(text)
+
+
+def test_what_is_misspelled_is_not_missing_as_well(complaint):
+    """Nor are windows and a join, which are only needed where it is not meant."""
+    answer = complaint(text_of(then=NEAR.replace("_join", "_jion"), window=""))
+    assert answer == "job.toml:21: interval_jion: unknown key; did you mean 'interval_join'?"
 
 
 def test_the_input_of_two_streams_is_not_one(complaint, tmp_path):
