@@ -196,7 +196,7 @@ def without(text, line):
         (text_of(window=WINDOW.replace("tumbling", "look_back")), "window.type: looks back over one stream; of two, [interval_join]"),
         (text_of(window=WINDOW.replace("window", "windows.h")), "windows: rows of two streams meet in one kind of windows: write [window]"),
         (of_tiles(sink("late_left"), then="[aggregate]\nn = 'count'\n"), "sinks.late_left: is of two streams, [left] and [right]; of one it is sinks.late"),
-        (of_tiles("[join]\n", then=""), "job.toml: 'left' is missing\njob.toml: 'right' is missing"),
+        (of_tiles("[join]\n", then=""), "job.toml: 'right' is missing: [join] is of jobs of two streams, and [source] of those of one"),
     ],
 )  # fmt: skip
 def test_a_mistake_of_two_streams_is_answered_with_line_path_and_hint(complaint, text, answer):
