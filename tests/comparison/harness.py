@@ -191,7 +191,8 @@ def group_input(plan: WindowPlan, batch: MicroBatch) -> GroupInput:
     for place, rows in enumerate(batch.chunks):
         if not rows:
             continue
-        table = pa.Table.from_pylist([dict(zip(ROWS.names, row, strict=True)) for row in rows], schema=ROWS).combine_chunks()
+        columns = zip(zip(*rows, strict=True), ROWS.types, strict=True)
+        table = pa.Table.from_arrays([pa.array(values, kind) for values, kind in columns], schema=ROWS)
         inputs = [side_of(table, text) if text in SIDES else input_of(table, text) for text in plan.operator.inputs]
         whole = table if plan.carries_rows else None
         for kind, part in plan.operator.pack(plan, Chunk(table["ts"].to_numpy(), [table["key"].chunk(0)], inputs, whole)):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from panestream.engine.kernels.columns import Ints, Mask
+from panestream.engine.kernels.columns import Ints
 from panestream.engine.kernels.interleaving import running_max
 from panestream.engine.kernels.ordering import stable_order
 
