@@ -86,7 +86,7 @@ def as_emitted(query: Query, firings: Sequence[Told]) -> list[Told]:
 
 
 def in_order(query: Query, tasks: Sequence[Sequence[Row]]) -> list[Row]:
-    """The rows in the order of arrival: task by task; of sessions of event time side by side, by how far it is in each for the key."""
+    """The rows in the order of arrival: task by task; of sessions of event time side by side, by how far each is for the key."""
     if query.assigner["type"] != "session" or not query.of_time or len(tasks) < 2:
         return [row for task in tasks for row in task]
     ranked = []
