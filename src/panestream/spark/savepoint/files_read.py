@@ -39,7 +39,7 @@ def files_read(spark: SparkSession, checkpoint: str, number: int, last: int) -> 
     Args:
         spark: the session.
         checkpoint: of the query.
-        number: of the source.
+        number: of the source's log (:func:`~panestream.spark.savepoint.source_logs.numbers_of_logs`).
         last: the last entry of the source's log that counts (``logOffset``).
 
     Raises:
