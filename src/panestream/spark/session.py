@@ -180,13 +180,10 @@ def is_connect(spark: SparkSession) -> bool:
 
 
 def default_parallelism(spark: SparkSession) -> int:
-    """How many tasks run at a time: into how many parts ``range`` would be cut.
+    """How many tasks run at a time, asked in a way that Spark Connect answers too: into how many parts ``range`` would be cut.
 
-    A client of Spark Connect reads it from the plan of one: EXPLAIN is a command, whose answer is there without a job.
+    From its plan: nothing is run for it. EXPLAIN is a command, whose answer is there without a job.
     """
-    if not is_connect(spark):
-        chosen = spark.conf.get("spark.sql.leafNodeDefaultParallelism", None)
-        return int(chosen) if chosen and chosen.isdecimal() else spark.sparkContext.defaultParallelism
     row = spark.sql("EXPLAIN SELECT id FROM range(65536)").first()
     found = re.search(r"splits=(?:Some\()?(\d+)", str(row[0]) if row is not None else "")
     return int(found[1]) if found else DEFAULT_GROUPS
