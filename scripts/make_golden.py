@@ -26,7 +26,7 @@ from panestream.spark.savepoint.manifest import SAVEPOINT_FORMAT
 from panestream.spark.savepoint.values import groups_in
 from panestream.testing import MicroBatches
 from tests.golden.files import kept, laid_out
-from tests.golden.queries import KEPT, QUERIES, ROWS, SCHEMA
+from tests.golden.queries import KEPT, QUERIES, ROWS, SCHEMA, over
 from tests.golden.shown import gone_on, shown_of
 
 if TYPE_CHECKING:
@@ -36,7 +36,9 @@ FOLDER = Path(__file__).resolve().parent.parent / "tests" / "golden" / f"state-{
 
 # Those in savepoint-1 are from before savepoints had checksums.
 SAVEPOINTS = FOLDER.parent / f"savepoint-{SAVEPOINT_FORMAT}-with-checksums"
-OF_EACH_OPERATOR = ("panes", "sessions", "counts", "accumulating", "row")
+BEFORE_CHECKSUMS = ("panes", "sessions", "counts", "accumulating", "row")
+OF_EACH_OPERATOR = (*BEFORE_CHECKSUMS, "look backs", "predicates", "intervals", "join", "co group", "tiles")
+"""And of what makes another query of one: two streams, tiles."""
 
 
 def _without_times(info: tarfile.TarInfo) -> tarfile.TarInfo | None:
@@ -69,7 +71,7 @@ def make(spark: SparkSession, name: str, file: Path) -> None:
         rows, checkpoint = MicroBatches(spark, f"{scratch}/in", SCHEMA), f"{scratch}/checkpoint"
         for batch in ROWS[:KEPT]:
             rows.add(batch)
-        gone_on(QUERIES[name](rows.stream()), checkpoint, KEPT)
+        gone_on(over(rows, name), checkpoint, KEPT)
         values = values_of(pst.read_checkpoint(spark, checkpoint))
         with tarfile.open(f"{scratch}/made.tar.gz", "w:gz") as packed:
             packed.add(checkpoint, "checkpoint", filter=_without_times)
@@ -77,7 +79,7 @@ def make(spark: SparkSession, name: str, file: Path) -> None:
             _add(packed, "shown.json", shown_of(values))
             for batch in ROWS[KEPT:]:
                 rows.add(batch)
-            _add(packed, "afterwards.json", gone_on(QUERIES[name](rows.stream()), checkpoint, len(ROWS)))
+            _add(packed, "afterwards.json", gone_on(over(rows, name), checkpoint, len(ROWS)))
         shutil.move(f"{scratch}/made.tar.gz", file)
 
 

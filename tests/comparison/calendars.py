@@ -7,6 +7,7 @@ and goes through dates one by one.
 from __future__ import annotations
 
 import random
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import date, datetime, time, timedelta, timezone
@@ -126,8 +127,8 @@ def first_instant(zone: str, wall: int) -> int:
     """The first instant at which the clock shows a time or a later one: looked for minute by minute where it is changed."""
     minute, instant = 60_000_000, wall - 27 * HOUR
     while (far := wall - shown(zone, instant)) > 0:
-        steady = shown(zone, instant + HOUR) == wall - far + HOUR
-        instant += min(far, HOUR if steady else minute)
+        steady = (step for step in (9 * HOUR, HOUR) if shown(zone, instant + step) == wall - far + step)
+        instant += min(far, next(steady, minute))
     return instant
 
 
@@ -197,18 +198,25 @@ def _cut(one: CalendarWindows, start: datetime, end: datetime) -> Iterator[tuple
         yield start, last
 
 
-@lru_cache(maxsize=1000)
+@lru_cache
+def _days_but(weekend: tuple[str, ...]) -> list[date]:
+    """All days of a century that are not of a weekend."""
+    every = (date(1930, 1, 1) + timedelta(days=day) for day in range(36_525))
+    return [day for day in every if f"{day:%A}".lower() not in weekend]
+
+
+@lru_cache(maxsize=8)
 def _business_days(weekend: tuple[str, ...], holidays: tuple[str, ...]) -> tuple[list[date], int]:
     """All business days of a century, and the place of the first one from 1970 on."""
-    every = (date(1930, 1, 1) + timedelta(days=day) for day in range(36_525))
-    found = [day for day in every if f"{day:%A}".lower() not in weekend and day.isoformat() not in holidays]
-    return found, next(place for place, day in enumerate(found) if day >= date(1970, 1, 1))
+    off = set(map(date.fromisoformat, holidays))
+    found = [day for day in _days_but(weekend) if day not in off]
+    return found, bisect_left(found, date(1970, 1, 1))
 
 
 def _of_business(one: BusinessDays | BusinessHours, local: datetime) -> Iterator[tuple[datetime, datetime]]:
     days, first = _business_days(one.weekend, one.holidays)
-    near = [place for place, day in enumerate(days) if abs((day - local.date()).days) < 14 + 2 * one.count]
-    for place in near:
+    far = timedelta(days=14 + 2 * one.count)
+    for place in range(bisect_right(days, local.date() - far), bisect_left(days, local.date() + far)):
         begin, end = (datetime.combine(days[at], time()) for at in (place, place + one.count - 1))
         if isinstance(one, BusinessHours):
             yield begin + timedelta(microseconds=one.opens), begin + timedelta(microseconds=one.closes)

@@ -54,11 +54,12 @@ Place = tuple[object, ...]
 
 @dataclass(frozen=True)
 class MicroBatch:
-    """Rows in the chunks in which they arrive, and what time it is."""
+    """Rows in the chunks in which they arrive, from so many source partitions in turns, and what time it is."""
 
     chunks: list[list[Row]]
     clock: int = 0
     end: bool = False
+    partitions: int = 1
 
     @property
     def rows(self) -> list[Row]:
@@ -141,7 +142,7 @@ def random_aggregates(rng: random.Random) -> tuple[agg.Aggregate, ...]:
 
 
 def random_stream(
-    rng: random.Random, span: int, *, batches: int = 12, clock: bool = False, late: float | None = None
+    rng: random.Random, span: int, *, batches: int = 12, clock: bool = False, late: float | None = None, partitions: int = 1
 ) -> list[MicroBatch]:
     """Micro-batches of rows.
 
@@ -151,6 +152,7 @@ def random_stream(
         batches: at most so many.
         clock: whether the clock moves (at most by some spans).
         late: the share of rows far in the past; None: some share.
+        partitions: of the source.
     """
     keys = rng.choice([["a"], ["a", "b", None], ["a", "b", "c", "d", "e", None]])
     late = rng.choice([0.0, 0.1, 0.4]) if late is None else late
@@ -174,7 +176,7 @@ def random_stream(
             time += rng.randint(span, 6 * span)
         if clock and rng.random() < 0.8:
             now += rng.choice([1, rng.randint(0, span), rng.randint(0, 3 * span)])
-        made.append(MicroBatch(chunks, now if clock else 0))
+        made.append(MicroBatch(chunks, now if clock else 0, partitions=partitions))
     if rng.random() < 0.5:
         made.append(MicroBatch([], now if clock else 0, end=True))
     return made
@@ -186,15 +188,17 @@ def random_stream(
 def group_input(plan: WindowPlan, batch: MicroBatch) -> GroupInput:
     """What pack makes of a micro-batch for the one key group."""
     given = GroupInput(input_rows=len(batch.rows), batch_time=batch.clock, end_of_input=batch.end)
-    for rows in batch.chunks:
+    for place, rows in enumerate(batch.chunks):
         if not rows:
             continue
-        table = pa.Table.from_pylist([dict(zip(ROWS.names, row, strict=True)) for row in rows], schema=ROWS).combine_chunks()
+        columns = zip(zip(*rows, strict=True), ROWS.types, strict=True)
+        table = pa.Table.from_arrays([pa.array(values, kind) for values, kind in columns], schema=ROWS)
         inputs = [side_of(table, text) if text in SIDES else input_of(table, text) for text in plan.operator.inputs]
         whole = table if plan.carries_rows else None
         for kind, part in plan.operator.pack(plan, Chunk(table["ts"].to_numpy(), [table["key"].chunk(0)], inputs, whole)):
             assert part.schema.names == plan.operator.part_schema(plan, kind).names
             given.parts.setdefault(kind, []).append(part)
+            given.origins.setdefault(kind, []).append(place % batch.partitions)
     given.seen = seen(plan, batch.rows)
     return given
 

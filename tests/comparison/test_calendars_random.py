@@ -8,6 +8,7 @@ import random
 import numpy as np
 import pytest
 
+from panestream.engine.kernels import calendar_grid
 from panestream.engine.operators.panes.rule import pane_grid, why_not_panes
 from panestream.engine.window_spec import WindowSpec
 from panestream.windowing.assigners import CumulatingEventTimeWindows, SlidingEventTimeWindows
@@ -136,3 +137,22 @@ def accumulating(rng: random.Random, seed: int) -> None:
 @pytest.mark.parametrize("chunk", range(4))
 def test_panes_of_rows_are_what_the_row_operator_does(chunk):
     harness.run_cases(12, chunk, 4, accumulating)
+
+
+def mixed(rng: random.Random, seed: int) -> None:
+    """Panes of several zones begin where they do, whether their edges are put in order or looked for one by one."""
+    together, span, zone = random_several(rng)
+    grid = pane_grid(together)
+    panes = grid.panes_of(np.asarray([random_instant(rng, zone, 4 * span) for _ in range(5)]))
+    found = []
+    for edges in (2**60, -1):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(calendar_grid, "_EDGES", edges)
+            patch.setattr(calendar_grid, "_EDGES_OF_A_PANE", 0)
+            found.append(grid.starts_of(panes).tolist())
+    assert found[0] == found[1], f"seed {seed}: {together!r}, panes {panes.tolist()}"
+
+
+@pytest.mark.parametrize("chunk", range(4))
+def test_panes_of_several_zones_are_found_in_either_way(chunk):
+    harness.run_cases(32, chunk, 4, mixed)

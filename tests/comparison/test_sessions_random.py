@@ -13,6 +13,7 @@ import pytest
 
 from panestream.engine.storage.state import MemoryState
 from panestream.engine.window_spec import WindowSpec
+from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import EventTimeSessionWindows, ProcessingTimeSessionWindows
 from panestream.windowing.assigners.session import GapColumn
 from tests.comparison import harness
@@ -75,7 +76,7 @@ def with_alive(query, batches, latenesses=None):
 def test_as_the_row_operator(chunk):
     def case(rng, seed):
         query, span = random_query(rng)
-        batches = harness.random_stream(rng, span)
+        batches = harness.random_stream(rng, span, partitions=rng.choice([1, 2, 3]))
         harness.compare(query, batches, seed, of_the_row_operator(query, batches))
 
     harness.run_cases(160, chunk, CHUNKS, case)
@@ -149,3 +150,15 @@ def test_on_the_clock(chunk):
             assert ours.wake_up is None or ours.wake_up >= theirs.wake_up, seed
 
     harness.run_cases(64, chunk, CHUNKS, case)
+
+
+def test_of_two_partitions_the_earlier_row_comes_first_whichever_partition_is_first():
+    windowing = WindowSpec(EventTimeSessionWindows(8))
+    query = harness.Query(windowing, (agg.count(),), late=True)
+    # Alone the row at 0 is late, after the one at 8 it would not be: their sessions touch.
+    first, later, earlier = ("b", 8, 1, None, 1), ("a", 8, 1, None, 2), ("a", 0, 1, None, 3)
+    for chunks, partitions, late in ((([later], [earlier]), 2, 1), (([later], [earlier]), 1, 0), (([earlier], [later]), 2, 1)):
+        batches = [harness.MicroBatch([[first]]), harness.MicroBatch(list(chunks), partitions=partitions)]
+        expected = of_the_row_operator(query, batches)
+        assert len(expected[1].late) == late
+        harness.compare(query, batches, 0, expected)

@@ -443,3 +443,13 @@ def test_an_interval_join_of_streams_with_a_restart_as_defined(spark, tmp_path, 
 def test_interval_joins_that_are_refused(clicks, views, build, message):
     with pytest.raises(InvalidPlanError, match=message):
         build(clicks, views)
+
+
+def test_what_is_of_windows_asks_for_windows(clicks, views):
+    """Before there are any, an error says where they come from; others are what Python says, and hasattr may ask."""
+    together = keyed(clicks).join(keyed(views))
+    with pytest.raises(InvalidPlanError, match=r"pairs is of rows in windows.*\.window\(\.\.\.\)\.pairs.*interval_join"):
+        together.pairs("left")
+    assert not hasattr(together, "aggregate")
+    with pytest.raises(AttributeError, match="no attribute 'pears'"):
+        together.pears  # noqa: B018

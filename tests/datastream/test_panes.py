@@ -11,6 +11,7 @@ import pytest
 import panestream as pst
 from panestream import agg
 from panestream.errors import InvalidPlanError
+from panestream.spark.session import session_settings
 from panestream.testing import MicroBatches
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.filterwarnings("ignore::panestream.errors.PanestreamWarning")]
@@ -83,6 +84,74 @@ def test_windows_from_stored_tiles_are_those_of_the_rows(rows, stored):
     assert found.columns == expected.columns
     assert [field.dataType for field in found.schema] == [field.dataType for field in expected.schema]
     assert_same_rows(found, expected)
+
+
+@pytest.fixture
+def counted(spark):
+    """Counts the jobs, stages and tasks that something takes."""
+    group = "tiles are read"
+
+    def count(act):
+        status = spark.sparkContext.statusTracker()
+        before = set(status.getJobIdsForGroup(group))
+        spark.sparkContext.setJobGroup(group, "")
+        try:
+            act()
+        finally:
+            spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)
+        jobs = [status.getJobInfo(job) for job in set(status.getJobIdsForGroup(group)) - before]
+        stages = [status.getStageInfo(stage) for job in jobs for stage in job.stageIds]
+        return len(jobs), len(stages), sum(stage.numTasks for stage in stages)
+
+    return count
+
+
+def _simple(tiles):
+    return pst.from_panes(tiles, *AGGREGATES[:4])
+
+
+def test_few_tiles_are_looked_at_and_read_by_one_job_each(spark, rows, stored, counted, capsys):
+    """No shuffle, one stage, one evaluation in Python; the driver asks for the schema once, and lists files once."""
+    made = []
+    jobs, stages, _ = counted(lambda: made.append(_simple(stored)))
+    assert (jobs, stages) == (1, 1)
+    assert counted(lambda: made.append(made[0].window(WINDOWS))) == (0, 0, 0)
+    assert counted(lambda: made[1].write.format("noop").mode("overwrite").save()) == (1, 1, 1)
+    made[1].explain()
+    plan = capsys.readouterr().out
+    assert (plan.count("MapInArrow"), plan.count("FileScan"), plan.count("Exchange")) == (1, 1, 0)
+    assert_same_rows(made[1], keyed(rows).window(WINDOWS).aggregate(*AGGREGATES[:4]).main)
+
+
+@pytest.mark.parametrize("why", ["computed", "two places", "partitions asked for", "settings", "rows", "lists"])
+def test_other_tiles_are_dealt_out_by_key(spark, rows, stored, why, capsys):
+    """Where one task would compute, hold or read too much, or somebody has said how many there are to be."""
+    tiles, wanted, more = stored, AGGREGATES[:4], {}
+    if why == "computed":
+        tiles = keyed(rows).window(SLICES).panes(*wanted).main
+    elif why == "two places":
+        half = stored.where("window_start < '2026-03-02'"), stored.where("window_start >= '2026-03-02'")
+        tiles = half[0].unionAll(half[1].localCheckpoint())
+    elif why == "partitions asked for":
+        more = {"partitions": 3}
+    elif why == "rows":
+        more = {"rows": rows, "event_time": "ts"}
+    elif why == "lists":
+        wanted = AGGREGATES
+    setting = {"spark.sql.shuffle.partitions": "3"} if why == "settings" else {}
+    with session_settings(spark, setting):
+        found = pst.from_panes(tiles, *wanted, **more).window(WINDOWS)
+        found.explain()
+        plan = capsys.readouterr().out
+        assert_same_rows(found, keyed(rows).window(WINDOWS).aggregate(*wanted).main)
+    assert "REPARTITION_BY_NUM" in plan
+
+
+def test_tiles_of_two_places_are_looked_at(spark, rows, stored):
+    """Of them no row can say from which file it is; what they say of themselves is found all the same."""
+    half = stored.where("window_start < '2026-03-02'"), stored.where("window_start >= '2026-03-02'")
+    found = _simple(half[0].unionAll(half[1])).window(WINDOWS)
+    assert_same_rows(found, keyed(rows).window(WINDOWS).aggregate(*AGGREGATES[:4]).main)
 
 
 def test_a_tile_has_typed_columns_and_says_what_they_are_of(spark, rows, stored):
@@ -337,7 +406,7 @@ def test_what_is_refused_where_tiles_are_read(spark, rows, stored):
     with pytest.raises(InvalidPlanError, match="name the window otherwise"):
         read.as_of(asked.withColumn("count_h", _expr("1")), at="at", windows={"h": "1 hour"})
     whole = rows.withColumn("price", rows.price.cast("bigint"))
-    with pytest.raises(InvalidPlanError, match="'price' is of type int64 in the rows, of which the tiles had double"):
+    with pytest.raises(InvalidPlanError, match="'price' is of type bigint in the rows, of which the tiles had double"):
         pst.from_panes(stored, agg.sum("price"), rows=whole, event_time="ts")
     with pytest.raises(InvalidPlanError, match=r"the key 'user' is no column; .* its function user\(\)"):
         pst.from_panes(stored, agg.count(), rows=rows.withColumnRenamed("user", "visitor"), event_time="ts")

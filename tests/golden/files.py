@@ -34,7 +34,7 @@ def laid_out(file: Path, folder: Path) -> Path:
     with tarfile.open(file) as packed:
         packed.extractall(folder)
     checkpoint = folder / "checkpoint"
-    for log in (*checkpoint.glob("sources/0/*"), *checkpoint.glob("state/*/_metadata/**/*")):
+    for log in (*checkpoint.glob("sources/*/*"), *checkpoint.glob("state/*/_metadata/**/*")):
         if log.is_file():
             told = re.sub(r"file:/[^\"]*/(in|checkpoint)/", folder.as_uri() + r"/\1/", log.read_text("utf-8"))
             log.write_text(told, "utf-8")

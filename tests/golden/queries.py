@@ -28,6 +28,7 @@ ROWS = [
 ]
 SLIDING = pst.SlidingEventTimeWindows.of("20 seconds", "10 seconds")
 TUMBLING = pst.TumblingEventTimeWindows.of("10 seconds")
+BY_PREDICATES = pst.PredicateWindows.of(start="price % 3 = 0", end="price % 7 = 0", gap="8 seconds")
 
 
 class Mean(pst.AggregateFunction):
@@ -66,6 +67,26 @@ def windowed(df: Any, *windows: Any) -> Any:
     return keyed(df).window(*windows).key_groups(2).side_output_late_data("late")
 
 
+def two(one: Any, other: Any) -> Any:
+    """The rows of even places, and of another stream the others under other names."""
+    watermark = pst.WatermarkStrategy.for_bounded_out_of_orderness("4 seconds")
+    right = other.where("price DIV 10 % 2 = 1").selectExpr("user", "at AS seen", "price AS offer")
+    right = pst.stream(right).assign_timestamps("seen", watermark).arrival_order("offer").key_by("user")
+    return keyed(one.where("price DIV 10 % 2 = 0")), right
+
+
+def in_both(*streams: Any) -> Any:
+    """Both in windows that fire again for late rows."""
+    left, right = two(*streams)
+    return left.co_group(right).window(SLIDING).allowed_lateness("10 seconds").key_groups(2).side_output_late_data("late")
+
+
+def around(*streams: Any) -> Any:
+    """The rows of one around those of the other."""
+    left, right = two(*streams)
+    return left.interval_join(right).between("-8 seconds", "4 seconds").key_groups(2).side_output_late_data("late")
+
+
 def by_the_clock(df: Any) -> Any:
     """Windows that fire when the clock says so."""
     timeout = pst.ProcessingTimeoutTrigger.of(pst.CountTrigger.of(1000), "15 seconds")
@@ -93,7 +114,7 @@ EVERY = (
     agg.max_by("price", "at").alias("newest"),
     agg.top_k("price", 2).alias("dearest"),
 )
-QUERIES: dict[str, Callable[[Any], Any]] = {
+QUERIES: dict[str, Callable[..., Any]] = {
     "panes": lambda df: windowed(df, SLIDING).aggregate(*EVERY),
     "emitted": lambda df: windowed(df, TUMBLING).allowed_lateness("30 seconds").aggregate(COUNT, TOTAL).with_firing().changelog(),
     "purged": lambda df: (
@@ -128,4 +149,26 @@ QUERIES: dict[str, Callable[[Any], Any]] = {
         .apply(lambda key, window, rows: [(len(rows), sum(row.price for row in rows))], "n int, total bigint")
     ),
     "clock": by_the_clock,
+    "look backs": lambda df: (
+        keyed(df)
+        .windows({"short": pst.LookBackWindows.of("5 seconds"), "long": pst.LookBackWindows.of("20 seconds")})
+        .key_groups(2)
+        .side_output_late_data("late")
+        .aggregate(COUNT, TOTAL, agg.max_by("price", "at").alias("newest"))
+    ),
+    "predicates": lambda df: windowed(df, BY_PREDICATES).aggregate(COUNT, TOTAL, agg.max_by("price", "at").alias("newest")),
+    "join": lambda *streams: in_both(*streams).pairs("full").with_firing(),
+    "co group": lambda *streams: in_both(*streams).apply(
+        lambda key, window, left, right: [(len(left), sum(row.offer for row in right))], "n int, total bigint"
+    ),
+    "intervals": lambda *streams: around(*streams).pairs("full"),
+    "tiles": lambda df: (
+        windowed(df, TUMBLING).allowed_lateness("10 seconds").panes(COUNT, TOTAL, agg.mean("weight").alias("mean"))
+    ),
 }
+OF_TWO_STREAMS = ("join", "co group", "intervals")
+
+
+def over(rows: Any, name: str) -> Any:
+    """The query of that name over the rows as a stream, or as two of the same rows."""
+    return QUERIES[name](*(rows.stream() for _ in range(2 if name in OF_TWO_STREAMS else 1)))

@@ -24,10 +24,11 @@ from panestream.spark.savepoint.manifest import SAVEPOINT_FORMAT
 from panestream.testing import MicroBatches
 from scripts import make_golden
 from tests.golden.files import CHECKPOINTS, HERE, SAVEPOINTS, kept, laid_out, query_of
-from tests.golden.queries import KEPT, QUERIES, ROWS, SCHEMA
+from tests.golden.queries import KEPT, QUERIES, ROWS, SCHEMA, over
 from tests.golden.shown import gone_on, shown_of, tables_of
 
 TABLES = {"panes", "emitted", "purged", "sessions", "rows", "windows", "elements", "keys"}
+TABLES |= {"waiting", "history", "steps", "left", "right"}
 
 
 def named(file: Path) -> str:
@@ -82,16 +83,17 @@ def test_it_goes_on(file, spark, tmp_path):
     rows = MicroBatches(spark, tmp_path / "in", SCHEMA)
     for batch in ROWS:
         rows.add(batch)
-    found = gone_on(QUERIES[query_of(file)](rows.stream()), str(checkpoint), len(ROWS))
+    found = gone_on(over(rows, query_of(file)), str(checkpoint), len(ROWS))
     assert found == kept(file, "afterwards")
 
 
 def test_there_is_a_savepoint_of_this_format_for_each_operator():
     operators = {plan_of(kept(file, "values")["plan"]).operator.name for file in CHECKPOINTS}
-    for folder in (f"savepoint-{SAVEPOINT_FORMAT}", f"savepoint-{SAVEPOINT_FORMAT}-with-checksums"):
-        of_this_kind = [file for file in SAVEPOINTS if file.parent.name == folder]
-        assert sorted(query_of(file) for file in of_this_kind) == sorted(make_golden.OF_EACH_OPERATOR)
-        assert {plan_of(kept(file, "plan")).operator.name for file in of_this_kind} == operators
+    folders = {"": make_golden.BEFORE_CHECKSUMS, "-with-checksums": make_golden.OF_EACH_OPERATOR}
+    for folder, queries in folders.items():
+        of_this_kind = [file for file in SAVEPOINTS if file.parent.name == f"savepoint-{SAVEPOINT_FORMAT}{folder}"]
+        assert sorted(query_of(file) for file in of_this_kind) == sorted(queries)
+    assert {plan_of(kept(file, "plan")).operator.name for file in SAVEPOINTS if has_checksums(file)} == operators
 
 
 @pytest.mark.parametrize("file", SAVEPOINTS, ids=named)
@@ -118,7 +120,7 @@ def test_a_savepoint_starts(file, spark, tmp_path):
     # Those that were written before savepoints had checksums start too, and it is said.
     older = pytest.warns(PanestreamWarning, match="the savepoint .* has no checksums, an earlier panestream wrote it")
     with nullcontext() if has_checksums(file) else older:
-        found = gone_on(QUERIES[query_of(file)](rows.stream()), str(tmp_path / "checkpoint"), len(ROWS) - KEPT, **more)
+        found = gone_on(over(rows, query_of(file)), str(tmp_path / "checkpoint"), len(ROWS) - KEPT, **more)
     assert found == kept(file, "afterwards")
 
 
@@ -139,4 +141,4 @@ def test_one_of_which_a_value_has_changed_does_not_start(spark, tmp_path):
     rows.add(ROWS[KEPT])
     more = {"savepoint": str(tmp_path / "savepoint"), "own_position": True}
     with pytest.raises(PanestreamError, match=f"{re.escape(changed.name)} was changed: it has another checksum"):
-        gone_on(QUERIES["counts"](rows.stream()), str(tmp_path / "checkpoint"), 1, **more)
+        gone_on(over(rows, "counts"), str(tmp_path / "checkpoint"), 1, **more)

@@ -131,6 +131,7 @@ def without(text, line):
     ("text", "answer"),
     [
         (text_of(right=""), "job.toml: 'right' is missing"),
+        (text_of(right="", before='[source]\npath = "in"\n'), "job.toml: 'right' is missing: [left] is of jobs of two streams, and [source] of those of one: keep one of them"),
         (text_of(left="", right=""), "'left' is missing\njob.toml: 'right' is missing"),
         (text_of(then=""), "'join' is missing"),
         (text_of(window=""), "'window' is missing"),
@@ -195,11 +196,17 @@ def without(text, line):
         (text_of(window=WINDOW.replace("tumbling", "look_back")), "window.type: looks back over one stream; of two, [interval_join]"),
         (text_of(window=WINDOW.replace("window", "windows.h")), "windows: rows of two streams meet in one kind of windows: write [window]"),
         (of_tiles(sink("late_left"), then="[aggregate]\nn = 'count'\n"), "sinks.late_left: is of two streams, [left] and [right]; of one it is sinks.late"),
-        (of_tiles("[join]\n", then=""), "job.toml: 'left' is missing\njob.toml: 'right' is missing"),
+        (of_tiles("[join]\n", then=""), "job.toml: 'right' is missing: [join] is of jobs of two streams, and [source] of those of one"),
     ],
 )  # fmt: skip
 def test_a_mistake_of_two_streams_is_answered_with_line_path_and_hint(complaint, text, answer):
     assert answer in complaint(text)
+
+
+def test_what_is_misspelled_is_not_missing_as_well(complaint):
+    """Nor are windows and a join, which are only needed where it is not meant."""
+    answer = complaint(text_of(then=NEAR.replace("_join", "_jion"), window=""))
+    assert answer == "job.toml:21: interval_jion: unknown key; did you mean 'interval_join'?"
 
 
 def test_the_input_of_two_streams_is_not_one(complaint, tmp_path):

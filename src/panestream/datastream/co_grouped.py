@@ -70,6 +70,10 @@ def kind_of_join(how: object, known: Sequence[str]) -> str:
     return kind
 
 
+class NoWindowsYetError(InvalidPlanError, AttributeError):
+    """Something of windows was asked for before there were any. (An ``AttributeError`` too, as ``hasattr`` wants it.)"""
+
+
 class _Windowing(Protocol):
     """A keyed stream, as far as it is needed here."""
 
@@ -100,6 +104,15 @@ class CoGroupedStream(Shown):
         """
         made = self._windowing.window(assigner)
         return CoGroupedWindows(made.keyed, made.windowing, gap=made.gap)
+
+    def __getattr__(self, name: str) -> Any:
+        """What windows have and this has not yet is asked for too soon, which the error says."""
+        if name.startswith("_") or not hasattr(CoGroupedWindows, name):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        raise NoWindowsYetError(
+            f"{name} is of rows in windows, and these two streams have none yet: .window(...).{name}(...); for pairs of rows "
+            "that are near to each other in time, without windows, there is left.interval_join(right)"
+        )
 
     def _parts(self) -> dict[str, str]:
         return {"streams": " and ".join(SIDES), **parts_of(self.keyed)}

@@ -10,7 +10,7 @@ from pyspark.sql import types as T
 
 from panestream.datastream.names import RESERVED
 from panestream.errors import InvalidPlanError
-from panestream.spark.columns import column_of
+from panestream.spark.columns import columns_of
 from panestream.spark.expressions import instead_of, same, text_of
 from panestream.spark.names import Names, shown
 from panestream.spark.types import check_bytewise, collation_of
@@ -30,9 +30,9 @@ def resolve_inputs(df: DataFrame, aggregates: Sequence[recipes.Aggregate]) -> tu
     """
     found: dict[str, Column] = {}
     texts: dict[ColumnText, str] = {}
-    for given in dict.fromkeys(text for one in aggregates for text in one.inputs):
-        wanted = given.column if isinstance(given, ColumnText) else given
-        column = column_of(df, wanted, _INPUT)
+    inputs = list(dict.fromkeys(text for one in aggregates for text in one.inputs))
+    written = [given.column if isinstance(given, ColumnText) else given for given in inputs]
+    for given, wanted, column in zip(inputs, written, columns_of(df, written, _INPUT), strict=True):
         text = text_of(df, wanted, _INPUT)
         if not same(df, found.setdefault(text, column), column):
             raise InvalidPlanError(

@@ -17,7 +17,7 @@ from panestream.engine.operators.row.row_plan import AnyWindowFunction
 from panestream.engine.planner import choose
 from panestream.engine.rule import DeclaredAggregates
 from panestream.errors import InvalidPlanError, did_you_mean
-from panestream.spark.columns import quoted, type_of
+from panestream.spark.columns import quoted, types_of
 from panestream.spark.expressions import same
 from panestream.spark.names import Names
 from panestream.spark.types import arrow_schema, to_arrow
@@ -67,7 +67,7 @@ def look_back_result(
     check_results(df, every, keyed.key_schema.names, names)
     # What an aggregate takes crosses once, also where the results have the column.
     texts = [name if name in inputs and same(df, inputs[name], F.col(quoted(name))) else f"column {name}" for name in names]
-    kinds = {text: type_of(df, column) for text, column in inputs.items()}
+    kinds = types_of(df, inputs)
     collated = check_collations(aggregates, kinds)
     rows = arrow_schema(df.schema)
     kept = pa.schema([rows.field(name) for name in names])

@@ -16,7 +16,7 @@ from panestream.engine.planner import choose
 from panestream.engine.rule import DeclaredAggregates
 from panestream.engine.tiles.format import ROWS, recipes_of_tiles
 from panestream.errors import InvalidPlanError
-from panestream.spark.columns import type_of
+from panestream.spark.columns import types_of
 from panestream.spark.names import Names
 from panestream.spark.tiles.manifest import MANIFEST, Manifest
 from panestream.spark.types import spark_schema, to_arrow
@@ -63,7 +63,7 @@ def panes_of(windowed: WindowedEvents, aggregates: Sequence[recipes.Aggregate]) 
     if taken:
         raise InvalidPlanError(f"tiles have a column {taken[0]!r}: give the key another name with AS")
     declared, inputs = resolve_inputs(df, aggregates)
-    kinds = {text: type_of(df, column) for text, column in inputs.items()}
+    kinds = types_of(df, inputs)
     check_collations(declared, kinds)
     types = {text: to_arrow(kind, text) for text, kind in kinds.items()}
     aggregation = Aggregation.build(declared, types, keys)

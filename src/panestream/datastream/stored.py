@@ -23,17 +23,16 @@ from panestream.spark.catalyst import pane_of
 from panestream.spark.columns import column_of, key_of, micros_of, quoted, type_of
 from panestream.spark.names import Names, shown
 from panestream.spark.session import check_version, chosen_partitions, default_parallelism
+from panestream.spark.tiles.looking import look
 from panestream.spark.tiles.manifest import MANIFEST, Manifest
 from panestream.spark.tiles.reading import QUESTION, ROW, TILE, ReadAnswers, ReadWindows, mapped, part, together
-from panestream.spark.types import spark_schema, to_arrow
+from panestream.spark.types import spark_schema, to_arrow, to_spark
 from panestream.windowing.aggregate_function import AggregateFunction
 from panestream.windowing.aggregates import Aggregate
 from panestream.windowing.aggregates.base import ColumnText
 from panestream.windowing.assigners import WindowAssigner
 from panestream.windowing.assigners.several import SeveralWindows
 from panestream.windowing.time import Duration, format_duration, to_micros
-
-_MOST_MANIFESTS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +61,7 @@ class StoredPanes(Shown):
         until: the end of the last slice that has a tile, in microseconds.
         rows: the rows that tiles are made of; None: there are tiles alone.
         partitions: how many tasks read; None: as many as run at a time.
+        few: whether the tiles lie in files and are so few that one task reads them sooner than a shuffle deals them out.
     """
 
     tiles: DataFrame
@@ -70,6 +70,7 @@ class StoredPanes(Shown):
     until: int
     rows: RawRows | None = None
     partitions: int | None = None
+    few: bool = False
 
     def window(self, assigner: WindowAssigner) -> DataFrame:
         """The results of longer windows: key columns, ``window_start``, ``window_end``, a column for each aggregate.
@@ -104,7 +105,16 @@ class StoredPanes(Shown):
         if self._raw is not None:
             parts.append(self._rows_from(self._raw.where(F.col("time") >= F.lit(self.until))))
         schema = spark_schema(schema_of_windows(self.aggregation))
-        return mapped(self._together(parts), ReadWindows(self.aggregation, grid), schema)
+        return mapped(self._in_one_task() or self._together(parts), ReadWindows(self.aggregation, grid), schema)
+
+    def _in_one_task(self) -> DataFrame | None:
+        """The tiles as one task reads them, without a shuffle; None: there are too many, rows besides, or a number of tasks."""
+        if not self.few or self.rows is not None or self.partitions or chosen_partitions(self.tiles.sparkSession):
+            return None
+        kept = [kind for partial in self.aggregation.partial_aggregates for _, kind in partial.columns]
+        if not all(pa.types.is_primitive(kind) or pa.types.is_decimal(kind) for kind in kept):
+            return None  # sketches and lists: of few tiles they may be many bytes
+        return self._tiles_part().coalesce(1)
 
     def as_of(
         self,
@@ -255,7 +265,8 @@ class StoredPanes(Shown):
             column = column_of(df, text, "the input of an aggregate")
             found = to_arrow(type_of(df, column), f"the input {text!r}")
             if found != wanted:
-                raise InvalidPlanError(f"{text!r} is of type {found} in the rows, of which the tiles had {wanted}: cast it")
+                ours, theirs = to_spark(found).simpleString(), to_spark(wanted).simpleString()
+                raise InvalidPlanError(f"{text!r} is of type {ours} in the rows, of which the tiles had {theirs}: cast it")
             values.append(column.alias(f"value_{place}"))
         # As in a query: what has no event time is in no window.
         return df.select(*keys, time.alias("time"), *values).where(F.col("time").isNotNull())
@@ -321,11 +332,8 @@ def from_panes(
         raise InvalidPlanError(
             f"the tiles have no column {missing[0]!r}: from_panes reads what .window(slices).panes(...) wrote, all its columns"
         )
-    latest = F.max(micros_of(tiles, END, None)).alias("until")
-    found = tiles.groupBy(MANIFEST).agg(latest).limit(_MOST_MANIFESTS).collect()
-    if not found:
-        raise InvalidPlanError("there are no tiles yet: what they are of is read from them")
-    manifests = [Manifest.read(row[MANIFEST]) for row in found]
+    found = look(tiles)
+    manifests = found.manifests
     first = manifests[0]
     for other in manifests[1:]:
         _check_alike(first, other)
@@ -341,7 +349,7 @@ def from_panes(
     if lacking:
         raise InvalidPlanError(f"the tiles have no column {lacking[0]!r}, which an aggregate needs: {_held(manifests)}")
     raw = None if rows is None or event_time is None else RawRows(rows, event_time, unit)
-    stored = StoredPanes(tiles, first.slices, aggregation, max(row["until"] for row in found), raw, partitions)
+    stored = StoredPanes(tiles, first.slices, aggregation, found.until, raw, partitions, found.few)
     stored.check_rows()
     return stored
 
@@ -384,9 +392,8 @@ def _check_alike(one: Manifest, other: Manifest) -> None:
         raise InvalidPlanError(f"the tiles have different keys, {list(one.keys)} and {list(other.keys)}: read them one by one")
     for text in one.inputs.keys() & other.inputs.keys():
         if one.inputs[text] != other.inputs[text]:
-            raise InvalidPlanError(
-                f"{text!r} is of type {one.inputs[text]} in some tiles, of {other.inputs[text]} in others: read them one by one"
-            )
+            ours, theirs = (to_spark(each.inputs[text]).simpleString() for each in (one, other))
+            raise InvalidPlanError(f"{text!r} is of type {ours} in some tiles, of {theirs} in others: read them one by one")
 
 
 def _keys_in(tiles: DataFrame, manifest: Manifest) -> tuple[str, ...]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
@@ -18,7 +17,7 @@ from panestream.engine.plan import WAY_OUT
 from panestream.engine.runtime.sides import LEFT, RIGHT, SIDE_COLUMN, SIDES, Sides
 from panestream.errors import InvalidPlanError
 from panestream.spark.arrival import order_of
-from panestream.spark.columns import micros_of, quoted, type_of
+from panestream.spark.columns import micros_of, quoted, struct_of, type_of
 from panestream.spark.event_time import all_usable, or_raise
 from panestream.spark.expressions import text_of
 from panestream.spark.names import Names, shown
@@ -100,9 +99,10 @@ def _check_keys(left: KeyedEvents, right: KeyedEvents, what: str) -> None:
         )
     for one, other in zip(ours, theirs, strict=True):
         if one.type != other.type:
+            kind, its = to_spark(one.type).simpleString(), to_spark(other.type).simpleString()
             raise InvalidPlanError(
-                f"{what}: the key {one.name!r} of the left stream is {_said(one)}, {other.name!r} of the right one is "
-                f"{_said(other)}: cast one of them, .key_by('cast({other.name} AS ...) AS {other.name}')"
+                f"{what}: the key {one.name!r} of the left stream is {kind}, {other.name!r} of the right one is "
+                f"{its}: cast one of them, .key_by('cast({other.name} AS ...) AS {other.name}')"
             )
     names = Names.of(left.source.df.sparkSession)
     for name in ours.names:
@@ -117,11 +117,6 @@ def _check_keys(left: KeyedEvents, right: KeyedEvents, what: str) -> None:
             f"{what}: one side is a stream and the other a batch. A table that does not change is joined before the windows, "
             "clicks.join(table, 'user'); else read both as streams, or both as batches"
         )
-
-
-def _said(key: pa.Field) -> str:
-    """The type of a key as Spark calls it: that is what a cast wants."""
-    return to_spark(key.type).simpleString()
 
 
 def _time_name(left: KeyedEvents, right: KeyedEvents) -> str:
@@ -196,7 +191,7 @@ class _Side:
         side = F.lit(self.name)
         if partition is not None:
             side = F.concat(F.lit(f"{self.name}/"), F.coalesce(F.col(quoted(partition)).cast("string"), F.lit("")))
-        whole = F.struct(*(F.col(quoted(name)) for name in df.columns))
+        whole = struct_of(df.columns)
         return [*columns, side.alias(SIDE_COLUMN), whole.alias(self.name)]
 
 

@@ -26,7 +26,7 @@ from panestream.engine.planner import choose
 from panestream.engine.rule import DeclaredAggregates, FunctionOfRows, FunctionOfTables
 from panestream.engine.split import split_of
 from panestream.errors import InvalidPlanError, InvalidWindowError
-from panestream.spark.columns import quoted, type_of
+from panestream.spark.columns import quoted, types_of
 from panestream.spark.names import Names, shown
 from panestream.spark.types import schema_of, to_arrow
 from panestream.windowing import aggregates as recipes
@@ -267,7 +267,7 @@ class WindowedStream(WindowedEvents):
         inputs |= predicate_inputs(self._df, self.windowing.assigner, self.predicates)
         looked_at = {name: F.col(quoted(name)) for name in self._df.columns} if self.windowing.sees_elements else {}
         inputs = {**looked_at, **inputs}
-        kinds = {text: type_of(self._df, column) for text, column in inputs.items()}
+        kinds = types_of(self._df, inputs)
         collated = check_collations(declared, kinds)
         types = {text: to_arrow(kind, text) for text, kind in kinds.items()}
         function, results = following(then), None

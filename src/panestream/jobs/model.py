@@ -173,6 +173,14 @@ class Job:
         return f"unknown key here; it belongs into [{inside[0]}]" if len(inside) == 1 else None
 
     @staticmethod
+    def explain_missing(name: str, given: Mapping[str, Any]) -> str | None:
+        """A better answer where a job has the source of one stream beside one of two."""
+        if name not in SIDES or "source" not in given:
+            return None
+        there = next(f"[{word}]" for word in OF_TWO if word in given)
+        return f"{name!r} is missing: {there} is of jobs of two streams, and [source] of those of one: keep one of them"
+
+    @staticmethod
     def needs(given: Mapping[str, Any]) -> set[str]:
         """What must be there beside the rest: rows, windows, what to do with them, and an event time where windows are of it."""
         two = any(name in given for name in OF_TWO)

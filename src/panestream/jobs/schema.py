@@ -13,6 +13,7 @@ its line, its path and the nearest right name.
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import posixpath
 import re
 from collections.abc import Callable, Generator, Mapping
@@ -180,11 +181,13 @@ def section(cls: type[T]) -> Callable[[object, Place], T]:
                 with suppress(Wrong):
                     known[name] = fields[name].metadata["reader"](raw, place.at(name))
             needs = getattr(cls, "needs", None)
-            needed = needs(value) if needs else ()
+            # What is misspelled is not missing as well: nor is what would only be needed without it.
+            meant = {near for name in value if name not in fields for near in difflib.get_close_matches(str(name), fields, n=1)}
+            needed = needs({**{name: {} for name in meant}, **value}) if needs else ()
             for name, each in fields.items():
                 required = each.default is each.default_factory is dataclasses.MISSING or name in needed
                 if name not in value and required:
-                    place.note(f"{name!r} is missing")
+                    place.note(_missing(cls, name, value))
         result = cls(**known)
         check = getattr(result, "check", None)
         if check is not None:
@@ -199,6 +202,11 @@ def _mapping(value: object, place: Place) -> Mapping[Any, Any]:
     if not isinstance(value, Mapping):
         place.wrong(f"must be a table, not {kind(value)}: {shown(value)}")
     return value
+
+
+def _missing(cls: type, name: str, given: Mapping[Any, Any]) -> str:
+    explain = getattr(cls, "explain_missing", None)
+    return (explain(name, given) if explain else None) or f"{name!r} is missing"
 
 
 def _unknown(cls: type, name: str, fields: Mapping[str, Any]) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
+
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -26,6 +28,11 @@ def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
+def struct_of(names: Iterable[str]) -> Column:
+    """One column with all of these as its fields. Said as text: of Columns it is some ten calls of Java for each."""
+    return F.expr(f"struct({', '.join(map(quoted, names))})")
+
+
 def column_of(df: DataFrame, given: str | Column, what: str) -> Column:
     """The column that the user means: a column's name, else a SQL expression; or a Column.
 
@@ -33,28 +40,62 @@ def column_of(df: DataFrame, given: str | Column, what: str) -> Column:
         InvalidPlanError: none of these, or no value of each row (an aggregate, ``explode``, a window function); says which
             names there are.
     """
-    if not isinstance(given, Column):
-        if not isinstance(given, str) or not given.strip():
-            raise InvalidPlanError(f"{what} must be the name of a column, a SQL expression or a Column, not {given!r}")
-        if given in df.columns or Names.of(df.sparkSession).find(given, df.columns) is not None:
-            # By name, so that it is a column of every DataFrame that has one.
-            return F.col(quoted(given))
-    check_no_word(df, given, what)
     try:
-        with asking():
-            column = F.expr(given) if isinstance(given, str) else given
-            # Beside a column of each row, so that aggregates are refused. (Connect only looks when it is asked for the schema.)
-            df.select(*(quoted(name) for name in df.columns[:1]), column).schema  # noqa: B018
-            # As a condition, what makes several rows of one is refused too, and what looks at other rows.
-            df.where(column.isNull()).schema  # noqa: B018
+        return _understood(df, [given], what)[0]
     except (AnalysisException, ParseException) as error:
         raise_as(refused(df, given, what, error), error)
-    return column
+
+
+def columns_of(df: DataFrame, given: Sequence[str | Column], what: str) -> list[Column]:
+    """:func:`column_of` of each. Spark is asked once for all: of hundreds, one by one, the asking takes longer than the query.
+
+    Raises:
+        InvalidPlanError: of the first that Spark does not understand, as :func:`column_of` says it.
+    """
+    try:
+        return _understood(df, given, what)
+    except (AnalysisException, ParseException):
+        # Which it is, and why, only one alone tells.
+        return [column_of(df, one, what) for one in given]
+
+
+def _understood(df: DataFrame, given: Sequence[str | Column], what: str) -> list[Column]:
+    columns, asked, names = [], [], df.columns if given else []
+    naming: Names | None = None
+    with asking():
+        for one in given:
+            if not isinstance(one, Column):
+                if not isinstance(one, str) or not one.strip():
+                    raise InvalidPlanError(f"{what} must be the name of a column, a SQL expression or a Column, not {one!r}")
+                if one not in names:
+                    naming = naming or Names.of(df.sparkSession)
+                if one in names or (naming is not None and naming.find(one, names) is not None):
+                    # By name, so that it is a column of every DataFrame that has one.
+                    columns.append(F.col(quoted(one)))
+                    continue
+            check_no_word(df, one, what)
+            columns.append(F.expr(one) if isinstance(one, str) else one)
+            asked.append(columns[-1])
+        if asked:
+            # Beside a column of each row, so that aggregates are refused. (Connect only looks when it is asked for the schema.)
+            df.select(*(quoted(name) for name in names[:1]), *asked).schema  # noqa: B018
+            # As a condition, what makes several rows of one is refused too, and what looks at other rows.
+            condition = asked[0] if len(asked) == 1 else F.struct(*asked)
+            df.where(condition.isNull()).schema  # noqa: B018
+    return columns
 
 
 def type_of(df: DataFrame, column: Column) -> T.DataType:
     """The Spark type of a column."""
     return df.select(column).schema[0].dataType
+
+
+def types_of(df: DataFrame, columns: Mapping[str, Column]) -> dict[str, T.DataType]:
+    """The Spark types of columns, by their names: asked once for all."""
+    if not columns:
+        return {}
+    fields = df.select(*columns.values()).schema.fields
+    return {name: field.dataType for name, field in zip(columns, fields, strict=True)}
 
 
 def micros_of_interval(column: Column) -> Column:

@@ -37,10 +37,16 @@ class Names:
 
     def doubled(self, names: Sequence[str]) -> tuple[str, str] | None:
         """The first two names that are one column; None: all differ."""
-        for position, name in enumerate(names):
-            other = self.find(name, names[:position])
-            if other is not None:
+        # One look at each: there may be thousands. Of several that are alike the one is told that is so to the letter.
+        literal: set[str] = set()
+        first: dict[str, str] = {}
+        for name in names:
+            if name in literal:
+                return name, name
+            other = None if self.case_sensitive else first.setdefault(name.lower(), name)
+            if other is not None and other != name:
                 return other, name
+            literal.add(name)
         return None
 
 

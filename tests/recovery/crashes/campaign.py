@@ -3,7 +3,9 @@
     make crash ARGS="--kills 300 --seed 1"
     make crash ARGS="--kills 300 --seed 1 --only driver/panes/delta"     # one cell again, with the kills that it had
 
-Each cell of the table is one query, of one operator into one sink, struck by one kind of kills until it has ended. Its rows are then
+Each cell of the table is one query, of one operator into one sink, struck by one kind of kills until it has ended. The kinds take
+turns, a few cells each time, those of other operators before another sink of the same: a run that is broken off has struck all of
+them about as often. Its rows are then
 compared with those of an undisturbed run, firing numbers and all, and with the answer of the batch. The result is written to
 benchmarks/results/crashes.md and .json (``--results`` elsewhere). A cell that differs, or a query that cannot go on, makes the
 command end with 1 and says how to repeat it.
@@ -27,15 +29,18 @@ from pathlib import Path
 from typing import Any
 
 from tests.recovery.crashes import disks as disk_space
-from tests.recovery.crashes.cells import FILES, Cell, cells_of, prepare_topics
+from tests.recovery.crashes.cells import FILES, Cell, cells_of, in_turns, prepare_topics
 from tests.recovery.crashes.drivers import kill_drivers
+from tests.recovery.crashes.places import SINKS
 from tests.recovery.crashes.queries import QUERIES, clicks, ordered, settled, write_clicks
 from tests.recovery.crashes.report import save, write_report
-from tests.recovery.crashes.strikes import DRIVER, DRIVER_SHARE, KINDS, Kind, Scene
+from tests.recovery.crashes.strikes import DRIVER, DRIVER_EACH, DRIVER_SHARE, KINDS, Kind, Scene
 from tests.recovery.crashes.victims import Victim, wait_until
 from tests.recovery.kill_loop import ROOT
 
 SESSION_SECONDS = 2400
+TOGETHER = {DRIVER: 1, **dict.fromkeys(KINDS, 6)}
+"""Cells of one turn: with more a run that is broken off has seen less of other kinds."""
 _TASKS = {"spark.task.maxFailures": "8", "spark.stage.maxConsecutiveAttempts": "20"}
 
 
@@ -51,7 +56,7 @@ class Campaign:
         expected: by operator the rows that there should be.
         jars: of the connectors, once they were found.
         broker: of Kafka, for all kinds that leave it alone.
-        minutes: of each kind: after that no other cell of it is begun.
+        deadline: after that nothing is struck, and no cell is begun.
         save: writes what is known so far, after each cell.
     """
 
@@ -62,7 +67,7 @@ class Campaign:
     expected: dict[str, dict[str, Any]] = field(default_factory=dict)
     jars: str = ""
     broker: Any = None
-    minutes: float = math.inf
+    deadline: float = math.inf
     save: Callable[[], object] = lambda: None
 
     @property
@@ -84,12 +89,13 @@ class Campaign:
             AssertionError: the two differ.
         """
         work = self.folder / "undisturbed"
-        told = [Cell("undisturbed", operator, "files", 0) for operator in QUERIES]
-        done = work / f"seed-{self.seed}"
+        struck = {cell.operator for cell in self.cells}
+        told = [Cell("undisturbed", operator, "files", 0) for operator in QUERIES if operator in struck]
+        done = work / f"seed-{self.seed}-{'-'.join(cell.operator for cell in told)}"
         # Also where they are there: Spark takes files by their age, which a copy of the folder would have lost.
         write_clicks(self.clicks, self.rows)
         if not done.exists():
-            work.mkdir()
+            work.mkdir(exist_ok=True)
             plan = self.session([{**cell.plan(work, self.clicks, ""), "batch": True} for cell in told], "local[2,4]")
             victim = Victim.start(work, plan)
             victim.process.wait(SESSION_SECONDS)
@@ -110,13 +116,15 @@ class Campaign:
         self.broker = Broker(self.folder / "kafka")
         self.broker.start()
 
-    def strike(self, kind: str) -> None:
-        """All cells of a kind."""
-        cells = [cell for cell in self.cells if cell.kind == kind and cell.wanted]
+    def strike(self, cells: Sequence[Cell]) -> None:
+        """Some cells of one kind."""
+        kind = cells[0].kind
+        if time.monotonic() > self.deadline or kind in self.skipped:
+            return
         try:
             if kind == DRIVER:
                 self._strike_drivers(cells)
-            elif cells:
+            else:
                 self._strike_in_one_session(KINDS[kind], cells)
         except disk_space.NoDiskError as error:
             self.skipped[kind] = str(error)
@@ -127,16 +135,17 @@ class Campaign:
             broken.difference = "the query did not come to its end"
 
     def _strike_drivers(self, cells: Sequence[Cell]) -> None:
-        deadline = self._deadline()
-        for turn, cell in enumerate(cells):
-            if time.monotonic() > deadline:
+        for cell in cells:
+            if time.monotonic() > self.deadline:
                 break
             work = self.folder / cell.name
             work.mkdir()
             prepare_topics(cell, work, self.broker.servers, self.rows)
             plan = self.session([cell.plan(work, self.clicks, self.broker.servers)], "local[2,4]", cell.sink != "files")
             try:
-                kill_drivers(cell, work, plan, turn, cell.chance(self.seed), deadline)
+                # Where the last operator that wrote to this sink has left off, so that each sink meets all aims.
+                turn = DRIVER_EACH * (list(QUERIES).index(cell.operator) // len(SINKS))
+                kill_drivers(cell, work, plan, turn, cell.chance(self.seed), self.deadline)
             except RuntimeError as error:
                 cell.difference = f"the query did not come to its end: {error}"
                 print(cell.difference, flush=True)
@@ -144,7 +153,7 @@ class Campaign:
             self._compare(cell, work)
 
     def _strike_in_one_session(self, kind: Kind, cells: Sequence[Cell]) -> None:
-        work = self.folder / cells[0].kind
+        work = self.folder / f"session-{cells[0].name}"
         work.mkdir()
         with ExitStack() as stack:
             broker = self.broker
@@ -172,29 +181,26 @@ class Campaign:
                 workers = [process.pid for process in processes]
                 settings |= {"spark.executor.memory": "700m", "spark.executor.cores": "1", "spark.executorEnv.PYTHONPATH": path}
                 settings |= {"spark.executor.instances": "2"}
-            victim, deadline = Victim.start(work, self.session(list(plans.values()), master, **settings)), self._deadline()
+            victim = Victim.start(work, self.session(list(plans.values()), master, **settings))
             try:
                 for cell in cells:
-                    if time.monotonic() > deadline:
+                    if time.monotonic() > self.deadline:
                         return
                     checkpoint = Path(plans[cell.name]["checkpoint"])
                     scene = Scene(
                         victim, cell.name, checkpoint, cell.chance(self.seed), disks.get(cell.name, {}), broker, workers
                     )
-                    self._strike_one(kind, cell, scene, deadline)
+                    self._strike_one(kind, cell, scene)
                     self._compare(cell, work)
                 victim.process.wait(60)
             finally:
                 if victim.running:
                     victim.kill()
 
-    def _deadline(self) -> float:
-        return time.monotonic() + 60 * self.minutes
-
-    def _strike_one(self, kind: Kind, cell: Cell, scene: Scene, deadline: float) -> None:
+    def _strike_one(self, kind: Kind, cell: Cell, scene: Scene) -> None:
         """The kills of one cell, until it has ended."""
         wait_until(lambda: scene.over or scene.victim.current == cell.name, SESSION_SECONDS, 0.02)
-        while len(cell.struck) < cell.wanted and time.monotonic() < deadline and scene.wait_for_work():
+        while len(cell.struck) < cell.wanted and time.monotonic() < self.deadline and scene.wait_for_work():
             struck = kind.strike(scene)
             if struck is not None:
                 cell.struck.append(struck)
@@ -216,6 +222,13 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=1, help="draws the rows and the moments (default: %(default)s)")
     parser.add_argument("--kinds", nargs="+", choices=[DRIVER, *KINDS], default=[DRIVER, *KINDS], help="default: all")
     parser.add_argument(
+        "--operators",
+        nargs="+",
+        choices=list(QUERIES),
+        default=list(QUERIES),
+        help="among which kills are dealt out (default: all)",
+    )
+    parser.add_argument(
         "--only",
         nargs="+",
         default=[],
@@ -226,9 +239,9 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         "--minutes",
         type=float,
         default=math.inf,
-        help="of each kind: after that nothing is struck, and no cell begun (default: no limit)",
+        help="after that nothing is struck, and no cell begun (default: no limit)",
     )
-    parser.add_argument("--lanes", type=int, default=2, help="kinds that run beside one another (default: %(default)s)")
+    parser.add_argument("--lanes", type=int, default=2, help="cells that run beside one another (default: %(default)s)")
     parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results", help="a folder (default: %(default)s)")
     parser.add_argument(
         "--keep",
@@ -240,10 +253,13 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 def planned(options: argparse.Namespace) -> list[Cell]:
     """The cells of a command line, each with its number of kills."""
-    shares = {DRIVER: (DRIVER_SHARE, ()), **{name: (kind.share, kind.sinks) for name, kind in KINDS.items()}}
-    whole = sum(share for share, _ in shares.values())
+    deals: dict[str, tuple[float, int, tuple[str, ...]]]
+    deals = {DRIVER: (DRIVER_SHARE, DRIVER_EACH, ()), **{name: (one.share, one.each, one.sinks) for name, one in KINDS.items()}}
+    whole = sum(share for share, _, _ in deals.values())
     cells = [
-        cell for kind, (share, sinks) in shares.items() for cell in cells_of(kind, round(options.kills * share / whole), sinks)
+        cell
+        for kind, (share, each, sinks) in deals.items()
+        for cell in cells_of(kind, round(options.kills * share / whole), each, sinks, options.operators)
     ]
     unknown = set(options.only) - {cell.title for cell in cells}
     if unknown:
@@ -253,15 +269,14 @@ def planned(options: argparse.Namespace) -> list[Cell]:
 
 def run(options: argparse.Namespace, folder: Path, began: float) -> Campaign:
     """All cells of a command line."""
-    campaign = Campaign(folder, options.seed, planned(options), minutes=options.minutes)
+    campaign = Campaign(folder, options.seed, planned(options), deadline=time.monotonic() + 60 * options.minutes)
     campaign.save = lambda: save(options, campaign.cells, campaign.skipped, began, ended=False)
     campaign.find_what_is_expected()
     print(f"{time.strftime('%H:%M:%S')} undisturbed runs and batches agree; now the kills", flush=True)
     campaign.start_broker()
-    kinds = [kind for kind in (DRIVER, *KINDS) if any(cell.kind == kind for cell in campaign.cells)]
     try:
         with ThreadPoolExecutor(max_workers=options.lanes) as lanes:
-            list(lanes.map(campaign.strike, kinds))
+            list(lanes.map(campaign.strike, in_turns(campaign.cells, TOGETHER)))
     finally:
         campaign.broker.stop()
     return campaign

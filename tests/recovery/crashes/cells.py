@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import math
 import random
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ class Cell:
         kind: of the kills.
         operator: which runs it.
         sink: where it writes.
-        wanted: how many kills it shall get.
+        wanted: how many kills it shall get; 0: it is not run.
         struck: what each kill struck.
         difference: None until it has ended and was compared; empty: the output is what it is undisturbed, and the batch's answer.
     """
@@ -87,14 +87,49 @@ def _text(row: Row) -> str:
     return json.dumps(row, sort_keys=True)
 
 
-def cells_of(kind: str, kills: int, sinks: tuple[str, ...] = ()) -> list[Cell]:
-    """Every operator with every sink that the kind makes sense for; the kills dealt out."""
-    sinks, operators = sinks or SINKS, tuple(QUERIES)
-    # Both in turns, which meets every pair as their numbers have no divisor in common: whatever is cut short has seen all of both.
-    assert math.gcd(len(operators), len(sinks)) == 1
-    pairs = [(operators[turn % len(operators)], sinks[turn % len(sinks)]) for turn in range(len(operators) * len(sinks))]
-    each, more = divmod(kills, len(pairs))
-    return [Cell(kind, operator, sink, each + (number < more)) for number, (operator, sink) in enumerate(pairs)]
+def cells_of(kind: str, kills: int, each: int, sinks: Sequence[str] = (), operators: Sequence[str] = ()) -> list[Cell]:
+    """Every operator with every sink that the kind makes sense for, in the order in which they are struck; the kills dealt out.
+
+    The first cells are one of each operator, with the sinks in turns; then one of each operator with the next sink, and so on:
+    whatever is cut short has seen all of both.
+
+    Args:
+        kind: of the kills.
+        kills: how many.
+        each: so many for a cell; where that is not enough for a cell of each operator and of each sink, fewer.
+        sinks: none: all.
+        operators: none: all.
+    """
+    sinks, operators = sinks or SINKS, operators or tuple(QUERIES)
+    pairs = [
+        (operator, sinks[(place + turn) % len(sinks)]) for turn in range(len(sinks)) for place, operator in enumerate(operators)
+    ]
+    # So many of the first pairs have every operator, and every sink.
+    fewest = max(len(operators), next(n for n in range(len(pairs) + 1) if {sink for _, sink in pairs[:n]} == set(sinks)))
+    struck = min(max(kills // each, fewest), kills, len(pairs))
+    cells = [Cell(kind, operator, sink, 0) for operator, sink in pairs]
+    for number in range(kills if struck else 0):
+        cells[number % struck].wanted += 1
+    return cells
+
+
+def in_turns(cells: Sequence[Cell], together: Mapping[str, int]) -> list[list[Cell]]:
+    """Cells of one kind each that are run together, breadth first: the first cells of every kind come before the next of any.
+
+    Args:
+        cells: those of each kind in the order in which they are to be struck; those without kills are left out.
+        together: of each kind, so many at most. They share what takes long to start.
+    """
+    of_kind: dict[str, list[Cell]] = {}
+    for cell in cells:
+        if cell.wanted:
+            of_kind.setdefault(cell.kind, []).append(cell)
+    turns = [
+        (begin, of_one[begin : begin + together[kind]])
+        for kind, of_one in of_kind.items()
+        for begin in range(0, len(of_one), together[kind])
+    ]
+    return [cells for _, cells in sorted(turns, key=lambda turn: turn[0])]
 
 
 def prepare_topics(cell: Cell, folder: Path, servers: str, rows: list[list[tuple[Any, ...]]]) -> None:

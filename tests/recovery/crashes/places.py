@@ -99,7 +99,7 @@ class Place:
 def _from_json(value: Mapping[str, Any]) -> Row:
     """A record's value with times as microseconds."""
     return {
-        name: _micros(one) if name in ("ts", "window_start", "window_end") and isinstance(one, str) else one
+        name: _micros(one) if name in ("ts", "at", "window_start", "window_end") and isinstance(one, str) else one
         for name, one in value.items()
     }
 

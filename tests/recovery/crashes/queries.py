@@ -2,8 +2,9 @@
 
 Every query is fed micro-batches of the same rows in the same order, so that its rows are the same to the last firing number however
 often it was killed. What is more, they agree with the answer of the batch (:func:`settled`): rows are up to two minutes late, within
-the allowed lateness; those of the user :data:`TARDY` are too late for any window and go to ``late``; and a last file moves the
-watermark past every window.
+the allowed lateness, or within the delay of the watermark where no window can fire again; those of the user :data:`TARDY` are too
+late for any window and go to ``late``; and a last file moves the watermark past every window. Two streams are the same clicks,
+parted: they have one source, and so every micro-batch the same rows of both.
 """
 
 from __future__ import annotations
@@ -43,21 +44,27 @@ class Query:
 
     Attributes:
         build: of the rows.
-        results: the columns beside key and window that do not depend on how often a window fired.
+        operator: as ``explain()`` calls it.
+        results: the columns beside key and window that do not depend on how often a window fired; none: all there are.
         changes: whether its rows are changes (``.changelog()``), as sessions need that merge.
-        late: whether it has an output of late rows; count windows know no late ones.
+        late: its outputs of late rows; count windows know no late ones.
         last: the column that grows with each firing of a window; None: each of its rows stands for itself.
+        open_end: whether the rows of the last file, which move the watermark on, are in no result of their own.
+        closing: whether its windows are closed when all has been read (``close_at_end``), in a micro-batch of their own.
     """
 
     build: Callable[[DataFrame], pst.WindowedResult]
+    operator: str
     results: tuple[str, ...] = ("clicks", "revenue", "newest")
     changes: bool = False
-    late: bool = True
+    late: tuple[str, ...] = ("late",)
     last: str | None = "firing_number"
+    open_end: bool = True
+    closing: bool = False
 
     @property
     def outputs(self) -> tuple[str, ...]:
-        return ("main", "late") if self.late else ("main",)
+        return ("main", *self.late)
 
 
 def clicks(files: int, seed: int) -> list[list[tuple[int, int, int, datetime]]]:
@@ -89,19 +96,34 @@ def write_clicks(folder: Path, rows: Iterable[list[tuple[int, int, int, datetime
         os.utime(path, (1_700_000_000 + number,) * 2)
 
 
-def _keyed(df: DataFrame) -> pst.KeyedStream:
-    watermark = pst.WatermarkStrategy.for_bounded_out_of_orderness("10 seconds")
-    return pst.stream(df).assign_timestamps("ts", watermark).arrival_order("n").key_by("user")
+def _keyed(df: DataFrame, delay: str = "10 seconds", time: str = "ts", number: str = "n") -> pst.KeyedStream:
+    watermark = pst.WatermarkStrategy.for_bounded_out_of_orderness(delay)
+    return pst.stream(df).assign_timestamps(time, watermark).arrival_order(number).key_by("user")
+
+
+def _parted(df: DataFrame, delay: str = "10 seconds") -> tuple[pst.KeyedStream, pst.KeyedStream]:
+    """A third of the clicks, and the others under other names; rows that are too late, and of the last file, are in both."""
+    offers = df.where("n % 3 <> 0").selectExpr("user", "n AS m", "price AS offer", "ts AS at")
+    return _keyed(df.where("n % 3 = 0"), delay), _keyed(offers, delay, "at", "m")
 
 
 def _windowed(df: DataFrame, windows: pst.WindowAssigner) -> pst.WindowedStream:
     return _keyed(df).window(windows).allowed_lateness("3 minutes").side_output_late_data("late").key_groups(2)
 
 
+def _around(df: DataFrame) -> Any:
+    left, right = _parted(df, _WAIT)
+    return left.interval_join(right).between("-20 seconds", "10 seconds")
+
+
+def _in_both(df: DataFrame) -> Any:
+    left, right = _parted(df)
+    windowed = left.co_group(right).window(_MINUTE).allowed_lateness("3 minutes")
+    return windowed.side_output_late_data("late").key_groups(2)
+
+
 def _totals(windowed: pst.WindowedStream) -> pst.WindowedResult:
-    return windowed.aggregate(
-        agg.count().alias("clicks"), agg.sum("price").alias("revenue"), agg.max_by("price", "n").alias("newest")
-    )
+    return windowed.aggregate(*_AGGREGATES)
 
 
 def summed_up(key: Any, window: Any, rows: pa.Table) -> pa.Table:
@@ -118,27 +140,69 @@ def remembered(key: Any, context: Any, rows: Any) -> list[tuple[int, int, int, i
     return [(len(rows), sum(row.price for row in rows), newest.price, calls.value())]
 
 
+def met(key: Any, window: Any, left: list[Any], right: list[Any]) -> list[tuple[int, int, int, int]]:
+    """A function over the rows of two streams."""
+    return [(len(left), len(right), sum(row.price for row in left), sum(row.offer for row in right))]
+
+
+_AGGREGATES = (agg.count().alias("clicks"), agg.sum("price").alias("revenue"), agg.max_by("price", "n").alias("newest"))
 _RESULTS = "clicks bigint, revenue bigint, newest bigint"
+_MET, _BOTH, _WAIT = "lefts bigint, rights bigint, revenue bigint, offered bigint", ("late_left", "late_right"), "3 minutes"
+_PAIR = ("n", "price", "ts", "m", "offer", "at")
 _MINUTE, _SLIDING = pst.TumblingEventTimeWindows.of("1 minute"), pst.SlidingEventTimeWindows.of("2 minutes", "1 minute")
 _SESSIONS = pst.EventTimeSessionWindows.with_gap("15 seconds")
+_LOOK_BACKS = pst.LookBackWindows.of("40 seconds")
+_PREDICATES = pst.PredicateWindows.of(start="price >= 60", end="price < 20", gap="30 seconds")
 QUERIES = {
-    "panes": Query(lambda df: _totals(_windowed(df, _SLIDING)).with_firing()),
-    "accumulating": Query(lambda df: _windowed(df, _MINUTE).apply_arrow(summed_up, _RESULTS), last="clicks"),
-    "sessions": Query(lambda df: _totals(_windowed(df, _SESSIONS)).changelog(), changes=True),
-    "counts": Query(lambda df: _totals(_keyed(df).count_window(7, 3).key_groups(2)), late=False, last=None),
+    "panes": Query(lambda df: _totals(_windowed(df, _SLIDING)).with_firing(), "aligned panes"),
+    "accumulating": Query(
+        lambda df: _windowed(df, _MINUTE).apply_arrow(summed_up, _RESULTS), "accumulating panes", last="clicks"
+    ),
+    "sessions": Query(lambda df: _totals(_windowed(df, _SESSIONS)).changelog(), "sessions", changes=True),
+    "counts": Query(
+        lambda df: _totals(_keyed(df).count_window(7, 3).key_groups(2)), "counts", late=(), last=None, open_end=False
+    ),
     "row": Query(
         lambda df: (
             _windowed(df, _SLIDING).evictor(pst.CountEvictor.of(6)).process(remembered, _RESULTS + ", calls bigint").with_firing()
-        )
+        ),
+        "row operator",
     ),
+    "look_backs": Query(
+        lambda df: _totals(_keyed(df, _WAIT).window(_LOOK_BACKS).side_output_late_data("late").key_groups(2)),
+        "look-backs",
+        results=("n", "price", "ts", "clicks", "revenue", "newest"),
+        last=None,
+    ),
+    "predicates": Query(
+        lambda df: _totals(_keyed(df, _WAIT).window(_PREDICATES).side_output_late_data("late").key_groups(2)),
+        "predicates",
+        last=None,
+    ),
+    "join": Query(lambda df: _in_both(df).pairs("full").with_firing(), "aligned panes", results=_PAIR, late=_BOTH),
+    "interval_join": Query(
+        lambda df: _around(df).side_output_late_data("late").key_groups(2).pairs("full"),
+        "interval join",
+        results=_PAIR,
+        late=_BOTH,
+        last=None,
+    ),
+    "co_group": Query(
+        lambda df: _in_both(df).exact_firings().apply(met, _MET).with_firing(),
+        "row operator",
+        results=("lefts", "rights", "revenue", "offered"),
+        late=_BOTH,
+    ),
+    "tiles": Query(lambda df: _windowed(df, _MINUTE).panes(*_AGGREGATES), "aligned panes", results=(), last="rows"),
+    "closed": Query(lambda df: _totals(_windowed(df, _SLIDING)).with_firing(), "aligned panes", open_end=False, closing=True),
 }
-"""By the operator that runs it."""
+"""By name: of the operator that runs it, or of what makes it another one's query."""
 
 
 def in_batch(spark: SparkSession, query: Query, folder: Path) -> list[Row]:
     """The answer of the batch, by the columns that it shares with the stream."""
     files = sorted(str(file) for file in folder.glob("*.parquet"))
-    df = spark.read.schema(SCHEMA).parquet(*(files[:-1] if query.late else files))
+    df = spark.read.schema(SCHEMA).parquet(*(files[:-1] if query.open_end else files))
     result = query.build(df.where(f"user <> {TARDY}") if query.late else df)
     return shared(query, collected(result.main))
 
@@ -148,13 +212,13 @@ def collected(df: DataFrame) -> list[Row]:
     from pyspark.sql import functions as F
 
     times = {field.name: F.unix_micros(field.name) for field in df.schema if field.dataType.typeName() == "timestamp"}
-    return [row.asDict() for row in df.withColumns(times).collect()]
+    return [row.asDict(recursive=True) for row in df.withColumns(times).collect()]
 
 
 def shared(query: Query, rows: Iterable[Row]) -> list[Row]:
     """Of rows what batch and stream have in common."""
     names = ("user", "window_start", "window_end", *query.results)
-    return ordered({name: row[name] for name in names if name in row} for row in rows)
+    return ordered({name: row[name] for name in (names if query.results else row) if name in row} for row in rows)
 
 
 def settled(query: Query, rows: Iterable[Row]) -> list[Row]:
@@ -169,9 +233,13 @@ def settled(query: Query, rows: Iterable[Row]) -> list[Row]:
         return ordered(json.loads(text) for text in left.elements())
     if query.last is None:
         return shared(query, rows)
-    by_firing = sorted(rows, key=lambda row: row[query.last])
-    last = {(row["user"], row["window_start"], row["window_end"]): row for row in by_firing}
-    return shared(query, last.values())
+    windows: dict[tuple[Any, ...], list[Row]] = {}
+    for row in rows:
+        windows.setdefault((row["user"], row["window_start"], row["window_end"]), []).append(row)
+    # Of a join a firing has several rows.
+    newest = {window: max(row[query.last] for row in of_window) for window, of_window in windows.items()}
+    left = [row for window, of_window in windows.items() for row in of_window if row[query.last] == newest[window]]
+    return shared(query, left)
 
 
 def ordered(rows: Iterable[Row]) -> list[Row]:

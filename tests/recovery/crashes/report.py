@@ -67,17 +67,22 @@ def tried(cells: Sequence[Cell]) -> int:
 
 
 def _again(options: argparse.Namespace, cell: Cell) -> str:
-    return (
-        f"make crash ARGS=\"--kills {options.kills} --seed {options.seed} --only '{cell.title}' --keep FOLDER --results FOLDER\""
-    )
+    return f"make crash ARGS=\"{_dealt(options)} --only '{cell.title}' --keep FOLDER --results FOLDER\""
+
+
+def _dealt(options: argparse.Namespace) -> str:
+    """What says how many kills each cell gets."""
+    chosen = "" if len(options.operators) == len(QUERIES) else f" --operators {' '.join(options.operators)}"
+    return f"--kills {options.kills} --seed {options.seed}{chosen}"
 
 
 def _about(options: argparse.Namespace, began: float) -> dict[str, Any]:
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False)
     return {
         "date": datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
-        "command": f'make crash ARGS="--kills {options.kills} --seed {options.seed}"',
+        "command": f'make crash ARGS="{_dealt(options)}"',
         "kinds": options.kinds,
+        "operators": options.operators,
         "only": options.only,
         "seed": options.seed,
         "minutes": round((time.time() - began) / 60, 1),
@@ -125,12 +130,18 @@ def _table(cells: Sequence[Cell], skipped: Mapping[str, str]) -> list[str]:
             if row:
                 told = [next((_told(one, skipped) for one in row if one.sink == sink), "") for sink in SINKS]
                 lines.append(f"| {kind} | {operator} | {' | '.join(told)} | {sum(len(one.struck) for one in row)} |")
-    return [*lines, "", "Kills that struck, and `=` where the output is identical; `not run`: there was no time (`--minutes`)."]
+    return [
+        *lines,
+        "",
+        "Kills that struck, and `=` where the output is identical; `not run`: there was no time (`--minutes`); empty: none was dealt out.",
+    ]
 
 
 def _told(cell: Cell, skipped: Mapping[str, str]) -> str:
     if cell.kind in skipped:
         return "skipped"
+    if not cell.wanted:
+        return ""
     if cell.difference is None:
         return "not run"
     return f"{len(cell.struck)} {'=' if cell.difference == '' else '**differs**'}"

@@ -138,6 +138,7 @@ class Kind:
     Attributes:
         strike: strikes; returns what was struck, None where nothing was.
         share: of all kills.
+        each: how many a cell gets, where there are enough. What costs little beside the query that it strikes gets more.
         master: of the session; None: a cluster of two workers.
         sinks: those that it makes sense for; none: all.
         disks: whether the query writes to disks of its own.
@@ -146,6 +147,7 @@ class Kind:
 
     strike: Callable[[Scene], str | None]
     share: float
+    each: int = 2
     master: str | None = "local[2,4]"
     sinks: tuple[str, ...] = ()
     disks: bool = False
@@ -154,21 +156,22 @@ class Kind:
 
 
 KINDS = {
-    "worker": Kind(strike_worker, 0.36, says="`kill -9` of Python workers; Spark tries the task again"),
-    "worker-fails": Kind(
-        strike_worker, 0.14, master="local[2,1]", says="the same with one attempt: the query fails, and is started again"
+    "broker": Kind(
+        strike_broker, 0.06, sinks=("kafka",), says="`kill -9` of the Kafka broker, for source and sink, and its restart"
     ),
-    "executor": Kind(strike_executor, 0.13, master=None, says="`kill -9` of one of two executors of a standalone cluster"),
+    "executor": Kind(strike_executor, 0.11, master=None, says="`kill -9` of one of two executors of a standalone cluster"),
     "disk": Kind(
         strike_disk,
-        0.18,
+        0.14,
         master="local[2,1]",
         disks=True,
         says="the disk of the checkpoint or of the sink is full, or takes no write, until the query has failed",
     ),
-    "broker": Kind(
-        strike_broker, 0.05, sinks=("kafka",), says="`kill -9` of the Kafka broker, for source and sink, and its restart"
+    "worker-fails": Kind(
+        strike_worker, 0.12, master="local[2,1]", says="the same with one attempt: the query fails, and is started again"
     ),
+    "worker": Kind(strike_worker, 0.45, each=6, says="`kill -9` of Python workers; Spark tries the task again"),
 }
-DRIVER, DRIVER_SHARE = "driver", 0.14
+"""In the order of their turns, those that are few first."""
+DRIVER, DRIVER_SHARE, DRIVER_EACH = "driver", 0.12, 3
 DRIVER_SAYS = "`kill -9` of the driver and of everything that it started; a new process goes on"

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from tests.recovery.crashes.cells import Cell
+from tests.recovery.crashes.cells import Cell, cells_of, in_turns
 from tests.recovery.crashes.queries import QUERIES, TARDY, clicks, settled, write_clicks
 
 ROW = {"user": 1, "window_start": 0, "window_end": 60, "clicks": 2, "revenue": 9, "newest": 4}
@@ -49,6 +49,59 @@ def test_a_changelog_comes_to_what_is_left_of_it():
         settled(QUERIES["sessions"], [{**ROW, "op": "delete"}])
 
 
+def test_of_a_join_all_rows_of_the_newest_firing_count():
+    pair = {"user": 1, "window_start": 0, "window_end": 60, "n": 1, "price": 2, "ts": 3, "m": 4, "offer": 5, "at": 6}
+    first, again = [{**pair, "firing_number": 0}], [{**pair, "m": m, "firing_number": 1} for m in (4, 7)]
+    assert settled(QUERIES["join"], first + again) == [dict(sorted({**pair, "m": m}.items())) for m in (4, 7)]
+
+
+def test_both_streams_have_rows_that_are_too_late_and_a_last_one():
+    rows = clicks(6, seed=1)
+    for of_left in (True, False):
+        assert any(user == TARDY and (n % 3 == 0) == of_left for of_file in rows for user, n, *_ in of_file)
+        assert any((n % 3 == 0) == of_left for _, n, *_ in rows[-1])
+
+
+@pytest.mark.parametrize("operators", [1, 2, 4, 5, 8, 11, 12])
+@pytest.mark.parametrize("sinks", [1, 2, 3, 4])
+def test_whatever_is_cut_short_has_seen_every_operator_and_sink(operators, sinks):
+    """However many there are of both."""
+    operators, sinks = [f"o{one}" for one in range(operators)], tuple("abcd"[:sinks])
+    cells = cells_of("worker", 100, 100, sinks, operators)
+    pairs = [(cell.operator, cell.sink) for cell in cells]
+    assert len(set(pairs)) == len(pairs) == len(operators) * len(sinks)
+    assert [operator for operator, _ in pairs[: len(operators)]] == operators
+    struck = [cell for cell in cells if cell.wanted]
+    assert struck == cells[: len(struck)]
+    assert {cell.operator for cell in struck} == set(operators)
+    assert {cell.sink for cell in struck} == set(sinks)
+    assert sum(cell.wanted for cell in cells) == 100
+    assert max(cell.wanted for cell in struck) - min(cell.wanted for cell in struck) <= 1
+
+
+def test_kills_are_dealt_out_so_many_to_a_cell():
+    operators = ["a", "b", "c"]
+    assert [cell.wanted for cell in cells_of("disk", 12, 2, ("x", "y"), operators)] == [2] * 6
+    assert [cell.wanted for cell in cells_of("disk", 12, 3, ("x", "y"), operators)] == [3] * 4 + [0] * 2
+    assert [cell.wanted for cell in cells_of("disk", 4, 9, ("x", "y"), operators)] == [2, 1, 1, 0, 0, 0]
+    assert [cell.wanted for cell in cells_of("disk", 2, 9, ("x", "y"), operators)] == [1, 1, 0, 0, 0, 0]
+    assert not any(cell.wanted for cell in cells_of("disk", 0, 2, ("x", "y"), operators))
+
+
+def test_the_kinds_take_turns_breadth_first():
+    cells = [*cells_of("driver", 3, 1, ("x",), "abc"), *cells_of("disk", 10, 1, ("x", "y"), "abcde"), Cell("disk", "f", "x", 0)]
+    turns = in_turns(cells, {"driver": 1, "disk": 4})
+    assert [(turn[0].kind, "".join(cell.operator for cell in turn)) for turn in turns] == [
+        ("driver", "a"),
+        ("disk", "abcd"),
+        ("driver", "b"),
+        ("driver", "c"),
+        ("disk", "eabc"),
+        ("disk", "de"),
+    ]
+    assert in_turns([], {}) == []
+
+
 def test_the_clicks_have_late_rows_and_tardy_ones_and_a_last_file(tmp_path):
     rows = clicks(6, seed=1)
     assert rows == clicks(6, seed=1) != clicks(6, seed=2)
@@ -68,6 +121,12 @@ def test_the_command_deals_out_its_kills_and_takes_one_cell():
     cells = planned(parse(["--kills", "300"]))
     assert abs(sum(cell.wanted for cell in cells) - 300) <= len(KINDS)
     assert {(cell.operator, cell.sink) for cell in cells if cell.kind == DRIVER} == {(o, s) for o in QUERIES for s in SINKS}
+    for kind in (DRIVER, *KINDS):
+        struck = [cell for cell in cells if cell.kind == kind and cell.wanted]
+        assert {cell.operator for cell in struck} == set(QUERIES)
+        assert {cell.sink for cell in struck} == ({"kafka"} if kind == "broker" else set(SINKS))
+    few = planned(parse(["--kills", "12", "--operators", "join", "tiles"]))
+    assert {cell.operator for cell in few if cell.wanted} == {"join", "tiles"}
     [one] = planned(parse(["--kills", "300", "--only", "driver/panes/delta"]))
     assert one.wanted == next(cell.wanted for cell in cells if cell.title == one.title)
     assert one.chance(1).random() == next(cell for cell in cells if cell.title == one.title).chance(1).random()
@@ -81,7 +140,7 @@ def test_each_query_is_run_by_its_operator(spark, tmp_path):
 
     for name, query in QUERIES.items():
         df = spark.createDataFrame([], SCHEMA)
-        assert name in str(query.build(df).explain()), name
+        assert query.build(df).operator.name == query.operator, name
 
 
 @pytest.mark.spark

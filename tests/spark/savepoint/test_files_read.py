@@ -7,6 +7,7 @@ from pyspark.sql import functions as F
 
 from panestream.errors import CheckpointError
 from panestream.spark.savepoint import files_read as module
+from panestream.spark.savepoint.beginning import save_positions
 from panestream.spark.savepoint.files_read import files_read, left_out
 from panestream.spark.savepoint.positions import read_positions
 from panestream.spark.session import session_settings
@@ -97,3 +98,33 @@ def test_where_a_row_does_not_say_its_file(spark, folder):
         with pytest.raises(CheckpointError, match=r"a union, an aggregation or a Python function.*unread\(spark.readStream"):
             left_out(df, listed, 1)
     assert left_out(together, listed, 0) is together
+
+
+def read_to_the_end(df, checkpoint):
+    rows_of(df, checkpoint)
+    return max(int(path.name) for path in (checkpoint / "offsets").iterdir() if path.name.isdigit())
+
+
+def test_of_inputs_that_are_one_data_frame_the_log_is_that_of_the_one(spark, folder, tmp_path):
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "x.json").write_text('{"n": 10}\n')
+    clicks, views = stream(spark, folder), spark.readStream.schema("n int").json(str(other))
+    checkpoint = tmp_path / "checkpoint"
+    both = clicks.where("n < 3").union(clicks.where("n >= 3")).union(views)
+    last = read_to_the_end(both, checkpoint)
+    positions = read_positions(spark, str(checkpoint), last)
+    assert [each.kind for each in positions] == ["files"] * 3
+    assert sorted(path.name for path in (checkpoint / "sources").iterdir()) == ["0", "1"]  # as Spark does
+    saved = save_positions(spark, str(checkpoint), last, str(tmp_path / "saved"))
+    assert [one["files"] for one in saved] == [FILES, FILES, 1]
+    listed = spark.read.parquet(str(tmp_path / "saved" / "sources" / "2")).collect()
+    assert [row.path.endswith("/x.json") for row in listed] == [True]
+
+
+def test_inputs_of_which_nobody_can_tell_which_are_one_are_refused(spark, folder, tmp_path):
+    clicks, same = stream(spark, folder), stream(spark, folder)
+    checkpoint = tmp_path / "checkpoint"
+    last = read_to_the_end(clicks.where("n < 3").union(clicks.where("n >= 3")).union(same), checkpoint)
+    with pytest.raises(CheckpointError, match=r"3 inputs of the query have 2 logs .*one DataFrame.*Read it once for each"):
+        save_positions(spark, str(checkpoint), last, str(tmp_path / "saved"))

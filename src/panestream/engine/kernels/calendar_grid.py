@@ -20,6 +20,8 @@ from panestream.windowing.zones import PERIOD, ZoneRules
 
 _BEYOND = 2**62 + 2**60
 """Event times are kept within ±2**62; of later instants it is only asked whether all is over by then."""
+_EDGES, _EDGES_OF_A_PANE = 1 << 14, 64
+"""So many edges of several grids are put in order to look panes up, at least, and for each pane; with more, one is looked for."""
 _COMPARED = 8
 """Up to so many edges are compared with every row one after the other, which is faster than to search."""
 
@@ -194,6 +196,13 @@ class MixedGrid(PaneGrid):
             if margin > _BEYOND or bool(((self.panes_of(low) < panes) & (self.panes_of(high) >= panes)).all()):
                 break
             margin *= 16
+        first, last = int(low.min()), int(high.max())
+        base = self.pane_of(first)
+        if self.pane_of(last) - base <= max(_EDGES, _EDGES_OF_A_PANE * len(panes)):
+            # Every edge of a grid is one more: the pane that is n after another begins with the nth edge after it.
+            spans = [(grid, np.arange(grid.pane_of(first) + 1, grid.pane_of(last) + 1)) for grid in self.grids]
+            edges: Int64s = np.sort(np.concatenate([grid.starts_of(span) for grid, span in spans]))[panes - base - 1]
+            return edges
         while bool((low + 1 < high).any()):
             middle = (low >> 1) + (high >> 1) + (low & high & 1)
             reached = self.panes_of(middle) >= panes

@@ -14,7 +14,7 @@ from panestream.engine.exchange.packing import PackColumns
 from panestream.engine.plan import MAIN, WindowPlan
 from panestream.spark.arrival import ordered
 from panestream.spark.catalyst import reduce_rows, reducible
-from panestream.spark.columns import quoted, type_of
+from panestream.spark.columns import quoted, struct_of, type_of
 from panestream.spark.event_time import or_raise, usable
 from panestream.spark.known import known
 from panestream.spark.operator.exchange import EXCHANGE_SCHEMA, Pack
@@ -102,7 +102,7 @@ def project(
     if plan.watermark.partition_column is not None:
         add("partition", F.col(quoted(plan.watermark.partition_column)).cast("string"))
     if plan.row_schema is not None:
-        row = F.struct(*(F.col(quoted(name)) for name in plan.row_schema.names))
+        row = struct_of(plan.row_schema.names)
         if not plan.carries_rows and time is not None:
             row = F.when(_may_be_invalid(of("time"), of("processing_time"), plan.watermark), row)
         add("row", row)

@@ -19,6 +19,7 @@ from panestream.spark.savepoint.checksums import file_sums, total
 from panestream.spark.savepoint.files_read import LISTED, check_tells_files, files_read, left_out
 from panestream.spark.savepoint.manifest import SOURCES
 from panestream.spark.savepoint.positions import DELTA, FILES, KAFKA, SourcePosition, as_saved, of_saved, read_positions
+from panestream.spark.savepoint.source_logs import numbers_of_logs
 from panestream.spark.savepoint.whole import Part, check_whole
 
 if TYPE_CHECKING:
@@ -191,17 +192,18 @@ def save_positions(
         CheckpointError: Spark's logs of it are gone.
     """
     positions = read_positions(spark, checkpoint, batch_id)
+    logs = numbers_of_logs(spark, checkpoint, positions)
     positions = positions[:-1] if signals else positions
-    found = [_with_files(spark, checkpoint, each, path) for each in positions]
+    found = [_with_files(spark, checkpoint, each, logs[each.number], path) for each in positions]
     return as_saved(found)
 
 
-def _with_files(spark: SparkSession, checkpoint: str, position: SourcePosition, path: str) -> SourcePosition:
+def _with_files(spark: SparkSession, checkpoint: str, position: SourcePosition, log: int, path: str) -> SourcePosition:
     if position.kind != FILES:
         return position
     folder = _folder(path, position.number)
     last = int(json.loads(position.offset)["logOffset"])
-    files_read(spark, checkpoint, position.number, last).write.mode("overwrite").parquet(folder)
+    files_read(spark, checkpoint, log, last).write.mode("overwrite").parquet(folder)
     sums = file_sums(_listed(spark, path, position))
     return replace(position, files=total(sums)[0], checksums=sums)
 

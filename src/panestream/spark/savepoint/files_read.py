@@ -39,7 +39,7 @@ def files_read(spark: SparkSession, checkpoint: str, number: int, last: int) -> 
     Args:
         spark: the session.
         checkpoint: of the query.
-        number: of the source.
+        number: of the source's log (:func:`~panestream.spark.savepoint.source_logs.numbers_of_logs`).
         last: the last entry of the source's log that counts (``logOffset``).
 
     Raises:
@@ -90,8 +90,9 @@ def check_tells_files(df: DataFrame, count: int) -> None:
         raise CheckpointError(
             f"the savepoint says which files were read ({count}), and start() would leave them out; but from which file a row "
             f"comes cannot be told where the windows begin ({first_sentence(error)}): a union, an aggregation or a Python "
-            "function is in between. Leave them out where the files are read: df = "
-            "pst.read_savepoint(spark, DIR).unread(spark.readStream…load(…), source=0), and start(…, own_position=True)"
+            "function is in between, or two streams are put together. Leave them out where the files are read: df = "
+            "pst.read_savepoint(spark, DIR).unread(spark.readStream…load(…), source=0), of each source with its number (of a "
+            "join the left stream's is 0, the right one's 1, see .positions), and start(…, own_position=True)"
         ) from error
 
 

@@ -98,12 +98,13 @@ class Savepoint(ShownState):
         """The rows of a stream of files, without those of files that a source of the old query had read.
 
         ``start(savepoint=)`` does this by itself. It cannot where a row no longer says its file: behind a union, an aggregation
-        or a Python function. Then do it where the files are read, and give ``start`` ``own_position=True``. Spark lists
-        files that were read as new ones, once: this must be there until it has listed all of them.
+        or a Python function, or where two streams are joined. Then do it where the files are read, and give ``start``
+        ``own_position=True``. Spark lists files that were read as new ones, once: this must be there until it has listed all of
+        them.
 
         Args:
             df: the stream, ``spark.readStream…load(…)``.
-            source: its number.
+            source: its number; of a join the left stream's is 0, the right one's 1.
 
         Raises:
             CheckpointError: there is no such source of files; the rows do not say their file.

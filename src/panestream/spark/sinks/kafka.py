@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from panestream.engine.plan import DELETE, FIRING_COLUMNS, MAIN, OP_COLUMN, UPDATE_BEFORE
 from panestream.errors import InvalidPlanError, SinkError
-from panestream.spark.columns import quoted
+from panestream.spark.columns import quoted, struct_of
 from panestream.spark.kafka.headers import BATCH, ID, WRITER
 from panestream.spark.kafka.source import check_servers, check_topic, no_kafka
 from panestream.spark.sinks.base import AT_LEAST_ONCE, EXACTLY_ONCE, Run, Sink
@@ -241,7 +241,7 @@ class KafkaSink(Sink):
 
 
 def _json(names: Sequence[str]) -> Column:
-    return F.to_json(F.struct(*(F.col(quoted(name)) for name in names)), _AS_JSON)
+    return F.to_json(struct_of(names), _AS_JSON)
 
 
 def _header(name: str, value: Column) -> Column:

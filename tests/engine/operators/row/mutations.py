@@ -5,7 +5,7 @@ from __future__ import annotations
 _ROW = "engine/operators/row/"
 ROW, FAST, STATE, WINDOW_STATES = (f"{_ROW}{name}.py" for name in ("window_operator", "fast", "state", "window_states"))
 TIMERS, MERGING, CONTEXTS, INDEX = (f"{_ROW}{name}.py" for name in ("timers", "merging", "contexts", "index"))
-INTERLEAVING, LOOPS, SESSION_LOOP = (f"{_ROW}{name}.py" for name in ("interleaving", "loops", "session_loop"))
+LOOPS, SESSION_LOOP, INTERLEAVING = f"{_ROW}loops.py", f"{_ROW}session_loop.py", "engine/kernels/interleaving.py"
 PAGES, ELEMENT_CHUNKS, CODEC, DATETIME_CODEC = (
     f"{_ROW}{name}.py" for name in ("pages", "element_chunks", "codec", "datetime_codec")
 )
@@ -247,8 +247,9 @@ MUTANTS: list[tuple[str, str, str]] = [
     (ELEMENT_CHUNKS, "if len(distinct) < len(elements):", "if False:"),
     (ELEMENT_CHUNKS, "next(following) if row < 0 else row", "next(following) if row <= 0 else row"),
     (ELEMENT_CHUNKS, "range(first, first + len(elements))", "range(len(elements))"),
-    (INTERLEAVING, "rows = partition == origin", "rows = partition >= 0"),
-    (INTERLEAVING, "np.maximum.accumulate(ranks[rows])", "ranks[rows]"),
+    (INTERLEAVING, " | (np.diff(origins[order]) != 0)", ""),
+    (INTERLEAVING, "(np.diff(keys[order]) != 0) | ", ""),
+    (INTERLEAVING, "running_max(new, times[order])", "times[order]"),
     (ELEMENT_CHUNKS, "        if references:\n            elements", "        if False:\n            elements"),
     (ELEMENT_CHUNKS, "set(map(type, values)) == {self._element_type}", "True"),
     # values at rest

@@ -13,11 +13,11 @@ import pyarrow as pa
 
 from panestream.engine.kernels.columns import one_chunk
 from panestream.engine.kernels.grouping import encode_keys
+from panestream.engine.kernels.interleaving import interleaved
 from panestream.engine.kernels.ordering import stable_order
 from panestream.engine.kernels.python_values import RowType, arrow_column, python_values, result_columns
 from panestream.engine.kernels.slicing import Int64s
 from panestream.engine.operators.row.declared import DeclaredFunction
-from panestream.engine.operators.row.interleaving import interleaved
 from panestream.engine.operators.row.row_plan import Aggregate, RowPlan
 from panestream.engine.operators.row.state import RowStore
 from panestream.engine.operators.row.tables import RowTables, key_values
@@ -291,12 +291,18 @@ class RowGroupOperator(GroupOperator[_Arrived | None]):
     def _in_order(self, tables: Sequence[pa.Table], origins: Sequence[int], keys: Sequence[pa.Array]) -> tuple[Int64s, list[Any]]:
         """In which order rows are taken in, as places in the order of arrival; and their keys in that order."""
         width, rows = len(keys), sum(table.num_rows for table in tables)
-        order = np.arange(rows)
-        if len(set(origins)) > 1 and self._operator.plan.window.merges:
-            order = interleaved([table.column(width).to_numpy() for table in tables], origins)
-        if not self._key_by_key or not keys or any(pa.types.is_nested(column.type) for column in keys):
+        order, codes = np.arange(rows), None
+        nested = any(pa.types.is_nested(column.type) for column in keys)
+        side_by_side = len(set(origins)) > 1 and self._operator.plan.window.merges
+        if keys and not nested and (self._key_by_key or side_by_side):
+            codes = encode_keys(keys, rows).codes.astype(np.int64)
+        if side_by_side:
+            times = np.concatenate([table.column(width).to_numpy() for table in tables])
+            partitions = np.repeat(origins, [table.num_rows for table in tables]).astype(np.int64)
+            order = interleaved(_codes_of(keys, rows) if codes is None else codes, times, partitions)
+        if codes is None or not self._key_by_key:
             return order, _keys_of([column.take(pa.array(order)) for column in keys], rows)
-        codes = encode_keys(keys, rows).codes[order].astype(np.int64)
+        codes = codes[order]
         by_key = stable_order(codes)
         changes = np.flatnonzero(np.diff(codes[by_key], prepend=-1))
         order = order[by_key]
@@ -327,6 +333,12 @@ class RowGroupOperator(GroupOperator[_Arrived | None]):
         places = arrived.order[arrived.late]
         rows = arrived.whole.take(pa.array(np.sort(places)))
         yield pa.Table.from_arrays(rows.columns, schema=self._plan.row_schema)
+
+
+def _codes_of(columns: Sequence[pa.Array], rows: int) -> Int64s:
+    """Equal numbers for equal keys; for nested ones, which :func:`encode_keys` does not take, and where there are none."""
+    known: dict[Any, int] = {}
+    return np.fromiter((known.setdefault(key, len(known)) for key in _keys_of(columns, rows)), np.int64, rows)
 
 
 def _keys_of(columns: Sequence[pa.Array], rows: int) -> list[Any]:

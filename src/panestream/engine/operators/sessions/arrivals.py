@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -10,6 +11,7 @@ import pyarrow as pa
 
 from panestream.engine.kernels.columns import Ints, Mask, array_of, numbers, plain
 from panestream.engine.kernels.grouping import encode_keys
+from panestream.engine.kernels.interleaving import interleaved
 from panestream.engine.operators.sessions.exchange import ROWS, SESSIONS, Rows, partials_of, unpack_rows
 from panestream.engine.operators.sessions.lateness import late_rows
 from panestream.engine.operators.sessions.local import SessionSettings, local_sessions
@@ -72,11 +74,13 @@ class Arrivals:
         chunks: the spans.
         firsts: for each chunk, where the first window ends of the rows of each span.
         packed: for each chunk, its rows, packed up.
+        origins: the source partition of each chunk; empty: all are of one.
     """
 
     chunks: list[Spans]
     firsts: list[Ints]
     packed: list[pa.Table]
+    origins: Sequence[int] = ()
 
     @classmethod
     def of(cls, batch: GroupInput, codes: Ints, settings: SessionSettings) -> Arrivals:
@@ -86,7 +90,7 @@ class Arrivals:
             chunks.append(Spans.of(table, codes[begin : begin + table.num_rows], settings))
             firsts.append(numbers(plain(table.column("first"))))
             begin += table.num_rows
-        return cls(chunks, firsts, batch.of(ROWS))
+        return cls(chunks, firsts, batch.of(ROWS), batch.origins.get(ROWS, ()))
 
     def without_late(self, stored: Spans, closed: int, plan: WindowPlan, settings: SessionSettings) -> tuple[list[Spans], Late]:
         """The spans without the rows that no session takes, and these rows.
@@ -108,16 +112,25 @@ class Arrivals:
 
     def _late_of(self, rows: list[Rows], stored: Spans, closed: int, longest: int | None) -> list[Mask]:
         """Which rows of each chunk are late."""
-        codes = [stored.codes, *(chunk.codes[part.sessions] for chunk, part in zip(self.chunks, rows, strict=True))]
-        units = np.concatenate(codes)
-        starts = np.concatenate([stored.starts, *(part.stamps for part in rows)])
-        ends = np.concatenate([stored.ends, *(part.ends for part in rows)])
+        codes = np.concatenate([chunk.codes[part.sessions] for chunk, part in zip(self.chunks, rows, strict=True)])
+        stamps = np.concatenate([part.stamps for part in rows])
+        order = self._in_order(codes, stamps, [len(part.stamps) for part in rows])
+        units = np.concatenate([stored.codes, codes[order]])
+        starts = np.concatenate([stored.starts, stamps[order]])
+        ends = np.concatenate([stored.ends, np.concatenate([part.ends for part in rows])[order]])
         if longest is not None:
             pairs = [array_of(column, pa.int64()) for column in (units, starts // longest)]
             units = encode_keys(pairs, len(units)).codes.astype(np.int64)
-        late = late_rows(units, starts, ends, closed)
-        cuts = np.cumsum([len(stored.codes), *(len(part.stamps) for part in rows)])
+        late = np.empty(len(order), np.bool_)
+        late[order] = late_rows(units, starts, ends, closed)[len(stored.codes) :]
+        cuts = np.cumsum([0, *(len(part.stamps) for part in rows)])
         return [late[begin:end] for begin, end in pairwise(cuts.tolist())]
+
+    def _in_order(self, codes: Ints, stamps: Ints, sizes: Sequence[int]) -> Ints:
+        """In which order the row operator takes the rows: what comes first decides which of two that are late is taken."""
+        if len(set(self.origins)) < 2:
+            return np.arange(len(stamps))
+        return interleaved(codes, stamps, np.repeat(self.origins, sizes).astype(np.int64))
 
 
 def _less(spans: Spans, rows: Rows, late: Mask, settings: SessionSettings) -> Spans:

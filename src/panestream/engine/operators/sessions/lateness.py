@@ -35,8 +35,8 @@ from __future__ import annotations
 import numpy as np
 
 from panestream.engine.kernels.columns import Ints, Mask
+from panestream.engine.kernels.interleaving import running_max
 from panestream.engine.kernels.ordering import stable_order
-from panestream.engine.operators.sessions.spans import running_max
 
 
 def late_rows(units: Ints, starts: Ints, ends: Ints, closed: int) -> Mask:

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from panestream.engine.kernels.columns import Ints, Mask
+from panestream.engine.kernels.columns import Ints
+from panestream.engine.kernels.interleaving import running_max
 from panestream.engine.kernels.ordering import stable_order
 
 
@@ -71,23 +72,3 @@ def coarse(starts: Ints) -> Ints:
         if not (shifted[:64] % step).any() and not (shifted % step).any():
             return shifted // step
     return shifted
-
-
-def running_max(new: Mask, values: Ints) -> Ints:
-    """The largest value so far, beginning anew where ``new`` says so."""
-    if not len(values) or bool(((values[1:] >= values[:-1]) | new[1:]).all()):
-        return values
-    segment = np.cumsum(new) - 1
-    least, most = int(values.min()), int(values.max())
-    bits = (most - least).bit_length()
-    if bits + int(segment[-1]).bit_length() < 63:
-        packed = np.maximum.accumulate((segment << bits) + (values - least))
-        unpacked: Ints = packed - (segment << bits) + least
-        return unpacked
-    # Too wide to stand side by side in one number: by rank.
-    order = np.argsort(values, kind="stable")
-    rank = np.empty(len(values), np.int64)
-    rank[order] = np.arange(len(values))
-    packed = np.maximum.accumulate(segment * len(values) + rank)
-    found: Ints = values[order[packed - segment * len(values)]]
-    return found

@@ -86,16 +86,16 @@ def as_emitted(query: Query, firings: Sequence[Told]) -> list[Told]:
 
 
 def in_order(query: Query, tasks: Sequence[Sequence[Row]]) -> list[Row]:
-    """The rows in the order of arrival: task by task; of sessions of event time side by side, by how far time is in each."""
+    """The rows in the order of arrival: task by task; of sessions of event time side by side, by how far each is for the key."""
     if query.assigner["type"] != "session" or not query.of_time or len(tasks) < 2:
         return [row for task in tasks for row in task]
     ranked = []
     for task in tasks:
-        newest = None
+        newest: dict[str | None, int] = {}
         for row in task:
             if row.time is not None:
-                newest = row.time if newest is None else max(newest, row.time)
-            ranked.append((newest if newest is not None else -(2**63), row))
+                newest[row.key] = max(row.time, newest.get(row.key, row.time))
+            ranked.append((newest.get(row.key, -(2**63)), row))
     return [row for _, row in sorted(ranked, key=lambda one: one[0])]
 
 

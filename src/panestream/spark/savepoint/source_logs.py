@@ -1,0 +1,57 @@
+"""Which folder of a checkpoint has the log of which source: Spark counts a DataFrame that a query reads twice as one source.
+
+It writes the end of such a source twice into its log of offsets, once for each time that the query reads it, and numbers the
+folders ``sources/N`` without counting it twice. So the second of two inputs that are one has no folder, or that of another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from panestream.errors import CheckpointError
+from panestream.spark.markers import list_files
+from panestream.spark.places import escaped
+from panestream.spark.savepoint.positions import FILES, KAFKA, SourcePosition
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_WITH_LOGS = (FILES, KAFKA)
+"""Sources of which it is known that they keep a log."""
+
+
+def numbers_of_logs(spark: SparkSession, checkpoint: str, positions: Sequence[SourcePosition]) -> Mapping[int, int]:
+    """By the number of each source, that of the folder where its log lies.
+
+    Raises:
+        CheckpointError: some are one DataFrame, and which cannot be told.
+    """
+    place = checkpoint.rstrip("/")
+    folders = {
+        int(name) for path in list_files(spark, f"{escaped(place)}/sources/*/*") if (name := path.split("/")[-2]).isdigit()
+    }
+    alike = {each.number: each.number for each in positions}
+    if all(each.number in folders for each in positions if each.kind in _WITH_LOGS):
+        return alike
+    if all(each.kind in _WITH_LOGS for each in positions):
+        histories = _histories(spark, place, len(positions))
+        firsts = list(dict.fromkeys(histories))
+        if set(range(len(firsts))) == folders:
+            return {number: firsts.index(history) for number, history in enumerate(histories)}
+    raise CheckpointError(
+        f"{len(positions)} inputs of the query have {len(folders)} logs in {place}/sources: some of them are one DataFrame, "
+        "which Spark reads as one source, and which they are cannot be told. Read it once for each (spark.readStream…load(…) for "
+        "every input), with a new checkpoint"
+    )
+
+
+def _histories(spark: SparkSession, checkpoint: str, sources: int) -> list[tuple[str, ...]]:
+    """How far each source was after every micro-batch that Spark's log still has."""
+    logs = list_files(spark, f"{escaped(checkpoint)}/offsets/*")
+    texts = [row.value.splitlines()[2:] for row in spark.read.text(logs, wholetext=True).collect()] if logs else []
+    kept = [lines for lines in texts if len(lines) == sources]
+    return [tuple(lines[number] for lines in kept) for number in range(sources)]
+
+
+__all__ = ["numbers_of_logs"]
