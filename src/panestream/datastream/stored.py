@@ -170,7 +170,8 @@ class StoredPanes(Shown):
         if own is not None:
             raise InvalidPlanError(f"the questions have more than one column {shown(*own)}: rename or drop one")
         for field in questions.schema:
-            to_arrow(field.dataType, f"the column {field.name!r} of the questions")
+            if not isinstance(field.dataType, T.UserDefinedType):  # which Spark takes for what it is made of
+                to_arrow(field.dataType, f"the column {field.name!r} of the questions")
         doubled = names.doubled([*questions.columns, *named])
         if doubled is not None:
             raise InvalidPlanError(f"the answers have a column {doubled[1]!r}, there is one already: name the window otherwise")
