@@ -120,7 +120,7 @@ class WindowedResult(Shown, TraceableByKey):
 
     @property
     def _result_names(self) -> Sequence[str]:
-        return self.operator.result_schema.names
+        return tuple(self.operator.result_schema.names)
 
     def _check_not_split(self, what: str) -> None:
         if self.split is not None:
