@@ -327,7 +327,13 @@ def test_a_limit_of_one_stream_is_none_of_the_other(spark):
             r"'right\.prise' is neither a column nor valid SQL over the columns; did you mean 'right\.price'\?",
         ),
         (
-            lambda c, v: keyed(c).join(keyed(v.withColumnRenamed("price", "Firing"))).window(MINUTES).pairs("left").with_firing(),
+            lambda c, v: (
+                keyed(c)
+                .join(keyed(v.withColumnRenamed("price", "Firing")))
+                .window(MINUTES)
+                .pairs("left", suffixes=("", "_v"))
+                .with_firing()
+            ),
             "with_firing adds a column 'firing', the results have one already",
         ),
         (lambda c, v: keyed(c).join(keyed(v)).window(MINUTES).pairs("semi").changelog(), "a join has many"),
