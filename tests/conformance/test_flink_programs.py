@@ -205,7 +205,7 @@ def test_interval_join():
 
 
 def runs(folder, streams, build):
-    """The rows of ``main`` before and after the restore: stopped in between, and closed where the rows end."""
+    """The rows of ``main`` before and after the restore: stopped in between; the last row closes what is open."""
     found = []
     for later in (False, True):
         for stream, rows in streams:
@@ -213,15 +213,20 @@ def runs(folder, streams, build):
                 stream.add(batch)
         sink = pst.MemorySink()
         result = build(*(pst.stream(stream.stream()).assign_timestamps("ts", BEHIND) for stream, _ in streams))
-        result.start(checkpoint=str(folder / "checkpoint"), main=sink, close_at_end=later).await_termination()
+        result.start(checkpoint=str(folder / "checkpoint"), main=sink).await_termination()
         found.append(sink.rows)
     return found
 
 
+FAR = 20 * 3600
+"""So many seconds after the first row all windows have ended."""
+
+
 def of_rows(spark, folder, rows, schema):
     """A stream, and its rows with times of Spark's."""
-    timed = tuple([(flink.at(row.second), *row) for row in part] for part in rows)
-    return MicroBatches(spark, folder, f"ts timestamp, second int, {schema}"), timed
+    before, after = ([(flink.at(row.second), *row) for row in part] for part in rows)
+    last = (flink.at(FAR), FAR, *[None] * schema.count(","), "the end")
+    return MicroBatches(spark, folder, f"ts timestamp, second int, {schema}"), (before, [*after, last])
 
 
 def bounds(row):

@@ -1,0 +1,47 @@
+"""Two joined streams of files go on from a savepoint: which files were read is left out where they are read, each side by its number."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+import panestream as pst
+from panestream.errors import CheckpointError
+from panestream.testing import MicroBatches
+from tests.spark.savepoint import test_history_of_two as two
+from tests.spark.savepoint.runs import ran
+
+pytestmark = pytest.mark.spark
+
+CUTS = {"views": [15, 30, 45], "clicks": [20, 40]}
+"""The two sides have read different numbers of files."""
+
+
+def test_each_side_without_its_own_files(spark, tmp_path):
+    sides = {}
+    for name, schema, rows in zip(("views", "clicks"), (two.VIEWS, two.CLICKS), two.ROWS, strict=True):
+        stream, cuts = MicroBatches(spark, tmp_path / name, schema), [0, *CUTS[name], len(rows)]
+        for start, end in itertools.pairwise(cuts[:-1]):
+            stream.add(rows[start:end])
+        sides[name] = stream, rows[cuts[-2] :]
+    streams = [stream for stream, _ in sides.values()]
+    first, _ = ran(two.near_in_time(*(stream.stream() for stream in streams)), tmp_path / "old")
+    saved = pst.savepoint(spark, str(tmp_path / "old"), str(tmp_path / "saved"))
+    assert [(each.number, each.kind, each.files) for each in saved.positions] == [(0, "files", 3), (1, "files", 2)]
+    for stream, rest in sides.values():
+        stream.add(rest)
+
+    joined = two.near_in_time(*(stream.stream() for stream in streams))
+    with pytest.raises(
+        CheckpointError, match=r"source=0.*of a join the left stream's is 0, the right one's 1.*own_position=True"
+    ):
+        joined.start(main=pst.MemorySink(), checkpoint=str(tmp_path / "refused"), savepoint=saved.path)
+
+    read = pst.read_savepoint(spark, saved.path)
+    without = [read.unread(stream.stream(), source=number) for number, stream in enumerate(streams)]
+    rest, running = ran(two.near_in_time(*without), tmp_path / "new", savepoint=saved.path, own_position=True)
+    whole, _ = ran(two.near_in_time(*(stream.stream() for stream in streams)), tmp_path / "whole")
+    assert sorted(first + rest) == whole
+    assert rest
+    assert sum(one.rows for one in running.recent_progress) == sum(len(rows) for _, rows in sides.values())
