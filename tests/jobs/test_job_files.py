@@ -455,6 +455,34 @@ def test_metrics_that_cannot_be_had_are_told_with_their_line_before_spark_is_sta
             JOB + "[sinks.late]\nformat = 'json'\npath = 'out/../out/main'\n",
             "job.toml:27: sinks.late: writes to the same place as sinks.main",
         ),
+        (
+            changed('"out/main"', '"clicks/out"'),
+            (
+                "job.toml:24: sinks.main: lies in what source reads (clicks): the job would read what it writes. "
+                "Put them side by side"
+            ),
+        ),
+        (
+            changed('"out/main"', '"out"').replace('path = "clicks"', 'path = "out/in/*.csv"'),
+            (
+                "job.toml:24: sinks.main: is a folder in which source lies (out/in/*.csv): whoever reads the one would find the "
+                "other's files. Put them side by side"
+            ),
+        ),
+        (
+            'checkpoint = "clicks/state"\n' + JOB,
+            (
+                "job.toml:1: checkpoint: lies in what source reads (clicks): the job would read what it writes. "
+                "Put them side by side"
+            ),
+        ),
+        (
+            JOB + "[sinks.late]\nformat = 'json'\npath = 'out/main/late'\n",
+            (
+                "job.toml:27: sinks.late: and sinks.main lie one inside the other: whoever reads the outer folder would find the inner "
+                "one's files. Put them side by side"
+            ),
+        ),
         (JOB + "[sinks.lat]\nformat = 'console'\n", "job.toml:27: sinks.lat: unknown key; did you mean 'late'?"),
         (changed("[sinks.main]", "[sinks.man]"), "job.toml:24: sinks.man: unknown key; did you mean 'main'?"),
         (

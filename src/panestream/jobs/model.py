@@ -11,6 +11,7 @@ from panestream.engine.plan import FIRING_COLUMNS, OP_COLUMN, RESERVED
 from panestream.engine.runtime.sides import SIDES
 from panestream.errors import did_you_mean
 from panestream.jobs.aggregates import AggregateSection, aggregates
+from panestream.jobs.apart import check_apart
 from panestream.jobs.functions import AnyFunctionSection, ArrowFunctionSection, FunctionSection, ProcessSection
 from panestream.jobs.schema import (
     Place,
@@ -269,6 +270,8 @@ class Job:
         self._check_outputs(place)
         self._check_processing_time(place)
         self._check_closing(place)
+        read = {(*where, "source"): one.source.path for where, one in self.streams if one.source.path and one.source.reads_files}
+        check_apart(place, read, {tag: sink.path for tag, sink in self.sinks.items() if sink.path}, self.checkpoint)
         for where, one in self.streams:
             self._check_time(place, where, one)
             if self.mode == "stream" and one.source.reads_files and one.source.schema is None:

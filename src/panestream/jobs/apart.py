@@ -1,0 +1,83 @@
+"""Which folders of a job lie apart: what one part of it writes, another must not read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+
+from panestream.jobs.schema import Place
+from panestream.spark.places import file_place
+
+_SIDE_BY_SIDE = "Put them side by side"
+
+
+def check_apart(place: Place, sources: Mapping[tuple[str, ...], str], sinks: Mapping[str, str], checkpoint: str | None) -> None:
+    """Notes a sink or a checkpoint within what is read, and folders one inside the other.
+
+    Args:
+        place: the job.
+        sources: the path of each source of files, perhaps a pattern, by where it is said.
+        sinks: the folder of each output that has one.
+        checkpoint: the folder that the job names; None: none.
+    """
+    written: dict[tuple[str, ...], str] = {("sinks", tag): file_place(path) for tag, path in sinks.items()}
+    if checkpoint is not None:
+        written[("checkpoint",)] = file_place(checkpoint)
+    for where, folder in written.items():
+        for source, path in sources.items():
+            if is_read(path, folder):
+                place.at(*where).note(
+                    f"lies in what {_name(source)} reads ({path}): the job would read what it writes. {_SIDE_BY_SIDE}"
+                )
+            elif _is_below(_before_patterns(path), folder):
+                place.at(*where).note(
+                    f"is a folder in which {_name(source)} lies ({path}): whoever reads the one would find the other's files. "
+                    f"{_SIDE_BY_SIDE}"
+                )
+    known = list(written.items())
+    for position, (where, folder) in enumerate(known):
+        for other, there in known[:position]:
+            if folder != there and (_is_below(folder, there) or _is_below(there, folder)):
+                place.at(*where).note(
+                    f"and {_name(other)} lie one inside the other: whoever reads the outer folder would find the inner one's "
+                    f"files. {_SIDE_BY_SIDE}"
+                )
+
+
+def is_read(path: str, folder: str) -> bool:
+    """Whether a source of files that reads ``path``, perhaps a pattern, finds the files of a folder.
+
+    >>> is_read("/in", "file:/in/out"), is_read("/in/*.csv", "file:/in/out"), is_read("/in/*", "file:/in/out")
+    (True, False, True)
+    >>> is_read("/in", "file:/in/_out"), is_read("/in", "file:/in2")
+    (False, False)
+    """
+    pattern, parts = file_place(path).split("/"), folder.split("/")
+    if len(parts) < len(pattern) or not all(fnmatchcase(part, one) for part, one in zip(parts, pattern, strict=False)):
+        return False
+    return not _is_hidden(parts[len(pattern) :])
+
+
+def _before_patterns(path: str) -> str:
+    """The part of a path that is no pattern."""
+    parts = file_place(path).split("/")
+    first = next((at for at, part in enumerate(parts) if any(sign in part for sign in "*?[{")), len(parts))
+    return "/".join(parts[:first])
+
+
+def _is_below(inner: str, outer: str) -> bool:
+    """Whether readers of one folder find the files of the other."""
+    parts, around = inner.split("/"), outer.split("/")
+    return len(parts) > len(around) and parts[: len(around)] == around and not _is_hidden(parts[len(around) :])
+
+
+def _is_hidden(parts: list[str]) -> bool:
+    """Whether Spark passes over a folder, by its name below the one that is read."""
+    return bool(parts) and parts[0].startswith(("_", "."))
+
+
+def _name(where: tuple[str, ...]) -> str:
+    return ".".join(where)
+
+
+__all__ = ["check_apart", "is_read"]
