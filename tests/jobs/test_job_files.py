@@ -470,6 +470,13 @@ def test_metrics_that_cannot_be_had_are_told_with_their_line_before_spark_is_sta
             ),
         ),
         (
+            changed('"out/main"', '"out"').replace('path = "clicks"', 'path = "out/*.csv"'),
+            (
+                "job.toml:24: sinks.main: is a folder in which source lies (out/*.csv): whoever reads the one would find the "
+                "other's files. Put them side by side"
+            ),
+        ),
+        (
             'checkpoint = "clicks/state"\n' + JOB,
             (
                 "job.toml:1: checkpoint: lies in what source reads (clicks): the job would read what it writes. "

@@ -26,7 +26,7 @@ from panestream.spark.session import check_version, chosen_partitions, default_p
 from panestream.spark.tiles.looking import look
 from panestream.spark.tiles.manifest import MANIFEST, Manifest
 from panestream.spark.tiles.reading import QUESTION, ROW, TILE, ReadAnswers, ReadWindows, mapped, part, together
-from panestream.spark.types import spark_schema, to_arrow, to_spark
+from panestream.spark.types import spark_schema, sql_name, to_arrow
 from panestream.windowing.aggregate_function import AggregateFunction
 from panestream.windowing.aggregates import Aggregate
 from panestream.windowing.aggregates.base import ColumnText
@@ -266,8 +266,9 @@ class StoredPanes(Shown):
             column = column_of(df, text, "the input of an aggregate")
             found = to_arrow(type_of(df, column), f"the input {text!r}")
             if found != wanted:
-                ours, theirs = to_spark(found).simpleString(), to_spark(wanted).simpleString()
-                raise InvalidPlanError(f"{text!r} is of type {ours} in the rows, of which the tiles had {theirs}: cast it")
+                raise InvalidPlanError(
+                    f"{text!r} is of type {sql_name(found)} in the rows, of which the tiles had {sql_name(wanted)}: cast it"
+                )
             values.append(column.alias(f"value_{place}"))
         # As in a query: what has no event time is in no window.
         return df.select(*keys, time.alias("time"), *values).where(F.col("time").isNotNull())
@@ -393,7 +394,7 @@ def _check_alike(one: Manifest, other: Manifest) -> None:
         raise InvalidPlanError(f"the tiles have different keys, {list(one.keys)} and {list(other.keys)}: read them one by one")
     for text in one.inputs.keys() & other.inputs.keys():
         if one.inputs[text] != other.inputs[text]:
-            ours, theirs = (to_spark(each.inputs[text]).simpleString() for each in (one, other))
+            ours, theirs = (sql_name(each.inputs[text]) for each in (one, other))
             raise InvalidPlanError(f"{text!r} is of type {ours} in some tiles, of {theirs} in others: read them one by one")
 
 

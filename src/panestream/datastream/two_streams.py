@@ -21,7 +21,7 @@ from panestream.spark.columns import micros_of, quoted, struct_of, type_of
 from panestream.spark.event_time import all_usable, or_raise
 from panestream.spark.expressions import text_of
 from panestream.spark.names import Names, shown
-from panestream.spark.types import arrow_schema, to_spark
+from panestream.spark.types import arrow_schema, sql_name
 from panestream.windowing.watermarks import WatermarkStrategy
 
 _CLOCK = "__clock"
@@ -99,10 +99,9 @@ def _check_keys(left: KeyedEvents, right: KeyedEvents, what: str) -> None:
         )
     for one, other in zip(ours, theirs, strict=True):
         if one.type != other.type:
-            kind, its = to_spark(one.type).simpleString(), to_spark(other.type).simpleString()
             raise InvalidPlanError(
-                f"{what}: the key {one.name!r} of the left stream is {kind}, {other.name!r} of the right one is "
-                f"{its}: cast one of them, .key_by('cast({other.name} AS ...) AS {other.name}')"
+                f"{what}: the key {one.name!r} of the left stream is {sql_name(one.type)}, {other.name!r} of the right one is "
+                f"{sql_name(other.type)}: cast one of them, .key_by('cast({other.name} AS ...) AS {other.name}')"
             )
     names = Names.of(left.source.df.sparkSession)
     for name in ours.names:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 
 from panestream.jobs.schema import Place
-from panestream.spark.places import file_place
+from panestream.spark.places import file_place, is_below, is_hidden
 
 _SIDE_BY_SIDE = "Put them side by side"
 
@@ -29,7 +29,7 @@ def check_apart(place: Place, sources: Mapping[tuple[str, ...], str], sinks: Map
                 place.at(*where).note(
                     f"lies in what {_name(source)} reads ({path}): the job would read what it writes. {_SIDE_BY_SIDE}"
                 )
-            elif _is_below(_before_patterns(path), folder):
+            elif is_below(file_place(path), folder):
                 place.at(*where).note(
                     f"is a folder in which {_name(source)} lies ({path}): whoever reads the one would find the other's files. "
                     f"{_SIDE_BY_SIDE}"
@@ -37,7 +37,7 @@ def check_apart(place: Place, sources: Mapping[tuple[str, ...], str], sinks: Map
     known = list(written.items())
     for position, (where, folder) in enumerate(known):
         for other, there in known[:position]:
-            if folder != there and (_is_below(folder, there) or _is_below(there, folder)):
+            if is_below(folder, there) or is_below(there, folder):
                 place.at(*where).note(
                     f"and {_name(other)} lie one inside the other: whoever reads the outer folder would find the inner one's "
                     f"files. {_SIDE_BY_SIDE}"
@@ -55,25 +55,7 @@ def is_read(path: str, folder: str) -> bool:
     pattern, parts = file_place(path).split("/"), folder.split("/")
     if len(parts) < len(pattern) or not all(fnmatchcase(part, one) for part, one in zip(parts, pattern, strict=False)):
         return False
-    return not _is_hidden(parts[len(pattern) :])
-
-
-def _before_patterns(path: str) -> str:
-    """The part of a path that is no pattern."""
-    parts = file_place(path).split("/")
-    first = next((at for at, part in enumerate(parts) if any(sign in part for sign in "*?[{")), len(parts))
-    return "/".join(parts[:first])
-
-
-def _is_below(inner: str, outer: str) -> bool:
-    """Whether readers of one folder find the files of the other."""
-    parts, around = inner.split("/"), outer.split("/")
-    return len(parts) > len(around) and parts[: len(around)] == around and not _is_hidden(parts[len(around) :])
-
-
-def _is_hidden(parts: list[str]) -> bool:
-    """Whether Spark passes over a folder, by its name below the one that is read."""
-    return bool(parts) and parts[0].startswith(("_", "."))
+    return not is_hidden("/".join(parts[len(pattern) :]))
 
 
 def _name(where: tuple[str, ...]) -> str:

@@ -111,10 +111,23 @@ def check_apart(places: Mapping[str, str], checkpoint: str | None = None) -> Non
             _refuse_nested(f"the output {tag!r} and the checkpoint", place, file_place(checkpoint))
 
 
-def _refuse_nested(who: str, one: str, other: str) -> None:
-    outer, inner = sorted((one, other), key=len)
+def is_below(inner: str, outer: str) -> bool:
+    """Whether readers of one folder find the files of another that lies in it. Both are :func:`file_place`'s.
+
+    >>> is_below("file:/out/late", "file:/out"), is_below("file:/out/_late", "file:/out"), is_below("file:/out", "file:/out")
+    (True, False, False)
+    """
     below = inner.removeprefix(outer.rstrip("/") + "/")
-    if outer == inner or (below != inner and not below.startswith(("_", "."))):
+    return below != inner and not is_hidden(below)
+
+
+def is_hidden(path: str) -> bool:
+    """Whether Spark passes over what lies there, by its name below the folder that is read."""
+    return path.startswith(("_", "."))
+
+
+def _refuse_nested(who: str, one: str, other: str) -> None:
+    if one == other or is_below(one, other) or is_below(other, one):
         raise SinkError(
             f"{who} lie one inside the other ({one}, {other}): whoever reads the outer folder would find the inner one's files. "
             "Put them side by side"

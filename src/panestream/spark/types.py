@@ -91,6 +91,15 @@ def to_arrow(spark_type: T.DataType, where: str) -> pa.DataType:
     raise InvalidPlanError(f"{where} has the type {spark_type.simpleString()}, which Arrow cannot carry: cast it, e.g. to string")
 
 
+def sql_name(arrow_type: pa.DataType) -> str:
+    """What Spark's SQL calls the type, for errors.
+
+    >>> sql_name(pa.int64()), sql_name(pa.list_(pa.string()))
+    ('bigint', 'array<string>')
+    """
+    return to_spark(arrow_type).simpleString()
+
+
 def to_spark(arrow_type: pa.DataType) -> T.DataType:
     """The Spark type of an Arrow type that :func:`to_arrow` or an aggregate gives."""
     if pa.types.is_decimal(arrow_type):

@@ -22,16 +22,18 @@ _WITH_LOGS = (FILES, KAFKA)
 
 
 def numbers_of_logs(spark: SparkSession, checkpoint: str, positions: Sequence[SourcePosition]) -> Mapping[int, int]:
-    """By the number of each source, that of the folder where its log lies.
+    """By the number of each source, that of the folder where its log lies; looked at only where there are sources of files.
 
     Raises:
         CheckpointError: some are one DataFrame, and which cannot be told.
     """
+    alike = {each.number: each.number for each in positions}
+    if all(each.kind != FILES for each in positions):
+        return alike  # nobody reads the logs of others
     place = checkpoint.rstrip("/")
     folders = {
         int(name) for path in list_files(spark, f"{escaped(place)}/sources/*/*") if (name := path.split("/")[-2]).isdigit()
     }
-    alike = {each.number: each.number for each in positions}
     if all(each.number in folders for each in positions if each.kind in _WITH_LOGS):
         return alike
     if all(each.kind in _WITH_LOGS for each in positions):

@@ -247,9 +247,9 @@ MUTANTS: list[tuple[str, str, str]] = [
     (ELEMENT_CHUNKS, "if len(distinct) < len(elements):", "if False:"),
     (ELEMENT_CHUNKS, "next(following) if row < 0 else row", "next(following) if row <= 0 else row"),
     (ELEMENT_CHUNKS, "range(first, first + len(elements))", "range(len(elements))"),
-    (INTERLEAVING, " | (np.diff(origins[order]) != 0)", ""),
+    (INTERLEAVING, " | (np.diff(partitions[order]) != 0)", ""),
     (INTERLEAVING, "(np.diff(keys[order]) != 0) | ", ""),
-    (INTERLEAVING, "running_max(new, times[order])", "times[order]"),
+    (INTERLEAVING, "running_max(new, np.concatenate(times)[order])", "np.concatenate(times)[order]"),
     (ELEMENT_CHUNKS, "        if references:\n            elements", "        if False:\n            elements"),
     (ELEMENT_CHUNKS, "set(map(type, values)) == {self._element_type}", "True"),
     # values at rest

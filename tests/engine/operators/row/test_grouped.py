@@ -83,19 +83,26 @@ def test_source_partitions_come_to_the_same_event_time_together(origins, order):
     assert fired.column("value").to_pylist() == [str(order)]
 
 
-def test_of_several_keys_each_comes_to_the_same_event_time_by_itself():
+@pytest.mark.parametrize(
+    ("parts", "expected"),
+    [
+        ((([8, 7, 7], [30, 1, 9]), ([7, 8], [4, 2])), ["[1, 4, 9]", "[2, 30]"]),
+        ((([7, 8, 8], [30, 1, 9]), ([8], [4])), ["[1, 4, 9]", "[30]"]),
+    ],
+)
+def test_of_several_keys_each_comes_to_the_same_event_time_by_itself(parts, expected):
     rows = pa.schema([("value", pa.int64())])
     windowing = WindowSpec(EventTimeSessionWindows(50))
     plan = replace(plan_of(pa.int64()), assigner=windowing.assigner)
     plan = replace(plan, operator=calling(windowing, Elements(AsText()), pa.schema([("value", pa.string())]), rows, "values"))
-    parts = []
-    for keys, numbers in (([8, 7, 7], [30, 1, 9]), ([7, 8], [4, 2])):
+    packed = []
+    for keys, numbers in parts:
         chunk = Chunk(np.array(numbers, np.int64), [pa.array(keys)], [], pa.table({"value": pa.array(numbers, pa.int64())}))
-        parts += [table for _, table in plan.operator.pack(plan, chunk)]
-    batch = GroupInput({"inputs": parts}, {"inputs": [0, 1]}, end_of_input=True)
+        packed += [table for _, table in plan.operator.pack(plan, chunk)]
+    batch = GroupInput({"inputs": packed}, {"inputs": [0, 1]}, end_of_input=True)
     ((_, fired),) = plan.operator.for_group(plan, MemoryState(), 0).process(batch).tables
     # Were the 30 of the other key looked at, 1 and 9 would come after 4.
-    assert sorted(fired.column("value").to_pylist()) == ["[1, 4, 9]", "[2, 30]"]
+    assert sorted(fired.column("value").to_pylist()) == expected
 
 
 class AsText(WindowFunction):

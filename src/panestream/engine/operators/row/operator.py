@@ -297,9 +297,8 @@ class RowGroupOperator(GroupOperator[_Arrived | None]):
         if keys and not nested and (self._key_by_key or side_by_side):
             codes = encode_keys(keys, rows).codes.astype(np.int64)
         if side_by_side:
-            times = np.concatenate([table.column(width).to_numpy() for table in tables])
-            partitions = np.repeat(origins, [table.num_rows for table in tables]).astype(np.int64)
-            order = interleaved(_codes_of(keys, rows) if codes is None else codes, times, partitions)
+            times = [table.column(width).to_numpy() for table in tables]
+            order = interleaved(_codes_of(keys, rows) if codes is None else codes, times, origins)
         if codes is None or not self._key_by_key:
             return order, _keys_of([column.take(pa.array(order)) for column in keys], rows)
         codes = codes[order]

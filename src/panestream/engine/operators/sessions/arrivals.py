@@ -114,7 +114,8 @@ class Arrivals:
         """Which rows of each chunk are late."""
         codes = np.concatenate([chunk.codes[part.sessions] for chunk, part in zip(self.chunks, rows, strict=True)])
         stamps = np.concatenate([part.stamps for part in rows])
-        order = self._in_order(codes, stamps, [len(part.stamps) for part in rows])
+        # The row operator's: of two late rows of one session, what comes first decides which is taken.
+        order = interleaved(codes, [part.stamps for part in rows], self.origins)
         units = np.concatenate([stored.codes, codes[order]])
         starts = np.concatenate([stored.starts, stamps[order]])
         ends = np.concatenate([stored.ends, np.concatenate([part.ends for part in rows])[order]])
@@ -125,12 +126,6 @@ class Arrivals:
         late[order] = late_rows(units, starts, ends, closed)[len(stored.codes) :]
         cuts = np.cumsum([0, *(len(part.stamps) for part in rows)])
         return [late[begin:end] for begin, end in pairwise(cuts.tolist())]
-
-    def _in_order(self, codes: Ints, stamps: Ints, sizes: Sequence[int]) -> Ints:
-        """In which order the row operator takes the rows: what comes first decides which of two that are late is taken."""
-        if len(set(self.origins)) < 2:
-            return np.arange(len(stamps))
-        return interleaved(codes, stamps, np.repeat(self.origins, sizes).astype(np.int64))
 
 
 def _less(spans: Spans, rows: Rows, late: Mask, settings: SessionSettings) -> Spans:
