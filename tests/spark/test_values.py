@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 import panestream as pst
 from panestream import agg
-from panestream.datastream import result as result_module
+from panestream.datastream import planned
 from panestream.datastream.gaps import gap_input
 from panestream.errors import InvalidWindowError
 from panestream.spark.catalyst import reduce_rows, reducible
@@ -139,7 +139,7 @@ def handed_over(monkeypatch, result):
         taken.append(projection.rows_of(df))
         return taken[-1]
 
-    monkeypatch.setattr(result_module, "operate", take)
+    monkeypatch.setattr(planned, "operate", take)
     assert result._operated is taken[0]
     return taken[0], result.plan
 

@@ -4,53 +4,42 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
 
-from panestream.datastream.events import WindowedEvents
 from panestream.datastream.histories import History, Positions, history_rows
 from panestream.datastream.names import check_added, check_output
+from panestream.datastream.planned import PlannedQuery
 from panestream.datastream.stale_rows import warn_of_stale_rows
 from panestream.datastream.starting import SPARKS_NAMES, check_ending, ends_by_itself, spark_trigger, warn_of_birth
 from panestream.datastream.traced import MOST_ROWS, Wanted, traced
 from panestream.engine.explain import explain_plan
 from panestream.engine.operators.row.spec import RowSpec
-from panestream.engine.plan import FIRING_COLUMNS, KEY_GROUPS, MAIN, OP_COLUMN, OperatorSpec, Split, Top, WindowPlan, carries_rows
+from panestream.engine.plan import FIRING_COLUMNS, KEY_GROUPS, MAIN, OP_COLUMN, OperatorSpec, Top, WindowPlan
 from panestream.engine.reduction import told
-from panestream.engine.rule import Asked
 from panestream.engine.runtime.sides import SIDES
 from panestream.engine.shown import Explanation, Shown, listed, parts_of
-from panestream.engine.storage.limits import MOST_BYTES
 from panestream.errors import CheckpointError, InvalidPlanError, PanestreamWarning, PlanMismatchError, SinkError, did_you_mean
 from panestream.spark import query as spark_query
-from panestream.spark.arrival import order_of
 from panestream.spark.asking import asking
 from panestream.spark.catalyst import reducible
 from panestream.spark.columns import micros_of
 from panestream.spark.computed import output
-from panestream.spark.expressions import text_of
 from panestream.spark.failures import of_sink, raise_as
 from panestream.spark.names import Names
-from panestream.spark.operator.dataflow import Projection, operate, project
-from panestream.spark.operator.flavours import wants_data_frames
 from panestream.spark.places import FilePath, path_of
 from panestream.spark.progress.micro_batch import BatchProgress, observed
-from panestream.spark.progress.observing import counters_name
 from panestream.spark.savepoint.beginning import Sources
 from panestream.spark.savepoint.history import before, bootstrap, instant_of, sources_of
 from panestream.spark.savepoint.saved import Savepoint
 from panestream.spark.savepoint.taking_over import check_start, savepoint_for, seam_of
 from panestream.spark.session import (
-    DEFAULT_GROUPS,
     chosen_partitions,
-    default_parallelism,
-    known_cores,
     missed_at_birth,
     session_settings,
     settings_for,
@@ -66,20 +55,8 @@ _CHECKPOINT = "start needs checkpoint='a directory', which holds the state of th
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class WindowedResult(Shown, TraceableByKey):
+class WindowedResult(PlannedQuery, Shown, TraceableByKey):
     """The outputs of a windowed query: main, late rows, invalid rows, side outputs."""
-
-    windowed: WindowedEvents
-    operator: OperatorSpec
-    inputs: Mapping[str, Column] = field(default_factory=dict)
-    collated: frozenset[str] = frozenset()
-    largest: Top | None = None
-    firing: bool = False
-    changes: bool = False
-    split: Split | None = None
-    since: int | None = None
-    ends: bool = False
-    asked: Asked | None = None
 
     def with_firing(self) -> WindowedResult:
         """Adds to each row of ``main`` which firing of its window it comes from.
@@ -125,11 +102,6 @@ class WindowedResult(Shown, TraceableByKey):
     def _check_not_split(self, what: str) -> None:
         if self.split is not None:
             raise InvalidPlanError(f"{what} looks at whole results in a key group, where split_distinct has parts: leave out one")
-
-    @property
-    def _grouped(self) -> bool:
-        """Whether there may be several key groups."""
-        return bool(self.windowed.keyed.keys) or self.split is not None
 
     def top(self, n: int, by: str) -> WindowedResult:
         """Of each window only the ``n`` rows with the largest ``by`` (a result's name), with their ``rank`` (1 first).
@@ -205,8 +177,7 @@ class WindowedResult(Shown, TraceableByKey):
             raise InvalidPlanError(
                 "split_distinct on a stream puts windows together when they fire: use result.start(main=...), not .main"
             )
-        how: dict[str, Any] = {"data_frames": self._data_frames, "tasks": self._tasks}
-        operated = self._operated if rows is self._df else operate(rows, self._plan_run, self._projection, **how)
+        operated = self._operated if rows is self._df else self._operated_over(lambda _: rows, data_frames=self._data_frames)
         if not self.is_streaming:
             return output(operated, plan, tag)
         if not quiet:
@@ -405,6 +376,14 @@ class WindowedResult(Shown, TraceableByKey):
             raise_as(InvalidPlanError(f"{refused} or F.col('name') ({reason})"), error)
         return bootstrap(rows, self.plan, projection, folder, sinks, seam, sources)
 
+    def _time_over(self, rows: DataFrame) -> Column:
+        source = self.windowed.keyed.source
+        if source.event_time is None:
+            raise InvalidPlanError(
+                "bootstrap: until is an event time, and the query has none: select the rows of history yourself"
+            )
+        return micros_of(rows, source.event_time, source.unit)
+
     def run(self, **sinks: Sink) -> None:
         """Batch: computes the operator once and writes every output to its sink.
 
@@ -477,14 +456,6 @@ class WindowedResult(Shown, TraceableByKey):
         own = {"top": f"{self.largest.n} by {self.largest.by}" if self.largest else "", "operator": self.operator.name}
         return {"results": listed(results), **own, **parts_of(self.windowed)}
 
-    @cached_property
-    def is_streaming(self) -> bool:
-        return bool(self._df.isStreaming)
-
-    @property
-    def _df(self) -> DataFrame:
-        return self.windowed.keyed.source.df
-
     def _check_sinks(self, sinks: Mapping[str, Sink]) -> None:
         if not sinks:
             raise InvalidPlanError("name at least one sink, e.g. main=ParquetSink('out/main')")
@@ -494,107 +465,3 @@ class WindowedResult(Shown, TraceableByKey):
             check_output(tag, self.plan.tags)
             if not isinstance(sink, Sink):
                 raise SinkError(f"the sink of {tag!r} must be one of panestream's (ParquetSink, TableSink, …), got {sink!r}")
-
-    @cached_property
-    def plan(self) -> WindowPlan:
-        """The frozen recipe of the query."""
-        windowed, keyed = self.windowed, self.windowed.keyed
-        source = keyed.source
-        groups = 1
-        if self._grouped:
-            spark = self._df.sparkSession
-            # What a checkpoint keeps must not depend on the machine; a batch keeps nothing.
-            groups = windowed.groups or chosen_partitions(spark) or 0
-            groups = groups or (DEFAULT_GROUPS if self.is_streaming else default_parallelism(spark))
-        event_time = None if source.event_time is None else text_of(self._df, source.event_time, "the event time")
-        if source.unit is not None:
-            event_time = f"{event_time} in {source.unit}"
-        processing_time = source.processing_time
-        if processing_time is not None:
-            processing_time = text_of(self._df, processing_time, "the processing time")
-        whole_rows = source.invalid_tag is not None or carries_rows(self.operator, source.watermark, windowed.late_tag)
-        return WindowPlan(
-            keys=keyed.key_texts,
-            key_schema=keyed.key_schema,
-            assigner=windowed.windowing.assigner,
-            operator=self.operator,
-            watermark=source.watermark,
-            event_time=event_time,
-            groups=groups,
-            allowed_lateness=windowed.windowing.allowed_lateness,
-            late_tag=windowed.late_tag,
-            invalid_tag=source.invalid_tag,
-            way_out=source.way_out,
-            side_outputs=windowed.side_outputs,
-            processing_time=processing_time,
-            split=self.split,
-            top=self.largest,
-            with_firing=self.firing,
-            changelog=self.changes,
-            since=self.since,
-            most_bytes=windowed.most_bytes or MOST_BYTES,
-            batch_bytes=windowed.most_bytes,
-            ends=self.ends,
-            arrival=self._order[1] if self._order[0] else None,
-            row_schema=source.row_schema if whole_rows else None,
-            sides=source.sides,
-        )
-
-    @cached_property
-    def _order(self) -> tuple[list[Column], pa.Schema]:
-        """The columns that say in which order rows arrive; none where nothing depends on it."""
-        texts = self.windowed.keyed.source.order
-        return order_of(self._df, texts if self.operator.follows_arrival else ())
-
-    @cached_property
-    def _operated(self) -> DataFrame:
-        return self._operated_over(data_frames=self._data_frames)
-
-    def _operated_over(self, *, rows_of: Callable[[DataFrame], DataFrame] | None = None, **how: Any) -> DataFrame:
-        rows = self._df if rows_of is None else rows_of(self._df)
-        return operate(rows, self._plan_run, self._projection, tasks=self._tasks, **how)
-
-    @cached_property
-    def _tasks(self) -> int | None:
-        """How many tasks take the key groups of a stream in turns; None: each has a task of its own."""
-        if not self.is_streaming:
-            return None
-        tasks = self.windowed.at_once or known_cores(self._df.sparkSession)
-        return tasks if tasks is not None and tasks < self.plan.groups else None
-
-    @cached_property
-    def _data_frames(self) -> bool:
-        """Whether a stream is built over data frames; where it is started the checkpoint says so."""
-        return self.is_streaming and wants_data_frames(self._df.sparkSession)
-
-    @cached_property
-    def _observed_as(self) -> str:
-        """What the counters are called: the input may have an operator of its own."""
-        return counters_name(self._df)
-
-    @cached_property
-    def _plan_run(self) -> WindowPlan:
-        """In a batch nothing is late: no whole rows need to cross the exchange for that."""
-        return self.plan if self.is_streaming else replace(self.plan, late_tag=None)
-
-    @cached_property
-    def _projection(self) -> Projection:
-        return self._projection_over(self._df)
-
-    def _time_over(self, rows: DataFrame) -> Column:
-        source = self.windowed.keyed.source
-        if source.event_time is None:
-            raise InvalidPlanError(
-                "bootstrap: until is an event time, and the query has none: select the rows of history yourself"
-            )
-        return micros_of(rows, source.event_time, source.unit)
-
-    def _projection_over(self, rows: DataFrame) -> Projection:
-        keyed = self.windowed.keyed
-        time = None if keyed.source.event_time is None else micros_of(rows, keyed.source.event_time, keyed.source.unit)
-        values = [self.inputs[text] for text in self.operator.inputs]
-        given, unit = keyed.source.processing_time, keyed.source.processing_time_unit
-        processing_time = None if given is None else micros_of(rows, given, unit)
-        order = self._order[0]
-        keys = [column for _, column in keyed.key_columns]
-        return project(rows, self._plan_run, time, keys, values, processing_time, order)

@@ -1,0 +1,168 @@
+"""A windowed query put together: its plan, the columns that go into it, and the operator over its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+
+from panestream.datastream.events import WindowedEvents
+from panestream.engine.plan import OperatorSpec, Split, Top, WindowPlan, carries_rows
+from panestream.engine.rule import Asked
+from panestream.engine.storage.limits import MOST_BYTES
+from panestream.spark.arrival import order_of
+from panestream.spark.columns import micros_of
+from panestream.spark.expressions import text_of
+from panestream.spark.operator.dataflow import Projection, operate, project
+from panestream.spark.operator.flavours import wants_data_frames
+from panestream.spark.progress.observing import counters_name
+from panestream.spark.session import (
+    DEFAULT_GROUPS,
+    chosen_partitions,
+    default_parallelism,
+    known_cores,
+)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PlannedQuery:
+    """What a windowed query is made of, and what Spark is given to run it.
+
+    Attributes:
+        windowed: the windows over keyed rows.
+        operator: what computes them.
+        inputs: the columns that the operator takes, by their text.
+        collated: results that are strings with a collation.
+        largest: of each window only so many rows; None: all.
+        firing: whether rows say which firing they come from.
+        changes: whether rows are changes.
+        split: how distinct values are split into parts; None: they are not.
+        since: the seam with the history from which the stream starts; None: there is none.
+        ends: whether a run that ends closes all windows.
+        asked: what the query was asked for, in the rule's words; None: nothing that can be traced.
+    """
+
+    windowed: WindowedEvents
+    operator: OperatorSpec
+    inputs: Mapping[str, Column] = field(default_factory=dict)
+    collated: frozenset[str] = frozenset()
+    largest: Top | None = None
+    firing: bool = False
+    changes: bool = False
+    split: Split | None = None
+    since: int | None = None
+    ends: bool = False
+    asked: Asked | None = None
+
+    @cached_property
+    def is_streaming(self) -> bool:
+        return bool(self._df.isStreaming)
+
+    @property
+    def _df(self) -> DataFrame:
+        return self.windowed.keyed.source.df
+
+    @property
+    def _grouped(self) -> bool:
+        """Whether there may be several key groups."""
+        return bool(self.windowed.keyed.keys) or self.split is not None
+
+    @cached_property
+    def plan(self) -> WindowPlan:
+        """The frozen recipe of the query."""
+        windowed, keyed = self.windowed, self.windowed.keyed
+        source = keyed.source
+        groups = 1
+        if self._grouped:
+            spark = self._df.sparkSession
+            # What a checkpoint keeps must not depend on the machine; a batch keeps nothing.
+            groups = windowed.groups or chosen_partitions(spark) or 0
+            groups = groups or (DEFAULT_GROUPS if self.is_streaming else default_parallelism(spark))
+        event_time = None if source.event_time is None else text_of(self._df, source.event_time, "the event time")
+        if source.unit is not None:
+            event_time = f"{event_time} in {source.unit}"
+        processing_time = source.processing_time
+        if processing_time is not None:
+            processing_time = text_of(self._df, processing_time, "the processing time")
+        whole_rows = source.invalid_tag is not None or carries_rows(self.operator, source.watermark, windowed.late_tag)
+        return WindowPlan(
+            keys=keyed.key_texts,
+            key_schema=keyed.key_schema,
+            assigner=windowed.windowing.assigner,
+            operator=self.operator,
+            watermark=source.watermark,
+            event_time=event_time,
+            groups=groups,
+            allowed_lateness=windowed.windowing.allowed_lateness,
+            late_tag=windowed.late_tag,
+            invalid_tag=source.invalid_tag,
+            way_out=source.way_out,
+            side_outputs=windowed.side_outputs,
+            processing_time=processing_time,
+            split=self.split,
+            top=self.largest,
+            with_firing=self.firing,
+            changelog=self.changes,
+            since=self.since,
+            most_bytes=windowed.most_bytes or MOST_BYTES,
+            batch_bytes=windowed.most_bytes,
+            ends=self.ends,
+            arrival=self._order[1] if self._order[0] else None,
+            row_schema=source.row_schema if whole_rows else None,
+            sides=source.sides,
+        )
+
+    @cached_property
+    def _order(self) -> tuple[list[Column], pa.Schema]:
+        """The columns that say in which order rows arrive; none where nothing depends on it."""
+        texts = self.windowed.keyed.source.order
+        return order_of(self._df, texts if self.operator.follows_arrival else ())
+
+    @cached_property
+    def _operated(self) -> DataFrame:
+        return self._operated_over(data_frames=self._data_frames)
+
+    def _operated_over(self, rows_of: Callable[[DataFrame], DataFrame] | None = None, **how: Any) -> DataFrame:
+        rows = self._df if rows_of is None else rows_of(self._df)
+        return operate(rows, self._plan_run, self._projection, tasks=self._tasks, **how)
+
+    @cached_property
+    def _tasks(self) -> int | None:
+        """How many tasks take the key groups of a stream in turns; None: each has a task of its own."""
+        if not self.is_streaming:
+            return None
+        tasks = self.windowed.at_once or known_cores(self._df.sparkSession)
+        return tasks if tasks is not None and tasks < self.plan.groups else None
+
+    @cached_property
+    def _data_frames(self) -> bool:
+        """Whether a stream is built over data frames; where it is started the checkpoint says so."""
+        return self.is_streaming and wants_data_frames(self._df.sparkSession)
+
+    @cached_property
+    def _observed_as(self) -> str:
+        """What the counters are called: the input may have an operator of its own."""
+        return counters_name(self._df)
+
+    @cached_property
+    def _plan_run(self) -> WindowPlan:
+        """In a batch nothing is late: no whole rows need to cross the exchange for that."""
+        return self.plan if self.is_streaming else replace(self.plan, late_tag=None)
+
+    @cached_property
+    def _projection(self) -> Projection:
+        return self._projection_over(self._df)
+
+    def _projection_over(self, rows: DataFrame) -> Projection:
+        keyed = self.windowed.keyed
+        time = None if keyed.source.event_time is None else micros_of(rows, keyed.source.event_time, keyed.source.unit)
+        values = [self.inputs[text] for text in self.operator.inputs]
+        given, unit = keyed.source.processing_time, keyed.source.processing_time_unit
+        processing_time = None if given is None else micros_of(rows, given, unit)
+        order = self._order[0]
+        keys = [column for _, column in keyed.key_columns]
+        return project(rows, self._plan_run, time, keys, values, processing_time, order)
