@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from py4j.protocol import Py4JNetworkError
 
-from panestream.spark.reasons import first_sentence
+from panestream.spark.reasons import first_sentence, of_ended_spark
 
 PYTHON = """An exception was thrown from the Python worker:
 Traceback (most recent call last):
@@ -30,3 +31,19 @@ panestream.errors.OperatorError: the last one
 )
 def test_the_first_sentence(words, said):
     assert first_sentence(RuntimeError(words)) == said
+
+
+@pytest.mark.parametrize(
+    ("error", "ended"),
+    [
+        (RuntimeError("Job 7 cancelled because SparkContext was shut down"), True),
+        (RuntimeError("Cannot call methods on a stopped SparkContext.\nThis stopped SparkContext was created at:"), True),
+        (RuntimeError("<_InactiveRpcError of RPC that terminated with: status = StatusCode.UNAVAILABLE"), True),
+        (Py4JNetworkError("Answer from Java side is empty"), True),
+        (RuntimeError("[FAILED_READ_FILE.NO_HINT] Encountered error while reading file /c/part-0.txt"), False),
+        (RuntimeError("Checksum error: /c/part-0.txt at 0"), False),
+    ],
+)
+def test_whether_spark_has_ended(error, ended):
+    """Then nothing is said of the file that was being read: it may be as good as ever."""
+    assert of_ended_spark(error) == ended

@@ -16,7 +16,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 
 from panestream.errors import StateDamagedError, StateFormatError
-from panestream.spark.reasons import first_sentence, of_spark
+from panestream.spark.reasons import first_sentence, of_ended_spark, of_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -46,7 +46,7 @@ def read_markers(spark: SparkSession, pattern: str, what_to_do: str) -> dict[str
     try:
         files = _reader(spark, pattern, "binaryFile").select("path", "content").collect()
     except Exception as error:
-        if not of_spark(error):
+        if not of_spark(error) or of_ended_spark(error):
             raise
         # Spark's error has the file's name, and a hundred lines of stack: e.g. where the file's own checksum (.crc) is another.
         damaged = StateDamagedError(f"a marker of {pattern} cannot be read: {what_to_do} ({first_sentence(error)})")

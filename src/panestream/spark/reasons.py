@@ -15,6 +15,18 @@ def of_spark(error: BaseException) -> bool:
     return any(cls.__module__.split(".")[0] in ("pyspark", "py4j", "grpc") for cls in type(error).__mro__)
 
 
+_ENDED = re.compile(
+    r"SparkContext was shut down|stopped SparkContext|SparkSession.* stopped|Connection refused|Connection reset|"
+    r"StatusCode\.UNAVAILABLE|INVALID_HANDLE\.SESSION|\bcancelled\b"
+)
+
+
+def of_ended_spark(error: BaseException) -> bool:
+    """Whether Spark failed because it was stopped or killed meanwhile: then what it was to read may be as good as ever."""
+    ended = type(error).__name__ == "Py4JNetworkError"
+    return ended or _ENDED.search(words_of(error)) is not None
+
+
 def words_of(error: BaseException) -> str:
     """All that an error of Spark's says."""
     # What PySpark did not translate into an error of its own begins with py4j's words; Java knows better.

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 
 from panestream.errors import StateDamagedError
 from panestream.spark.asking import asking
-from panestream.spark.reasons import first_sentence, of_spark
+from panestream.spark.reasons import first_sentence, of_ended_spark, of_spark
 from panestream.spark.savepoint.checksums import FileSums, difference, file_sums, total
 
 T = TypeVar("T")
@@ -71,7 +71,7 @@ def _asked(what: str, name: str, ask: Callable[[], T]) -> T:
         with asking():
             return ask()
     except Exception as error:
-        if not of_spark(error):
+        if not of_spark(error) or of_ended_spark(error):
             raise
         gone = isinstance(error, AnalysisException) and "PATH_NOT_FOUND" in str(error)
         why = "is gone" if gone else f"cannot be read ({first_sentence(error)})"
