@@ -11,6 +11,7 @@ from panestream.errors import JobError
 from panestream.jobs.document import Document, load_document
 from panestream.jobs.model import Job
 from panestream.jobs.schema import Place, Wrong, section
+from panestream.jobs.together import check_together
 
 if TYPE_CHECKING:
     from panestream.report.recording import RunReport
@@ -75,6 +76,8 @@ def load_job(path: Path, overrides: Overrides | None = None) -> LoadedJob:
     except Wrong:
         place.finish()
         raise JobError(f"{path}: not a job file") from None
+    check_together(job, place)
+    place.finish()
     if job.name is None:
         job = replace(job, name=path.stem)
     if job.checkpoint is None and job.mode == "stream":

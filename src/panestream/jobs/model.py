@@ -9,9 +9,7 @@ from typing import Any
 
 from panestream.engine.plan import FIRING_COLUMNS, OP_COLUMN, RESERVED
 from panestream.engine.runtime.sides import SIDES
-from panestream.errors import did_you_mean
 from panestream.jobs.aggregates import AggregateSection, aggregates
-from panestream.jobs.apart import check_apart
 from panestream.jobs.functions import AnyFunctionSection, ArrowFunctionSection, FunctionSection, ProcessSection
 from panestream.jobs.schema import (
     Place,
@@ -33,7 +31,7 @@ from panestream.jobs.sinks import Sinks
 from panestream.jobs.source import Source
 from panestream.jobs.streams import IntervalJoin, Join, Stream
 from panestream.jobs.times import EventTime, ProcessingTime, Watermark
-from panestream.jobs.windows import ALIGNED, EVEN, LOOK_BACK, Firing, WindowSection
+from panestream.jobs.windows import Firing, WindowSection
 from panestream.windowing.time import to_micros
 
 
@@ -249,201 +247,6 @@ class Job:
             columns |= {column.name for column in FIRING_COLUMNS}
         return columns | {OP_COLUMN.name} if self.changelog else columns
 
-    def check(self, place: Place) -> None:
-        """What only shows when the sections are seen together."""
-        given = [name for name in FUNCTIONS_OF_ROWS if getattr(self, name)]
-        if len(given) > 1:
-            place.at(given[1]).note(f"{given[0]!r} says already what becomes of the rows of a window: keep one of them")
-        if self.left is None:
-            for tag in _OUTPUTS_OF_TWO:
-                if getattr(self.sinks, tag) is not None:
-                    alone = tag.partition("_")[0]
-                    place.at("sinks", tag).note(f"is of two streams, [left] and [right]; of one it is sinks.{alone}")
-        else:
-            self._check_two(place)
-        if self.interval_join is None:
-            self._check_windows(place)
-        else:
-            self._check_no_windows(place)
-        if self.panes:
-            self._check_panes(place)
-        self._check_outputs(place)
-        self._check_processing_time(place)
-        self._check_closing(place)
-        read = {(*where, "source"): one.source.path for where, one in self.streams if one.source.path and one.source.reads_files}
-        check_apart(place, read, {tag: sink.path for tag, sink in self.sinks.items() if sink.path}, self.checkpoint)
-        for where, one in self.streams:
-            self._check_time(place, where, one)
-            if self.mode == "stream" and one.source.reads_files and one.source.schema is None:
-                place.at(*where, "source").note("'schema' is missing: a stream of files must know its columns beforehand")
-
-    def _check_time(self, place: Place, where: tuple[str, ...], stream: Stream) -> None:
-        """An event time that is needed is there, and so is an output for rows without one, where they are to go there."""
-        tag = "_".join(("invalid", *where))
-        sink = getattr(self.sinks, tag)
-        if stream.event_time is None:
-            if where and (self.interval_join is not None or any(spec.uses_event_time for _, spec in self.every_window)):
-                place.at(*where).note("'event_time' is missing")
-            elif stream.watermark is not None:
-                place.at(*where, "watermark").note("is about event time: it needs [event_time]")
-            if self.allowed_lateness is not None and not where:
-                place.at("allowed_lateness").note("is about event time: it needs [event_time]")
-        elif stream.event_time.invalid == "side_output" and sink is None:
-            place.at(*where, "event_time", "invalid").note(f"'side_output' needs a [sinks.{tag}] to put the rows")
-        if sink is not None and (stream.event_time is None or stream.event_time.invalid == "fail"):
-            place.at("sinks", tag).note(f"would stay empty: set {'.'.join((*where, 'event_time'))}.invalid = 'side_output'")
-
-    def _check_two(self, place: Place) -> None:
-        """What is said of each stream is said there, and the two go together."""
-        left, right = (one for _, one in self.streams)
-        for name in ("source", "event_time", "watermark", "processing_time", "key"):
-            if getattr(self, name):
-                place.at(name).note(f"there are two streams, and each has its own: write left.{name} and right.{name}")
-        for tag in ("late", "invalid"):
-            if getattr(self.sinks, tag) is not None:
-                place.at("sinks", tag).note(f"the rows of two streams differ: write sinks.{tag}_left and sinks.{tag}_right")
-        if len(left.key) != len(right.key):
-            place.at("right", "key").note(
-                f"has {len(right.key)} columns, left.key has {len(left.key)}: give both as many, in the same order"
-            )
-        for name in ("event_time", "processing_time"):
-            lacking = [side for side in SIDES if getattr(getattr(self, side), name) is None]
-            if len(lacking) == 1:
-                place.at(*lacking).note(f"has no [{name}], and the other stream has one: give it to both, or to neither")
-        closing = [where for where, one in self.streams if one.watermark and one.watermark.closing_after]
-        if len(closing) == 1:
-            place.at(*closing[0], "watermark", "closing_after").note("is about all input: give it to both streams, or to neither")
-        if self.join is not None or self.interval_join is not None:
-            self._check_pairs(place, "join" if self.join is not None else "interval_join")
-
-    def _check_pairs(self, place: Place, name: str) -> None:
-        """Nothing wants one row for each key and window."""
-        for key in ("changelog", "top"):
-            if getattr(self, key) and self.join is not None:
-                place.at(key).note("is of one row for each key and window, and a join has many: leave it out")
-        sink = self.sinks.main
-        if sink.kind.by_key or sink.compacted:
-            place.at("sinks", "main").note(
-                f"keeps one row of each key, and [{name}] gives many: append them, e.g. format = 'parquet' or 'table'"
-            )
-
-    def _check_no_windows(self, place: Place) -> None:
-        for name in _OF_WINDOWS:
-            if getattr(self, name):
-                place.at(name).note("is about windows, and [interval_join] has none: leave it out")
-        if self.trigger.close_at_end:
-            place.at("trigger", "close_at_end").note(
-                "closes windows, and [interval_join] has none: leave it out (a row without a partner comes when the "
-                "watermark has passed its interval)"
-            )
-
-    def _check_panes(self, place: Place) -> None:
-        """Tiles are of slices of time that do not overlap, when they are over."""
-        if self.windows:
-            place.at("windows").note("the slices of one kind are enough for tiles: write [window]")
-        elif self.window is not None and (self.window.type not in OF_TILES or self.window.time != "event"):
-            place.at("window", "type").note(
-                "tiles are of slices of event time: tumbling windows, or those of a calendar, with time = 'event'"
-            )
-        elif self.window is not None and self.window.slide is not None:
-            place.at("window", "slide").note("tiles do not overlap: leave it out")
-        if self.firing is not None:
-            place.at("firing").note("a tile goes out when its slice is over, and again for late rows: leave it out")
-        for name in ("top", "exact_firings"):
-            if getattr(self, name):
-                place.at(name).note("is of results, and a tile holds what aggregates keep: leave it out")
-
-    def _check_windows(self, place: Place) -> None:
-        if self.window is not None and self.windows:
-            place.at("windows", next(iter(self.windows))).note(
-                "[window] and [windows.LABEL] exclude each other: keep one of them"
-            )
-        if self.left is not None:
-            self._check_windows_of_two(place)
-        looking_back = [spec.type == LOOK_BACK for _, spec in self.every_window]
-        if self.keep is not None and not any(looking_back):
-            place.at("keep").note("is for look-backs, whose results are of rows: a window has no row of its own")
-        for where, spec in self.every_window if self.windows and not all(looking_back) else ():
-            if spec.type not in ALIGNED:
-                place.at(*where, "type").note(
-                    f"several windows share their panes: {', '.join(EVEN)}, windows of a calendar, not {spec.type}; or all are "
-                    "look_back"
-                )
-            if spec.time != self.every_window[0][1].time:
-                place.at(*where, "time").note("several windows are all of event time, or all of processing time")
-        if self.window is None and not self.windows:
-            place.at("windows").note("is empty: give at least one [windows.LABEL]")
-        kind = None if self.window is None else self.window.type
-        if kind == "global" and self.firing is None:
-            place.at("window", "type").note("a global window never fires by itself: say when in [firing]")
-        if kind == "count" and self.firing is not None:
-            place.at("firing").note("a count window fires by its count; did you mean window.type = 'global'?")
-
-    def _check_windows_of_two(self, place: Place) -> None:
-        if self.windows:
-            place.at("windows").note("rows of two streams meet in one kind of windows: write [window]")
-        kind = None if self.window is None else self.window.type
-        if kind == "count":
-            place.at("window", "type").note(
-                "rows of two streams are not counted together; did you mean 'global', with trigger = 'count' in [firing]?"
-            )
-        if kind == LOOK_BACK:
-            place.at("window", "type").note("looks back over one stream; of two, [interval_join] has the rows around each row")
-
-    def _check_outputs(self, place: Place) -> None:
-        outputs = [each.name for each in self.aggregate]
-        if self.top is not None and self.aggregate and self.top.by not in outputs:
-            place.at("top", "by").note(f"there is no output column {self.top.by!r}; {did_you_mean(self.top.by, outputs)}")
-        for name in ("with_firing", "changelog"):
-            if self.top is not None and getattr(self, name):
-                place.at(name).note("does not go with [top]: a window's top is all there is of it")
-        self._check_keys(place)
-        for each in outputs:
-            if each in self.keys or each in self.made_columns:
-                place.at("aggregate").note(f"the output has a column {each!r} of its own; give the aggregate another 'alias'")
-        if "keys" in self.sinks.main.kind.takes and self.sinks.main.keys is None:
-            for each in self.keys:
-                if not each.isidentifier():
-                    place.at("sinks", "main").note(f"'keys' is missing: what is the column of the key {each!r} called?")
-
-    def _check_keys(self, place: Place) -> None:
-        for where, stream in self.streams:
-            for index, each in enumerate(stream.key):
-                at = place.at(*where, "key", index)
-                if each in stream.key[:index]:
-                    at.note(f"{each!r} is given twice")
-                elif each in self.made_columns:
-                    at.note(f"the results have a column {each!r} of their own: write '{each} AS my_{each}'")
-
-    def _check_closing(self, place: Place) -> None:
-        if self.mode == "batch" and self.trigger.close_at_end:
-            place.at("trigger", "close_at_end").note("a batch closes all windows at its end: leave it out")
-        for where, one in self.streams if self.mode == "stream" else ():
-            if one.watermark is None or one.watermark.closing_after is None:
-                continue
-            at = place.at(*where, "watermark", "closing_after")
-            if one.processing_time is not None:
-                at.note("goes by the clock, which [processing_time] takes from rows: leave out one")
-            elif self.trigger.every is None and not self.trigger.close_at_end:
-                at.note(
-                    "waits for silence in a query that runs on: trigger.every = '10 seconds'; of one that ends, "
-                    "trigger.close_at_end = true closes the windows"
-                )
-
-    def _check_processing_time(self, place: Place) -> None:
-        uses_processing_time = any(spec.time == "processing" for _, spec in self.every_window) or bool(
-            self.firing and self.firing.uses_processing_time
-        )
-        given = [where for where, one in self.streams if one.processing_time is not None]
-        for where in () if uses_processing_time else given:
-            place.at(*where, "processing_time").note("nothing here is of processing time: set time = 'processing' in [window]")
-        waits = uses_processing_time and not given and self.mode == "stream"
-        if waits and "availableNow" in self.trigger.spark:
-            place.at("trigger").note(
-                "windows that wait for the clock keep a query running: say how often, every = '1 second', and stop it yourself; "
-                "or once = true; or take the clock from a column, [processing_time]"
-            )
-
 
 OWN_FUNCTIONS = ("process", "apply", "apply_arrow")
 """The sections that name a function of the user's own."""
@@ -453,15 +256,6 @@ FUNCTIONS_OF_ROWS = ("aggregate", *OWN_FUNCTIONS, "panes", "join", "interval_joi
 
 OF_TWO = (*SIDES, "join", "interval_join")
 """The sections of jobs with two streams."""
-
-_OUTPUTS_OF_TWO = tuple(f"{tag}_{side}" for tag in ("late", "invalid") for side in SIDES)
-"""The outputs that only these have."""
-
-_OF_WINDOWS = ("window", "windows", "firing", "allowed_lateness", "with_firing", "changelog", "exact_firings", "top", "keep")
-"""The keys that say something of windows."""
-
-OF_TILES = tuple(kind for kind in ALIGNED if kind not in ("sliding", "cumulating"))
-"""Kinds of windows that are slices for tiles."""
 
 
 def _of_event_time(given: Mapping[str, Any]) -> bool:
