@@ -54,7 +54,8 @@ class _Reach:
         finally:
             sys.settrace(before)
             threading.settrace(before)
-            reached = sorted({name for code in self.seen if (name := self._name(code))})
+            # Threads that a test has left behind go on adding.
+            reached = sorted({name for code in self.seen.copy() if (name := self._name(code))})
             spent = {
                 "seconds": round(more * (time.process_time() - processor), 3),
                 "waited": round(more * (time.monotonic() - began), 3),
