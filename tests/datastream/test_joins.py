@@ -126,7 +126,10 @@ def test_a_batch_as_defined(spark, how):
 
 def test_columns_of_both_streams_that_are_called_alike(clicks, views):
     windows = keyed(clicks).join(keyed(views)).window(MINUTES)
-    with pytest.raises(InvalidPlanError, match=r"both streams have a column 'ts': tell them apart, \.pairs\(suffixes="):
+    with pytest.raises(
+        InvalidPlanError,
+        match=r"a column of each stream would be called 'ts' in the results: tell them apart, \.pairs\(suffixes=",
+    ):
         windows.pairs()
     result = windows.pairs("full", suffixes=("", "_view"))
     assert result.main.columns == ["user", "window_start", "window_end", "ts", "url", "ts_view", "price"]
@@ -281,7 +284,7 @@ def test_a_limit_of_one_stream_is_none_of_the_other(spark):
         ),
         (
             lambda c, v: keyed(c.selectExpr("1 AS user", "ts")).join(keyed(v.selectExpr("1L AS user", "ts"))),
-            "'user' of the left stream is int, 'user' of the right one is bigint: cast one of them",
+            "'user' of the left stream is int, 'user' of the right one is bigint: cast one of the two",
         ),
         (
             lambda c, v: keyed(c).join(keyed(v)).window(pst.LookBackWindows.of("1 hour")).pairs("semi"),
@@ -290,6 +293,10 @@ def test_a_limit_of_one_stream_is_none_of_the_other(spark):
         (lambda c, v: keyed(c, key="user AS left").join(keyed(v)), "a key cannot be called 'left'"),
         (lambda c, v: keyed(c, invalid="bad").join(keyed(v, invalid="bad")), "both streams have an output 'bad'"),
         (lambda c, v: keyed(c).join(keyed(v)).window(MINUTES).pairs("cross"), "there is no join 'cross'"),
+        (
+            lambda c, v: keyed(c).interval_join(keyed(v)).between("-1 hour", "0 s").pairs("leftsemi"),
+            "'leftsemi' is of joins in windows; here there are 'inner', 'left', 'right', 'full'",
+        ),
         (lambda c, v: keyed(c).join(keyed(v)).window(MINUTES).pairs(suffixes="_x"), "suffixes are two texts"),
         (
             lambda c, v: (

@@ -269,6 +269,13 @@ def test_the_live_line_before_there_is_a_watermark():
     assert clock(-(2**63)) == clock(2**63 - 1) == "-"
 
 
+def test_an_interval_join_has_no_windows_to_tell_of():
+    totals = Totals(0.0, has_windows=False)
+    totals.add(Batch(0, rows=5, fired_windows=3))
+    assert "open" not in status_line(totals).plain
+    assert "fired" not in status_line(totals).plain
+
+
 @pytest.mark.parametrize("terminal", [{"terminal": False}, {"terminal": True, "kind": "dumb"}])
 def test_where_lines_cannot_be_redrawn_they_come_every_few_seconds(monkeypatch, terminal):
     display, out = display_on(**terminal)

@@ -25,6 +25,7 @@ delay = "5 seconds"
 """
 RIGHT = LEFT.replace("left", "right").replace("views", "clicks").replace("5 seconds", "10 seconds")
 WINDOW = '[window]\ntype = "tumbling"\nsize = "1 hour"\n'
+COUNTED = '[window]\ntype = "global"\n[firing]\ntrigger = "count"\ncount = 2\n'
 JOIN = '[join]\nright_suffix = "_click"\n'
 NEAR = '[interval_join]\nlower = "-1 hour"\nupper = "0 seconds"\nright_suffix = "_click"\n'
 OUT = '[sinks.main]\nformat = "parquet"\npath = "out"\n'
@@ -150,7 +151,10 @@ def without(text, line):
         (text_of(right=RIGHT.replace("delay", "delai")), "right.watermark.delai: unknown key; did you mean 'delay'?"),
         (text_of(right=RIGHT[: RIGHT.index("[right.watermark]")]), "job.toml:11: right: 'watermark' is missing"),
         (text_of(right=RIGHT[: RIGHT.index("[right.event_time]")]), "job.toml:11: right: 'event_time' is missing"),
-        (text_of(right=RIGHT[: RIGHT.index("[right.event_time]")]), "right: has no [event_time], and the other stream has one"),
+        (
+            text_of(right=RIGHT[: RIGHT.index("[right.event_time]")], window=COUNTED),
+            "right: has no [event_time], and the other stream has one: give it to both, or to neither",
+        ),
         (text_of(right=RIGHT.replace('schema = "user STRING, ad STRING, ts TIMESTAMP"\n', "")), "right.source: 'schema' is missing"),
         (text_of(before='key = "user"\n'), "job.toml:1: key: there are two streams, and each has its own: write left.key and right.key"),
         (text_of("[watermark]\ndelay = '1 s'\n"), "watermark: there are two streams, and each has its own"),
@@ -194,7 +198,7 @@ def without(text, line):
         (text_of(then=NEAR, window="", left=LEFT[: LEFT.index("[left.event_time]")]), "left: 'event_time' is missing"),
         (text_of(window=WINDOW.replace('"tumbling"', '"count"').replace('"1 hour"', "3")), "did you mean 'global', with trigger = 'count' in [firing]?"),
         (text_of(window=WINDOW.replace("tumbling", "look_back")), "window.type: looks back over one stream; of two, [interval_join]"),
-        (text_of(window=WINDOW.replace("window", "windows.h")), "windows: rows of two streams meet in one kind of windows: write [window]"),
+        (text_of(window=WINDOW.replace("window", "windows.h")), "windows.h: rows of two streams meet in one kind of windows: write [window]"),
         (of_tiles(sink("late_left"), then="[aggregate]\nn = 'count'\n"), "sinks.late_left: is of two streams, [left] and [right]; of one it is sinks.late"),
         (of_tiles("[join]\n", then=""), "job.toml: 'right' is missing: [join] is of jobs of two streams, and [source] of those of one"),
     ],
@@ -262,3 +266,14 @@ def test_tiles_in_place_of_results(loaded_of):
 )
 def test_a_mistake_of_tiles_is_answered_with_line_path_and_hint(complaint, text, answer):
     assert answer in complaint(text)
+
+
+def test_a_pattern_that_matches_nothing_is_told_of(loaded_of, tmp_path):
+    """Files may come later, so it is no error; or it is misspelled, so it is said."""
+    (tmp_path / "views.csv").touch()
+    job = loaded_of(
+        text_of(left=LEFT.replace('"views"', f'"{tmp_path}/v*.csv"'), right=RIGHT.replace('"clicks"', f'"{tmp_path}/c*.csv"'))
+    ).job
+    told = dict(described(job))
+    assert told["right source"].endswith("c*.csv: nothing matches it yet")
+    assert told["left source"].endswith("v*.csv")

@@ -191,11 +191,11 @@ def test_tiles_are_read_as_windows(ran, spark, tmp_path, mode):
     [
         (
             LEFT + RIGHT + WINDOW + "[join]\n" + OUT,
-            "join: both streams have a column 'second': tell them apart, right_suffix = '_right', or rename one by source.select",
+            "join: a column of each stream would be called 'second' in the results: tell them apart, right_suffix = '_right', or rename one by source.select",
         ),
         (
             LEFT + RIGHT.replace("who AS user", "length(who) AS user") + WINDOW + '[join]\nright_suffix = "_r"\n' + OUT,
-            "of the right one is int: cast one of them, key = 'cast(user AS ...) AS user'",
+            "of the right one is int: cast one of the two where its stream has its key, for the right one to 'cast(... AS string) AS user'",
         ),
         (
             LEFT + RIGHT.replace("who AS user", "user") + WINDOW + '[join]\nright_suffix = "_r"\n' + OUT,

@@ -65,8 +65,10 @@ def kind_of_join(how: object, known: Sequence[str]) -> str:
         InvalidPlanError: it is none of those that are known.
     """
     kind = _HOWS.get(str(how).lower().replace("_", ""), _HOWS.get(str(how).lower()))
-    if kind is None or kind not in known:
-        raise InvalidPlanError(f"pairs: there is no join {how!r} here; {did_you_mean(str(how), known)}")
+    if kind is None:
+        raise InvalidPlanError(f"pairs: there is no join {how!r}; {did_you_mean(str(how), known)}")
+    if kind not in known:
+        raise InvalidPlanError(f"pairs: {how!r} is of joins in windows; here there are {', '.join(map(repr, known))}")
     return kind
 
 

@@ -101,7 +101,8 @@ def _check_keys(left: KeyedEvents, right: KeyedEvents, what: str) -> None:
         if one.type != other.type:
             raise InvalidPlanError(
                 f"{what}: the key {one.name!r} of the left stream is {sql_name(one.type)}, {other.name!r} of the right one is "
-                f"{sql_name(other.type)}: cast one of them, .key_by('cast({other.name} AS ...) AS {other.name}')"
+                f"{sql_name(other.type)}: cast one of the two where its stream has its key, for the right one to "
+                f"'cast(... AS {sql_name(one.type)}) AS {other.name}'"
             )
     names = Names.of(left.source.df.sparkSession)
     for name in ours.names:
@@ -224,7 +225,7 @@ def check_apart(left: Sequence[str], right: Sequence[str], taken: Sequence[str],
         other = names.find(column, left)
         if other is not None:
             raise InvalidPlanError(
-                f"pairs: both streams have a column {shown(other, column)}: tell them apart, "
+                f"pairs: a column of each stream would be called {shown(other, column)} in the results: tell them apart, "
                 f".pairs(suffixes=('', '_right')), or rename one before pst.stream(df), df.withColumnRenamed({column!r}, ...)"
             )
     for side, columns in ((LEFT, left), (RIGHT, right)):

@@ -142,8 +142,10 @@ def explain(
         loaded = _loaded(job, input, output, mode, checkpoint)
         with console.status("starting Spark"), make_runner(loaded) as runner:
             plan, guarantees = runner.explain(), runner.guarantees()
-        for name, where in described(loaded.job, guarantees):
-            console.print(Text(f"{name:<12}", style="dim").append(where, style="default"), soft_wrap=True)
+        lines = described(loaded.job, guarantees)
+        width = max(12, *(len(name) + 2 for name, _ in lines))
+        for name, where in lines:
+            console.print(Text(f"{name:<{width}}", style="dim").append(where, style="default"), soft_wrap=True)
         console.print()
         console.print(Text(plan), soft_wrap=True)
 
@@ -345,13 +347,13 @@ def execute(
         runner_context = make_runner(loaded)
     with runner_context as runner, told_of_job(loaded, _warn):
         if job.mode == "batch":
-            display = Display(console)
+            display = Display(console, has_windows=job.interval_join is None)
             with console.status(f"running {job.name} as a batch"):
                 runner.run_batch()
         else:
             if runner.metrics_url is not None:
                 console.print(Text("metrics  ", style="dim").append(runner.metrics_url, style="default"), soft_wrap=True)
-            with Display(console, after_batch) as display, _stop_on_interrupt(stop):
+            with Display(console, after_batch, has_windows=job.interval_join is None) as display, _stop_on_interrupt(stop):
                 told = display if loaded.report is None else loaded.report.beside(display)
                 _wait(runner.start(told), stop, display, console.closed)
     end_if_closed(console)
@@ -406,7 +408,10 @@ def described(job: Job, guarantees: Mapping[str, str] | None = None, *, outputs_
     lines = []
     if not outputs_only:
         lines.append(("job", f"{job.name} ({job.mode})"))
-        lines += [(" ".join((*where, "source")), str(one.source)) for where, one in job.streams]
+        lines += [
+            (" ".join((*where, "source")), f"{one.source}{': nothing matches it yet' if one.source.matches_nothing else ''}")
+            for where, one in job.streams
+        ]
         lines += _asked_for(job)
     told = {tag: f", {text}" for tag, text in (guarantees or {}).items() if job.mode == "stream"}
     lines += [(f"-> {tag}", f"{sink}{told.get(tag, '')}") for tag, sink in job.sinks.items()]

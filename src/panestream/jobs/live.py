@@ -38,6 +38,7 @@ class Totals:
             the firings of all.
         open_windows, watermark, newest: as the last micro-batch left them; instants in microseconds since the epoch.
         busy_ms: the time inside micro-batches.
+        has_windows: whether there are any: an interval join has none.
     """
 
     started: float
@@ -52,6 +53,7 @@ class Totals:
     busy_ms: int = 0
     batch_id: int | None = None
     rows_per_second: float = 0.0
+    has_windows: bool = True
 
     def add(self, progress: BatchProgress) -> None:
         """Counts one micro-batch in."""
@@ -122,9 +124,9 @@ def status_line(totals: Totals, width: int = 120) -> Text:
         ("lag", totals.lag, ""),
         ("late", f"{totals.late:,}", "yellow" if totals.late else ""),
         ("invalid", f"{totals.invalid:,}", "red" if totals.invalid else ""),
-        ("open", f"{totals.open_windows:,}", ""),
-        ("fired", f"{totals.windows:,}", "green"),
     ]
+    if totals.has_windows:
+        parts += [("open", f"{totals.open_windows:,}", ""), ("fired", f"{totals.windows:,}", "green")]
     line = Text(no_wrap=True, overflow="ellipsis")
     for position, (label, value, style) in enumerate(parts):
         if label == "invalid" and not totals.invalid:
@@ -168,11 +170,18 @@ class Display:
     Args:
         console: where to.
         after_batch: called after each micro-batch; what it returns is printed above the live line.
+        has_windows: whether windows are to be told of.
     """
 
-    def __init__(self, console: Console, after_batch: Callable[[BatchProgress], Iterable[RenderableType]] | None = None) -> None:
+    def __init__(
+        self,
+        console: Console,
+        after_batch: Callable[[BatchProgress], Iterable[RenderableType]] | None = None,
+        *,
+        has_windows: bool = True,
+    ) -> None:
         self.console = console
-        self.totals = Totals(time.monotonic())
+        self.totals = Totals(time.monotonic(), has_windows=has_windows)
         self._after_batch = after_batch
         self._live: Live | None = None
         self._printed = self.totals.started
@@ -227,7 +236,8 @@ def summary(totals: Totals, outputs: Iterable[tuple[str, str]], *, title: str) -
         table.add_row("rows", f"{totals.rows:,} in {totals.batches:,} micro-batches{rate}")
         table.add_row("late", f"{totals.late:,}")
         table.add_row("without event time", f"{totals.invalid:,}")
-        table.add_row("windows", f"{totals.windows:,} fired, {totals.open_windows:,} still open")
+        if totals.has_windows:
+            table.add_row("windows", f"{totals.windows:,} fired, {totals.open_windows:,} still open")
         table.add_row("watermark", f"{clock(totals.watermark)} UTC, {totals.lag} behind the newest event")
     table.add_row("time", short_duration(seconds))
     for name, where in outputs:

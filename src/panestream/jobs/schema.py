@@ -299,7 +299,7 @@ def location(value: object, place: Place) -> str:
     if posixpath.normpath(word).split("/")[0] == "..":
         place.wrong(
             f"leaves the folder of the job file, where paths begin: {shown(word)}. Write where it is, as an absolute path "
-            "or an address, or say it at the start: --input, --output"
+            "or an address, or say it at the start: --input (of a job of one source), --output"
         )
     try:
         # resolve() follows links, so that messages and checkpoints show where things really are.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from panestream.jobs import schema as read
 from panestream.jobs.kafka import KafkaSource
@@ -13,6 +14,7 @@ from panestream.jobs.schema import (
     ddl,
     identifier,
     integer,
+    is_local,
     location,
     reads,
     section,
@@ -67,6 +69,14 @@ class Source:
     def reads_files(self) -> bool:
         """Whether rows come from files."""
         return self.format in FILE_FORMATS
+
+    @property
+    def matches_nothing(self) -> bool:
+        """Whether the path is a pattern, of this machine, which no file matches: some may come, or it is misspelled."""
+        path = str(self.path)
+        # Of braces only Hadoop's patterns know.
+        plain = self.reads_files and is_local(path) and "{" not in path
+        return plain and bool(set(path) & set("*?[")) and not any(Path("/").glob(path[1:]))
 
     @property
     def reads_table(self) -> bool:

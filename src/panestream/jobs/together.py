@@ -84,7 +84,9 @@ def _check_two(job: Job, place: Place) -> None:
         place.at("right", "key").note(
             f"has {len(right.key)} columns, left.key has {len(left.key)}: give both as many, in the same order"
         )
-    for name in ("event_time", "processing_time"):
+    # Where both need an event time, it is missing, and nothing else is to be said of it.
+    both_need = job.interval_join is not None or any(spec.uses_event_time for _, spec in job.every_window)
+    for name in ("processing_time",) if both_need else ("event_time", "processing_time"):
         lacking = [side for side in SIDES if getattr(getattr(job, side), name) is None]
         if len(lacking) == 1:
             place.at(*lacking).note(f"has no [{name}], and the other stream has one: give it to both, or to neither")
@@ -162,7 +164,7 @@ def _check_windows(job: Job, place: Place) -> None:
 
 def _check_windows_of_two(job: Job, place: Place) -> None:
     if job.windows:
-        place.at("windows").note("rows of two streams meet in one kind of windows: write [window]")
+        place.at("windows", next(iter(job.windows))).note("rows of two streams meet in one kind of windows: write [window]")
     kind = None if job.window is None else job.window.type
     if kind == "count":
         place.at("window", "type").note(

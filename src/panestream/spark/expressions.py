@@ -122,6 +122,8 @@ def _hint(given: str, df: DataFrame) -> str:
     fields = fields or [f"{struct}.{name}" for name in near]
     if fields:
         return f"did you mean {' or '.join(map(repr, fields))}?"
+    if field and struct in structs:
+        return f"known there: {', '.join(f'{struct}.{name}' for name in structs[struct])}"
     return did_you_mean(given, [name for name in df.columns if name != SIDE_COLUMN])
 
 

@@ -81,7 +81,9 @@ class IntervalSpec(IntervalSettings, OperatorSpec):
         lower, upper = (format_duration(bound) for bound in (self.lower, self.upper))
         kept = {side: format_duration(max(self.kept_for(side), 0)) for side in SIDES}
         return {
-            "interval": [f"a row of the right from {lower} to {upper} after the time of one of the left, both included"],
+            "interval": [
+                f"{self.how} join: a row of the right from {lower} to {upper} after the time of one of the left, both included"
+            ],
             "exchange": ["rows cross the shuffle, of each side the columns that results have"],
             "state": [
                 f"rows of the left until the watermark is {kept['left']} past them, of the right {kept['right']}"
