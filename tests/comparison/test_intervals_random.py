@@ -67,6 +67,13 @@ def test_state_goes_through_tables(chunk):
     run_cases(56, chunk, CHUNKS, case)
 
 
+def test_what_rests_before_there_is_a_watermark_goes_through_tables():
+    plan, state = intervals.Interval(-2, 5, "inner", (0, 0)).plan(), MemoryState()
+    intervals.found(plan, [[[joins.Row("left", "a", 1, 1)]]], state=state)  # none of the right: no watermark
+    tables = plan.operator.for_group(plan, state, 0).tables().tables
+    assert {side: table.num_rows for side, table in tables.items()} == {"left": 1, "right": 0}
+
+
 @pytest.mark.parametrize("change", [{"lower": -3}, {"upper": 9}, {"how": "full"}])
 def test_a_checkpoint_is_tied_to_bounds_and_kind(change):
     join, state = intervals.Interval(-2, 5, "inner", (0, 0)), MemoryState()
@@ -87,6 +94,7 @@ def test_a_plan_comes_back_equal():
     found = plan_of(json.loads(json.dumps(plan_json(plan))))
     assert (found.operator, found.sides, found.pairs) == (plan.operator, plan.sides, plan.pairs)
     assert found.output_schema("main").names == ["key", "n", "name", "m"]
+    assert [found.emitted_schema(tag).names for tag in found.late_tags] == [["key", "n", "name"], ["key", "m"]]
 
 
 def test_state_is_cleaned():

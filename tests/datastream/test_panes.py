@@ -391,6 +391,7 @@ def test_what_is_refused_where_tiles_are_read(spark, rows, stored):
     for windows in (
         pst.TumblingEventTimeWindows.of("90 minutes"),
         pst.TumblingEventTimeWindows.of("2 hours", offset="5 minutes"),
+        pst.SlidingEventTimeWindows.of("90 minutes", "1 hour"),  # they begin where slices do
     ):
         with pytest.raises(InvalidPlanError, match="windows begin or end within slices of 1 hour"):
             read.window(windows)

@@ -149,6 +149,7 @@ def test_late_and_invalid_rows_reach_their_own_sinks(spark, tmp_path):
     assert sorted((row.user, row.price, row.batch_id) for row in rows["late"]) == [("ann", 4, 1), ("bob", 6, 1)]
     assert [(row.user, row.ts, row.price) for row in rows["invalid"]] == [("bob", None, 3)]
     assert [step.late_rows for step in progress] == [0, 2, 0]
+    assert [step.dropped_rows for step in progress] == [0, 0, 0]
     assert [step.invalid_rows for step in progress] == [1, 0, 0]
     assert [step.rows for step in progress] == [3, 3, 1]
     assert [step.fired_windows for step in progress] == [1, 0, 2]

@@ -36,4 +36,10 @@ EQUIVALENT: dict[str, str] = {
     "engine/operators/row/window_states.py:ElementList.drop_first: sign: len(part) - gone -> len(part) + gone": (
         "A list that was emptied stays in front, counts for nothing, and goes when something is dropped again."
     ),
+    "engine/operators/look_back/operator.py:LookBackOperator._on_a_line: sign: places[-1] + 1 -> places[-1] - 1": (
+        "Partials of which there is one for each place are merged, too: they stay what they are, more slowly."
+    ),
+    "engine/operators/look_back/history.py:_span: comparison: low < end -> low <= end": (
+        "Where both are the same the span ends where it begins, and has no rows, as one that is left out."
+    ),
 }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,32 +18,6 @@ from panestream.testing import MicroBatches
 pytestmark = pytest.mark.spark
 
 GROUPS = 6
-CLUSTER = {"spark.master": "k8s://here", "spark.executor.instances": "3", "spark.executor.cores": "4"}
-
-
-class Session:
-    """The part of a session that is asked."""
-
-    def __init__(self, **given: str) -> None:
-        self.conf = SimpleNamespace(get=lambda name, default=None: given.get(name, default))
-
-
-@pytest.mark.parametrize(
-    ("settings", "cores"),
-    [
-        ({"spark.master": "local[3]"}, 3),
-        ({"spark.master": "local[3, 4]"}, 3),
-        ({"spark.master": "local"}, 1),
-        (CLUSTER, 12),
-        ({**CLUSTER, "spark.task.cpus": "2"}, 6),
-        ({**CLUSTER, "spark.dynamicAllocation.enabled": "true"}, None),
-        ({"spark.master": "yarn", "spark.executor.instances": "3"}, None),
-        ({"spark.master": "local-cluster[2,1,1024]"}, None),
-        ({}, None),
-    ],
-)
-def test_cores_are_known_only_where_they_cannot_grow(settings: dict[str, str], cores: int | None) -> None:
-    assert known_cores(Session(**settings)) == cores  # type: ignore[arg-type]
 
 
 def _query(orders: MicroBatches, tasks: int | None) -> Any:

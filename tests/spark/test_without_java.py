@@ -37,6 +37,16 @@ def test_an_error_of_python_while_waiting_is_left_alone():
         RunningQuery(Interrupted(), None, None, None).await_termination()
 
 
+def test_a_query_that_has_ended_is_said_to_have():
+    class Ended:
+        recentProgress = ()  # noqa: N815
+
+        def awaitTermination(self, *_):  # noqa: N802
+            return None
+
+    assert RunningQuery(Ended(), None, None, None).await_termination() is True
+
+
 class OfSparkError(Exception):
     """As py4j words it."""
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from panestream.engine.explain import explain_plan
 from panestream.engine.operators.look_back import history
+from panestream.engine.storage.sealed_state import SealedState
 from panestream.engine.storage.state import MemoryState
 from panestream.errors import MemoryLimitError
 from panestream.windowing import aggregates as agg
@@ -52,6 +54,29 @@ def test_the_history_of_other_keys_is_left_out_where_few_rows_ask():
     process(plan, state, [("a", 400, 1, None, 1)])
     found = process(limited, state, [("a", 402, 1, None, 2)])
     assert [row for _, table in found.tables for row in harness.rows_of(plan, table)] == [(("a",), (400, 301, 301))]
+
+
+def test_what_a_row_right_behind_the_watermark_looks_back_to_is_there():
+    """The watermark is 9: the next row may be at 10, and looks back to 0."""
+    plan, state = look_backs.plan_of(LookBackWindows(10), COUNT, ("ts",)), MemoryState()
+    process(plan, state, [("a", 0, 1, None, 1), ("b", 10, 1, None, 1)])
+    found = process(plan, state, [("a", 10, 1, None, 2), ("b", 30, 1, None, 2)])
+    assert (("a",), (10, 2, 2)) in [row for _, table in found.tables for row in harness.rows_of(plan, table)]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_slices_at_the_edges_of_windows_are_read_row_by_row(seed):
+    """Of rows in several slices: where each row lies, and where its window begins and ends."""
+    rng = np.random.default_rng(seed)
+    windows = [LookBackWindows(*(int(each) for each in rng.integers(0, 300, 2))) for _ in range(rng.integers(1, 3))]
+    plan = look_backs.plan_of(windows[0], NARROW, ())
+    read = history.History(SealedState(MemoryState(), 0, plan.operator.name), plan.operator.keyed, HOUR)
+    read._length = length = int(rng.integers(2, 90))
+    times = rng.integers(-500, 500, rng.integers(1, 6))
+    edges = set(read._edges(times, windows).tolist())
+    for time in times.tolist():
+        wanted = {time // length, *((time + shift) // length for one in windows for shift in (-one.size, one.following))}
+        assert wanted <= edges, (seed, time, windows, length)
 
 
 SECOND = 20

@@ -1,0 +1,76 @@
+"""When the sinks of a query are called, micro-batch for micro-batch. Without Spark: rows are words here."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from panestream.errors import SinkError
+from panestream.spark.sinks.outputs import Outputs
+
+
+class Noting:
+    """A sink that takes note of its calls."""
+
+    def __init__(self, tag, calls):
+        self.tag, self.calls = tag, calls
+
+    def begin(self, rows, number):
+        self.calls.append((self.tag, "begin", rows, number))
+
+    def write(self, rows, number):
+        self.calls.append((self.tag, "write", rows, number))
+
+    def describe(self):
+        return f"noting {self.tag}"
+
+
+def outputs(**more):
+    calls = []
+    return Outputs({tag: Noting(tag, calls) for tag in ("main", "late")}, epoch=None, **more), calls
+
+
+def deliver(told, present, batch_id):
+    told.deliver("rows of {}".format, present, batch_id)
+
+
+def test_the_first_micro_batch_of_a_run_begins_and_writes_all_outputs():
+    told, calls = outputs()
+    deliver(told, ["main"], 7)
+    assert calls == [(tag, what, f"rows of {tag}", 7) for tag in ("main", "late") for what in ("begin", "write")]
+
+
+def test_later_ones_only_write_what_has_rows():
+    told, calls = outputs()
+    deliver(told, [], 7)
+    calls.clear()
+    deliver(told, ["late"], 8)
+    deliver(told, [], 9)
+    assert calls == [("late", "write", "rows of late", 8)]
+
+
+def test_sinks_count_on_where_a_savepoint_ended():
+    told, calls = outputs(first=100)
+    deliver(told, [], 0)
+    assert {number for *_, number in calls} == {100}
+
+
+def test_the_query_before_is_known_no_more_once_a_micro_batch_is_committed():
+    told, _ = outputs(succeeded=SimpleNamespace())
+    deliver(told, [], 0)
+    assert told.succeeded is not None  # it is not committed yet
+    deliver(told, [], 1)
+    assert told.succeeded is None
+
+
+def test_a_run_has_not_begun_where_a_sink_refused_to():
+    told, _ = outputs()
+
+    def refuse(rows, number):
+        raise OSError("no room")
+
+    told.sinks["late"].begin = refuse
+    with pytest.raises(SinkError, match=r"output 'late' \(noting late\) failed"):
+        deliver(told, ["main"], 0)
+    assert not told.begun
