@@ -97,6 +97,12 @@ def test_a_plan_comes_back_equal():
     assert [found.emitted_schema(tag).names for tag in found.late_tags] == [["key", "n", "name"], ["key", "m"]]
 
 
+def test_firings_and_changes_are_refused_with_the_reason():
+    spec = intervals.Interval(-2, 5, "full", (3, 4)).plan().operator
+    assert "there is nothing to number" in spec.why_no_firings
+    assert "nothing is taken back" in spec.why_no_changes
+
+
 def test_state_is_cleaned():
     rows = [[[joins.Row(side, "a", time, time) for side in ("left", "right")]] for time in range(0, 1000, 10)]
     for how in intervals.HOWS:
