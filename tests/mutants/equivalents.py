@@ -39,6 +39,18 @@ EQUIVALENT: dict[str, str] = {
     "engine/operators/look_back/operator.py:LookBackOperator._on_a_line: sign: places[-1] + 1 -> places[-1] - 1": (
         "Partials of which there is one for each place are merged, too: they stay what they are, more slowly."
     ),
+    "engine/operators/look_back/history.py:History._settle: sign: fewer * _WORTH -> fewer + _WORTH": (
+        "It decides of which slices partials are worth writing: rows are read in place of those, to the same results."
+    ),
+    "engine/operators/row/state.py:RowStore.release: left out: self._chunk_codec.arrivals = Arrivals() -> pass": (
+        "The store is not used any more: memory goes when Python finds the circle, and not at once."
+    ),
+    "engine/operators/accumulating/windowed_rows.py:fitted: constant: False -> True": (
+        "The index of a frame then is a column, too, and only the declared ones are taken."
+    ),
+    "engine/operators/intervals/spec.py:IntervalSpec.pack: and / or: plan.late_tag is not None and chunk.rows is not None -> plan.late_tag is not None or chunk.rows is not None": (
+        "Rows as they came cross where there is an output for late ones, and only then: both hold, or neither."
+    ),
     "engine/operators/look_back/history.py:_span: comparison: low < end -> low <= end": (
         "Where both are the same the span ends where it begins, and has no rows, as one that is left out."
     ),

@@ -42,9 +42,14 @@ def test_a_query_that_has_ended_is_said_to_have():
         recentProgress = ()  # noqa: N815
 
         def awaitTermination(self, *_):  # noqa: N802
-            return None
+            return self.ended
 
-    assert RunningQuery(Ended(), None, None, None).await_termination() is True
+        def __init__(self, ended):
+            self.ended = ended
+
+    assert RunningQuery(Ended(None), None, None, None).await_termination() is True
+    assert RunningQuery(Ended(True), None, None, None).await_termination(5) is True
+    assert RunningQuery(Ended(False), None, None, None).await_termination(0) is False
 
 
 class OfSparkError(Exception):

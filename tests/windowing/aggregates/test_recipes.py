@@ -10,6 +10,7 @@ import pytest
 from panestream.engine.aggregates import Aggregation
 from panestream.errors import InvalidPlanError
 from panestream.windowing import aggregates as agg
+from panestream.windowing.aggregates.base import ColumnText
 
 KEYS = pa.schema([("user", pa.string())])
 ALL = [
@@ -173,3 +174,21 @@ def test_a_column_is_one_of_pysparks(where):
     foreign = type(name, (), {"__module__": module})()
     with pytest.raises(InvalidPlanError, match=f"must be a column name, SQL text or a Column, not {name}"):
         agg.sum(foreign)
+
+
+def test_which_inputs_are_compared():
+    """Their types must have an order."""
+    assert agg.top_k("x", 2).compared == ("x",)
+    assert agg.top_k("x", 2, by="y").compared == ("y",)
+
+
+def test_texts_of_columns_are_equal_where_the_columns_are_one():
+    class OfSpark:
+        def __repr__(self):
+            return "Column<'x'>"
+
+    column, other = OfSpark(), OfSpark()
+    assert ColumnText(column) == ColumnText(column)
+    assert not ColumnText(column) != ColumnText(column)  # noqa: SIM202 - the operator itself
+    assert ColumnText(column) != ColumnText(other)
+    assert ColumnText(column) != "x"

@@ -316,14 +316,15 @@ def test_packed_rows_come_back_with_their_inputs_in_order(whole):
 
 
 def test_what_a_session_takes_back_comes_right_before_what_takes_its_place():
-    plan = query(lateness=100, more={"changelog": True}).columnar()
+    plan = query(lateness=100, more={"changelog": True, "with_firing": True}).columnar()
     state, keys = MemoryState(), "abcdefgh"
     rows = [(key, time) for key in keys for time in (0, 5)]
     _, again = harness.run(plan, [batch(*rows, ("z", 50)), batch(*((key, 3) for key in keys))], state)
-    told = [(place[0], dict(zip(plan.main_schema.names[3:], values, strict=True))["op"]) for place, values in again.fired]
-    assert {key for key, _ in told} == set(keys)
+    told = [(place[0], dict(zip(plan.main_schema.names[3:], values, strict=True))) for place, values in again.fired]
+    told = [(key, row["op"], row["firing_number"]) for key, row in told]
+    assert {key for key, *_ in told} == set(keys)
     assert list(zip(told[::2], told[1::2], strict=True)) == [
-        ((key, "update_before"), (key, "update_after")) for key, _ in told[::2]
+        ((key, "update_before", 0), (key, "update_after", 1)) for key, *_ in told[::2]
     ]
 
 
