@@ -41,11 +41,11 @@ def test_a_query_that_has_ended_is_said_to_have():
     class Ended:
         recentProgress = ()  # noqa: N815
 
-        def awaitTermination(self, *_):  # noqa: N802
-            return self.ended
-
         def __init__(self, ended):
             self.ended = ended
+
+        def awaitTermination(self, *_):  # noqa: N802
+            return self.ended
 
     assert RunningQuery(Ended(None), None, None, None).await_termination() is True
     assert RunningQuery(Ended(True), None, None, None).await_termination(5) is True

@@ -127,11 +127,7 @@ def _tags(tags: Sequence[str | None]) -> str:
 
 def _arrival(plan: WindowPlan, *, streaming: bool) -> list[str]:
     if plan.arrival is None:
-        if not plan.operator.follows_arrival:
-            return []
-        # Of windows at fixed places the pairs are the same in any order.
-        what = "the order of pairs follows" if plan.pairs is not None and hasattr(plan.assigner, "slide") else "results depend on"
-        return [f"{what} the order of arrival, which is Spark's"]
+        return ["results depend on the order of arrival, which is Spark's"] if plan.operator.follows_arrival else []
     how = "rows cross unreduced, and are put in order in their key group" if streaming else "Spark puts the rows in order first"
     return [f"in the order of {', '.join(plan.arrival.names)}: {how}"]
 

@@ -229,6 +229,11 @@ class Job:
         return alone + [(("windows", label), spec) for label, spec in self.windows.items()]
 
     @property
+    def needs_event_time(self) -> bool:
+        """Whether rows go into windows, or meet one another, by event time."""
+        return self.interval_join is not None or any(spec.uses_event_time for _, spec in self.every_window)
+
+    @property
     def function(self) -> tuple[str, AnyFunctionSection] | None:
         """The user's own function, and the section it is from."""
         for name in OWN_FUNCTIONS:

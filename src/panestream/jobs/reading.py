@@ -37,7 +37,7 @@ def check_paths(loaded: LoadedJob) -> None:
     for where, stream in loaded.job.streams:
         path = stream.source.path
         # A glob may match only later; Spark says so itself if it never does.
-        if path is None or not is_local(path) or not stream.source.reads_files or set(path) & set("*?[{"):
+        if path is None or not is_local(path) or not stream.source.reads_files or stream.source.is_pattern:
             continue
         if not Path(path).exists():
             place.at(*where, "source", "path").note(f"there is nothing at {path}")

@@ -71,12 +71,17 @@ class Source:
         return self.format in FILE_FORMATS
 
     @property
+    def is_pattern(self) -> bool:
+        """Whether the path is one, for Hadoop to match."""
+        return bool(set(str(self.path)) & set("*?[{"))
+
+    @property
     def matches_nothing(self) -> bool:
         """Whether the path is a pattern, of this machine, which no file matches: some may come, or it is misspelled."""
         path = str(self.path)
-        # Of braces only Hadoop's patterns know.
-        plain = self.reads_files and is_local(path) and "{" not in path
-        return plain and bool(set(path) & set("*?[")) and not any(Path("/").glob(path[1:]))
+        # Python's patterns know no braces.
+        told = self.reads_files and is_local(path) and self.is_pattern and "{" not in path
+        return told and not any(Path("/").glob(path[1:]))
 
     @property
     def reads_table(self) -> bool:

@@ -59,7 +59,7 @@ def _check_time(job: Job, place: Place, where: tuple[str, ...], stream: Stream) 
     tag = "_".join(("invalid", *where))
     sink = getattr(job.sinks, tag)
     if stream.event_time is None:
-        if where and (job.interval_join is not None or any(spec.uses_event_time for _, spec in job.every_window)):
+        if where and job.needs_event_time:
             place.at(*where).note("'event_time' is missing")
         elif stream.watermark is not None:
             place.at(*where, "watermark").note("is about event time: it needs [event_time]")
@@ -85,8 +85,7 @@ def _check_two(job: Job, place: Place) -> None:
             f"has {len(right.key)} columns, left.key has {len(left.key)}: give both as many, in the same order"
         )
     # Where both need an event time, it is missing, and nothing else is to be said of it.
-    both_need = job.interval_join is not None or any(spec.uses_event_time for _, spec in job.every_window)
-    for name in ("processing_time",) if both_need else ("event_time", "processing_time"):
+    for name in ("processing_time",) if job.needs_event_time else ("event_time", "processing_time"):
         lacking = [side for side in SIDES if getattr(getattr(job, side), name) is None]
         if len(lacking) == 1:
             place.at(*lacking).note(f"has no [{name}], and the other stream has one: give it to both, or to neither")

@@ -138,13 +138,6 @@ def of_callback(name: str, batch_id: int) -> Iterator[None]:
         raise_as(ours, error)
 
 
-def java_is_gone(error: BaseException) -> bool:
-    """Whether nobody answers any more where Java was."""
-    # Of py4j's errors those without an answer from Java; where only Connect's client is installed, there is no py4j to ask.
-    names = {cls.__name__ for cls in type(error).__mro__}
-    return isinstance(error, (ConnectionError, EOFError)) or bool(names & {"Py4JNetworkError"})
-
-
 def without_java(error: BaseException) -> OperatorError:
     """The error of a query whose Java process ended: it does so by itself when a task finds no memory."""
     ours = OperatorError(

@@ -15,6 +15,13 @@ def of_spark(error: BaseException) -> bool:
     return any(cls.__module__.split(".")[0] in ("pyspark", "py4j", "grpc") for cls in type(error).__mro__)
 
 
+def java_is_gone(error: BaseException) -> bool:
+    """Whether nobody answers any more where Java was."""
+    # Of py4j's errors those without an answer from Java; where only Connect's client is installed, there is no py4j to ask.
+    names = {cls.__name__ for cls in type(error).__mro__}
+    return isinstance(error, (ConnectionError, EOFError)) or bool(names & {"Py4JNetworkError"})
+
+
 _ENDED = re.compile(
     r"SparkContext was shut down|stopped SparkContext|SparkSession.* stopped|Connection refused|Connection reset|"
     r"StatusCode\.UNAVAILABLE|INVALID_HANDLE\.SESSION|\bcancelled\b"
@@ -23,8 +30,7 @@ _ENDED = re.compile(
 
 def of_ended_spark(error: BaseException) -> bool:
     """Whether Spark failed because it was stopped or killed meanwhile: then what it was to read may be as good as ever."""
-    ended = type(error).__name__ == "Py4JNetworkError"
-    return ended or _ENDED.search(words_of(error)) is not None
+    return java_is_gone(error) or _ENDED.search(words_of(error)) is not None
 
 
 def words_of(error: BaseException) -> str:
