@@ -6,8 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from panestream.engine.operators.row.counting import count_key_state_entries, count_state_entries, count_timers
+from panestream.engine.operators.row.output import FiredResult, Output
 from panestream.engine.operators.row.row_plan import AnyWindowFunction, RowPlan
-from panestream.engine.operators.row.window_operator import FiredResult, Output, RowOperator
+from panestream.engine.operators.row.window_operator import RowOperator
 from panestream.engine.shown import small_table
 from panestream.engine.storage.sealed_state import SealedState
 from panestream.engine.storage.state import MemoryState
@@ -176,8 +178,8 @@ class WindowTestHarness:
             ("trigger", repr(self._query.plan.window.firing_trigger)),
             ("watermark", words.time(self.current_watermark)),
             ("clock", words.time(self.current_processing_time)),
-            ("timers", f"{operator.num_timers():,}"),
-            ("state entries", f"{operator.num_state_entries():,}"),
+            ("timers", f"{count_timers(operator):,}"),
+            ("state entries", f"{count_state_entries(operator):,}"),
             ("late, dropped", f"{operator.late_dropped:,}"),
             ("traced", "yes: .explain(), .trace(), pst.timeline(harness)" if self._traced else "no"),
         ]
@@ -319,15 +321,15 @@ class WindowTestHarness:
 
     def num_timers(self) -> int:
         """How many timers there are, cleanup timers of windows included."""
-        return self._operator.num_timers()
+        return count_timers(self._operator)
 
     def num_state_entries(self) -> int:
         """How many things are kept of windows: contents, states of triggers and functions, places of sessions."""
-        return self._operator.num_state_entries()
+        return count_state_entries(self._operator)
 
     def num_key_state_entries(self) -> int:
         """How many things process functions keep per key (``global_state()``), which nothing cleans up."""
-        return self._operator.num_key_state_entries()
+        return count_key_state_entries(self._operator)
 
     def next_processing_time_timer(self) -> int | None:
         """At or before the next processing-time timer; None where there is none."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 from zlib import crc32
 
+from panestream.engine.operators.row.counting import count_state_entries
 from panestream.engine.operators.row.row_plan import RowPlan
 from panestream.engine.operators.row.window_operator import RowOperator
 from panestream.engine.storage.sealed_state import SealedState
@@ -104,7 +105,7 @@ class RowEngine:
             operator = RowOperator(self.plan, SealedState(MemoryState(dict(values)), group, "row operator"), group)
             operator.advance_watermark(MAX_TIMESTAMP)
             operator.advance_processing_time(MAX_TIMESTAMP)
-            found += operator.num_state_entries()
+            found += count_state_entries(operator)
         return {f"{found} entries"} if found else set()
 
     def dealt(self, states: Sequence[State], other: Any) -> list[tuple[State, int | None]]:

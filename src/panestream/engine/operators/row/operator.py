@@ -18,10 +18,11 @@ from panestream.engine.kernels.ordering import stable_order
 from panestream.engine.kernels.python_values import RowType, arrow_column, python_values, result_columns
 from panestream.engine.kernels.slicing import Int64s
 from panestream.engine.operators.row.declared import DeclaredFunction
+from panestream.engine.operators.row.output import FiredResult, Output
 from panestream.engine.operators.row.row_plan import Aggregate, RowPlan
 from panestream.engine.operators.row.state import RowStore
 from panestream.engine.operators.row.tables import RowTables, key_values
-from panestream.engine.operators.row.window_operator import FiredResult, Output, RowOperator
+from panestream.engine.operators.row.window_operator import RowOperator
 from panestream.engine.plan import FIRING_COLUMNS, MAIN, WindowPlan
 from panestream.engine.runtime.gc_control import collector_paused
 from panestream.engine.runtime.group_io import GroupInput, GroupOutput

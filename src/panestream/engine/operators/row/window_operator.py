@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from operator import is_
 from typing import Any, NoReturn
 
@@ -13,7 +12,8 @@ from panestream.engine.operators.row.element_chunks import stamped
 from panestream.engine.operators.row.fast import fast_rows, fast_timers, unwrapped
 from panestream.engine.operators.row.loops import ASSIGNER
 from panestream.engine.operators.row.merging import MergingWindowSet
-from panestream.engine.operators.row.row_plan import Aggregate, Elements, Reduce, RowPlan
+from panestream.engine.operators.row.output import FiredResult, Firing, Output, Row
+from panestream.engine.operators.row.row_plan import Elements, RowPlan
 from panestream.engine.operators.row.state import RowStore
 from panestream.engine.operators.row.timers import NEVER
 from panestream.engine.operators.row.window_states import EMPTY, ElementList, KeyState, WindowState
@@ -28,32 +28,6 @@ from panestream.windowing.functions import ProcessWindowFunction, WindowFunction
 from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 from panestream.windowing.triggers import EventTimeTrigger, TriggerResult
 from panestream.windowing.windows import GlobalWindow, TimeWindow, Window
-
-FiredResult = tuple[Any, Window, Any, int]
-"""Key, window, value, timestamp."""
-Firing = tuple[str, int, bool]
-"""Early, on time or late; its number for this key and window, from 0; whether no other can follow."""
-Row = tuple[Any, int, Any]
-"""Key, event time, element."""
-
-
-@dataclass(slots=True)
-class Output:
-    """What one call made the operator emit.
-
-    Attributes:
-        fired: ``(key, window, value, timestamp)`` in the order of firing; the timestamp is the window's last instant.
-        firings: of each in ``fired`` which firing it comes from; empty where the plan does not number them.
-        late: ``(key, timestamp, element)`` of elements that no window took, where the plan has a late output.
-        side_outputs: by tag, what the window function sent there; like ``fired``.
-        late_dropped: how many late elements were only counted.
-    """
-
-    fired: list[FiredResult] = field(default_factory=list)
-    firings: list[Firing] = field(default_factory=list)
-    late: list[Row] = field(default_factory=list)
-    side_outputs: dict[str, list[FiredResult]] = field(default_factory=dict)
-    late_dropped: int = 0
 
 
 class RowOperator:
@@ -75,6 +49,7 @@ class RowOperator:
     >>> from panestream.engine.storage.state import MemoryState
     >>> from panestream.engine.window_spec import WindowSpec
     >>> from panestream.windowing.assigners import TumblingEventTimeWindows
+    >>> from panestream.engine.operators.row.row_plan import Reduce
     >>> operator = RowOperator(RowPlan(WindowSpec(TumblingEventTimeWindows(10)), Reduce(lambda a, b: a + b)), MemoryState())
     >>> operator.process([("k", 1, 5), ("k", 9, 6), ("k", 10, 7)], new_watermark=9).fired
     [('k', TimeWindow(start=0, end=10), 11, 9)]
@@ -559,30 +534,5 @@ class RowOperator:
         self._fast = None if self.plan.numbers_firings else fast_rows(self, assigner)
         return assigner
 
-    # ---------------------------------------------------------------- for tests and harnesses
 
-    def num_timers(self) -> int:
-        """How many timers there are, cleanup timers included. Reads all state."""
-        total = 0
-        for window_state in self.store.all_window_states():
-            total += len(window_state.event_timers.times | ({window_state.event_timers.cleanup} - {NEVER}))
-            processing = window_state.processing_timers
-            total += 0 if processing is None else len(processing.times | ({processing.cleanup} - {NEVER}))
-        return total
-
-    def num_state_entries(self) -> int:
-        """How many things are kept of windows: contents, states of triggers and functions, places of sessions."""
-        return sum(
-            (window_state.contents is not EMPTY)
-            + len(window_state.trigger_values)
-            + len(window_state.window_values or ())
-            + self.plan.window.merges
-            for window_state in self.store.all_window_states()
-        )
-
-    def num_key_state_entries(self) -> int:
-        """How many things process functions keep per key, which is for ever. Reads all state."""
-        return sum(len(owner.global_values) for owner in self.store.all_keys())
-
-
-__all__ = ["Aggregate", "Elements", "FiredResult", "Output", "Reduce", "Row", "RowOperator", "RowPlan"]
+__all__ = ["RowOperator"]
