@@ -1,4 +1,4 @@
-"""The query of the soak test, as a process: ``python -m benchmarks.soak.query FOLDER RATE KEPT``. It ends when it is told to.
+"""The query of the soak test, as a process: ``python -m benchmarks.soak.query FOLDER RATE KEPT PACE``, which ends when told to.
 
 Events are numbers from 0 on, so many a second; key and event time follow from the number alone, so that the answer is known
 without having seen the input. Event times come out of order, by less than the delay: no row may be late.
@@ -24,6 +24,11 @@ KEYS = 1_000
 SIZE_MS, SLIDE_MS, DELAY_MS = 30_000, 10_000, 5_000
 START_MS = 1_767_225_600_000
 PER_FOLDER = 100
+PACES = {
+    "clock": ("rate", "rowsPerSecond", "1 second"),
+    "hurried": ("rate-micro-batch", "rowsPerBatch", "0 seconds"),
+}
+"""By which source, with which option for the rate, and how often: by the clock, or the micro-batch of the next second at once."""
 SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.driver.memory": "1g",
@@ -88,18 +93,18 @@ def _windows(panes: Any) -> Any:
     return whole[:, 1:]
 
 
-def _events(spark: Any, rate: int) -> Any:
-    numbers = spark.readStream.format("rate").option("rowsPerSecond", rate).load()
+def _events(spark: Any, rate: int, pace: str) -> Any:
+    numbers = spark.readStream.format(PACES[pace][0]).option(PACES[pace][1], rate).load()
     time_ms = f"{START_MS} + value * 1000 div {rate} - value * 7919 % 4001"
     return numbers.selectExpr(f"value % {KEYS} AS key", "value", f"timestamp_millis({time_ms}) AS ts")
 
 
-def main(folder: str, rate: int, kept: int) -> None:
-    """Runs the query until SIGTERM; Spark keeps the logs of so many micro-batches."""
+def main(folder: str, rate: int, kept: int, pace: str) -> None:
+    """Runs the query until SIGTERM; Spark keeps the logs of so many micro-batches. ``pace``: one of ``PACES``."""
     folders, ended = Folders(Path(folder)), threading.Event()
     spark = pst.build_session("soak", {**SETTINGS, "spark.sql.streaming.minBatchesToRetain": str(kept)})
     result = (
-        pst.stream(_events(spark, rate))
+        pst.stream(_events(spark, rate, pace))
         .assign_timestamps("ts", pst.WatermarkStrategy.for_bounded_out_of_orderness(f"{DELAY_MS} ms"))
         .key_by("key")
         .window(pst.SlidingEventTimeWindows.of(f"{SIZE_MS} ms", f"{SLIDE_MS} ms"))
@@ -110,7 +115,7 @@ def main(folder: str, rate: int, kept: int) -> None:
         "main": pst.ParquetSink(str(folders.main), batches_per_folder=PER_FOLDER),
         "late": pst.ParquetSink(str(folders.late), batches_per_folder=PER_FOLDER),
     }
-    query = result.start(checkpoint=str(folders.checkpoint), trigger={"processingTime": "1 second"}, **sinks)
+    query = result.start(checkpoint=str(folders.checkpoint), trigger={"processingTime": PACES[pace][2]}, **sinks)
     signal.signal(signal.SIGTERM, lambda *_: ended.set())
     seen = -1
     with folders.progress.open("a") as told:
@@ -126,4 +131,4 @@ def main(folder: str, rate: int, kept: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4])

@@ -72,6 +72,9 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--keep", type=int, default=100, help="of so many micro-batches Spark keeps its logs (default: %(default)s)"
     )
+    parser.add_argument(
+        "--hurry", action="store_true", help="the micro-batch of each second follows at once: the hours are of the events' time"
+    )
     parser.add_argument("--look-seconds", type=float, default=5.0)
     parser.add_argument("--folder", default=str(HERE / ".data" / "soak"), help="of the query's checkpoint and outputs: made anew")
     parser.add_argument("--results", default=str(HERE / "results"))
@@ -91,20 +94,30 @@ class Soak:
         self.restarts: list[tuple[float, str]] = []
         self.compactions: list[dict[str, Any]] = []
         self.began = time.time()
+        self.interrupted = False
 
     @property
     def now(self) -> float:
         return time.time() - self.began
 
+    def over(self) -> bool:
+        """Whether the hours are over, those of the clock or those whose events were taken, or nobody wants to wait for them."""
+        if self.interrupted:
+            return True
+        seconds = self.now
+        if self.options.hurry:  # a micro-batch is a second of them
+            seconds = max((batch["batch"] + 1 for batch in progress(self.folders, self.began)[-2:]), default=0)
+        return bool(seconds >= self.options.hours * 3600)
+
     def run(self) -> None:
         """Until the hours are over."""
-        end, number = self.options.hours * 3600, 0
+        number, over = 0, False
         compact_at = self.options.compact_minutes * 60
-        while self.now < end:
+        while not over:
             query = self._start()
-            until = min(self.now + self.options.restart_minutes * 60, end)
+            until = self.now + self.options.restart_minutes * 60
             compaction: subprocess.Popen[str] | None = None
-            while self.now < until:
+            while self.now < until and not over:
                 time.sleep(self.options.look_seconds)
                 if query.poll() is not None:
                     raise RuntimeError(f"the query ended by itself ({query.returncode}): {self.log} says why")
@@ -114,7 +127,8 @@ class Soak:
                 elif compaction is not None and compaction.poll() is not None:
                     self._compacted(compaction)
                     compaction = None
-            killed = number % 2 == 0 and self.now < end
+                over = self.over()
+            killed = number % 2 == 0 and not over
             self._end(query, killed)
             if compaction is not None:
                 self._compacted(compaction)
@@ -133,8 +147,8 @@ class Soak:
             )
 
     def _start(self) -> subprocess.Popen[str]:
-        options = (self.options.folder, str(self.options.rate), str(self.options.keep))
-        return self._process("-m", "benchmarks.soak.query", *options)
+        given, pace = self.options, "hurried" if self.options.hurry else "clock"
+        return self._process("-m", "benchmarks.soak.query", given.folder, str(given.rate), str(given.keep), pace)
 
     def _end(self, query: subprocess.Popen[str], killed: bool) -> None:
         """Kills the driver, JVM and workers at once, or asks it to stop."""
@@ -207,7 +221,9 @@ def _statuses(folder: Path) -> list[os.stat_result]:
 
 def progress(folders: Folders, began: float) -> list[dict[str, Any]]:
     """What the query said of its micro-batches; the last line of a run that was killed may be cut off."""
-    lines = []
+    lines: list[dict[str, Any]] = []
+    if not folders.progress.exists():
+        return lines
     for line in folders.progress.read_text().splitlines():
         try:
             lines.append(json.loads(line))
@@ -221,14 +237,15 @@ def report(soak: Soak, batches: Sequence[dict[str, Any]], exact: dict[str, Any],
     options, about = soak.options, machine()
     killed = sum(how == "killed" for _, how in soak.restarts)
     last = soak.looks[-1]
+    cut = f", then interrupted; until then {(batches[-1]['batch'] + 1) / 3600:.1f} hours of events" if soak.interrupted else ""
     median: Callable[[str], float] = lambda name: statistics.median(batch[name] for batch in batches)  # noqa: E731
     return [
         "# A long run, with restarts",
         "",
-        f'- `make soak ARGS="{_given(options)}"`: {soak.now / 60:,.0f} minutes.',
+        f'- `make soak ARGS="{_given(options)}"`: {soak.now / 60:,.0f} minutes{cut}.',
         f"- Machine: {about['cpu']}, {about['cores']} cores, {about['memory_gb']} GB, {about['system']};",
         f"  load {about['load_at_start']} at the end. Python {about['python']}, Spark {about['pyspark']}.",
-        f"- Sliding windows (30 s every 10 s), 1,000 keys, sum and count; a micro-batch a second; Parquet, "
+        f"- Sliding windows (30 s every 10 s), 1,000 keys, sum and count; {_pace(options)}; Parquet, "
         f"{PER_FOLDER} micro-batches a folder.",
         f"- {len(soak.restarts)} runs, {killed} of them ended by `kill -9` of driver, JVM and workers, the others stopped. "
         f"{len(batches):,} micro-batches were seen, of {median('rows'):,.0f} rows and {median('ms'):,.0f} ms in the median.",
@@ -253,11 +270,17 @@ def report(soak: Soak, batches: Sequence[dict[str, Any]], exact: dict[str, Any],
     ]
 
 
+def _pace(options: argparse.Namespace) -> str:
+    if not options.hurry:
+        return "a micro-batch a second"
+    return f"the micro-batch of each second at once after the one before, until those of {options.hours:g} hours were taken"
+
+
 def _given(options: argparse.Namespace) -> str:
     """The options that say how it was run."""
     given = {"hours": f"{options.hours:g}", "rate": options.rate, "restart-minutes": f"{options.restart_minutes:g}"}
     given |= {"compact-minutes": f"{options.compact_minutes:g}"} | ({} if options.keep == 100 else {"keep": options.keep})
-    return " ".join(f"--{name} {value}" for name, value in given.items())
+    return " ".join(f"--{name} {value}" for name, value in given.items()) + (" --hurry" if options.hurry else "")
 
 
 def _explained(looks: Sequence[Look], kept: int) -> list[str]:
@@ -277,6 +300,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs it, judges it, writes the page, the picture and what was seen. 1: something is wrong, or grows."""
     options = parse(arguments)
     soak = Soak(options)
+    signal.signal(signal.SIGINT, lambda *_: setattr(soak, "interrupted", True))  # ends it, and judges what was until then
     soak.run()
     batches = progress(soak.folders, soak.began)
     exact = exactness(soak.folders, options.rate)

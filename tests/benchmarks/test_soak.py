@@ -122,6 +122,16 @@ def test_a_checkpoint_is_judged_once_it_is_full():
     assert short.line().endswith("|  | 10% | too short to tell |")
 
 
+@pytest.mark.parametrize(("batch", "over"), [(1798, False), (1799, True)])
+def test_a_hurried_run_ends_with_the_hours_of_its_events(tmp_path, batch, over):
+    soak = Soak(parse(["--hours", "0.5", "--hurry", "--folder", str(tmp_path / "soak")]))
+    assert not soak.over()
+    soak.folders.progress.write_text(f'{{"at": 1.0, "batch": {batch}}}\n{{"at": 2.0, "bat')  # killed while it wrote a line
+    assert soak.over() == over
+    soak.interrupted = True
+    assert soak.over()
+
+
 def test_the_page_says_how_it_was_run(tmp_path):
     soak = Soak(parse(["--hours", "0.5", "--folder", str(tmp_path / "soak"), "--name", "short"]))
     soak.restarts = [(10.0, "killed"), (20.0, "stopped")]
