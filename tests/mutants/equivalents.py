@@ -54,4 +54,7 @@ EQUIVALENT: dict[str, str] = {
     "engine/operators/look_back/history.py:_span: comparison: low < end -> low <= end": (
         "Where both are the same the span ends where it begins, and has no rows, as one that is left out."
     ),
+    "engine/operators/panes/rollups.py:_spans: argument left out: np.argsort(lows[some], kind='stable') -> np.argsort(lows[some])": (
+        "No two of the spans begin at the same pane: they are parts of windows' spans between cuts, which do not overlap."
+    ),
 }

@@ -62,6 +62,17 @@ def test_a_row_of_the_year_9999_goes_to_the_invalid_output(spark, tmp_path):
         counted(source.batch(), strategy).run(main=pst.MemorySink())
 
 
+def test_a_row_too_far_ahead_of_the_others_goes_there_whole(spark, tmp_path):
+    rows = [("a", at(1)), ("a", at(2)), ("bad", YEAR_9999), ("a", at(30))]
+    source = MicroBatches(spark, tmp_path / "in", "user string, ts timestamp").add(rows)
+    strategy = pst.WatermarkStrategy.for_monotonous_timestamps().max_ahead("1 hour", of="rows")
+    for frame in (source.batch(), spark.createDataFrame([("bad", YEAR_9999)], "user string, ts timestamp").union(source.batch())):
+        result = counted(frame.coalesce(1), strategy, invalid="invalid")
+        found = result.output("invalid").collect()
+        assert {(row.user, row.ts) for row in found} == {("bad", YEAR_9999.replace(tzinfo=None))}
+        assert sorted((row.user, row.n) for row in result.main.collect()) == [("a", 1), ("a", 2)]
+
+
 def test_a_jump_of_the_watermark_is_warned_of(spark, tmp_path):
     source = MicroBatches(spark, tmp_path / "in", "user string, ts timestamp")
     source.add([("a", at(1))]).add([("a", YEAR_9999)])

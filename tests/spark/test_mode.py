@@ -7,7 +7,7 @@ import pytest
 
 from panestream.errors import CheckpointError, PanestreamWarning
 from panestream.spark.mode import Mode
-from panestream.spark.progress.notices import Jumps
+from panestream.spark.progress.notices import Jumps, Notices
 
 EVENT_TIME = SimpleNamespace(operator=SimpleNamespace(uses_processing_time=False), processing_time=None)
 CLOCK = SimpleNamespace(operator=SimpleNamespace(uses_processing_time=True), processing_time=None)
@@ -51,3 +51,21 @@ def test_nobody_is_warned_of_a_row_where_silence_moved_the_watermark():
     week.rows = 1
     with pytest.warns(PanestreamWarning, match="micro-batch 3 moved the watermark by 1 week|by 7 days"):
         Jumps(plan).look(week)
+
+
+def test_a_start_warns_once_of_late_rows_and_of_a_jump():
+    plan = SimpleNamespace(watermark=SimpleNamespace(limits_ahead=False), late_tags=())
+    week = SimpleNamespace(batch_id=3, rows=5, history_rows=0, late_rows=2, watermark_before=0, watermark=7 * 86_400_000_000)
+    notices = Notices.of(plan, kept=False)
+    with pytest.warns(PanestreamWarning) as told:
+        notices.look(week)
+    assert [str(each.message).split(", ")[0] for each in told] == [
+        "micro-batch 3 moved the watermark by 7 days",
+        "micro-batch 3 dropped 2 late rows",
+    ]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        notices.look(week)
+    with pytest.warns(PanestreamWarning) as told:
+        Notices.of(plan, kept=True).look(week)
+    assert ["late rows" in str(each.message) for each in told] == [False]

@@ -1,6 +1,7 @@
 """Payloads cross the shuffle in parts, and come together again. Without Spark: ``pack`` and ``gather`` are plain functions."""
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -70,6 +71,31 @@ def test_each_key_group_gets_its_own_rows():
     kept = [pa.concat_tables(gather(plan(3), parts[group]).of(KEPT)) for group in range(3)]
     assert [table["row 0"].to_pylist() for table in kept] == [[1, 4, 7], [2, 5, 8], [0, 3, 6]]
     assert [table["row 1"].to_pylist() for table in kept] == [[10, 13, 16], [11, 14, 17], [9, 12, 15]]
+
+
+def test_of_many_rows_too_those_of_a_key_group_keep_their_order():
+    """Few rows come out in order of a sort that is not stable, too."""
+    numbers = pa.array(range(5_000))
+    groups = np.random.default_rng(3).integers(0, 3, 5_000)
+    rows = pa.table([numbers, numbers], schema=ROWS)
+    columns = {"time": numbers, "key": numbers, "row": rows.to_struct_array(), "group": pa.array(groups)}
+    parts = {}
+    for group, part in pack(plan(3), PackColumns((pa.int64(),), (), row=2, group=3), pa.table(columns).to_batches()):
+        parts.setdefault(group, []).append(part)
+    for group in range(3):
+        kept = pa.concat_tables(gather(plan(3), parts[group]).of(KEPT))
+        assert kept["row 0"].to_pylist() == np.flatnonzero(groups == group).tolist()
+
+
+def test_rows_of_the_history_are_left_out_and_counted():
+    numbers = pa.array(range(10))
+    rows = pa.table([numbers, numbers], schema=ROWS)
+    columns = {"time": numbers, "key": numbers, "row": rows.to_struct_array()}
+    later = replace(plan(), since=7)
+    parts = [part for _, part in pack(later, PackColumns((pa.int64(),), (), row=2), pa.table(columns).to_batches())]
+    batch = gather(later, parts)
+    assert (batch.input_rows, batch.history_rows, batch.invalid_rows) == (3, 7, 0)
+    assert pa.concat_tables(batch.of(KEPT))["row 0"].to_pylist() == [7, 8, 9]
 
 
 def test_two_key_groups_are_two():

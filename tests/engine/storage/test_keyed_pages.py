@@ -109,6 +109,19 @@ def test_a_page_that_is_missing_is_an_error():
         everything(pages)
 
 
+OF_TYPES = {
+    "int64": 3439714719273866085,
+    "int32": 3327369188676924305,
+    "string": 4459046545084723475,
+    "binary": 456476771015818021,
+    "fixed_size_binary[3]": 1521035255364633796,
+    "bool": 3008887562355236763,
+    "double": 1502382888910911615,
+    "decimal128(30, 2)": 138617376553106186,
+    "timestamp[us, tz=UTC]": 1808779175955652909,
+    "struct<a: int64, b: string>": 3539883422489191063,
+    "dictionary<values=string, indices=int32, ordered=0>": 2499926586397209391,
+}
 KEYS = [
     pa.array([1, -5, None, 2**62], pa.int64()),
     pa.array([1, -5, None, 7], pa.int32()),
@@ -139,6 +152,12 @@ def test_hashes_are_those_of_every_other_version():
     columns = [pa.array(["ann", None, "a longer name than eight bytes"]), pa.array([1, 2, None], pa.int32())]
     assert key_hashes(columns, 3).tolist() == HASHES
     assert key_hashes([], 2).tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("column", KEYS[:-1], ids=lambda column: str(column.type))
+def test_so_are_those_of_every_type(column):
+    value = column.drop_null().slice(len(column) - column.null_count - 1)
+    assert key_hashes([value], 1).tolist() == [OF_TYPES[str(column.type)]]
 
 
 def test_zeros_and_nans_are_one_key():

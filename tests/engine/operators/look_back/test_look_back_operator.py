@@ -64,6 +64,17 @@ def test_what_a_row_right_behind_the_watermark_looks_back_to_is_there():
     assert (("a",), (10, 2, 2)) in [row for _, table in found.tables for row in harness.rows_of(plan, table)]
 
 
+def test_a_row_right_behind_the_watermark_waits_however_often_blocks_are_merged():
+    """The watermark is 9, and so it stays while rows at 10 come in many micro-batches."""
+    plan, state = look_backs.plan_of(LookBackWindows(10), COUNT, ("ts",)), MemoryState()
+    process(plan, state, [("b", 10, 1, None, 1)])
+    for number in range(20):
+        assert not process(plan, state, [("a", 10, 1, None, number)]).tables
+    found = process(plan, state, [("b", 30, 1, None, 2)])
+    rows = [row for _, table in found.tables for row in harness.rows_of(plan, table)]
+    assert rows.count((("a",), (10, 20, 20))) == 20
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_slices_at_the_edges_of_windows_are_read_row_by_row(seed):
     """Of rows in several slices: where each row lies, and where its window begins and ends."""
