@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import shutil
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +13,8 @@ from pyspark.sql import functions as F
 import panestream as pst
 from panestream import agg
 from panestream.errors import CheckpointError, InvalidPlanError
+from panestream.spark.operator.placement import group_values
+from panestream.spark.savepoint.initial_state import initial_state
 from panestream.testing import MicroBatches
 from tests.spark.savepoint.runs import ran, texts
 
@@ -104,6 +107,8 @@ def test_no_rows_of_history_are_a_savepoint_too(spark, tmp_path):
     whole, _ = ran(counted(clicks_in(spark, tmp_path / "all", ROWS).stream()), tmp_path / "whole")
     result = counted(clicks_in(spark, tmp_path / "rest", ROWS).stream())
     saved = result.bootstrap(spark.createDataFrame([], SCHEMA), str(tmp_path / "saved"))
+    # Each new key group begins with something, though no row comes to it: what time it is.
+    assert {row[0] for row in initial_state(saved, replace(saved.plan, groups=3)).collect()} == set(group_values(3))
     assert ran(result, tmp_path / "new", savepoint=saved.path)[0] == whole
 
 
