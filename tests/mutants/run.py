@@ -29,7 +29,14 @@ WORK = ROOT / "build" / "mutants"
 RESULTS = ROOT / "benchmarks" / "results"
 ROOMS = (
     *("tests/engine", "tests/windowing", "tests/comparison", "tests/spark", "tests/testing", "tests/tracing", "tests/inspection"),
-    *("tests/datastream", "tests/metrics", "src/panestream/windowing", "src/panestream/engine", "src/panestream/spark"),
+    *(
+        "tests/datastream",
+        "tests/metrics",
+        "tests/security",
+        "src/panestream/windowing",
+        "src/panestream/engine",
+        "src/panestream/spark",
+    ),
     *(f"tests/conformance/test_{name}.py" for name in ("row_operator", "panes", "sessions_and_counts", "runner")),
 )
 """Where the tests lie that are asked."""
@@ -37,7 +44,7 @@ MARKED = "not spark and not connectors and not slow"
 SPARK_TESTS = (
     *(
         f"tests/spark/{name}"
-        for name in ("sinks", "savepoint/test_start.py", "savepoint/test_whole.py", "savepoint/test_going_on.py")
+        for name in ("sinks", *(f"savepoint/test_{each}.py" for each in ("start", "whole", "going_on", "history")))
     ),
     *(
         f"tests/spark/test_{name}.py"

@@ -244,3 +244,11 @@ def test_it_survives_the_meta_record():
     tracker.advance({"a": 100, "b": 7}, 5)
     again = WatermarkTracker.from_json(strategy, tracker.to_json())
     assert again == tracker
+
+
+def test_silence_is_counted_only_where_partitions_may_be_idle():
+    for timeout, silent in ((None, None), (10, 0)):
+        tracker = WatermarkTracker(WatermarkStrategy(delay=0, idle_timeout=timeout).per_partition("p"))
+        tracker.advance({"0": 100, "1": 10}, 0)
+        tracker.advance({"0": 200}, 4)
+        assert (tracker.silent_for("0"), tracker.silent_for("1")) == (None, silent)

@@ -160,6 +160,21 @@ def test_one_compaction_at_a_time(tmp_path):
     assert place.compact().folders == 2
 
 
+def test_what_was_replaced_stays_for_a_while_for_those_who_list_it(tmp_path, monkeypatch):
+    place, waited = made(tmp_path / "place"), []
+    monkeypatch.setattr(
+        compaction.time, "sleep", lambda seconds: waited.append((seconds, len(list(place.root.rglob("*.parquet")))))
+    )
+    before = len(list(place.root.rglob("*.parquet")))
+    assert place.compact(grace=7).folders == 2
+    assert len(waited) == 1
+    seconds, there = waited[0]
+    assert (seconds, there) == (7, before + 2)
+    assert len(list(place.root.rglob("*.parquet"))) < before
+    assert place.compact(grace=7).folders == 0
+    assert len(waited) == 1, "nothing was replaced, and nobody waits"
+
+
 def test_a_folder_that_changed_while_its_files_were_read_is_left_for_the_next_time(tmp_path):
     place = made(tmp_path / "place")
 

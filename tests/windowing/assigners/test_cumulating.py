@@ -35,9 +35,13 @@ def test_each_window_holds_what_the_shorter_ones_do():
 
 
 @pytest.mark.parametrize(
-    ("size", "step", "offset"), [(30, 7, 0), (0, 10, 0), (30, 0, 0), (-30, -10, 0), (30, 10, 30), (30, 10, -30)]
+    ("size", "step", "offset", "told"),
+    [
+        *((*sizes, 0, "a multiple of its step, both positive") for sizes in ((30, 7), (0, 10), (30, 0), (-30, -10))),
+        *((30, 10, offset, "the offset .* must be smaller than its largest size") for offset in (30, -30)),
+    ],
 )
 @pytest.mark.parametrize("kind", [CumulatingEventTimeWindows, CumulatingProcessingTimeWindows])
-def test_what_makes_no_sense_is_refused(kind, size, step, offset):
-    with pytest.raises(InvalidWindowError):
+def test_what_makes_no_sense_is_refused(kind, size, step, offset, told):
+    with pytest.raises(InvalidWindowError, match=told):
         kind(size, step, offset)

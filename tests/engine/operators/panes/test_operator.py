@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from panestream.engine.explain import explain_plan
 from panestream.engine.plan import MAIN, Chunk, Top, WindowPlan
 from panestream.engine.planner import aggregating
 from panestream.engine.runtime.group_io import GroupInput
@@ -20,7 +21,13 @@ from panestream.engine.storage.state import MemoryState
 from panestream.engine.window_spec import WindowSpec
 from panestream.errors import PlanMismatchError
 from panestream.windowing import aggregates as agg
-from panestream.windowing.assigners import SlidingEventTimeWindows, TumblingEventTimeWindows, TumblingProcessingTimeWindows
+from panestream.windowing.assigners import (
+    CalendarDays,
+    CalendarMonths,
+    SlidingEventTimeWindows,
+    TumblingEventTimeWindows,
+    TumblingProcessingTimeWindows,
+)
 from panestream.windowing.assigners.several import SeveralWindows
 from panestream.windowing.time import MIN_TIMESTAMP
 from panestream.windowing.triggers import ContinuousProcessingTimeTrigger
@@ -367,3 +374,14 @@ def test_explain_says_whether_passed_panes_are_kept(assigner, lateness, merged):
     plan = plan_of(assigner, lateness=lateness)
     told = plan.operator.explain(plan, streaming=True)["state"]
     assert any("panes that time has passed are kept merged" in line for line in told) == merged
+
+
+@pytest.mark.parametrize(
+    ("windows", "told"),
+    [
+        (CalendarDays.of(1, zone="Europe/Berlin"), "1 day of the zone's clock each, at most 1 to a window"),
+        (CalendarMonths.of(2, every=1, zone="Europe/Berlin"), "1 month of the zone's calendar each, at most 3 to a window"),
+    ],
+)
+def test_explain_says_what_the_panes_of_a_calendar_are(windows, told):
+    assert told in explain_plan(plan_of(windows), streaming=True, chosen=None)
