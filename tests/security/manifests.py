@@ -22,6 +22,8 @@ HARM: Mapping[str, Callable[[dict[str, Any]], Any]] = {
     "a checksum that is none": setting("checksums", {"panes": {"part": [1, [2]]}}),
     "a name that is a path": setting("name", "../../x"),
     "an identity that is a path": lambda told: told["succession"].update(queries=["../../x"]),
+    "a succession that is a list": setting("succession", ["x"]),
+    "sources that are no list": setting("sources", "x"),
     "no headers": setting("headers", []),
     "headers that are none": setting("headers", ["x"]),
     "a plan that is none": setting("saved_plan", {"format": 1}),

@@ -30,7 +30,16 @@ class Explanation(str):
 
 
 class Shown:
-    """Something with a short ``repr``, and a table of itself for notebooks."""
+    """Something with a short ``repr``, and a table of itself for notebooks.
+
+    >>> class Page(Shown):
+    ...     def _parts(self):
+    ...         return {"rows": "3 & more", "late": ""}
+    >>> Page()
+    <Page: rows 3 & more>
+    >>> "&amp; more" in Page()._repr_html_(), "late" in Page()._repr_html_()
+    (True, False)
+    """
 
     def _parts(self) -> Mapping[str, str]:
         """What there is to say, by title; in a ``repr`` without the titles. What is empty is left out."""
