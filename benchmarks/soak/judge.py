@@ -94,9 +94,10 @@ def _judged(name: str, seen: Sequence[Mapping[str, Any]], since: float | None) -
     enough = since is not None and since <= (begin + end) / 2
     first = max(begin + (end - begin) / 10, since) if enough and since is not None else begin
     settled = [one for one in seen if one["at"] >= first]
-    # Pairs grow with the square: a few hundred looks, evenly taken, say the same.
-    some = settled[:: max(len(settled) // 400, 1)]
-    at, values = np.array([one["at"] for one in some], float), np.array([one[name] for one in some], float)
+    # Pairs grow with the square: a few hundred means of neighbours say the same. (Every so many-th would not, of what comes and
+    # goes in turns, as windows' state does: it would be seen in some of its turns only.)
+    parts = np.array_split(np.array([(one["at"], one[name]) for one in settled], float), min(len(settled), 400))
+    at, values = np.array([part.mean(axis=0) for part in parts]).T
     median = statistics.median(one[name] for one in settled)
     rise = theil_sen(at, values) * (settled[-1]["at"] - settled[0]["at"]) / max(median, 1e-9)
     return Judged(name, float(median), float(max(one[name] for one in settled)), float(rise) if enough else None, BOUNDS[name])
