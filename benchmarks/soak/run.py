@@ -106,7 +106,8 @@ class Soak:
             return True
         seconds = self.now
         if self.options.hurry:  # a micro-batch is a second of them
-            seconds = max((batch["batch"] + 1 for batch in progress(self.folders, self.began)[-2:]), default=0)
+            committed = (self.folders.checkpoint / "commits").glob("[0-9]*")
+            seconds = max((int(path.name) + 1 for path in committed), default=0)
         return bool(seconds >= self.options.hours * 3600)
 
     def run(self) -> None:
@@ -221,9 +222,7 @@ def _statuses(folder: Path) -> list[os.stat_result]:
 
 def progress(folders: Folders, began: float) -> list[dict[str, Any]]:
     """What the query said of its micro-batches; the last line of a run that was killed may be cut off."""
-    lines: list[dict[str, Any]] = []
-    if not folders.progress.exists():
-        return lines
+    lines = []
     for line in folders.progress.read_text().splitlines():
         try:
             lines.append(json.loads(line))

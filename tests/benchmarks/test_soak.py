@@ -80,9 +80,9 @@ def looks(grow):
     ]
 
 
-def ran(duration):
-    """Micro-batches a second apart; how long each takes: a function of its number."""
-    return [{"at": at * 1.0, "batch": at, "ms": duration(at), "state": 1000} for at in range(1500)]
+def ran(duration, number=1500):
+    """So many micro-batches a second apart; how long each takes: a function of its number."""
+    return [{"at": at * 1.0, "batch": at, "ms": duration(at), "state": 1000} for at in range(number)]
 
 
 def test_noise_is_flat_and_growth_is_not():
@@ -109,6 +109,15 @@ def test_a_machine_that_others_use_makes_no_query_slower_and_a_query_that_grows_
     assert not durations(busy, lambda at: 500 * load(at) ** 2).flat
 
 
+def test_what_comes_and_goes_is_seen_in_all_of_its_turns():
+    """Every fortieth micro-batch of what has a turn in about ten would show a part of a turn that moves: growth that is none."""
+    turns = [{**batch, "state": 36_000 + 82_000 * (batch["at"] * 0.10002 % 1)} for batch in ran(lambda _: 500, 18_000)]
+    found = {row.name: row for row in judged(looks(0), turns, 100)}["state"]
+    assert found.rise == pytest.approx(0, abs=0.02)
+    grows = [{**batch, "state": batch["state"] * (1 + batch["at"] / 90_000)} for batch in turns]
+    assert not {row.name: row.flat for row in judged(looks(0), grows, 100)}["state"]
+
+
 def test_a_checkpoint_is_judged_once_it_is_full():
     full = 600.0  # seconds until a hundred micro-batches are there, one in six seconds
     filling = [{**look, "checkpoint_mb": min(look["at"] / full, 1.0) * 3} for look in looks(0)]
@@ -126,7 +135,9 @@ def test_a_checkpoint_is_judged_once_it_is_full():
 def test_a_hurried_run_ends_with_the_hours_of_its_events(tmp_path, batch, over):
     soak = Soak(parse(["--hours", "0.5", "--hurry", "--folder", str(tmp_path / "soak")]))
     assert not soak.over()
-    soak.folders.progress.write_text(f'{{"at": 1.0, "batch": {batch}}}\n{{"at": 2.0, "bat')  # killed while it wrote a line
+    (soak.folders.checkpoint / "commits").mkdir(parents=True)
+    for name in ("9", str(batch), f".{batch + 1}.crc"):  # by number, not as text; and what is hidden is none
+        (soak.folders.checkpoint / "commits" / name).touch()
     assert soak.over() == over
     soak.interrupted = True
     assert soak.over()
