@@ -130,7 +130,35 @@ def test_what_is_kept_beside_the_state_is_found():
     said = str(found.value)
     assert "a crash in micro-batch" in said
     assert "<- crash" in said
-    assert "micro-batch 0, clock" in said
+    assert "micro-batch 0, clock 1970-01-01 00:0" in said
+    assert re.search(r"found .*1970-01-01 .*, must be .*1970-01-01 ", said)
+    assert ", which closes all windows:\n  ~ at 1970-01-01 16:40:00: " in said
+    assert said.count("the steps of micro-batch") == 1
+    assert "The same rows gave another result" in said
+    assert found.value.__cause__ is None
+
+
+def test_rows_that_pass_the_second_time_are_not_said_to_be_small():
+    seen = set()
+
+    def once(key, window, rows):
+        new = key not in seen
+        seen.add(key)
+        return [len(rows)] * new
+
+    with pytest.raises(SimulationError, match=r"(?s)must be \('bob'.*Run once more, the same rows passed") as found:
+        simulate(MINUTE, apply=once, schedules=3)
+    assert "The same rows gave another result" not in str(found.value)
+
+
+def test_what_a_function_raises_is_quoted_once_and_without_steps():
+    def divide(key, window, rows):
+        return [1 // (len(rows) - 2)]
+
+    with pytest.raises(SimulationError, match=r"with no disturbance: .*ZeroDivisionError.* 16:41:00 UTC") as found:
+        simulate(MINUTE, apply=divide, schedules=3)
+    assert str(found.value).count("Traceback") == 1
+    assert "put meta" not in str(found.value)
 
 
 def test_a_function_that_depends_on_how_rows_are_cut_is_found_beside_a_batch():

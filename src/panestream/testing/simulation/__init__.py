@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -105,6 +104,7 @@ def simulate(
     >>> done.schedules, done.runs > 100
     (2, True)
     """
+    __tracebackhide__ = True  # what went wrong is in the message, not in the simulator
     functions = {"reduce": reduce, "aggregate": aggregate, "apply": apply, "process": process}
     from panestream.engine.window_spec import WindowSpec
     from panestream.testing.column_query import runs_on_columns_only
@@ -147,9 +147,9 @@ def _span_of(assigner: WindowAssigner) -> int:
 
 
 def _simulated(asked: Asked, schedules: int, seed: int) -> Simulation:
+    __tracebackhide__ = True
     from panestream.testing.simulation.explore import KINDS, SAVEPOINT, BrokenError, Explorer
     from panestream.testing.simulation.own import Own
-    from panestream.testing.simulation.shrink import Case, shrunk
 
     if schedules < 1:
         raise InvalidPlanError(f"simulate wants at least one schedule, got {schedules!r}")
@@ -159,17 +159,22 @@ def _simulated(asked: Asked, schedules: int, seed: int) -> Simulation:
         schedule = asked.schedule(seed, number)
         own = Own(asked, asked.closed(schedule))
         explorer = Explorer(own, None, kinds)
+        found = f"seed {seed}, schedule {number}"
+        error = None
         try:
             explorer.explore()
-        except BrokenError as error:
-            case = shrunk(
-                Case(schedule, None, error), lambda smaller: Own(asked, asked.closed(smaller)), tries=100, rows_only=True
-            )
-            raise SimulationError(_failure(case, asked, f"seed {seed}, schedule {number}")) from error
+        except BrokenError as broke:
+            error = broke
+        if error is not None:  # outside of the handler, so that what smaller schedules raise does not quote this one
+            from panestream.testing.simulation.told import broken, cause_of
+
+            raise SimulationError(broken(asked, schedule, error, found)) from cause_of(error)
         runs += explorer.runs
         wrong = _beside_batch(own, explorer)
         if wrong:
-            raise SimulationError(f"seed {seed}, schedule {number}: {wrong}\n{_shown(schedule)}")
+            from panestream.testing.simulation.told import rows_of
+
+            raise SimulationError(f"{found}: {wrong}\n{rows_of(asked, schedule)}")
     return Simulation(schedules, runs.total(), dict(runs))
 
 
@@ -181,27 +186,6 @@ def _beside_batch(own: Own, explorer: Any) -> str:
     read = places_of(own.job, last, READER, "main")[0].read()
     late = sum(counted["late_rows"] for counted in explorer.judge.counts.values())
     return own.batch_agrees([row for number in sorted(read) for row in read[number]], late)
-
-
-def _failure(case: Any, asked: Asked, found: str) -> str:
-    from panestream.testing.simulation.explore import BrokenError, Explorer
-    from panestream.testing.simulation.own import Own
-    from panestream.testing.simulation.script import steps_of
-
-    explorer = Explorer(Own(asked, asked.closed(case.schedule)), None, ())
-    with suppress(BrokenError):
-        explorer.explore()
-    steps = "\n".join(steps_of(explorer, case.error.disturbance))
-    return f"{found}: {case.error}\n{_shown(case.schedule)}\n{steps}"
-
-
-def _shown(schedule: Any) -> str:
-    """Rows as one reads them."""
-    lines = [f"the watermark is {schedule.query.settings.delay} behind; {schedule.query.groups} key groups"]
-    for number, batch in enumerate(schedule.batches):
-        lines.append(f"micro-batch {number}, clock {batch.clock}:")
-        lines += [f"  {row.key} at {row.time}: {row.value!r}" for row in batch.rows]
-    return "\n".join(lines)
 
 
 __all__ = ["Simulation", "SimulationError", "simulate"]

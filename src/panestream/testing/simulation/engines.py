@@ -160,12 +160,17 @@ class PlanEngine:
         return made
 
 
-def told(table: pa.Table) -> list[Told]:
-    """Rows of an output as plain values that can be compared."""
+def told(table: pa.Table, as_time: Callable[[int], int] = int) -> list[Told]:
+    """Rows of an output as plain values that can be compared.
+
+    Args:
+        table: the rows.
+        as_time: what becomes of the microseconds of an instant.
+    """
     columns = []
     for column in table.columns:
         if pa.types.is_timestamp(column.type):
-            columns.append(column.cast(pa.int64()).to_pylist())
+            columns.append([time if time is None else as_time(time) for time in column.cast(pa.int64()).to_pylist()])
         else:
             columns.append([_fixed(value) for value in column.to_pylist()])
     return list(zip(*columns, strict=True))

@@ -179,7 +179,7 @@ class Judge:
             return
         if before is not None and isinstance(place, Records):
             return  # Of both attempts each record once: which of them a reader finds is by chance.
-        raise BrokenPromiseError(f"{place.name}, micro-batch {number}: found {found}, must be {wanted}")
+        raise BrokenPromiseError(f"{place.name}, micro-batch {number}: {_different(found, wanted)}")
 
     def _merged(self, place: Merged, known: Sequence[tuple[Answer, Mapping[str, int]]]) -> None:
         """The last row of each key and window."""
@@ -207,6 +207,18 @@ class Judge:
         left = self._seen[known][1] - (may or set())
         if left:
             raise BrokenPromiseError(f"all windows are closed, and the state has something of the keys {left}")
+
+
+def _different(found: Any, wanted: Any) -> str:
+    """Of rows that are counted only those that are too many or too few.
+
+    >>> _different(Counter(["('ann', 3)", "('bob', 1)"]), Counter(["('ann', 2)", "('bob', 1)"]))
+    "found ('ann', 3), must be ('ann', 2) beside what is right"
+    """
+    if isinstance(found, Counter) and isinstance(wanted, Counter):
+        extra, lacking = (", ".join(map(str, sorted(some.elements()))) for some in (found - wanted, wanted - found))
+        return f"found {extra or 'nothing'}, must be {lacking or 'nothing'}" + (" beside what is right" if found & wanted else "")
+    return f"found {found}, must be {wanted}"
 
 
 def _bags(found: Any) -> Any:

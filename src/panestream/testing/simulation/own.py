@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,6 +26,7 @@ from panestream.testing.simulation.engines import Engine, PlanEngine, told
 from panestream.testing.simulation.process import Job
 from panestream.testing.simulation.row_engine import RowEngine
 from panestream.testing.simulation.schedule import END, MicroBatch, Query, Row, Schedule, Settings
+from panestream.testing.simulation.shown import Micros
 from panestream.testing.window_query import LATE, WindowQuery
 from panestream.windowing import aggregates as recipes
 from panestream.windowing.assigners import GlobalWindows, PredicateWindows
@@ -219,6 +220,9 @@ class OwnPlan(PlanEngine):
         arrays = [pa.array(column, column_type.type) for column, column_type in zip(columns, self.rows, strict=True)]
         return pa.Table.from_arrays(arrays, schema=self.rows)
 
+    def _unpacked(self, tag: str, body: bytes) -> Iterator[Told]:
+        yield from told(payload.decode(body, self.plan.emitted_schema(tag))[0], Micros)
+
     def left(self, states: Sequence[State]) -> set[Any]:
         found: set[Any] = set()
         for group, values in enumerate(states):
@@ -238,7 +242,7 @@ class OwnPlan(PlanEngine):
         found: list[Told] = []
         for group, parts in enumerate(arrived):
             for tag, body in bodies(run_batch(self.plan, group, parts)):
-                found += told(payload.decode(body, self.plan.main_schema)[0]) if tag == MAIN else []
+                found += told(payload.decode(body, self.plan.main_schema)[0], Micros) if tag == MAIN else []
         return found
 
 

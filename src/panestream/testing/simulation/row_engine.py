@@ -17,6 +17,7 @@ from panestream.engine.storage.state import MemoryState
 from panestream.testing.simulation.disk import State, TaskState, Told
 from panestream.testing.simulation.engines import Operated
 from panestream.testing.simulation.schedule import MicroBatch
+from panestream.testing.simulation.shown import Micros, Written
 from panestream.testing.window_query import LATE, WindowQuery
 from panestream.windowing.assigners import GlobalWindows
 from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP
@@ -85,7 +86,7 @@ class RowEngine:
         told: dict[str, list[Told]] = {"main": [self._told(one) for one in output.fired]}
         told["main"] += [self._told(one, f"{tag}: ") for tag, some in output.side_outputs.items() for one in some]
         if self.plan.late_output is not None:
-            told[LATE] = [(key, time, None, repr(element)) for key, time, element in output.late]
+            told[LATE] = [(key, Micros(time), None, Written(repr(element))) for key, time, element in output.late]
         return Operated(told, metrics, operator.next_processing_time_timer())
 
     def _element(self, value: Any, time: int) -> Any:
@@ -93,8 +94,8 @@ class RowEngine:
 
     def _told(self, fired: Any, tag: str = "") -> Told:
         key, window, value = fired[:3]
-        bounds = (window.start, window.end) if isinstance(window, TimeWindow) else (None, None)
-        return key, *bounds, f"{tag}{value!r}"
+        bounds = (Micros(window.start), Micros(window.end)) if isinstance(window, TimeWindow) else (None, None)
+        return key, *bounds, Written(f"{tag}{value!r}")
 
     def left(self, states: Sequence[State]) -> set[Any]:
         """What is left when time has come to its end."""

@@ -55,6 +55,11 @@ def shrunk(
     return case
 
 
+def breaks_again(case: Case, subject_of: Callable[[Schedule], Subject] = Known.of) -> bool:
+    """Whether the case, run once more, breaks a promise once more; where it does not, nothing smaller can be found of it."""
+    return _broken(lambda: subject_of(case.schedule), case.change, {case.error.disturbance.kind} & set(KINDS)) is not None
+
+
 def _broken(subject: Callable[[], Subject], change: Settings | None, kinds: set[str]) -> BrokenError | None:
     try:
         made = subject()
