@@ -17,18 +17,15 @@ from panestream.datastream.windowed import Schema, WindowedStream
 from panestream.engine.co_groups import OfLists, OfTables
 from panestream.engine.plan import MAIN, WindowPlan
 from panestream.engine.runtime.sides import (
-    FULL_OUTER,
     HOWS,
     INNER,
     LEFT,
-    LEFT_ANTI,
-    LEFT_OUTER,
-    LEFT_SEMI,
+    OF_PAIRS,
     RIGHT,
-    RIGHT_OUTER,
     SIDES,
     Pairs,
     Sides,
+    join_called,
 )
 from panestream.engine.shown import Shown, parts_of
 from panestream.errors import InvalidPlanError, did_you_mean
@@ -44,19 +41,6 @@ from panestream.windowing.signatures import CO_GROUP_APPLY, CO_GROUP_ARROW, CO_G
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-_HOWS = {
-    **{name: name for name in HOWS},
-    "leftouter": LEFT_OUTER,
-    "rightouter": RIGHT_OUTER,
-    "outer": FULL_OUTER,
-    "fullouter": FULL_OUTER,
-    "semi": LEFT_SEMI,
-    "leftsemi": LEFT_SEMI,
-    "anti": LEFT_ANTI,
-    "leftanti": LEFT_ANTI,
-}
-"""What Spark calls the kinds of joins, without underscores."""
-
 
 def kind_of_join(how: object, known: Sequence[str]) -> str:
     """A kind of joins, by the name that Spark or Flink has for it.
@@ -64,7 +48,7 @@ def kind_of_join(how: object, known: Sequence[str]) -> str:
     Raises:
         InvalidPlanError: it is none of those that are known.
     """
-    kind = _HOWS.get(str(how).lower().replace("_", ""), _HOWS.get(str(how).lower()))
+    kind = join_called(str(how))
     if kind is None:
         raise InvalidPlanError(f"pairs: there is no join {how!r}; {did_you_mean(str(how), known)}")
     if kind not in known:
@@ -234,7 +218,7 @@ class CoGroupedWindows(WindowedStream):
             {one.name for one in columns[side] if names.find(one.name, [each.name for each in columns[other]]) is not None}
             for side, other in ((LEFT, RIGHT), (RIGHT, LEFT))
         ]
-        of_right = how not in (LEFT_SEMI, LEFT_ANTI)
+        of_right = how in OF_PAIRS
         called = {
             side: [one.with_name(one.name + suffix) if of_right and one.name in both else one for one in columns[side]]
             for side, suffix, both in zip(SIDES, suffixes, shared, strict=True)

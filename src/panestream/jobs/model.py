@@ -173,7 +173,9 @@ class Job:
 
     @staticmethod
     def explain_missing(name: str, given: Mapping[str, Any]) -> str | None:
-        """A better answer where a job has the source of one stream beside one of two."""
+        """A better answer where a job of two streams does not say what becomes of them, or has the source of one, too."""
+        if name == "join":
+            return "nothing says what becomes of the two streams: give [join], [interval_join] or a function, such as [apply]"
         if name not in SIDES or "source" not in given:
             return None
         there = next(f"[{word}]" for word in OF_TWO if word in given)

@@ -345,14 +345,19 @@ def number(value: object, place: Place) -> float:
     return value
 
 
-def choice(*allowed: str) -> Reader:
-    """One of a few words."""
+def choice(*allowed: str, explain: Callable[[str], str | None] | None = None) -> Reader:
+    """One of a few words.
+
+    Args:
+        allowed: the words.
+        explain: a better answer than the nearest of them, for some others.
+    """
 
     @wanting(", ".join(f'"{each}"' for each in allowed), {"enum": list(allowed)})
     def read(value: object, place: Place) -> str:
         word = text(value, place)
         if word not in allowed:
-            place.wrong(f"{shown(word)} is not known; {did_you_mean(word, allowed)}")
+            place.wrong(f"{shown(word)} {(explain and explain(word)) or 'is not known; ' + did_you_mean(word, allowed)}")
         return word
 
     return read

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from panestream.engine.runtime.sides import HOWS, OF_PAIRS
-from panestream.jobs.schema import Place, array, boolean, choice, column, duration, name_like, reads, section
+from panestream.engine.runtime.sides import HOWS, OF_PAIRS, join_called
+from panestream.jobs.schema import Place, Reader, array, boolean, choice, column, duration, name_like, reads, section
 from panestream.jobs.source import Source
 from panestream.jobs.times import EventTime, ProcessingTime, Watermark
 from panestream.windowing.time import to_micros
@@ -17,6 +17,18 @@ _OF_JOB = ("window", "windows", "firing", "aggregate", "process", "apply", "appl
 
 suffix = name_like(re.compile(r"\w+", re.ASCII), "letters, digits and underscores", "letters, digits and underscores")
 """What is added to names of columns."""
+
+
+def kind_of_join(*known: str) -> Reader:
+    """A kind of joins. What Spark and Flink call one otherwise is known: the error says its name here."""
+
+    def explain(word: str) -> str | None:
+        kind = join_called(word)
+        if kind is None or kind in known:
+            return kind and f"is not known; it is called {kind!r} here"
+        return f"is of joins in windows, [join]; here there are {', '.join(map(repr, known))}"
+
+    return choice(*known, explain=explain)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +90,7 @@ class Join(_OfBoth):
         right_suffix: what is added to the name of a right column, where the left stream has one of that name.
     """
 
-    how: str = field(default="inner", metadata=reads(choice(*HOWS)))
+    how: str = field(default="inner", metadata=reads(kind_of_join(*HOWS)))
     left_suffix: str | None = field(default=None, metadata=reads(suffix))
     right_suffix: str | None = field(default=None, metadata=reads(suffix))
 
@@ -102,7 +114,7 @@ class IntervalJoin(_OfBoth):
     upper: str = field(metadata=reads(duration(negative=True)))
     lower_exclusive: bool = field(default=False, metadata=reads(boolean))
     upper_exclusive: bool = field(default=False, metadata=reads(boolean))
-    how: str = field(default="inner", metadata=reads(choice(*OF_PAIRS)))
+    how: str = field(default="inner", metadata=reads(kind_of_join(*OF_PAIRS)))
     left_suffix: str | None = field(default=None, metadata=reads(suffix))
     right_suffix: str | None = field(default=None, metadata=reads(suffix))
 

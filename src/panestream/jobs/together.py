@@ -82,7 +82,7 @@ def _check_two(job: Job, place: Place) -> None:
             place.at("sinks", tag).note(f"the rows of two streams differ: write sinks.{tag}_left and sinks.{tag}_right")
     if len(left.key) != len(right.key):
         place.at("right", "key").note(
-            f"has {len(right.key)} columns, left.key has {len(left.key)}: give both as many, in the same order"
+            f"has {_columns(len(right.key))}, left.key has {len(left.key)}: give both as many, in the same order"
         )
     # Where both need an event time, it is missing, and nothing else is to be said of it.
     for name in ("processing_time",) if job.needs_event_time else ("event_time", "processing_time"):
@@ -94,6 +94,10 @@ def _check_two(job: Job, place: Place) -> None:
         place.at(*closing[0], "watermark", "closing_after").note("is about all input: give it to both streams, or to neither")
     if job.join is not None or job.interval_join is not None:
         _check_pairs(job, place, "join" if job.join is not None else "interval_join")
+
+
+def _columns(count: int) -> str:
+    return f"{count} column{'s' if count != 1 else ''}"
 
 
 def _check_pairs(job: Job, place: Place, name: str) -> None:

@@ -28,8 +28,30 @@ INNER, LEFT_OUTER, RIGHT_OUTER, FULL_OUTER, LEFT_SEMI, LEFT_ANTI = HOWS = (
 """The kinds of joins."""
 OF_PAIRS = (INNER, LEFT_OUTER, RIGHT_OUTER, FULL_OUTER)
 """Those whose results have the columns of both sides: all that interval joins know."""
+_CALLED = {
+    **{name: name for name in HOWS},
+    "leftouter": LEFT_OUTER,
+    "rightouter": RIGHT_OUTER,
+    "outer": FULL_OUTER,
+    "fullouter": FULL_OUTER,
+    "semi": LEFT_SEMI,
+    "leftsemi": LEFT_SEMI,
+    "anti": LEFT_ANTI,
+    "leftanti": LEFT_ANTI,
+}
+"""What Spark and Flink call them, in small letters and without underscores."""
 _AT_ONCE = 1 << 16
 """So many pairs are made at a time."""
+
+
+def join_called(how: str) -> str | None:
+    """A kind of joins, by any name that Spark or Flink has for it; None: there is none.
+
+    >>> join_called("LEFT OUTER"), join_called("left_semi"), join_called("cross")
+    ('left', 'left_semi', None)
+    """
+    word = how.lower()
+    return _CALLED.get(word.replace("_", "").replace(" ", ""), _CALLED.get(word))
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,4 +194,4 @@ def _fields(rows: pa.Array, schema: pa.Schema) -> list[pa.Array]:
     return [as_type(field, wanted.type) for field, wanted in zip(rows.flatten(), schema, strict=False)]
 
 
-__all__ = ["HOWS", "LEFT", "OF_PAIRS", "RIGHT", "SIDES", "SIDE_COLUMN", "Pairs", "Sides"]
+__all__ = ["HOWS", "LEFT", "OF_PAIRS", "RIGHT", "SIDES", "SIDE_COLUMN", "Pairs", "Sides", "join_called"]

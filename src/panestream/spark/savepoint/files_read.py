@@ -88,11 +88,12 @@ def check_tells_files(df: DataFrame, count: int) -> None:
             _ = df.select(F.col(_OF_FILE)).columns
     except AnalysisException as error:
         raise CheckpointError(
-            f"the savepoint says which files were read ({count}), and start() would leave them out; but from which file a row "
-            f"comes cannot be told where the windows begin ({first_sentence(error)}): a union, an aggregation or a Python "
-            "function is in between, or two streams are put together. Leave them out where the files are read: df = "
+            f"the savepoint says which files were read ({count}), and start() cannot leave them out: where the windows begin "
+            "nobody can tell from which file a row comes, since a union, an aggregation or a Python function is in between, or "
+            "two streams are put together. Leave them out where the files are read: df = "
             "pst.read_savepoint(spark, DIR).unread(spark.readStream…load(…), source=0), of each source with its number (of a "
-            "join the left stream's is 0, the right one's 1, see .positions), and start(…, own_position=True)"
+            "join the left stream's is 0, the right one's 1, see .positions), and start(…, own_position=True). "
+            f"(Spark says: {first_sentence(error)})"
         ) from error
 
 
