@@ -7,10 +7,14 @@ counted when it was written: who makes it dearer says why in the commit.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from threading import get_ident
 
 import pytest
+from py4j.clientserver import JavaClient
 from pyspark.sql import SparkSession
 
 import panestream as pst
@@ -29,6 +33,10 @@ CALLS = 10
 """Of a key group: meta record and witness read and written, a block of panes written, read and taken away, a block of totals."""
 
 
+ASKED = 1300
+"""Questions to Java until a query runs, each some tenths of a millisecond: of Spark's Python a dozen for each function of a column."""
+
+
 @dataclass(frozen=True)
 class Counted:
     """What a run took, the micro-batches of which all had rows.
@@ -38,6 +46,7 @@ class Counted:
         progress: what each did.
         files: how many each wrote, by sink and folder.
         spark_calls: reads and writes of the state store in each, as Spark counts them.
+        asked: how often Python asked Java until the query ran.
     """
 
     jobs: int
@@ -45,6 +54,23 @@ class Counted:
     progress: list[BatchProgress]
     files: Counter[str]
     spark_calls: list[int]
+    asked: int
+
+
+@contextmanager
+def questions() -> Iterator[list[str]]:
+    """What this thread asks Java meanwhile."""
+    asked, here = list[str](), get_ident()
+
+    def send(client: JavaClient, command: str, *more: object, **others: object) -> object:
+        if get_ident() == here:
+            asked.append(command)
+        return ask(client, command, *more, **others)
+
+    ask = JavaClient.send_command
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(JavaClient, "send_command", send)
+        yield asked
 
 
 class Shop:
@@ -63,18 +89,19 @@ class Shop:
             self.orders.add([tuple(row) for row in rows.collect()])
             self.added += 1
         before = self._files()
-        query = self._query(groups).start(
-            main=pst.ParquetSink(str(self.folder / "main")),
-            invalid=pst.ParquetSink(str(self.folder / "invalid")),
-            checkpoint=str(self.folder / "checkpoint"),
-        )
+        with questions() as asked:
+            query = self._query(groups).start(
+                main=pst.ParquetSink(str(self.folder / "main")),
+                invalid=pst.ParquetSink(str(self.folder / "invalid")),
+                checkpoint=str(self.folder / "checkpoint"),
+            )
         query.await_termination()
         progress = list(query.recent_progress)
         assert [one.rows for one in progress] == [ROWS] * batches
         jobs, tasks = self._jobs_and_tasks(str(query.query.runId))
         metrics = [one["stateOperators"][0]["customMetrics"] for one in query.query.recentProgress]
         calls = [one["rocksdbGetCount"] + one["rocksdbPutCount"] for one in metrics]
-        return Counted(jobs, tasks, progress, self._files() - before, calls)
+        return Counted(jobs, tasks, progress, self._files() - before, calls, len(asked))
 
     def _query(self, groups: int) -> pst.WindowedResult:
         timed = pst.stream(self.orders.stream()).assign_timestamps("at", pst.WatermarkStrategy.for_monotonous_timestamps())
@@ -136,3 +163,7 @@ def test_an_output_without_rows_takes_no_job_and_more_key_groups_no_tasks(spark:
     assert set(found.files.values()) == {1}
     assert len(found.files) <= BATCHES + 1
     assert max(one.state_calls for one in found.progress) <= CALLS * 6
+
+
+def test_questions_to_java_until_a_query_runs(counted: Counted) -> None:
+    assert 0 < counted.asked <= ASKED

@@ -253,11 +253,16 @@ def settings_for(spark: SparkSession, groups: int, *, local_files: bool = False)
     """
     limits = {ARROW_ROWS, ARROW_BYTES}
     # One of them alone may bound nothing: with a limit of the user's own both are as the user has them.
-    kept = limits if limits & set(spark.conf.getAll) else set()
+    kept = limits if any(_is_set(spark, name) for name in limits) else set()
     found = {name: value for name, value in STREAM_SETTINGS.items() if name not in kept} | {PARTITIONS: str(groups)}
     # Spark 4.3 is where it was looked at.
     known = local_files and version(spark) >= (4, 3) and not spark.conf.get(FILE_MANAGER, "")
     return {**found, **LOCAL_FILES} if known else found
+
+
+def _is_set(spark: SparkSession, name: str) -> bool:
+    """Whether somebody set it. (Of what nobody set Spark gives whatever it is offered; to list all that is set takes it long.)"""
+    return {spark.conf.get(name, offered) for offered in ("1", "2")} != {"1", "2"}
 
 
 @contextmanager

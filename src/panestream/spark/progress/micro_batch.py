@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -286,50 +286,55 @@ def observed(operated: DataFrame, plan: WindowPlan, name: str = OBSERVED, *, lat
     """
     # Read once, and beside the rows: what is observed is evaluated by itself, each counter would read the text anew.
     told = F.when(F.col("tag") == METRICS, F.from_json(F.col("body").cast("string"), _REPORT))
-    rows = operated.select("*", told.alias(_TOLD))
+    counters = _counters(plan, late_kept=late_kept)
+    # As text: each function of a Column asks Java a dozen times, and there were hundreds of them.
+    columns = [F.expr(f"{text} AS {name}") for name, text in counters.items()]
+    return operated.select("*", told.alias(_TOLD)).observe(name, *columns).drop(_TOLD)
 
-    def counter(name: str) -> Column:
-        return F.col(f"{_TOLD}.{name}")
 
-    columns = {name: F.max(counter(name)) for name in ("input_rows", *_SAME, *_MAY_BE_UNKNOWN)}
-    columns |= {name: F.sum(counter(theirs)) for name, theirs in _SUMS.items()}
-    columns |= {f"{kind}_firings": F.sum(counter("firings")[kind]) for kind in FIRINGS}
-    columns["dropped_rows"] = F.lit(0).cast("bigint") if late_kept else F.sum(counter("late_rows"))
+def _counters(plan: WindowPlan, *, late_kept: bool) -> dict[str, str]:
+    """The counters, in SQL over what key groups tell. (Tags are Python's identifiers: nothing in them is to be escaped.)"""
+    found = {name: f"max({_TOLD}.{name})" for name in ("input_rows", *_SAME, *_MAY_BE_UNKNOWN)}
+    found |= {name: f"sum({_TOLD}.{theirs})" for name, theirs in _SUMS.items()}
+    found |= {f"{kind}_firings": f"sum({_TOLD}.firings['{kind}'])" for kind in FIRINGS}
+    found["dropped_rows"] = "0L" if late_kept else f"sum({_TOLD}.late_rows)"
     # The key groups fire the same windows: their numbers are counted once.
-    fired = F.array_distinct(F.flatten(F.collect_list(counter("fired_windows"))))
-    columns["fired_windows"] = F.size(fired).cast("bigint")
-    by_tag = {tag: F.sum(F.coalesce(counter("outputs")[tag], F.lit(0).cast("bigint"))) for tag in plan.tags}
-    columns["output_rows"] = F.to_json(F.struct(*(rows.alias(tag) for tag, rows in by_tag.items())))
-    columns["partitions"] = F.max(counter("partitions"))
-    columns["groups"] = F.lit(plan.groups)
-    came = counter("windowed_rows") + counter("late_rows") + counter("outside_rows")
-    columns |= _most("rows", F.max(F.struct(came.alias("most"), (-counter("key_group")).alias("group"))))
-    columns |= _most("us", F.max(F.struct(counter("operator_us").alias("most"), (-counter("key_group")).alias("group"))))
-    columns |= _kept(counter)
-    return rows.observe(name, *(column.alias(each) for each, column in columns.items())).drop(_TOLD)
+    found["fired_windows"] = f"CAST(size(array_distinct(flatten(collect_list({_TOLD}.fired_windows)))) AS BIGINT)"
+    by_tag = ", ".join(f"sum(coalesce({_TOLD}.outputs['{tag}'], 0L)) AS `{tag}`" for tag in plan.tags)
+    found["output_rows"] = f"to_json(struct({by_tag}))"
+    found["partitions"] = f"max({_TOLD}.partitions)"
+    found["groups"] = str(plan.groups)
+    came = f"{_TOLD}.windowed_rows + {_TOLD}.late_rows + {_TOLD}.outside_rows"
+    for name, most in (("rows", came), ("us", f"{_TOLD}.operator_us")):
+        found |= _most(name, f"max(struct({most} AS most, -{_TOLD}.key_group AS key_group))")
+    return {**found, **_kept()}
 
 
-def _kept(counter: Callable[[str], Column]) -> dict[str, Column]:
+def _kept() -> dict[str, str]:
     """What the key groups keep: of one that comes twice, since the clock woke it as well, what it kept in the end."""
-    names = {"woken": "woken", "group": "key_group", "bytes": "state_bytes", "kept": "kept_windows"}
-    said = [counter(theirs).alias(name) for name, theirs in names.items()]
-    said += [counter("open_windows")[at].alias(name) for at, name in enumerate(("low", "high"))]
-    reports = F.collect_list(F.when(F.col("tag") == METRICS, F.struct(*said)))
-    groups = F.array_distinct(F.transform(reports, lambda one: one["group"]))
-    latest = F.transform(groups, lambda group: F.array_max(F.filter(reports, lambda one: one["group"] == group)))
+    names = ("woken", "key_group", "state_bytes", "kept_windows", "open_windows[0] AS low", "open_windows[1] AS high")
+    said = ", ".join(f"{_TOLD}.{name}" for name in names)
+    reports = f"collect_list(CASE WHEN tag = '{METRICS}' THEN struct({said}) END)"
+    groups = f"array_distinct(transform({reports}, one -> one.key_group))"
+    latest = f"transform({groups}, number -> array_max(filter({reports}, one -> one.key_group = number)))"
+    span = f"array_max(transform({latest}, one -> one.high)) - array_min(transform({latest}, one -> one.low))"
+    open_windows = f"coalesce({span} + 1, 0) + {_total(latest, 'kept_windows')}"
+    most = f"array_max(transform({latest}, one -> struct(one.state_bytes AS most, -one.key_group AS key_group)))"
+    return {
+        "groups_reporting": f"size({latest})",
+        "state_bytes": _total(latest, "state_bytes"),
+        "open_windows": open_windows,
+        **_most("bytes", most),
+    }
 
-    def total(name: str) -> Column:
-        return F.aggregate(latest, F.lit(0).cast("bigint"), lambda sum_, one: sum_ + one[name])
 
-    span = F.array_max(F.transform(latest, lambda one: one["high"])) - F.array_min(F.transform(latest, lambda one: one["low"]))
-    most = F.array_max(F.transform(latest, lambda one: F.struct(one["bytes"].alias("most"), (-one["group"]).alias("group"))))
-    columns = {"groups_reporting": F.size(latest), "state_bytes": total("bytes")}
-    return {**columns, "open_windows": F.coalesce(span + 1, F.lit(0)) + total("kept"), **_most("bytes", most)}
+def _total(reports: str, name: str) -> str:
+    return f"aggregate({reports}, 0L, (total, one) -> total + one.{name})"
 
 
-def _most(name: str, found: Column) -> dict[str, Column]:
+def _most(name: str, found: str) -> dict[str, str]:
     """Of the key group that has most of something: how much, and its number."""
-    return {f"most_{name}": found["most"], f"most_{name}_group": -found["group"]}
+    return {f"most_{name}": f"{found}.most", f"most_{name}_group": f"-{found}.key_group"}
 
 
 def metrics_of(bodies: Iterable[str]) -> list[dict[str, Any]]:
