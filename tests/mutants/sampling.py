@@ -80,7 +80,7 @@ def likeliest_tests(fault: Fault, reach: Iterable[Reached], budget: float, spark
     """The tests that reach the fault's function, the likeliest to notice first.
 
     Those of the fault's room come first, then the cheap; of a test with many parameters one is taken before any second one. Those
-    with Spark come last, and only for faults of that side.
+    with Spark come last.
 
     Args:
         fault: what is to be noticed.
@@ -90,10 +90,10 @@ def likeliest_tests(fault: Fault, reach: Iterable[Reached], budget: float, spark
     """
     found = [each.test for each in reach if fault.place in each.places]
     room = PurePosixPath(fault.module).parent.as_posix()
-    taken = _within(budget, [test for test in found if not test.spark], room)
-    if fault.module.startswith(f"{DRIVER}/"):
-        taken += _within(spark_budget, [test for test in found if test.spark], room)
-    return taken
+    return [
+        *_within(budget, [test for test in found if not test.spark], room),
+        *_within(spark_budget, [test for test in found if test.spark], room),
+    ]
 
 
 def _within(budget: float, tests: Iterable[TimedTest], room: str) -> list[TimedTest]:

@@ -48,9 +48,9 @@ def test_tests_of_the_room_come_first_then_the_cheap_and_second_parameters_last(
     assert not likeliest_tests(fault(2, function="h"), reach, 60)
 
 
-def test_tests_with_spark_come_last_by_the_clock_and_only_for_faults_of_that_side():
-    here, there = fault(1, "spark/query.py"), fault(2, "engine/plan.py")
-    places = frozenset({here.place, there.place})
+def test_tests_with_spark_come_last_and_by_the_clock():
+    here = fault(2, "engine/plan.py")
+    places = frozenset({here.place})
     reach = [
         Reached(TimedTest("tests/spark/test_running.py::test_a", 0.1, 4.0, spark=True), places),
         Reached(TimedTest("tests/spark/test_running.py::test_b", 0.1, 3.0, spark=True), places),
@@ -59,7 +59,7 @@ def test_tests_with_spark_come_last_by_the_clock_and_only_for_faults_of_that_sid
     ]
     names = [test.name[-1] for test in likeliest_tests(here, reach, 60, 8.0)]
     assert names == ["d", "b", "a"]
-    assert [test.name[-1] for test in likeliest_tests(there, reach, 60, 8.0)] == ["d"]
+    assert [test.name[-1] for test in likeliest_tests(here, reach, 60)] == ["d", "b"]
 
 
 def test_the_table_adds_up():
