@@ -28,8 +28,8 @@ OPTIONS = " ".join(
         *(["-Djdk.lang.Process.launchMechanism=VFORK"] if sys.platform == "linux" else []),
     ]
 )
-"""Of every Java of the tests: without the second compiler and parallel collectors short lives take a fifth less processor, and with
-room for code and young objects another tenth (63 s, then 57 s of a session with twelve streams)."""
+"""Of every Java of the tests: without the second compiler and parallel collectors short lives take a fifth less processor, with
+room for code and young objects another tenth (a session with twelve streams: 63 s, then 57 s)."""
 _PROGRAM = """
 import sys
 import panestream as pst
