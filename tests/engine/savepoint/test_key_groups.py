@@ -74,6 +74,20 @@ def test_the_latest_clock_counts_and_totals_are_counted_once():
     assert [header_for(header, group)["counters"]["total"]["dropped"] for group in range(3)] == [6, 0, 0]
 
 
+def test_what_all_key_groups_say_alike_is_said_once_and_of_one_all_is_kept():
+    one = {
+        **{name: name for name in ("format", "operator", "identity", "watermarks", "partials", "accumulators", "incomplete")},
+        **{"clock": 3, "closed": 2, "counters": {"equal": {"offset": 7, "other": 0}, "total": {"dropped": 2}}},
+    }
+    assert header_of_all([one]) == one
+    assert header_of_all([one] * 3) == {**one, "counters": {**one["counters"], "total": {"dropped": 6}}}
+    for place in range(3):
+        several = [one] * 3
+        several[place] = {**one, "counters": {"equal": {"offset": 8, "other": 0}}}
+        with pytest.raises(PlanMismatchError, match="the number of key groups must stay as it is"):
+            header_of_all(several)
+
+
 def test_staggered_windows_keep_their_key_groups():
     plan = plan_of(WindowSpec(TumblingEventTimeWindows(1000, 0, WindowStagger.RANDOM)))
     saved = saved_after(plan, rows(3, 500))
@@ -92,6 +106,35 @@ def test_a_split_key_with_more_parts_than_key_groups_keeps_them():
     assert new_groups(table, plan, placement, 5, 1, 3).tolist()
     with pytest.raises(PlanMismatchError, match="split into 3 parts, which lie in 2 key groups"):
         new_groups(table, plan, placement, 5, 1, 2)
+
+
+def by_number(keys, groups):
+    """Stands in for a hash: keys are numbers as text."""
+    return np.array([int(key) for key in keys[0].to_pylist()]) % groups
+
+
+def test_a_part_of_a_key_lies_as_far_behind_the_keys_own_key_group_as_it_did():
+    from panestream.engine.split import split_of
+
+    plan = plan_of(TUMBLING, agg.count_distinct("v"))
+    split = replace(plan, split=split_of(3, [agg.count_distinct("v")], plan.operator, harness.TYPES))
+    table = pa.table({"key 0": ["10", "11", "12", "13", "14", "15"]})
+    own = [0, 1, 2, 3, 4, 0]
+    assert new_groups(table, plan, by_number, 5, 2, 3).tolist() == own
+    # Of three, their own were 1, 2, 0, 1, 2, 0: in key group 2 lay what is this many behind.
+    assert new_groups(table, split, by_number, 5, 2, 3).tolist() == [0 + 1, 1 + 0, 2 + 2, 3 + 1, 4 + 0, 0 + 2]
+    assert new_groups(table, split, by_number, 5, 0, 3).tolist() == [0 + 2, 1 + 1, 2 + 0, 3 + 2 - 5, 4 + 1 - 5, 0 + 0]
+    assert new_groups(table.slice(0, 0), split, by_number, 5, 2, 3).tolist() == []
+
+
+def test_without_a_key_all_is_of_the_first_key_group_and_parts_lie_behind_it():
+    from panestream.engine.split import split_of
+
+    plan = replace(plan_of(TUMBLING, agg.count_distinct("v")), key_schema=pa.schema([]))
+    split = replace(plan, split=split_of(3, [agg.count_distinct("v")], plan.operator, harness.TYPES))
+    table = pa.table({"n": [1, 2]})
+    assert new_groups(table, plan, by_number, 5, 2, 3).tolist() == [0, 0]
+    assert [new_groups(table, split, by_number, 2, came_from, 3).tolist() for came_from in range(3)] == [[0, 0], [1, 1], [0, 0]]
 
 
 def test_rows_are_dealt_out_in_their_order():

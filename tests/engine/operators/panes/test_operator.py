@@ -25,6 +25,7 @@ from panestream.windowing.assigners import (
     CalendarDays,
     CalendarMonths,
     SlidingEventTimeWindows,
+    SlidingProcessingTimeWindows,
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
 )
@@ -317,6 +318,20 @@ def test_windows_of_the_clock_are_due_at_their_last_instant():
     assert [one.wake_up for one in emitted] == [19, 19, None]
     assert plan.wakes_up
     assert [len(one.fired) for one in emitted] == [0, 0, 1]
+
+
+def test_of_equal_event_times_the_first_to_arrive_counts_in_long_windows_of_the_clock():
+    """A long window is read in pieces of several sizes, which are not in the order of time."""
+    windowing = WindowSpec(SlidingProcessingTimeWindows(64, 2))
+    recipes = (agg.first("v").alias("first"), agg.last("v").alias("last"), agg.max_by("v", "x").alias("at_max"))
+    plan = harness.Query(windowing, recipes).columnar()
+    assert plan.operator.levels > 1
+    # All at one time of the event, with equal values to compare: only the order of arrival is left to tell them apart.
+    batches = [harness.MicroBatch([[(key, 5, clock, 1.0, clock) for key in "ab"]], clock=clock) for clock in range(120)]
+    found = [row for one in harness.run(plan, batches) for row in one.fired]
+    assert found == [
+        ((key, end - 64, end), (max(end - 64, 0), end - 1, max(end - 64, 0))) for end in range(2, 120, 2) for key in "ab"
+    ]
 
 
 @pytest.mark.parametrize(
