@@ -6,8 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from panestream.engine.operators.accumulating.windowed_rows import TablePerWindow
 from panestream.engine.operators.row.row_plan import Aggregate
-from panestream.engine.planner import aggregating, calling
+from panestream.engine.planner import aggregating, calling, over_tables
 from panestream.engine.savepoint.key_groups import dealt, header_for, header_of_all, new_groups, rescaled
 from panestream.engine.storage.state_tables import StateTables
 from panestream.engine.window_spec import WindowSpec
@@ -75,12 +76,11 @@ def test_the_latest_clock_counts_and_totals_are_counted_once():
 
 
 def test_what_all_key_groups_say_alike_is_said_once_and_of_one_all_is_kept():
-    one = {
-        **{name: name for name in ("format", "operator", "identity", "watermarks", "partials", "accumulators", "incomplete")},
-        **{"clock": 3, "closed": 2, "counters": {"equal": {"offset": 7, "other": 0}, "total": {"dropped": 2}}},
-    }
+    alike = ("format", "operator", "identity", "watermarks", "partials", "accumulators", "incomplete")
+    counters = {"equal": {"offset": 7, "other": 0}, "total": {"dropped": 2}}
+    one = {**{name: name for name in alike}, "clock": 3, "closed": 2, "counters": counters}
     assert header_of_all([one]) == one
-    assert header_of_all([one] * 3) == {**one, "counters": {**one["counters"], "total": {"dropped": 6}}}
+    assert header_of_all([one] * 3) == {**one, "counters": {**counters, "total": {"dropped": 6}}}
     for place in range(3):
         several = [one] * 3
         several[place] = {**one, "counters": {"equal": {"offset": 8, "other": 0}}}
@@ -239,10 +239,25 @@ def test_windows_may_become_fewer_and_shorter_where_panes_allow_it():
         started(sliding(60, 5), saved)
 
 
-def test_windows_that_would_lack_rows_are_refused():
-    saved = saved_after(plan_of(TUMBLING), rows(3), rows(35))
-    with pytest.raises(PlanMismatchError, match=r"begin .* before the first row"):
-        started(plan_of(WindowSpec(TumblingEventTimeWindows(40))), saved)
+def of_rows(windowing):
+    operator = over_tables(windowing, TablePerWindow(counted), pa.schema([("n", pa.int64())]), harness.ROWS, harness.KEYS)
+    return harness.plan_for(operator, windowing)
+
+
+def counted(key, window, table):
+    return pa.table({"n": [table.num_rows]})
+
+
+@pytest.mark.parametrize("planned", [plan_of, of_rows], ids=["aggregates", "rows"])
+def test_windows_that_would_lack_rows_are_refused(planned):
+    """Time is 34: windows of ten have kept what came from 30 on."""
+    saved = saved_after(planned(TUMBLING), rows(3), rows(35))
+    for size, lacking in ((40, 30), (20, 10)):
+        with pytest.raises(PlanMismatchError, match=f"begin {lacking} microseconds before the first row that the saved state"):
+            started(planned(WindowSpec(TumblingEventTimeWindows(size))), saved)
+    # A window that begins where rows do has all.
+    query = started(planned(WindowSpec(TumblingEventTimeWindows(15))), saved)
+    assert fired(query.run(MicroBatch([rows(44, 60)]))) == {(key, 30, 45): (2,) for key in "abcd"}
 
 
 def test_rows_are_dealt_out_in_their_order_and_every_key_group_gets_its_own_even_if_none():

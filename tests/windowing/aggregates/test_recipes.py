@@ -88,6 +88,7 @@ def test_an_expression_is_a_string(wrong):
         (lambda wrong: agg.arg_min(wrong, "y"), "arg_min", "by"),
         (lambda wrong: agg.arg_max("x", "y", wrong), "arg_max", "expr"),
         (lambda wrong: agg.top_k(wrong, 2), "top_k", "expr"),
+        (lambda wrong: agg.top_k(wrong, 2, by="y"), "top_k", "expr"),
         (lambda wrong: agg.weighted_mean(wrong, "w"), "weighted_mean", "expr"),
         (lambda wrong: agg.weighted_mean("x", wrong), "weighted_mean", "weight"),
     ],
@@ -105,10 +106,13 @@ def test_which_expression_is_wrong_is_said(called, function, argument, wrong):
 
 
 @pytest.mark.parametrize("wrong", [3, "", " "])
-def test_a_count_is_of_an_expression_or_of_rows(wrong):
+def test_what_may_be_left_out_is_an_expression_where_it_is_given(wrong):
     with pytest.raises(InvalidPlanError, match=r"agg\.count: expr (is empty|must be a column name)"):
         agg.count(wrong)
+    with pytest.raises(InvalidPlanError, match=r"agg\.top_k: by (is empty|must be a column name)"):
+        agg.top_k("x", 2, by=wrong)
     assert agg.count(None).inputs == agg.count("*").inputs == ()
+    assert agg.top_k("x", 2, by=None).inputs == ("x",)
 
 
 @pytest.mark.parametrize("k", [0, -1, 1.5, True, "3"])

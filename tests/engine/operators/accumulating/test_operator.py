@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+
 import pyarrow as pa
 import pytest
 
@@ -9,8 +12,10 @@ from panestream.engine.operators.accumulating.windowed_rows import TablePerWindo
 from panestream.engine.planner import over_tables
 from panestream.engine.storage.state import MemoryState
 from panestream.engine.window_spec import WindowSpec
+from panestream.errors import MemoryLimitError
 from panestream.windowing.assigners import SlidingEventTimeWindows, TumblingEventTimeWindows
 from panestream.windowing.evictors import CountEvictor, TimeEvictor
+from panestream.windowing.windows import TimeWindow
 from tests.comparison import harness
 
 RESULTS = pa.schema([("n", pa.int64()), ("vs", pa.list_(pa.int64()))])
@@ -20,10 +25,10 @@ def listed(key, window, table):
     return pa.table({"n": [table.num_rows], "vs": pa.array([table["v"].to_pylist()], pa.list_(pa.int64()))})
 
 
-def plan_of(windows, function=listed, late=False, **more):
+def plan_of(windows, function=listed, late=False, delay=0, **more):
     windowing = WindowSpec(windows, **more)
     operator = over_tables(windowing, TablePerWindow(function), RESULTS, harness.ROWS, harness.KEYS)
-    return harness.plan_for(operator, windowing, late=late)
+    return harness.plan_for(operator, windowing, delay, late=late)
 
 
 def batch(*rows, end=False):
@@ -96,3 +101,34 @@ def test_a_function_may_return_no_rows_and_many():
 
     (one,) = harness.run(plan_of(TumblingEventTimeWindows(10), some), [batch(("a", 1, 4), ("b", 2, 5), ("c", 30, 9))])
     assert one.fired == [(("b", 0, 10), (1, [5]))] * 3
+
+
+@pytest.mark.parametrize("rows_rest", [True, False], ids=["rows that rest", "rows of the micro-batch"])
+def test_a_window_takes_as_much_memory_as_is_allowed_and_no_byte_more(rows_rest):
+    """The windows [-10, 10) and [0, 20) fire together: together their rows are taken into memory."""
+    rows, last = [("a", 1, 1), ("b", 2, 2), ("b", 3, 3), ("b", 11, 4), ("a", 12, 5), ("c", 12, 6)], ("z", 20, 9)
+    batches = [batch(rows[0]), batch(*rows[1:])] if rows_rest else []
+    plan, state = plan_of(SlidingEventTimeWindows(20, 10), delay=12), MemoryState()
+    harness.run(plan, batches, state)
+    closing = [batch(*([] if rows_rest else rows), ("z", 32, 9), last)]
+
+    def limited(most):
+        return harness.run(replace(plan, most_bytes=most), closing, MemoryState(dict(state.values)))[0].fired
+
+    with pytest.raises(MemoryLimitError) as raised:
+        limited(1)
+    text = str(raised.value)
+    size = int(re.search(r"([\d,]+) bytes would be taken", text)[1].replace(",", ""))
+    assert text.startswith(
+        f"the window {TimeWindow(-10, 20)!r} is too large for a function over its rows: {size:,} bytes would be taken into memory "
+        "at once, of which the key 'b' has 3 rows; the limit is 1 bytes."
+    )
+    with pytest.raises(MemoryLimitError, match=f"the limit is {size - 1:,} bytes"):
+        limited(size - 1)
+    assert sorted(limited(size)) == [
+        (("a", -10, 10), (1, [1])),
+        (("a", 0, 20), (2, [1, 5])),
+        (("b", -10, 10), (2, [2, 3])),
+        (("b", 0, 20), (3, [2, 3, 4])),
+        (("c", 0, 20), (1, [6])),
+    ]
