@@ -31,7 +31,7 @@ from panestream.windowing.assigners import (
 )
 from panestream.windowing.assigners.several import SeveralWindows
 from panestream.windowing.time import MIN_TIMESTAMP
-from panestream.windowing.triggers import ContinuousProcessingTimeTrigger
+from panestream.windowing.triggers import ContinuousEventTimeTrigger, ContinuousProcessingTimeTrigger
 from panestream.windowing.watermarks import WatermarkStrategy
 from tests.comparison import harness
 
@@ -374,6 +374,25 @@ def test_a_continuous_trigger_wakes_the_query_before_the_window_ends():
     emitted = harness.run(plan, [harness.MicroBatch(rows, clock=15), harness.MicroBatch([], clock=31)])
     assert [one.wake_up for one in emitted] == [30, 60]
     assert [one.fired for one in emitted] == [[], [(("a", 0, 100), (1,))]]
+
+
+def test_a_window_that_a_row_behind_its_time_opened_does_not_fire_again_after_a_start_from_saved_state():
+    """Of each window is kept which row opened it: those that came since time last moved have numbers from 0 on."""
+    windowing = WindowSpec(TumblingEventTimeWindows(40), ContinuousEventTimeTrigger(10))
+    plan, state = harness.Query(windowing, (agg.count().alias("n"),)).columnar(), MemoryState()
+    came = [("a", 23), ("b", 3), ("a", 25), ("d", 4)]
+    emitted = harness.run(plan, [harness.MicroBatch([[(key, ts, None, None, 1)]]) for key, ts in came], state)
+    # The windows of b and d should have fired at 10: they do with the next step of time, which a's second row is to b's.
+    assert [one.fired for one in emitted] == [[], [], [(("b", 0, 40), (1,))], []]
+    saved = plan.operator.for_group(plan, state, 0).tables()
+    panes = saved.tables["panes"]
+    opened_by = dict(zip(panes["key 0"].to_pylist(), panes["#1.min"].to_pylist(), strict=True))
+    assert opened_by == {"a": -3, "b": -2, "d": 0}
+    again = MemoryState()
+    plan.operator.for_group(plan, again, 0).restore(saved)
+    for one in (state, again):
+        (next_,) = harness.run(plan, [harness.MicroBatch([[("c", 27, None, None, 1)]])], one)
+        assert next_.fired == [(("d", 0, 40), (1,))]
 
 
 @pytest.mark.parametrize(
