@@ -86,8 +86,9 @@ def _windows(plan: WindowPlan) -> str:
         return repr(plan.assigner)
     if slide > size:
         return f"{plan.assigner!r}: rows between two windows belong to none"
-    overlap = -(-size // slide)
-    return f"{plan.assigner!r}: each row lies in {overlap} window{'s' if overlap > 1 else ''}"
+    fewest, most = size // slide, -(-size // slide)
+    overlap = f"{fewest} or {most}" if fewest < most else f"{most}"
+    return f"{plan.assigner!r}: each row lies in {overlap} window{'s' if most > 1 else ''}"
 
 
 def _zones(plan: WindowPlan) -> list[str]:

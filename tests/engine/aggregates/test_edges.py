@@ -336,3 +336,63 @@ def test_finite_values_have_a_variance_however_large(layout, values, variance):
             state = function.add((value, 0), state)
         halves.append(state)
     assert list(function.get_result(function.merge(*halves))) == expected
+
+
+def halves(values):
+    """What Spark's own aggregation gives: the sums of the upper and of the lower half of each number; null of none."""
+    upper, lower = sum(value >> 32 for value in values), sum(value & 0xFFFFFFFF for value in values)
+    return [upper if values else None, lower if values else None]
+
+
+@pytest.mark.parametrize(
+    ("values", "low", "high"),
+    [
+        ([], 0, 0),
+        ([0], 0, 0),
+        ([7], 7, 0),
+        ([-1], -1, 0),
+        ([-1, 1], 0, 0),
+        ([-(2**32)], -(2**32), 0),
+        ([2**32 - 1, 2**32 - 1, 2**33 + 5], 2**34 + 3, 0),
+        ([BIG], BIG, 0),
+        ([-BIG - 1], -BIG - 1, 0),
+        # What is more than a word goes on: 2**63 is one of 2**64, less 2**63.
+        ([BIG, 1], -BIG - 1, 1),
+        ([BIG, BIG, 2], 0, 1),
+        ([BIG] * 5, BIG - 4, 2),
+        ([-BIG - 1, -1], BIG, -1),
+        ([-BIG - 1] * 2, 0, -1),
+        ([-BIG - 1] * 3, -BIG - 1, -1),
+    ],
+    ids=str,
+)
+def test_sums_by_spark_are_words_as_ours_are(values, low, high):
+    assert high * 2**64 + low == sum(values)
+    upper, lower = halves(values)
+    # Among others, so that each row has its own.
+    columns = [pa.array([3, upper, None], pa.int64()), pa.array([5, lower, None], pa.int64())]
+    aggregation, tables = one_key([agg.sum("x")], pa.int64(), [0] * len(values), values)
+    (total, _) = aggregation.partial_aggregates
+    found = total.from_sql(columns)
+    assert [column.type for column in found] == [pa.int64(), pa.int32()]
+    assert [column.to_pylist() for column in found] == [[3 * 2**32 + 5, low, 0], [0, high, 0]]
+    if values:
+        merged = aggregation.merge(tables)
+        assert [merged.column(2).to_pylist(), merged.column(3).to_pylist()] == [[low], [high]]
+
+
+def test_what_spark_is_asked_for_sums():
+    """A decimal as the whole number of its last digits; both halves, whose sums do not overflow."""
+    asked = {}
+    for type_ in (pa.int64(), pa.decimal128(18, 0), pa.decimal128(18, 3)):
+        (total, _) = Aggregation.build([agg.sum("x")], {"x": type_}, pa.schema([])).partial_aggregates
+        asked[str(type_)] = total.sql(["`x 1`"])
+    whole = "cast(`x 1` AS bigint)"
+    assert asked == {
+        "int64": (f"sum(shiftright({whole}, 32))", f"sum({whole} & 4294967295L)"),
+        "decimal128(18, 0)": (f"sum(shiftright({whole}, 32))", f"sum({whole} & 4294967295L)"),
+        "decimal128(18, 3)": (
+            "sum(shiftright(cast(`x 1` * 1000BD AS bigint), 32))",
+            "sum(cast(`x 1` * 1000BD AS bigint) & 4294967295L)",
+        ),
+    }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pyarrow as pa
+import pytest
 
 from panestream.engine.runtime.group_io import GroupInput
 from panestream.engine.storage.state import MemoryState
@@ -29,3 +30,11 @@ def test_rows_without_a_usable_time_leave_as_they_came():
     output = operator.process(GroupInput(input_rows=1, invalid_rows=1, invalid=[rows]))
     assert [(tag, table.to_pylist()) for tag, table in output.tables] == [("invalid", rows.to_pylist())]
     assert output.metrics.outputs == {"invalid": 1}
+
+
+@pytest.mark.parametrize("late", [True, False])
+def test_late_rows_are_counted_and_leave_where_there_is_an_output_for_them(late):
+    emitted = harness.run(query(late=late).columnar(), [batch(("a", 50, 1)), batch(("a", 5, 2), ("b", 5, 3), ("b", 60, 4))])
+    assert [one.metrics.late_rows for one in emitted] == [0, 2]
+    assert [one.metrics.outputs.get(harness.LATE) for one in emitted] == [None, 2 if late else None]
+    assert [len(one.late) for one in emitted] == [0, 2 if late else 0]

@@ -6,8 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from panestream.engine.operators.accumulating.windowed_rows import TablePerWindow
 from panestream.engine.operators.row.row_plan import Aggregate
-from panestream.engine.planner import aggregating, calling
+from panestream.engine.planner import aggregating, calling, over_tables
 from panestream.engine.savepoint.key_groups import dealt, header_for, header_of_all, new_groups, rescaled
 from panestream.engine.storage.state_tables import StateTables
 from panestream.engine.window_spec import WindowSpec
@@ -74,6 +75,19 @@ def test_the_latest_clock_counts_and_totals_are_counted_once():
     assert [header_for(header, group)["counters"]["total"]["dropped"] for group in range(3)] == [6, 0, 0]
 
 
+def test_what_all_key_groups_say_alike_is_said_once_and_of_one_all_is_kept():
+    alike = ("format", "operator", "identity", "watermarks", "partials", "accumulators", "incomplete")
+    counters = {"equal": {"offset": 7, "other": 0}, "total": {"dropped": 2}}
+    one = {**{name: name for name in alike}, "clock": 3, "closed": 2, "counters": counters}
+    assert header_of_all([one]) == one
+    assert header_of_all([one] * 3) == {**one, "counters": {**counters, "total": {"dropped": 6}}}
+    for place in range(3):
+        several = [one] * 3
+        several[place] = {**one, "counters": {"equal": {"offset": 8, "other": 0}}}
+        with pytest.raises(PlanMismatchError, match="the number of key groups must stay as it is"):
+            header_of_all(several)
+
+
 def test_staggered_windows_keep_their_key_groups():
     plan = plan_of(WindowSpec(TumblingEventTimeWindows(1000, 0, WindowStagger.RANDOM)))
     saved = saved_after(plan, rows(3, 500))
@@ -92,6 +106,35 @@ def test_a_split_key_with_more_parts_than_key_groups_keeps_them():
     assert new_groups(table, plan, placement, 5, 1, 3).tolist()
     with pytest.raises(PlanMismatchError, match="split into 3 parts, which lie in 2 key groups"):
         new_groups(table, plan, placement, 5, 1, 2)
+
+
+def by_number(keys, groups):
+    """Stands in for a hash: keys are numbers as text."""
+    return np.array([int(key) for key in keys[0].to_pylist()]) % groups
+
+
+def test_a_part_of_a_key_lies_as_far_behind_the_keys_own_key_group_as_it_did():
+    from panestream.engine.split import split_of
+
+    plan = plan_of(TUMBLING, agg.count_distinct("v"))
+    split = replace(plan, split=split_of(3, [agg.count_distinct("v")], plan.operator, harness.TYPES))
+    table = pa.table({"key 0": ["10", "11", "12", "13", "14", "15"]})
+    own = [0, 1, 2, 3, 4, 0]
+    assert new_groups(table, plan, by_number, 5, 2, 3).tolist() == own
+    # Of three, their own were 1, 2, 0, 1, 2, 0: in key group 2 lay what is this many behind.
+    assert new_groups(table, split, by_number, 5, 2, 3).tolist() == [0 + 1, 1 + 0, 2 + 2, 3 + 1, 4 + 0, 0 + 2]
+    assert new_groups(table, split, by_number, 5, 0, 3).tolist() == [0 + 2, 1 + 1, 2 + 0, 3 + 2 - 5, 4 + 1 - 5, 0 + 0]
+    assert new_groups(table.slice(0, 0), split, by_number, 5, 2, 3).tolist() == []
+
+
+def test_without_a_key_all_is_of_the_first_key_group_and_parts_lie_behind_it():
+    from panestream.engine.split import split_of
+
+    plan = replace(plan_of(TUMBLING, agg.count_distinct("v")), key_schema=pa.schema([]))
+    split = replace(plan, split=split_of(3, [agg.count_distinct("v")], plan.operator, harness.TYPES))
+    table = pa.table({"n": [1, 2]})
+    assert new_groups(table, plan, by_number, 5, 2, 3).tolist() == [0, 0]
+    assert [new_groups(table, split, by_number, 2, came_from, 3).tolist() for came_from in range(3)] == [[0, 0], [1, 1], [0, 0]]
 
 
 def test_rows_are_dealt_out_in_their_order():
@@ -196,10 +239,25 @@ def test_windows_may_become_fewer_and_shorter_where_panes_allow_it():
         started(sliding(60, 5), saved)
 
 
-def test_windows_that_would_lack_rows_are_refused():
-    saved = saved_after(plan_of(TUMBLING), rows(3), rows(35))
-    with pytest.raises(PlanMismatchError, match=r"begin .* before the first row"):
-        started(plan_of(WindowSpec(TumblingEventTimeWindows(40))), saved)
+def of_rows(windowing):
+    operator = over_tables(windowing, TablePerWindow(counted), pa.schema([("n", pa.int64())]), harness.ROWS, harness.KEYS)
+    return harness.plan_for(operator, windowing)
+
+
+def counted(key, window, table):
+    return pa.table({"n": [table.num_rows]})
+
+
+@pytest.mark.parametrize("planned", [plan_of, of_rows], ids=["aggregates", "rows"])
+def test_windows_that_would_lack_rows_are_refused(planned):
+    """Time is 34: windows of ten have kept what came from 30 on."""
+    saved = saved_after(planned(TUMBLING), rows(3), rows(35))
+    for size, lacking in ((40, 30), (20, 10)):
+        with pytest.raises(PlanMismatchError, match=f"begin {lacking} microseconds before the first row that the saved state"):
+            started(planned(WindowSpec(TumblingEventTimeWindows(size))), saved)
+    # A window that begins where rows do has all.
+    query = started(planned(WindowSpec(TumblingEventTimeWindows(15))), saved)
+    assert fired(query.run(MicroBatch([rows(44, 60)]))) == {(key, 30, 45): (2,) for key in "abcd"}
 
 
 def test_rows_are_dealt_out_in_their_order_and_every_key_group_gets_its_own_even_if_none():

@@ -71,6 +71,50 @@ def test_an_expression_is_a_string(wrong):
         agg.max_by("x", wrong)
 
 
+@pytest.mark.parametrize("wrong", [None, 3, "", " "], ids=repr)
+@pytest.mark.parametrize(
+    ("called", "function", "argument"),
+    [
+        (agg.mean, "mean", "expr"),
+        (agg.count_distinct, "count_distinct", "expr"),
+        (agg.approx_count_distinct, "approx_count_distinct", "expr"),
+        (lambda wrong: agg.approx_quantile(wrong, 0.5), "approx_quantile", "expr"),
+        (lambda wrong: agg.histogram(wrong, [0, 1]), "histogram", "expr"),
+        (agg.first, "first", "expr"),
+        (lambda wrong: agg.min_by(wrong, "y"), "min_by", "expr"),
+        (lambda wrong: agg.min_by("x", wrong), "min_by", "by"),
+        (lambda wrong: agg.max_by(wrong, "y"), "max_by", "expr"),
+        (lambda wrong: agg.max_by("x", wrong), "max_by", "by"),
+        (lambda wrong: agg.arg_min(wrong, "y"), "arg_min", "by"),
+        (lambda wrong: agg.arg_max("x", "y", wrong), "arg_max", "expr"),
+        (lambda wrong: agg.top_k(wrong, 2), "top_k", "expr"),
+        (lambda wrong: agg.top_k(wrong, 2, by="y"), "top_k", "expr"),
+        (lambda wrong: agg.weighted_mean(wrong, "w"), "weighted_mean", "expr"),
+        (lambda wrong: agg.weighted_mean("x", wrong), "weighted_mean", "weight"),
+    ],
+)
+def test_which_expression_is_wrong_is_said(called, function, argument, wrong):
+    with pytest.raises(InvalidPlanError) as raised:
+        called(wrong)
+    call = f"agg.{function}('price')" if argument == "expr" else f"agg.{function}(..., {argument}='price')"
+    assert str(raised.value) == (
+        f"agg.{function}: {argument} is empty; write a column name or SQL text, e.g. {call}"
+        if isinstance(wrong, str)
+        else f"agg.{function}: {argument} must be a column name, SQL text or a Column, not {type(wrong).__name__}; write {call} or "
+        f"agg.{function}('price * quantity')"
+    )
+
+
+@pytest.mark.parametrize("wrong", [3, "", " "])
+def test_what_may_be_left_out_is_an_expression_where_it_is_given(wrong):
+    with pytest.raises(InvalidPlanError, match=r"agg\.count: expr (is empty|must be a column name)"):
+        agg.count(wrong)
+    with pytest.raises(InvalidPlanError, match=r"agg\.top_k: by (is empty|must be a column name)"):
+        agg.top_k("x", 2, by=wrong)
+    assert agg.count(None).inputs == agg.count("*").inputs == ()
+    assert agg.top_k("x", 2, by=None).inputs == ("x",)
+
+
 @pytest.mark.parametrize("k", [0, -1, 1.5, True, "3"])
 def test_k_is_a_positive_integer(k):
     with pytest.raises(InvalidPlanError, match="positive integer"):

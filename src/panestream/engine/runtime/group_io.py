@@ -64,9 +64,9 @@ class GroupMetrics:
 
     ``input_rows``, ``invalid_rows``, ``history_rows``, ``watermark_before`` (the micro-batch), ``watermark`` (after it) and
     ``max_event_time`` are the same in all groups; all else is of this group.
-    ``windowed_rows`` are the rows that at least one window took, ``late_rows`` those that no window takes any more (of which the
-    plan has no output for the ``dropped_rows``), ``outside_rows`` those that lie in no window and are not late. A row is one of
-    these three: over all groups, ``input_rows`` = ``windowed_rows`` + ``late_rows`` + ``outside_rows`` + ``invalid_rows``.
+    ``windowed_rows`` are the rows that at least one window took, ``late_rows`` those that no window takes any more,
+    ``outside_rows`` those that lie in no window and are not late. A row is one of these three: over all groups, ``input_rows`` =
+    ``windowed_rows`` + ``late_rows`` + ``outside_rows`` + ``invalid_rows``.
     ``key_group`` is its number, ``state_of`` the micro-batch that had written its state before (-1: none), the same in all groups
     unless they are woken by the clock. ``fired_windows`` are the windows' numbers, ``open_windows`` the first and last that still
     have open panes here; ``kept_windows`` how many windows of keys are kept, where they have no such numbers (None: unknown).
@@ -83,7 +83,6 @@ class GroupMetrics:
     watermark: int | None = None
     max_event_time: int | None = None
     late_rows: int = 0
-    dropped_rows: int = 0
     windowed_rows: int = 0
     outside_rows: int = 0
     fired_rows: int = 0

@@ -217,7 +217,6 @@ class GroupOperator(ABC, Generic[Fresh]):
     def _emit_late(self, count: int, rows: Iterable[pa.Table], output: GroupOutput) -> None:
         """Counts late rows and, where the plan has an output for them, emits the whole rows; only then ``rows`` is looked at."""
         output.metrics.late_rows = count
-        output.metrics.dropped_rows = count if self._plan.late_tag is None else 0
         if self._plan.late_tag is not None:
             for table in rows:
                 self._emit_rows(self._plan.late_tags, table, output)

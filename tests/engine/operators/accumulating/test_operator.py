@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+
 import pyarrow as pa
 import pytest
 
+from panestream.engine.operators.accumulating import operator
 from panestream.engine.operators.accumulating.windowed_rows import TablePerWindow
 from panestream.engine.planner import over_tables
 from panestream.engine.storage.state import MemoryState
 from panestream.engine.window_spec import WindowSpec
+from panestream.errors import MemoryLimitError
 from panestream.windowing.assigners import SlidingEventTimeWindows, TumblingEventTimeWindows
 from panestream.windowing.evictors import CountEvictor, TimeEvictor
+from panestream.windowing.windows import TimeWindow
 from tests.comparison import harness
 
 RESULTS = pa.schema([("n", pa.int64()), ("vs", pa.list_(pa.int64()))])
@@ -20,10 +26,10 @@ def listed(key, window, table):
     return pa.table({"n": [table.num_rows], "vs": pa.array([table["v"].to_pylist()], pa.list_(pa.int64()))})
 
 
-def plan_of(windows, function=listed, late=False, **more):
+def plan_of(windows, function=listed, late=False, delay=0, **more):
     windowing = WindowSpec(windows, **more)
-    operator = over_tables(windowing, TablePerWindow(function), RESULTS, harness.ROWS, harness.KEYS)
-    return harness.plan_for(operator, windowing, late=late)
+    spec = over_tables(windowing, TablePerWindow(function), RESULTS, harness.ROWS, harness.KEYS)
+    return harness.plan_for(spec, windowing, delay, late=late)
 
 
 def batch(*rows, end=False):
@@ -96,3 +102,60 @@ def test_a_function_may_return_no_rows_and_many():
 
     (one,) = harness.run(plan_of(TumblingEventTimeWindows(10), some), [batch(("a", 1, 4), ("b", 2, 5), ("c", 30, 9))])
     assert one.fired == [(("b", 0, 10), (1, [5]))] * 3
+
+
+@pytest.mark.parametrize("rows_rest", [True, False], ids=["rows that rest", "rows of the micro-batch"])
+def test_a_window_takes_as_much_memory_as_is_allowed_and_no_byte_more(rows_rest):
+    """Three windows fire together: together their rows are taken into memory."""
+    rows = [("a", 1, 1), ("b", 2, 2), ("b", 3, 3), ("b", 11, 4), ("a", 12, 5), ("c", 12, 6)]
+    plan, state = plan_of(SlidingEventTimeWindows(30, 10), delay=12), MemoryState()
+    harness.run(plan, [batch(rows[0]), batch(*rows[1:])] if rows_rest else [], state)
+    closing = [batch(*([] if rows_rest else rows), ("z", 42, 9))]
+
+    def limited(most):
+        return harness.run(replace(plan, most_bytes=most), closing, MemoryState(dict(state.values)))[0].fired
+
+    with pytest.raises(MemoryLimitError) as raised:
+        limited(1)
+    text = str(raised.value)
+    size = int(re.search(r"([\d,]+) bytes would be taken", text)[1].replace(",", ""))
+    assert text.startswith(
+        f"the window {TimeWindow(-20, 30)!r} is too large for a function over its rows: {size:,} bytes would be taken into memory "
+        "at once, of which the key 'b' has 3 rows; the limit is 1 bytes."
+    )
+    with pytest.raises(MemoryLimitError, match=f"the limit is {size - 1:,} bytes"):
+        limited(size - 1)
+    wholly = [(("a", start), (2, [1, 5])) for start in (-10, 0)] + [(("b", start), (3, [2, 3, 4])) for start in (-10, 0)]
+    wholly += [(("c", start), (1, [6])) for start in (-10, 0)]
+    first = [(("a", -20), (1, [1])), (("b", -20), (2, [2, 3]))]
+    assert sorted(limited(size)) == sorted(((key, start, start + 30), values) for (key, start), values in first + wholly)
+
+
+@pytest.mark.parametrize(
+    ("keys", "shown"),
+    [
+        (pa.table({"a": [1, None], "b": ["x", "y"]}), [(1, "x"), (None, "y")]),
+        (pa.table({"a": [1, None]}), [1, None]),
+        (pa.table({"a": [1, None]}).select([]), [(), ()]),
+    ],
+    ids=["two columns", "one", "none"],
+)
+def test_keys_are_told_as_users_know_them(keys, shown):
+    assert operator._keys_of(keys) == shown
+
+
+def test_rows_that_come_after_a_start_from_saved_state_are_behind_those_that_came_before():
+    plan, state = plan_of(TumblingEventTimeWindows(100)), MemoryState()
+    harness.run(plan, [batch(("a", 5, 1), ("a", 3, 2)), batch(("a", 4, 3))], state)
+    saved = plan.operator.for_group(plan, state, 0).tables()
+    assert saved.header["counters"] == {"largest": {"arrived": 3, "kept from": 0}}
+    assert saved.tables["rows"].to_pylist() == [
+        {"key 0": "a", "time": time, "row 0": "a", "row 1": time, "row 2": v, "row 3": None, "row 4": 1, "arrival": v - 1}
+        for v, time in enumerate((5, 3, 4), start=1)
+    ]
+    again = MemoryState()
+    # In any order: which row came first is said of each.
+    saved.tables["rows"] = saved.tables["rows"].take(pa.array([2, 0, 1]))
+    assert plan.operator.for_group(plan, again, 0).restore(saved) is None
+    (one,) = harness.run(plan, [batch(("a", 2, 4), ("a", 1, 5), ("a", 101, 6))], again)
+    assert one.fired == [(("a", 0, 100), (5, [1, 2, 3, 4, 5]))]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from dataclasses import replace
 
 import numpy as np
@@ -169,3 +170,59 @@ def test_of_several_look_backs_the_longest_is_kept():
     explained = explain_plan(plan, streaming=True, chosen=None)
     assert "short: the 1 microsecond before each row, and the row itself" in explained
     assert "long: the 500 microseconds before each row and 50 microseconds after it, and the row itself" in explained
+
+
+def test_rows_that_wait_are_shown_with_their_windows():
+    """Of two look-backs the window that is shown covers both; rows of a key and instant are one window."""
+    several = SeveralWindows.of({"short": LookBackWindows(3), "long": LookBackWindows(10, 4)})
+    plan, state = look_backs.plan_of(several, COUNT, ("v", "u"), 2), MemoryState()
+    process(plan, state, [("a", 20, 1, None, 7)])
+    process(plan, state, [("b", 30, 2, None, 8), ("a", 25, 3, None, 9), ("a", 25, None, None, 10)])
+    # The watermark is 27: rows up to 23 have all that follows them.
+    saved = plan.operator.for_group(plan, state, 0).tables()
+    views = plan.operator.views(plan, saved, 3)
+
+    def at(number):
+        return dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc) + dt.timedelta(microseconds=number)
+
+    nothing = dict.fromkeys(("window", "results", "contents", "firings", "last_firing"))
+    windows = sorted(views.windows.to_pylist(), key=lambda row: row["window_start"])
+    whole = saved.tables["waiting"].nbytes
+    assert windows == [
+        {
+            **nothing,
+            "key": {"key": key},
+            "window_start": at(time - 10),
+            "window_end": at(time + 4 + 1),
+            "operator": "look-backs",
+            "key_group": 3,
+            "rows": rows,
+            "due": at(time + 4),
+            "closes": at(time + 4),
+            "bytes": rows * (whole // 3),
+        }
+        for key, time, rows in (("a", 25, 2), ("b", 30, 1))
+    ]
+    assert sorted(views.elements.to_pylist(), key=lambda row: row["place"]) == [
+        {
+            "key": {"key": key},
+            "windows": [{"start": at(time - 10), "end": at(time + 4 + 1)}],
+            "place": place,
+            "time": at(time),
+            "element": {"v": v, "u": u},
+            "value": None,
+            "key_group": 3,
+        }
+        for place, (key, time, v, u) in enumerate([("b", 30, 2, 8), ("a", 25, 3, 9), ("a", 25, None, 10)], start=1)
+    ]
+    assert [(row["key"]["key"], row["kind"], row["time"]) for row in views.timers.to_pylist()] == [
+        ("a", "event", at(29)),
+        ("b", "event", at(34)),
+    ]
+    assert views.user_state.num_rows == 0
+
+
+def test_nothing_that_waits_is_shown_as_nothing():
+    plan, state = look_backs.plan_of(LookBackWindows(10), COUNT, ("v",)), MemoryState()
+    views = plan.operator.views(plan, plan.operator.for_group(plan, state, 0).tables(), 0)
+    assert [table.num_rows for table in (views.windows, views.elements, views.timers)] == [0, 0, 0]

@@ -25,12 +25,13 @@ from panestream.windowing.assigners import (
     CalendarDays,
     CalendarMonths,
     SlidingEventTimeWindows,
+    SlidingProcessingTimeWindows,
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
 )
 from panestream.windowing.assigners.several import SeveralWindows
 from panestream.windowing.time import MIN_TIMESTAMP
-from panestream.windowing.triggers import ContinuousProcessingTimeTrigger
+from panestream.windowing.triggers import ContinuousEventTimeTrigger, ContinuousProcessingTimeTrigger
 from panestream.windowing.watermarks import WatermarkStrategy
 from tests.comparison import harness
 
@@ -319,6 +320,20 @@ def test_windows_of_the_clock_are_due_at_their_last_instant():
     assert [len(one.fired) for one in emitted] == [0, 0, 1]
 
 
+def test_of_equal_event_times_the_first_to_arrive_counts_in_long_windows_of_the_clock():
+    """A long window is read in pieces of several sizes, which are not in the order of time."""
+    windowing = WindowSpec(SlidingProcessingTimeWindows(64, 2))
+    recipes = (agg.first("v").alias("first"), agg.last("v").alias("last"), agg.max_by("v", "x").alias("at_max"))
+    plan = harness.Query(windowing, recipes).columnar()
+    assert plan.operator.levels > 1
+    # All at one time of the event, with equal values to compare: only the order of arrival is left to tell them apart.
+    batches = [harness.MicroBatch([[(key, 5, clock, 1.0, clock) for key in "ab"]], clock=clock) for clock in range(120)]
+    found = [row for one in harness.run(plan, batches) for row in one.fired]
+    assert found == [
+        ((key, end - 64, end), (max(end - 64, 0), end - 1, max(end - 64, 0))) for end in range(2, 120, 2) for key in "ab"
+    ]
+
+
 @pytest.mark.parametrize(
     ("assigner", "said"),
     [
@@ -359,6 +374,25 @@ def test_a_continuous_trigger_wakes_the_query_before_the_window_ends():
     emitted = harness.run(plan, [harness.MicroBatch(rows, clock=15), harness.MicroBatch([], clock=31)])
     assert [one.wake_up for one in emitted] == [30, 60]
     assert [one.fired for one in emitted] == [[], [(("a", 0, 100), (1,))]]
+
+
+def test_a_window_that_a_row_behind_its_time_opened_does_not_fire_again_after_a_start_from_saved_state():
+    """Of each window is kept which row opened it: those that came since time last moved have numbers from 0 on."""
+    windowing = WindowSpec(TumblingEventTimeWindows(40), ContinuousEventTimeTrigger(10))
+    plan, state = harness.Query(windowing, (agg.count().alias("n"),)).columnar(), MemoryState()
+    came = [("a", 23), ("b", 3), ("a", 25), ("d", 4)]
+    emitted = harness.run(plan, [harness.MicroBatch([[(key, ts, None, None, 1)]]) for key, ts in came], state)
+    # The windows of b and d should have fired at 10: they do with the next step of time, which a's second row is to b's.
+    assert [one.fired for one in emitted] == [[], [], [(("b", 0, 40), (1,))], []]
+    saved = plan.operator.for_group(plan, state, 0).tables()
+    panes = saved.tables["panes"]
+    opened_by = dict(zip(panes["key 0"].to_pylist(), panes["#1.min"].to_pylist(), strict=True))
+    assert opened_by == {"a": -3, "b": -2, "d": 0}
+    again = MemoryState()
+    plan.operator.for_group(plan, again, 0).restore(saved)
+    for one in (state, again):
+        (next_,) = harness.run(plan, [harness.MicroBatch([[("c", 27, None, None, 1)]])], one)
+        assert next_.fired == [(("d", 0, 40), (1,))]
 
 
 @pytest.mark.parametrize(

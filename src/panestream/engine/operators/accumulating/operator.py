@@ -245,8 +245,8 @@ class AccumulatingOperator(GroupOperator[pa.Table]):
             keys = table.select(range(self._width))
             found = keys.group_by(keys.column_names, use_threads=False).aggregate([([], "count_all")])
             counts.update(dict(zip(_keys_of(found.select(range(self._width))), found["count_all"].to_pylist(), strict=True)))
-        (key, rows), *_ = counts.most_common(1)
-        bounds = TimeWindow(int(self._windows.start_of(windows[:1])[0]), int(self._windows.end_of(windows[-1:])[0]))
+        ((key, rows),) = counts.most_common(1)
+        bounds = TimeWindow(int(self._windows.start_of(windows)[0]), int(self._windows.end_of(windows)[-1]))
         raise window_too_large(key, repr(bounds), rows, size, most)
 
     def _touched(

@@ -212,8 +212,8 @@ class History:
 
 
 def _span(blocks: PaneBlocks, low: int, end: int) -> Span:
-    bounds = np.asarray([low], np.int64), np.asarray([end], np.int64)
-    return Span(blocks, *(bound[:1] if low < end else bound[:0] for bound in bounds))
+    lows, ends = ([low], [end]) if low < end else ([], [])
+    return Span(blocks, np.asarray(lows, np.int64), np.asarray(ends, np.int64))
 
 
 def _panes(table: pa.Table) -> Ints:

@@ -226,9 +226,9 @@ class LookBackOperator(GroupOperator[FreshRows]):
     def _on_a_line(self, partials: pa.Table, order: Ints, places: Ints) -> pa.Table:
         """The partials of each place, of an aggregation that knows no keys."""
         bare = self._settings.bare
-        columns = partials.columns[self._width + 1 :]
-        line = pa.Table.from_arrays(columns, schema=pa.schema(list(bare.partial_schema)[1:])).take(pa.array(order))
-        line = line.add_column(0, bare.partial_schema.field(0), pa.array(places))
+        at = pa.array(order)
+        columns = [pa.array(places), *(column.take(at) for column in partials.columns[self._width + 1 :])]
+        line = pa.Table.from_arrays(columns, schema=bare.partial_schema)
         return line if not len(places) or places[-1] + 1 == len(places) else bare.merge([line])
 
     # -- state ---------------------------------------------------------------------------------------------------------

@@ -1,0 +1,251 @@
+"""A plan in words: all of it, line by line."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+
+from panestream.engine.explain import explain_plan
+from panestream.engine.plan import Top
+from panestream.engine.split import split_of
+from panestream.engine.window_spec import WindowSpec
+from panestream.windowing import aggregates as agg
+from panestream.windowing.assigners import (
+    EventTimeSessionWindows,
+    PredicateWindows,
+    SlidingEventTimeWindows,
+    TumblingEventTimeWindows,
+)
+from panestream.windowing.watermarks import WatermarkStrategy
+from tests.comparison import harness, intervals, joins, predicates
+
+COUNT = (agg.count().alias("n"),)
+SECOND = 1_000_000
+
+
+def told(plan, *, streaming=True, chosen=None, **more):
+    """The lines of each section."""
+    sections = {}
+    for line in explain_plan(plan, streaming=streaming, chosen=chosen, **more).splitlines():
+        title, body = line[:12].strip(), line[12:].strip()
+        sections.setdefault(title or list(sections)[-1], []).append(body)
+    return sections
+
+
+def plan_of(assigner, **more):
+    return harness.Query(WindowSpec(assigner), COUNT, **more).columnar()
+
+
+def test_sections_stand_below_one_another():
+    assert explain_plan(plan_of(TumblingEventTimeWindows(60)), streaming=True, chosen=None) == (
+        "windows     TumblingEventTimeWindows.of('60 microseconds')\n"
+        "operator    aligned panes\n"
+        "panes       60 microseconds each, 1 to a window\n"
+        "firing      a window fires when the watermark reaches its end\n"
+        "aggregates  agg.count().alias('n'): invertible; counts of parts are added\n"
+        "event time  ts, WatermarkStrategy.for_monotonous_timestamps()\n"
+        "            late rows are counted and dropped\n"
+        "            rows without event time fail the query\n"
+        "exchange    pre-aggregated per (key, pane) before the shuffle\n"
+        "            1 key group, one per state partition\n"
+        "state       one block of partials per micro-batch and key group, appended, only for panes that stay open; merged by eights\n"
+        "outputs     main"
+    )
+
+
+@pytest.mark.parametrize(
+    ("size", "slide", "lies"),
+    [
+        (60, 20, "each row lies in 3 windows"),
+        (60, 60, "each row lies in 1 window"),
+        (60, 59, "each row lies in 1 or 2 windows"),
+        (60, 7, "each row lies in 8 or 9 windows"),
+        (60, 61, "rows between two windows belong to none"),
+    ],
+)
+def test_in_how_many_windows_a_row_lies(size, slide, lies):
+    assigner = SlidingEventTimeWindows(size, slide)
+    assert told(plan_of(assigner))["windows"] == [f"{assigner!r}: {lies}"]
+    found = {len(assigner.assign_windows(None, time, 0)) for time in range(slide)}
+    assert 0 in found or " or ".join(map(str, sorted(found))) in lies
+
+
+@pytest.mark.parametrize(
+    ("groups", "chosen", "tasks", "exchange", "state"),
+    [
+        (1, None, None, "1 key group, one per state partition", None),
+        (2, None, None, "2 key groups, one per state partition", "the default, 200"),
+        (2, 3, 1, "2 key groups, one per state partition; 1 task takes them in turns", "3"),
+        (3, 3, 2, "3 key groups, one per state partition; 2 tasks take them in turns", None),
+    ],
+)
+def test_how_many_key_groups_there_are_and_what_is_to_be_set_for_them(groups, chosen, tasks, exchange, state):
+    plan = replace(plan_of(TumblingEventTimeWindows(60)), groups=groups)
+    found = told(plan, chosen=chosen, tasks=tasks)
+    assert found["exchange"][1:] == [exchange]
+    setting = (
+        f"result.start() sets spark.sql.shuffle.partitions={groups} for its query; for .main set it yourself (now {state}), and "
+        "the RocksDB state store"
+    )
+    assert found["state"][1:] == ([] if state is None else [setting])
+    assert told(plan, streaming=False, chosen=chosen)["state"] == ["none: a batch fires every window at the end of input"]
+
+
+def test_what_becomes_of_late_rows_and_of_those_without_event_time():
+    late = harness.Query(WindowSpec(TumblingEventTimeWindows(60), allowed_lateness=5 * SECOND), COUNT, late=True)
+    strategy = "WatermarkStrategy.for_monotonous_timestamps()"
+    assert told(replace(late.columnar(), invalid_tag="bad"))["event time"] == [
+        f"ts, {strategy}",
+        "late rows go to the output 'late'; windows take rows for 5 seconds more",
+        "rows without event time go to the output 'bad'",
+    ]
+    plan = plan_of(TumblingEventTimeWindows(60))
+    assert told(replace(plan, event_time=None))["event time"] == ["none: the clock of the micro-batch stands in for it"]
+    # In ten steps, but none is shorter than a millisecond: Spark's clock knows no less.
+    for closes_after, often in (
+        ("1 minute", "6 seconds"),
+        ("10 milliseconds", "1 millisecond"),
+        ("9 milliseconds", "1 millisecond"),
+    ):
+        closing = WatermarkStrategy(0).closing_after(closes_after)
+        assert told(replace(plan, watermark=closing, ticks=1000))["event time"] == [
+            f"ts, {closing!r}",
+            (
+                f"when all input has been silent for {closes_after}, the watermark follows the clock: it wakes all key groups every "
+                f"{often} then (not where the query ends by itself)"
+            ),
+            "late rows are counted and dropped",
+            "rows without event time fail the query",
+        ]
+
+
+def test_where_rows_go():
+    plan = plan_of(TumblingEventTimeWindows(60), late=True)
+    assert told(plan, sinks={"main": "to a table", "late": "nowhere"})["outputs"] == [
+        "main, late",
+        "main: to a table",
+        "late: nowhere",
+    ]
+    assert told(replace(plan, top=Top(3, "n")))["outputs"] == ["main, late; main: the top 3 of each window by n"]
+    assert told(plan, session="it lacks something")["session"] == ["it lacks something"]
+    assert told(plan, trigger=["this", "that"])["trigger"] == ["this", "that"]
+
+
+def test_what_crosses_the_shuffle_and_in_which_order():
+    plan = plan_of(EventTimeSessionWindows(5))
+    groups = "1 key group, one per state partition"
+    assert told(plan, reduced_by_spark=True)["exchange"] == [
+        "rows are reduced per (key, pane) by Spark's own aggregation",
+        groups,
+    ]
+    ordered = replace(plan, arrival=pa.schema([("part", pa.int32()), ("u", pa.int64())]))
+    assert told(ordered)["exchange"] == [
+        "in the order of part, u: rows cross unreduced, and are put in order in their key group",
+        groups,
+    ]
+    assert told(ordered, streaming=False)["exchange"][-2:] == [
+        "in the order of part, u: Spark puts the rows in order first",
+        groups,
+    ]
+    lists = harness.Query(WindowSpec(TumblingEventTimeWindows(60)), (agg.collect_list("v"),)).columnar()
+    assert told(lists)["exchange"][-2:] == ["results depend on the order of arrival, which is Spark's", groups]
+    distinct = (agg.count_distinct("v"),)
+    plan = harness.Query(WindowSpec(TumblingEventTimeWindows(60)), distinct).columnar()
+    for parts, key_groups, said in ((3, 8, 3), (8, 3, 3)):
+        split = replace(plan, groups=key_groups, split=split_of(parts, distinct, plan.operator, harness.TYPES))
+        assert told(split)["exchange"][-2:] == [
+            f"the rows of a key go to up to {said} key groups, by v; a window is put together when it fires",
+            f"{key_groups} key groups, one per state partition",
+        ]
+
+
+# -- of operators ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", joins.HOWS)
+def test_joins_of_windows(how):
+    plan = joins.Join(WindowSpec(TumblingEventTimeWindows(60)), how, (0, 0), late=False).plan()
+    assert told(plan)["streams"] == [
+        "two, left and right, each row with the side that it is of; the smaller of their watermarks counts",
+        f"{how} join: a window keeps the rows of each side once; outputs make pairs of them",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper", "how", "between", "left", "right"),
+    [
+        (-5 * SECOND, 7 * SECOND, "inner", "-5 seconds to 7 seconds", "7 seconds", "5 seconds"),
+        # A row of the right is looked at once more: when a row of the left is over that may have met it, or none.
+        (-5 * SECOND, 7 * SECOND, "left", "-5 seconds to 7 seconds", "7 seconds", "12 seconds"),
+        # A row of the right has met all of the left that it can meet before time comes to it.
+        (2 * SECOND, 3 * SECOND, "inner", "2 seconds to 3 seconds", "3 seconds", "0 seconds"),
+        (-3 * SECOND, -2 * SECOND, "full", "-3 seconds to -2 seconds", "1 second", "3 seconds"),
+    ],
+)
+def test_interval_joins(lower, upper, how, between, left, right):
+    plan = intervals.Interval(lower, upper, how, (0, 3)).plan(3)
+    found = told(plan, chosen=3)
+    assert found == {
+        "streams": ["two, left and right, each row with the side that it is of; the smaller of their watermarks counts"],
+        "operator": ["interval join"],
+        "interval": [f"{how} join: a row of the right from {between} after the time of one of the left, both included"],
+        "event time": [
+            (
+                "ts, left: WatermarkStrategy.for_monotonous_timestamps(); "
+                "right: WatermarkStrategy.for_bounded_out_of_orderness('3 microseconds')"
+            ),
+            "late rows go to the output 'late_left' (left), 'late_right' (right)",
+            "rows without event time fail the query",
+        ],
+        "exchange": [
+            "rows cross the shuffle, of each side the columns that results have",
+            "3 key groups, one per state partition",
+        ],
+        "state": [f"rows of the left until the watermark is {left} past them, of the right {right}"],
+        "outputs": ["main, late_left, late_right"],
+    }
+    assert told(plan, streaming=False) == {**found, "state": ["none: a batch emits all at the end of input"]}
+
+
+@pytest.mark.parametrize(
+    ("assigner", "begins_and_ends"),
+    [
+        (PredicateWindows("s"), "a row where s, and ends before the next start"),
+        (PredicateWindows(end="e"), "a row that is in none yet, and ends behind a row where e"),
+        (PredicateWindows("s", "e"), "a row where s, and ends behind a row where e or before the next start"),
+        (PredicateWindows("s", gap=5), "a row where s, and ends before the next start or 5 microseconds after the last row"),
+        (
+            PredicateWindows("s", "e", 5),
+            "a row where s, and ends behind a row where e or before the next start or 5 microseconds after the last row",
+        ),
+    ],
+)
+@pytest.mark.parametrize("late", [False, True])
+def test_windows_by_predicates(assigner, begins_and_ends, late):
+    plan = predicates.plan_of(assigner, COUNT, late=late)
+    found = told(plan)
+    assert found == {
+        "windows": [repr(assigner)],
+        "operator": ["predicates"],
+        "predicates": [
+            "rows of each key in the order of their times, when the watermark has passed them; rows behind it are late",
+            f"a window begins with {begins_and_ends}",
+        ],
+        "aggregates": ["agg.count().alias('n'); counts of parts are added"],
+        "event time": [
+            "ts, WatermarkStrategy.for_monotonous_timestamps()",
+            "late rows go to the output 'late'" if late else "late rows are counted and dropped",
+            "rows without event time fail the query",
+        ],
+        "exchange": [
+            "values cross the shuffle with what their rows begin and end",
+            *(["whole rows cross beside them, for the late output"] if late else []),
+            "1 key group, one per state partition",
+        ],
+        "state": ["open windows, and partials of each key and instant that waits for the watermark, in pages by hash of the key"],
+        "outputs": ["main, late" if late else "main"],
+    }
+    batch = ["none: a batch computes all windows at once; one without an end is not emitted"]
+    assert told(plan, streaming=False) == {**found, "state": batch}
