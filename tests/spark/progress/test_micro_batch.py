@@ -13,6 +13,7 @@ from panestream.engine.runtime.group_io import GroupMetrics
 from panestream.spark.operator.operate import OPERATED_SCHEMA
 from panestream.spark.progress.micro_batch import OBSERVED, BatchProgress, PartitionProgress, metrics_of, observed
 from tests.engine.exchange.test_exchange import plan as plan_of
+from tests.metrics.told import HOUR, counters, progress
 
 PLAN = replace(plan_of(groups=5), late_tag="late")
 """Of five key groups, and with an output for late rows."""
@@ -207,7 +208,8 @@ def test_added_up(reports, expected):
 def test_one_that_took_no_time_has_no_rate():
     quick = BatchProgress.of(8, 0.0, metrics_of(bodies_of([FIRST])), PLAN, late_kept=False)
     assert (quick.batch_id, quick.rows, quick.duration_ms, quick.rows_per_second) == (8, 23, 0, 0.0)
-    assert BatchProgress.of(8, 0.0016, [], PLAN, late_kept=False).duration_ms == 2
+    # Milliseconds are whole ones, the nearest.
+    assert BatchProgress.of(8, 1.0006, [], PLAN, late_kept=False).duration_ms == 1001
 
 
 @pytest.mark.spark
@@ -231,3 +233,38 @@ def test_what_spark_observes_is_the_same(spark, case, late_kept):
     dropped = 0 if late_kept else expected.late_rows
     same = replace(expected, dropped_rows=dropped, stages=told["durationMs"], spark_dropped_rows=3)
     assert BatchProgress.of_spark(told) == same
+
+
+def test_of_an_entry_of_sparks():
+    told = BatchProgress.of_spark(progress(5).progress)
+    assert (told.batch_id, told.rows, told.duration_ms, told.stages["walCommit"]) == (5, 10, 1500, 100)
+    assert told.rows_per_second == pytest.approx(10 / 1.5)
+    assert (told.output_rows, told.early_firings, told.on_time_firings) == ({"main": 5, "late": 0}, 0, 4)
+    assert told.partitions == (
+        PartitionProgress("a", HOUR + 1, HOUR, False),
+        PartitionProgress("b", 2 * HOUR, 2 * HOUR - 1, True),
+    )
+    assert (told.spark_dropped_rows, told.watermark, told.watermark_before) == (3, HOUR, None)
+    # Of Spark Connect the values come beside their schema.
+    beside = progress(5).progress
+    values, schema = list(counters().values()), {"fields": [{"name": name} for name in counters()]}
+    beside["observedMetrics"] = {OBSERVED: Row(values=values, schema=schema)}
+    assert BatchProgress.of_spark(beside) == told
+
+
+def test_of_an_entry_of_which_no_key_group_said_anything():
+    told = BatchProgress.of_spark(progress(**dict.fromkeys(counters())).progress)
+    nothing = replace(NOTHING, batch_id=0, duration_ms=1500, groups=0, output_rows={}, open_windows=None)
+    assert told == replace(nothing, stages=told.stages, spark_dropped_rows=3)
+
+
+def test_of_an_entry_without_a_micro_batch_or_without_counters_there_is_nothing():
+    for without in ({"durationMs": {"triggerExecution": 1}}, {"observedMetrics": {}}, {"observedMetrics": None}):
+        assert BatchProgress.of_spark({**progress().progress, **without}) is None
+    assert BatchProgress.of_spark(progress().progress, "panestream_2") is None
+
+
+@pytest.mark.parametrize(("took", "rate"), [(0, 0.0), (1, 10_000.0)])
+def test_a_rate_of_an_entry_wants_some_time(took, rate):
+    told = BatchProgress.of_spark({**progress().progress, "durationMs": {"addBatch": took}})
+    assert (told.duration_ms, told.rows_per_second) == (took, rate)
