@@ -66,4 +66,7 @@ EQUIVALENT: dict[str, str] = {
     "spark/progress/listening.py:ProgressListener._on_progress: the other way out: continue -> break": (
         "Nothing is told of an operator where no micro-batch ran: then there is nothing of the next ones, either."
     ),
+    "spark/savepoint/values.py:StoredState.made_of: argument left out: self.values(header_only=header_only) -> self.values()": (
+        "More is read from Spark's state store than the header is made of: the same header, more slowly."
+    ),
 }

@@ -4,6 +4,8 @@ import pickle
 import subprocess
 import sys
 
+import pytest
+from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import TimerValues
 
 from panestream.spark.operator import processor
@@ -40,6 +42,26 @@ def test_a_processor_opens_its_plan_once(monkeypatch):
         list(several.handleInputRows((value,), iter([]), TimerValues(0, -1)))
         several.init(MemoryHandle())  # another key group, another state
     assert len(opened) == 1
+
+
+def test_a_processor_that_was_not_given_its_state_says_so():
+    early = WindowProcessor(plan())
+    for call in (
+        lambda: list(early.handleInputRows((0,), iter([]), TimerValues(0, -1))),
+        lambda: list(early.handleExpiredTimer((0,), TimerValues(0, -1), None)),
+        lambda: early.handleInitialState((0,), Row(space="meta", number=0, value=b""), TimerValues(0, -1)),
+    ):
+        with pytest.raises(RuntimeError, match=r"^Spark called the processor before init$"):
+            call()
+
+
+def test_what_a_savepoint_has_becomes_entries_of_the_state_and_timers():
+    several, handle = WindowProcessor(plan()), MemoryHandle()
+    several.init(handle)
+    for space, number, value in (("meta", 0, b"m"), ("panes", 3, b"p"), (None, 1700, b"")):
+        several.handleInitialState((0,), Row(space=space, number=number, value=value), TimerValues(0, -1))
+    assert list(handle.listTimers()) == [1700]
+    assert [several._state.get(*entry) for entry in (("meta", 0), ("panes", 3), ("panes", 0))] == [b"m", b"p", None]
 
 
 pickle_loads = pickle.loads

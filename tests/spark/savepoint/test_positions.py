@@ -24,6 +24,15 @@ OFFSETS = {
     '{"offset":17}': "other",
     "{}": "other",
     '{"clicks":{"zero":23}}': "other",
+    '{"clicks":{"0":23},"views":5}': "other",
+    '{"views":5,"clicks":{"0":23}}': "other",
+    '{"clicks":{}}': "other",
+    '{"logOffset":7,"clicks":{"0":23}}': "other",
+    '{"reservoirId":"r","reservoirVersion":3}': "other",
+    '{"snapshot_id":4,"position":2}': "other",
+    "[]": "other",
+    " - ": "nothing",
+    "": "other",
     "not JSON": "other",
 }
 
