@@ -12,6 +12,7 @@ from pyspark.errors import AnalysisException
 import panestream as pst
 from panestream.errors import FencedError, SinkError
 from panestream.spark.sinks.base import Run
+from panestream.spark.sinks.table_formats.base import TableFormat
 from panestream.spark.sinks.table_formats.names import table_exists
 
 
@@ -162,6 +163,33 @@ def test_a_table_that_vanished_is_missed(sink):
     del session.tables["t"]
     session.settings["spark.sql.sources.default"] = "hudi"
     assert sink.open(session, Run("q1")) == sink
+
+
+@pytest.mark.parametrize(
+    ("last", "run", "refused"),
+    [
+        (None, Run("q2", first=8, succeeds=True), False),
+        (7, Run("q2", first=8, succeeds=True), False),
+        (8, Run("q2", first=8, succeeds=True), True),
+        (9, Run("q2", first=8, succeeds=True), True),
+        (9, Run("q2", first=8), False),  # it has committed something itself: then it is its own
+    ],
+)
+def test_what_the_old_query_wrote_after_the_savepoint_is_not_appended_a_second_time(monkeypatch, last, run, refused):
+    asked = []
+    monkeypatch.setattr(TableFormat, "last_of", lambda kind, *given: asked.append(given) or last)
+    session, sink = Session(t="hudi"), pst.TableSink("t")
+    if refused:
+        with pytest.raises(
+            SinkError,
+            match=f"^the table t has micro-batch {last} of .* the savepoint was taken after micro-batch 7: what it wrote",
+        ):
+            sink.open(session, run)
+    else:
+        assert sink.open(session, run).run == run
+    assert asked == ([(session, "t", run)] if run.succeeds else [])
+    # What is merged comes to the same, and a table that is not there has nothing.
+    assert pst.MergeSink("t", ["user"]).open(session, run).run == sink.open(Session(), run).run == run
 
 
 @pytest.mark.parametrize(
