@@ -63,4 +63,10 @@ EQUIVALENT: dict[str, str] = {
     "engine/operators/panes/operator.py:PaneOperator._close: sign: last_ended(one, closed) + 1 -> last_ended(one, closed) - 1": (
         "How often two windows that are closed have fired rests until two more are: nobody asks for it, nor is it among the tables."
     ),
+    "spark/progress/listening.py:ProgressListener._on_progress: the other way out: continue -> break": (
+        "Nothing is told of an operator where no micro-batch ran: then there is nothing of the next ones, either."
+    ),
+    "spark/savepoint/values.py:StoredState.made_of: argument left out: self.values(header_only=header_only) -> self.values()": (
+        "More is read from Spark's state store than the header is made of: the same header, more slowly."
+    ),
 }

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 import panestream as pst
 from panestream import agg
-from panestream.errors import CheckpointError, InvalidPlanError
+from panestream.errors import CheckpointError, InvalidPlanError, OperatorError
 from panestream.spark.operator.placement import group_values
 from panestream.spark.savepoint.initial_state import initial_state
 from panestream.testing import MicroBatches
@@ -110,6 +110,15 @@ def test_no_rows_of_history_are_a_savepoint_too(spark, tmp_path):
     # Each new key group begins with something, though no row comes to it: what time it is.
     assert {row[0] for row in initial_state(saved, replace(saved.plan, groups=3)).collect()} == set(group_values(3))
     assert ran(result, tmp_path / "new", savepoint=saved.path)[0] == whole
+
+
+@pytest.mark.parametrize("sinks", [{}, {"main": pst.MemorySink()}])
+def test_history_that_cannot_be_computed_is_nothing_that_a_sink_or_the_savepoint_failed_in(spark, tmp_path, sinks):
+    result = counted(clicks_in(spark, tmp_path / "clicks", ROWS[:2]).stream())
+    wrong = spark.createDataFrame(ROWS[:4], SCHEMA).withColumn("n", F.col("user").cast("bigint"))
+    with pytest.raises(OperatorError, match=r"^the windows could not be computed: .*CAST_INVALID_INPUT"):
+        result.bootstrap(wrong, str(tmp_path / "saved"), **sinks)
+    assert not (tmp_path / "saved").exists()
 
 
 def test_what_is_no_history_of_the_stream_is_refused_in_words(spark, tmp_path):

@@ -1,12 +1,14 @@
 """How far a source was read, as a savepoint says it: parsed from what Spark and the sources write."""
 
 import json
+import re
+from types import SimpleNamespace
 
 import pytest
 
 from panestream.errors import CheckpointError
 from panestream.spark.savepoint import positions
-from panestream.spark.savepoint.positions import SourcePosition, as_saved, kind_of, of_saved
+from panestream.spark.savepoint.positions import SourcePosition, as_saved, kind_of, of_saved, read_positions
 
 
 def delta(**changed):
@@ -24,6 +26,15 @@ OFFSETS = {
     '{"offset":17}': "other",
     "{}": "other",
     '{"clicks":{"zero":23}}': "other",
+    '{"clicks":{"0":23},"views":5}': "other",
+    '{"views":5,"clicks":{"0":23}}': "other",
+    '{"clicks":{}}': "other",
+    '{"logOffset":7,"clicks":{"0":23}}': "other",
+    '{"reservoirId":"r","reservoirVersion":3}': "other",
+    '{"snapshot_id":4,"position":2}': "other",
+    "[]": "other",
+    " - ": "nothing",
+    "": "other",
     "not JSON": "other",
 }
 
@@ -67,3 +78,42 @@ def test_saved():
 )
 def test_partitions_all_have_a_number_and_an_offset(value, are):
     assert positions._is_partitions(value) is are
+
+
+class Logs:
+    """A session that reads the logs of offsets of one checkpoint, by their names."""
+
+    def __init__(self, **logs):
+        self.logs = {f"cp/offsets/{name.removeprefix('of_')}": text for name, text in logs.items()}
+        self.read = self
+
+    def text(self, path, wholetext=False):
+        lines = [self.logs[path]] if wholetext else self.logs[path].splitlines()
+        return SimpleNamespace(collect=lambda: [SimpleNamespace(value=line) for line in lines])
+
+
+@pytest.fixture(autouse=True)
+def listed(monkeypatch):
+    monkeypatch.setattr(positions, "list_files", lambda spark, path: [path] if path in spark.logs else [])
+
+
+def test_each_line_behind_sparks_own_is_a_source():
+    spark = Logs(of_3='v1\n{"batchTimestampMs":1}\n{"logOffset":7}\n-\n{"clicks":{"0":23}}', of_4="v1\n\n17\n", of_5="v1\n{}")
+    assert read_positions(spark, "cp", 3) == [
+        SourcePosition(0, "files", '{"logOffset":7}'),
+        SourcePosition(1, "nothing", "-"),
+        SourcePosition(2, "kafka", '{"clicks":{"0":23}}'),
+    ]
+    assert read_positions(spark, "cp", 4) == [SourcePosition(0, "other", "17")]
+    assert read_positions(spark, "cp", 5) == []
+
+
+@pytest.mark.parametrize(("batch_id", "why"), [(3, "begins with 'v2'"), (4, "is gone"), (5, "is gone")])
+def test_a_log_that_is_gone_or_of_another_form_is_refused(batch_id, why):
+    said = f"after micro-batch {batch_id} cannot be told: Spark's log, cp/offsets/{batch_id}, {why}; known is version v1"
+    with pytest.raises(CheckpointError, match=re.escape(said)):
+        read_positions(Logs(of_3='v2\n{}\n{"logOffset":7}', of_4=""), "cp", batch_id)
+
+
+def test_a_manifest_of_before_files_were_counted_has_none():
+    assert of_saved([{"number": 1, "kind": "kafka", "offset": "{}"}]) == [SourcePosition(1, "kafka", "{}", 0, {})]

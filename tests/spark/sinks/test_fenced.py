@@ -9,10 +9,11 @@ import pytest
 
 import panestream as pst
 from panestream.errors import FencedError, SinkError, StateDamagedError, StateFormatError
-from panestream.spark.checkpoint import look_at, register
+from panestream.spark.checkpoint import look_at, newest_entry, register
 from panestream.spark.markers import list_files, read_markers, write_marker
 from panestream.spark.places import escaped
 from tests.datastream.test_stream import at, read_batch, read_stream, windowed, write_files
+from tests.engine.exchange.test_exchange import plan as plan_of
 
 pytestmark = pytest.mark.spark
 
@@ -82,6 +83,22 @@ def test_a_copy_that_another_one_overtook_stops_and_publishes_nothing_more(spark
     assert [path.name for path in (tmp_path / "late").iterdir() if "=" in path.name] == []
     # The other one goes on, with what this one had not committed.
     assert run(spark, tmp_path, FILES[:2], place=folder) == [[(1, "ann", 1)], []]
+
+
+@pytest.mark.parametrize("place", ["local", "elsewhere"])
+def test_of_two_that_are_started_in_one_moment_one_holds_the_checkpoint(spark, tmp_path, place, viewfs):
+    checkpoint = f"{tmp_path if place == 'local' else viewfs}/checkpoint"
+    plan = plan_of(groups=2)
+    first, second = sorted((look_at(spark, plan, checkpoint) for _ in range(2)), key=lambda claim: claim.epoch.rank)
+    assert (first.epoch.number, second.epoch.number) == (1, 1)
+    register(spark, second, ["file:/out"])
+    with pytest.raises(FencedError, match=r"another copy .* started later on the checkpoint .*\(run 1, this is run 1\)"):
+        register(spark, first, ["file:/other"])
+    second.epoch.check(spark)
+    assert newest_entry(spark, checkpoint)["places"] == ["file:/out"]
+    # The next one knows both, and goes on with the name of the one that held it.
+    third = look_at(spark, plan, checkpoint)
+    assert (third.epoch.number, third.query, third.queries) == (2, second.query, {first.query, second.query})
 
 
 def test_elsewhere_spark_itself_publishes_and_clears(spark, tmp_path, viewfs):

@@ -10,8 +10,9 @@ import pytest
 from pyspark.errors import AnalysisException
 
 import panestream as pst
-from panestream.errors import SinkError
+from panestream.errors import FencedError, SinkError
 from panestream.spark.sinks.base import Run
+from panestream.spark.sinks.table_formats.base import TableFormat
 from panestream.spark.sinks.table_formats.names import table_exists
 
 
@@ -94,6 +95,40 @@ def test_whatever_is_a_delta_table_is_told_the_micro_batch():
     assert written(Session(t="delta"), output="main")["txnAppId"] != delta["txnAppId"]
 
 
+@pytest.mark.parametrize("sink", [pst.TableSink("t"), pst.MergeSink("t", ["user"])])
+def test_a_run_that_another_one_overtook_writes_nothing_nor_makes_the_table(sink):
+    session, epoch = Session(default="delta"), Mock()
+    session.read = Mock()
+    epoch.check.side_effect = FencedError("another copy")
+    opened = sink.open(session, Run("q1", epoch=epoch))
+    epoch.check.assert_not_called()
+    with pytest.raises(FencedError, match="another copy"):
+        opened.write(Frame(session), 7)
+    epoch.check.assert_called_once_with(session)
+    assert (session.tables, session.written) == ({}, [])
+
+
+def test_a_run_that_is_overtaken_while_its_rows_are_looked_at_merges_nothing(monkeypatch):
+    merged, session, epoch = [], Session(t="delta"), Mock()
+    monkeypatch.setattr(pst.MergeSink, "_check_single", lambda *_: None)
+    monkeypatch.setattr(pst.MergeSink, "_merge", lambda *given: merged.append(given[-1]))
+    session.catalog.dropTempView = Mock()
+    frame = Frame(session)
+    frame.columns, frame.createOrReplaceTempView = ["user", "n"], Mock()
+    opened = pst.MergeSink("t", ["user"]).open(session, Run("q1", epoch=epoch))
+    opened.write(frame, 7)
+    assert (merged, epoch.check.call_count) == ([7], 2)
+    epoch.check.side_effect = [None, FencedError("another copy")]
+    with pytest.raises(FencedError, match="another copy"):
+        opened.write(frame, 8)
+    assert merged == [7]
+    # A view for each, and gone again also where nothing was merged.
+    made, gone = (
+        [call.args[0] for call in each.call_args_list] for each in (frame.createOrReplaceTempView, session.catalog.dropTempView)
+    )
+    assert (made, len(set(made))) == (gone, 2)
+
+
 def test_what_the_table_is_is_asked_once_a_run():
     session, sink = Session(t="delta"), pst.TableSink("t", "delta")
     for run in (Run("q1"), Run("q1", written=True)):
@@ -128,6 +163,33 @@ def test_a_table_that_vanished_is_missed(sink):
     del session.tables["t"]
     session.settings["spark.sql.sources.default"] = "hudi"
     assert sink.open(session, Run("q1")) == sink
+
+
+@pytest.mark.parametrize(
+    ("last", "run", "refused"),
+    [
+        (None, Run("q2", first=8, succeeds=True), False),
+        (7, Run("q2", first=8, succeeds=True), False),
+        (8, Run("q2", first=8, succeeds=True), True),
+        (9, Run("q2", first=8, succeeds=True), True),
+        (9, Run("q2", first=8), False),  # it has committed something itself: then it is its own
+    ],
+)
+def test_what_the_old_query_wrote_after_the_savepoint_is_not_appended_a_second_time(monkeypatch, last, run, refused):
+    asked = []
+    monkeypatch.setattr(TableFormat, "last_of", lambda kind, *given: asked.append(given) or last)
+    session, sink = Session(t="hudi"), pst.TableSink("t")
+    if refused:
+        with pytest.raises(
+            SinkError,
+            match=f"^the table t has micro-batch {last} of .* the savepoint was taken after micro-batch 7: what it wrote",
+        ):
+            sink.open(session, run)
+    else:
+        assert sink.open(session, run).run == run
+    assert asked == ([(session, "t", run)] if run.succeeds else [])
+    # What is merged comes to the same, and a table that is not there has nothing.
+    assert pst.MergeSink("t", ["user"]).open(session, run).run == sink.open(Session(), run).run == run
 
 
 @pytest.mark.parametrize(

@@ -102,8 +102,9 @@ class WindowProcessor(StatefulProcessor):
 
     def handleInitialState(self, key: Any, initialState: Any, timerValues: TimerValues) -> None:
         # Of a query that starts from a savepoint: entries of the state, as they are to be (panestream.spark.savepoint).
-        if self._state is None or self._handle is None:
+        if self._state is None:
             raise RuntimeError("Spark called the processor before init")
+        assert self._handle is not None  # noqa: S101 - init sets both
         for space, number, value in self.entries_of(initialState):
             if space is None:
                 self._handle.registerTimer(number)
@@ -132,7 +133,7 @@ class WindowProcessor(StatefulProcessor):
         from panestream.spark.worker import remember_archives
 
         remember_archives()
-        if self._state is None or self._handle is None:
+        if self._state is None:
             raise RuntimeError("Spark called the processor before init")
         plan = self._plan = self._plan or pickle.loads(self._pickled_plan)  # noqa: S301 (see __init__)
         now = timers.getCurrentProcessingTimeInMs() * plan.ticks if self._wakes_up else None

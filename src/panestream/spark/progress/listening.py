@@ -7,7 +7,7 @@ import re
 import threading
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pyspark.sql.streaming.listener import (
@@ -110,7 +110,8 @@ class ProgressListener(StreamingQueryListener):
             # Of a query with several operators each is told of: "clicks", "clicks_2".
             run = QueryRun(str(spark["id"]), str(spark["runId"]), spark["name"], observed_as.removeprefix(OBSERVED))
             with self._lock:
-                self._runs[run.run_id] = run
+                # Of a run that began before anybody listened; what ends is the run, whichever operator was told of last.
+                self._runs[run.run_id] = replace(run, operator="")
                 self.batch(run, progress, spark)
 
     def _on_terminated(self, event: QueryTerminatedEvent) -> None:

@@ -1,0 +1,98 @@
+"""Who listens to queries is told which run did what, and which one ended: from events as Spark gives them, without Spark."""
+
+import logging
+from types import SimpleNamespace
+
+from pyspark.sql import Row
+
+from panestream.spark.progress.listening import ProgressListener, QueryRun
+from panestream.spark.progress.micro_batch import BatchProgress
+from tests.metrics.told import ID, RUN, counters, progress, started, terminated
+
+CLICKS = QueryRun(ID, RUN, "clicks")
+
+
+class Told(ProgressListener):
+    """Keeps what it was told, in order."""
+
+    def __init__(self):
+        super().__init__()
+        self.all = []
+
+    def started(self, run):
+        self.all.append(("started", run))
+
+    def batch(self, run, progress, spark):
+        self.all.append(("batch", run, progress, spark))
+
+    def ended(self, run, error):
+        self.all.append(("ended", run, error))
+
+
+def test_a_run_is_the_same_from_its_start_to_its_end():
+    told = Told()
+    event = progress(4)
+    told.onQueryStarted(started())
+    told.onQueryProgress(event)
+    told.onQueryIdle(SimpleNamespace())
+    told.onQueryTerminated(terminated("java.lang.Error: no"))
+    batch = BatchProgress.of_spark(event.progress)
+    assert told.all == [
+        ("started", CLICKS),
+        ("batch", CLICKS, batch, event.progress),
+        ("ended", CLICKS, "java.lang.Error: no"),
+    ]
+    assert (batch.batch_id, batch.rows, CLICKS.label, told.errors) == (4, 10, "clicks", 0)
+
+
+def test_of_a_run_that_ends_before_its_first_micro_batch_the_name_is_known():
+    told = Told()
+    told.onQueryStarted(started())
+    told.onQueryTerminated(terminated())
+    assert told.all == [("started", CLICKS), ("ended", CLICKS, None)]
+
+
+def test_the_name_of_a_run_that_began_before_anybody_listened_is_known_at_its_end():
+    told = Told()
+    told.onQueryProgress(progress())
+    told.onQueryProgress(progress(name="others", run="another"))
+    told.onQueryTerminated(terminated())
+    # What is over is forgotten: of a run that nobody heard of, the event has no name.
+    told.onQueryTerminated(terminated())
+    told.onQueryTerminated(terminated(run="another"))
+    assert told.all[2:] == [
+        ("ended", CLICKS, None),
+        ("ended", QueryRun(ID, RUN, None), None),
+        ("ended", QueryRun(ID, "another", "others"), None),
+    ]
+    assert QueryRun(ID, RUN, None).label == ID
+
+
+def test_of_several_operators_each_is_told_of_in_order_and_the_run_ends_as_a_whole():
+    event = progress()
+    observed = event.progress["observedMetrics"]
+    observed |= {"panestream_2": Row(**counters(input_rows=4)), "panestream_of_mine": Row(rows=7), "panestream_": Row(rows=8)}
+    told = Told()
+    told.onQueryProgress(event)
+    told.onQueryTerminated(terminated())
+    assert [(what, run.operator, run.label, each[0].rows) for what, run, *each in told.all[:-1]] == [
+        ("batch", "", "clicks", 10),
+        ("batch", "_2", "clicks_2", 4),
+    ]
+    assert told.all[-1] == ("ended", CLICKS, None)
+
+
+def test_an_error_in_it_is_logged_with_its_name_and_the_next_event_is_taken(caplog):
+    class Broken(Told):
+        def batch(self, run, progress, spark):
+            super().batch(run, progress, spark)
+            raise ValueError("of mine")
+
+    told = Broken()
+    with caplog.at_level(logging.ERROR, "panestream.metrics"):
+        told.onQueryProgress(progress())
+        told.onQueryProgress(progress(1))
+    assert told.errors == len(told.all) == 2
+    assert caplog.messages == ["Broken could not take in an event of Spark's; the query goes on"] * 2
+    told.onQueryTerminated(terminated())
+    assert told.all[-1] == ("ended", CLICKS, None)
