@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from panestream.engine.aggregates import Aggregation
+from panestream.engine.aggregates.sums import PartialSum
 from panestream.engine.kernels import columns, grouping, ranges
 from panestream.engine.kernels.ordering import stable_order
 from panestream.engine.operators.row.declared import DeclaredFunction
@@ -87,15 +88,42 @@ def test_overflow_within_one_chunk_of_rows():
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_decimal_sums_at_the_edge(layout):
-    most, least = Decimal(10**38 - 1), Decimal(1 - 10**38)
+@pytest.mark.parametrize("sign", [1, -1])
+def test_decimal_sums_at_the_edge(layout, sign):
+    most, least = Decimal(sign * (10**38 - 1)), Decimal(sign * (1 - 10**38))
     type_ = pa.decimal128(38, 0)
-    aggregation, tables = one_key([agg.sum("x")], type_, [0, 0, 0, 1], [most, most, least, Decimal(1)])
+    aggregation, tables = one_key([agg.sum("x")], type_, [0, 0, 0, 1], [most, most, least, Decimal(sign)])
     merged = aggregation.merge(tables)
     assert results(aggregation, merged, [0, 0], [1, 1], layout) == [{"sum(x)": most}] * 2
     for layout_, first, end in (("auto", [0], [2]), (layout, [0, 0], [1, 2])):
         with pytest.raises(AggregateOverflowError, match="decimal"):
             results(aggregation, merged, first, end, layout_)
+
+
+@pytest.mark.parametrize("digits", [18, 19, 38])
+@pytest.mark.parametrize("total", ["0.00", "0.04", "-0.04"])
+def test_decimals_that_cancel_leave_nothing_or_a_little(digits, total):
+    """Of up to 18 digits a sum is one word and its sign, of more it is several words: zero has no sign."""
+    values = [Decimal("1.50"), Decimal("-1.50"), Decimal(total), Decimal("0.00")]
+    aggregation, tables = one_key([agg.sum("x"), agg.mean("x")], pa.decimal128(digits, 2), [0, 0, 1, 1], values)
+    expected = {"sum(x)": Decimal(total), "mean(x)": Decimal(total) / 4}
+    assert results(aggregation, aggregation.merge(tables), [0], [2]) == [expected]
+    assert results(aggregation, pa.concat_tables(tables), [-1, 0], [2, 3]) == [expected] * 2
+
+
+@pytest.mark.parametrize(
+    "values",
+    [[0], [1], [-1], [1, -1], [BIG], [BIG, 1], [-BIG - 1], [-BIG - 1, -1], [BIG] * 5, [-BIG] * 5, [2**32, -(2**32) - 1], []],
+    ids=str,
+)
+def test_halves_that_spark_has_summed_are_the_whole_sum(values):
+    """What ``sql`` asks for, in Python: the upper half of each number with its sign, and the lower without."""
+    halves = [[sum(value >> 32 for value in values)], [sum(value & 0xFFFFFFFF for value in values)]]
+    if not values:
+        halves = [[None], [None]]
+    low, high = PartialSum(0, 0).from_sql([pa.array(half, pa.int64()) for half in halves])
+    assert high[0].as_py() * 2**64 + low[0].as_py() == sum(values)
+    assert (low.type, high.type) == (pa.int64(), pa.int32())
 
 
 @settings(max_examples=60, deadline=None, print_blob=True)

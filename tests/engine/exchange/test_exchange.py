@@ -98,6 +98,20 @@ def test_rows_of_the_history_are_left_out_and_counted():
     assert pa.concat_tables(batch.of(KEPT))["row 0"].to_pylist() == [7, 8, 9]
 
 
+@pytest.mark.parametrize("chunk_rows", [2, packing.CHUNK_ROWS])
+@pytest.mark.parametrize(
+    ("clocks", "latest"), [([5, 9, 7, 6], 9), ([9, 5, 6, 7], 9), ([5, None, 7, None], 7), ([None] * 4, 0)], ids=str
+)
+def test_of_several_processing_times_the_latest_counts(monkeypatch, chunk_rows, clocks, latest):
+    monkeypatch.setattr(packing, "CHUNK_ROWS", chunk_rows)
+    numbers = pa.array(range(4))
+    rows = pa.table([numbers, numbers], schema=ROWS)
+    columns = {"time": numbers, "key": numbers, "row": rows.to_struct_array(), "clock": pa.array(clocks, pa.int64())}
+    batches = pa.table(columns).to_batches(max_chunksize=2)
+    parts = [part for _, part in pack(plan(), PackColumns((pa.int64(),), (), row=2, processing_time=3), batches)]
+    assert gather(plan(), parts).batch_time == latest
+
+
 def test_two_key_groups_are_two():
     rows = pa.table([pa.array(range(4)), pa.array(range(4))], schema=ROWS)
     columns = {"time": pa.array(range(4)), "key": rows["key"], "row": rows.to_struct_array(), "group": pa.array([1, 0, 1, 0])}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import datetime as dt
+import pickle
 
 import pyarrow as pa
 import pytest
@@ -50,6 +52,13 @@ def test_values_have_names():
         row["unit prize"]
     with pytest.raises(AttributeError, match="did you mean 'user'"):
         _ = row.usr
+
+
+def test_a_row_is_copied_and_pickled_as_the_tuple_of_its_values():
+    """Its class is made of a schema, and no module has it."""
+    row = RowType(SCHEMA).rows(table())[0]
+    for made in (pickle.loads(pickle.dumps(row)), copy.copy(row), copy.deepcopy(row)):
+        assert (type(made), made) == (tuple, ROWS[0])
 
 
 def test_a_timestamp_that_python_cannot_hold_is_an_error():
