@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from panestream.engine.runtime.group_io import GroupInput, GroupMetrics
 from panestream.engine.kernels.slicing import CumulatingWindows, PaneGrid, SlidingWindows
+from panestream.engine.runtime.group_io import GroupInput, GroupMetrics
 from panestream.engine.runtime.watermarks import BEYOND_ALL, Closing, LatenessPolicy, WatermarkTracker, closing_times, last_ended
 from panestream.errors import InvalidPlanError, PlanMismatchError
 from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP
