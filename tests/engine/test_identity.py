@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from panestream.engine.plan import KEY_GROUPS, check_identity
+from panestream.engine.plan import KEY_GROUPS, STATE_FORMAT, check_identity, check_taken_over
+from panestream.engine.window_spec import WindowSpec
 from panestream.errors import PlanMismatchError
+from panestream.windowing import aggregates as agg
+from panestream.windowing.assigners import TumblingEventTimeWindows
+from tests.comparison import harness
 
 
 def said(saved, now):
@@ -31,3 +35,29 @@ def test_each_difference_is_shown_and_partials_only_alone():
     assert "  aggregates: sum  ->  count\n  trigger: t  ->  (absent)\n" in found
     assert "partials" not in found
     assert "  partials: p  ->  q\n" in said({"partials": "p"}, {"partials": "q"})
+
+
+PLAN = harness.Query(WindowSpec(TumblingEventTimeWindows(10)), (agg.count().alias("n"),)).columnar()
+
+
+@pytest.mark.parametrize("free", [KEY_GROUPS, STATE_FORMAT, *PLAN.operator.changeable])
+def test_saved_state_may_be_of_other_ones_of_what_is_free(free):
+    check_taken_over({**PLAN.identity(), free: "another"}, PLAN)
+
+
+@pytest.mark.parametrize(
+    ("saved", "lines", "by_name"),
+    [
+        ({"key": "u (string)"}, "  key: u (string)  ->  key (string)\n", True),
+        ({"event time": "at"}, "  event time: at  ->  ts\n", True),
+        ({"operator": "", "more": "m"}, "  more: m  ->  (absent)\n  operator: (absent)  ->  aligned panes\n", False),
+        ({"key": "none", KEY_GROUPS: "9", "event time": "at"}, "  event time: at  ->  ts\n  key: none  ->  key (string)\n", True),
+    ],
+    ids=["key", "event time", "neither", "both"],
+)
+def test_what_saved_state_cannot_be_of_is_shown_and_how_columns_are_known(saved, lines, by_name):
+    with pytest.raises(PlanMismatchError) as error:
+        check_taken_over({**PLAN.identity(), **saved}, PLAN)
+    way = "Start with the old ones, or without saved state. (What may change, and what may not: docs/how-to/savepoints.md.)"
+    named = " Columns are known by their names: rename one back before the windows (.withColumnRenamed)." if by_name else ""
+    assert str(error.value) == f"the saved state belongs to another plan (then -> now):\n{lines}{way}{named}"

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 
 from panestream.engine.savepoint.absent import (
     AbsentAssigner,
+    AbsentColumnAggregate,
     AbsentEvictor,
+    AbsentFunction,
+    AbsentGenerator,
     AbsentMergingAssigner,
+    AbsentOverRows,
     AbsentTrigger,
     absent_aggregate,
+    absent_reduce,
 )
 from panestream.errors import InvalidPlanError
 
 TRIGGER = AbsentTrigger("Mine", processing_time=True)
+COLUMNS = AbsentColumnAggregate("Mine", pa.int64(), pa.string())
 
 
 @pytest.mark.parametrize(
@@ -30,10 +37,27 @@ TRIGGER = AbsentTrigger("Mine", processing_time=True)
         lambda: absent_aggregate("Mine").add(1, 2),
         lambda: absent_aggregate("Mine").get_result(1),
         lambda: absent_aggregate("Mine").merge(1, 2),
+        lambda: COLUMNS.partial([], None, 0),
+        lambda: COLUMNS.merge(None, None, 0),
+        lambda: COLUMNS.final(None),
+        lambda: AbsentFunction("Mine").apply(1, None, []),
+        lambda: AbsentOverRows("Mine").results(None, None, None),
     ],
 )
 def test_whoever_calls_one_learns_what_is_missing(call):
     with pytest.raises(InvalidPlanError, match="has no code of Mine: state can be looked at, not run"):
+        call()
+
+
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        (lambda: absent_reduce(1, 2), "the reduce function"),
+        (lambda: AbsentGenerator().on_event(1, 2, None), "the watermark generator"),
+    ],
+)
+def test_what_has_no_name_is_called_by_what_it_is(call, name):
+    with pytest.raises(InvalidPlanError, match=f"has no code of {name}: state can be looked at, not run"):
         call()
 
 
@@ -45,3 +69,5 @@ def test_they_are_described_and_know_their_time():
         False,
     )
     assert absent_aggregate("Mine").create_accumulator() is None
+    assert (repr(COLUMNS), COLUMNS.partial_type, COLUMNS.result_type) == ("Mine", pa.int64(), pa.string())
+    assert (repr(AbsentFunction("Mine")), AbsentOverRows("Mine").described) == ("Mine", "Mine")

@@ -130,3 +130,69 @@ def test_types_travel_only_where_a_reader_could_not_tell_them():
     assert list(meta_of(known)) == ["format", "packed"]
     for column in (pa.array([None, None], pa.int64()), pa.array([1, 2], pa.int32()), pa.array([5, 6], pa.timestamp("us", "UTC"))):
         assert "schema" in meta_of(pa.table({"n": column}))
+
+
+@pytest.mark.parametrize(
+    ("version", "age"),
+    [(payload.FORMAT_VERSION - 1, "an older"), (payload.FORMAT_VERSION + 1, "a newer"), (None, "an older"), ("3", "an older")],
+)
+def test_whether_a_newer_or_an_older_one_wrote_it(version, age):
+    assert str(payload.wrong_format("it", version)) == (
+        f"it has format {version!r}, this version of panestream reads {payload.FORMAT_VERSION}: it was written by {age} panestream; "
+        "start with the version that wrote it, or on a new checkpoint"
+    )
+
+
+def travels_as(column):
+    """The type of a column on its way; and the smallest value and the step that were taken off."""
+    encoded = payload.encode(pa.table({"n": column}))
+    assert payload.decode(encoded)[0]["n"].combine_chunks().equals(column)
+    with pa.ipc.open_stream(encoded) as reader:
+        return reader.schema.field(0).type, meta_of(pa.table({"n": column})).get("packed", {}).get("0")
+
+
+@pytest.mark.parametrize("low", [0, -7, -(2**63)])
+@pytest.mark.parametrize(
+    ("span", "type_"),
+    [
+        (0, pa.null()),
+        (1, pa.int8()),
+        (127, pa.int8()),
+        (128, pa.int16()),
+        (2**15 - 1, pa.int16()),
+        (2**15, pa.int32()),
+        (2**31 - 1, pa.int32()),
+        (2**31, pa.int64()),
+        (2**63 - 1, pa.int64()),
+    ],
+)
+def test_integers_travel_as_narrow_as_their_span_allows(low, span, type_):
+    packed = [low, 0] if not span else [low, 1] if span < 2**31 else None
+    assert travels_as(pa.array([low + span, low, low + span], pa.int64())) == (type_, packed)
+
+
+def test_integers_whose_span_is_none_of_theirs_travel_as_they_are():
+    for column in ([-(2**63), 2**63 - 1], [-1, 2**63 - 1], [2**62, -(2**62) - 1]):
+        assert travels_as(pa.array(column, pa.int64())) == (pa.int64(), None)
+        assert travels_as(pa.array(column, pa.timestamp("us"))) == (pa.timestamp("us"), None)
+
+
+@pytest.mark.parametrize("low", [0, -1, 10**15 + 7])
+@pytest.mark.parametrize("step", [1, 1_000, 1_000_000])
+def test_instants_travel_in_the_largest_step_that_all_of_them_have(low, step):
+    def instants(*steps):
+        return pa.array([low + step * number for number in steps], pa.timestamp("us", "UTC"))
+
+    assert travels_as(instants(127, 0, 1)) == (pa.int8(), [low, step])
+    assert travels_as(instants(128, 0, 1)) == (pa.int16(), [low, step])
+    assert travels_as(instants(2**31 - 1, 0)) == (pa.int32(), [low, step])
+    assert travels_as(instants(2**31, 0, 1)) == (pa.timestamp("us", "UTC"), None)
+    # One that comes behind all that are looked at first.
+    assert travels_as(pa.array([*range(0, 10**8, 10**6), 10**8 + 1000], pa.timestamp("us"))) == (pa.int32(), [0, 1000])
+
+
+def test_what_has_no_values_or_some_only_does_not_become_narrow():
+    assert travels_as(pa.array([], pa.int64())) == (pa.int64(), None)
+    assert travels_as(pa.nulls(3, pa.int64())) == (pa.null(), None)
+    assert travels_as(pa.array([1, None], pa.int64())) == (pa.int64(), None)
+    assert travels_as(pa.array([1, 2], pa.int16())) == (pa.int16(), None)

@@ -1,10 +1,15 @@
 """Windows that are put together from tiles are made of whole slices: refused are those that can be seen to be not."""
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
+from panestream.engine.aggregates import Aggregation
 from panestream.engine.operators.panes.rule import pane_grid
-from panestream.engine.tiles.windows import check_whole
+from panestream.engine.tiles.format import Tiles
+from panestream.engine.tiles.windows import check_whole, windows_of_tiles
 from panestream.errors import InvalidPlanError
+from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import CumulatingEventTimeWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
 
 SLICES = pane_grid(TumblingEventTimeWindows(10, 3))
@@ -36,3 +41,48 @@ def test_windows_of_whole_slices(assigner):
 def test_windows_that_begin_or_end_within_slices_are_refused(assigner):
     with pytest.raises(InvalidPlanError, match="windows begin or end within slices of 10 microseconds"):
         check_whole(SLICES, pane_grid(assigner))
+
+
+COUNT = Aggregation.build([agg.count().alias("n")], {}, pa.schema([("key", pa.string())]))
+
+
+def counted(assigner, *tiles):
+    """The windows of tiles (key, start, end, rows): key, start, end, count."""
+    keys, starts, ends, rows = zip(*tiles, strict=True)
+    given = Tiles([pa.array(keys)], np.asarray(starts), np.asarray(ends), [pa.array(rows, pa.int64())])
+    table = windows_of_tiles(COUNT, pane_grid(assigner), given)
+    columns = [column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column for column in table.columns]
+    return sorted(zip(*(column.to_pylist() for column in columns), strict=True))
+
+
+TILES = [("a", 0, 10, 1), ("a", 10, 20, 2), ("b", 10, 20, 4), ("a", 20, 30, 8), ("b", 90, 100, 16)]
+
+
+def test_windows_have_the_rows_of_their_tiles():
+    assert counted(TumblingEventTimeWindows(20), *TILES) == [
+        ("a", 0, 20, 3),
+        ("a", 20, 40, 8),
+        ("b", 0, 20, 4),
+        ("b", 80, 100, 16),
+    ]
+    assert counted(SlidingEventTimeWindows(20, 10), ("a", 10, 20, 2)) == [("a", 0, 20, 2), ("a", 10, 30, 2)]
+    assert counted(TumblingEventTimeWindows(1), ("a", 7, 8, 3)) == [("a", 7, 8, 3)]
+
+
+@pytest.mark.parametrize(
+    ("assigner", "cut"),
+    [
+        (TumblingEventTimeWindows(20, 1), (0, 10)),  # before its second instant
+        (TumblingEventTimeWindows(100, 19), (10, 20)),  # before its last
+        (TumblingEventTimeWindows(100, 95), (90, 100)),  # the last tile only
+        (SlidingEventTimeWindows(13, 20), (10, 20)),  # by an end
+    ],
+)
+def test_a_tile_that_a_window_cuts_is_named(assigner, cut):
+    """Windows of a calendar are seen to cut slices only when these are read."""
+    start, end = (pa.scalar(edge, pa.timestamp("us", "UTC")) for edge in cut)
+    with pytest.raises(InvalidPlanError) as error:
+        counted(assigner, *TILES)
+    assert str(error.value) == (
+        f"a window begins or ends within the slice from {start} to {end}: windows from tiles are made of whole slices"
+    )

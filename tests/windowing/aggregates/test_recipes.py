@@ -121,6 +121,27 @@ def test_k_is_a_positive_integer(k):
         agg.top_k("x", k)
 
 
+@pytest.mark.parametrize("share", [-0.001, 1.001, 2, True, "0.5", None, float("nan")])
+def test_a_quantile_is_asked_for_by_a_number_from_0_to_1(share):
+    with pytest.raises(InvalidPlanError) as one:
+        agg.approx_quantile("x", share)
+    with pytest.raises(InvalidPlanError) as among_others:
+        agg.approx_quantiles("x", [0, share, 1])
+    said = "a quantile is asked for by a number from 0 to 1, got"
+    assert str(one.value) == f"agg.approx_quantile: {said} {(share,)!r}; write agg.approx_quantile('x', 0.99)"
+    assert (
+        str(among_others.value) == f"agg.approx_quantiles: {said} {(0, share, 1)!r}; write agg.approx_quantiles('x', [0.5, 0.99])"
+    )
+
+
+def test_the_borders_of_quantiles_are_taken():
+    assert agg.approx_quantiles("x", [0, 1, 0.0, 1.0], k=10).probabilities == (0, 1, 0.0, 1.0)
+    assert agg.approx_quantile("x", 0, k=65535).name == "approx_quantile(x, 0)"
+    for k in (9, 65536):
+        with pytest.raises(InvalidPlanError, match="k must be an integer from 10 to 65535"):
+            agg.approx_quantiles("x", [0.5], k=k)
+
+
 def test_lanes_are_shared_between_aggregates_of_one_expression():
     one = Aggregation.build([agg.sum("x")], {"x": pa.int64()}, KEYS)
     more = Aggregation.build([agg.sum("x"), agg.mean("x")], {"x": pa.int64()}, KEYS)

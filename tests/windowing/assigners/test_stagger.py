@@ -31,6 +31,13 @@ def test_aligned_and_natural_stagger():
     assert (second - first) % 100 == 0, "a restart does not shift the windows"
 
 
+def test_the_shift_is_within_the_size():
+    shifts = [WindowStagger.NATURAL.get_stagger_offset(clock, 100, 3) for clock in (-1, 0, 99, 100, 1234)]
+    assert shifts == [99, 0, 99, 0, 34]
+    assert [WindowStagger.ALIGNED.get_stagger_offset(clock, 100, group) for clock in (0, 1234) for group in (0, 3)] == [0] * 4
+    assert [one.get_stagger_offset(1234, 1, 5) for one in WindowStagger] == [0, 0, 0]
+
+
 @pytest.mark.parametrize("time", [TumblingProcessingTimeWindows, TumblingEventTimeWindows])
 def test_random_stagger_spreads_the_groups_and_survives_restarts(time):
     shifts = set()

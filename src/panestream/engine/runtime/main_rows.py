@@ -38,10 +38,10 @@ def window_rows(
         tag: of the output.
     """
     schema = plan.emitted_schema(tag)
-    rows = len(results[0]) if len(results) else len(keys[0]) if len(keys) else _length(bounds[0])
-    label = [_words(plan.labels, np.full(rows, kind))] if plan.labels else []
+    # Of several kinds of windows, and of windows without bounds, there are aggregates: what functions return may have no columns.
+    label = [_words(plan.labels, np.full(len(results[0]), kind))] if plan.labels else []
     typed_keys = [as_type(key, field.type) for key, field in zip(keys, plan.key_schema, strict=True)]
-    arrays = [*typed_keys, *label, *(_instants(bound, rows) for bound in bounds), *results, *firing]
+    arrays = [*typed_keys, *label, *(_instants(bound, results) for bound in bounds), *results, *firing]
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
@@ -78,14 +78,10 @@ def firing_columns(plan: WindowPlan, firings: Ints, numbers: Ints, last: Mask, o
     return columns
 
 
-def _instants(bound: Ints | pa.Array | None, rows: int) -> pa.Array:
+def _instants(bound: Ints | pa.Array | None, results: Sequence[Column]) -> pa.Array:
     if bound is None:
-        return pa.nulls(rows, _INSTANT)
+        return pa.nulls(len(results[0]), _INSTANT)
     return (bound if isinstance(bound, pa.Array) else pa.array(np.ascontiguousarray(bound))).cast(_INSTANT)
-
-
-def _length(bound: Ints | pa.Array | None) -> int:
-    return 0 if bound is None else len(bound)
 
 
 def _words(words: tuple[str, ...], places: Ints) -> pa.Array:
