@@ -31,6 +31,8 @@ OFFSETS = {
     '{"clicks":{}}': "other",
     '{"logOffset":7,"clicks":{"0":23}}': "other",
     '{"reservoirId":"r","reservoirVersion":3}': "other",
+    '{"reservoirId":"r","reservoirVersion":3,"index":-1}': "delta",
+    '{"snapshot_id":4,"position":2,"scan_all_files":false}': "iceberg",
     '{"snapshot_id":4,"position":2}': "other",
     "[]": "other",
     " - ": "nothing",
