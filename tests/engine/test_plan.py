@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pyarrow as pa
 import pytest
 
-from panestream.engine.plan import MAIN
+from panestream.engine.plan import MAIN, WindowPlan
 from panestream.engine.window_spec import WindowSpec
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import (
     CumulatingEventTimeWindows,
     EventTimeSessionWindows,
     GlobalWindows,
+    LookBackWindows,
+    PredicateWindows,
+    ProcessingTimeSessionWindows,
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
+    TumblingProcessingTimeWindows,
 )
+from panestream.windowing.assigners.global_windows import count_window
 from panestream.windowing.assigners.several import SeveralWindows
 from panestream.windowing.triggers import CountTrigger
-from tests.comparison import harness
+from tests.comparison import harness, intervals, look_backs, predicates
 
 COUNT = (agg.count().alias("n"),)
 SEVERAL = SeveralWindows.of({"a": TumblingEventTimeWindows(5), "b": TumblingEventTimeWindows(10)})
@@ -70,3 +77,29 @@ def test_side_outputs_have_the_window_and_late_rows_are_as_they_came():
 def test_an_output_of_rows_without_their_columns_is_an_error():
     with pytest.raises(RuntimeError, match="an output 'late' but no schema for it"):
         plan_of(TumblingEventTimeWindows(5)).output_schema("late")
+
+
+@pytest.mark.parametrize(
+    ("plan", "by_clock"),
+    [
+        (intervals.Interval(0, 1, "inner", (0, 0)).plan(), False),
+        (look_backs.plan_of(LookBackWindows(10), COUNT), False),
+        (predicates.plan_of(PredicateWindows(end="u > 0"), COUNT), False),
+        (harness.Query(WindowSpec(*count_window(3)), COUNT).columnar(), False),
+        (harness.Query(WindowSpec(TumblingEventTimeWindows(5)), COUNT).columnar(), False),
+        (harness.Query(WindowSpec(TumblingProcessingTimeWindows(5)), COUNT).columnar(), True),
+        (harness.Query(WindowSpec(ProcessingTimeSessionWindows(5)), COUNT).columnar(), True),
+        (plan_of(TumblingEventTimeWindows(5)), False),
+        (plan_of(TumblingProcessingTimeWindows(5)), True),
+    ],
+    ids=lambda one: one.operator.name if isinstance(one, WindowPlan) else one,
+)
+def test_who_looks_at_the_clock(plan, by_clock):
+    """A document about state says it as true or false."""
+    assert plan.operator.uses_processing_time is by_clock
+    assert plan.wakes_up is by_clock
+    own = replace(plan, processing_time="arrived")
+    assert own.wakes_up is False
+    closing = replace(plan, watermark=plan.watermark.closing_after("1 minute"))
+    assert (closing.wakes_up, replace(closing, ends=True).wakes_up) == (True, by_clock)
+    assert replace(closing, processing_time="arrived").wakes_up is False

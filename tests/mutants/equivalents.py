@@ -68,5 +68,13 @@ EQUIVALENT: dict[str, str] = {
     ),
     "spark/savepoint/values.py:StoredState.made_of: argument left out: self.values(header_only=header_only) -> self.values()": (
         "More is read from Spark's state store than the header is made of: the same header, more slowly."
+    "engine/aggregates/top.py:PartialTopK.combine: constant: 0 -> 1 (2)": (
+        "Where no list has a value, more columns without ranks are folded: of those nothing is kept either."
+    ),
+    "engine/tiles/as_of.py:_Tree.cover: constant: 1000 -> 1001": (
+        "It puts what was taken on the right behind what was taken on the left: any number does that is above all levels."
+    ),
+    "engine/storage/keyed_pages.py:_cut: constant: 0 -> 1": (
+        "A page without rows is not cut: of its bytes is only asked whether they are more than a page may have."
     ),
 }

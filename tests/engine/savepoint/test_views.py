@@ -3,16 +3,20 @@
 import datetime as dt
 from dataclasses import replace
 
+import numpy as np
 import pyarrow as pa
+import pytest
 
 from panestream.engine.operators.row.row_plan import Aggregate, Elements, Reduce
 from panestream.engine.planner import calling
+from panestream.engine.runtime.state_views import share
 from panestream.engine.window_spec import WindowSpec
+from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import GlobalWindows, TumblingEventTimeWindows
 from panestream.windowing.evictors import CountEvictor
 from panestream.windowing.functions import AggregateFunction, ProcessWindowFunction
 from panestream.windowing.state import MapStateDescriptor, ValueStateDescriptor
-from panestream.windowing.triggers import CountTrigger, ProcessingTimeoutTrigger
+from panestream.windowing.triggers import ContinuousEventTimeTrigger, CountTrigger, ProcessingTimeoutTrigger
 from tests.comparison import harness
 from tests.comparison.savepoints import Query
 
@@ -128,3 +132,46 @@ def test_a_reduced_row_is_contents():
     operator = calling(replace(windowing, exact_firings=True), function, rest, harness.ROWS, function, harness.KEYS)
     (view,) = views_of(harness.plan_for(operator, windowing), [row("a", 1, 7), row("a", 2, 5)])
     assert [one["contents"] for one in view.windows.to_pylist()] == ['{"$row": ["a", 1, 7, null, 7]}']
+
+
+def test_how_often_a_window_fired_and_how_it_did_last():
+    """The first word is a word, too: a window that never fired has none."""
+    early = ContinuousEventTimeTrigger(10)
+    query = harness.Query(
+        WindowSpec(TumblingEventTimeWindows(40), early, allowed_lateness=100),
+        (agg.count().alias("n"),),
+        more={"with_firing": True},
+    )
+    batches = [row("a", 1, 7)], [row("a", 12, 8)], [row("a", 27, 9)], [row("b", 45, 1)], [row("a", 3, 1)]
+    told = []
+    for number in range(1, len(batches) + 1):
+        (view,) = views_of(query.columnar(), *batches[:number])
+        told.append(
+            {
+                (one["key"]["key"], one["window_start"]): (one["rows"], one["firings"], one["last_firing"], one["results"]["n"])
+                for one in view.windows.to_pylist()
+            }
+        )
+    a, b = ("a", micros(0)), ("b", micros(40))
+    assert told == [
+        {a: (1, 0, None, 1)},
+        {a: (2, 1, "early", 2)},
+        {a: (3, 2, "early", 3)},
+        {a: (3, 3, "on_time", 3), b: (1, 0, None, 1)},
+        {a: (4, 4, "late", 4), b: (1, 0, None, 1)},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("size", "parts", "shares"),
+    [
+        (100, [1, 3], [25, 75]),
+        (99, [1, 3], [24, 72]),
+        (7, [1], [7]),
+        (100, [0, 2], [0, 100]),
+        (100, [0, 0], [0, 0]),
+        (100, [], []),
+    ],
+)
+def test_bytes_are_shared_among_windows_by_what_they_are_made_of(size, parts, shares):
+    assert share(size, np.array(parts, np.int64)).tolist() == shares

@@ -75,6 +75,71 @@ def test_the_pages_follow_the_state(monkeypatch):
     assert len(pages.index) < grown / 2
 
 
+@pytest.mark.parametrize(
+    ("limit", "most", "pages"),
+    [
+        ("MOST_ROWS", 20, 1),
+        ("MOST_ROWS", 19, 3),
+        ("MOST_ROWS", 10, 4),
+        ("MOST_BYTES", 20 * 16, 1),
+        ("MOST_BYTES", 20 * 16 - 1, 3),
+        ("MOST_BYTES", 10 * 16, 4),
+        ("MOST_BYTES", 1, 20),
+    ],
+)
+def test_a_page_may_be_as_large_as_the_limit_and_is_cut_in_halves_of_it_beyond(monkeypatch, limit, most, pages):
+    monkeypatch.setattr(module, limit, most)
+    found = KeyedPages(MemoryState(), SCHEMA)
+    put(found, dict.fromkeys(range(20), 1))
+    rows = [page.rows for page in found.index]
+    assert (len(rows), sum(rows)) == (pages, 20)
+    assert max(rows) - min(rows) <= 1
+    hashes = np.sort(key_hashes([pa.array(range(20), pa.int64())], 20))
+    # Each begins with the first of its hashes, the first page with all that are smaller.
+    assert [page.low for page in found.index] == [0, *hashes[np.cumsum(rows)[:-1]].tolist()]
+    assert [page.key for page in found.index] == list(range(pages))
+
+
+def test_keys_of_the_same_hash_stay_together(monkeypatch):
+    monkeypatch.setattr(module, "MOST_ROWS", 2)
+    table = pa.table({"key": range(7), "value": range(7)}, schema=SCHEMA)
+
+    def cut(begin, *hashes):
+        draft = module._Draft(PageEntry(3, 8), begin, begin + len(hashes), dirty=True)
+        return module._cut(draft, table, np.array([0] * begin + list(hashes), np.int64))
+
+    assert cut(0, 5, 5, 5, 5, 9) == [(3, 0, 4), (9, 4, 5)]
+    assert cut(2, 5, 5, 5, 5, 9) == [(3, 2, 6), (9, 6, 7)]
+    assert cut(1, 5, 9, 9, 9) == [(3, 1, 2), (9, 2, 5)]
+    assert cut(0, 5, 5, 5) == [(3, 0, 3)]
+    assert cut(2) == [(3, 2, 2)]
+
+
+def test_small_neighbours_that_are_written_become_one(monkeypatch):
+    """Of four rows together, a quarter of the most; the first key that there is stays in the state, the others go."""
+    monkeypatch.setattr(module, "MOST_ROWS", 16)
+
+    def joined(*drafts):
+        made = [
+            module._Draft(PageEntry(100 + place, key), begin, end, dirty) for place, (key, begin, end, dirty) in enumerate(drafts)
+        ]
+        return [(one.page.low, one.page.key, one.begin, one.end, one.dirty, one.absorbed) for one in module._joined(made)]
+
+    assert joined((5, 0, 2, True), (0, 2, 4, True), (9, 4, 5, True), (8, 5, 6, True), (7, 6, 8, True)) == [
+        (100, 5, 0, 4, True, (0,)),
+        (102, 9, 4, 8, True, (8, 7)),
+    ]
+    assert joined((5, 0, 2, True), (6, 2, 5, True)) == [(100, 5, 0, 2, True, ()), (101, 6, 2, 5, True, ())]
+    assert joined((-1, 0, 1, True), (0, 1, 2, True), (-1, 2, 3, True), (1, 3, 4, True)) == [(100, 0, 0, 4, True, (1,))]
+    assert joined((-1, 0, 1, True), (-1, 1, 2, True)) == [(100, -1, 0, 2, True, ())]
+    assert joined((5, 0, 1, True), (6, 0, 0, False), (7, 1, 2, True)) == [
+        (100, 5, 0, 1, True, ()),
+        (101, 6, 0, 0, False, ()),
+        (102, 7, 1, 2, True, ()),
+    ]
+    assert joined() == []
+
+
 def test_large_rows_are_cut_by_their_bytes(monkeypatch):
     monkeypatch.setattr(module, "MOST_BYTES", 100)
     pages = KeyedPages(MemoryState(), SCHEMA)

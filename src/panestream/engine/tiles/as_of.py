@@ -187,7 +187,7 @@ class _ByRows:
         at, codes, times = pa.array(order), row_codes[order], rows.times[order]
         values = [value.take(at) for value in rows.values]
         new = runs(codes) | runs(times)
-        fine = bare.partials([], np.cumsum(new) - 1, values, times if bare.needs_timestamps else None)
+        fine = bare.partials([], np.cumsum(new), values, times if bare.needs_timestamps else None)
         instants = _Axis(codes[new], times[new], [one_chunk(column) for column in fine.columns[1:]])
         whole = _Axis.of_tiles(asked, tiles, tile_codes)
         later = np.flatnonzero(instants.places >= asked.until)
@@ -195,7 +195,7 @@ class _ByRows:
             # Slices that have no tile yet.
             numbers = slices.panes_of(instants.places[later])
             new = runs(instants.codes[later]) | runs(numbers)
-            columns = [array_of(np.cumsum(new) - 1, pa.int64()), *(part.take(pa.array(later)) for part in instants.partials)]
+            columns = [array_of(np.cumsum(new), pa.int64()), *(part.take(pa.array(later)) for part in instants.partials)]
             merged = bare.merge([pa.Table.from_arrays(columns, schema=bare.partial_schema)])
             both = [
                 pa.concat_arrays([old, one_chunk(young)]) for old, young in zip(whole.partials, merged.columns[1:], strict=True)
