@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pyarrow as pa
+import pytest
 
 from panestream.engine.runtime.group_io import GroupInput
 from panestream.engine.storage.state import MemoryState
+from panestream.windowing.assigners import ProcessingTimeSessionWindows, TumblingProcessingTimeWindows
 from tests.comparison import harness
 from tests.engine.operators.sessions.test_operator import batch, query
 
@@ -29,3 +31,18 @@ def test_rows_without_a_usable_time_leave_as_they_came():
     output = operator.process(GroupInput(input_rows=1, invalid_rows=1, invalid=[rows]))
     assert [(tag, table.to_pylist()) for tag, table in output.tables] == [("invalid", rows.to_pylist())]
     assert output.metrics.outputs == {"invalid": 1}
+
+
+@pytest.mark.parametrize("assigner", [TumblingProcessingTimeWindows(10), ProcessingTimeSessionWindows(10)])
+@pytest.mark.parametrize("clock", [10, 15, 17, 18, 19])
+def test_a_window_by_the_clock_that_is_open_is_taken_over_until_its_last_instant(assigner, clock):
+    """A row came at ten: the window is over at twenty, and its key group is woken when the clock is past nineteen."""
+    plan, state, taken_over = query(assigner).columnar(), MemoryState(), MemoryState()
+    *_, before = harness.run(plan, [harness.MicroBatch([[("a", 0, 1, None, 1)]], 10), harness.MicroBatch([], clock)], state)
+    saved = plan.operator.for_group(plan, state, 0).tables()
+    assert saved.header["clock"] == clock
+    wake_up = plan.operator.for_group(plan, taken_over, 0).restore(saved)
+    assert (before.wake_up, wake_up) == (19, 19)
+    assert plan.operator.for_group(plan, taken_over, 0).tables().tables == saved.tables
+    (after,) = harness.run(plan, [harness.MicroBatch([], 20)], taken_over)
+    assert (after.fired, after.wake_up) == ([(("a", 10, 20), (1,))], None)
