@@ -7,7 +7,9 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
+from panestream.engine.operators.accumulating.windowed_rows import TablePerWindow
 from panestream.engine.plan import MAIN, WindowPlan
+from panestream.engine.planner import aggregating, over_tables
 from panestream.engine.window_spec import WindowSpec
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import (
@@ -23,7 +25,8 @@ from panestream.windowing.assigners import (
 )
 from panestream.windowing.assigners.global_windows import count_window
 from panestream.windowing.assigners.several import SeveralWindows
-from panestream.windowing.triggers import CountTrigger
+from panestream.windowing.evictors import CountEvictor
+from panestream.windowing.triggers import ContinuousProcessingTimeTrigger, CountTrigger, PurgingTrigger
 from tests.comparison import harness, intervals, look_backs, predicates
 
 COUNT = (agg.count().alias("n"),)
@@ -103,3 +106,55 @@ def test_who_looks_at_the_clock(plan, by_clock):
     closing = replace(plan, watermark=plan.watermark.closing_after("1 minute"))
     assert (closing.wakes_up, replace(closing, ends=True).wakes_up) == (True, by_clock)
     assert replace(closing, processing_time="arrived").wakes_up is False
+
+
+FIVE = TumblingEventTimeWindows(5)
+INTERVALS = intervals.Interval(-5, 5, "inner", (0, 0)).plan().operator
+
+
+def operator_of(assigner, *aggregates, **more):
+    return aggregating(WindowSpec(assigner, **more), [*COUNT, *aggregates], harness.TYPES, harness.KEYS)
+
+
+@pytest.mark.parametrize(
+    ("operator", "true"),
+    [
+        (operator_of(FIVE), "windows fires_once by_time"),
+        (operator_of(FIVE, agg.first("v")), "windows follows_arrival fires_once by_time"),
+        (operator_of(FIVE, allowed_lateness=5), "windows by_time"),
+        (operator_of(TumblingProcessingTimeWindows(5)), "windows fires_once by_time uses_clock shows_clock"),
+        (operator_of(EventTimeSessionWindows(5)), "windows by_time"),
+        (operator_of(ProcessingTimeSessionWindows(5), agg.last("v")), "windows follows_arrival by_time uses_clock shows_clock"),
+        (operator_of(GlobalWindows(), trigger=PurgingTrigger(CountTrigger(3))), "windows follows_arrival"),
+        (operator_of(LookBackWindows(5)), "of_rows by_time windows"),
+        (operator_of(PredicateWindows("v > 0", None, None)), "windows"),
+        (INTERVALS, "by_time"),
+        (
+            over_tables(
+                WindowSpec(FIVE), TablePerWindow(lambda key, window, table: table), harness.ROWS, harness.ROWS, harness.KEYS
+            ),
+            "rows windows follows_arrival by_time",
+        ),
+        (operator_of(FIVE, exact_firings=True), "windows follows_arrival by_time shows_clock"),
+        (operator_of(FIVE, evictor=CountEvictor(3)), "windows follows_arrival by_time evicts shows_clock"),
+        (operator_of(FIVE, trigger=CountTrigger(3)), "windows follows_arrival shows_clock"),
+    ],
+    ids=lambda one: one.replace(" ", "-") if isinstance(one, str) else one.name,
+)
+def test_what_operators_say_of_themselves(operator, true):
+    said = {
+        "rows": operator.takes_rows,
+        "windows": operator.has_windows,
+        "of_rows": operator.of_rows,
+        "follows_arrival": operator.follows_arrival,
+        "fires_once": operator.fires_once,
+        "by_time": operator.fires_by_time,
+        "evicts": operator.evicts,
+        "uses_clock": operator.uses_processing_time,
+        "shows_clock": operator.shows_processing_time,
+    }
+    assert said == {name: name in true.split() for name in said}
+
+
+def test_whose_code_decides_when_windows_fire_is_not_known():
+    assert operator_of(FIVE, trigger=ContinuousProcessingTimeTrigger(3)).fires_by_time is None

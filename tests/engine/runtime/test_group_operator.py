@@ -7,6 +7,7 @@ import pytest
 
 from panestream.engine.runtime.group_io import GroupInput
 from panestream.engine.storage.state import MemoryState
+from panestream.windowing.assigners import ProcessingTimeSessionWindows, TumblingProcessingTimeWindows
 from tests.comparison import harness
 from tests.engine.operators.sessions.test_operator import batch, query
 
@@ -38,3 +39,18 @@ def test_late_rows_are_counted_and_leave_where_there_is_an_output_for_them(late)
     assert [one.metrics.late_rows for one in emitted] == [0, 2]
     assert [one.metrics.outputs.get(harness.LATE) for one in emitted] == [None, 2 if late else None]
     assert [len(one.late) for one in emitted] == [0, 2 if late else 0]
+
+
+@pytest.mark.parametrize("assigner", [TumblingProcessingTimeWindows(10), ProcessingTimeSessionWindows(10)])
+@pytest.mark.parametrize("clock", [10, 15, 17, 18, 19])
+def test_a_window_by_the_clock_that_is_open_is_taken_over_until_its_last_instant(assigner, clock):
+    """A row came at ten: the window is over at twenty, and its key group is woken when the clock is past nineteen."""
+    plan, state, taken_over = query(assigner).columnar(), MemoryState(), MemoryState()
+    *_, before = harness.run(plan, [harness.MicroBatch([[("a", 0, 1, None, 1)]], 10), harness.MicroBatch([], clock)], state)
+    saved = plan.operator.for_group(plan, state, 0).tables()
+    assert saved.header["clock"] == clock
+    wake_up = plan.operator.for_group(plan, taken_over, 0).restore(saved)
+    assert (before.wake_up, wake_up) == (19, 19)
+    assert plan.operator.for_group(plan, taken_over, 0).tables().tables == saved.tables
+    (after,) = harness.run(plan, [harness.MicroBatch([], 20)], taken_over)
+    assert (after.fired, after.wake_up) == ([(("a", 10, 20), (1,))], None)

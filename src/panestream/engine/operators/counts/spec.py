@@ -34,6 +34,10 @@ class CountSpec(CountSettings, OperatorSpec):
         return self.aggregation.inputs
 
     @property
+    def fires_by_time(self) -> bool | None:
+        return False
+
+    @property
     def changeable(self) -> frozenset[str]:
         return frozenset({"aggregates", "partials"})
 

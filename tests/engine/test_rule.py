@@ -1,0 +1,59 @@
+"""What is asked in vain of windows that hold no rows until they fire."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+
+from panestream.engine.operators.row.row_plan import Reduce
+from panestream.engine.rule import DeclaredAggregates, FunctionOfRows, on_columns_only
+from panestream.engine.window_spec import WindowSpec
+from panestream.errors import InvalidPlanError
+from panestream.windowing import aggregates as agg
+from panestream.windowing.assigners import LookBackWindows
+from panestream.windowing.evictors import CountEvictor
+from panestream.windowing.functions import applied
+from panestream.windowing.triggers import CountTrigger
+from tests.comparison import harness
+
+BACK = LookBackWindows.of("1 minute")
+COUNT = DeclaredAggregates([agg.count()], {}, harness.KEYS)
+OF_ROWS = FunctionOfRows(Reduce(max), harness.ROWS, harness.ROWS, max)
+BEHIND = replace(COUNT, then=applied(lambda key, window, rows: rows), results=pa.schema([]))
+
+TRIGGER = "fire once, at the watermark: leave out the trigger CountTrigger.of(3)"
+EVICTOR = "keep no elements to evict: leave out CountEvictor.of(3)"
+LATENESS = "emit no result twice: leave out allowed_lateness, and let the watermark wait longer"
+FIRINGS = "have one firing each: leave out exact_firings"
+OWN = "functions of your own over rows do not run there: they compute declared aggregates (panestream.agg)"
+
+
+@pytest.mark.parametrize("trigger", [None, BACK.get_default_trigger()])
+def test_declared_aggregates_are_given_back(trigger):
+    assert on_columns_only(WindowSpec(BACK, trigger), COUNT, "look-backs") is COUNT
+
+
+@pytest.mark.parametrize(
+    ("more", "asked", "reasons"),
+    [
+        ({"trigger": CountTrigger.of(3)}, COUNT, TRIGGER),
+        ({"evictor": CountEvictor.of(3)}, COUNT, EVICTOR),
+        ({"allowed_lateness": 1}, COUNT, LATENESS),
+        ({"exact_firings": True}, COUNT, FIRINGS),
+        ({}, OF_ROWS, OWN),
+        ({}, BEHIND, OWN),
+        ({"evictor": CountEvictor.of(3), "exact_firings": True}, OF_ROWS, f"{EVICTOR}; {FIRINGS}; {OWN}"),
+        (
+            {"trigger": CountTrigger.of(3), "evictor": CountEvictor.of(3), "allowed_lateness": 1, "exact_firings": True},
+            BEHIND,
+            f"{TRIGGER}; {EVICTOR}; {LATENESS}; {FIRINGS}; {OWN}",
+        ),
+    ],
+    ids=["trigger", "evictor", "lateness", "firings", "function", "then", "some", "all"],
+)
+def test_all_that_cannot_be_is_said_at_once(more, asked, reasons):
+    with pytest.raises(InvalidPlanError) as error:
+        on_columns_only(WindowSpec(BACK, **more), asked, "look-backs")
+    assert str(error.value) == f"{BACK!r}: look-backs run as columns only, and {reasons}"
