@@ -68,6 +68,7 @@ EQUIVALENT: dict[str, str] = {
     ),
     "spark/savepoint/values.py:StoredState.made_of: argument left out: self.values(header_only=header_only) -> self.values()": (
         "More is read from Spark's state store than the header is made of: the same header, more slowly."
+    ),
     "engine/aggregates/top.py:PartialTopK.combine: constant: 0 -> 1 (2)": (
         "Where no list has a value, more columns without ranks are folded: of those nothing is kept either."
     ),
