@@ -52,6 +52,8 @@ group.initial.rebalance.delay.ms=0
 broker.session.timeout.ms=1500
 broker.heartbeat.interval.ms=300
 log.cleaner.backoff.ms=500
+# Records may be of any year: as it was, one of long ago was gone when the broker next looked for what is too old.
+log.retention.ms=-1
 """
 _LOGGING = {"defaultLogLevel": "warn", "log.kafka.server.KafkaRaftServer": "info", "showDateTime": "true"}
 

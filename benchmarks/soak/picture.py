@@ -22,7 +22,7 @@ def plot(
     restarts: Sequence[tuple[float, str]],
     path: Path,
 ) -> None:
-    """A panel for each unit, one below the other; restarts as lines, dashed where the query was killed."""
+    """A panel for each unit, one below the other; restarts as lines, dashed where the query was killed or cut off."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -35,11 +35,11 @@ def plot(
             style = {"linestyle": "", "marker": ".", "markersize": 2} if name == "ms" else {"linewidth": 1.2}
             axes.plot([one["at"] / 60 for one in seen], [one[name] for one in seen], color=colour, label=title, **style)
         for at, how in restarts:
-            axes.axvline(at / 60, color=DARK, linewidth=0.7, linestyle="--" if how == "killed" else ":")
+            axes.axvline(at / 60, color=DARK, linewidth=0.7, linestyle=":" if how == "stopped" else "--")
         axes.set_ylabel(unit)
         axes.set_ylim(bottom=0)
         axes.legend(loc="upper left", fontsize="small", frameon=False)
-    panels[-1].set_xlabel("minutes (dashed: killed; dotted: stopped)")
+    panels[-1].set_xlabel("minutes (dashed: killed or cut; dotted: stopped)")
     figure.tight_layout()
     figure.savefig(path, dpi=110)
     plt.close(figure)

@@ -7,6 +7,7 @@ without having seen the input. Event times come out of order, by less than the d
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 import threading
@@ -100,7 +101,14 @@ def _events(spark: Any, rate: int, pace: str) -> Any:
 
 
 def main(folder: str, rate: int, kept: int, pace: str) -> None:
-    """Runs the query until SIGTERM; Spark keeps the logs of so many micro-batches. ``pace``: one of ``PACES``."""
+    """Runs the query until SIGTERM, or as long as its parent lives.
+
+    Args:
+        folder: for all that it leaves.
+        rate: rows a second.
+        kept: of so many micro-batches Spark keeps its logs.
+        pace: one of ``PACES``.
+    """
     folders, ended = Folders(Path(folder)), threading.Event()
     spark = pst.build_session("soak", {**SETTINGS, "spark.sql.streaming.minBatchesToRetain": str(kept)})
     result = (
@@ -117,9 +125,10 @@ def main(folder: str, rate: int, kept: int, pace: str) -> None:
     }
     query = result.start(checkpoint=str(folders.checkpoint), trigger={"processingTime": PACES[pace][2]}, **sinks)
     signal.signal(signal.SIGTERM, lambda *_: ended.set())
-    seen = -1
+    seen, parent = -1, os.getppid()
     with folders.progress.open("a") as told:
-        while not ended.wait(1) and query.is_active:
+        # Whoever started it may be gone without a word: nobody would look at what it does then.
+        while not ended.wait(1) and query.is_active and os.getppid() == parent:
             for one in query.recent_progress:
                 if one.batch_id > seen:
                     seen = one.batch_id

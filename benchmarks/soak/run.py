@@ -3,6 +3,9 @@
 The query (``query.py``) is a process of its own. It is killed (``kill -9``) and stopped in turns and started again; its outputs
 are compacted beside it. What it uses is looked at every few seconds, from outside. At the end its output is compared with the
 answer that follows from the numbers alone, and each measure is judged: how much it grows over the run, against a stated bound.
+
+What was seen is kept in the folder. ``--go-on`` goes on where a run was cut, by whatever cut it, as the query does; the time
+between does not count.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ import statistics
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -31,6 +35,8 @@ from benchmarks.soak.query import PER_FOLDER, SETTINGS, Folders
 
 ROOT = HERE.parent
 _WORK = bytes(1 << 20)
+_KEEP_SECONDS = 30.0
+"""As much of a run is not known of when it is cut."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +81,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--hurry", action="store_true", help="the micro-batch of each second follows at once: the hours are of the events' time"
     )
+    parser.add_argument("--go-on", action="store_true", help="with a run in the folder that was cut, of the same options")
     parser.add_argument("--look-seconds", type=float, default=5.0)
     parser.add_argument("--folder", default=str(HERE / ".data" / "soak"), help="of the query's checkpoint and outputs: made anew")
     parser.add_argument("--results", default=str(HERE / "results"))
@@ -83,22 +90,58 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 class Soak:
-    """One soak test: the query's process, and what was seen of it."""
+    """One soak test: the query's process, and what was seen of it.
+
+    Raises:
+        ValueError: it shall go on, and nothing was cut in its folder, or a run of other options.
+    """
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.options, self.folders = options, Folders(Path(options.folder))
-        shutil.rmtree(self.folders.root, ignore_errors=True)
-        self.folders.root.mkdir(parents=True)
-        self.log = self.folders.root / "query.log"
+        self.log, self.seen = self.folders.root / "query.log", self.folders.root / "seen.json"
         self.looks: list[Look] = []
         self.restarts: list[tuple[float, str]] = []
         self.compactions: list[dict[str, Any]] = []
-        self.began = time.time()
+        self.parts: list[tuple[float, float]] = []
+        """Of each part of the run, when it began: by the clock, and in seconds of the run."""
+        before = 0.0
+        if options.go_on:
+            before = self._read()
+        else:
+            shutil.rmtree(self.folders.root, ignore_errors=True)
+            self.folders.root.mkdir(parents=True)
+        self.parts.append((time.time(), before))
         self.interrupted = False
 
     @property
     def now(self) -> float:
-        return time.time() - self.began
+        return self.at(time.time())
+
+    def at(self, clock: float) -> float:
+        """Seconds of the run at an instant of the clock: while nothing ran, they stand still."""
+        began, before = max((part for part in self.parts if part[0] <= clock), default=self.parts[0])
+        return before + clock - began
+
+    def keep(self) -> None:
+        """Writes down what was seen: the next part begins with it."""
+        told = {"given": _given(self.options), "seconds": self.now, "parts": self.parts, "restarts": self.restarts}
+        told |= {"compactions": self.compactions, "looks": [asdict(look) for look in self.looks]}
+        aside = self.seen.with_suffix(".new")
+        aside.write_text(json.dumps(told))
+        aside.replace(self.seen)
+
+    def _read(self) -> float:
+        """What a run that was cut has seen; the seconds that it lasted."""
+        if not self.seen.exists():
+            raise ValueError(f"there is no run in {self.folders.root} that could go on: begin one, without --go-on")
+        told = json.loads(self.seen.read_text())
+        if told["given"] != _given(self.options):
+            raise ValueError(f"the run in {self.folders.root} is of other options: go on with {told['given']}")
+        self.looks, self.compactions = [Look(**look) for look in told["looks"]], told["compactions"]
+        self.parts = [(began, before) for began, before in told["parts"]]
+        seconds = float(told["seconds"])
+        self.restarts = [*((at, how) for at, how in told["restarts"]), (seconds, "cut")]
+        return seconds
 
     def over(self) -> bool:
         """Whether the hours are over, those of the clock or those whose events were taken, or nobody wants to wait for them."""
@@ -112,17 +155,21 @@ class Soak:
 
     def run(self) -> None:
         """Until the hours are over."""
-        number, over = 0, False
-        compact_at = self.options.compact_minutes * 60
+        number, over = len(self.restarts), False
+        compact_at = self.now + self.options.compact_minutes * 60
         while not over:
+            self.keep()
             query = self._start()
-            until = self.now + self.options.restart_minutes * 60
+            kept, until = self.now, self.now + self.options.restart_minutes * 60
             compaction: subprocess.Popen[str] | None = None
             while self.now < until and not over:
                 time.sleep(self.options.look_seconds)
                 if query.poll() is not None:
                     raise RuntimeError(f"the query ended by itself ({query.returncode}): {self.log} says why")
                 self._look(query)
+                if self.now > kept + _KEEP_SECONDS:
+                    self.keep()
+                    kept = self.now
                 if compaction is None and self.now > compact_at:
                     compaction, compact_at = self._compact(), self.now + self.options.compact_minutes * 60
                 elif compaction is not None and compaction.poll() is not None:
@@ -220,21 +267,21 @@ def _statuses(folder: Path) -> list[os.stat_result]:
     return found
 
 
-def progress(folders: Folders, began: float) -> list[dict[str, Any]]:
-    """What the query said of its micro-batches; the last line of a run that was killed may be cut off."""
+def progress(folders: Folders, at: Callable[[float], float]) -> list[dict[str, Any]]:
+    """What the query said of its micro-batches, at which second of the run; the last line before a kill may be cut off."""
     lines = []
     for line in folders.progress.read_text().splitlines():
         try:
             lines.append(json.loads(line))
         except ValueError:
             continue
-    return [{**line, "at": line["at"] - began} for line in lines]
+    return [{**line, "at": at(line["at"])} for line in lines]
 
 
 def report(soak: Soak, batches: Sequence[dict[str, Any]], exact: dict[str, Any], rows: Sequence[Judged]) -> list[str]:
     """The page."""
     options, about = soak.options, machine()
-    killed = sum(how == "killed" for _, how in soak.restarts)
+    ends = Counter(how for _, how in soak.restarts)
     last = soak.looks[-1]
     cut = f", then interrupted; until then {(batches[-1]['batch'] + 1) / 3600:.1f} hours of events" if soak.interrupted else ""
     median: Callable[[str], float] = lambda name: statistics.median(batch[name] for batch in batches)  # noqa: E731
@@ -246,7 +293,8 @@ def report(soak: Soak, batches: Sequence[dict[str, Any]], exact: dict[str, Any],
         f"  load {about['load_at_start']} at the end. Python {about['python']}, Spark {about['pyspark']}.",
         f"- Sliding windows (30 s every 10 s), 1,000 keys, sum and count; {_pace(options)}; Parquet, "
         f"{PER_FOLDER} micro-batches a folder.",
-        f"- {len(soak.restarts)} runs, {killed} of them ended by `kill -9` of driver, JVM and workers, the others stopped. "
+        f"- {len(soak.restarts)} runs, {ends['killed']} of them ended by `kill -9` of driver, JVM and workers, "
+        f"{_cut(ends['cut'])}{ends['stopped']} stopped. "
         f"{len(batches):,} micro-batches were seen, of {median('rows'):,.0f} rows and {median('ms'):,.0f} ms in the median.",
         f"- Settings: {', '.join(f'`{name}={value}`' for name, value in SETTINGS.items())}.",
         "",
@@ -267,6 +315,10 @@ def report(soak: Soak, batches: Sequence[dict[str, Any]], exact: dict[str, Any],
         "",
         f"![The same over time]({options.name}.png)",
     ]
+
+
+def _cut(times: int) -> str:
+    return f"{times} when the soak test itself was cut, with the machine or its session (`--go-on`), " if times else ""
 
 
 def _pace(options: argparse.Namespace) -> str:
@@ -301,7 +353,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     soak = Soak(options)
     signal.signal(signal.SIGINT, lambda *_: setattr(soak, "interrupted", True))  # ends it, and judges what was until then
     soak.run()
-    batches = progress(soak.folders, soak.began)
+    soak.keep()
+    batches = progress(soak.folders, soak.at)
     exact = exactness(soak.folders, options.rate)
     rows = judged([asdict(look) for look in soak.looks], batches, options.keep)
     results = Path(options.results)

@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.soak.judge import BOUNDS, exactness, judged
 from benchmarks.soak.query import KEYS, SIZE_MS, SLIDE_MS, START_MS, Folders, event_time_ms, expected
-from benchmarks.soak.run import Soak, parse, report
+from benchmarks.soak.run import Look, Soak, parse, progress, report
 
 RATE, UPTO = 50, START_MS + 70_000
 
@@ -143,6 +143,47 @@ def test_a_hurried_run_ends_with_the_hours_of_its_events(tmp_path, batch, over):
     assert soak.over()
 
 
+def look(at):
+    return Look(at, *(1.0,) * 3, 2, 1.0, 2, 1.0, 2, 2, 40.0)
+
+
+def test_a_run_that_was_cut_goes_on_and_the_time_between_does_not_count(tmp_path, monkeypatch):
+    clock, words = [1000.0], ["--hours", "8", "--folder", str(tmp_path / "soak")]
+    monkeypatch.setattr("benchmarks.soak.run.time.time", lambda: clock[0])
+    first = Soak(parse(words))
+    clock[0] += 60
+    first.looks, first.restarts, first.compactions = [look(5.0), look(10.0)], [(30.0, "killed")], [{"at": 20.0, "told": "two"}]
+    assert first.now == 60
+    first.keep()
+    clock[0] = 5000.0
+    again = Soak(parse([*words, "--go-on"]))
+    assert (again.now, again.looks, again.compactions) == (60.0, first.looks, first.compactions)
+    assert again.restarts == [(30.0, "killed"), (60.0, "cut")]
+    clock[0] += 7
+    assert (again.now, again.at(1010.0), again.at(1060.0), again.at(5000.0), again.at(5004.0)) == (67, 10, 60, 60, 64)
+    again.keep()
+    clock[0] = 9000.0
+    third = Soak(parse([*words, "--go-on"]))
+    assert (third.now, third.at(1010.0), third.at(5004.0), third.at(9001.0)) == (67, 10, 64, 68)
+    assert third.restarts[1:] == [(60.0, "cut"), (67.0, "cut")]
+    # The query that belongs to it said when by the clock.
+    third.folders.progress.write_text('{"at": 1002.0, "batch": 1}\n{"at": 5002.5, "batch": 7}\n{"at": 9')
+    assert progress(third.folders, third.at) == [{"at": 2.0, "batch": 1}, {"at": 62.5, "batch": 7}]
+
+
+def test_only_what_was_cut_and_is_of_the_same_options_goes_on(tmp_path):
+    words = ["--folder", str(tmp_path / "soak")]
+    with pytest.raises(ValueError, match=r"there is no run in .*soak that could go on: begin one, without --go-on"):
+        Soak(parse([*words, "--go-on"]))
+    Soak(parse(words)).keep()
+    with pytest.raises(ValueError, match="is of other options: go on with --hours 8 --rate 5000 --restart-minutes 10 --compact"):
+        Soak(parse([*words, "--go-on", "--rate", "7"]))
+    # Begun anew, nothing is left of it.
+    Soak(parse(words))
+    with pytest.raises(ValueError, match="there is no run"):
+        Soak(parse([*words, "--go-on"]))
+
+
 def test_the_page_says_how_it_was_run(tmp_path):
     soak = Soak(parse(["--hours", "0.5", "--folder", str(tmp_path / "soak"), "--name", "short"]))
     soak.restarts = [(10.0, "killed"), (20.0, "stopped")]
@@ -152,5 +193,8 @@ def test_the_page_says_how_it_was_run(tmp_path):
     exact = {"windows": 5, "events": 9, "upto": "2026", "missing": 0, "twice": 0, "wrong": 0, "late": 0}
     text = "\n".join(report(soak, [{"batch": 41, "rows": 10, "ms": 20}], exact, []))
     assert 'ARGS="--hours 0.5 --rate 5000 --restart-minutes 10 --compact-minutes 15"' in text
-    assert "2 runs, 1 of them ended by `kill -9`" in text
+    assert "2 runs, 1 of them ended by `kill -9` of driver, JVM and workers, 1 stopped. 1 micro-batches" in text
+    soak.restarts += [(30.0, "cut")]
+    text = "\n".join(report(soak, [{"batch": 41, "rows": 10, "ms": 20}], exact, []))
+    assert "3 runs, 1 of them ended by `kill -9` of driver, JVM and workers, 1 when the soak test itself was cut," in text
     assert "7 files in 3 folders, of 42 micro-batches" in text

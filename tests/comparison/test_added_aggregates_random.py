@@ -191,7 +191,7 @@ def split(rng, seed):
 
     def plan_with(chosen):
         plan = of_query(query)(chosen)
-        return replace(plan, split=split_of(parts, chosen, plan.operator, harness.TYPES))
+        return replace(plan, split=split_of(parts, chosen, plan.operator))
 
     distinct = agg.count_distinct("v").alias("distinct")
     stream = harness.random_stream(rng, span)

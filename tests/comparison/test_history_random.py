@@ -167,7 +167,7 @@ def split(rng, seed):
         return
     query = harness.Query(WindowSpec(assigner), test_split_random.AGGREGATES, rng.choice([0, 3, span]))
     plan, parts = query.columnar(), rng.choice([2, 3])
-    plan = replace(plan, split=split_of(parts, test_split_random.AGGREGATES, plan.operator, harness.TYPES))
+    plan = replace(plan, split=split_of(parts, test_split_random.AGGREGATES, plan.operator))
     as_one_stream(plan, harness.random_stream(rng, span), rng, seed, lambda row: hash(row[2]) % parts, parts)
 
 

@@ -142,7 +142,7 @@ def split(rng: random.Random, seed: int) -> None:
         return
     query = harness.Query(WindowSpec(assigner), test_split_random.AGGREGATES, rng.choice([0, 3, span]))
     plan, parts = query.columnar(), rng.choice([2, 3])
-    plan = replace(plan, split=split_of(parts, test_split_random.AGGREGATES, plan.operator, harness.TYPES))
+    plan = replace(plan, split=split_of(parts, test_split_random.AGGREGATES, plan.operator))
     stopped_and_started(plan, harness.random_stream(rng, span), rng, seed, lambda row: hash(row[2]) % parts, parts)
 
 

@@ -55,7 +55,7 @@ def test_parts_make_the_whole(chunk):
             return
         query = harness.Query(windowing, AGGREGATES, rng.choice([0, 3, span]))
         batches, plan, parts = harness.random_stream(rng, span), query.columnar(), rng.choice([2, 3, 5])
-        split = split_of(parts, AGGREGATES, plan.operator, harness.TYPES)
+        split = split_of(parts, AGGREGATES, plan.operator)
         alone = harness.run(plan, batches)
         for number, (one, several) in enumerate(zip(alone, emitted_in_parts(plan, batches, parts), strict=True)):
             found, late, of_windows = several

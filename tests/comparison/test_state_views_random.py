@@ -17,7 +17,12 @@ from panestream.engine.runtime.time_view import watermarks_of
 from panestream.engine.storage.state import MemoryState
 from panestream.engine.window_spec import WindowSpec
 from panestream.windowing import aggregates as agg
-from panestream.windowing.assigners import EventTimeSessionWindows, GlobalWindows, SlidingEventTimeWindows
+from panestream.windowing.assigners import (
+    EventTimeSessionWindows,
+    GlobalWindows,
+    SlidingEventTimeWindows,
+    TumblingEventTimeWindows,
+)
 from panestream.windowing.assigners.global_windows import count_window
 from panestream.windowing.assigners.several import SeveralWindows
 from panestream.windowing.triggers import ContinuousEventTimeTrigger, CountTrigger
@@ -302,6 +307,41 @@ CASES = {intervals: 16, aligned: 96, calendars: 16, sessions: 32, counts: 16, of
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
 def test_what_is_shown_is_what_the_input_says(case, chunk):
     harness.run_cases(CASES[case], chunk, CHUNKS, case)
+
+
+def due_at(plan, watermark):
+    """When each window is shown to fire next, by its start, of rows up to right behind the watermark."""
+    query, times = Query(plan, 1), (2, min(15, watermark + 1), watermark + 1)
+    query.run(harness.MicroBatch([[("a", time, 1, None, time) for time in times]]))
+    return {place[1]: row["due"] for place, row in windows_shown(shown(query, random.Random(1))).items()}
+
+
+@pytest.mark.parametrize(
+    ("watermark", "due"),
+    [(8, {0: 9}), (9, {0: None, 10: 19}), (10, {0: None, 10: 19}), (18, {0: None, 10: 19}), (19, {0: None, 10: None, 20: 29})],
+)
+def test_a_window_is_due_until_time_has_come_to_its_last_instant(watermark, due):
+    asked = harness.Query(WindowSpec(TumblingEventTimeWindows(10), allowed_lateness=100), AGGREGATES)
+    assert due_at(asked.columnar(), watermark) == due
+    assert due_at(asked.row(), watermark) == due
+
+
+@pytest.mark.parametrize(
+    ("watermark", "due"),
+    [
+        (3, {0: 4}),
+        (4, {0: 8}),
+        (7, {0: 8}),
+        (8, {0: 9}),
+        (9, {0: None, 10: 12}),
+        (15, {0: None, 10: 16}),
+        (16, {0: None, 10: 19}),
+        (19, {0: None, 10: None, 20: 20}),
+    ],
+)
+def test_with_a_continuous_trigger_a_window_is_due_at_the_next_interval_or_at_its_end(watermark, due):
+    windowing = WindowSpec(TumblingEventTimeWindows(10), ContinuousEventTimeTrigger(4), allowed_lateness=100)
+    assert due_at(harness.Query(windowing, AGGREGATES).columnar(), watermark) == due
 
 
 def test_firings_are_shown_where_they_are_kept():

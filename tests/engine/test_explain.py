@@ -23,6 +23,9 @@ from tests.comparison import harness, intervals, joins, predicates
 
 COUNT = (agg.count().alias("n"),)
 SECOND = 1_000_000
+SLIDING = harness.Query(WindowSpec(SlidingEventTimeWindows(10, 5), allowed_lateness=2), COUNT, delay=3)
+BLOCKS = "one block of partials per micro-batch and key group, appended, only for panes that stay open; merged by eights"
+IN_ORDER = pa.schema([("file", pa.string()), ("place", pa.int64())])
 
 
 def told(plan, *, streaming=True, chosen=None, **more):
@@ -154,11 +157,65 @@ def test_what_crosses_the_shuffle_and_in_which_order():
     distinct = (agg.count_distinct("v"),)
     plan = harness.Query(WindowSpec(TumblingEventTimeWindows(60)), distinct).columnar()
     for parts, key_groups, said in ((3, 8, 3), (8, 3, 3)):
-        split = replace(plan, groups=key_groups, split=split_of(parts, distinct, plan.operator, harness.TYPES))
+        split = replace(plan, groups=key_groups, split=split_of(parts, distinct, plan.operator))
         assert told(split)["exchange"][-2:] == [
             f"the rows of a key go to up to {said} key groups, by v; a window is put together when it fires",
             f"{key_groups} key groups, one per state partition",
         ]
+
+
+def test_a_stream_of_which_more_is_to_be_told():
+    plan = replace(SLIDING.columnar(), groups=4, arrival=IN_ORDER)
+    told = explain_plan(
+        plan,
+        streaming=True,
+        chosen=8,
+        tasks=2,
+        sinks={"main": "a table"},
+        session="lacks a store",
+        trigger=("by time", "or rows"),
+    )
+    assert told.splitlines() == [
+        "windows     SlidingEventTimeWindows.of('10 microseconds', '5 microseconds'): each row lies in 2 windows",
+        "operator    aligned panes",
+        "panes       5 microseconds each, 2 to a window",
+        "firing      a window fires when the watermark reaches its end",
+        "            and again, for the keys concerned, in each micro-batch that brings rows for it after its end",
+        "aggregates  agg.count().alias('n'): invertible; counts of parts are added",
+        "trigger     by time",
+        "            or rows",
+        "event time  ts, WatermarkStrategy.for_bounded_out_of_orderness('3 microseconds')",
+        "            late rows are counted and dropped; windows take rows for 2 microseconds more",
+        "            rows without event time fail the query",
+        "exchange    in the order of file, place: rows cross unreduced, and are put in order in their key group",
+        "            4 key groups, one per state partition; 2 tasks take them in turns",
+        f"state       {BLOCKS}",
+        "            panes that time has passed are kept merged, 1 at a time; a window reads at most eight of each",
+        "            result.start() sets spark.sql.shuffle.partitions=4 for its query; for .main set it yourself (now 8), and the RocksDB state store",
+        "outputs     main",
+        "            main: a table",
+        "session     lacks a store",
+    ]
+
+
+def test_a_batch_in_order_and_one_that_spark_reduces():
+    plan = SLIDING.columnar()
+    in_order = explain_plan(replace(plan, arrival=IN_ORDER, groups=2), streaming=False, chosen=8).splitlines()
+    reduced = explain_plan(plan, streaming=False, chosen=8, tasks=1, reduced_by_spark=True).splitlines()
+    assert in_order[:9] == reduced[:9]
+    assert in_order[9:] == [
+        "exchange    pre-aggregated per (key, pane) before the shuffle",
+        "            in the order of file, place: Spark puts the rows in order first",
+        "            2 key groups, one per state partition",
+        "state       none: a batch fires every window at the end of input",
+        "outputs     main",
+    ]
+    assert reduced[9:] == [
+        "exchange    rows are reduced per (key, pane) by Spark's own aggregation",
+        "            1 key group, one per state partition; 1 task takes them in turns",
+        "state       none: a batch fires every window at the end of input",
+        "outputs     main",
+    ]
 
 
 # -- of operators ----------------------------------------------------------------------------------------------------------
@@ -171,6 +228,13 @@ def test_joins_of_windows(how):
         "two, left and right, each row with the side that it is of; the smaller of their watermarks counts",
         f"{how} join: a window keeps the rows of each side once; outputs make pairs of them",
     ]
+    assert told(plan)["exchange"][-2:] == [
+        "which pairs there are does not depend on the order of arrival; how they are ordered does, and that is Spark's",
+        "1 key group, one per state partition",
+    ]
+    # With allowed lateness a window tells of the pairs so far, whichever these are.
+    again = joins.Join(WindowSpec(TumblingEventTimeWindows(60), allowed_lateness=5), how, (0, 0), late=False).plan()
+    assert told(again)["exchange"][-2] == "results depend on the order of arrival, which is Spark's"
 
 
 @pytest.mark.parametrize(

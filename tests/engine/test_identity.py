@@ -24,7 +24,12 @@ def test_equal_plans_are_taken():
 
 def test_other_key_groups_are_named_where_there_is_a_key():
     words = "The number of key groups is fixed when a checkpoint is born: .key_groups(4)."
-    assert words in said({"key": "user", KEY_GROUPS: "4"}, {"key": "user", KEY_GROUPS: "8"})
+    found = said({"key": "user", KEY_GROUPS: "4"}, {"key": "user", KEY_GROUPS: "8"})
+    assert found.splitlines()[:3] == [
+        "the checkpoint c belongs to another plan. What changed (then -> now):",
+        "  key groups: 4  ->  8",
+        words,
+    ]
     assert words not in said({"key": "none", KEY_GROUPS: "4"}, {"key": "user", KEY_GROUPS: "8"})
     assert words not in said({"key": "user", KEY_GROUPS: "4"}, {"key": "none", KEY_GROUPS: "1"})
     assert words not in said({"key": "user", KEY_GROUPS: "4"}, {"key": "item", KEY_GROUPS: "4"})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -108,8 +109,9 @@ def test_rows_of_a_pane_keep_their_order_over_blocks_and_merges(monkeypatch):
     assert [(len(text) - 300, int(text[:6])) for text in seen] == [(batch, row) for batch in range(20) for row in range(30)]
 
 
-def test_many_windows_that_fire_together_are_read_in_portions_of_bytes(monkeypatch):
-    monkeypatch.setattr(accumulating, "_BYTES_AT_ONCE", 100_000)
+@pytest.mark.parametrize(("of", "most"), [("_BYTES_AT_ONCE", 100_000), ("_AT_ONCE", 8)], ids=["bytes", "rows"])
+def test_many_windows_that_fire_together_are_read_in_portions(monkeypatch, of, most):
+    monkeypatch.setattr(accumulating, of, most)
     calls = []
 
     def counted(rows: pa.Table) -> pa.Table:
@@ -141,6 +143,42 @@ def test_a_window_beyond_the_limit_is_an_error_that_names_it(kind):
     found = run(replace(plan, most_bytes=1 << 30), state, [30 * SECOND], 10)
     hot = (3, 6_000) if kind == "evicted sessions" else (1080, 1080 * 2_000)
     assert ("hot", *hot) in found
+
+
+def test_windows_that_fire_together_are_taken_one_by_one_where_together_they_are_beyond_the_limit():
+    plan, state = replace(plan_of("tables", 1_000_000), watermark=WatermarkStrategy(60 * SECOND)), MemoryState()
+    for number in range(6):
+        assert run(plan, state, [number % 3 * 10 * SECOND] * 150, 2_000, ["hot"] * 100 + ["cold"] * 50) == []
+    found = run(plan, state, [100 * SECOND], 10)
+    assert sorted(found) == [("cold", 100, 200_000)] * 3 + [("hot", 200, 400_000)] * 3
+
+
+def test_rows_that_have_just_come_count_for_the_limit_beside_those_that_rest():
+    plan, state = plan_of("tables", 1_000_000), MemoryState()
+    assert run(plan, state, [5] * 300, 2_000) == []
+    name = r"TimeWindow\(start=0, end=10000000\) is too large .*: 1\.\d\d MiB"
+    with pytest.raises(MemoryLimitError, match=rf"{name} .* the key 'hot' has 600 rows; the limit is 1,000,000 bytes"):
+        run(plan, state, [5] * 300 + [11 * SECOND], 2_000)
+
+
+def test_of_windows_that_fire_together_the_one_that_is_too_large_is_named():
+    """To the byte: what is read is the limit, or one byte more."""
+    plan, state = replace(plan_of("tables", 1_000_000), watermark=WatermarkStrategy(60 * SECOND)), MemoryState()
+    for number in range(3):
+        run(plan, state, [number * 10 * SECOND] * 100, 1_000)
+    run(plan, state, [10 * SECOND] * 30, 1_000, ["cold"] * 10 + ["hot"] * 20)
+    before = dict(state.values)
+    with pytest.raises(MemoryLimitError) as told:
+        run(replace(plan, most_bytes=120_000), state, [100 * SECOND], 10)
+    (size,) = re.findall(r": ([\d,]+) bytes would", str(told.value))
+    bounds = f"TimeWindow(start={10 * SECOND}, end={20 * SECOND})"
+    assert str(told.value).startswith(f"the window {bounds} is too large for a function over its rows: {size} bytes would be ")
+    assert "of which the key 'hot' has 120 rows; the limit is 120,000 bytes. " in str(told.value)
+    least = int(size.replace(",", ""))
+    with pytest.raises(MemoryLimitError, match=f": {size} bytes would .* the limit is {least - 1:,} bytes"):
+        run(replace(plan, most_bytes=least - 1), MemoryState(dict(before)), [100 * SECOND], 10)
+    found = run(replace(plan, most_bytes=least), MemoryState(dict(before)), [100 * SECOND], 10)
+    assert found == [("hot", 100, 100_000), ("cold", 10, 10_000), ("hot", 120, 120_000), ("hot", 100, 100_000)]
 
 
 @pytest.mark.parametrize("kind", ["tables", "sessions"])

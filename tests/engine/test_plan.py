@@ -8,9 +8,13 @@ import pyarrow as pa
 import pytest
 
 from panestream.engine.operators.accumulating.windowed_rows import TablePerWindow
-from panestream.engine.plan import MAIN, WindowPlan
+from panestream.engine.plan import MAIN, Split, WindowPlan
 from panestream.engine.planner import aggregating, over_tables
+from panestream.engine.storage import payload
+from panestream.engine.storage.sealed_state import SealedState
+from panestream.engine.storage.state import MemoryState
 from panestream.engine.window_spec import WindowSpec
+from panestream.errors import PlanMismatchError
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import (
     CumulatingEventTimeWindows,
@@ -27,7 +31,8 @@ from panestream.windowing.assigners.global_windows import count_window
 from panestream.windowing.assigners.several import SeveralWindows
 from panestream.windowing.evictors import CountEvictor
 from panestream.windowing.triggers import ContinuousProcessingTimeTrigger, CountTrigger, PurgingTrigger
-from tests.comparison import harness, intervals, look_backs, predicates
+from panestream.windowing.watermarks import WatermarkGenerator, WatermarkStrategy
+from tests.comparison import harness, intervals, joins, look_backs, predicates
 
 COUNT = (agg.count().alias("n"),)
 SEVERAL = SeveralWindows.of({"a": TumblingEventTimeWindows(5), "b": TumblingEventTimeWindows(10)})
@@ -48,6 +53,7 @@ def test_several_kinds_of_windows_have_a_label(assigner, names):
     plan = plan_of(assigner)
     assert plan.window_names == names
     assert plan.main_schema.names == ["key", *names, "n"]
+    assert not any(plan.main_schema.field(name).nullable for name in names)
     assert plan.key_names == ("key",)
 
 
@@ -158,3 +164,139 @@ def test_what_operators_say_of_themselves(operator, true):
 
 def test_whose_code_decides_when_windows_fire_is_not_known():
     assert operator_of(FIVE, trigger=ContinuousProcessingTimeTrigger(3)).fires_by_time is None
+
+
+# -- outputs and columns -------------------------------------------------------------------------------------------------------
+
+
+def test_outputs_stand_in_their_order():
+    plan = plan_of(FIVE, more={"side_outputs": {"seen": pa.schema([])}})
+    assert plan.tags == (MAIN, "seen")
+    assert (plan.late_tags, plan.invalid_tags) == ((), (None,))
+    assert replace(plan, late_tag="late", invalid_tag="bad").tags == (MAIN, "late", "bad", "seen")
+
+
+def test_outputs_of_two_streams_have_the_columns_of_their_side():
+    plan = joins.Join(WindowSpec(FIVE), "inner", (0, 0)).plan()
+    plan = replace(plan, sides=replace(plan.sides, invalid=("bad", None)))
+    assert plan.tags == (MAIN, "late_left", "late_right", "bad")
+    assert replace(plan, late_tag=None).tags == (MAIN, "bad")
+    plan = replace(plan, sides=replace(plan.sides, invalid=("bad", "worse")))
+    of = {"late_left": "left", "late_right": "right", "bad": "left", "worse": "right"}
+    assert {tag: plan.output_schema(tag) for tag in of} == {tag: joins.SIDE[side] for tag, side in of.items()}
+    without_late = replace(plan, late_tag=None)
+    assert [without_late.output_schema(tag) for tag in ("bad", "worse")] == [joins.SIDE["left"], joins.SIDE["right"]]
+
+
+def test_of_a_join_operators_emit_lists_and_the_output_has_pairs():
+    plan = joins.Join(WindowSpec(FIVE), "inner", (0, 0)).plan()
+    around = ["key", "window_start", "window_end"]
+    assert plan.emitted_schema(MAIN).names == [*around, "left", "right"]
+    assert plan.output_schema(MAIN).names == [*around, "n", "name", "m"]
+    plan = replace(plan, side_outputs={"seen": pa.schema([("x", pa.int64())])})
+    assert plan.output_schema("seen").names == [*around, "x"]
+
+
+@pytest.mark.parametrize(
+    ("with_firing", "changelog", "added"),
+    [
+        (False, False, []),
+        (True, False, ["firing", "firing_number", "is_last"]),
+        (False, True, ["op"]),
+        (True, True, ["firing", "firing_number", "is_last", "op"]),
+    ],
+)
+def test_what_is_asked_of_firings_comes_last_and_is_kept_where_windows_fire_again(with_firing, changelog, added):
+    plan = harness.Query(WindowSpec(FIVE), COUNT, more={"with_firing": with_firing, "changelog": changelog}).columnar()
+    again = harness.Query(WindowSpec(FIVE, allowed_lateness=1), COUNT, more={"with_firing": with_firing, "changelog": changelog})
+    assert plan.main_schema.names == ["key", "window_start", "window_end", "n", *added]
+    assert plan.added_names == frozenset(added)
+    assert (plan.keeps_emitted, again.columnar().keeps_emitted) == (False, bool(added))
+    emitted = {} if not added else {"emitted": "values" if changelog else "numbers"}
+    assert {name: value for name, value in plan.identity().items() if name == "emitted"} == emitted
+
+
+def test_results_of_rows_and_of_what_has_no_windows_have_no_bounds():
+    labels = SeveralWindows.of({"a": LookBackWindows(5), "b": LookBackWindows(10)})
+    of_rows = look_backs.plan_of(labels, COUNT)
+    assert (of_rows.labels, of_rows.with_bounds(harness.ROWS).names) == ((), ["key", *harness.ROWS.names])
+    pairs = intervals.Interval(0, 1, "inner", (0, 0)).plan()
+    assert pairs.with_bounds(pa.schema([("x", pa.int64())])).names == [*pairs.key_schema.names, "x"]
+
+
+class Marks(WatermarkGenerator):
+    def on_event(self, element, timestamp, output):
+        raise AssertionError
+
+
+@pytest.mark.parametrize(
+    ("plan", "carries"),
+    [
+        (harness.Query(WindowSpec(FIVE), COUNT).columnar(), False),
+        (harness.Query(WindowSpec(FIVE), COUNT, late=True).columnar(), True),
+        (replace(harness.Query(WindowSpec(FIVE), COUNT).columnar(), watermark=WatermarkStrategy.for_generator(Marks)), True),
+        (harness.Query(WindowSpec(FIVE), COUNT).row(), False),
+    ],
+)
+def test_whole_rows_cross_where_anybody_wants_them(plan, carries):
+    assert plan.carries_rows is carries
+
+
+# -- what a checkpoint is tied to ----------------------------------------------------------------------------------------------
+
+
+def test_what_a_checkpoint_is_tied_to():
+    plan = harness.Query(WindowSpec(FIVE), COUNT).columnar()
+    own = dict(plan.operator.identity())
+    common = {
+        "state format": "2",
+        "key": "key (string)",
+        "windows": "TumblingEventTimeWindows.of('5 microseconds')",
+        "event time": "ts",
+        "key groups": "1",
+        "operator": "aligned panes",
+    }
+    assert plan.identity() == common | own
+    assert plan.identity() is plan.identity(), "it is made once"
+    two = pa.schema([("a", pa.string()), ("b", pa.int64())])
+    more = replace(plan, keys=("lower(x)", "b"), key_schema=two, event_time=None, groups=8, split=Split(4, "v", {"n": "sum"}))
+    assert more.identity() == common | own | {
+        "key": "lower(x) (string), b (int64)",
+        "event time": "None",
+        "key groups": "8",
+        "split": "4 parts by v",
+    }
+    assert replace(plan, keys=(), key_schema=pa.schema([])).identity()["key"] == "none"
+
+
+def test_the_state_of_another_operator_is_known_by_its_plan():
+    """Whatever the form of its meta record."""
+    state, panes = MemoryState(), harness.Query(WindowSpec(FIVE), COUNT).columnar()
+    batch = harness.MicroBatch([[("a", 1, 1, None, 1)]])
+    harness.run(panes, [batch], state)
+    with pytest.raises(PlanMismatchError, match="operator: aligned panes  ->  row operator"):
+        harness.run(harness.Query(WindowSpec(FIVE), COUNT).row(), [batch], state)
+
+
+def test_a_meta_record_of_the_same_plan_that_cannot_be_read_is_an_error():
+    plan, state = harness.Query(WindowSpec(EventTimeSessionWindows(5)), COUNT).columnar(), MemoryState()
+    record = payload.encode_numbers(("low", "key", "due", "rows", "size"), [], {"identity": plan.identity(), "next_page": 0})
+    SealedState(state, 0, "sessions").put("meta", 0, record)
+    with pytest.raises(KeyError, match="watermarks"):
+        plan.operator.for_group(plan, state, 0)
+
+
+def test_what_operators_cannot_say_of_firings_is_said():
+    operator = operator_of(GlobalWindows(), trigger=PurgingTrigger(CountTrigger(3)))
+    assert operator.why_no_firings == (
+        "counts do not number firings: the row operator does, .exact_firings() makes it run the query"
+    )
+    assert operator.why_no_changes == (
+        "counts keep no results that a later one could take the place of: aligned windows and sessions of declared aggregates do"
+    )
+    assert (operator.takes_rows, operator.evicts, operator.changeable) == (False, False, {"aggregates", "partials"})
+    assert (operator_of(LookBackWindows(5)).changeable, INTERVALS.changeable) == (frozenset(), frozenset())
+    over_rows = over_tables(WindowSpec(FIVE), TablePerWindow(len), harness.ROWS, harness.ROWS, harness.KEYS)
+    assert over_rows.inputs == ()
+    sessions = operator_of(EventTimeSessionWindows(5))
+    assert (sessions.why_no_firings, sessions.why_no_changes) == (None, None)

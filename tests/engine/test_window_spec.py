@@ -12,7 +12,14 @@ from panestream.windowing.assigners import (
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
 )
-from panestream.windowing.triggers import ContinuousProcessingTimeTrigger, CountTrigger
+from panestream.windowing.evictors import CountEvictor, DeltaEvictor, TimeEvictor
+from panestream.windowing.triggers import (
+    ContinuousProcessingTimeTrigger,
+    CountTrigger,
+    DeltaTrigger,
+    EventTimeTrigger,
+    PurgingTrigger,
+)
 
 
 @pytest.mark.parametrize(
@@ -29,3 +36,38 @@ from panestream.windowing.triggers import ContinuousProcessingTimeTrigger, Count
 )
 def test_whether_the_clock_matters_and_windows_grow_together(spec, clock, merges):
     assert (spec.uses_processing_time, spec.merges) == (clock, merges)
+
+
+def own(base, *given):
+    """An object of a class of the user's own."""
+    return type("Own", (base,), {})(*given)
+
+
+TEN, DELTA = TumblingEventTimeWindows(10), DeltaTrigger.of(3, lambda a, b: 0)
+
+
+@pytest.mark.parametrize(
+    ("spec", "sees"),
+    [
+        (WindowSpec(TEN), False),
+        (WindowSpec(TEN, CountTrigger.of(2), CountEvictor.of(2)), False),
+        (WindowSpec(TEN, None, TimeEvictor(2)), False),
+        (WindowSpec(EventTimeSessionWindows(10)), False),
+        (WindowSpec(EventTimeSessionWindows.with_gap_column("wait", "seconds")), False),
+        (WindowSpec(EventTimeSessionWindows.with_dynamic_gap(len)), True),
+        (WindowSpec(TEN, DELTA), True),
+        (WindowSpec(TEN, PurgingTrigger.of(DELTA)), True),
+        (WindowSpec(TEN, None, DeltaEvictor.of(3, lambda a, b: 0)), True),
+        (WindowSpec(own(TumblingEventTimeWindows, 10)), True),
+        (WindowSpec(TEN, own(CountTrigger, 2)), True),
+        (WindowSpec(TEN, PurgingTrigger.of(own(CountTrigger, 2))), True),
+        (WindowSpec(TEN, None, own(CountEvictor, 2)), True),
+    ],
+)
+def test_whether_anything_looks_into_elements(spec, sees):
+    assert spec.sees_elements is sees
+
+
+def test_without_a_trigger_the_default_one_fires():
+    assert WindowSpec(TEN).firing_trigger == EventTimeTrigger.create()
+    assert WindowSpec(TEN, CountTrigger.of(2)).firing_trigger == CountTrigger.of(2)

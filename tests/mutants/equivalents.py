@@ -5,63 +5,206 @@
 
 from __future__ import annotations
 
+# In the order of their names, so that who adds one puts it where nobody else does.
 EQUIVALENT: dict[str, str] = {
-    "engine/exchange/group_run.py:bodies: constant: 1 -> 2 (2)": (
-        "It keeps a division from one by nothing: a table that has rows has more bytes than two."
-    ),
-    "engine/operators/counts/shape.py:CountShape.first_kept: sign: -1 -> +1": (
-        "Where windows have no size nobody asks for it: all that was fired is one pane, by another way."
-    ),
-    "engine/operators/counts/operator.py:CountOperator._contents: sign: since + fresh - 1 -> since + fresh + 1": (
-        "The axis has room for a pane more. It has no rows, so nothing is kept of it, and it is never complete."
-    ),
-    "engine/operators/sessions/firing.py:session_rows: constant: 1 -> 2 (3)": (
-        "Of each session what is taken back still comes before what takes its place. Between sessions no order is promised."
-    ),
-    "engine/kernels/ranges.py:windows_of: constant: 12 -> 13": (
-        "It decides which of two ways is taken to the same places: a search for each row, or one for each pane of the span."
-    ),
-    "engine/kernels/grouping.py:_encode_integers: constant: 1 -> 2 (2)": (
-        "The table of what was seen has room for one value more, above the largest: none is, and it gets no code."
-    ),
-    "engine/operators/accumulating/windowed_rows.py:_joined: comparison: part.dtype != plain -> part.dtype == plain": (
-        "Frames of one type are then taken one by one, as frames of several types are: the same columns, more slowly."
-    ),
     "engine/aggregates/histograms.py:_comparable: constant: False -> True": (
         "Numbers that are floats already are copied, and nobody changes the copy or what it is of."
+    ),
+    "engine/aggregates/top.py:PartialTopK.combine: constant: 0 -> 1 (2)": (
+        "Where no list has a value, more columns without ranks are folded: of those nothing is kept either."
     ),
     "engine/aggregates/top.py:TopKAccumulator._insert: comparison: place < self._k -> place <= self._k": (
         "What is put behind the last place is cut off again by the next statement."
     ),
-    "engine/operators/row/window_states.py:ElementList.drop_first: sign: len(part) - gone -> len(part) + gone": (
-        "A list that was emptied stays in front, counts for nothing, and goes when something is dropped again."
+    "engine/co_groups.py:OfTables.__call__: argument left out: left.to_pandas(use_threads=False) -> left.to_pandas()": (
+        "Several threads then make a frame of the left rows: the same frame, while the other processors are for other tasks."
     ),
-    "engine/operators/look_back/operator.py:LookBackOperator._on_a_line: sign: places[-1] + 1 -> places[-1] - 1": (
-        "Partials of which there is one for each place are merged, too: they stay what they are, more slowly."
+    "engine/co_groups.py:OfTables.__call__: argument left out: right.to_pandas(use_threads=False) -> right.to_pandas()": (
+        "Several threads then make a frame of the right rows: the same frame, while the other processors are for other tasks."
     ),
-    "engine/operators/look_back/history.py:History._settle: sign: fewer * _WORTH -> fewer + _WORTH": (
-        "It decides of which slices partials are worth writing: rows are read in place of those, to the same results."
+    "engine/co_groups.py:OfTables.__call__: constant: False -> True": (
+        "Several threads then make a frame of the left rows: the same frame, while the other processors are for other tasks."
     ),
-    "engine/operators/row/state.py:RowStore.release: left out: self._chunk_codec.arrivals = Arrivals() -> pass": (
-        "The store is not used any more: memory goes when Python finds the circle, and not at once."
+    "engine/co_groups.py:OfTables.__call__: constant: False -> True (2)": (
+        "Several threads then make a frame of the right rows: the same frame, while the other processors are for other tasks."
     ),
-    "engine/operators/accumulating/windowed_rows.py:fitted: constant: False -> True": (
-        "The index of a frame then is a column, too, and only the declared ones are taken."
+    "engine/exchange/group_run.py:bodies: constant: 1 -> 2 (2)": (
+        "It keeps a division from one by nothing: a table that has rows has more bytes than two."
     ),
-    "engine/operators/intervals/spec.py:IntervalSpec.pack: and / or: plan.late_tag is not None and chunk.rows is not None -> plan.late_tag is not None or chunk.rows is not None": (
-        "Rows as they came cross where there is an output for late ones, and only then: both hold, or neither."
-    ),
-    "engine/operators/look_back/history.py:_span: comparison: low < end -> low <= end": (
-        "Where both are the same the span ends where it begins, and has no rows, as one that is left out."
-    ),
-    "engine/operators/panes/rollups.py:_spans: argument left out: np.argsort(lows[some], kind='stable') -> np.argsort(lows[some])": (
-        "No two of the spans begin at the same pane: they are parts of windows' spans between cuts, which do not overlap."
+    "engine/kernels/calendar_grid.py:MixedGrid.starts_of: comparison: self.panes_of(high) >= panes -> self.panes_of(high) > panes": (
+        "It decides how far around a guess is looked. Where what is asked for begins at the end of that, it is looked further."
     ),
     "engine/kernels/calendar_grid.py:ZonedGrid.panes_of: constant: 4 -> 5": (
         "It decides which of two ways is taken to the same panes: a search among edges, or the wall clock of each row."
     ),
+    "engine/kernels/grouping.py:_encode_integers: constant: 1 -> 2 (2)": (
+        "The table of what was seen has room for one value more, above the largest: none is, and it gets no code."
+    ),
+    "engine/kernels/python_values.py:instants: sign: value - _EPOCH -> value + _EPOCH": (
+        "No two datetimes can be added: all values then go Arrow's own way, to the same instants and errors, more slowly."
+    ),
+    "engine/kernels/ranges.py:windows_of: constant: 12 -> 13": (
+        "It decides which of two ways is taken to the same places: a search for each row, or one for each pane of the span."
+    ),
+    "engine/operators/accumulating/operator.py:AccumulatingOperator._due: constant: 1 -> 2": (
+        "Where a table is given another shape, any number below zero says: as many rows as there are."
+    ),
+    "engine/operators/accumulating/windowed_rows.py:_joined: comparison: part.dtype != plain -> part.dtype == plain": (
+        "Frames of one type are then taken one by one, as frames of several types are: the same columns, more slowly."
+    ),
+    "engine/operators/accumulating/windowed_rows.py:fitted: constant: False -> True": (
+        "The index of a frame then is a column, too, and only the declared ones are taken."
+    ),
+    "engine/operators/counts/operator.py:CountOperator._contents: constant: 1 -> 2 (3)": (
+        "The axis has room for a pane more of each key. It has no rows, so nothing is kept of it, and it is never complete."
+    ),
+    "engine/operators/counts/operator.py:CountOperator._contents: sign: since + fresh - 1 -> since + fresh + 1": (
+        "The axis has room for a pane more. It has no rows, so nothing is kept of it, and it is never complete."
+    ),
+    "engine/operators/counts/shape.py:CountShape.first_kept: constant: 1 -> 2": (
+        "Where windows have no size nobody asks for it: all that was fired is one pane, by another way."
+    ),
+    "engine/operators/counts/shape.py:CountShape.first_kept: sign: -1 -> +1": (
+        "Where windows have no size nobody asks for it: all that was fired is one pane, by another way."
+    ),
+    "engine/operators/intervals/operator.py:IntervalOperator._emit_pairs: and / or: not left.num_rows or not right.num_rows -> not left.num_rows and (not right.num_rows)": (
+        "It spares a search: where one of the two has no rows, no row finds a partner, and the next statement returns."
+    ),
+    "engine/operators/intervals/spec.py:IntervalSpec.follows_arrival: returns None: return False -> return": (
+        "It is asked whether it is true, and nothing else: None is not, either."
+    ),
+    "engine/operators/intervals/spec.py:IntervalSpec.pack: and / or: plan.late_tag is not None and chunk.rows is not None -> plan.late_tag is not None or chunk.rows is not None": (
+        "Rows as they came cross where there is an output for late ones, and only then: both hold, or neither."
+    ),
+    "engine/operators/look_back/history.py:History._settle: sign: fewer * _WORTH -> fewer + _WORTH": (
+        "It decides of which slices partials are worth writing: rows are read in place of those, to the same results."
+    ),
+    "engine/operators/look_back/history.py:_span: comparison: low < end -> low <= end": (
+        "Where both are the same the span ends where it begins, and has no rows, as one that is left out."
+    ),
+    "engine/operators/look_back/operator.py:LookBackOperator._history_of: comparison: sum((span.rows for span in spans)) > _MANY_FOR_EACH * rows.num_rows -> sum((span.rows for span in spans)) >= _MANY_FOR_EACH * rows.num_rows": (
+        "It decides whether partials of other keys are left out before they are sorted, or take part and are asked for by no row."
+    ),
+    "engine/operators/look_back/operator.py:LookBackOperator._on_a_line: sign: places[-1] + 1 -> places[-1] - 1": (
+        "Partials of which there is one for each place are merged, too: they stay what they are, more slowly."
+    ),
     "engine/operators/panes/operator.py:PaneOperator._close: sign: last_ended(one, closed) + 1 -> last_ended(one, closed) - 1": (
         "How often two windows that are closed have fired rests until two more are: nobody asks for it, nor is it among the tables."
+    ),
+    "engine/operators/panes/rollups.py:_spans: argument left out: np.argsort(lows[some], kind='stable') -> np.argsort(lows[some])": (
+        "No two of the spans begin at the same pane: they are parts of windows' spans between cuts, which do not overlap."
+    ),
+    "engine/operators/panes/spec.py:PaneSpec.pack: and / or: plan.late_tag is not None and chunk.rows is not None -> plan.late_tag is not None or chunk.rows is not None": (
+        "Rows as they came cross where there is an output for late ones, and only then: both hold, or neither."
+    ),
+    "engine/operators/predicates/operator.py:PredicateOperator._fire: returns None: return fresh -> return (2)": (
+        "At the end of the input nothing is kept, so that nobody looks at what is left."
+    ),
+    "engine/operators/row/state.py:RowStore.release: left out: self._chunk_codec.arrivals = Arrivals() -> pass": (
+        "The store is not used any more: memory goes when Python finds the circle, and not at once."
+    ),
+    "engine/operators/row/window_states.py:ElementList.drop_first: sign: len(part) - gone -> len(part) + gone": (
+        "A list that was emptied stays in front, counts for nothing, and goes when something is dropped again."
+    ),
+    "engine/operators/sessions/arrivals.py:_less: comparison: np.bincount(rows.sessions[late], minlength=len(spans.codes)) > 0 -> np.bincount(rows.sessions[late], minlength=len(spans.codes)) >= 0": (
+        "Local sessions that lose no row are built anew, too, of all their rows: they stay what they are, more slowly."
+    ),
+    "engine/operators/sessions/firing.py:session_rows: constant: 1 -> 2": (
+        "Of a session that does not fire: any number below zero says so."
+    ),
+    "engine/operators/sessions/firing.py:session_rows: constant: 1 -> 2 (2)": (
+        "What is gone comes first: any number below zero puts it there."
+    ),
+    "engine/operators/sessions/firing.py:session_rows: constant: 1 -> 2 (3)": (
+        "Of each session what is taken back still comes before what takes its place. Between sessions no order is promised."
+    ),
+    "engine/operators/sessions/lateness.py:_frontier: constant: 1 -> 2": (
+        "A span that is not taken counts nothing: any number below zero says so."
+    ),
+    "engine/operators/sessions/lateness.py:_frontier: constant: 1 -> 2 (2)": (
+        "Where nothing came before there is no session: any number below zero says so."
+    ),
+    "engine/operators/sessions/lateness.py:_frontier: constant: 1 -> 2 (5)": (
+        "Where a key begins nothing came before: any number below zero says so."
+    ),
+    "engine/operators/sessions/lateness.py:_taken: constant: 1 -> 2 (9)": (
+        "The table of runs has room for one more, behind the last: no span is of it."
+    ),
+    "engine/operators/sessions/lateness.py:_taken: sign: np.cumsum(breaks) - 1 -> np.cumsum(breaks) + 1": (
+        "Runs are numbered from two on: the table of them grows with the last, and the first two are of no span."
+    ),
+    "engine/operators/sessions/lateness.py:late_rows: constant: 1 -> 2 (3)": (
+        "The table of suspects has room for one more, behind the last: no span is of it."
+    ),
+    "engine/operators/sessions/lateness.py:late_rows: sign: -1 -> +1": (
+        "Of no spans at all the table of suspects has room for two: no span is of them."
+    ),
+    "engine/operators/sessions/spans.py:coarse: comparison: int(shifted.max()) < 1 << 24 -> int(shifted.max()) <= 1 << 24": (
+        "It decides whether small numbers are made smaller still, to be sorted faster: they have the same order."
+    ),
+    "engine/operators/sessions/spans.py:coarse: constant: 1 -> 2": (
+        "It decides whether small numbers are made smaller still, to be sorted faster: they have the same order."
+    ),
+    "engine/operators/sessions/spans.py:coarse: constant: 24 -> 25": (
+        "It decides whether small numbers are made smaller still, to be sorted faster: they have the same order."
+    ),
+    "engine/operators/sessions/spans.py:coarse: constant: 64 -> 65": (
+        "A look at the first few spares one at all of them, which is taken anyway where these say nothing."
+    ),
+    "engine/operators/sessions/spans.py:coarse: sign: 1 << 24 -> 1 >> 24": (
+        "It decides whether small numbers are made smaller still, to be sorted faster: they have the same order."
+    ),
+    "engine/operators/sessions/spans.py:coarse: the other of two: (shifted[:64] % step).any() -> (shifted[:64] % step).all()": (
+        "A look at the first few spares one at all of them, which is taken anyway where these say nothing."
+    ),
+    "engine/operators/sessions/spec.py:SessionSpec._gaps: argument left out: numbers(column).astype(np.int64, copy=False) -> numbers(column).astype(np.int64)": (
+        "Numbers that are of this type already are copied, and nobody changes the copy or what it is of."
+    ),
+    "engine/operators/sessions/spec.py:SessionSpec._gaps: constant: False -> True": (
+        "Numbers that are of this type already are copied, and nobody changes the copy or what it is of."
+    ),
+    "engine/operators/sessions/views.py:session_views: constant: 1 -> 2 (3)": (
+        "A session that never fired has no word: any number below zero says so."
+    ),
+    "engine/runtime/group_operator.py:GroupOperator._advance: constant: 1 -> 2": (
+        "Windows of the clock that had ended a step earlier have fired and gone: none is there to fire again."
+    ),
+    "engine/runtime/last_windows.py:last_instant: constant: 0 -> 1 (2)": (
+        "It is the clock, for which windows of event time do not ask."
+    ),
+    "engine/runtime/sides.py:Pairs._unknown_apart: constant: 0 -> 1": (
+        "Lists of nothing then lie over one value, of which none of them is."
+    ),
+    "engine/runtime/state_views.py:_struct: constant: True -> False": (
+        "It is cast to the type that the view has, whatever the fields of a struct say of nulls."
+    ),
+    "engine/runtime/watermarks.py:WatermarkTracker._note_silence: constant: 0 -> 1": (
+        "Where nobody is ever idle no time is counted: nobody looks at the step."
+    ),
+    "engine/runtime/watermarks.py:WatermarkTracker.take_in: and / or: after is not None and self.silence is not None -> after is not None or self.silence is not None": (
+        "A tracker knows of silence where its strategy closes after some: both hold, or neither."
+    ),
+    "engine/storage/keyed_pages.py:_cut: constant: 0 -> 1": (
+        "A page without rows is not cut: of its bytes is only asked whether they are more than a page may have."
+    ),
+    "engine/tiles/as_of.py:AsOf._answered: constant: 1 -> 2": ("Where a question has no rows: any number below zero says so."),
+    "engine/tiles/as_of.py:_ByRows.results: comparison: first > last -> first >= last": (
+        "Where no whole slice lies between them, head and tail are then one range: the same rows in the same order."
+    ),
+    "engine/tiles/as_of.py:_Tree.cover: constant: 0 -> 1 (3)": ("A slice of no rows, wherever it begins, has none."),
+    "engine/tiles/as_of.py:_Tree.cover: constant: 1000 -> 1001": (
+        "It puts what was taken on the right behind what was taken on the left: any number does that is above all levels."
+    ),
+    "engine/tiles/as_of.py:_distinct: constant: 1 -> 2": ("Where a question has no instant: any number below zero says so."),
+    "engine/tiles/as_of.py:_of_nothing: constant: 1 -> 2 (2)": ("Of two nulls the first is taken, as the only one is."),
+    "engine/tiles/windows.py:check_whole: sign: grid.origin + edge -> grid.origin - edge": (
+        "The first edge is 0, so the origin itself must fit: then an edge fits, or does not, whatever its sign is."
+    ),
+    "engine/tiles/windows.py:windows_of_tiles: constant: 1 -> 2": (
+        "Windows are looked for in the pane after each tile as well. Those that hold no row are none of the results."
+    ),
+    "engine/tiles/windows.py:windows_of_tiles: sign: ends - 1 -> ends + 1": (
+        "Windows that begin where the last pane ends are asked for, too: no partial lies in them, so they have no results."
     ),
     "spark/progress/listening.py:ProgressListener._on_progress: the other way out: continue -> break": (
         "Nothing is told of an operator where no micro-batch ran: then there is nothing of the next ones, either."
@@ -69,13 +212,61 @@ EQUIVALENT: dict[str, str] = {
     "spark/savepoint/values.py:StoredState.made_of: argument left out: self.values(header_only=header_only) -> self.values()": (
         "More is read from Spark's state store than the header is made of: the same header, more slowly."
     ),
-    "engine/aggregates/top.py:PartialTopK.combine: constant: 0 -> 1 (2)": (
-        "Where no list has a value, more columns without ranks are folded: of those nothing is kept either."
+    "windowing/assigners/business.py:_OfBusiness._begin: constant: 1 -> 2": (
+        "A step of two days over days off goes too far by one at most, and the search goes back by it."
     ),
-    "engine/tiles/as_of.py:_Tree.cover: constant: 1000 -> 1001": (
-        "It puts what was taken on the right behind what was taken on the left: any number does that is above all levels."
+    "windowing/assigners/business.py:_OfBusiness._begin: constant: 7 -> 8": (
+        "It is where the search for a day begins, which ends at the same one."
     ),
-    "engine/storage/keyed_pages.py:_cut: constant: 0 -> 1": (
-        "A page without rows is not cut: of its bytes is only asked whether they are more than a page may have."
+    "windowing/assigners/business.py:_OfBusiness._begin: sign: number * 7 -> number + 7": (
+        "It is where the search for a day begins, which ends at the same one."
+    ),
+    "windowing/assigners/business.py:_OfBusiness._begin: sign: number * 7 // len(self.workdays) -> number * 7 * len(self.workdays)": (
+        "It is where the search for a day begins, which ends at the same one."
+    ),
+    "windowing/assigners/business.py:_time: constant: 1 -> 2 (2)": ("Any number below zero says that it is no time."),
+    "windowing/assigners/calendar.py:CalendarWindows.__post_init__: constant: 0 -> 1": (
+        "The smallest unit is an hour: no number of units is one microsecond long."
+    ),
+    "windowing/assigners/calendar.py:CalendarWindows._ends: constant: 1 -> 2 (3)": (
+        "Steps are hours or days, of which a window has a whole number: none ends a microsecond behind the last."
+    ),
+    "windowing/triggers/after_each.py:_InTurn.fire: returns None: return False -> return": (
+        "None is as false as False: whoever asks only asks whether."
+    ),
+    "windowing/triggers/after_each.py:_InTurn.fire: returns None: return False -> return (2)": (
+        "None is as false as False: whoever asks only asks whether."
+    ),
+    "windowing/triggers/after_watermark.py:_AtTheEnd.begin: left out: self._early.begin(now) -> pass": (
+        "What waits from its turn on waits for the end of the window, for which this waits itself."
+    ),
+    "windowing/triggers/after_watermark.py:_AtTheEnd.fire: constant: 1 -> 2": (
+        "That there is a number says that it has fired, whichever it is."
+    ),
+    "windowing/triggers/after_watermark.py:_AtTheEnd.fire: returns None: return self._late.fire(now) -> return": (
+        "What is late repeats and never finishes, and None is as false as False."
+    ),
+    "windowing/triggers/after_watermark.py:_AtTheEnd.merge: left out: self._wait(now) -> pass": (
+        "The row that made windows one comes to the one next, and waits for the same end."
+    ),
+    "windowing/triggers/composition.py:Composition._has_finished: returns None: return False -> return": (
+        "None is as false as False: whoever asks only asks whether."
+    ),
+    "windowing/triggers/continuous.py:_last_aligned: comparison: time >= 0 -> time > 0": ("Of 0 both ways say 0."),
+    "windowing/triggers/continuous.py:_last_aligned: constant: 0 -> 1": ("Of 0 both ways say 0."),
+    "windowing/triggers/nodes.py:Guest.fire: returns None: return False -> return": (
+        "None is as false as False: whoever asks only asks whether."
+    ),
+    "windowing/triggers/nodes.py:_known: sign: place + descriptor.name -> place - descriptor.name": (
+        "Where it fails the caller does the same by itself, more slowly."
+    ),
+    "windowing/triggers/or_finally.py:_Until.fire: the other of two: any(finished) -> all(finished)": (
+        "Of two that are ready one is the last, which is asked before; else there is one alone."
+    ),
+    "windowing/triggers/repeatedly.py:Repeating.fire: returns None: return False -> return": (
+        "None is as false as False: whoever asks only asks whether."
+    ),
+    "windowing/triggers/time.py:_AtTheEnd.on_merge: left out: self._register(window.max_timestamp(), ctx) -> pass": (
+        "The row that made windows one comes to the one next, and waits for the same end."
     ),
 }

@@ -262,6 +262,7 @@ def _spark(items: dict[str, pytest.Item]) -> bool:
             state.setup(item)
             item.stash.setdefault(tmppath_result_key, {})  # a folder of the test asks, when it goes, what became of the test
             state.teardown_exact(_another(items, name))
+            item._initrequest()  # type: ignore[attr-defined] # what its fixtures gave it is gone
             return True
     return False
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from math import sqrt
+from statistics import NormalDist
 from typing import Any
 
 from tests.mutants.planting import HUNG, KILLED, SURVIVED, Verdict
@@ -102,7 +104,7 @@ def as_markdown(samples: Iterable[Sample], equivalent: Mapping[str, str], facts:
     """The page."""
     lines = ["# Planted faults: killed of how many, by package", "", *(f"- {fact}" for fact in facts), ""]
     for sample in samples:
-        lines += [f"## {sample.title}", "", *_table(sample.lines), "", *_survivors(sample, equivalent)]
+        lines += [f"## {sample.title}", "", *_table(sample.lines), "", *_width(sample.lines), *_survivors(sample, equivalent)]
     return "\n".join(lines)
 
 
@@ -116,6 +118,27 @@ def _table(lines: Iterable[Line]) -> list[str]:
             for line in lines
         ),
     ]
+
+
+def _width(lines: Sequence[Line]) -> list[str]:
+    """How far the share of the sample may lie from that of all faults, and what it is where a package counts as much as it is large."""
+    whole, packages = lines[-1], [line for line in lines[:-1] if line.share is not None]
+    if whole.share is None:
+        return []
+    low, high = within(whole.killed, whole.tried - whole.equivalent)
+    weighed = sum(line.possible * (line.share or 0) for line in packages) / sum(line.possible for line in packages)
+    share = (
+        f"Of all faults that can be drawn it is, by chance of the sample (95 %, Wilson), {100 * low:.1f} to {100 * high:.1f} %."
+    )
+    return [f"{share} Each package weighed by its faults: {100 * weighed:.1f} %.", ""]
+
+
+def within(killed: int, tried: int) -> tuple[float, float]:
+    """Wilson's interval: between which shares the share of all lies, of which so many were tried, in 95 of 100 samples."""
+    z = NormalDist().inv_cdf(0.975)
+    share, more = killed / tried, z * z / tried
+    half = z * sqrt(share * (1 - share) / tried + more / (4 * tried))
+    return max(0.0, (share + more / 2 - half) / (1 + more)), min(1.0, (share + more / 2 + half) / (1 + more))
 
 
 def _survivors(sample: Sample, equivalent: Mapping[str, str]) -> list[str]:

@@ -62,6 +62,17 @@ def test_a_test_that_is_not_there_is_an_error(tmp_path):
         run_jobs([job], tmp_path)
 
 
+def test_the_test_that_starts_spark_is_asked_like_the_others(tmp_path):
+    """The fixture of that name is all that matters: a quick one stands in for it."""
+    (tmp_path / "conftest.py").write_text("import pytest\n@pytest.fixture(scope='session')\ndef spark():\n    return 7\n")
+    (tmp_path / "pytest.ini").write_text("[pytest]\ntmp_path_retention_policy = failed\n")
+    tests = "def test_first(spark, tmp_path):\n    (tmp_path / 'a').touch()\ndef test_second(tmp_path):\n    (tmp_path / 'a').touch()\n"
+    (tmp_path / "test_it.py").write_text(tests)
+    asked = [TimedTest("test_it.py::test_first", spark=True), TimedTest("test_it.py::test_second")]
+    verdicts = run_jobs([Job(None, asked), Job(None, asked[:1])], tmp_path, tmp_path)
+    assert [(verdict.became, verdict.by) for verdict in verdicts] == [(SURVIVED, "2 tests"), (SURVIVED, "1 tests")]
+
+
 def test_a_fault_that_no_test_reaches_survives(tmp_path):
     (verdict,) = run_jobs([Job(fault("engine/kernels/pairs.py", "constant: 'right' -> 'left'"))], tmp_path)
     assert (verdict.became, verdict.by) == (SURVIVED, "no test reaches it")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.mutants.faults import Fault
 from tests.mutants.planting import HUNG, IMPOSSIBLE, KILLED, SURVIVED, TimedTest, Verdict
 from tests.mutants.reach import PACKAGE
-from tests.mutants.report import Sample, as_markdown, lines_of
+from tests.mutants.report import Sample, as_markdown, lines_of, within
 from tests.mutants.sampling import PACKAGES, Reached, drawn, in_reach, likeliest_tests, package_of, possible
 
 
@@ -83,7 +85,18 @@ def test_the_table_adds_up():
     sample = Sample(7, "Seed 7: a few", lines, verdicts)
     page = as_markdown([sample], equivalent, ["A fact."])
     assert "| engine/kernels | 10 | 9 | 4 | 2 | 1 | 1 | 1 | 66.7 % |" in page
+    assert "Of all faults that can be drawn it is, by chance of the sample (95 %, Wilson), 30.1 to 95.4 %." in page
+    assert "Each package weighed by its faults: 77.8 %." in page
     assert sample.as_json(equivalent)["survivors"] == {fault(3).name: "The sum is of zeros.", fault(4).name: "a hole"}
     known, holes = page.split("Survivors that a test should notice")
     assert "a + 3 -> a - 3`\n  The sum is of zeros." in known
     assert "a + 4 -> a - 4`\n  survived 4 tests" in holes
+
+
+@pytest.mark.parametrize(
+    ("killed", "tried", "between"),
+    [(95, 100, (0.8882, 0.9785)), (10, 10, (0.7225, 1.0)), (0, 5, (0.0, 0.4345)), (1, 1, (0.2065, 1.0))],
+)
+def test_a_small_sample_says_little(killed, tried, between):
+    """As the tables of Wilson's interval have it."""
+    assert within(killed, tried) == pytest.approx(between, abs=5e-5)

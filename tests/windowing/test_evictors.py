@@ -39,6 +39,17 @@ def test_delta_evictor():
     assert kept(DeltaEvictor(0.0, lambda element, last: last - element), 7) == []
 
 
+@pytest.mark.parametrize(
+    "make", [TimeEvictor, lambda size, after: DeltaEvictor(size, lambda element, last: last - element, after)]
+)
+def test_what_is_evicted_behind_the_function_is_there_for_it(make):
+    assert kept(make(4, True), 9, 1, 9) == [9, 1, 9]
+    assert kept(make(4, True), 9, 1, 9, after=True) == [9, 9]
+    assert kept(make(4, True), after=True) == []
+    assert kept(make(4, False), 9, 1, 9) == [9, 9]
+    assert kept(make(4, False), 9, 1, 9, after=True) == [9, 1, 9]
+
+
 def test_an_evictor_that_evicts_nothing():
     assert kept(Evictor(), 1, 2) == kept(Evictor(), 1, 2, after=True) == [1, 2]
 

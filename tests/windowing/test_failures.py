@@ -106,6 +106,32 @@ def test_an_error_that_was_raised_from_another_shows_both_and_its_first_line_onc
     assert quoted[-2:] == [BAR + "ValueError: too few", BAR + "of them"]
 
 
+class FromAnother(ProcessWindowFunction):
+    def process(self, key, context, elements):
+        try:
+            return [elements[0].prize]
+        except AttributeError as error:
+            raise ValueError("no prize") from error
+
+
+class WhileHandlingAnother(ProcessWindowFunction):
+    def process(self, key, context, elements):
+        try:
+            return [elements[0].prize]
+        except AttributeError:
+            raise ValueError("no prize")  # noqa: B904 - what is shown then
+
+
+@pytest.mark.parametrize("function", [FromAnother(), WhileHandlingAnother()])
+def test_of_each_of_several_errors_the_users_lines_are_shown(function):
+    row = RowType(pa.schema([("cost", pa.int64())])).make((3,))
+    plan = RowPlan(WindowSpec(TumblingEventTimeWindows(10)), Elements(function))
+    error = failure_of(plan, ("ann", 1, row), watermark=9)
+    frames = [line for line in str(error).splitlines() if line.startswith(BAR + "  File")]
+    assert len(frames) == 2
+    assert all(__file__ in line for line in frames)
+
+
 def failing_gap(element):
     raise RuntimeError("no gap")
 
@@ -183,6 +209,19 @@ def test_the_error_is_found_again_in_what_spark_makes_of_it():
 def test_as_much_as_can_be_is_read_back(text, expected):
     found = WindowFunctionError.from_text(f"WindowFunctionError: f raised ValueError: x {text}")
     assert (found.key, found.window, found.elements) == expected
+
+
+def test_only_what_is_quoted_below_it_is_of_an_error():
+    text = "WindowFunctionError: f raised ValueError: WindowFunctionError: x (at key 'a')\n  | one\n  |\nand so on\n  | two"
+    found = WindowFunctionError.from_text(f"of Spark\n  | before\n{text}")
+    assert str(found) == "f raised ValueError: WindowFunctionError: x (at key 'a')\n  | one\n  |"
+    assert found.key == "a"
+
+
+@pytest.mark.parametrize("window", [None, GlobalWindow()])
+def test_an_error_without_bounds_is_shown_as_it_is(window):
+    error = WindowFunctionError(f"f raised (at key 1, window {window!r})", 1, window, 3)
+    assert error.with_instants() is error
 
 
 def test_a_text_without_such_an_error():

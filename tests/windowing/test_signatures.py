@@ -18,7 +18,17 @@ from panestream.windowing import signatures
 from panestream.windowing.assigners import EventTimeSessionWindows, TumblingEventTimeWindows, WindowAssigner
 from panestream.windowing.evictors import DeltaEvictor, Evictor
 from panestream.windowing.functions import AggregateFunction, ProcessWindowFunction, WindowFunction, applied, processed
-from panestream.windowing.signatures import APPLY, APPLY_ARROW, PROCESS, THEN, check_function
+from panestream.windowing.signatures import (
+    APPLY,
+    APPLY_ARROW,
+    GENERATOR,
+    ON_PROGRESS,
+    PROCESS,
+    REDUCE,
+    THEN,
+    check_function,
+    check_methods,
+)
 from panestream.windowing.state import AggregatingStateDescriptor, ReducingStateDescriptor
 from panestream.windowing.triggers import CountTrigger, DeltaTrigger, ProcessingTimeoutTrigger, PurgingTrigger, Trigger
 from panestream.windowing.watermarks import WatermarkGenerator, WatermarkStrategy
@@ -40,6 +50,21 @@ def decorated(function):
         return function(window, rows)
 
     return wrapper
+
+
+def decorated_for_all(function):
+    @wraps(function)
+    def wrapper(*given):
+        return function(*given[1:])
+
+    return wrapper
+
+
+class Rows:
+    """What makes it is called, as a function is."""
+
+    def __init__(self, key, window, rows):
+        self.rows = rows
 
 
 class Called:
@@ -86,6 +111,8 @@ class CalledAsync:
         partial(lambda limit, key, window, rows: rows, 3),
         partial(lambda key, window, rows, limit: rows, limit=3),
         decorated(two),
+        decorated_for_all(two),
+        Rows,
         Called(),
         Called().method,
         Called.static,
@@ -112,6 +139,7 @@ def test_what_takes_three_arguments_passes(function):
         ),
         (lambda a, b, c, d: [], "takes (a, b, c, d), and will be given (key, window, rows) (missing a required argument: 'd')"),
         (lambda key, window, rows, *, limit: rows, "'limit'"),
+        (lambda key, window, *, rows: rows, "takes (key, window, *, rows), and will be given (key, window, rows); write it"),
         (partial(three, 1), "takes (window, rows)"),
         (partial(three, window=1), "takes (key, *, window=1, rows)"),
         (Called().of_two, "the function Called.of_two takes (window, rows)"),
@@ -131,6 +159,67 @@ def test_what_does_not_is_refused(function, says):
         applied(function)
     assert str(error.value).startswith("apply")
     assert says in str(error.value)
+
+
+def test_what_a_function_is_given_is_listed():
+    for shape, words in (
+        (APPLY, "key, window and rows"),
+        (REDUCE, "a and b"),
+        (ON_PROGRESS, "progress"),
+        (GENERATOR, "no arguments"),
+    ):
+        with pytest.raises(InvalidPlanError) as error:
+            check_function(None, shape)
+        assert str(error.value) == f"{shape.user} wants a function of {words}, got None; write it like {shape.example}"
+
+
+def test_a_class_is_no_function_where_an_object_of_it_would_do():
+    check_function(Rows, APPLY)
+    with pytest.raises(InvalidPlanError, match=r"apply wants an object, not the class itself: Called\(\)"):
+        check_function(Called, APPLY)
+
+
+def test_the_signature_of_most_functions_is_not_even_looked_at(monkeypatch):
+    """That takes a hundred times as long."""
+
+    def refused(function, **options):
+        raise AssertionError(function)
+
+    monkeypatch.setattr(signatures.inspect, "signature", refused)
+    for function in (three, lambda key, window, rows, limit=3: rows, lambda key, window, rows=(): rows):
+        check_function(function, APPLY)
+
+
+def test_a_class_is_looked_at_once(monkeypatch):
+    class Mine(Average):
+        pass
+
+    check_methods(Mine(), AggregateFunction)
+    looked_at = []
+    monkeypatch.setattr(signatures.inspect, "signature", lambda function, **options: looked_at.append(function))
+    check_methods(Mine(), AggregateFunction)
+    assert looked_at == []
+
+
+def test_private_methods_are_nobodys_business():
+    class Base:
+        def _own(self, one):
+            return one
+
+        def shared(self, one):
+            return one
+
+    class Mine(Base):
+        def _own(self):
+            return self
+
+    class Wrong(Base):
+        def shared(self):
+            return self
+
+    check_methods(Mine(), Base)
+    with pytest.raises(InvalidPlanError, match=r"Wrong.shared takes \(\), and will be given \(one\)"):
+        check_methods(Wrong(), Base)
 
 
 def test_what_a_function_returns_is_not_in_its_signature():

@@ -1,15 +1,18 @@
 """Tables of time zones: the changes of every zone, the wall clock on both sides of each kind of change, what is refused."""
 
 import struct
+import sys
+import time
 import zoneinfo
 from datetime import datetime, timedelta, timezone
 from importlib import resources
 from pathlib import Path
 
 import pytest
+import tzdata
 
 from panestream.errors import InvalidWindowError
-from panestream.windowing.zones import DAY, PERIOD, TABLE_END, rules_of
+from panestream.windowing.zones import DAY, PERIOD, TABLE_END, ZoneRules, _version, rules_of
 
 HOUR = DAY // 24
 SECOND = 1_000_000
@@ -36,12 +39,21 @@ def in_the_file(zone: str) -> list[tuple[int, int]]:
     return [(second, offsets[kind]) for second, kind in zip(seconds, kinds, strict=True)]
 
 
-ZONES = ["America/New_York", "Pacific/Apia", "Asia/Manila", "Africa/Casablanca", "Asia/Gaza", "America/Juneau", "Africa/Freetown"]
+ZONES = [
+    "America/New_York",
+    "Pacific/Apia",
+    "Asia/Manila",
+    "Africa/Casablanca",
+    "Asia/Gaza",
+    "America/Juneau",
+    "Africa/Freetown",
+    "Asia/Anadyr",
+]
 
 
 @pytest.mark.parametrize("zone", ZONES)
 def test_every_change_in_the_zones_file_is_found(zone):
-    rules = rules_of(zone)
+    rules = rules_of.__wrapped__(zone)  # anew, whoever asked for it before
     expected, before = [], rules.offsets[0] // SECOND
     for second, offset in in_the_file(zone):
         if offset != before:
@@ -50,6 +62,24 @@ def test_every_change_in_the_zones_file_is_found(zone):
     found = [(change // SECOND, offset // SECOND) for change, offset in zip(rules.changes, rules.offsets[1:], strict=True)]
     assert found[: len(expected)] == expected
     assert len(expected) > 3
+
+
+def test_the_zone_of_this_machine_does_not_matter(monkeypatch):
+    expected = rules_of.__wrapped__("America/New_York")
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "Asia/Tokyo")
+        time.tzset()
+        found = rules_of.__wrapped__("America/New_York")
+    time.tzset()
+    assert (found.changes, found.offsets) == (expected.changes, expected.offsets)
+
+
+def test_what_a_clock_has_shown_never_goes_back():
+    """Put forward by three, back by two, and back by five soon after: there it has shown more already."""
+    rules = ZoneRules("Mars/Base", "1", (100, 200, 201), (10, 13, 11, 6))
+    assert rules.shown == (110, 213, 213)
+    shows = {99: 109, 100: 113, 199: 212, 200: 212, 201: 212, 206: 212, 207: 213}
+    assert {instant: rules.wall(instant) for instant in shows} == shows
 
 
 @pytest.mark.parametrize(
@@ -124,6 +154,38 @@ def test_after_the_table_everything_repeats():
 def test_the_version_of_the_rules_is_known():
     assert rules_of("Europe/Berlin").version != "unknown"
     assert rules_of("Europe/Berlin").version[:2] == "20"
+
+
+@pytest.mark.parametrize(
+    ("files", "version"),
+    [
+        ({"Europe/Berlin": "", "tzdata.zi": "# version 2031x\n# of rules"}, "2031x"),
+        ({"Europe/Berlin": "", "+VERSION": "2031y\n"}, "2031y"),
+        ({"Europe/Berlin": "", "+VERSION": ""}, "unknown"),
+        ({"Europe/Berlin": ""}, "unknown"),
+        ({"Europe/Bern": "", "+VERSION": "2031y\n"}, tzdata.IANA_VERSION),
+    ],
+)
+def test_the_version_is_that_of_the_folder_that_has_the_zone(tmp_path, files, version):
+    (tmp_path / "Europe").mkdir()
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    before = zoneinfo.TZPATH
+    try:
+        zoneinfo.reset_tzpath([tmp_path])
+        assert _version("Europe/Berlin") == version
+    finally:
+        zoneinfo.reset_tzpath(before)
+
+
+def test_without_any_rules_there_is_no_version(monkeypatch, tmp_path):
+    before = zoneinfo.TZPATH
+    monkeypatch.setitem(sys.modules, "tzdata", None)
+    try:
+        zoneinfo.reset_tzpath([tmp_path])
+        assert _version("Europe/Berlin") == "unknown"
+    finally:
+        zoneinfo.reset_tzpath(before)
 
 
 @pytest.mark.parametrize("zone", ["Europe/Berln", "", "+08:00", "../../etc/passwd", 8])

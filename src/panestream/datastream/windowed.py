@@ -275,7 +275,7 @@ class WindowedStream(WindowedEvents):
             results = self._results(self._needed(schema, "then"))
         asked = DeclaredAggregates(declared, types, self.keyed.key_schema, function, results, tuple(looked_at))
         operator = choose(self.windowing, asked)
-        split = None if self.parts is None else split_of(self.parts, declared, operator, types)
+        split = None if self.parts is None else split_of(self.parts, declared, operator)
         collated = frozenset() if results is not None else collated
         return WindowedResult(self, operator, inputs, collated, split=split, asked=asked)
 

@@ -127,8 +127,12 @@ def _tags(tags: Sequence[str | None]) -> str:
 
 
 def _arrival(plan: WindowPlan, *, streaming: bool) -> list[str]:
+    if plan.arrival is None and not plan.operator.follows_arrival:
+        return []
+    if plan.arrival is None and plan.pairs is not None and plan.operator.fires_once:
+        return ["which pairs there are does not depend on the order of arrival; how they are ordered does, and that is Spark's"]
     if plan.arrival is None:
-        return ["results depend on the order of arrival, which is Spark's"] if plan.operator.follows_arrival else []
+        return ["results depend on the order of arrival, which is Spark's"]
     how = "rows cross unreduced, and are put in order in their key group" if streaming else "Spark puts the rows in order first"
     return [f"in the order of {', '.join(plan.arrival.names)}: {how}"]
 

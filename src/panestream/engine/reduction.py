@@ -126,8 +126,8 @@ def told(window: WindowSpec, *, columnar: bool) -> list[str]:
     if found is not None and columnar:
         same = "fires once a micro-batch, if rows came" if found.trigger == AT_EVERY_ROW else f"the same as {found.trigger!r}"
         lines.append(f"{window.firing_trigger!r}: {same}")
-    outermost = [part for part in all_parts(window.firing_trigger) if isinstance(part, Composition)][:1]
-    if outermost and outermost[0].can_finish and (not columnar or window.allowed_lateness):
+    outermost = next((part for part in all_parts(window.firing_trigger) if isinstance(part, Composition)), None)
+    if outermost is not None and outermost.can_finish and (not columnar or window.allowed_lateness):
         lines.append("it may finish: rows that come for a window after its last firing are dropped, and not counted as late")
     return lines
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import pyarrow as pa
-
 from panestream.engine.operators.panes.spec import PaneSpec
 from panestream.engine.plan import OperatorSpec, Split
 from panestream.errors import InvalidPlanError
@@ -26,14 +24,13 @@ _TOGETHER: Mapping[type[Aggregate], str] = {
 """How the results of parts become that of the whole."""
 
 
-def split_of(parts: int, aggregates: Sequence[Aggregate], operator: OperatorSpec, types: Mapping[str, pa.DataType]) -> Split:
+def split_of(parts: int, aggregates: Sequence[Aggregate], operator: OperatorSpec) -> Split:
     """How a query is split.
 
     Args:
         parts: into how many.
         aggregates: what is computed.
         operator: what runs it.
-        types: of the expressions that the aggregates take.
 
     Raises:
         InvalidPlanError: it cannot be split; says why, and what to do.
@@ -46,8 +43,6 @@ def split_of(parts: int, aggregates: Sequence[Aggregate], operator: OperatorSpec
             "of several expressions take a query each, or approx_count_distinct"
         )
     (by,) = distinct
-    if pa.types.is_nested(types[by]):
-        raise InvalidPlanError(f"split_distinct takes plain values, {by!r} is a {types[by]}: count to_json({by}) instead")
     others = [one for one in aggregates if type(one) not in _TOGETHER]
     if others:
         raise InvalidPlanError(

@@ -6,7 +6,7 @@ before or after the function, is gone for later firings too.
 
 from __future__ import annotations
 
-from abc import ABC
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
@@ -73,12 +73,14 @@ class Evictor(ABC):  # noqa: B024 - either method alone makes an evictor
 class _BuiltIn(Evictor):
     """An evictor that does the same before or after."""
 
+    @abstractmethod
     def _stay(self, elements: Elements) -> Elements:
-        raise NotImplementedError
+        """Those of some elements that stay."""
 
     @property
+    @abstractmethod
     def _after(self) -> bool:
-        raise NotImplementedError
+        """Whether it does it after the function."""
 
     def evict_before(self, elements: Elements, size: int, window: Window, ctx: EvictorContext) -> Elements:
         return elements if self._after or not elements else self._stay(elements)

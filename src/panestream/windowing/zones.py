@@ -97,7 +97,7 @@ def rules_of(zone: str) -> ZoneRules:
         if not known:
             hint = "this machine has no zone rules: install them (pip install tzdata, or apt-get install tzdata)"
         else:
-            near = difflib.get_close_matches(zone, sorted(known), n=1, cutoff=0.6)
+            near = difflib.get_close_matches(zone, sorted(known))
             hint = (f"did you mean {near[0]!r}? " if near else "") + "a fixed distance from UTC is an offset of fixed windows"
         raise InvalidWindowError(f"there is no time zone {zone!r}: {hint}") from error
     changes = tuple(_changes(found))

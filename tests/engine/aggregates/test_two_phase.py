@@ -48,6 +48,12 @@ filled["a"] = 3
         ([COUNTS], defaultdict(int), [filled]),
         ([POINT], (0, 0), [(1, 2)]),
         ([POINT, LONG], ((0, 0), 0), [((1, 2), 3)]),
+        ([POINT], [0, 0], [[1, 2], [None, 3]]),
+        ([POINT, LONG], ([0, 0], 0), [([1, 2], 3)]),
+        ([pa.struct([("at", POINT), ("n", LONG)])], [[0, 0], 0], [[[1, 2], 3]]),
+        ([pa.struct([("at", POINT), ("words", TEXTS)])], ([0, 0], set()), [([1, 2], {"a", "b"})]),
+        ([POINT], {"x": 0, "y": 0}, [{"x": 1, "y": 2}]),
+        ([pa.list_(POINT)], [], [[{"x": 1, "y": 2}]]),
     ],
 )
 def test_accumulators_come_back_as_they_were(types, empty, accumulators):
@@ -80,6 +86,11 @@ def test_an_accumulator_that_does_not_fit_is_named():
     deep = AccumulatorColumns(pa.schema([("counts", COUNTS)]), {})
     with pytest.raises(InvalidPlanError, match=r"the value 0.5 does not fit the column 'counts of the accumulator'"):
         deep.encode([{"a": 1, "b": 0.5}])
+    point = AccumulatorColumns(pa.schema([("at", POINT)]), [0, 0])
+    with pytest.raises(
+        InvalidPlanError, match=r"the value \(1, 2, 3\) \(tuple\) does not fit the column 'at of the accumulator'"
+    ):
+        point.encode([[1, 2], [1, 2, 3]])
     with pytest.raises(InvalidPlanError, match=r"must have 2 values \(t, n\)"):
         columns.encode([(1, 2, 3)])
 

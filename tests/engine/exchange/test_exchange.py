@@ -15,7 +15,7 @@ from panestream.engine.operators.row.row_plan import Elements
 from panestream.engine.plan import WindowPlan
 from panestream.engine.planner import calling
 from panestream.engine.storage import payload
-from panestream.engine.storage.payload import PayloadPart
+from panestream.engine.storage.payload import END, PayloadPart, cut
 from panestream.engine.window_spec import WindowSpec
 from panestream.windowing.assigners import TumblingEventTimeWindows
 from panestream.windowing.functions import applied
@@ -110,6 +110,46 @@ def test_of_several_processing_times_the_latest_counts(monkeypatch, chunk_rows, 
     batches = pa.table(columns).to_batches(max_chunksize=2)
     parts = [part for _, part in pack(plan(), PackColumns((pa.int64(),), (), row=2, processing_time=3), batches)]
     assert gather(plan(), parts).batch_time == latest
+
+
+def reported(origin: int, times: list[int], partition: str, clock: int, run: str, plan: WindowPlan) -> list[PayloadPart]:
+    """What a source partition sends of rows of one key: an event time of -1 is none that can be used."""
+    rows = pa.table([pa.array([origin] * len(times)), pa.array(times)], schema=ROWS)
+    columns = {
+        "time": pa.array([None if time < 0 else time for time in times], pa.int64()),
+        "key": rows["key"],
+        "row": rows.to_struct_array(),
+        "partition": pa.array([partition] * len(times)),
+        "clock": pa.array([clock] * len(times)),
+    }
+    found = PackColumns((pa.int64(),), (), partition=3, row=2, processing_time=4)
+    return [part for _, part in pack(plan, found, pa.table(columns).to_batches(), origin, run)]
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_what_source_partitions_say_is_put_together_whichever_says_the_most(swapped):
+    asked = replace(plan(), invalid_tag="invalid", since=3)
+    told = [([9, 2, -1], "p", 70, "run 1"), ([4, 5, 3, 8], "q", 60, "run 2"), ([6], "p", 50, "")]
+    told = told[::-1] if swapped else told
+    parts = [part for origin, one in enumerate(told) for part in reported(origin, *one, asked)]
+    parts += cut(payload.encode(pa.table({}), {"kind": END}), 9, 0)
+    random.Random(2).shuffle(parts)
+    batch = gather(asked, parts, end_of_input=swapped)
+    assert (batch.seen, batch.watermarks) == ({"p": 9, "q": 8}, {})
+    assert (batch.input_rows, batch.invalid_rows, batch.history_rows) == (7, 1, 1)
+    assert (batch.batch_time, batch.run, batch.planned_in) == (70, "run 2", "")
+    assert (batch.end_of_available, batch.end_of_input) == (True, swapped)
+    assert [table.to_pylist() for table in batch.invalid] == [[{"key": 2 if swapped else 0, "value": -1}]]
+    # Each part with the source partition that it is of.
+    assert batch.origins == {KEPT: [0, 1, 2]}
+    kept = [[6], [4, 5, 3, 8], [9]]
+    assert [table["row 1"].to_pylist() for table in batch.of(KEPT)] == (kept if swapped else kept[::-1])
+
+
+def test_of_nothing_nothing_is_known():
+    batch = gather(plan(), [])
+    assert (batch.parts, batch.origins, batch.invalid, batch.seen, batch.watermarks) == ({}, {}, [], {}, {})
+    assert (batch.input_rows, batch.batch_time, batch.run, batch.end_of_input, batch.end_of_available) == (0, 0, "", False, False)
 
 
 def test_two_key_groups_are_two():

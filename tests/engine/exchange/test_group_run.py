@@ -1,18 +1,26 @@
 """What a key group is run with: a micro-batch, a batch, history; and how what it emits leaves."""
 
+import gc
 import json
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
 
 from panestream.engine.exchange import group_run
-from panestream.engine.exchange.group_run import METRICS, bodies, run_batch, run_history, run_micro_batch
+from panestream.engine.exchange.group_run import METRICS, bodies, check_history, run_batch, run_history, run_micro_batch
 from panestream.engine.exchange.packing import PackColumns, pack
+from panestream.engine.operators.row.row_plan import Elements
 from panestream.engine.plan import MAIN
+from panestream.engine.planner import calling
 from panestream.engine.runtime.group_io import GroupOutput
 from panestream.engine.storage import payload
 from panestream.engine.storage.state import MemoryState
-from tests.engine.exchange.test_exchange import ROWS, plan
+from panestream.engine.window_spec import WindowSpec
+from panestream.errors import InvalidPlanError, MemoryLimitError
+from panestream.windowing.assigners import TumblingEventTimeWindows, TumblingProcessingTimeWindows
+from panestream.windowing.functions import applied
+from tests.engine.exchange.test_exchange import KEYS, RESULTS, ROWS, plan
 
 
 def parts_of(times):
@@ -59,3 +67,70 @@ def test_a_large_table_leaves_in_several_bodies_and_the_metrics_last(monkeypatch
     assert [number for table in tables for number in table] == list(range(10))
     assert last == METRICS
     assert json.loads(metrics)["outputs"] == {"late": 1, MAIN: 10}
+
+
+def looking(seen):
+    """A plan whose operator notes what it is given, and whether the search for garbage is paused."""
+
+    class Looking(type(plan().operator)):
+        __slots__ = ()
+
+        def for_group(self, plan, state, group):
+            given = super().for_group(plan, state, group)
+
+            class Noting:
+                def process(self, batch):
+                    seen.append((batch.run, batch.planned_in, batch.batch_time, batch.end_of_input, gc.isenabled()))
+                    return given.process(batch)
+
+            return Noting()
+
+    own = plan().operator
+    return replace(plan(), operator=Looking(**{name: getattr(own, name) for name in own.__dataclass_fields__}))
+
+
+def test_what_the_operator_is_told_beside_the_rows():
+    seen = []
+    asked = looking(seen)
+    rows = pa.table([pa.array([7]), pa.array([1])], schema=ROWS)
+    columns = pa.table({"time": [1], "key": rows["key"], "row": rows.to_struct_array(), "clock": [40]})
+    found = PackColumns((pa.int64(),), (), row=2, processing_time=3)
+    parts = [part for _, part in pack(plan(), found, columns.to_batches(), run="of the report")]
+    run_micro_batch(asked, MemoryState(), 0, parts, run="mine", planned_in="before")
+    run_micro_batch(asked, MemoryState(), 0, parts, 0, run="mine")
+    run_micro_batch(asked, MemoryState(), 0, [], 50, run="mine", planned_in="before")
+    run_history(asked, MemoryState(), 0, parts)
+    run_batch(asked, 0, parts)
+    assert seen == [
+        ("of the report", "before", 40, False, False),
+        ("of the report", "", 0, False, False),
+        ("mine", "before", 50, False, False),
+        ("of the report", "", 40, False, False),
+        ("of the report", "", 40, True, True),
+    ]
+    assert gc.isenabled()
+
+
+def test_a_limit_is_what_may_be_taken_and_not_a_byte_more():
+    parts = parts_of(TIMES)
+    size = sum(len(part.body) for part in parts)
+    for run, name, told in (
+        (lambda asked: run_micro_batch(asked, MemoryState(), 3, parts), "most_bytes", "in one micro-batch"),
+        (lambda asked: run_batch(asked, 3, parts), "batch_bytes", "in this batch"),
+    ):
+        assert counts(run(replace(plan(), **{name: size})))[0] == 2
+        with pytest.raises(MemoryLimitError, match=f"^key group 3 has more than {size - 1:,} bytes of rows {told}"):
+            run(replace(plan(), **{name: size - 1}))
+    # What a micro-batch may bring is no limit of a batch.
+    assert counts(run_batch(replace(plan(), most_bytes=size - 1), 0, parts)) == [2, 1]
+
+
+def test_history_says_nothing_about_windows_of_the_clock():
+    def asked(assigner):
+        windowing = WindowSpec(assigner)
+        operator = calling(windowing, Elements(applied(lambda key, window, rows: [len(rows)])), RESULTS, ROWS, "count", KEYS)
+        return replace(plan(), assigner=assigner, operator=operator)
+
+    check_history(asked(TumblingEventTimeWindows(1_000_000)))
+    with pytest.raises(InvalidPlanError, match=r"^bootstrap: the windows or the trigger of this query go by the clock"):
+        check_history(asked(TumblingProcessingTimeWindows(1_000_000)))

@@ -1,6 +1,7 @@
 """Panes and the windows over them, against the definition: a window contains an instant or it does not."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -97,3 +98,24 @@ def test_several_windows_share_the_panes_of_the_finest():
 def test_windows_that_hardly_ever_meet_have_equal_panes():
     grid = PaneGrid.of(SlidingWindows(10_007, 10_007), SlidingWindows(10_009, 10_009))
     assert (grid.period, grid.edges) == (1, (0,))
+
+
+@pytest.mark.parametrize(
+    ("shared", "alone"),
+    [
+        # Tumbling windows have an edge in each period of theirs; 3 and 4096 meet again after 3 * 4096.
+        ((SlidingWindows(3, 3), SlidingWindows(4096, 4096)), (SlidingWindows(3, 3), SlidingWindows(4097, 4097))),
+        ((SlidingWindows(4096, 4096), SlidingWindows(3, 3)), (SlidingWindows(4097, 4097), SlidingWindows(3, 3))),
+        # Of windows whose slide does not divide their size it is two.
+        ((SlidingWindows(4, 3), SlidingWindows(2048, 2048)), (SlidingWindows(4, 3), SlidingWindows(2049 + 1, 2049 + 1))),
+    ],
+    ids=["one edge each", "the other first", "two edges"],
+)
+def test_where_edges_are_few_enough_panes_lie_between_them_and_else_are_equal(shared, alone):
+    """Of each kind up to 4096 edges are taken: stored panes are numbered by this, so it stays."""
+    grid = PaneGrid.of(*shared)
+    period = shared[0].period * shared[1].period
+    edges = {n * one.period + edge for one in shared for n in range(period // one.period) for edge in one.edges()}
+    assert (grid.origin, grid.period, grid.edges) == (0, period, tuple(sorted(edges)))
+    assert len(grid.edges) > 4000
+    assert (PaneGrid.of(*alone).period, PaneGrid.of(*alone).edges) == (1, (0,))

@@ -114,6 +114,31 @@ def test_results_of_any_shape_come_out_in_the_order_of_their_windows(returned: l
     assert table.schema.equals(OUT)
 
 
+FLOATS = pa.schema([("x", pa.float64())])
+NAN = float("nan")
+
+
+@pytest.mark.parametrize(
+    ("returned", "expected"),
+    [
+        ([[NAN, 1.5], [2.5]], [None, 1.5, 2.5]),
+        ([[1.5], [NAN]], [1.5, None]),
+        ([[1.5], [2, 3]], [1.5, 2.0, 3.0]),  # of another type, and so one by one
+        ([[NAN], [2, 3], []], [None, 2.0, 3.0]),
+        ([[], [], [NAN]], [None]),
+        ([[], []], []),
+    ],
+)
+def test_what_is_no_number_in_a_frame_is_null_however_many_frames_there_are(returned, expected):
+    collected = Collected(FLOATS)
+    for values in returned:
+        collected.add(pd.DataFrame({"x": values}))
+    table, counts = collected.table()
+    assert table.schema.equals(FLOATS)
+    assert table["x"].to_pylist() == expected
+    assert counts == list(map(len, returned))
+
+
 def _table_of(returned: list[Any]) -> pa.Table:
     collected = Collected(OUT)
     for one in returned:

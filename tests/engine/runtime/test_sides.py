@@ -8,11 +8,14 @@ import pyarrow as pa
 import pytest
 
 from panestream.engine.exchange.packing import PackColumns, pack
-from panestream.engine.runtime.sides import Pairs, Sides
+from panestream.engine.runtime.sides import HOWS, Pairs, Sides, join_called
 from panestream.engine.runtime.watermarks import WatermarkTracker
 from panestream.engine.savepoint.plans import plan_json, plan_of
 from panestream.engine.storage import payload
+from panestream.engine.storage.state import MemoryState
+from panestream.engine.window_spec import WindowSpec
 from panestream.errors import InvalidPlanError
+from panestream.windowing.assigners import TumblingEventTimeWindows
 from panestream.windowing.time import MIN_TIMESTAMP
 from panestream.windowing.watermarks import WatermarkGenerator, WatermarkStrategy
 from tests.comparison import joins
@@ -53,6 +56,38 @@ def test_columns_around_the_lists_stay(how, names):
     assert opened.schema.names == names
     assert opened.num_rows == pairs.count(kept) == (3 if how == "full" else 2)
     assert opened.column("firing").to_pylist() == ["on_time", "on_time", "late"][: opened.num_rows]
+
+
+@pytest.mark.parametrize(
+    ("how", "called"),
+    [
+        ("inner", ["inner", "INNER"]),
+        ("left", ["left", "left_outer", "leftouter", "LEFT OUTER"]),
+        ("right", ["right", "right_outer", "rightouter", "Right Outer"]),
+        ("full", ["full", "outer", "full_outer", "FULL OUTER", "fullouter"]),
+        ("left_semi", ["semi", "left_semi", "leftsemi", "LEFT SEMI"]),
+        ("left_anti", ["anti", "left_anti", "leftanti", "LEFT ANTI"]),
+        (None, ["cross", "", "left right", "in_er"]),
+    ],
+)
+def test_joins_are_called_as_in_spark_and_flink(how, called):
+    assert [join_called(name) for name in called] == [how] * len(called)
+
+
+@pytest.mark.parametrize("how", HOWS)
+def test_results_have_the_columns_of_the_sides_that_they_are_of(how):
+    assert Pairs(how, NAMES, NUMBERS, keys=1).names == (("name",) if how in ("left_semi", "left_anti") else ("name", "n"))
+
+
+@pytest.mark.parametrize(("how", "pairs"), [("inner", 4), ("left", 5), ("right", 4), ("left_semi", 2), ("left_anti", 1)])
+def test_outputs_are_counted_as_pairs_and_firings_as_windows(how, pairs):
+    plan = joins.Join(WindowSpec(TumblingEventTimeWindows(10)), how, (0, 0)).plan()
+    rows = [joins.Row(side, key, time, time) for side, key, time in (("left", "a", 1), ("left", "a", 2), ("right", "a", 3))]
+    rows += [joins.Row("right", "a", 4, 4), joins.Row("left", "b", 5, 5)]
+    output = plan.operator.for_group(plan, MemoryState(), 0).process(joins.given(plan, [rows], end=True))
+    assert (output.metrics.outputs, output.metrics.fired_rows) == ({"main": pairs}, 2)
+    ((_, lists),) = output.tables
+    assert plan.pairs.count(lists) == pairs
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import pytest
 
 from panestream.engine.runtime.group_io import GroupInput
 from panestream.engine.runtime.last_windows import check_closable, last_instant
+from panestream.engine.runtime.silence import Silence
 from panestream.engine.runtime.watermarks import WatermarkTracker
 from panestream.errors import InvalidPlanError
 from panestream.windowing.assigners import (
@@ -28,6 +29,63 @@ def rows(clock, run="1", **seen):
 
 def nothing(clock, run="1"):
     return GroupInput(batch_time=clock, run=run, planned_in=run)
+
+
+def test_silence_is_the_time_in_which_the_source_was_asked_in_vain():
+    silence = Silence()
+    silence.hear(["a"], 100, "1", 30)
+    assert (silence.up, silence.rows, silence.due) == (0, 0, 130)
+    assert silence.ask(110, "1", 30, 1) is False
+    assert (silence.up, silence.rows, silence.due) == (10, 0, 130)
+    silence.hear(["b"], 115, "1", 30)
+    assert (silence.up, silence.rows, silence.due, silence.heard) == (15, 15, 145, {"a": 0, "b": 15})
+    assert silence.ask(125, "1", 30, 1) is False
+    assert silence.due == 145
+    assert silence.ask(145, "1", 30, 1) is True
+    assert (silence.due, silence.of("a"), silence.of("b"), silence.of("new")) == (148, 45, 30, 0)
+    # A clock that stands still, or is set back, is no time.
+    assert silence.ask(145, "1", 30, 1) is True
+    assert silence.ask(140, "1", 30, 1) is True
+    assert (silence.up, silence.asked, silence.due) == (45, 145, 148)
+    # Nor is what went by before a run began.
+    assert silence.ask(1000, "2", 30, 1) is True
+    assert (silence.up, silence.asked, silence.due) == (45, 1000, 1003)
+
+
+@pytest.mark.parametrize(
+    ("after", "tick", "step"), [(30, 1, 3), (30, 2, 2), (39, 1, 3), (30, 5, 5), (9, 1, 1), (30_000, 1000, 3000)]
+)
+def test_silence_is_looked_at_in_ten_steps_of_whole_ticks(after, tick, step):
+    silence = Silence()
+    silence.hear([""], 0, "1", after)
+    assert silence.ask(after, "1", after, tick)
+    assert silence.due == after + step
+
+
+def test_event_time_does_not_go_on_before_all_has_been_silent_for_long_enough():
+    tracker = WatermarkTracker(strategy())
+    tracker.take_in(rows(1000))
+    assert tracker.take_in(nothing(1030, "2")) == 999
+    assert tracker.take_in(nothing(1060, "2")) == 999 + 30
+
+
+@pytest.mark.parametrize(("timeout", "watermark"), [(29, 1029), (30, 1029), (31, 729)])
+def test_a_partition_is_idle_from_its_timeout_on(timeout, watermark):
+    """Of idle ones alone the furthest ahead counts."""
+    tracker = WatermarkTracker(strategy(idle_timeout=timeout).per_partition("p"))
+    tracker.take_in(rows(1000, a=1000, b=700))
+    assert tracker.take_in(nothing(1030)) == watermark
+
+
+def test_how_long_a_partition_has_been_silent_is_the_longer_of_what_is_counted():
+    tracker = WatermarkTracker(strategy(idle_timeout=20).per_partition("p"))
+    tracker.take_in(rows(1000, a=1000, b=700))
+    assert [tracker.silent_for(name) for name in "ab"] == [0, 0]
+    tracker.take_in(rows(1008, a=1008))
+    tracker.take_in(nothing(1040))
+    assert [tracker.silent_for(name) for name in "ab"] == [32, 40]
+    tracker.partitions["b"].silent = 50
+    assert [tracker.silent_for(name) for name in "ab"] == [32, 50]
 
 
 def test_event_time_goes_on_from_the_last_row_as_the_clock_does():

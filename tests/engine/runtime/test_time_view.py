@@ -52,5 +52,5 @@ def test_a_key_group_that_has_seen_nothing_has_one_row():
 def test_all_source_partitions_are_shown():
     strategy = WatermarkStrategy(delay=0).per_partition("p")
     tracker = WatermarkTracker(strategy)
-    tracker.advance({str(number): number for number in range(1000)}, 0)
-    assert [row["max_event_time"] for row in shown(strategy, tracker)] == [at(number) for number in range(1000)]
+    tracker.advance({str(number): number for number in range(1001)}, 0)
+    assert [row["max_event_time"] for row in shown(strategy, tracker)] == [at(number) for number in range(1001)]

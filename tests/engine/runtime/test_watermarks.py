@@ -113,6 +113,31 @@ def test_partitions_that_had_no_rows_have_no_event_time_in_the_metrics():
     assert (metrics.max_event_time, metrics.watermark, metrics.partition_count) == (None, None, 1)
 
 
+def test_the_newest_row_of_all_partitions_and_how_many_are_idle_are_in_the_metrics():
+    tracker, metrics = idle_after("2 seconds"), GroupMetrics()
+    for second in (1001, 1002, 1003):
+        tracker.take_in(GroupInput(seen={"0": second}, input_rows=1, batch_time=second * SECOND, run="first"))
+    tracker.measure(GroupInput(), metrics)
+    assert (metrics.max_event_time, metrics.partition_count, metrics.idle_partitions) == (1003, 2, 1)
+    assert (metrics.watermark_before, metrics.watermark) == (9, 1002)
+
+
+@pytest.mark.parametrize(("timeout", "steps"), [(4, [0, 2, 4, 6]), (5, [0, 3, 6, 9])])
+def test_a_step_of_the_clock_counts_for_half_the_timeout_at_most_and_one_back_for_nothing(timeout, steps):
+    tracker = WatermarkTracker(WatermarkStrategy(delay=0, idle_timeout=timeout).per_partition("p"))
+    tracker.advance({"0": 100, "1": 10}, 0)
+    found = []
+    for clock in (10, 20, 30, 40):
+        tracker.advance({"0": 200}, clock)
+        found.append(tracker.partitions["1"].silent)
+    assert found == steps
+    for clock in (40, 35):
+        tracker.advance({"0": 200}, clock)
+        assert tracker.partitions["1"].silent == steps[-1]
+    tracker.advance({"0": 200}, 41)
+    assert tracker.partitions["1"].silent == steps[-1] + 1
+
+
 def idle_after(timeout="60 seconds"):
     strategy = WatermarkStrategy(delay=0).per_partition("p").with_idleness(timeout)
     tracker = WatermarkTracker(strategy)

@@ -2,12 +2,15 @@
 
 import pytest
 
+from panestream.engine.operators.row.row_plan import Elements
+from panestream.engine.planner import calling
 from panestream.engine.savepoint.added import check_added, untold_results
 from panestream.engine.storage.state import MemoryState
 from panestream.engine.window_spec import WindowSpec
 from panestream.errors import InvalidPlanError, PlanMismatchError
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import TumblingEventTimeWindows
+from panestream.windowing.functions import applied
 from tests.comparison import harness
 
 TOTAL = agg.sum("v").alias("total")
@@ -45,6 +48,13 @@ def test_all_that_are_untold_are_named():
 def test_an_aggregate_of_what_is_kept_already_lacks_nothing_on_columns():
     saved = header(agg.mean("v"))
     assert untold_results(saved, plan(agg.mean("v"), agg.sum("v"), agg.count())) == []
+
+
+def test_where_no_aggregates_are_declared_none_is_new():
+    windowing = WindowSpec(TumblingEventTimeWindows(10))
+    function = Elements(applied(lambda key, window, rows: []))
+    operator = calling(windowing, function, harness.KEYS, harness.ROWS, function, harness.KEYS)
+    assert untold_results(header(agg.count()), harness.plan_for(operator, windowing)) == []
 
 
 @pytest.mark.parametrize("by_row", [False, True])

@@ -76,7 +76,7 @@ def test_the_latest_clock_counts_and_totals_are_counted_once():
 
 
 def test_what_all_key_groups_say_alike_is_said_once_and_of_one_all_is_kept():
-    alike = ("format", "operator", "identity", "watermarks", "partials", "accumulators", "incomplete")
+    alike = ("format", "operator", "identity", "watermarks", "partials", "labels", "accumulators", "incomplete")
     counters = {"equal": {"offset": 7, "other": 0}, "total": {"dropped": 2}}
     one = {**{name: name for name in alike}, "clock": 3, "closed": 2, "counters": counters}
     assert header_of_all([one]) == one
@@ -101,7 +101,7 @@ def test_a_split_key_with_more_parts_than_key_groups_keeps_them():
     from panestream.engine.split import split_of
 
     plan = plan_of(TUMBLING, agg.count_distinct("v"))
-    plan = replace(plan, split=split_of(3, [agg.count_distinct("v")], plan.operator, harness.TYPES))
+    plan = replace(plan, split=split_of(3, [agg.count_distinct("v")], plan.operator))
     table = pa.table({"key 0": ["a"]})
     assert new_groups(table, plan, placement, 5, 1, 3).tolist()
     with pytest.raises(PlanMismatchError, match="split into 3 parts, which lie in 2 key groups"):
@@ -117,7 +117,7 @@ def test_a_part_of_a_key_lies_as_far_behind_the_keys_own_key_group_as_it_did():
     from panestream.engine.split import split_of
 
     plan = plan_of(TUMBLING, agg.count_distinct("v"))
-    split = replace(plan, split=split_of(3, [agg.count_distinct("v")], plan.operator, harness.TYPES))
+    split = replace(plan, split=split_of(3, [agg.count_distinct("v")], plan.operator))
     table = pa.table({"key 0": ["10", "11", "12", "13", "14", "15"]})
     own = [0, 1, 2, 3, 4, 0]
     assert new_groups(table, plan, by_number, 5, 2, 3).tolist() == own
@@ -131,7 +131,7 @@ def test_without_a_key_all_is_of_the_first_key_group_and_parts_lie_behind_it():
     from panestream.engine.split import split_of
 
     plan = replace(plan_of(TUMBLING, agg.count_distinct("v")), key_schema=pa.schema([]))
-    split = replace(plan, split=split_of(3, [agg.count_distinct("v")], plan.operator, harness.TYPES))
+    split = replace(plan, split=split_of(3, [agg.count_distinct("v")], plan.operator))
     table = pa.table({"n": [1, 2]})
     assert new_groups(table, plan, by_number, 5, 2, 3).tolist() == [0, 0]
     assert [new_groups(table, split, by_number, 2, came_from, 3).tolist() for came_from in range(3)] == [[0, 0], [1, 1], [0, 0]]

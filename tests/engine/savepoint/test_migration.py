@@ -8,7 +8,7 @@ import pytest
 
 from panestream.engine.operators.row.row_plan import Aggregate, Elements, Reduce
 from panestream.engine.planner import calling
-from panestream.engine.savepoint.migration import check_migrations, migrated
+from panestream.engine.savepoint.migration import check_migrations, migrated, migrated_identity
 from panestream.engine.window_spec import WindowSpec
 from panestream.errors import InvalidPlanError, PlanMismatchError
 from panestream.windowing.assigners import EventTimeSessionWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
@@ -143,6 +143,19 @@ def test_without_a_function_another_accumulator_is_refused():
         )
 
 
+@pytest.mark.parametrize("migrate", [{}, {"state:seen": by_name}])
+def test_what_no_function_is_for_stays_as_it_is(migrate):
+    plan = plan_of(WindowSpec(TumblingEventTimeWindows(100), exact_firings=True), Aggregate(Counted()))
+    query = Query(plan, 1)
+    query.run(harness.MicroBatch([[("a", 1, 2, 0.5, 3)]]))
+    (saved,) = query.tables()
+    found = migrated(saved, migrate, query.plan)
+    assert found.header == saved.header
+    assert {name: table.to_pylist() for name, table in found.tables.items()} == {
+        name: table.to_pylist() for name, table in saved.tables.items()
+    }
+
+
 def test_a_function_that_fails_is_named_with_the_value():
     windowing = WindowSpec(TumblingEventTimeWindows(100))
     old, new = plan_of(windowing, Aggregate(Counted())), plan_of(windowing, Aggregate(CountedByName()))
@@ -173,3 +186,17 @@ def test_what_cannot_be_migrated(migrate, words):
     with pytest.raises(InvalidPlanError, match="keep no states"):
         check_migrations({"state:seen": by_name}, plan_of(windowing, Aggregate(Counted()), OLD))
     check_migrations({"accumulator": by_name}, plan_of(windowing, Reduce(lambda a, b: a)))
+
+
+def test_one_function_takes_the_place_of_another_and_of_nothing_else():
+    windowing, migrate = WindowSpec(TumblingEventTimeWindows(7)), {"accumulator": by_name}
+    plan = plan_of(windowing, Aggregate(CountedByName()))
+    assert plan.identity()["function"] == "aggregate with CountedByName"
+    saved = {"function": "aggregate with Counted", "windows": "others"}
+    assert migrated_identity(saved, migrate, plan) == {"function": "aggregate with CountedByName", "windows": "others"}
+    assert migrated_identity(saved, {"state:seen": by_name}, plan) == saved
+    # What declared aggregates keep, or nothing, is made into no accumulator of a function.
+    for other in ({"function": "agg.sum('v')", "windows": "others"}, {"windows": "others"}):
+        assert migrated_identity(other, migrate, plan) == other
+    # Nor is that of a function made into what reduce keeps.
+    assert migrated_identity(saved, migrate, plan_of(windowing, Reduce(lambda a, b: a))) == saved

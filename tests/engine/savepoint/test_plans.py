@@ -1,15 +1,18 @@
 """Plans as JSON: what is the library's comes back equal, what is the user's comes back by name."""
 
 import json
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 
+from panestream.engine.operators.accumulating.windowed_rows import TablePerWindow
 from panestream.engine.operators.row.row_plan import Aggregate, Elements, Reduce
-from panestream.engine.planner import COLUMNS_ONLY, RULES, aggregating, calling
+from panestream.engine.plan import Top, stable_repr
+from panestream.engine.planner import COLUMNS_ONLY, RULES, aggregating, calling, over_tables
 from panestream.engine.savepoint import plans
+from panestream.engine.savepoint.absent import AbsentOverRows
 from panestream.engine.savepoint.plans import plan_json, plan_of
 from panestream.engine.savepoint.recipes import recipe_json, recipe_of
 from panestream.engine.window_spec import WindowSpec
@@ -34,6 +37,8 @@ from panestream.windowing.assigners.several import SeveralWindows
 from panestream.windowing.evictors import CountEvictor, Evictor, TimeEvictor
 from panestream.windowing.functions import applied
 from panestream.windowing.triggers import (
+    AfterCount,
+    AfterWatermark,
     ContinuousEventTimeTrigger,
     CountTrigger,
     DeltaTrigger,
@@ -44,7 +49,7 @@ from panestream.windowing.triggers import (
 )
 from panestream.windowing.watermarks import WatermarkGenerator, WatermarkStrategy
 from panestream.windowing.windows import TimeWindow
-from tests.comparison import harness
+from tests.comparison import harness, intervals, look_backs, predicates
 from tests.comparison.test_two_phase_random import Totals
 from tests.engine.aggregates.test_against_naive import Story, recipes
 
@@ -126,6 +131,86 @@ def plan(windowing, function, results=Totals.results, **more):
 
 def read(written):
     return plan_of(json.loads(json.dumps(plan_json(written))))
+
+
+AGGREGATES = (agg.count().alias("n"), agg.sum("v").alias("total"))
+
+
+def on_columns(assigner, trigger=None, lateness=0, **more):
+    return harness.Query(
+        WindowSpec(assigner, trigger, allowed_lateness=lateness), AGGREGATES, delay=2, late=True, more=more
+    ).columnar()
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        on_columns(TumblingEventTimeWindows(10), lateness=5, with_firing=True, changelog=True),
+        on_columns(TumblingEventTimeWindows(10), ContinuousEventTimeTrigger(3)),
+        on_columns(TumblingEventTimeWindows(10), PurgingTrigger(ContinuousEventTimeTrigger(3))),
+        on_columns(TumblingEventTimeWindows(10), AfterWatermark().early(AfterCount(1))),
+        on_columns(SlidingProcessingTimeWindows(20, 5), top=Top(2, "total")),
+        on_columns(EventTimeSessionWindows(7).max_duration("1 hour")),
+        on_columns(EventTimeSessionWindows.with_gap_column("u", "seconds")),
+        on_columns(ProcessingTimeSessionWindows(7)),
+        on_columns(GlobalWindows.create(), PurgingTrigger(CountTrigger(3))),
+        look_backs.plan_of(SeveralWindows.of({"a": LookBackWindows(10), "b": LookBackWindows(20, 5)}), AGGREGATES, ("ts", "u")),
+        predicates.plan_of(PredicateWindows("v > 0", "u % 4 = 1", 5), AGGREGATES),
+        intervals.Interval(-3, 4, "left", (1, 2)).plan(),
+    ],
+    ids=lambda plan: type(plan.operator).__name__,
+)
+def test_a_plan_on_columns_comes_back_equal(written):
+    """All of it: what it computes, over which windows, and what must be known beside."""
+    found = read(written)
+    assert {field.name: getattr(found, field.name) for field in fields(written)} == {
+        field.name: getattr(written, field.name) for field in fields(written)
+    }
+    assert found.identity() == written.identity()
+
+
+def test_a_plan_over_tables_comes_back_with_its_function_by_name():
+    windowing, result = WindowSpec(TumblingEventTimeWindows(10)), pa.schema([("n", pa.int64())])
+    function = TablePerWindow(lambda key, window, table: table)
+    written = harness.plan_for(over_tables(windowing, function, result, harness.ROWS, harness.KEYS), windowing)
+    found, was = read(written).operator, written.operator
+    assert (found.grid, found.result, found.rows, found.evictor) == (was.grid, was.result, was.rows, was.evictor)
+    assert found.function == AbsentOverRows(stable_repr(was.function))
+
+
+@pytest.mark.parametrize("pickled", [False, True])
+def test_a_plan_of_rows_comes_back_with_what_its_state_is_read_by(pickled):
+    windowing = WindowSpec(SlidingProcessingTimeWindows(20, 5), CountTrigger.of(2), CountEvictor(3), pickled_state=pickled)
+    written = plan(windowing, Elements(applied(lambda key, window, rows: [])), harness.KEYS)
+    found, was = read(written).operator, written.operator
+    # It was allowed when the state was written: who looks at it allows it anew.
+    assert found.row_plan.window == replace(was.row_plan.window, pickled_state=False)
+    saved = json.loads(json.dumps(plan_json(written)))
+    assert plan_of(saved, pickles=True).operator.row_plan.window == was.row_plan.window
+    names = ("result", "element_schema", "input_texts", "returned", "by_processing_time")
+    assert [getattr(found, name) for name in names] == [getattr(was, name) for name in names]
+    assert found.row_plan.pages == was.row_plan.pages
+
+
+def test_declared_aggregates_of_rows_come_back_with_what_they_are_found_by():
+    written = harness.Query(WindowSpec(TumblingEventTimeWindows(10)), AGGREGATES).row()
+    found, was = read(written).operator.declared, written.operator.declared
+    assert (found.aggregates, found.described) == (was.aggregates, was.described)
+
+
+@pytest.mark.parametrize(
+    ("written", "told"),
+    [
+        (look_backs.plan_of(LookBackWindows(10), AGGREGATES), "of look-backs"),
+        (predicates.plan_of(PredicateWindows("v > 0", None), AGGREGATES), "of windows by predicates"),
+    ],
+)
+def test_a_plan_whose_windows_are_not_those_of_its_operator_is_refused(written, told):
+    saved = json.loads(json.dumps(plan_json(written)))
+    other = recipe_json(TumblingEventTimeWindows(10))
+    with pytest.raises(StateFormatError) as refused:
+        plan_of({**saved, "assigner": other})
+    assert str(refused.value) == f"the saved plan is {told}, and its windows are {TumblingEventTimeWindows(10)!r}"
 
 
 def test_code_of_the_users_comes_back_by_name_and_does_not_run():

@@ -8,15 +8,21 @@ import pyarrow as pa
 import pytest
 
 from panestream.engine.operators.row.row_plan import Aggregate, Elements, Reduce
-from panestream.engine.planner import calling
+from panestream.engine.planner import aggregating, calling
 from panestream.engine.runtime.state_views import share
 from panestream.engine.window_spec import WindowSpec
 from panestream.windowing import aggregates as agg
-from panestream.windowing.assigners import GlobalWindows, TumblingEventTimeWindows
+from panestream.windowing.assigners import GlobalWindows, TumblingEventTimeWindows, TumblingProcessingTimeWindows
 from panestream.windowing.evictors import CountEvictor
-from panestream.windowing.functions import AggregateFunction, ProcessWindowFunction
+from panestream.windowing.functions import AggregateFunction, ProcessWindowFunction, applied
 from panestream.windowing.state import MapStateDescriptor, ValueStateDescriptor
-from panestream.windowing.triggers import ContinuousEventTimeTrigger, CountTrigger, ProcessingTimeoutTrigger
+from panestream.windowing.triggers import (
+    ContinuousEventTimeTrigger,
+    CountTrigger,
+    EventTimeTrigger,
+    ProcessingTimeoutTrigger,
+    PurgingTrigger,
+)
 from tests.comparison import harness
 from tests.comparison.savepoints import Query
 
@@ -160,6 +166,98 @@ def test_how_often_a_window_fired_and_how_it_did_last():
         {a: (3, 3, "on_time", 3), b: (1, 0, None, 1)},
         {a: (4, 4, "late", 4), b: (1, 0, None, 1)},
     ]
+
+
+TEN, SUMS = TumblingEventTimeWindows(10), (agg.count().alias("n"), agg.sum("v").alias("total"))
+FIRST, SECOND = ("a", 0), ("a", 10)
+
+
+def in_micros(time):
+    return None if time is None else (time - micros(0)) // dt.timedelta(microseconds=1)
+
+
+@pytest.mark.parametrize(
+    ("windowing", "clock", "rows", "shown", "timers"),
+    [
+        (
+            WindowSpec(TEN, allowed_lateness=5),
+            100,
+            [row("a", 1, 7), row("a", 2, 1), row("a", 12, 8)],
+            # The first has fired, and waits for nothing but its end.
+            {FIRST: ((2, 8), 1, None, 14), SECOND: ((1, 8), 0, 19, 24)},
+            [(0, "event", 14), (10, "event", 19), (10, "event", 24)],
+        ),
+        (
+            WindowSpec(TEN, PurgingTrigger.of(EventTimeTrigger.create()), allowed_lateness=5),
+            100,
+            [row("a", 1, 7), row("a", 12, 8)],
+            {FIRST: ((0, None), 1, None, 14), SECOND: ((1, 8), 0, 19, 24)},
+            [(0, "event", 14), (10, "event", 19), (10, "event", 24)],
+        ),
+        # Only rows make it fire, so that nothing is due.
+        (WindowSpec(TEN, CountTrigger.of(3)), 100, [row("a", 1, 7)], {FIRST: ((1, 7), 0, None, 9)}, [(0, "event", 9)]),
+        (WindowSpec(TEN), 100, [row("a", 1, 7)], {FIRST: ((1, 7), 0, 9, 9)}, [(0, "event", 9)]),
+        (
+            WindowSpec(TumblingProcessingTimeWindows(10), allowed_lateness=5),
+            105,
+            [row("a", 1, 7)],
+            {("a", 100): ((1, 7), 0, 109, 109)},
+            [(100, "processing", 109)],
+        ),
+        (
+            WindowSpec(GlobalWindows.create(), CountTrigger.of(2)),
+            100,
+            [row("a", 1, 7)],
+            {("a", None): ((1, 7), 0, None, None)},
+            [],
+        ),
+    ],
+    ids=["lateness", "purged", "only rows", "event time", "the clock", "without end"],
+)
+def test_windows_row_by_row_with_what_they_come_to_and_when(windowing, clock, rows, shown, timers):
+    plan = harness.Query(windowing, SUMS, more={"with_firing": True}).row()
+    query = Query(plan, 1)
+    query.run(harness.MicroBatch([rows], clock=clock))
+    (saved,) = query.tables()
+    view = plan.operator.views(query.plan, saved, 0)
+    windows = view.windows.to_pylist()
+    found = {
+        (one["key"]["key"], in_micros(one["window_start"])): (
+            tuple(one["results"].values()),
+            one["firings"],
+            in_micros(one["due"]),
+            in_micros(one["closes"]),
+        )
+        for one in windows
+    }
+    assert found == shown
+    told = [(in_micros(one["window_start"]), one["kind"], in_micros(one["time"])) for one in view.timers.to_pylist()]
+    assert told == timers
+    size = sum(table.nbytes for table in saved.tables.values())
+    assert [one["bytes"] for one in windows] == [size // len(windows)] * len(windows)
+
+
+def test_windows_that_do_not_number_their_firings_do_not_tell_of_them():
+    (view,) = views_of(harness.Query(WindowSpec(TEN), SUMS).row(), [row("a", 1, 7)])
+    (window,) = view.windows.to_pylist()
+    assert (window["firings"], window["results"]) == (None, {"n": 1, "total": 7})
+
+
+def test_of_a_function_behind_the_aggregates_no_results_are_shown():
+    windowing = WindowSpec(TEN, exact_firings=True)
+    operator = aggregating(windowing, SUMS, harness.TYPES, harness.KEYS, applied(lambda key, window, rows: rows), RESULT)
+    (view,) = views_of(harness.plan_for(operator, windowing), [row("a", 1, 7)])
+    (window,) = view.windows.to_pylist()
+    assert (window["results"], window["contents"]) == (None, '{"$tuple": [1, {"$tuple": [7, 1]}]}')
+
+
+def test_windows_with_elements_take_bytes_by_how_many_these_are_and_one_for_themselves():
+    windowing = WindowSpec(TEN, CountTrigger.of(9))
+    query = Query(plan_of(windowing, Elements(Remembers())), 1)
+    query.run(harness.MicroBatch([[row("a", 1, 7), row("a", 2, 8), row("a", 12, 8)]]))
+    (saved,) = query.tables()
+    each = sum(table.nbytes for table in saved.tables.values()) // 5
+    assert [one["bytes"] for one in query.plan.operator.views(query.plan, saved, 0).windows.to_pylist()] == [3 * each, 2 * each]
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,25 @@ def test_what_is_read_is_what_was_put_in(monkeypatch, most_rows, hole):
             meant = [row for row in here if begin <= row[0] < begin + 3 or begin + 20 <= row[0] < begin + 21]
             assert by_pane(as_rows(kept.read_spans(low, low + np.asarray([3, 1])))) == by_pane(meant)
             assert all(block.high >= live for block in kept.index)
+            assert set(kept._loaded) <= {block.key for block in kept.index}, "what is gone is not in memory either"
         assert {block.key for block in kept.index} == {key for _, key in stored(kept)}
+
+
+def test_what_passes_by_is_not_kept_in_memory_unless_it_was_there():
+    kept = store()
+    for number in range(3):
+        kept.append(sorted_by_pane([(number, number), (5, 10 + number)]))
+    kept._loaded.clear()  # as after a restart
+    kept.read(1, 2)
+    there = set(kept._loaded)
+    assert [block.key for block in kept.index if block.key in there] == [0, 1]
+    low = np.asarray([1, 5], np.int64)
+    assert as_rows(kept.scan(1, 6)) == [(5, 10), (1, 1), (5, 11), (2, 2), (5, 12)]
+    assert as_rows(kept.scan_spans(low, low + 1)) == [(5, 10), (1, 1), (5, 11), (5, 12)]
+    assert set(kept._loaded) == there
+    kept.replace(sorted_by_pane([(7, 1)]))
+    assert set(kept._loaded) == {3}
+    assert as_rows(kept.read(0, 9)) == [(7, 1)]
 
 
 def stored(kept):

@@ -10,7 +10,12 @@ from panestream.engine.tiles.format import Tiles
 from panestream.engine.tiles.windows import check_whole, windows_of_tiles
 from panestream.errors import InvalidPlanError
 from panestream.windowing import aggregates as agg
-from panestream.windowing.assigners import CumulatingEventTimeWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
+from panestream.windowing.assigners import (
+    CalendarDays,
+    CumulatingEventTimeWindows,
+    SlidingEventTimeWindows,
+    TumblingEventTimeWindows,
+)
 
 SLICES = pane_grid(TumblingEventTimeWindows(10, 3))
 
@@ -41,6 +46,12 @@ def test_windows_of_whole_slices(assigner):
 def test_windows_that_begin_or_end_within_slices_are_refused(assigner):
     with pytest.raises(InvalidPlanError, match="windows begin or end within slices of 10 microseconds"):
         check_whole(SLICES, pane_grid(assigner))
+
+
+def test_of_what_repeats_after_no_fixed_time_nothing_is_said_before_tiles_are_read():
+    days = pane_grid(CalendarDays.of(1, zone="UTC"))
+    check_whole(SLICES, days)
+    check_whole(days, SLICES)
 
 
 COUNT = Aggregation.build([agg.count().alias("n")], {}, pa.schema([("key", pa.string())]))

@@ -27,6 +27,23 @@ def test_partitions_and_writers_are_apart_and_restarts_forget_nothing():
     assert all(once.takes(topic, part, record(b"10", b"a", writer)) for topic, part, writer in asked)
 
 
+@pytest.mark.parametrize("missing", ["panestream-writer", "panestream-batch", "panestream-id"])
+def test_a_record_with_some_of_the_headers_is_none_of_a_sinks(missing):
+    once, some = pst.KafkaOnce(), [header for header in record(b"1", b"a") if header[0] != missing]
+    assert [once.takes("hot", 0, some) for _ in range(2)] == [True, True]
+    assert once.to_json() == "[]"
+
+
+def test_what_it_remembers_is_the_last_micro_batch_of_each_writer():
+    """A batch query writes micro-batch -1."""
+    once = pst.KafkaOnce()
+    taken = [once.takes("hot", 0, record(batch, id_)) for batch, id_ in ((b"-1", b"b"), (b"-1", b"a"), (b"-1", b"b"))]
+    assert taken == [True, True, False]
+    assert once.to_json() == '[["hot", 0, "q/main", -1, ["a", "b"]]]'
+    assert once.takes("hot", 0, record("3", "c"))
+    assert once.to_json() == '[["hot", 0, "q/main", 3, ["c"]]]'
+
+
 @pytest.mark.parametrize("text", ["", "5", "[[1]]", "{}x"])
 def test_what_it_did_not_write_is_refused(text):
     with pytest.raises(StateFormatError, match=r"nothing that KafkaOnce\.to_json gave"):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pyspark
 import pytest
+from pyspark.errors import AnalysisException, IllegalArgumentException
 
 from panestream.errors import InvalidPlanError
-from panestream.spark.kafka.source import Topics
+from panestream.spark.kafka.source import Topics, asked, no_kafka
 
 
 @pytest.mark.parametrize(
@@ -47,3 +49,81 @@ def test_which_partitions_are_there_from_the_start():
             topics.expected(wrong)
     with pytest.raises(InvalidPlanError, match="a pattern names none"):
         Topics("host:9092", "click.*").expected(2)
+
+
+class Reader:
+    """Keeps what it is asked for."""
+
+    def __init__(self, way):
+        self.way, self.columns = way, []
+
+    def format(self, kind):
+        self.kind = kind
+        return self
+
+    def options(self, **given):
+        self.given = given
+        return self
+
+    def load(self):
+        return self
+
+
+class Session:
+    @property
+    def read(self):
+        return Reader("batch")
+
+    @property
+    def readStream(self):  # noqa: N802 - Spark's name
+        return Reader("stream")
+
+
+SERVERS = {"kafka.bootstrap.servers": "host:9092"}
+
+
+@pytest.mark.parametrize(
+    ("topics", "batch", "given"),
+    [
+        (Topics("host:9092", "clicks"), False, {"startingOffsets": "earliest", "subscribe": "clicks"}),
+        (Topics("host:9092", ["a", "b"], starting="latest"), True, {"startingOffsets": "latest", "subscribe": "a,b"}),
+        (
+            Topics("host:9092", "cl.*", records_per_batch=7, headers=True, options={"kafka.group.id": "q"}),
+            False,
+            {
+                "startingOffsets": "earliest",
+                "subscribePattern": "cl.*",
+                "kafka.group.id": "q",
+                "maxOffsetsPerTrigger": "7",
+                "includeHeaders": "true",
+            },
+        ),
+        (Topics("host:9092", "a", records_per_batch=7), True, {"startingOffsets": "earliest", "subscribe": "a"}),
+    ],
+)
+def test_what_sparks_source_is_asked_for(topics, batch, given):
+    reader = topics.frame(Session(), batch=batch)
+    assert (reader.kind, reader.way, reader.given) == ("kafka", "batch" if batch else "stream", {**SERVERS, **given})
+
+
+@pytest.mark.parametrize(
+    ("error", "ours", "said"),
+    [
+        (AnalysisException("Failed to find data source: kafka."), InvalidPlanError, "this Spark has no Kafka"),
+        (AnalysisException("[DATA_SOURCE_NOT_FOUND] kafka"), InvalidPlanError, "this Spark has no Kafka"),
+        (ValueError("see the deployment section of"), InvalidPlanError, "this Spark has no Kafka"),
+        (AnalysisException("no such\noption"), InvalidPlanError, "^Spark's Kafka source refuses: no such$"),
+        (IllegalArgumentException(" offsets "), InvalidPlanError, "^Spark's Kafka source refuses: offsets$"),
+        (ValueError("of ours"), ValueError, "^of ours$"),
+    ],
+)
+def test_what_spark_refuses_is_said_in_few_words(error, ours, said):
+    def ask():
+        raise error
+
+    with pytest.raises(ours, match=said):
+        asked(ask)
+
+
+def test_where_there_is_no_kafka_the_package_of_this_spark_is_named():
+    assert f"'org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}'" in no_kafka()

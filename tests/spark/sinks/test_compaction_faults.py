@@ -238,3 +238,46 @@ def test_what_is_large_is_left_as_it_is(tmp_path):
 def test_a_place_with_a_folder_for_each_micro_batch_is_refused(tmp_path):
     with pytest.raises(SinkError, match=r"has a folder for each micro-batch.* batches_per_folder=1000"):
         compaction.compact_folders(tmp_path, COLUMN, merge, file_bytes=1, grace=0)
+
+
+def test_what_is_no_parquet_is_refused_and_left(tmp_path):
+    place = made(tmp_path / "place")
+    for file in place.root.glob("batch_id=*/*.parquet"):
+        file.rename(file.with_suffix(".orc"))
+    there = sorted(place.root.glob("batch_id=*/*"))
+    with pytest.raises(
+        SinkError, match=r"batch_id=0/batches-0000000000-0000000000-.*\.orc is no Parquet file: only those are put"
+    ):
+        place.compact()
+    assert sorted(place.root.glob("batch_id=*/*")) == there
+
+
+@pytest.mark.parametrize("suffix", [".json", ".parquet.gz"])
+def test_what_is_not_parquet_is_not_put_together(tmp_path, suffix):
+    place = made(tmp_path / "place")
+    for file in place.root.glob("batch_id=0/*.parquet"):
+        file.rename(file.with_name(file.name.removesuffix(".parquet") + suffix))
+    there = sorted(place.root.rglob("*"))
+    with pytest.raises(SinkError, match=rf"batch_id=0/batches-.*{suffix} is no Parquet file: only those are put together"):
+        place.compact()
+    assert set(there) <= set(place.root.rglob("*"))
+
+
+def test_what_was_put_together_is_put_together_again_with_what_is_beside_it(tmp_path):
+    """Of a file of several micro-batches it stays known whose its rows are."""
+    place = Place(tmp_path, 10)
+    run = place.run(1)
+    place.begin(run, 0)
+    for batch in range(4):
+        place.write(run, batch, rows=batch + 1)
+    place.write(run, 11)
+    assert place.compact() == compaction.Compaction(1, 4, 1, 10, 0)
+    back = place.run(2, size=10)
+    place.write(back, 5, rows=7)
+    assert place.compact() == compaction.Compaction(1, 2, 1, 17, 0)
+    (member,) = members.members(tmp_path / "batch_id=0", 0)
+    assert (member.first, member.last, members.read_counts(member)) == (0, 5, [(0, 1), (1, 2), (2, 3), (3, 4), (5, 7)])
+    assert member.counts_before(3) == [(0, 1), (1, 2), (2, 3)]
+    assert place.read() == place.wanted()
+    # Nothing is left to do.
+    assert place.compact() == compaction.Compaction()

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import random
 import threading
+from dataclasses import replace
 
 import pytest
 
-from panestream.errors import SinkError
+from panestream.errors import FencedError, SinkError
 from panestream.spark.sinks.members import members
 from tests.spark.sinks.shared import Place
 
@@ -161,3 +162,21 @@ def test_readers_beside_a_run_that_writes_and_one_that_compacts_find_each_row_on
     assert len(seen) > 10
     place.compact()
     assert (place.read(), place.files()) == (place.wanted(), 7 + 12)
+
+
+def test_a_run_that_was_overtaken_begins_and_writes_nothing(tmp_path):
+    """Also where there is nothing to take away."""
+
+    def overtaken() -> None:
+        raise FencedError("run 2 was started later")
+
+    place = Place(tmp_path, 5)
+    run = place.run(1)
+    late = replace(run, publisher=replace(run.publisher, check=overtaken))
+    with pytest.raises(FencedError):
+        late.begin(0)
+    place.begin(run, 0)
+    place.write(run, 0)
+    with pytest.raises(FencedError):
+        place.write(late, 1)
+    assert place.read() == place.wanted()

@@ -55,6 +55,101 @@ def test_repr_rebuilds_a_recipe(recipe):
     assert recipe.merge_rule
 
 
+@pytest.mark.parametrize(
+    ("build", "said"),
+    [
+        (lambda: agg.count().alias(""), "an alias must be a non-empty string, got ''"),
+        (lambda: agg.count().alias(3), "an alias must be a non-empty string, got 3"),
+        (lambda: agg.complete(""), "output must be the name of another result, got ''"),
+        (lambda: agg.complete(3), "output must be the name of another result, got 3"),
+        (lambda: agg.complete("n").alias("n"), "is called 'n' itself: it tells of another result, write .alias..n_complete"),
+        (lambda: agg.histogram("x", []), "edges must be finite numbers, at least one"),
+        (lambda: agg.histogram("x", [1, 1]), "each larger than the one before"),
+        (lambda: agg.histogram("x", [1, 3, 2]), "each larger than the one before"),
+        (lambda: agg.histogram("x", [1, float("inf")]), "edges must be finite numbers"),
+        (lambda: agg.histogram("x", [1, "2"]), "edges must be finite numbers"),
+        (lambda: agg.histogram("x", [True, 2]), "edges must be finite numbers"),
+        (lambda: agg.approx_count_distinct("x", 0.0024), "relative_sd must be from 0.0025 to 0.5, got 0.0024"),
+        (lambda: agg.approx_count_distinct("x", 0.51), "relative_sd must be from 0.0025 to 0.5"),
+        (lambda: agg.approx_count_distinct("x", True), "relative_sd must be from 0.0025 to 0.5, got True"),
+        (lambda: agg.approx_count_distinct("x", "0.1"), "relative_sd must be from 0.0025 to 0.5"),
+        (lambda: agg.arg_max("x"), "nothing to keep of the row"),
+        (lambda: agg.arg_max("x", "y", "y"), "keeps an expression twice"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_and_said_why(build, said):
+    with pytest.raises(InvalidPlanError, match=said):
+        build()
+
+
+class Largest(agg.ColumnAggregate):
+    """Of one column."""
+
+    partial_type = result_type = pa.int64()
+
+    def __init__(self, of="x"):
+        self.of = of
+
+    def partial(self, values, group, groups):
+        raise NotImplementedError
+
+    def merge(self, partial, group, groups):
+        raise NotImplementedError
+
+    def final(self, partial):
+        return partial
+
+
+class OfNoType(Largest):
+    result_type = "bigint"
+
+
+@pytest.mark.parametrize(
+    ("build", "said"),
+    [
+        (lambda: agg.user(Largest, "x"), r"must be a ColumnAggregate \(an instance of it, not the class\), got"),
+        (lambda: agg.user(3, "x"), "must be a ColumnAggregate, got 3"),
+        (lambda: agg.user(OfNoType(), "x"), "OfNoType.result_type must be an Arrow type"),
+        (lambda: agg.user(Largest()), r"Largest\(of='x'\) gets no column"),
+        (lambda: agg.user(Largest(), 3), "agg.user"),
+    ],
+)
+def test_what_is_no_aggregate_of_ones_own_is_refused(build, said):
+    with pytest.raises(InvalidPlanError, match=said):
+        build()
+
+
+def test_aggregates_of_ones_own_are_equal_where_all_that_they_hold_is():
+    one = agg.user(Largest(), "x", "y")
+    assert (one.name, one.inputs) == ("Largest(x, y)", ("x", "y"))
+    assert (Largest() == Largest(), Largest() == Largest("y"), Largest() == OfNoType()) == (True, False, False)
+    assert len({Largest(), Largest(), Largest("y")}) == 2
+    assert Largest().__eq__(3) is False
+
+
+def test_what_is_just_allowed():
+    assert [agg.approx_count_distinct("x", given).relative_sd for given in (0.0025, 0.5)] == [0.0025, 0.5]
+    assert agg.histogram("x", [-1, 0]).edges == (-1, 0)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "inputs", "compared", "fields"),
+    [
+        (agg.count(), (), (), ()),
+        (agg.sum("x"), ("x",), (), ()),
+        (agg.min("x"), ("x",), ("x",), ()),
+        (agg.min_by("x", "y"), ("x", "y"), ("y",), ()),
+        (agg.arg_min("y", "x", "z"), ("x", "z", "y"), ("y",), ("x", "z")),
+        (agg.histogram("x", [0]), ("x",), (), ()),
+        (agg.top_k("x", 2), ("x",), ("x",), ()),
+        (agg.top_k("x", 2, by="y"), ("x", "y"), ("y",), ()),
+    ],
+    ids=repr,
+)
+def test_what_recipes_take_compare_and_keep(recipe, inputs, compared, fields):
+    assert (recipe.inputs, recipe.compared, recipe.struct_fields) == (inputs, compared, fields)
+
+
 def test_default_names():
     assert [r.name for r in ALL[:3]] == ["count", "count(x)", "sum(x)"]
     assert agg.min_by("x", "y").name == "min_by(x, y)"

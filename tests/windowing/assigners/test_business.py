@@ -6,6 +6,7 @@ import pytest
 
 from panestream.errors import InvalidWindowError
 from panestream.windowing.assigners import BusinessDays, BusinessHours
+from panestream.windowing.zones import DAY
 from tests.windowing.assigners.test_calendar_days import at, told
 
 NEW_YORK = "America/New_York"
@@ -38,6 +39,24 @@ def test_weekends_of_other_lands_and_none():
     assert told(BusinessDays.of(1, zone="UTC", weekend=()), at("2025-11-01T12:00")) == ["2025-11-01T00:00 2025-11-02T00:00"]
 
 
+def test_business_days_begin_at_the_offset():
+    one = BusinessDays.of(1, zone="UTC", offset="6 hours")
+    assert told(one, at("2025-11-01T05:59")) == ["2025-10-31T06:00 2025-11-01T06:00"]  # of Friday
+    assert told(one, at("2025-11-01T06:00")) == told(one, at("2025-11-03T05:59")) == []
+    assert told(one, at("2025-11-03T06:00")) == ["2025-11-03T06:00 2025-11-04T06:00"]
+
+
+def test_business_days_are_counted_from_1970_on():
+    one = BusinessDays.of(1, zone="UTC", holidays=["1970-01-01", "1969-12-31"])
+    assert [one.business_days_before(day) for day in range(-3, 7)] == [-2, -1, 0, 0, 0, 1, 1, 1, 2, 3]
+
+
+def test_the_days_of_a_weekend_are_in_the_order_of_the_week():
+    one = BusinessDays.of(1, zone="UTC", weekend=("sunday", "friday"))
+    assert one == BusinessDays.of(1, zone="UTC", weekend=["friday", "sunday", "sunday"])
+    assert repr(one) == "BusinessDays.of(1, zone='UTC', weekend=('friday', 'sunday'))"
+
+
 def test_business_hours():
     one = BusinessHours.of("09:00", "17:30", zone=NEW_YORK, holidays=["2025-03-11"])
     assert told(one, at("2025-03-10T12:59")) == []
@@ -60,8 +79,37 @@ def test_hours_that_the_clock_skips_have_no_window():
     assert told(one, at("2025-03-10T06:15")) == ["2025-03-10T06:15 2025-03-10T06:45"]
 
 
+def test_hours_that_close_when_they_open_last_a_day():
+    one = BusinessHours.of("09:00", "09:00", zone="UTC", weekend=())
+    assert told(one, at("2025-11-03T08:59")) == ["2025-11-02T09:00 2025-11-03T09:00"]
+    assert told(one, at("2025-11-03T09:00")) == ["2025-11-03T09:00 2025-11-04T09:00"]
+    assert one.count == 1
+
+
+def test_hours_from_midnight_to_midnight_and_to_the_second():
+    for closes in ("00:00", "24:00"):
+        assert told(BusinessHours.of("00:00", closes, zone="UTC"), at("2025-11-03T00:00")) == [
+            "2025-11-03T00:00 2025-11-04T00:00"
+        ]
+    one, second = BusinessHours.of("09:00:30", "17:30:15", zone="UTC"), 1_000_000
+    assert (one.opens, one.closes) == ((9 * 3600 + 30) * second, (17 * 3600 + 30 * 60 + 15) * second)
+
+
+@pytest.mark.parametrize(("opens", "closes"), [(0, 1), (0, DAY), (DAY - 1, 2 * DAY - 1)])
+def test_hours_open_within_a_day_and_close_within_24_hours(opens, closes):
+    one = BusinessHours(1, "UTC", opens=opens, closes=closes)
+    assert (one.opens, one.closes) == (opens, closes)
+
+
+@pytest.mark.parametrize(("opens", "closes"), [(-1, 5), (5, 5), (5, 4), (5, DAY + 6), (DAY, DAY + 5)])
+def test_hours_that_are_longer_or_empty_are_refused(opens, closes):
+    with pytest.raises(InvalidWindowError, match="business hours open within a day and close within 24 hours"):
+        BusinessHours(1, "UTC", opens=opens, closes=closes)
+
+
 @pytest.mark.parametrize(
-    ("opens", "closes"), [("9", "17:00"), ("09:00", "25:00"), ("09:60", "17:00"), (9, 17), ("24:30", "17:00"), ("", "17:00")]
+    ("opens", "closes"),
+    [("24:00:01", "17:00"), ("9", "17:00"), ("09:00", "25:00"), ("09:60", "17:00"), (9, 17), ("24:30", "17:00"), ("", "17:00")],
 )
 def test_times_that_make_no_sense_are_refused(opens, closes):
     with pytest.raises(InvalidWindowError, match="time of the clock"):

@@ -5,6 +5,7 @@ import pytest
 from panestream.errors import InvalidDurationError, InvalidWindowError
 from panestream.windowing.assigners import BusinessDays, CalendarDays, CalendarHours, CalendarMonths, CalendarWeeks, CalendarYears
 from panestream.windowing.assigners.calendar import first_day_of, month_of
+from tests.windowing.assigners.test_calendar_days import at, told
 
 UTC = {"zone": "UTC"}
 
@@ -29,26 +30,47 @@ def test_numbers_that_make_no_sense_are_refused(kind, wrong):
 )
 def test_an_offset_is_shorter_than_a_unit(kind, longest):
     for offset in (longest, f"-{longest}"):
-        with pytest.raises(InvalidWindowError, match="offset"):
+        with pytest.raises(InvalidWindowError, match=rf"the offset of {kind.__name__} must be shorter than .*, got '{offset}'"):
             kind.of(1, offset=offset, **UTC)
+    with pytest.raises(InvalidWindowError, match="got 'a while'"):
+        kind(1, "UTC", offset="a while")
     with pytest.raises(InvalidDurationError):
         kind.of(1, offset="a while", **UTC)
 
 
 @pytest.mark.parametrize(
-    ("kind", "wrong"),
+    ("kind", "wrong", "told_"),
     [
-        (CalendarDays, {"step": "day"}),
-        (CalendarDays, {"step": "minute"}),
-        (CalendarDays, {"count": 7, "every": 1, "step": "day"}),
-        (CalendarWeeks, {"step": "week"}),
-        (CalendarMonths, {"step": "month"}),
-        (CalendarYears, {"step": "year"}),
+        (CalendarDays, {"step": "day"}, "the step of CalendarDays must be 'hour', got 'day'"),
+        (CalendarDays, {"count": 2, "step": "minute"}, "must be 'hour' or 'day', got 'minute'"),
+        (CalendarDays, {"count": 7, "every": 1, "step": "day"}, "leave out every or step"),
+        (CalendarWeeks, {"step": "week"}, "must be 'hour' or 'day', got 'week'"),
+        (CalendarMonths, {"step": "month"}, "must be 'hour' or 'day', got 'month'"),
+        (CalendarMonths, {"count": 2, "step": "year"}, "must be 'hour' or 'day' or 'month', got 'year'"),
+        (CalendarYears, {"step": "year"}, "must be 'hour' or 'day' or 'month', got 'year'"),
     ],
 )
-def test_steps_that_make_no_sense_are_refused(kind, wrong):
-    with pytest.raises(InvalidWindowError, match="step"):
+def test_steps_that_make_no_sense_are_refused(kind, wrong, told_):
+    with pytest.raises(InvalidWindowError, match=told_):
         kind.of(**{**UTC, **wrong})
+
+
+def test_windows_of_several_units_that_grow_begin_with_the_first_of_them():
+    assert told(CalendarDays.of(2, zone="UTC", step="day"), at("1970-01-04T12:00")) == ["1970-01-03T00:00 1970-01-05T00:00"]
+
+
+def test_months_by_which_windows_grow_begin_at_the_offset():
+    one = CalendarYears.of(1, zone="UTC", step="month", offset="6 hours")
+    assert told(one, at("2025-11-01T05:59")) == [
+        f"2025-01-01T06:00 {end}T06:00" for end in ("2025-11-01", "2025-12-01", "2026-01-01")
+    ]
+    assert told(one, at("2025-11-01T06:00")) == [f"2025-01-01T06:00 {end}T06:00" for end in ("2025-12-01", "2026-01-01")]
+
+
+def test_a_thousand_years_are_not_too_long():
+    assert CalendarDays.of(366_000, **UTC).count == 366_000
+    with pytest.raises(InvalidWindowError, match="up to 1,000 years"):
+        CalendarDays.of(366_001, **UTC)
 
 
 def test_a_zone_must_be_given_and_be_one():

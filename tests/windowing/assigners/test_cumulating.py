@@ -6,6 +6,7 @@ import pytest
 
 from panestream.errors import InvalidWindowError
 from panestream.windowing.assigners import CumulatingEventTimeWindows, CumulatingProcessingTimeWindows
+from panestream.windowing.windows import TimeWindow
 from tests.windowing.driven import Driven
 
 
@@ -32,6 +33,14 @@ def test_the_windows_of_an_instant_shortest_first(time, offset, start, ends):
 
 def test_each_window_holds_what_the_shorter_ones_do():
     assert Driven(CumulatingEventTimeWindows(30, 10)).windows(1, 12) == {(0, 10): [1], (0, 20): [1, 12], (0, 30): [1, 12]}
+
+
+def test_the_smallest_and_how_they_are_written():
+    assert CumulatingEventTimeWindows(1, 1).assign_windows(None, 7, 0) == (TimeWindow(7, 8),)
+    assert CumulatingEventTimeWindows(3, 1).assign_windows(None, 2, 0) == (TimeWindow(0, 3),)
+    assert repr(CumulatingEventTimeWindows.of("1 day", "1 hour", "-8 hours")) == (
+        "CumulatingEventTimeWindows.of('1 day', '1 hour', offset='-8 hours')"
+    )
 
 
 @pytest.mark.parametrize(

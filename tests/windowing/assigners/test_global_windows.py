@@ -31,7 +31,7 @@ def test_nothing_is_late():
 def test_the_default_trigger_is_part_of_it():
     assert GlobalWindows.create().get_default_trigger() == NeverTrigger()
     assert GlobalWindows.create_with_end_of_stream_trigger().get_default_trigger() == EndOfStreamTrigger()
-    assert not GlobalWindows.create().is_event_time
+    assert GlobalWindows.create().is_event_time is False
 
 
 def test_count_windows_are_global_windows_with_trigger_and_evictor():
@@ -44,5 +44,5 @@ def test_count_windows_are_global_windows_with_trigger_and_evictor():
 
 @pytest.mark.parametrize("build", [lambda: count_window(-1), lambda: count_window(2, "3"), lambda: count_window(True)])
 def test_what_is_no_number_of_elements_is_refused(build):
-    with pytest.raises(InvalidWindowError):
+    with pytest.raises(InvalidWindowError, match="of a count window is a number of elements"):
         build()

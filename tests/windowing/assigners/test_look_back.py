@@ -30,7 +30,9 @@ def test_several_go_together_with_their_like_only():
     assert look_backs_of(SeveralWindows.of({"1h": hour, "1d": day})) == {"1h": hour, "1d": day}
     assert look_backs_of(TumblingEventTimeWindows(5)) is None
     assert look_backs_of(SeveralWindows.of({"a": TumblingEventTimeWindows(5)})) is None
-    with pytest.raises(InvalidPlanError, match="a result for each row"):
+    with pytest.raises(
+        InvalidPlanError, match=r"a result for each row, TumblingEventTimeWindows\.of\('5 microseconds'\) gives one"
+    ):
         look_backs_of(SeveralWindows.of({"1h": hour, "5": TumblingEventTimeWindows(5)}))
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from panestream.errors import InvalidDurationError, InvalidWindowError
 from panestream.windowing.assigners import EventTimeSessionWindows, ProcessingTimeSessionWindows
-from panestream.windowing.assigners.session import LONGEST_GAP, GapColumn
+from panestream.windowing.assigners.session import LONGEST_GAP, GapColumn, LimitedEventTimeSessionWindows
 from panestream.windowing.windows import TimeWindow
 from tests.windowing.driven import Driven
 
@@ -43,6 +43,8 @@ def test_dynamic_gaps_are_durations_or_engine_units():
     assert EventTimeSessionWindows(lambda element: element).assign_windows(7, 5, 0) == (TimeWindow(5, 12),)
     with pytest.raises(InvalidWindowError, match=r"must be positive .*, got '0 seconds' for 0"):
         EventTimeSessionWindows(lambda element: element).assign_windows(0, 5, 0)
+    with pytest.raises(InvalidWindowError, match="must be positive"):
+        EventTimeSessionWindows(lambda element: element).assign_windows(LONGEST_GAP, 5, 0)
 
 
 def test_the_end_of_a_session_by_dynamic_gaps_never_moves_back():
@@ -60,13 +62,21 @@ def test_the_gap_of_a_column(gap, unit, micros):
     assert GapColumn("gap", unit)({"gap": gap}) == micros
 
 
+def test_the_smallest_gap_of_a_column_and_what_the_column_is_called_in_engine_units():
+    assert GapColumn("gap")({"gap": 1}) == 1
+    assert [GapColumn("gap", unit).label for unit in ("seconds", None)] == [
+        "session gap gap in seconds",
+        "session gap gap in intervals",
+    ]
+
+
 @pytest.mark.parametrize("gap", [2.5, 3.0, None, "5 seconds"])
 def test_a_function_that_returns_no_engine_units_is_refused(gap):
     with pytest.raises(InvalidWindowError, match="must be an integer, in engine units"):
         EventTimeSessionWindows(lambda element: gap).assign_windows(7, 5, 0)
 
 
-@pytest.mark.parametrize("gap", [None, 0, -1, float("nan"), float("inf"), 2**62])
+@pytest.mark.parametrize("gap", [None, 0, -1, float("nan"), float("inf"), LONGEST_GAP, 2**62])
 def test_a_column_without_a_gap_is_refused(gap):
     with pytest.raises(InvalidWindowError, match="must be positive"):
         GapColumn("gap", "microseconds")({"gap": gap})
@@ -81,6 +91,7 @@ def test_what_is_no_gap_column_is_refused(expr, unit):
 def test_a_limit_cuts_sessions_at_its_multiples():
     limited = EventTimeSessionWindows(10).max_duration(timedelta(microseconds=25))
     assert limited.longest == 25
+    assert EventTimeSessionWindows(10).max_duration(timedelta(microseconds=1)).longest == 1
     assert Driven(limited).windows(15, 22, 30, 26) == {(15, 25): [15, 22], (26, 40): [30, 26]}
 
 
@@ -91,6 +102,7 @@ def test_a_limit_cuts_sessions_at_its_multiples():
         lambda: ProcessingTimeSessionWindows.with_gap("-1 second"),
         lambda: EventTimeSessionWindows("5 minutes"),
         lambda: EventTimeSessionWindows(10).max_duration("0 seconds"),
+        lambda: LimitedEventTimeSessionWindows(0, 100),
     ],
 )
 def test_what_makes_no_sense_is_refused(build):

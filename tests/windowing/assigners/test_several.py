@@ -26,6 +26,12 @@ def test_a_row_is_in_the_windows_of_each():
     assert Driven(both).windows(7) == {(5, 10): [7], (5, 15): [7], (0, 10): [7]}
 
 
+def test_one_kind_alone_and_how_they_are_written():
+    alone = SeveralWindows.of({"fives": FIVES})
+    assert alone.is_event_time
+    assert repr(alone) == "SeveralWindows.of({'fives': TumblingEventTimeWindows.of('5 microseconds')})"
+
+
 def test_the_labels_of_windows_that_were_given_no_name():
     assert label_of(TumblingEventTimeWindows.of("1 hour")) == "1 hour"
     assert label_of(SlidingEventTimeWindows.of("1 hour", "5 minutes")) == "1 hour / 5 minutes"

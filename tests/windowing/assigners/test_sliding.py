@@ -6,6 +6,7 @@ import pytest
 
 from panestream.errors import InvalidWindowError
 from panestream.windowing.assigners import SlidingEventTimeWindows, SlidingProcessingTimeWindows
+from panestream.windowing.windows import TimeWindow
 from tests.windowing.driven import Driven
 
 
@@ -47,3 +48,9 @@ def test_rows_come_out_in_all_their_windows():
 def test_what_makes_no_sense_is_refused(build):
     with pytest.raises(InvalidWindowError):
         build()
+
+
+def test_the_smallest_is_one_instant():
+    assert SlidingEventTimeWindows(1, 1).assign_windows(None, 7, 0) == (TimeWindow(7, 8),)
+    with pytest.raises(InvalidWindowError, match="must be positive"):
+        SlidingEventTimeWindows(1, 0)

@@ -54,3 +54,4 @@ def test_the_shift_of_a_key_group_is_the_same_in_every_version():
     """A micro-batch that is run again by a later version must give the same windows."""
     shifts = [WindowStagger.RANDOM.get_stagger_offset(0, 1_000_000, group) for group in range(6)]
     assert shifts == [435182, 166335, 944394, 80112, 115103, 184759]
+    assert [WindowStagger.RANDOM.get_stagger_offset(0, 10**12, group) for group in (1, 2)] == [166335864602, 944394915621]

@@ -44,3 +44,9 @@ def test_of_the_clock_it_is_the_clock_that_counts():
 def test_what_makes_no_sense_is_refused(build):
     with pytest.raises(InvalidWindowError):
         build()
+
+
+def test_the_smallest_is_one_instant():
+    assert TumblingEventTimeWindows(1).assign_windows(None, 7, 0) == (TimeWindow(7, 8),)
+    with pytest.raises(InvalidWindowError, match="must be positive"):
+        TumblingEventTimeWindows(0)

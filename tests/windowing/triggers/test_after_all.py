@@ -8,6 +8,7 @@ from panestream.errors import InvalidWindowError
 from panestream.windowing.assigners import EventTimeSessionWindows, GlobalWindows, TumblingEventTimeWindows
 from panestream.windowing.triggers import (
     AfterAll,
+    AfterAny,
     AfterCount,
     AfterProcessingTime,
     AfterWatermark,
@@ -68,3 +69,47 @@ def test_of_merged_sessions_what_had_finished_in_any_has():
 def test_what_are_no_triggers_is_refused(given):
     with pytest.raises(InvalidWindowError, match="AfterAll wants"):
         AfterAll.of(*given)
+
+
+def test_what_had_finished_has_in_a_session_that_grows_and_the_others_count_on():
+    driven = Driven(EventTimeSessionWindows(10), AfterAll.of(AfterCount.of(2), Repeatedly.of(AfterCount.of(1))))
+    assert [driven.element(time, time) for time in (0, 5, 9)] == [[], [[0, 5]], [[0, 5, 9]]]
+    driven = Driven(EventTimeSessionWindows(10), AfterAll.of(AfterCount.of(3), Repeatedly.of(AfterCount.of(1))))
+    assert [driven.element(time, time) for time in (0, 5, 9)] == [[], [], [[0, 5, 9]]]
+
+
+def test_what_a_trigger_of_flinks_has_said_holds_in_a_session_that_grows():
+    driven = Driven(EventTimeSessionWindows(10), AfterAll.of(CountTrigger.of(2), AfterCount.of(3)))
+    assert [driven.element(time, time) for time in (0, 5, 9)] == [[], [], [[0, 5, 9]]]
+
+
+def test_what_has_finished_waits_for_nothing():
+    trigger = AfterAll.of(AfterAny.of(AfterCount.of(1), AfterProcessingTime(10)), Repeatedly.of(AfterCount.of(1)))
+    driven = Driven(GlobalWindows.create(), trigger)
+    assert driven.element(0, 1) == [[1]]
+    assert driven.harness.num_timers() == 0
+
+
+def test_repeated_all_of_it_begins_anew():
+    driven = Driven(GlobalWindows.create(), Repeatedly.of(AfterAll.of(AfterCount.of(2), AfterCount.of(1))))
+    assert [bool(driven.element(0, value)) for value in range(6)] == [False, True] * 3
+    # It may also begin anew since something beside it has finished.
+    within = AfterAll.of(AfterCount.of(1), CountTrigger.of(3))
+    driven = Driven(GlobalWindows.create(), Repeatedly.of(AfterAny.of(within, AfterCount.of(2))))
+    assert [bool(driven.element(0, value)) for value in range(6)] == [False, True] * 3
+    within = AfterAll.of(AfterCount.of(1), AfterAny.of(AfterCount.of(9), CountTrigger.of(1)))
+    driven = Driven(GlobalWindows.create(), Repeatedly.of(AfterAny.of(AfterAll.of(within, AfterCount.of(3)), AfterCount.of(2))))
+    assert [bool(driven.element(0, value)) for value in range(6)] == [False, True] * 3
+
+
+def test_two_delays_are_two():
+    driven = Driven(GlobalWindows.create(), AfterAll.of(AfterProcessingTime(10), AfterProcessingTime(11)))
+    driven.element(0, 1)
+    assert [driven.clock(10), driven.clock(11)] == [[], [[1]]]
+
+
+def test_what_need_not_be_waited_for_is_not():
+    driven = Driven(GlobalWindows.create(), AfterAll.of(AfterProcessingTime(0), AfterCount.of(2)))
+    assert driven.element(0, 1) == []
+    assert driven.harness.num_timers() == 0
+    assert driven.element(0, 2) == [[1, 2]]

@@ -2,11 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import pytest
 
 from panestream.errors import InvalidWindowError
-from panestream.windowing.assigners import EventTimeSessionWindows, GlobalWindows, TumblingEventTimeWindows
-from panestream.windowing.triggers import AfterAny, AfterCount, AfterProcessingTime, AfterWatermark, CountTrigger, Repeatedly
+from panestream.windowing.assigners import (
+    EventTimeSessionWindows,
+    GlobalWindows,
+    TumblingEventTimeWindows,
+    TumblingProcessingTimeWindows,
+)
+from panestream.windowing.state import ValueStateDescriptor
+from panestream.windowing.triggers import (
+    AfterAny,
+    AfterCount,
+    AfterProcessingTime,
+    AfterWatermark,
+    CountTrigger,
+    ProcessingTimeoutTrigger,
+    ProcessingTimeTrigger,
+    Repeatedly,
+    Trigger,
+    TriggerResult,
+)
 from tests.windowing.driven import Driven
 
 FIRST = AfterAny.of(AfterCount.of(3), AfterProcessingTime(10))
@@ -53,3 +72,70 @@ def test_what_are_no_triggers_is_refused(given):
         AfterAny.of(*given)
     with pytest.raises(InvalidWindowError, match="AfterAny wants"):
         AfterAny(AfterCount(1))
+
+
+def test_it_has_finished_when_one_of_those_that_fire_has():
+    driven = Driven(GlobalWindows.create(), AfterAny.of(CountTrigger.of(2), AfterCount.of(2)))
+    assert [driven.element(0, value) for value in (1, 2, 3, 4)] == [[], [[1, 2]], [], []]
+
+
+def test_repeated_what_was_waited_for_is_not_any_more():
+    driven = Driven(GlobalWindows.create(), Repeatedly.of(FIRST))
+    for value in (1, 2, 3):
+        driven.element(0, value)
+    assert driven.left == (0, 1)
+
+
+def test_sessions_that_have_finished_merge_into_one_that_has():
+    driven = Driven(EventTimeSessionWindows(10), AfterAny.of(AfterCount.of(1), AfterWatermark()))
+    assert [driven.element(time, time) for time in (0, 15, 8)] == [[[0]], [[15]], []]
+    assert driven.watermark(24) == []
+
+
+def test_triggers_of_flinks_inside_have_the_clock():
+    driven = Driven(TumblingProcessingTimeWindows(10), AfterAny.of(ProcessingTimeTrigger.create(), AfterCount.of(5)))
+    driven.clock(3)
+    driven.element(0, 1)
+    assert [driven.clock(9), driven.clock(10)] == [[], [[1]]]
+    again = ProcessingTimeoutTrigger(CountTrigger.of(3), 10, reset_timer_on_new_record=True)
+    driven = Driven(GlobalWindows.create(), AfterAny.of(again, AfterCount.of(9)))
+    driven.clock(100)
+    driven.element(0, 1)
+    driven.clock(105)
+    driven.element(0, 2)
+    assert driven.harness.num_timers() == 1
+    assert [driven.clock(111), driven.clock(115), driven.clock(116)] == [[], [], [[1, 2]]]
+
+
+@dataclass(frozen=True)
+class Deadline(Trigger):
+    """Fires five behind the first row, unless a second one comes."""
+
+    def on_element(self, element, timestamp, window, ctx):
+        known = ctx.get_partitioned_state(DEADLINE)
+        if known.value() is None:
+            known.update(timestamp + 5)
+            ctx.register_event_time_timer(timestamp + 5)
+        else:
+            ctx.delete_event_time_timer(known.value())
+        return TriggerResult.CONTINUE
+
+    def on_event_time(self, time, window, ctx):
+        return TriggerResult.FIRE
+
+    def on_processing_time(self, time, window, ctx):
+        return TriggerResult.CONTINUE
+
+    def clear(self, window, ctx):
+        ctx.get_partitioned_state(DEADLINE).clear()
+
+
+DEADLINE = ValueStateDescriptor("deadline")
+
+
+def test_a_trigger_of_ones_own_takes_its_timer_back():
+    for more, fired in (((), [[1]]), ((2,), [])):
+        driven = Driven(TumblingEventTimeWindows(100), AfterAny.of(Deadline(), AfterCount.of(9)))
+        for value in (1, *more):
+            driven.element(10, value)
+        assert driven.watermark(15) == fired

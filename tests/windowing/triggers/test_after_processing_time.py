@@ -59,3 +59,11 @@ def test_it_says_that_it_needs_the_clock():
 def test_what_makes_no_sense_is_refused(delay):
     with pytest.raises(InvalidWindowError, match="AfterProcessingTime"):
         AfterProcessingTime(delay)
+
+
+def test_a_session_that_grows_when_nothing_is_waited_for():
+    driven = Driven(EventTimeSessionWindows(10), AfterWatermark().early(AfterProcessingTime(10)))
+    driven.element(0, 1)
+    assert driven.clock(10) == [[1]]
+    assert driven.element(8, 2) == []
+    assert [driven.clock(19), driven.clock(20)] == [[], [[1, 2]]]

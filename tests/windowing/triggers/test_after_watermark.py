@@ -139,3 +139,21 @@ def test_a_purging_trigger_inside_is_refused():
 
 def test_its_repr_rebuilds_it():
     assert repr(BOTH) == "AfterWatermark().early(AfterCount.of(2)).late(AfterCount.of(3))"
+
+
+def test_a_window_that_opens_at_its_last_instant_fires_at_once_and_waits_for_nothing():
+    driven = Driven(TumblingEventTimeWindows(10), BOTH, lateness=100)
+    driven.watermark(9)
+    assert driven.element(1, 1) == [[1]]
+    assert driven.harness.num_timers() == 1, "the one that cleans up"
+    assert driven.watermark(50) == []
+
+
+@pytest.mark.parametrize("watermark", [14, 30])
+def test_a_session_that_grows_within_what_is_over_is_late(watermark):
+    driven = Driven(EventTimeSessionWindows(10), BOTH, lateness=100)
+    driven.element(0, 1)
+    assert driven.watermark(9) == [[1]]
+    driven.watermark(watermark)
+    assert [driven.element(5, value) for value in (2, 3, 4)] == [[], [], [[1, 2, 3, 4]]]
+    assert driven.watermark(50) == []

@@ -37,9 +37,17 @@ SAID = [
     (EVENT, pst.DeltaTrigger.of(5.0, lambda a, b: b - a), False),
     (EVENT, pst.PurgingTrigger.of(pst.EventTimeTrigger.create()), True),
     (EVENT, pst.ProcessingTimeoutTrigger.of(pst.CountTrigger.of(5), "1 hour"), True),
+    (EVENT, pst.AfterWatermark(), True),
+    (EVENT, pst.AfterCount.of(5), False),
+    (EVENT, pst.Repeatedly.of(pst.AfterWatermark()), True),
+    (EVENT, pst.Repeatedly.of(pst.CountTrigger.of(5)), False),
     (EVENT, Own(), None),
     (EVENT, pst.ContinuousProcessingTimeTrigger.of("10 seconds"), None),
 ]
+
+
+def test_it_cannot_merge_unless_it_says_so():
+    assert Own().can_merge() is False
 
 
 @pytest.mark.parametrize(("assigner", "trigger", "said"), SAID)

@@ -61,6 +61,29 @@ def test_a_users_trigger_may_be_a_part_and_is_called_for_its_own_timers_only():
     assert driven.left == (0, 0)
 
 
+@pytest.mark.parametrize(
+    ("trigger", "can"),
+    [
+        (pst.AfterCount.of(1), True),
+        (pst.AfterProcessingTime(1), True),
+        (pst.AfterWatermark(), True),
+        (pst.AfterWatermark().late(pst.AfterCount.of(1)), False),
+        (pst.Repeatedly.of(pst.AfterCount.of(1)), False),
+        (pst.AfterAny.of(pst.AfterCount.of(1), pst.CountTrigger.of(2)), True),
+        (pst.AfterAny.of(pst.CountTrigger.of(2), pst.CountTrigger.of(3)), False),
+        (pst.AfterAll.of(pst.AfterCount.of(1), pst.AfterCount.of(2)), True),
+        (pst.AfterAll.of(pst.AfterCount.of(1), pst.CountTrigger.of(2)), False),
+        (pst.AfterEach.of(pst.AfterCount.of(1), pst.AfterCount.of(1)), True),
+        (pst.AfterEach.of(pst.AfterCount.of(1), pst.AfterCount.of(1), pst.CountTrigger.of(2)), False),
+        (pst.AfterEach.of(pst.CountTrigger.of(2)), False),
+        (pst.OrFinally.of(pst.CountTrigger.of(2), pst.CountTrigger.of(3)), True),
+    ],
+    ids=repr,
+)
+def test_what_may_come_to_its_end(trigger, can):
+    assert trigger.can_finish is can
+
+
 def test_states_of_one_name_are_several():
     trigger = pst.AfterWatermark().early(pst.AfterAny.of(AtSum(100), pst.CountTrigger.of(3), pst.CountTrigger.of(4), AtSum(9)))
     driven = Driven(pst.TumblingEventTimeWindows(10), trigger)

@@ -6,8 +6,13 @@ from datetime import timedelta
 
 import pytest
 
-from panestream.errors import InvalidWindowError
-from panestream.windowing.assigners import EventTimeSessionWindows, TumblingEventTimeWindows, TumblingProcessingTimeWindows
+from panestream.errors import InvalidPlanError, InvalidWindowError
+from panestream.windowing.assigners import (
+    EventTimeSessionWindows,
+    GlobalWindows,
+    TumblingEventTimeWindows,
+    TumblingProcessingTimeWindows,
+)
 from panestream.windowing.triggers import ContinuousEventTimeTrigger, ContinuousProcessingTimeTrigger
 from tests.windowing.driven import Driven
 
@@ -78,3 +83,36 @@ def test_an_interval_that_is_not_positive_is_refused(kind, interval):
 def test_the_constructor_takes_no_durations(kind):
     with pytest.raises(InvalidWindowError, match=rf"whole microseconds, not '5 minutes': write {kind.__name__}\.of"):
         kind("5 minutes")
+
+
+def test_before_the_epoch_the_first_firing_is_that_of_flink():
+    driven = Driven(TumblingEventTimeWindows(100), ContinuousEventTimeTrigger(30))
+    driven.element(-95, "a")
+    assert [driven.watermark(time) for time in (-91, -61, -60, -30, -1)] == [[], [], [["a"]], [["a"]], [["a"]]]
+
+
+def test_the_shortest_interval():
+    driven = Driven(TumblingEventTimeWindows(3), ContinuousEventTimeTrigger(1))
+    driven.element(0, "a")
+    assert [driven.watermark(time) for time in (0, 1, 2)] == [[], [["a"]], [["a"]]]
+    assert ContinuousProcessingTimeTrigger(1).interval == 1
+
+
+def test_within_the_lateness_nothing_fires_by_itself():
+    driven = Driven(TumblingEventTimeWindows(100), ContinuousEventTimeTrigger(30), lateness=50)
+    driven.element(95, "a")
+    assert driven.watermark(99) == [["a"]]
+    assert driven.element(5, "b") == [["a", "b"]]
+    assert driven.watermark(1000) == []
+    assert driven.left == (0, 0)
+
+
+def test_at_the_end_of_the_input_windows_fire_and_the_global_one_is_refused():
+    driven = Driven(TumblingEventTimeWindows(100), ContinuousEventTimeTrigger(30))
+    driven.element(80, "a")
+    assert driven.end() == [["a"], ["a"]]
+    driven = Driven(GlobalWindows.create(), ContinuousEventTimeTrigger(30))
+    driven.element(80, "a")
+    assert driven.watermark(90) == [["a"]]
+    with pytest.raises(InvalidPlanError, match="would fire every interval up to the end of time"):
+        driven.end()

@@ -6,7 +6,15 @@ import pytest
 
 from panestream.errors import InvalidWindowError
 from panestream.windowing.assigners import EventTimeSessionWindows, GlobalWindows, TumblingEventTimeWindows
-from panestream.windowing.triggers import AfterCount, AfterWatermark, CountTrigger, OrFinally, Repeatedly
+from panestream.windowing.triggers import (
+    AfterAll,
+    AfterCount,
+    AfterProcessingTime,
+    AfterWatermark,
+    CountTrigger,
+    OrFinally,
+    Repeatedly,
+)
 from tests.windowing.driven import Driven
 
 
@@ -47,3 +55,11 @@ def test_sessions_merge():
 def test_what_is_no_trigger_is_refused(given):
     with pytest.raises(InvalidWindowError, match="OrFinally wants a trigger"):
         OrFinally.of(*given)
+
+
+def test_what_has_begun_anew_is_not_ready_by_itself():
+    until = AfterAll.of(AfterProcessingTime(10), AfterCount.of(3))
+    driven = Driven(GlobalWindows.create(), OrFinally.of(Repeatedly.of(AfterCount.of(1)), until))
+    assert driven.element(0, 1) == [[1]]
+    assert driven.clock(10) == []
+    assert [driven.element(0, value) for value in (2, 3, 4)] == [[[1, 2]], [[1, 2, 3]], []]

@@ -38,3 +38,8 @@ def test_a_trigger_of_flinks_is_itself():
 def test_what_is_no_trigger_is_refused():
     with pytest.raises(InvalidWindowError, match="Repeatedly wants a trigger"):
         Repeatedly.of(AfterCount)
+
+
+def test_triggers_of_flinks_inside_begin_anew_too():
+    driven = Driven(GlobalWindows.create(), Repeatedly.of(AfterAny.of(CountTrigger.of(3), AfterCount.of(2))))
+    assert [bool(driven.element(0, value)) for value in range(6)] == [False, True] * 3

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from panestream.windowing.assigners import (
     EventTimeSessionWindows,
     ProcessingTimeSessionWindows,
@@ -65,3 +67,12 @@ def test_processing_time_on_windows_of_the_past_fires_after_each_row():
     driven.clock(100)
     assert driven.element(1, "a") == [["a"]]
     assert driven.element(2, "b") == [["a", "b"]]
+
+
+@pytest.mark.parametrize("watermark", [14, 30])
+def test_a_session_that_has_ended_and_grows_fires_with_the_row_and_not_again(watermark):
+    driven = Driven(EventTimeSessionWindows(10), EventTimeTrigger.create(), lateness=100)
+    driven.element(0, 1)
+    assert driven.watermark(watermark) == [[1]]
+    assert driven.element(5, 2) == [[1, 2]]
+    assert driven.watermark(50) == []

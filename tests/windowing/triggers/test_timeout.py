@@ -63,3 +63,9 @@ def test_it_cannot_serve_sessions_and_needs_the_clock():
 def test_what_makes_no_sense_is_refused(inner, timeout):
     with pytest.raises(InvalidWindowError, match="ProcessingTimeoutTrigger"):
         ProcessingTimeoutTrigger(inner, timeout)
+
+
+def test_no_time_at_all_is_a_timeout_too():
+    driven = Driven(GlobalWindows.create(), ProcessingTimeoutTrigger(THREE, 0))
+    driven.element(0, 1)
+    assert driven.clock(1) == [[1]]

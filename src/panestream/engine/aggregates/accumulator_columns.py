@@ -40,7 +40,10 @@ class AccumulatorColumns:
         rows = [_parts(accumulator, names, self._whole()) for accumulator in accumulators]
         columns: Sequence[Sequence[Any]] = list(zip(*rows, strict=True)) if rows else [()] * width
         fields = [field.with_name(f"{field.name} of the accumulator") for field in self.schema]
-        return [arrow_column([_plain(value) for value in column], field) for column, field in zip(columns, fields, strict=True)]
+        return [
+            arrow_column([_plain(value, field.type) for value in column], field)
+            for column, field in zip(columns, fields, strict=True)
+        ]
 
     def decode(self, columns: Sequence[pa.Array]) -> list[Any]:
         """The accumulators."""
@@ -128,23 +131,34 @@ def _none_of_nulls(parts: tuple[Any, ...]) -> Any:
     return None if all(part is None for part in parts) else parts
 
 
-def _plain(value: Any) -> Any:
-    """A value as Arrow takes it: sets as lists, in an order that is the same in every process."""
+def _plain(value: Any, type_: pa.DataType) -> Any:
+    """A value as Arrow takes it for a type: sets as lists, in one order in every process; lists that are structs as tuples."""
     if isinstance(value, (set, frozenset)):
         try:
             return sorted(value)
         except TypeError:
             return sorted(value, key=repr)
     if isinstance(value, (tuple, list)):
-        return list(map(_plain, value)) if isinstance(value, list) else tuple(map(_plain, value))
+        if pa.types.is_struct(type_):
+            fields = list(type_) if len(value) == type_.num_fields else []  # else Arrow says how many it wants
+            return tuple(_plain(one, field.type) for one, field in zip(value, fields, strict=True)) if fields else tuple(value)
+        return [_plain(one, type_.value_type) for one in value] if _is_list(type_) else value
     if isinstance(value, dict):
-        return {name: _plain(one) for name, one in value.items()}
+        if pa.types.is_map(type_):
+            return {name: _plain(one, type_.item_type) for name, one in value.items()}
+        if pa.types.is_struct(type_):
+            known = {field.name: field.type for field in type_}
+            return {name: _plain(one, known.get(name, pa.null())) for name, one in value.items()}
     return value
+
+
+def _is_list(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_list(type_) or pa.types.is_large_list(type_))
 
 
 def _reader(example: Any, type_: pa.DataType) -> _Convert | None:
     """What makes, of a value as Arrow gives it, one like the example; None: it is like it already."""
-    if isinstance(example, (set, frozenset, tuple)) and (pa.types.is_list(type_) or pa.types.is_large_list(type_)):
+    if isinstance(example, (set, frozenset, tuple)) and _is_list(type_):
         kind = type(example)
         return lambda value: None if value is None else kind(value)
     if isinstance(example, dict) and pa.types.is_map(type_) and type(example) is not dict:

@@ -36,12 +36,11 @@ def in_order(plan: WindowPlan, arrived: Sequence[pa.Table]) -> Iterator[tuple[st
 
     Args:
         plan: a query that names an order.
-        arrived: what :func:`unordered` made, source partition by source partition.
+        arrived: what :func:`unordered` made, source partition by source partition; at least one.
     """
-    if not arrived or plan.arrival is None:
-        return
-    width, keys = len(plan.arrival), len(plan.key_schema)
-    rows = pa.concat_tables([_plain(table, plan.arrival) for table in arrived])
+    arrival = plan.arrival or pa.schema([])
+    width, keys = len(arrival), len(plan.key_schema)
+    rows = pa.concat_tables([_plain(table, arrival) for table in arrived])
     order = pc.sort_indices(rows, sort_keys=[(name, "ascending") for name in rows.column_names[:width]])
     columns = [one_chunk(column.take(order)) for column in rows.columns[width:]]
     whole = None

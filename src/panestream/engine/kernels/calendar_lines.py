@@ -121,7 +121,7 @@ class BusinessLine(Line):
         return self._in_weeks(0) - sum(day < 0 for day in self.holidays) - self.shift
 
     def span(self, points: int) -> int:
-        return (points * 7 // len(self.workdays) + len(self.holidays) + 8) * DAY
+        return ((points + len(self.holidays)) * 7 // len(self.workdays) + 7) * DAY
 
 
 @dataclass(frozen=True, slots=True)

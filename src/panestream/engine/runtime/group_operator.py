@@ -192,9 +192,9 @@ class GroupOperator(ABC, Generic[Fresh]):
     def _put(self, saved: StateTables) -> None:
         """Writes to the storage what such tables hold. Time and what is closed are as they were already."""
 
+    @abstractmethod
     def _described(self) -> Mapping[str, Any]:
-        """What the header of state tables says besides time (JSON values): ``partials`` and ``counters``."""
-        return {}
+        """What the header of state tables says besides time (JSON values): ``partials``, ``counters``, its own."""
 
     def _kept(self) -> Mapping[str, Any]:
         """What the meta record keeps for the operator besides time (JSON values): :attr:`_saved` has it in the next batch."""

@@ -51,9 +51,7 @@ def check_closable(assigner: WindowAssigner) -> None:
                 f"close_at_end: when sessions of {one!r} end, their rows alone say, and the watermark would have to know it "
                 "beforehand: give them one gap (.with_gap), or let the last ones wait for the next rows"
             )
-        if isinstance(one, PredicateWindows) and one.gap is not None:
-            continue
-        if not isinstance(one, _KNOWN):
+        if not isinstance(one, _KNOWN) and not (isinstance(one, PredicateWindows) and one.gap is not None):
             raise InvalidPlanError(
                 "close_at_end closes windows of event time whose end follows from the time of a row: tumbling, sliding and "
                 "cumulating ones, look-backs, sessions of one gap, and windows by predicates with a gap, "

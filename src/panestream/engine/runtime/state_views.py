@@ -209,7 +209,7 @@ def reached_by(saved: StateTables, *, by_processing_time: bool) -> int:
 def share(size: int, parts: Ints) -> Ints:
     """What each of some windows takes of ``size`` bytes, by the number of rows of state that it is made of."""
     whole = int(parts.sum())
-    return parts * (size // max(whole, 1)) if whole else parts
+    return parts * (size // whole) if whole else parts
 
 
 def _field(of: tuple[str, pa.DataType]) -> pa.Field:

@@ -34,6 +34,6 @@ def largest_per_window(which: Int64s, results: pa.Table, top: Top, keys: Sequenc
     sorted_by = sorted_by.append_column("__window", pa.array(which))
     indices = pc.sort_indices(sorted_by, sort_keys=[("__window", "ascending"), *order]).to_numpy()
     windows = which[indices]
-    begins = np.searchsorted(windows, windows, side="left")
+    begins = np.searchsorted(windows, windows)
     kept = indices[np.arange(len(windows)) - begins < top.n]
     return which[kept], results.take(pa.array(kept))

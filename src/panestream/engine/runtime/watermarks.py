@@ -64,9 +64,7 @@ class WatermarkTracker:
     before: int = field(default=MIN_TIMESTAMP, compare=False)
 
     def __post_init__(self) -> None:
-        if self.strategy.closes_after is None:
-            self.silence = None
-        elif self.silence is None:
+        if self.strategy.closes_after is not None and self.silence is None:
             self.silence = Silence()
 
     def take_in(self, batch: GroupInput) -> int:

@@ -21,7 +21,7 @@ from panestream.errors import PlanMismatchError, StateDamagedError
 
 Placement: TypeAlias = Callable[[Sequence[pa.Array], int], Ints]
 """Of key columns and a number of key groups: the key group of each row, as the exchange has it."""
-_SAME = ("format", "operator", "identity", "watermarks", "partials", "accumulators", "incomplete")
+_SAME = ("format", "operator", "identity", "watermarks", "partials", "labels", "accumulators", "incomplete")
 """What all key groups say alike."""
 
 

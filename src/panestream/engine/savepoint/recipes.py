@@ -32,7 +32,7 @@ from panestream.engine.savepoint.absent import (
 from panestream.errors import StateFormatError
 from panestream.windowing import aggregates, assigners, evictors, triggers
 from panestream.windowing.aggregate_function import AggregateFunction
-from panestream.windowing.aggregates import Aggregate, User
+from panestream.windowing.aggregates import User
 from panestream.windowing.assigners import MergingWindowAssigner, WindowAssigner, WindowStagger
 from panestream.windowing.assigners.session import GapColumn, LimitedEventTimeSessionWindows
 from panestream.windowing.assigners.several import SeveralWindows
@@ -133,8 +133,6 @@ def _named(value: Any) -> dict[str, Any]:
         told |= {"a": "trigger", "processing_time": bool(value.uses_processing_time)}
     elif isinstance(value, Evictor):
         told |= {"a": "evictor"}
-    elif isinstance(value, Aggregate):
-        told |= {"a": "aggregate"}
     return told
 
 

@@ -169,9 +169,7 @@ class _ByTiles:
         until = slices.panes_of(times)
         # Slices are as long as one another, and so many of them make the length.
         first, end = self._axis.find(codes, until - length // slices.period), self._axis.find(codes, until)
-        some = np.flatnonzero(first < end)
-        which, results = self._bare.windows(self._table, first[some], end[some])
-        return some[which], results
+        return self._bare.windows(self._table, first, end)
 
 
 class _ByRows:

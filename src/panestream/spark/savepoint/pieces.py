@@ -55,7 +55,7 @@ def pieces_of_rows(name: str, columns: Sequence[str]) -> OfBatches:
             order = stable_order(numbers)
             table = pa.Table.from_arrays(batch.columns[1:], names=list(columns)).take(pa.array(order))
             found, begins = np.unique(numbers[order], return_index=True)
-            ends = [*begins[1:].tolist(), len(numbers)]
+            ends = [*begins.tolist(), len(numbers)][1:]
             most = max(1, _MOST_BYTES * table.num_rows // max(table.nbytes, 1))
             for group, begin, end in zip(found.tolist(), begins.tolist(), ends, strict=True):
                 for first in range(begin, end, most):

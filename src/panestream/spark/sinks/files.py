@@ -272,9 +272,9 @@ class _LocalSharedFiles(_LocalFiles):
             )
 
         def cut(file: Path, rows: int, target: Path) -> None:
-            source = spark.read.format(self.sink.format).load(f"file:{escaped(file.as_posix())}")
             if self.sink.format != "parquet":
                 raise SinkError(f"{file} holds several micro-batches, and only Parquet can be taken apart again")
+            source = spark.read.format(self.sink.format).load(f"file:{escaped(file.as_posix())}")
             first = source.where(F.col("_metadata.row_index") < rows)
             first.coalesce(1).write.option("maxRecordsPerFile", 0).format("parquet").save(f"file:{target.as_posix()}")
 

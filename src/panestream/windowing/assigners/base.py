@@ -47,9 +47,9 @@ class OneTimeAssigner(WindowAssigner):
     A kind of windows is written once; its two classes differ in ``is_event_time``, a class attribute, and in what they say.
     """
 
+    @abstractmethod
     def _windows_at(self, time: int, element: Any) -> tuple[TimeWindow, ...]:
         """The windows of an element at ``time``, in engine units."""
-        raise NotImplementedError
 
     def assign_windows(self, element: Any, timestamp: int, processing_time: int) -> tuple[TimeWindow, ...]:
         return self._windows_at(timestamp if self.is_event_time else processing_time, element)

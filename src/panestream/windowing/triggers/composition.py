@@ -91,15 +91,10 @@ class Composition(Trigger):
         return bool(finished.get())
 
     def _finish(self, now: Moment) -> None:
-        self._forget(now)
+        self._node.clear(now)
         finished = now.reducing(FINISHED)
         finished.clear()
         finished.add(1)
-
-    def _forget(self, now: Moment) -> None:
-        self._node.clear(now)
-        now.event_timers.clear()
-        now.clock_timers.clear()
 
     def can_merge(self) -> bool:
         return all(part.can_merge() for part in self.parts)
@@ -111,7 +106,7 @@ class Composition(Trigger):
 
     def clear(self, window: Window, ctx: TriggerContext) -> None:
         now = Moment(ctx, window)
-        self._forget(now)
+        self._node.clear(now)
         now.reducing(FINISHED).clear()
 
 

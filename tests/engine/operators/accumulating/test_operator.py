@@ -9,13 +9,15 @@ import pyarrow as pa
 import pytest
 
 from panestream.engine.operators.accumulating import operator
-from panestream.engine.operators.accumulating.windowed_rows import TablePerWindow
+from panestream.engine.operators.accumulating.windowed_rows import AllWindows, TablePerWindow
 from panestream.engine.planner import over_tables
 from panestream.engine.storage.state import MemoryState
 from panestream.engine.window_spec import WindowSpec
 from panestream.errors import MemoryLimitError
 from panestream.windowing.assigners import SlidingEventTimeWindows, TumblingEventTimeWindows
 from panestream.windowing.evictors import CountEvictor, TimeEvictor
+from panestream.windowing.functions import WindowFunctionError
+from panestream.windowing.watermarks import WatermarkStrategy
 from panestream.windowing.windows import TimeWindow
 from tests.comparison import harness
 
@@ -53,6 +55,30 @@ def test_rows_that_no_window_needs_any_more_are_gone():
     )
     assert [len(one.fired) for one in emitted] == [5, 2, 2]
     assert emitted[-1].metrics.blocks == 1
+
+
+def test_windows_over_one_block_fire_each_at_its_end():
+    """A micro-batch brings rows of several panes, and of a window that has none the number is counted, too."""
+    plan = replace(plan_of(SlidingEventTimeWindows(20, 10)), watermark=WatermarkStrategy(100))
+    batches = [batch(("a", 1, 1), ("b", 12, 2), ("a", 45, 3)), batch(("z", 119, 4)), batch(("z", 120, 5)), batch(("z", 300, 6))]
+    emitted = harness.run(plan, batches)
+    assert [one.fired for one in emitted] == [
+        [],
+        [(("a", -10, 10), (1, [1]))],
+        [(("a", 0, 20), (1, [1])), (("b", 0, 20), (1, [2]))],
+        [
+            (("b", 10, 30), (1, [2])),
+            (("a", 30, 50), (1, [3])),
+            (("a", 40, 60), (1, [3])),
+            (("z", 100, 120), (1, [4])),
+            (("z", 110, 130), (2, [4, 5])),
+            (("z", 120, 140), (1, [5])),
+        ],
+    ]
+    # The window [0, 20) has the number 0.
+    assert [one.metrics.open_windows for one in emitted] == [(-1, 4), (0, 11), (1, 12), (29, 30)]
+    (one,) = harness.run(plan_of(TumblingEventTimeWindows(10)), [batch()])
+    assert one.metrics.open_windows is None
 
 
 def test_late_rows_leave_as_they_came_and_those_within_the_lateness_fire_again():
@@ -96,6 +122,18 @@ def test_a_function_may_return_a_table_or_a_record_batch(shape):
     assert one.fired == [(("a", 0, 10), (1, [4]))]
 
 
+def test_an_error_of_a_function_of_all_windows_says_from_when_to_when_they_are():
+    def raising(table):
+        raise ValueError(f"seen {table.num_rows}")
+
+    windowing = WindowSpec(SlidingEventTimeWindows(10, 5))
+    plan = harness.plan_for(over_tables(windowing, AllWindows(raising), RESULTS, harness.ROWS, harness.KEYS), windowing)
+    with pytest.raises(WindowFunctionError) as told:
+        harness.run(plan, [batch(("a", 6, 1), ("b", 12, 2), ("a", 40, 3))])
+    where = "(at key 'all keys', window TimeWindow(start=0, end=20), which holds 4 elements)"
+    assert f"the window function raised ValueError: seen 4 {where}" in str(told.value)
+
+
 def test_a_function_may_return_no_rows_and_many():
     def some(key, window, table):
         return listed(key, window, table).slice(0, 0) if key == "a" else pa.concat_tables([listed(key, window, table)] * 3)
@@ -106,7 +144,7 @@ def test_a_function_may_return_no_rows_and_many():
 
 @pytest.mark.parametrize("rows_rest", [True, False], ids=["rows that rest", "rows of the micro-batch"])
 def test_a_window_takes_as_much_memory_as_is_allowed_and_no_byte_more(rows_rest):
-    """Three windows fire together: together their rows are taken into memory."""
+    """Three windows fire together. Those that fit one by one are taken one by one."""
     rows = [("a", 1, 1), ("b", 2, 2), ("b", 3, 3), ("b", 11, 4), ("a", 12, 5), ("c", 12, 6)]
     plan, state = plan_of(SlidingEventTimeWindows(30, 10), delay=12), MemoryState()
     harness.run(plan, [batch(rows[0]), batch(*rows[1:])] if rows_rest else [], state)
@@ -115,20 +153,29 @@ def test_a_window_takes_as_much_memory_as_is_allowed_and_no_byte_more(rows_rest)
     def limited(most):
         return harness.run(replace(plan, most_bytes=most), closing, MemoryState(dict(state.values)))[0].fired
 
-    with pytest.raises(MemoryLimitError) as raised:
-        limited(1)
-    text = str(raised.value)
-    size = int(re.search(r"([\d,]+) bytes would be taken", text)[1].replace(",", ""))
-    assert text.startswith(
-        f"the window {TimeWindow(-20, 30)!r} is too large for a function over its rows: {size:,} bytes would be taken into memory "
-        "at once, of which the key 'b' has 3 rows; the limit is 1 bytes."
-    )
-    with pytest.raises(MemoryLimitError, match=f"the limit is {size - 1:,} bytes"):
-        limited(size - 1)
+    most, told = 1, []
+    while True:
+        try:
+            fired = limited(most)
+            break
+        except MemoryLimitError as error:
+            text = str(error)
+        size = int(re.search(r"([\d,]+) bytes would be taken", text)[1].replace(",", ""))
+        assert size > most
+        told += re.findall(
+            r"the window (.*) is too large .* of which the key (.*) has (\d+) rows; the limit is ([\d,]+) bytes", text
+        )
+        assert told[-1][3] == f"{most:,}"
+        most = size
+    # Pages are read as they are: those of rows that rest hold the rows of all three windows.
+    first, second = (repr(TimeWindow(-20, 10)), "'b'", "2"), (repr(TimeWindow(-10, 20)), "'b'", "3")
+    assert [one[:3] for one in told] == ([first] if rows_rest else [first, second])
+    with pytest.raises(MemoryLimitError, match=f"the limit is {most - 1:,} bytes"):
+        limited(most - 1)
     wholly = [(("a", start), (2, [1, 5])) for start in (-10, 0)] + [(("b", start), (3, [2, 3, 4])) for start in (-10, 0)]
     wholly += [(("c", start), (1, [6])) for start in (-10, 0)]
-    first = [(("a", -20), (1, [1])), (("b", -20), (2, [2, 3]))]
-    assert sorted(limited(size)) == sorted(((key, start, start + 30), values) for (key, start), values in first + wholly)
+    partly = [(("a", -20), (1, [1])), (("b", -20), (2, [2, 3]))]
+    assert sorted(fired) == sorted(((key, start, start + 30), values) for (key, start), values in partly + wholly)
 
 
 @pytest.mark.parametrize(

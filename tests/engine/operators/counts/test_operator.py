@@ -11,6 +11,7 @@ from panestream.engine.operators.counts.shape import CountShape
 from panestream.engine.operators.row.spec import RowSpec
 from panestream.engine.plan import Chunk
 from panestream.engine.planner import aggregating
+from panestream.engine.rule import PYTHON
 from panestream.engine.storage.state import MemoryState
 from panestream.engine.window_spec import WindowSpec
 from panestream.errors import PlanMismatchError
@@ -18,8 +19,9 @@ from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import GlobalWindows, TumblingEventTimeWindows
 from panestream.windowing.assigners.global_windows import count_window
 from panestream.windowing.evictors import CountEvictor, TimeEvictor
+from panestream.windowing.functions import applied
 from panestream.windowing.triggers import CountTrigger, PurgingTrigger
-from tests.comparison import harness
+from tests.comparison import harness, savepoints
 
 LIST = (agg.collect_list("v").alias("all"),)
 
@@ -51,6 +53,83 @@ def test_what_was_fired_without_a_purge_is_fired_again():
     plan = harness.Query(windowing, (agg.sum("v").alias("total"),)).columnar()
     emitted = harness.run(plan, [batch(1, 2, 3, 4, 5), batch(6), batch(7)])
     assert [fired(one) for one in emitted] == [[10], [21], []]
+
+
+def of_keys(keys, first=0):
+    """Rows of these keys that are numbered on; the newest has the least event time."""
+    return harness.MicroBatch([[(key, -number, number, None, number) for number, key in enumerate(keys, first)]])
+
+
+SUMS = (agg.count().alias("n"), agg.first("v").alias("first"), agg.sum("v").alias("total"))
+A, B, C = (("a", None, None), ("b", None, None), ("c", None, None))
+
+
+@pytest.mark.parametrize(
+    ("windowing", "expected"),
+    [
+        (
+            WindowSpec(*count_window(3, 2)),
+            [
+                {A: [(2, 2, 2), (3, 7, 13)], B: [(2, 5, 6)], C: [(2, 6, 9)]},
+                {},
+                {A: [(3, 11, 26)], B: [(3, 13, 27)], C: [(3, 12, 28)]},
+            ],
+        ),
+        (
+            WindowSpec(GlobalWindows.create(), CountTrigger.of(2)),
+            [{A: [(4, 7, 13)], B: [(2, 5, 6)], C: [(2, 6, 9)]}, {}, {A: [(6, 11, 32)], B: [(4, 13, 28)], C: [(4, 12, 31)]}],
+        ),
+        (
+            WindowSpec(GlobalWindows.create(), CountTrigger.of(1), CountEvictor.of(1)),
+            [
+                {A: [(1, n, n) for n in (0, 2, 4, 7, 8)], B: [(1, n, n) for n in (1, 5, 9)], C: [(1, n, n) for n in (3, 6)]},
+                {C: [(1, 10, 10)]},
+                {A: [(1, 11, 11)], B: [(1, 13, 13)], C: [(1, 12, 12)]},
+            ],
+        ),
+    ],
+    ids=["the last rows", "all rows", "each row"],
+)
+def test_rows_of_several_keys_are_counted_each_for_itself(windowing, expected):
+    """A key to which nothing comes keeps what it has; the windows of a key come in their order."""
+    batches = [of_keys("abacabcaab"), of_keys("c", 10), of_keys("acb", 11)]
+    found = []
+    for emitted in harness.run(harness.Query(windowing, SUMS).columnar(), batches):
+        found.append({})
+        for place, values in emitted.fired:
+            found[-1].setdefault(place, []).append(values)
+    assert found == expected
+
+
+def test_open_panes_are_saved_shown_and_taken_over():
+    plan = query(3, 2, SUMS).columnar()
+    stopped, started = savepoints.Query(plan, 1), savepoints.Query(plan, 1)
+    stopped.run(of_keys("abacabcaab"))
+    (saved,) = stopped.tables()
+    names = ["key 0", "pane", "rows", "#0.value", "#0.by", "#1.sum"]
+    assert sorted(tuple(row[name] for name in names) for row in saved.table("panes").to_pylist()) == [
+        ("a", -1, 1, 7, -7, 7),
+        ("a", 0, 1, 8, -8, 8),
+        ("b", -1, 1, 5, -5, 5),
+        ("b", 0, 1, 9, -9, 9),
+        ("c", -1, 1, 6, -6, 6),
+    ]
+    assert saved.header["counters"] == {}
+    assert [list(one["columns"]) for one in saved.header["partials"]] == [["#0.value", "#0.by"], ["#1.sum", "#1.high"], ["#2.n"]]
+    windows = plan.operator.views(plan, saved, 0).windows.to_pylist()
+    assert {row["key"]["key"]: (row["rows"], tuple(row["results"].values())) for row in windows} == {
+        "a": (2, (2, 8, 15)),
+        "b": (2, (2, 9, 14)),
+        "c": (1, (1, 6, 6)),
+    }
+    started.restore([saved])
+    assert started.tables()[0].table("panes").sort_by("key 0").equals(saved.table("panes").sort_by("key 0"))
+    (emitted,) = harness.run(plan, [of_keys("d", 10)], started.states[0])
+    assert emitted.metrics.kept_windows == 4
+
+
+def test_aggregates_of_saved_state_may_be_other_ones():
+    assert query(3).columnar().operator.changeable == {"aggregates", "partials"}
 
 
 def test_only_open_panes_are_kept():
@@ -120,6 +199,29 @@ def test_what_needs_the_row_operator(windowing, reason):
     operator = aggregating(windowing, (agg.count().alias("n"),), {}, harness.KEYS)
     assert isinstance(operator, RowSpec)
     assert any(reason in given for given in operator.reasons)
+
+
+def test_a_function_behind_the_results_needs_the_row_operator():
+    then = applied(lambda key, window, rows: rows)
+    operator = aggregating(query(3).windowing, (agg.count().alias("n"),), {}, harness.KEYS, then, harness.KEYS)
+    assert isinstance(operator, RowSpec)
+    assert operator.reasons == (PYTHON,)
+
+
+@pytest.mark.parametrize(
+    ("trigger", "evictor", "shape"),
+    [
+        (PurgingTrigger.of(CountTrigger.of(3)), None, CountShape(3, 3)),
+        (CountTrigger.of(3), None, CountShape(None, 3)),
+        (CountTrigger.of(3), CountEvictor.of(3), CountShape(3, 3)),
+        (CountTrigger.of(3), CountEvictor.of(4), CountShape(4, 3)),
+        (CountTrigger.of(1), CountEvictor.of(1), CountShape(1, 1)),
+        (CountTrigger.of(0), None, CountShape(None, 1)),
+    ],
+)
+def test_what_runs_as_columns(trigger, evictor, shape):
+    operator = harness.Query(WindowSpec(GlobalWindows.create(), trigger, evictor), LIST).columnar().operator
+    assert (operator.name, operator.shape) == ("counts", shape)
 
 
 def test_explain_says_what_runs():

@@ -27,6 +27,10 @@ def process(plan, state, rows, **more):
     return plan.operator.for_group(plan, state, 0).process(given)
 
 
+def micros(instant):
+    return (instant - dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)) // dt.timedelta(microseconds=1)
+
+
 def minute(number, keys="abcdefgh"):
     """Rows of one minute, a hundred for each key; time is in seconds."""
     return [(key, 60 * number + second, 1, None, second) for key in keys for second in range(60)]
@@ -74,6 +78,29 @@ def test_a_row_right_behind_the_watermark_waits_however_often_blocks_are_merged(
     found = process(plan, state, [("b", 30, 1, None, 2)])
     rows = [row for _, table in found.tables for row in harness.rows_of(plan, table)]
     assert rows.count((("a",), (10, 20, 20))) == 20
+
+
+def test_rows_that_wait_are_shown_as_they_came():
+    plan, state = look_backs.plan_of(LookBackWindows(10, 5), COUNT, ("u", "v"), 100), MemoryState()
+    process(plan, state, [("a", 5, 1, None, 7), ("b", 3, 2, None, 8)])
+    process(plan, state, [("a", 4, None, None, 9)])
+    saved = plan.operator.for_group(plan, state, 0).tables()
+    found = plan.operator.views(plan, saved, 0).elements.to_pylist()
+    shown = {
+        row["place"]: (
+            row["key"]["key"],
+            micros(row["time"]),
+            [(micros(held["start"]), micros(held["end"])) for held in row["windows"]],
+            row["element"],
+        )
+        for row in found
+    }
+    assert shown == {
+        0: ("a", 5, [(-5, 11)], {"u": 7, "v": 1}),
+        1: ("b", 3, [(-7, 9)], {"u": 8, "v": 2}),
+        2: ("a", 4, [(-6, 10)], {"u": 9, "v": None}),
+    }
+    assert saved.header["counters"] == {"largest": {"arrived": 3}}
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -150,6 +177,30 @@ def test_a_slice_in_which_keys_have_few_rows_has_no_partials():
     assert not [key for space, key in state.values if space == history.SLICES]
     assert [key for space, key in state.values if space == history.SETTLED]
     assert output.metrics.fired_rows
+
+
+def test_rows_of_slices_without_partials_are_found_between_slices_that_have_some():
+    """Every operator is new: which slices are without, too, is what the state says. A slice is ten long."""
+    plan, state, taken = look_backs.plan_of(LookBackWindows(640), NARROW, ("ts",)), MemoryState(), []
+    assert history.slice_length(plan.operator.keyed, 640) == 10
+    # Of the one key a row in a slice, of the other ten; then the other way round, and so on.
+    for number in range(12):
+        begin = number * 30
+        full, single = ("a", "b") if number % 2 else ("b", "a")
+        came = [(full, begin + second, 1 + number, None, second) for second in range(10)]
+        came += [(single, begin + 15, 100 + number, None, 15)]
+        taken += came
+        process(plan, state, came)
+    at_rest = plan.operator.for_group(plan, state, 0)._history
+    assert at_rest._slices.index
+    assert at_rest.kept() == {"slice": 10, "settled": 340, "plain": [1 + 3 * number for number in range(11)]}
+    last = [("a", 400, 7, None, 0), ("b", 600, 8, None, 0), ("c", 700, 9, None, 0), ("d", 900, 0, None, 0)]
+    found = dict(row for _, table in process(plan, state, last).tables for row in harness.rows_of(plan, table))
+    values = {key: [row[2] for row in taken if row[0] == key] for key in "ab"}
+    assert (len(values["a"]), len(values["b"])) == (66, 66)
+    assert found[("a",)] == (400, 67, sum(values["a"]) + 7, 110, 7)
+    assert found[("b",)] == (600, 67, sum(values["b"]) + 8, 111, 8)
+    assert found[("c",)] == (700, 1, 9, 9, 9)
 
 
 def test_what_is_read_of_slices_is_told():

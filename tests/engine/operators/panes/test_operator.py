@@ -31,7 +31,12 @@ from panestream.windowing.assigners import (
 )
 from panestream.windowing.assigners.several import SeveralWindows
 from panestream.windowing.time import MIN_TIMESTAMP
-from panestream.windowing.triggers import ContinuousEventTimeTrigger, ContinuousProcessingTimeTrigger
+from panestream.windowing.triggers import (
+    ContinuousEventTimeTrigger,
+    ContinuousProcessingTimeTrigger,
+    EventTimeTrigger,
+    PurgingTrigger,
+)
 from panestream.windowing.watermarks import WatermarkStrategy
 from tests.comparison import harness
 
@@ -367,6 +372,39 @@ def test_of_several_windows_of_the_clock_the_first_to_end_wakes_the_query(clock,
     assert one.wake_up == wakes
 
 
+def test_a_window_of_the_clock_that_has_ended_wakes_no_query_though_its_rows_are_in_one_that_is_open():
+    """Rows of the panes [10, 15) and [25, 30): what ends with the first pane is over when the clock says 15."""
+    windowing = WindowSpec(SlidingProcessingTimeWindows(20, 5))
+    plan, rows = harness.Query(windowing, (agg.count().alias("n"),)).columnar(), [[("a", 0, None, None, 1)]]
+    clocks = [(11, rows), (14, []), (15, []), (26, rows), (29, []), (30, []), (44, []), (45, [])]
+    emitted = harness.run(plan, [harness.MicroBatch(given, clock=clock) for clock, given in clocks])
+    assert [one.wake_up for one in emitted] == [14, 14, 19, 29, 29, 34, 44, None]
+    assert [[place[1:] for place, _ in one.fired] for one in emitted] == [
+        [],
+        [],
+        [(-5, 15)],
+        [(0, 20), (5, 25)],
+        [],
+        [(10, 30)],
+        [(15, 35), (20, 40)],
+        [(25, 45)],
+    ]
+    # The window [0, 20) has the number 0.
+    spans = [(-1, 2), (-1, 2), (0, 2), (2, 5), (2, 5), (3, 5), (5, 5), None]
+    assert [one.metrics.open_windows for one in emitted] == spans
+
+
+def test_open_windows_of_event_time_wake_nobody_and_nothing_does_at_the_end_of_input():
+    rows, counted = [[("a", 5, None, None, 1)]], (agg.count().alias("n"),)
+    plan = harness.Query(WindowSpec(TumblingEventTimeWindows(10)), counted, delay=100).columnar()
+    for more, spans in (([], (0, 0)), ([("a", 45, None, None, 1)], (0, 4))):
+        (one,) = harness.run(plan, [harness.MicroBatch([[*rows[0], *more]], clock=15)])
+        assert (one.wake_up, one.metrics.open_windows, one.fired) == (None, spans, [])
+    plan = harness.Query(WindowSpec(TumblingProcessingTimeWindows(10)), counted).columnar()
+    first, last = harness.run(plan, [harness.MicroBatch(rows, clock=15), harness.MicroBatch(rows, clock=16, end=True)])
+    assert (first.wake_up, last.wake_up, last.fired) == (19, None, [(("a", 10, 20), (2,))])
+
+
 def test_a_continuous_trigger_wakes_the_query_before_the_window_ends():
     windowing = WindowSpec(TumblingProcessingTimeWindows(100), ContinuousProcessingTimeTrigger(30))
     plan = harness.Query(windowing, (agg.count().alias("n"),)).columnar()
@@ -419,3 +457,43 @@ def test_explain_says_whether_passed_panes_are_kept(assigner, lateness, merged):
 )
 def test_explain_says_what_the_panes_of_a_calendar_are(windows, told):
     assert told in explain_plan(plan_of(windows), streaming=True, chosen=None)
+
+
+EARLY = ContinuousEventTimeTrigger(3)
+OPENED = ", #0.value int64, #0.by int64, #0.time int64, #1.min int64"
+"""Of the row that opened a window, which a continuous trigger counts from."""
+
+
+@pytest.mark.parametrize(
+    ("trigger", "opened", "more"),
+    [
+        (None, "", {}),
+        (EARLY, OPENED, {}),
+        (PurgingTrigger(EARLY), OPENED, {"purges": "true"}),
+        (PurgingTrigger(EventTimeTrigger()), "", {}),
+    ],
+    ids=["at the end", "early, too", "early, then purged", "at the end, then purged"],
+)
+def test_what_a_state_must_agree_with(trigger, opened, more):
+    """It is compared with what is written in checkpoints, and so it stays as it is."""
+    operator = harness.Query(WindowSpec(TumblingEventTimeWindows(10), trigger), (agg.count().alias("n"),)).columnar().operator
+    assert operator.identity() == {
+        "aggregates": "agg.count().alias('n')",
+        "partials": f"pane int64, rows int64{opened}",
+        "panes": "second layout, 1 resolutions",
+        **more,
+    }
+
+
+def test_state_of_windows_that_are_not_purged_is_no_state_of_those_that_are():
+    batch = harness.MicroBatch([[("a", 0, 1, None, 1)]])
+    plans = [
+        harness.Query(WindowSpec(TumblingEventTimeWindows(10), trigger), (agg.count().alias("n"),)).columnar()
+        for trigger in (EARLY, PurgingTrigger(EARLY))
+    ]
+    for one, other in (plans, plans[::-1]):
+        state = MemoryState()
+        harness.run(one, [batch], state)
+        harness.run(one, [batch], state)
+        with pytest.raises(PlanMismatchError, match="purges: "):
+            harness.run(other, [batch], state)

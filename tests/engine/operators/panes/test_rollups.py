@@ -46,6 +46,12 @@ def expected(panes, low, end):
     return sum(weight(pane) for pane in panes if low <= pane < end)
 
 
+def test_how_many_resolutions_there_are_is_part_of_what_rests():
+    """A checkpoint has the blocks of each: with another number of them no old one would be read."""
+    lengths = [1, 23, 24, 31, 32, 127, 128, 511, 512, 2047, 2048]
+    assert [resolutions(panes) for panes in lengths] == [1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6]
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_any_span_is_what_came_there(seed):
     rng, rollups, came, settled = random.Random(seed), opened(), [], 0

@@ -40,3 +40,38 @@ def test_a_gap_is_over_when_nothing_can_come_that_would_fill_it():
     steps = [(0, 10, STARTS)]
     assert windows(PredicateWindows("s", gap=5), steps, reached=14) == [(10, None)]
     assert windows(PredicateWindows("s", gap=5), steps, reached=15) == [(10, 15)]
+
+
+@pytest.mark.parametrize(
+    ("assigner", "steps", "reached", "found"),
+    [
+        # A row a gap behind the last one is still in the window; one more and it is in none.
+        (PredicateWindows("s", gap=3), [(0, 4, STARTS), (0, 7, 0)], 9, [(4, None)]),
+        (PredicateWindows("s", gap=3), [(0, 4, STARTS), (0, 8, 0)], 9, [(4, 7)]),
+        # Where each row begins a window, the row behind the gap begins the next.
+        (PredicateWindows(end="e", gap=3), [(0, 4, 0), (0, 8, 0)], 10, [(4, 7), (8, None)]),
+        # What ends one ends it there, whatever gap comes behind; what is no step of the same key ends none.
+        (PredicateWindows(end="e", gap=3), [(0, 4, ENDS), (0, 20, 0), (1, 9, 0)], 20, [(4, 5), (20, None), (9, 12)]),
+        (PredicateWindows("s", gap=3), [(0, 4, STARTS), (1, 6, STARTS)], 8, [(4, 7), (6, None)]),
+        (PredicateWindows("s", gap=3), [(0, 1, STARTS), (1, 90, STARTS)], 91, [(1, 4), (90, None)]),
+        # Two keys, the later of which has the earlier times.
+        (PredicateWindows("s", "e"), [(0, 50, STARTS), (1, 3, 0), (1, 5, STARTS)], 99, [(50, None), (5, None)]),
+        (PredicateWindows("s", "e"), [(0, 4, 0), (0, 5, ENDS)], 99, []),
+        # Flags that nobody asked for say nothing.
+        (PredicateWindows(end="e"), [(0, 4, 0), (0, 6, STARTS), (0, 7, OPEN), (0, 8, ENDS)], 99, [(4, 9)]),
+        (PredicateWindows("s", "e"), [(0, 4, OPEN | ENDS), (0, 6, OPEN)], 99, [(4, 5), (6, None)]),
+    ],
+)
+def test_borders(assigner, steps, reached, found):
+    assert windows(assigner, steps, reached) == found
+
+
+def test_runs_have_their_first_and_last_steps():
+    steps = [(0, 1, 0), (0, 4, STARTS), (0, 5, 0), (0, 7, ENDS), (0, 9, 0), (0, 30, 0), (1, 2, STARTS)]
+    codes, times, flags = (np.array(column, np.int64) for column in zip(*steps, strict=True))
+    runs = Runs.of(PredicateWindows("s", "e", 10), codes, times, flags, 100)
+    assert runs.first.tolist() == [0, 1, 4, 5, 6]
+    assert runs.last.tolist() == [0, 3, 4, 5, 6]
+    assert runs.in_window.tolist() == [False, True, False, False, True]
+    assert runs.closed.tolist() == [True, True, True, True, True]
+    assert runs.ends[runs.in_window].tolist() == [8, 12]

@@ -10,7 +10,7 @@ import pytest
 
 from panestream.engine.kernels.python_values import RowType
 from panestream.engine.operators.row.codec import Codec
-from panestream.engine.operators.row.element_chunks import ElementChunkCodec, stamped
+from panestream.engine.operators.row.element_chunks import Arrivals, ElementChunkCodec, stamped
 
 UTC = dt.timezone.utc
 NOON = dt.datetime(2026, 1, 2, 12, 0, 0, 7)
@@ -84,3 +84,30 @@ def test_equal_elements_that_are_not_the_same_stay_apart():
     found = codec.decode(codec.encode([row_type.make(("x",)), row_type.make(("x",))]))
     assert found == [("x",), ("x",)]
     assert found[0] is not found[1]
+
+
+def test_columns_of_what_has_just_come_are_taken_and_not_made_anew():
+    row_type = RowType(pa.schema([("a", pa.int64()), ("b", pa.string())]))
+    old, early, more = (row_type.from_columns([[*numbers], [*"xyz"]], 3) for numbers in ((1, 2, 3), (4, 5, 6), (7, 8, 9)))
+    arrivals = Arrivals()
+
+    def found(*elements):
+        columns = arrivals.columns(elements, row_type)
+        assert [column.type for column in columns] == row_type.schema.types
+        return list(zip(*(column.to_pylist() for column in columns), strict=True))
+
+    assert found(old[1], old[0]) == [(2, "y"), (1, "x")], "nothing has come yet"
+    # Columns that say something else than the elements show where values are from.
+    arrivals.add(early, [pa.array([40, 50, 60]), pa.array(["X", "Y", None])])
+    assert found(early[2], early[0], early[2]) == [(60, None), (40, "X"), (60, None)]
+    assert found(old[2], old[0]) == [(3, "z"), (1, "x")], "none of these has just come"
+    assert found() == []
+    arrivals.add(more, [pa.array([70, 80, 90]), pa.array(["P", "Q", "R"])])
+    arrivals.add([], [pa.array([], pa.int64()), pa.array([], pa.string())])
+    for _ in range(2):  # the columns are joined only once
+        assert found(old[1], more[0], early[1], old[0], early[0], more[2]) == [
+            (2, "y"), (70, "P"), (50, "Y"), (1, "x"), (40, "X"), (90, "R"),
+        ]  # fmt: skip
+    arrivals.add(old, [pa.array([10, 20, 30]), pa.array(["x", "y", "z"])])
+    assert found(old[0], more[1]) == [(10, "x"), (80, "Q")]
+    assert found(more[0], row_type.make((0, "new"))) == [(70, "P"), (0, "new")]

@@ -16,9 +16,18 @@ from panestream.engine.planner import calling
 from panestream.engine.runtime.group_io import GroupInput
 from panestream.engine.storage.state import MemoryState
 from panestream.engine.window_spec import WindowSpec
-from panestream.windowing.assigners import EventTimeSessionWindows, TumblingEventTimeWindows
+from panestream.windowing import aggregates as agg
+from panestream.windowing.assigners import (
+    EventTimeSessionWindows,
+    GlobalWindows,
+    SlidingProcessingTimeWindows,
+    TumblingEventTimeWindows,
+    TumblingProcessingTimeWindows,
+)
 from panestream.windowing.functions import WindowFunction
+from panestream.windowing.triggers import ContinuousProcessingTimeTrigger, CountTrigger, ProcessingTimeoutTrigger
 from panestream.windowing.watermarks import WatermarkStrategy
+from tests.comparison import harness
 
 KEYS = {
     "long": (pa.int64(), [1, 2, None]),
@@ -185,3 +194,37 @@ def test_rows_are_taken_key_by_key_and_nobody_can_tell(width):
         windows.setdefault((*(row[name] for name in schema.names), row["window_start"]), []).append(row["value"])
     assert sum(map(len, windows.values())) > 10
     assert all(found == sorted(found) for found in windows.values())
+
+
+@pytest.mark.parametrize(
+    ("windowing", "before", "at_the_end"),
+    [
+        (WindowSpec(TumblingProcessingTimeWindows(10)), [], [("a", 10, 20, 2), ("b", 10, 20, 1), ("a", 20, 30, 1)]),
+        (
+            WindowSpec(SlidingProcessingTimeWindows(10, 5)),
+            [],
+            # The clock ends the first two; the end of the input those that are open then.
+            [("a", 10, 20, 2), ("b", 10, 20, 1), ("a", 15, 25, 3), ("b", 15, 25, 1), ("a", 20, 30, 1)],
+        ),
+        # Event time ends these windows, and this trigger fires by the clock alone, which is past them when their rows come.
+        (
+            WindowSpec(TumblingEventTimeWindows(10), ContinuousProcessingTimeTrigger(50)),
+            [("a", 0, 10, 1), ("b", 0, 10, 1)],
+            [],
+        ),
+        (WindowSpec(GlobalWindows(), ProcessingTimeoutTrigger(CountTrigger(9), 30, False, True)), [], []),
+    ],
+    ids=["windows of the clock", "those that overlap", "a trigger by the clock", "the window without end"],
+)
+def test_windows_of_the_clock_that_are_open_at_the_end_of_the_input_fire_then(windowing, before, at_the_end):
+    plan = harness.Query(windowing, (agg.count(),)).row()
+    rows = [("a", 1, 1, None, 1), ("b", 2, 1, None, 2), ("a", 3, 1, None, 3)]
+    emitted = harness.run(
+        plan,
+        [harness.MicroBatch([rows], clock=15), harness.MicroBatch([[("a", 4, 1, None, 4)]], clock=22, end=True)],
+    )
+    assert [[(*place, *values) for place, values in one.fired] for one in emitted] == [before, at_the_end]
+    assert [one.metrics.firings for one in emitted] == [
+        {"early": len(before)} if before else {},
+        {"on_time": len(at_the_end)} if at_the_end else {},
+    ]

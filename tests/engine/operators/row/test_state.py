@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from panestream.engine.kernels.python_values import RowType
-from panestream.engine.operators.row.columns import pickled_columns, split_parts
+from panestream.engine.operators.row.columns import ColumnReader, pickled_columns, split_parts
 from panestream.engine.operators.row.row_plan import Aggregate, Elements, Reduce, RowPlan
 from panestream.engine.operators.row.state import MANY_CHUNKS
 from panestream.engine.operators.row.timers import NEVER, TimerQueue, WindowTimers
@@ -39,7 +39,7 @@ from panestream.windowing.state import (
     ReducingStateDescriptor,
     ValueStateDescriptor,
 )
-from panestream.windowing.triggers import CountTrigger
+from panestream.windowing.triggers import ContinuousEventTimeTrigger, CountTrigger, ProcessingTimeoutTrigger
 
 
 class Row(NamedTuple):
@@ -278,6 +278,42 @@ def test_pages_are_read_for_processing_timers_only_when_they_are_due():
         assert counting.gets == reads
     operator.commit()
     assert list(state.values) == [("meta", 0)]
+
+
+@pytest.mark.parametrize(
+    ("windowing", "event", "processing"),
+    [
+        (WindowSpec(TumblingEventTimeWindows(10)), None, None),
+        (WindowSpec(TumblingProcessingTimeWindows(10)), None, None),
+        (WindowSpec(GlobalWindows(), CountTrigger(5)), None, None),
+        (WindowSpec(TumblingEventTimeWindows(10), ContinuousEventTimeTrigger(4)), [[4, 9]], [[]]),
+        (WindowSpec(TumblingEventTimeWindows(10), ProcessingTimeoutTrigger(CountTrigger(5), 6, False, True)), [[9]], [[9]]),
+        (WindowSpec(TumblingProcessingTimeWindows(10), ContinuousEventTimeTrigger(4)), [[4, 9]], [[9]]),
+        (WindowSpec(TumblingProcessingTimeWindows(10), ProcessingTimeoutTrigger(CountTrigger(5), 2, False, True)), [[]], [[5, 9]]),
+        (WindowSpec(GlobalWindows(), ProcessingTimeoutTrigger(CountTrigger(5), 6, False, True)), [[]], [[9]]),
+    ],
+    ids=[
+        "event time", "clock", "global", "more than the end", "both kinds", "the other kind", "the clock more than the end",
+        "global by the clock",
+    ],
+)  # fmt: skip
+def test_timers_are_written_only_where_they_are_not_the_one_at_the_end(windowing, event, processing):
+    plan, state = RowPlan(windowing, SUM), MemoryState()
+    operator = RowOperator(plan, state)
+    operator.process([("a", 1, 5)], processing_time=3, new_watermark=0)
+    operator.commit()
+    (page,) = [value for (space, _), value in state.values.items() if space == "pages"]
+    reader = ColumnReader(split_parts(page)[0])
+    assert [reader.booleans("usual timers"), reader.integer_lists("event_timers"), reader.integer_lists("processing_timers")] == [
+        [event is None], event or [[]], processing or [[]]
+    ]  # fmt: skip
+    # Written or not, they are the ones that were there.
+    (before,), (after,) = (list(one.store.all_window_states()) for one in (operator, RowOperator(plan, state)))
+    assert timers_of(after) == timers_of(before)
+
+
+def timers_of(window):
+    return [sorted(timers.times) if timers else [] for timers in (window.event_timers, window.processing_timers)]
 
 
 def test_missing_state_is_noticed():

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta, timezone
 from decimal import Decimal
 from types import SimpleNamespace
 
@@ -15,6 +15,7 @@ from panestream.engine.operators.row.spec import RowSpec
 from panestream.engine.operators.sessions.exchange import pack_rows, unpack_rows
 from panestream.engine.plan import Chunk
 from panestream.engine.planner import aggregating
+from panestream.engine.rule import PYTHON
 from panestream.engine.storage import keyed_pages as pages
 from panestream.engine.storage.state import MemoryState
 from panestream.engine.window_spec import WindowSpec
@@ -23,9 +24,10 @@ from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import EventTimeSessionWindows, ProcessingTimeSessionWindows
 from panestream.windowing.assigners.session import GapColumn, LimitedEventTimeSessionWindows
 from panestream.windowing.evictors import CountEvictor
+from panestream.windowing.functions import applied
 from panestream.windowing.triggers import CountTrigger, EventTimeTrigger
 from panestream.windowing.windows import TimeWindow
-from tests.comparison import harness
+from tests.comparison import harness, savepoints
 
 COUNT = (agg.count().alias("n"),)
 
@@ -90,6 +92,29 @@ def test_a_local_session_that_loses_rows_is_built_anew():
     assert ("a", 20, 44, [5, 2, 1], 5) in fired(third)
 
 
+def test_of_the_sessions_of_a_chunk_those_that_are_open_stay():
+    plan = query(late=True).columnar()
+    chunks = [[("a", 5, 1, None, 1), ("b", 100, 2, None, 1)], [("c", 101, 3, None, 1), ("a", 110, 4, None, 1)]]
+    _, second, third = harness.run(plan, [batch(("b", 100)), harness.MicroBatch(chunks), batch(end=True)])
+    assert ([row[:3] for row in second.late], second.metrics.late_rows, second.metrics.windowed_rows) == ([("a", 5, 1)], 1, 3)
+    assert fired(second) == [("b", 100, 110, 2)]
+    assert fired(third) == [("c", 101, 111, 1), ("a", 110, 120, 1)]
+
+
+def test_a_late_row_is_taken_only_by_a_session_on_its_side_of_the_cut():
+    plan = query(EventTimeSessionWindows(10).max_duration("100 us"), late=True).columnar()
+    late_rows = batch(("a", 118), ("a", 98))
+    _, second, third = harness.run(plan, [batch(("a", 125), ("a", 102), ("b", 130)), late_rows, batch(end=True)])
+    assert [row[:2] for row in second.late] == [("a", 98)]
+    assert fired(third) == [("a", 118, 135, 2), ("b", 130, 140, 1)]
+
+
+def test_sessions_fire_in_the_order_of_their_ends():
+    rows = batch(("a", 50), ("a", 20), ("b", 0), ("b", 30), ("c", 10), end=True)
+    (one,) = harness.run(query().columnar(), [rows])
+    assert [row[:2] for row in fired(one)] == [("b", 0), ("c", 10), ("a", 20), ("b", 30), ("a", 50)]
+
+
 def test_rows_in_time_are_never_unpacked(monkeypatch):
     def unpacked(*_):
         raise AssertionError("rows were unpacked though none can be late")
@@ -120,6 +145,31 @@ def test_sessions_that_open_and_close_in_one_micro_batch_never_touch_the_state()
     assert harness.run(query().columnar(), [batch(("z", 200))], state)[0].metrics.blocks == 1
 
 
+def test_a_key_group_without_rows_of_its_own_looks_at_sessions_when_they_are_due():
+    """All key groups are told how far event time is. A session ends at 10, and rows are taken for five more."""
+    counted = []
+    for more in ({}, {"with_firing": True}):
+        plan, state = query(lateness=5, more=more).columnar(), MemoryState()
+        harness.run(plan, [batch(("a", 0))], state)
+        for newest in (9, 10, 11, 14, 15, 16):
+            given = harness.GroupInput(seen={"": newest}, input_rows=1)
+            output = plan.operator.for_group(plan, state, 0).process(given)
+            metrics = output.metrics
+            counted.append((newest, metrics.fired_rows, metrics.kept_windows, metrics.state_calls))
+    # The meta record and its witness are read and written; the page is read where anything is due, and written where it changed.
+    fires, goes = (10, 1, 1, 5), (15, 0, 0, 6)
+    waits = [(11, 0, 1, 4), (14, 0, 1, 4)]
+    assert counted[:6] == [(9, 0, 1, 4), fires, *waits, goes, (16, 0, 0, 4)]
+    assert counted[6:] == [(9, 0, 1, 4), (10, 1, 1, 6), *waits, goes, (16, 0, 0, 4)], "how often it fired is kept"
+
+
+def test_a_page_that_was_read_in_vain_is_not_written():
+    plan, state = query(lateness=5).columnar(), MemoryState()
+    harness.run(plan, [batch(("a", 100))], state)
+    (one,) = harness.run(plan, [batch(("b", 0))], state)
+    assert (one.metrics.late_rows, one.metrics.kept_windows, one.metrics.state_calls) == (1, 1, 5)
+
+
 def test_nothing_is_left_when_all_sessions_are_closed():
     state = MemoryState()
     harness.run(query(lateness=5).columnar(), [batch(("a", 0), ("b", 5)), batch(("c", 1000)), batch(("c", 3000))], state)
@@ -135,6 +185,24 @@ def test_a_rerun_gives_the_same_bytes():
         harness.run(query(aggregates=(agg.collect_list("v").alias("all"),), late=True).columnar(), [batch(*rows)], state)
         states.append(state.values)
     assert states[0] == states[1]
+
+
+@pytest.mark.parametrize(("time", "left"), [(9, ["a", "b"]), (10, ["b"]), (11, ["b"])])
+def test_what_a_shorter_lateness_closes_rests_no_more_from_its_last_instant_on(time, left):
+    """The first session ends at 10: the watermark is 8, 9 or 10."""
+    state = MemoryState()
+    harness.run(query(lateness=100).columnar(), [batch(("a", 0)), batch(("b", time))], state)
+    shorter = query().columnar()
+    assert sorted(shorter.operator.for_group(shorter, state, 0).tables().tables["sessions"]["key 0"].to_pylist()) == left
+
+
+@pytest.mark.parametrize(("time", "start", "rows"), [(9, 0, 2), (10, 5, 1), (11, 5, 1)])
+def test_what_a_shorter_lateness_closes_takes_no_rows_from_its_last_instant_on(time, start, rows):
+    state = MemoryState()
+    harness.run(query(lateness=100).columnar(), [batch(("a", 0), ("b", time))], state)
+    _, last = harness.run(query().columnar(), [batch(("a", 5)), batch(("c", 50))], state)
+    assert ("a", start, 15, rows) in fired(last)
+    assert last.metrics.kept_windows == 1
 
 
 def test_the_lateness_may_change():
@@ -177,6 +245,14 @@ def test_a_gap_that_is_none_is_refused(gap):
     plan = query(EventTimeSessionWindows(GapInU("u", "microseconds"))).columnar()
     with pytest.raises(InvalidWindowError, match="1 of 2 rows"):
         harness.run(plan, [batch(("a", 0, None, 5), ("a", 5, None, gap))])
+
+
+def test_a_missing_gap_is_refused_whatever_lies_beneath():
+    plan = query(EventTimeSessionWindows(GapInU("u", "microseconds"))).columnar()
+    gaps = pa.array(np.array([5, 7]), mask=np.array([False, True]))
+    chunk = Chunk(np.array([0, 5]), [pa.array(["a", "a"])], [gaps])
+    with pytest.raises(InvalidWindowError, match="1 of 2 rows have none such, the first has 'null'"):
+        list(plan.operator.pack(plan, chunk))
 
 
 def test_a_negative_gap_is_refused_beside_a_missing_one():
@@ -259,6 +335,13 @@ def test_what_needs_the_row_operator(windowing, reason):
     assert any(reason in given for given in operator.reasons)
 
 
+def test_a_function_behind_the_results_needs_the_row_operator():
+    then = applied(lambda key, window, rows: rows)
+    operator = aggregating(query().windowing, COUNT, {}, harness.KEYS, then, harness.KEYS)
+    assert isinstance(operator, RowSpec)
+    assert operator.reasons == (PYTHON,)
+
+
 def test_the_default_trigger_may_be_named():
     assert chosen(WindowSpec(EventTimeSessionWindows(5), EventTimeTrigger.create())).name == "sessions"
 
@@ -272,6 +355,15 @@ def test_explain_says_what_runs():
         "by hash of the key",
     ):
         assert words in shown
+    before = "local sessions are built before the shuffle: one row for each key and session of a chunk"
+    beside = "cross the shuffle beside them, packed up; opened where one may be late"
+    for asked, lines in (
+        (query(late=True), [f"whole rows, for the late output {beside}"]),
+        (query(), [f"rows {beside}"]),
+        (query(ProcessingTimeSessionWindows(10), late=True), []),
+    ):
+        plan = asked.columnar()
+        assert plan.operator.explain(plan, streaming=True)["exchange"] == [before, *lines]
     gap = EventTimeSessionWindows.with_gap_column("wait", "seconds").max_duration("1 day")
     operator = aggregating(WindowSpec(gap), COUNT, {}, harness.KEYS)
     assert operator.inputs == ("session gap wait in seconds",)
@@ -280,6 +372,37 @@ def test_explain_says_what_runs():
     by_processing_time = query(ProcessingTimeSessionWindows(10)).columnar().operator
     assert by_processing_time.uses_processing_time
     assert "of the clock" in by_processing_time.explain(query().columnar(), streaming=True)["sessions"][0]
+
+
+# ------------------------------------------------------------------------------------------------ the clock
+
+
+def test_sessions_of_the_clock_end_before_the_rows_that_come_at_their_end():
+    plan = query(ProcessingTimeSessionWindows(10)).columnar()
+    clocked = [
+        harness.MicroBatch([[(key, 3, None, None, 1) for key in keys]] if keys else [], clock)
+        for keys, clock in (("ab", 100), ("a", 109), ("b", 110), ("", 118), ("", 119), ("", 120))
+    ]
+    told = harness.run(plan, clocked)
+    assert [fired(one) for one in told] == [[], [], [("b", 100, 110, 1)], [], [("a", 100, 119, 2)], [("b", 110, 120, 1)]]
+    assert [one.wake_up for one in told] == [109, 109, 118, 118, 119, None]
+    assert [one.metrics.windowed_rows for one in told] == [2, 1, 1, 0, 0, 0]
+    assert [one.metrics.kept_windows for one in told] == [2, 2, 2, 2, 1, 0]
+    assert [one.metrics.firings.get("on_time", 0) for one in told] == [0, 0, 1, 0, 1, 1]
+
+
+def test_the_first_session_of_all_pages_wakes_the_key_group(monkeypatch):
+    monkeypatch.setattr(pages, "MOST_ROWS", 1)
+    plan, state = query(ProcessingTimeSessionWindows(10)).columnar(), MemoryState()
+    told = [replace(batch((key, 3)), clock=clock) for key, clock in (("a", 100), ("b", 103), ("c", 106))]
+    assert [one.wake_up for one in harness.run(plan, told, state)] == [109, 109, 109]
+    (one,) = harness.run(plan, [harness.MicroBatch([], 110)], state)
+    assert (fired(one), one.wake_up) == ([("a", 100, 110, 1)], 112)
+
+
+def test_the_end_of_the_input_closes_sessions_of_the_clock():
+    (one,) = harness.run(query(ProcessingTimeSessionWindows(10)).columnar(), [replace(batch(("a", 3), end=True), clock=100)])
+    assert (fired(one), one.wake_up) == ([("a", 100, 110, 1)], None)
 
 
 def test_sessions_over_all_rows_have_no_key():
@@ -328,6 +451,53 @@ def test_what_a_session_takes_back_comes_right_before_what_takes_its_place():
     ]
 
 
+def test_a_changelog_takes_back_what_fired_and_nothing_else():
+    plan = query(lateness=100, more={"changelog": True, "with_firing": True}).columnar()
+    batches = [
+        batch(("a", 0), ("b", 0), ("b", 12), ("c", 60)),
+        batch(("a", 0), ("b", 6), ("c", 62)),
+        batch(("a", 0), ("c", 70)),
+        batch(("d", 200)),
+    ]
+    assert [fired(one) for one in harness.run(plan, batches)] == [
+        [
+            ("a", 0, 10, 1, "on_time", 0, False, "insert"),
+            ("b", 0, 10, 1, "on_time", 0, False, "insert"),
+            ("b", 12, 22, 1, "on_time", 0, False, "insert"),
+        ],
+        [
+            # Two sessions that are one now. The third had not fired, so that nobody has anything of it.
+            ("b", 0, 10, 1, "on_time", 0, True, "delete"),
+            ("b", 12, 22, 1, "on_time", 0, True, "delete"),
+            ("a", 0, 10, 1, "on_time", 0, False, "update_before"),
+            ("a", 0, 10, 2, "late", 1, False, "update_after"),
+            ("b", 0, 22, 3, "late", 0, False, "insert"),
+        ],
+        [("a", 0, 10, 2, "late", 1, False, "update_before"), ("a", 0, 10, 3, "late", 2, False, "update_after")],
+        [("c", 60, 80, 3, "on_time", 0, True, "insert")],
+    ]
+
+
+@pytest.mark.parametrize(("time", "kept", "last"), [(13, 2, False), (14, 2, False), (15, 1, True), (16, 1, True)])
+def test_a_session_is_kept_and_may_fire_again_for_the_lateness(time, kept, last):
+    """The session ends at 10: its last instant is 9, and the watermark one less than the time of the newest row."""
+    (one,) = harness.run(query(lateness=5, more={"with_firing": True}).columnar(), [batch(("a", 0), ("b", time))])
+    assert fired(one) == [("a", 0, 10, 1, "on_time", 0, last)]
+    assert one.metrics.kept_windows == kept
+
+
+@pytest.mark.parametrize(("time", "first", "second"), [(9, [], "on_time"), (10, [1], "late"), (11, [1], "late")])
+def test_a_firing_is_late_where_time_had_come_to_the_last_instant_before(time, first, second):
+    plan = query(lateness=100, more={"with_firing": True}).columnar()
+    *_, untouched = harness.run(plan, [batch(("a", 0), ("b", time)), batch(("b", 12))])
+    assert len(untouched.fired) == 1 - len(first)
+    told = harness.run(plan, [batch(("a", 0), ("b", time)), batch(("a", 0), ("b", 12)), batch(("b", 13))])
+    assert [values[0] for _, values in told[0].fired] == first
+    assert fired(told[1]) == [("a", 0, 10, 2, second, len(first), False)]
+    assert told[1].metrics.firings == {"late": int(second == "late"), "on_time": int(second == "on_time")}
+    assert fired(told[2]) == [], "no row came to it"
+
+
 def test_how_often_a_session_fired_is_kept_where_results_carry_it():
     plan = query(lateness=100, more={"with_firing": True}).columnar()
     state = MemoryState()
@@ -337,3 +507,94 @@ def test_how_often_a_session_fired_is_kept_where_results_carry_it():
     told = [tuple(dict(zip(names, row, strict=True))[name] for name in ("n", "firing", "firing_number")) for row in emitted_as]
     # The second row makes the session longer, which begins to count anew; the third one does not.
     assert told == [(1, "on_time", 0), (2, "late", 0), (3, "late", 1)]
+
+
+# ------------------------------------------------------------------------------------------------ as tables
+
+EPOCH, MICROSECOND = datetime(1970, 1, 1, tzinfo=timezone.utc), timedelta(microseconds=1)
+SUMS = (agg.count().alias("n"), agg.sum("v").alias("total"))
+
+
+def saved_after(plan, *batches):
+    asked = savepoints.Query(plan, 1)
+    for one in batches:
+        asked.run(one)
+    (saved,) = asked.tables()
+    return saved
+
+
+def shown(plan, saved):
+    views = plan.operator.views(plan, saved, 0)
+    times = ("window_start", "window_end", "due", "closes")
+    windows = [
+        {name: value if value is None or name not in times else (value - EPOCH) // MICROSECOND for name, value in row.items()}
+        for row in views.windows.to_pylist()
+    ]
+    return {(row.pop("key")["key"], row.pop("window_start")): row for row in windows}, views.timers.num_rows
+
+
+def test_open_sessions_are_saved_shown_and_taken_over():
+    plan = query(aggregates=SUMS, lateness=100, more={"with_firing": True}).columnar()
+    saved = saved_after(plan, batch(("b", 12, 4), ("a", 0, 1), ("a", 5, 2), ("a", 50, 3)), batch(("b", 13, 5)))
+    rested = saved.table("sessions").sort_by([("key 0", "ascending"), ("start", "ascending")])
+    assert [tuple(row.values()) for row in rested.select(range(7)).to_pylist()] == [
+        ("a", 0, 15, 1, 0, 2, 3),
+        ("a", 50, 60, 0, 0, 1, 3),
+        ("b", 12, 23, 1, 1, 2, 9),
+    ]
+    assert (saved.header["closed"], saved.header["counters"], len(saved.header["partials"])) == (-51, {}, 2)
+    windows, timers = shown(plan, saved)
+    told = ("window_end", "rows", "firings", "last_firing", "due", "closes")
+    assert {place: tuple(row[name] for name in told) for place, row in windows.items()} == {
+        ("a", 0): (15, 2, 1, "on_time", None, 114),
+        ("a", 50): (60, 1, 0, None, 59, 159),
+        ("b", 12): (23, 2, 1, "late", None, 122),
+    }
+    assert [tuple(windows[place]["results"].values()) for place in sorted(windows)] == [(2, 3), (1, 3), (2, 9)]
+    each = saved.table("sessions").nbytes // 5
+    assert [windows[place]["bytes"] for place in sorted(windows)] == [2 * each, each, 2 * each]
+    assert timers == 1
+    started = savepoints.Query(plan, 1)
+    started.restore([saved])
+    assert started.tables()[0].table("sessions").sort_by([("key 0", "ascending"), ("start", "ascending")]).equals(rested)
+    # A late row makes its session fire again, one in time does not; the third fires at its end.
+    told = [harness.run(plan, [one], started.states[0])[0] for one in (batch(("a", 3, 7), ("b", 49, 1)), batch(("z", 60)))]
+    names = ("n", "total", "firing", "firing_number")
+    rows = [
+        [(key, start, *(dict(zip(plan.main_schema.names[3:], values, strict=True))[name] for name in names))
+         for (key, start, _), values in one.fired]
+        for one in told
+    ]  # fmt: skip
+    assert rows == [[("a", 0, 3, 10, "late", 1)], [("b", 49, 1, 1, "on_time", 0), ("a", 50, 1, 3, "on_time", 0)]]
+
+
+@pytest.mark.parametrize("watermark", [13, 14, 15])
+def test_a_session_is_due_until_time_has_come_to_its_last_instant(watermark):
+    plan = query(lateness=100).columnar()
+    windows, timers = shown(plan, saved_after(plan, batch(("a", 5), ("b", watermark + 1))))
+    due = 14 if watermark < 14 else None
+    assert (windows["a", 5]["due"], windows["b", watermark + 1]["due"]) == (due, watermark + 10)
+    assert {(row["firings"], row["last_firing"]) for row in windows.values()} == {(None, None)}, "nothing is counted"
+    assert timers == 2 - (due is None)
+
+
+def test_sessions_of_the_clock_are_shown_with_when_it_closes_them():
+    plan = query(ProcessingTimeSessionWindows(10), SUMS, lateness=100).columnar()
+    clocked = [replace(batch(("a", 3, 7)), clock=100), replace(batch(("b", 3, 8), ("a", 4, 1)), clock=105)]
+    saved = saved_after(plan, *clocked)
+    windows, timers = shown(plan, saved)
+    assert {place: (row["window_end"], row["rows"], row["due"], row["closes"]) for place, row in windows.items()} == {
+        ("a", 100): (115, 2, 114, 114),
+        ("b", 105): (115, 1, 114, 114),
+    }
+    assert timers == 2
+    started = savepoints.Query(plan, 1)
+    started.restore([saved])
+    assert started.wake_ups == [114]
+    told = started.run(harness.MicroBatch([], clock=115))
+    assert told.fired == {"a": [((100, 115), (2, 8))], "b": [((105, 115), (1, 8))]}
+    assert told.wake_up is None
+
+
+def test_aggregates_of_saved_state_may_be_other_ones():
+    assert query().columnar().operator.changeable == {"aggregates", "partials"}

@@ -23,3 +23,9 @@ def test_order_and_distances_stay(unit, span):
 def test_small_ones_are_told_from_the_least():
     assert coarse(np.array([1_000_007, 1_000_000, 1_000_003])).tolist() == [7, 0, 3]
     assert len(coarse(np.array([], np.int64))) == 0
+
+
+def test_a_step_is_what_all_have_in_common_and_not_the_first_few():
+    """A few that lie beside whole seconds are told apart, wherever they are."""
+    starts = np.array([*(second * SECOND for second in range(100)), 5 * SECOND + 2, 5 * SECOND + 1])
+    assert coarse(starts).tolist() == starts.tolist()

@@ -199,7 +199,9 @@ class AccumulatingOperator(GroupOperator[pa.Table]):
             return
         rows = sum(block.rows for block in self._blocks.index) + fresh.num_rows
         size = sum(block.size for block in self._blocks.index) + fresh.nbytes
-        at_once = max(1, min(_AT_ONCE // max(rows, 1), _BYTES_AT_ONCE // max(size, 1)))
+        # Windows that fit the limit one by one are not read together beyond it.
+        most = min(_BYTES_AT_ONCE, self._plan.most_bytes)
+        at_once = max(1, min(_AT_ONCE // max(rows, 1), most // max(size, 1)))
         for begin in range(0, len(windows), at_once):
             yield windows[begin : begin + at_once]
 
@@ -231,7 +233,7 @@ class AccumulatingOperator(GroupOperator[pa.Table]):
         return grouped(self._rows(table), (which, codes[places]), places, keys, bounds)
 
     def _check_size(self, windows: Int64s, low: int, high: int, fresh: pa.Table) -> None:
-        """Refuses to read more rows at once than the query allows: those of one window, for several are read in portions.
+        """Refuses to read more rows at once than the query allows: those of one window, for several are read in smaller portions.
 
         Raises:
             MemoryLimitError: there are more; names the key with the most.
@@ -246,7 +248,7 @@ class AccumulatingOperator(GroupOperator[pa.Table]):
             found = keys.group_by(keys.column_names, use_threads=False).aggregate([([], "count_all")])
             counts.update(dict(zip(_keys_of(found.select(range(self._width))), found["count_all"].to_pylist(), strict=True)))
         ((key, rows),) = counts.most_common(1)
-        bounds = TimeWindow(int(self._windows.start_of(windows)[0]), int(self._windows.end_of(windows)[-1]))
+        bounds = TimeWindow(int(self._windows.start_of(windows)[0]), int(self._windows.end_of(windows)[0]))
         raise window_too_large(key, repr(bounds), rows, size, most)
 
     def _touched(

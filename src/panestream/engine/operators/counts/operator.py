@@ -179,9 +179,10 @@ class CountOperator(GroupOperator[Contents | None]):
         came = self._shape.panes_of(number + since[new])
         low = self._shape.panes_of(since)
         np.minimum.at(low, old, panes)
-        high = self._shape.panes_of(np.maximum(since + fresh - 1, -1))
+        # A key that has no row since then has panes from before.
+        high = self._shape.panes_of(since + fresh - 1)
         begin = np.zeros(count + 1, np.int64)
-        np.cumsum(np.maximum(high - low + 1, 0), out=begin[1:])
+        np.cumsum(high - low + 1, out=begin[1:])
         axis = Axis(low, begin)
         timed = settings.aggregation.needs_timestamps
         times = numbers(inputs[0].view(pa.int64())) if timed else None

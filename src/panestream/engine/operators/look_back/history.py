@@ -31,7 +31,7 @@ from panestream.engine.runtime.watermarks import BEYOND_ALL
 from panestream.engine.storage.blocks import PaneBlocks, pane_range
 from panestream.engine.storage.sealed_state import SealedState
 from panestream.windowing.assigners.look_back import LookBackWindows
-from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP
+from panestream.windowing.time import MIN_TIMESTAMP
 
 RECENT, SETTLED, SLICES = "history", "settled", "slices"
 """The spaces of state: rows that time has not passed or whose slice is not over; those that are settled; merged ones."""
@@ -168,8 +168,7 @@ class History:
             needed: what is older is looked back to by none.
         """
         if self._length and passed != MIN_TIMESTAMP and (passed - before) * _SMALL < self._longest:
-            until = (min(passed, MAX_TIMESTAMP - 1) + 1) // self._length * self._length
-            until = min(until, BEYOND_ALL)
+            until = min((passed + 1) // self._length * self._length, BEYOND_ALL)
             if until > self._until:
                 # Before it is settled, so that it is written once.
                 over = [*self._recent.read(max(self._until, needed), until), pane_range(fresh, needed, until)]

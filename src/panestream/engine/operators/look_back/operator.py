@@ -224,12 +224,12 @@ class LookBackOperator(GroupOperator[FreshRows]):
         return key_hashes([plain(column) for column in table.columns[: self._width]], table.num_rows)
 
     def _on_a_line(self, partials: pa.Table, order: Ints, places: Ints) -> pa.Table:
-        """The partials of each place, of an aggregation that knows no keys."""
+        """The partials of each place, of an aggregation that knows no keys; at least one: rows look back to themselves."""
         bare = self._settings.bare
         at = pa.array(order)
         columns = [pa.array(places), *(column.take(at) for column in partials.columns[self._width + 1 :])]
         line = pa.Table.from_arrays(columns, schema=bare.partial_schema)
-        return line if not len(places) or places[-1] + 1 == len(places) else bare.merge([line])
+        return line if places[-1] + 1 == len(places) else bare.merge([line])
 
     # -- state ---------------------------------------------------------------------------------------------------------
 

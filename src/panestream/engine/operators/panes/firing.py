@@ -71,7 +71,7 @@ class Interval:
         due = first <= after
         if not self.passed(before, after):
             # A row behind its time opened the window with a firing that was due already: it comes with the next step of time.
-            due &= (first > before) | (opened_by >= recent)
+            due &= opened_by >= recent
         return due
 
     def overdue(self, opened_at: Int64s, time: int) -> bool:

@@ -134,7 +134,7 @@ class PaneOperator(GroupOperator[pa.Table]):
             },
             "any": {"overdue": self._arrivals.overdue},
         }
-        return {"partials": partials_saved(self._aggregation), "counters": counters}
+        return {"partials": partials_saved(self._aggregation), "counters": counters, "labels": list(self._plan.labels)}
 
     def _state_tables(self) -> Mapping[str, pa.Table]:
         own, rollups = self._as_tables(), self._rollups
@@ -156,7 +156,7 @@ class PaneOperator(GroupOperator[pa.Table]):
             partials, self._lateness.first_open_pane(self._reached), self._lateness.first_live_pane(self._closing.until)
         )
         if self._numbered is not None:
-            own.keep_emitted(saved, self._numbered.histories, self._numbered.values)
+            own.keep_emitted(saved, self._plan.labels, self._numbered.histories, self._numbered.values)
         if self._purged is not None:
             own.keep_purged(saved, self._purged.blocks)
 

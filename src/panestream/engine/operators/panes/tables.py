@@ -124,12 +124,19 @@ class PaneTables:
         # Where an old pane is a part of a new one, what came in the earlier one is first.
         return found.take(pa.array(stable_order(starts, integers(table, "arrival"))))
 
-    def keep_emitted(self, saved: StateTables, histories: Sequence[FiringHistory], values: pa.Schema) -> None:
-        """Writes the last firings of windows that there are still; of results that are new, nulls were emitted."""
-        table = saved.table(EMITTED)
-        kinds = integers(table, "kind")
+    def keep_emitted(
+        self, saved: StateTables, labels: Sequence[str], histories: Sequence[FiringHistory], values: pa.Schema
+    ) -> None:
+        """Writes the last firings of windows that there are still; of results that are new, nulls were emitted.
+
+        Args:
+            saved: the state.
+            labels: of the kinds of windows that there are now; none of a single kind.
+            histories: of each kind.
+            values: what is kept of results.
+        """
         for kind, (one, history) in enumerate(zip(self.grid.windows, histories, strict=True)):
-            self._keep(one, table.filter(pa.array(kinds == kind)), history.blocks, [*_OWN, *_values(values)])
+            self._keep(one, emitted_for(saved, labels, kind), history.blocks, [*_OWN, *_values(values)])
 
     def keep_purged(self, saved: StateTables, blocks: PaneBlocks) -> None:
         """Writes the windows that a purging trigger has fired."""
@@ -148,6 +155,20 @@ class PaneTables:
         blocks.append(with_types([column.take(order) for column in columns], blocks.schema))
 
 
+def emitted_for(saved: StateTables, labels: Sequence[str], kind: int) -> pa.Table:
+    """What was emitted for a kind of windows: several are found again by their labels, whatever their order is now.
+
+    Args:
+        saved: the state; its header has the ``labels`` that there were (earlier versions wrote none: then the place counts).
+        labels: of the kinds that there are now; none of a single kind.
+        kind: the place of one of them.
+    """
+    table, before = saved.table(EMITTED), saved.header.get("labels", ())
+    if labels and before:
+        kind = before.index(labels[kind]) if labels[kind] in before else len(before)
+    return table.filter(pa.array(integers(table, "kind") == kind))
+
+
 _BOUNDS = (pa.field("start", pa.int64()), pa.field("end", pa.int64()))
 _OWN = (pa.field("number", pa.int64()), pa.field("firing", pa.int8()))
 
@@ -156,4 +177,4 @@ def _values(schema: pa.Schema) -> list[pa.Field]:
     return [pa.field(f"value {field.name}", field.type) for field in schema]
 
 
-__all__ = ["EMITTED", "PANES", "PURGED", "PaneTables"]
+__all__ = ["EMITTED", "PANES", "PURGED", "PaneTables", "emitted_for"]

@@ -10,7 +10,7 @@ from panestream.engine.kernels.columns import Ints
 from panestream.engine.kernels.pairs import numbered, places_of
 from panestream.engine.kernels.slicing import AlignedWindows
 from panestream.engine.operators.panes.operator import PaneSettings
-from panestream.engine.operators.panes.tables import EMITTED, PANES, PaneTables
+from panestream.engine.operators.panes.tables import EMITTED, PANES, PaneTables, emitted_for
 from panestream.engine.plan import WindowPlan
 from panestream.engine.runtime.state_views import ViewSchemas, WindowRows, reached_by, share
 from panestream.engine.runtime.watermarks import BEYOND_ALL, Closing, LatenessPolicy, closing_times, last_ended
@@ -77,8 +77,7 @@ def _fired(
         return none
     if EMITTED not in saved.tables:
         return None, None
-    table = saved.table(EMITTED)
-    table = table.filter(pa.array(integers(table, "kind") == kind))
+    table = emitted_for(saved, plan.labels, kind)
     keys = [pa.chunked_array([column]) for column in key_columns(table, plan.key_schema)]
     emitted = one.first_ending_after(integers(table, "end") - 1)
     ours, theirs, _ = numbered([pa.chunked_array([key]) for key in found.keys], keys, windows, emitted)

@@ -149,9 +149,8 @@ class PredicateOperator(GroupOperator[Steps]):
     def _on_a_line(self, table: pa.Table, order: Ints, places: Ints) -> pa.Table:
         """The partials of each place, of an aggregation that knows no keys."""
         bare = self._settings.bare
-        columns = table.columns[self._width + len(_OWN) :]
-        line = pa.Table.from_arrays(columns, schema=pa.schema(list(bare.partial_schema)[1:])).take(pa.array(order))
-        line = line.add_column(0, bare.partial_schema.field(0), pa.array(places))
+        taken = [column.take(pa.array(order)) for column in table.columns[self._width + len(_OWN) :]]
+        line = pa.Table.from_arrays([pa.array(places), *taken], schema=bare.partial_schema)
         return line if not len(places) or places[-1] + 1 == len(places) else bare.merge([line])
 
     # -- firing --------------------------------------------------------------------------------------------------------

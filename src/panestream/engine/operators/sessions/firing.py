@@ -65,26 +65,26 @@ def session_rows(plan: WindowPlan, aggregation: Aggregation, merged: Merged, fir
     op = np.where(numbers > 0, OPS.index(UPDATE_AFTER), OPS.index(INSERT))
     firing = firing_columns(plan, _when(fired.late), numbers, fired.last, op)
     after = window_rows(plan, keys, (sessions.starts[places], sessions.ends[places]), results, firing)
-    if not plan.changelog or merged.stored.fired is None:
+    before, late = merged.stored.fired, merged.stored.late
+    if not plan.changelog or before is None or late is None:
         return after
     # Of what had fired: sessions that fire again as they were, and those that are part of larger ones now.
     rank = np.full(len(sessions), -1)
     rank[places] = np.arange(len(places))
-    old = np.flatnonzero((merged.stored.fired > 0) & (~merged.same_bounds | (rank[merged.stored_ids] >= 0)))
+    old = np.flatnonzero((before > 0) & (~merged.same_bounds | (rank[merged.stored_ids] >= 0)))
     if not len(old):
         return after
     gone = ~merged.same_bounds[old]
     order = np.concatenate([np.where(gone, -1, 2 * rank[merged.stored_ids[old]]), 2 * np.arange(len(places)) + 1])
-    return pa.concat_tables([_before(plan, aggregation, merged, old, gone), after]).take(pa.array(stable_order(order)))
+    op = np.where(gone, OPS.index(DELETE), OPS.index(UPDATE_BEFORE))
+    firing = firing_columns(plan, _when(late[old] > 0), before[old] - 1, gone, op)
+    taken_back = _before(plan, aggregation, merged, old, firing)
+    return pa.concat_tables([taken_back, after]).take(pa.array(stable_order(order)))
 
 
-def _before(plan: WindowPlan, aggregation: Aggregation, merged: Merged, old: Ints, gone: Mask) -> pa.Table:
+def _before(plan: WindowPlan, aggregation: Aggregation, merged: Merged, old: Ints, firing: list[pa.Array]) -> pa.Table:
     """Stored sessions as they last fired. That is what they hold: every row that comes later makes them fire again."""
     stored = merged.stored
-    if stored.fired is None or stored.late is None:
-        raise RuntimeError("sessions that are stored know how often they fired")
-    op = np.where(gone, OPS.index(DELETE), OPS.index(UPDATE_BEFORE))
-    firing = firing_columns(plan, _when(stored.late[old] > 0), stored.fired[old] - 1, gone, op)
     keys, bounds = merged.keys.take(stored.codes[old]), (stored.starts[old], stored.ends[old])
     return window_rows(plan, keys, bounds, _results(aggregation, stored.partials, old), firing)
 

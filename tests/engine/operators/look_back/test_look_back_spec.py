@@ -1,0 +1,126 @@
+"""What is said of look-backs: what a checkpoint is tied to, what crosses, what results have, and the words of ``explain()``."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from panestream.engine.operators.look_back.rule import look_back_rule
+from panestream.engine.plan import Chunk
+from panestream.engine.rule import DeclaredAggregates
+from panestream.engine.window_spec import WindowSpec
+from panestream.errors import InvalidPlanError
+from panestream.windowing import aggregates as agg
+from panestream.windowing.assigners import LookBackWindows, TumblingEventTimeWindows
+from panestream.windowing.assigners.several import SeveralWindows
+from tests.comparison import harness, look_backs
+
+SUM = (agg.sum("v").alias("s"),)
+SEVERAL = SeveralWindows.of({"short": LookBackWindows(3), "long": LookBackWindows(10, 4)})
+
+
+def told(plan, *, streaming=True):
+    return plan.operator.explain(plan, streaming=streaming)
+
+
+def test_what_a_checkpoint_is_tied_to():
+    plan = look_backs.plan_of(LookBackWindows(10), (agg.mean("x").alias("m"),), ("u", "x"))
+    assert plan.operator.name == "look-backs"
+    assert plan.operator.identity() == {
+        "aggregates": "agg.mean('x').alias('m')",
+        "partials": "key 0 string, pane int64, rows int64, #0.sum double, #1.n int64",
+        "rows": "u int64, x double",
+    }
+
+
+def test_rows_are_numbered_by_nobody_and_nothing_is_taken_back():
+    operator = look_backs.plan_of(LookBackWindows(10), SUM).operator
+    assert operator.why_no_firings == "each row has one result, which is its only one"
+    assert operator.why_no_changes == "each row has one result, which no later one takes the place of"
+    assert operator.of_rows
+
+
+@pytest.mark.parametrize(("aggregates", "follows"), [(SUM, False), ((agg.first("v").alias("f"),), True)])
+def test_the_order_of_arrival_counts_where_it_does_for_an_aggregate(aggregates, follows):
+    assert look_backs.plan_of(LookBackWindows(10), aggregates).operator.follows_arrival is follows
+
+
+def test_results_have_the_columns_of_the_row_and_then_those_of_each_look_back():
+    plan = look_backs.plan_of(SEVERAL, (*SUM, agg.mean("x").alias("m")), ("u",))
+    assert plan.operator.result_schema == pa.schema(
+        [("u", pa.int64()), ("s_short", pa.int64()), ("m_short", pa.float64()), ("s_long", pa.int64()), ("m_long", pa.float64())]
+    )
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_an_expression_crosses_once_though_results_and_aggregates_take_it(late):
+    """The key, the time as an instant, what aggregates take, what else results have; and the row whole for the late output."""
+    plan = look_backs.plan_of(LookBackWindows(10), (agg.sum("v").alias("s"), agg.max("x").alias("m")), ("u", "v"), late=late)
+    operator = plan.operator
+    assert operator.inputs == ("v", "x", "u")
+    assert operator.input_types == (pa.int64(), pa.float64(), pa.int64())
+    whole = [*harness.ROWS.types] if late else []
+    types = [pa.string(), pa.timestamp("us"), pa.int64(), pa.float64(), pa.int64(), *whole]
+    assert operator.part_schema(plan, "rows").types == types
+    row = pa.table([["a"], [5], [1], [0.5], [7]], schema=harness.ROWS)
+    values = [row[name].chunk(0) for name in operator.inputs]
+    chunk = Chunk(row["ts"].to_numpy(), [row["key"].chunk(0)], values, row if plan.carries_rows else None)
+    ((kind, packed),) = operator.pack(plan, chunk)
+    assert (kind, packed.schema) == ("rows", operator.part_schema(plan, "rows"))
+    (crossed,) = zip(*(column.to_pylist() for column in packed.set_column(1, "1", [[5]]).columns), strict=True)
+    assert crossed == ("a", 5, 1, 0.5, 7, *(("a", 5, 1, 0.5, 7) if late else ()))
+
+
+def test_what_is_kept_and_read_is_told():
+    plan = look_backs.plan_of(SEVERAL, SUM, late=True)
+    kept = "partials of each key and instant for as long as a look-back reaches, in blocks; rows that wait for the watermark"
+    edges = "the slices of 2 microseconds in which windows begin and end"
+    assert told(plan) == {
+        "look-backs": [
+            "short: the 3 microseconds before each row, and the row itself",
+            "long: the 10 microseconds before each row and 4 microseconds after it, and the row itself",
+        ],
+        "results": ["one for each row, when the watermark has passed it; rows behind the watermark are late"],
+        "aggregates": [f"agg.sum('v').alias('s'); {SUM[0].merge_rule}"],
+        "exchange": [
+            "rows cross the shuffle once, with the columns that results and aggregates take",
+            "whole rows cross beside them, for the late output",
+        ],
+        "state": [
+            kept,
+            f"a small micro-batch reads {edges}, and one partial for each key and slice between",
+        ],
+    }
+    alone = look_backs.plan_of(LookBackWindows(10), SUM)
+    assert told(alone)["look-backs"] == ["the 10 microseconds before each row, and the row itself"]
+    assert told(alone)["exchange"] == ["rows cross the shuffle once, with the columns that results and aggregates take"]
+    assert told(alone, streaming=False)["state"] == ["none: a batch computes all rows at once"]
+
+
+@pytest.mark.parametrize(
+    ("size", "column", "read"),
+    [
+        (7, "v", None),
+        (7, "x", None),
+        (8, "v", "the slices of 2 microseconds in"),
+        (128, "v", "the slices of 2 microseconds in"),
+        (129, "v", "the slices of 3 microseconds in"),
+        (8, "x", "slices merged before would change agg.sum('x').alias('s')"),
+    ],
+)
+def test_slices_are_told_of_look_backs_that_have_them(size, column, read):
+    kept, *more = told(look_backs.plan_of(LookBackWindows(size), (agg.sum(column).alias("s"),)))["state"]
+    assert kept.endswith("rows that wait for the watermark")
+    assert [read in one for one in more] == ([] if read is None else [True])
+
+
+def test_of_other_windows_it_says_nothing_and_of_look_backs_it_refuses_what_columns_cannot():
+    asked = DeclaredAggregates(SUM, {"v": pa.int64()}, harness.KEYS)
+    assert look_back_rule(WindowSpec(TumblingEventTimeWindows(10)), asked) is None
+    with pytest.raises(InvalidPlanError, match="look-backs"):
+        look_back_rule(WindowSpec(LookBackWindows(10), allowed_lateness=5), asked)
+
+
+def test_without_columns_of_the_row_results_are_the_aggregates_alone():
+    found = look_back_rule(WindowSpec(LookBackWindows(10)), DeclaredAggregates(SUM, {"v": pa.int64()}, harness.KEYS))
+    assert found.operator.result_schema == pa.schema([("s", pa.int64())])

@@ -1,0 +1,100 @@
+"""When continuous triggers fire, by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from panestream.engine.operators.panes.firing import Arrivals, FiredWindows, Interval
+from panestream.windowing.time import MIN_TIMESTAMP
+
+TEN = Interval(10)
+
+
+def test_a_window_fires_first_at_the_multiple_behind_the_row_that_opened_it():
+    """Before the epoch one later, as in Flink: the remainder is taken towards zero."""
+    opened = {-25: -10, -20: -10, -15: 0, -1: 10, 0: 10, 1: 10, 9: 10, 10: 20}
+    assert TEN.first_firing(np.array(list(opened))).tolist() == list(opened.values())
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "passed"),
+    [
+        (5, 9, False),
+        (5, 10, True),
+        (9, 10, True),
+        (10, 10, False),
+        (10, 19, False),
+        (10, 20, True),
+        (20, 5, False),
+        (-11, -10, True),
+        (-10, -1, False),
+        (-1, 0, True),
+        (MIN_TIMESTAMP, -100, True),
+        (MIN_TIMESTAMP, -99, True),
+        (MIN_TIMESTAMP, MIN_TIMESTAMP, False),
+    ],
+)
+def test_whether_time_passed_a_multiple(before, after, passed):
+    assert TEN.passed(before, after) == passed
+
+
+def test_the_next_multiple_is_after_the_time_itself():
+    assert [TEN.next_after(time) for time in (-11, -10, -1, 0, 9, 10)] == [-10, 0, 0, 10, 10, 20]
+
+
+def test_a_row_behind_its_time_opens_a_window_that_is_overdue():
+    assert [TEN.overdue(np.array(times, np.int64), 10) for times in ([], [10], [0], [9, 100], [10, 100])] == [
+        False,
+        False,
+        True,
+        True,
+        False,
+    ]
+    assert not TEN.overdue(np.array([0]), 9)
+
+
+@pytest.mark.parametrize(
+    ("opened_at", "opened_by", "before", "after", "due"),
+    [
+        (5, 0, 5, 10, True),
+        (0, 0, 5, 10, True),
+        (10, 9, 5, 10, False),
+        (5, 0, 12, 20, True),  # it fires at every multiple
+        # Time passes none: only what a row opened that came since time last moved, and was due already.
+        (5, 6, 11, 15, False),
+        (5, 7, 11, 15, True),
+        (5, 8, 11, 15, True),
+        (5, 6, 10, 15, False),
+        (11, 8, 11, 15, False),
+    ],
+)
+def test_which_windows_fire_on_the_way(opened_at, opened_by, before, after, due):
+    assert TEN.due(np.array([opened_at]), np.array([opened_by]), before, after, 7).tolist() == [due]
+
+
+def test_rows_are_numbered_through_the_whole_stream():
+    arrivals = Arrivals()
+    schema = pa.schema([("rows", pa.int64()), ("by", pa.int64()), ("min", pa.int64())])
+
+    def numbered(rows, by, names=("by", "min")):
+        table = arrivals.number(pa.table([rows, by, by], schema=schema), names)
+        assert table.schema == schema
+        return table.select(["by", "min"]).to_pydict(), arrivals.next_number
+
+    assert numbered([2, 1], [0, 2]) == ({"by": [0, 2], "min": [0, 2]}, 3)
+    assert numbered([1, 4], [0, 1]) == ({"by": [3, 4], "min": [3, 4]}, 8)
+    assert numbered([], []) == ({"by": [], "min": []}, 8)
+    # Where nobody asks for numbers nothing is counted.
+    assert numbered([1], [0], ()) == ({"by": [0], "min": [0]}, 8)
+    arrivals.overdue = True
+    arrivals.time_has_moved()
+    assert (arrivals.next_number, arrivals.first_recent, arrivals.overdue) == (8, 8, False)
+
+
+def test_some_of_the_windows_that_fired():
+    fired = FiredWindows(1, np.array([4, 5, 6]), pa.table({"n": [1, 2, 3]}))
+    assert fired.filter(np.array([True] * 3)) is fired
+    some = fired.filter(np.array([True, False, True]))
+    assert (some.kind, some.windows.tolist(), some.rows.to_pydict()) == (1, [4, 6], {"n": [1, 3]})

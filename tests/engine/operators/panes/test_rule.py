@@ -1,0 +1,189 @@
+"""Which queries run as aligned panes, why others do not, and what the operator is told of those that do."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from panestream.engine.kernels.slicing import CumulatingWindows, SlidingWindows
+from panestream.engine.operators.panes.firing import Interval
+from panestream.engine.operators.panes.rule import interval_of, pane_grid, panes_rule, why_not_aligned, why_not_panes
+from panestream.engine.operators.row.row_plan import Elements
+from panestream.engine.reduction import AT_EVERY_ROW
+from panestream.engine.rule import PYTHON, DeclaredAggregates, FunctionOfRows, Supported, Unsupported
+from panestream.engine.window_spec import WindowSpec
+from panestream.errors import InvalidPlanError
+from panestream.windowing import aggregates as agg
+from panestream.windowing.assigners import (
+    CalendarDays,
+    CumulatingEventTimeWindows,
+    CumulatingProcessingTimeWindows,
+    EventTimeSessionWindows,
+    SlidingEventTimeWindows,
+    SlidingProcessingTimeWindows,
+    TumblingEventTimeWindows,
+    TumblingProcessingTimeWindows,
+    WindowStagger,
+)
+from panestream.windowing.assigners.several import SeveralWindows
+from panestream.windowing.evictors import CountEvictor
+from panestream.windowing.functions import applied
+from panestream.windowing.triggers import (
+    ContinuousEventTimeTrigger,
+    ContinuousProcessingTimeTrigger,
+    CountTrigger,
+    EventTimeTrigger,
+    ProcessingTimeTrigger,
+    PurgingTrigger,
+)
+
+EVENT, CLOCK = TumblingEventTimeWindows(10), TumblingProcessingTimeWindows(10)
+STAGGERED = TumblingEventTimeWindows(10, 0, WindowStagger.RANDOM)
+EARLY, BY_CLOCK = ContinuousEventTimeTrigger(3), ContinuousProcessingTimeTrigger(3)
+KEYS = pa.schema([("key", pa.string())])
+
+
+def of_rows(trigger):
+    return [f"the trigger {trigger!r} looks at single rows, or at another time than its windows"]
+
+
+@pytest.mark.parametrize(
+    ("assigner", "reasons"),
+    [
+        (EVENT, []),
+        (CalendarDays.of(1, zone="UTC"), []),
+        (STAGGERED, ["staggered windows differ between key groups"]),
+        (EventTimeSessionWindows(7), ["EventTimeSessionWindows are not aligned windows"]),
+        (SeveralWindows.of({"a": EVENT, "b": STAGGERED}), ["staggered windows differ between key groups"]),
+        (SeveralWindows.of({"a": EVENT, "b": CumulatingEventTimeWindows(20, 5)}), []),
+    ],
+    ids=repr,
+)
+def test_why_windows_have_no_panes(assigner, reasons):
+    assert why_not_aligned(assigner) == reasons
+    assert why_not_panes(WindowSpec(assigner)) == reasons
+
+
+@pytest.mark.parametrize(
+    ("window", "reasons"),
+    [
+        (WindowSpec(EVENT), []),
+        (WindowSpec(EVENT, EventTimeTrigger(), allowed_lateness=5), []),
+        (WindowSpec(EVENT, EARLY), []),
+        (WindowSpec(EVENT, CountTrigger(2)), of_rows(CountTrigger(2))),
+        (WindowSpec(EVENT, ProcessingTimeTrigger()), of_rows(ProcessingTimeTrigger())),
+        (WindowSpec(EVENT, BY_CLOCK), of_rows(BY_CLOCK)),
+        (WindowSpec(CLOCK), []),
+        (WindowSpec(CLOCK, BY_CLOCK), []),
+        (WindowSpec(CLOCK, EventTimeTrigger()), of_rows(EventTimeTrigger())),
+        (WindowSpec(CLOCK, EARLY), of_rows(EARLY)),
+        (WindowSpec(EVENT, AT_EVERY_ROW, allowed_lateness=5), []),
+        (WindowSpec(CLOCK, AT_EVERY_ROW), of_rows(AT_EVERY_ROW)),
+        (WindowSpec(EVENT, PurgingTrigger(AT_EVERY_ROW)), of_rows(PurgingTrigger(AT_EVERY_ROW))),
+        (WindowSpec(EVENT, PurgingTrigger(EventTimeTrigger())), []),
+        (
+            WindowSpec(EVENT, PurgingTrigger(EventTimeTrigger()), allowed_lateness=5),
+            ["a purging trigger fires every late row by itself"],
+        ),
+        (WindowSpec(CLOCK, PurgingTrigger(ProcessingTimeTrigger()), allowed_lateness=5), []),
+        (WindowSpec(EVENT, PurgingTrigger(EARLY)), []),
+        (WindowSpec(SlidingEventTimeWindows(5, 10), PurgingTrigger(EARLY)), []),
+        (
+            WindowSpec(SlidingEventTimeWindows(20, 10), PurgingTrigger(EARLY)),
+            ["a purging trigger takes rows out of one of several overlapping windows"],
+        ),
+        (WindowSpec(SlidingEventTimeWindows(20, 10), PurgingTrigger(EventTimeTrigger())), []),
+        (WindowSpec(SlidingEventTimeWindows(20, 10), EARLY), []),
+        (
+            WindowSpec(EVENT, CountTrigger(2), CountEvictor(3), exact_firings=True),
+            ["an evictor needs all elements", "exact firings were asked for"],
+        ),
+    ],
+)
+def test_why_a_trigger_does_not_run_on_panes(window, reasons):
+    assert why_not_panes(window) == reasons
+
+
+@pytest.mark.parametrize(
+    ("trigger", "interval"),
+    [
+        (None, None),
+        (EventTimeTrigger(), None),
+        (PurgingTrigger(EventTimeTrigger()), None),
+        (EARLY, Interval(3)),
+        (BY_CLOCK, Interval(3)),
+        (PurgingTrigger(EARLY), Interval(3, purging=True)),
+    ],
+)
+def test_the_interval_of_a_continuous_trigger(trigger, interval):
+    assert interval_of(WindowSpec(EVENT, trigger)) == interval
+
+
+@pytest.mark.parametrize(
+    ("assigner", "windows"),
+    [
+        (TumblingEventTimeWindows(10, 3), [SlidingWindows(10, 10, 3)]),
+        (SlidingEventTimeWindows(20, 5, 1), [SlidingWindows(20, 5, 1)]),
+        (SlidingProcessingTimeWindows(20, 5, 1), [SlidingWindows(20, 5, 1)]),
+        (CumulatingEventTimeWindows(20, 5, 1), [CumulatingWindows(20, 5, 1)]),
+        (CumulatingProcessingTimeWindows(20, 5, 1), [CumulatingWindows(20, 5, 1)]),
+        (
+            SeveralWindows.of({"a": EVENT, "b": SlidingEventTimeWindows(4, 2)}),
+            [SlidingWindows(10, 10, 0), SlidingWindows(4, 2, 0)],
+        ),
+    ],
+    ids=repr,
+)
+def test_windows_on_the_grid(assigner, windows):
+    assert list(pane_grid(assigner).windows) == windows
+
+
+def test_other_windows_have_no_grid():
+    with pytest.raises(TypeError, match="has no panes"):
+        pane_grid(EventTimeSessionWindows(7))
+
+
+def declared(*aggregates, keys=KEYS, then=None):
+    return DeclaredAggregates(aggregates or (agg.count().alias("n"),), {"v": pa.int64()}, keys, then)
+
+
+@pytest.mark.parametrize(
+    ("window", "told"),
+    [
+        # by the clock, fires again, fires at rows
+        (WindowSpec(EVENT), (False, False, False)),
+        (WindowSpec(EVENT, allowed_lateness=5), (False, True, False)),
+        (WindowSpec(CLOCK, allowed_lateness=5), (True, False, False)),
+        (WindowSpec(EVENT, AT_EVERY_ROW, allowed_lateness=5), (False, True, True)),
+        (WindowSpec(EVENT, EARLY), (False, False, False)),
+    ],
+)
+def test_what_the_operator_is_told(window, told):
+    verdict = panes_rule(window, declared())
+    assert isinstance(verdict, Supported)
+    spec = verdict.operator
+    assert (spec.by_processing_time, spec.fires_again, spec.fires_at_rows) == told
+    assert spec.fires_once == (told[1:] == (False, False) and window.trigger is not EARLY)
+    assert (spec.interval, spec.grid) == (interval_of(window), pane_grid(window.assigner))
+    # A continuous trigger counts from the row that opened a window, which aggregates of its own find: nobody else sees them.
+    assert spec.result_schema == pa.schema([("n", pa.int64())])
+    assert spec.inputs == ()
+    assert len(spec.hidden_columns) == (3 if window.trigger is EARLY else 0)
+
+
+def test_functions_in_python_do_not_run_on_panes():
+    function = Elements(applied(lambda key, window, rows: []))
+    for asked in (FunctionOfRows(function, KEYS, KEYS, "mine"), declared(then=applied(lambda key, window, rows: []))):
+        assert panes_rule(WindowSpec(EVENT), asked) == Unsupported([PYTHON])
+    assert panes_rule(WindowSpec(EVENT, CountTrigger(2)), FunctionOfRows(function, KEYS, KEYS, "mine")) == Unsupported(
+        [*of_rows(CountTrigger(2)), PYTHON]
+    )
+
+
+@pytest.mark.parametrize(
+    "asked", [declared(keys=pa.schema([("window", pa.string())])), declared(agg.sum("v"), agg.count().alias("window"))]
+)
+def test_of_several_windows_the_label_has_a_column_of_its_own(asked):
+    assert isinstance(panes_rule(WindowSpec(EVENT), asked), Supported)
+    with pytest.raises(InvalidPlanError, match="results of several windows have a column 'window' with the label"):
+        panes_rule(WindowSpec(SeveralWindows.of({"a": EVENT, "b": SlidingEventTimeWindows(20, 10)})), asked)

@@ -1,0 +1,148 @@
+"""The views of state: their columns, and what is null where an operator does not know it."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from panestream.engine.runtime.state_views import ViewSchemas, WindowRows, instants, reached_by
+from panestream.engine.storage.state_tables import StateTables
+from panestream.engine.window_spec import WindowSpec
+from panestream.windowing import aggregates as agg
+from panestream.windowing.assigners import TumblingEventTimeWindows, TumblingProcessingTimeWindows
+from panestream.windowing.assigners.several import SeveralWindows
+from panestream.windowing.time import MAX_TIMESTAMP
+from tests.comparison import harness
+
+TEN = TumblingEventTimeWindows(10)
+SEVERAL = SeveralWindows.of({"short": TEN, "long": TumblingEventTimeWindows(20)})
+KEYS = [pa.array(["a", None])]
+
+
+def schemas_of(assigner=TEN, rows=None):
+    plan = harness.Query(WindowSpec(assigner), (agg.count().alias("n"),)).columnar()
+    return ViewSchemas(plan, 3, rows)
+
+
+def at(micros):
+    return dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc) + dt.timedelta(microseconds=micros)
+
+
+def ints(*values):
+    return np.array(values, np.int64)
+
+
+def given(**more):
+    return WindowRows(KEYS, 2, starts=pa.array([0, 10]), ends=pa.array([10, 20]), **more)
+
+
+NOTHING = dict.fromkeys(("results", "contents", "rows", "firings", "last_firing", "due", "closes", "bytes", "window"))
+BOUNDS = [
+    {"key": {"key": "a"}, "window_start": at(0), "window_end": at(10), "operator": "aligned panes", "key_group": 3},
+    {"key": {"key": None}, "window_start": at(10), "window_end": at(20), "operator": "aligned panes", "key_group": 3},
+]
+
+
+def test_what_is_unknown_is_null():
+    schemas = schemas_of()
+    shown = schemas.windows_of(given())
+    assert shown.schema == schemas.windows
+    assert shown.to_pylist() == [NOTHING | bounds for bounds in BOUNDS]
+    (row,) = schemas.windows_of(WindowRows([pa.array(["a"])], 1)).to_pylist()
+    assert (row["window_start"], row["window_end"]) == (None, None), "the global window"
+
+
+def test_what_is_known_of_windows():
+    shown = schemas_of().windows_of(
+        given(
+            results=[pa.array([4, 5])],
+            contents=pa.array(["x", None]),
+            rows=ints(4, 5),
+            firings=ints(0, 2),
+            last_firing=ints(-1, 0),
+            due=ints(9, MAX_TIMESTAMP),
+            closes=ints(MAX_TIMESTAMP, 19),
+            size=ints(70, 80),
+        )
+    )
+    first = {"results": {"n": 4}, "contents": "x", "rows": 4, "firings": 0, "last_firing": None, "due": at(9), "closes": None}
+    second = {"results": {"n": 5}, "contents": None, "rows": 5, "firings": 2, "last_firing": "early", "due": None}
+    assert shown.to_pylist() == [
+        NOTHING | BOUNDS[0] | first | {"bytes": 70},
+        NOTHING | BOUNDS[1] | second | {"closes": at(19), "bytes": 80},
+    ]
+
+
+@pytest.mark.parametrize(("assigner", "labels"), [(SEVERAL, ["long", "short"]), (TEN, [None, None])])
+def test_windows_of_several_kinds_have_their_label(assigner, labels):
+    shown = schemas_of(assigner).windows_of(given(kinds=ints(1, 0)))
+    assert shown["window"].to_pylist() == labels
+
+
+def test_without_keys_there_is_no_column_of_them():
+    schemas = schemas_of()
+    schemas = replace(schemas, plan=replace(schemas.plan, keys=(), key_schema=pa.schema([])))
+    views = schemas.with_windows(schemas.windows_of(replace(given(due=ints(9, 19)), keys=[])))
+    for table in (views.windows, views.elements, views.user_state, views.timers):
+        assert "key" not in table.column_names
+    assert schemas.key([]) is None
+    assert views.timers.num_rows == 2
+
+
+@pytest.mark.parametrize(
+    ("assigner", "kind"), [(TEN, "event"), (TumblingProcessingTimeWindows(10), "processing")], ids=["event", "processing"]
+)
+def test_what_is_due_has_a_timer(assigner, kind):
+    schemas = schemas_of(assigner)
+    views = schemas.with_windows(schemas.windows_of(given(due=ints(MAX_TIMESTAMP, 19))))
+    bounds = {"key": {"key": None}, "window_start": at(10), "window_end": at(20)}
+    assert views.timers.to_pylist() == [bounds | {"kind": kind, "time": at(19), "key_group": 3}]
+    assert (views.elements.num_rows, views.user_state.num_rows) == (0, 0)
+
+
+def test_others_are_shown_as_they_are_given():
+    schemas = schemas_of(rows=harness.KEYS)
+    windows = schemas.windows_of(given(due=ints(9, 19)))
+    timers = schemas.timers_of(KEYS, 2, {"kind": pa.array(["event", "event"]), "time": pa.array([7, 8])})
+    states = schemas.user_state_of(KEYS, 2, {"of": pa.array(["key", "window"]), "name": pa.array(["x", "y"])})
+    columns = {"place": pa.array([0, 1]), "time": pa.array([4, 5])}
+    elements = schemas.elements_of(KEYS, 2, columns, [pa.array(["r", "s"])])
+    views = schemas.with_windows(windows, elements=elements, user_state=states, timers=timers)
+    assert (views.windows, views.elements, views.user_state, views.timers) == (windows, elements, states, timers)
+    unbound = {"window_start": None, "window_end": None, "key_group": 3}
+    assert timers.to_pylist()[0] == unbound | {"key": {"key": "a"}, "kind": "event", "time": at(7)}
+    assert states.to_pylist()[1] == unbound | {"key": {"key": None}, "of": "window", "name": "y", "value": None}
+    assert elements.to_pylist()[1] == {
+        "key": {"key": None},
+        "windows": None,
+        "place": 1,
+        "time": at(5),
+        "element": {"key": "s"},
+        "value": None,
+        "key_group": 3,
+    }
+    assert schemas.elements_of(KEYS, 2, columns, None)["element"].to_pylist() == [None, None]
+
+
+@pytest.mark.parametrize("rows", [None, pa.schema([])], ids=["no rows", "rows without columns"])
+def test_where_no_rows_are_kept_elements_have_none(rows):
+    schemas = schemas_of(rows=rows)
+    assert "element" not in schemas.elements.names
+    shown = schemas.elements_of(KEYS, 2, {"value": pa.array(["x", "y"])}, [])
+    assert (shown["value"].to_pylist(), shown["key_group"].to_pylist()) == (["x", "y"], [3, 3])
+
+
+def test_the_end_of_time_is_none():
+    assert instants(None) is None
+    assert instants(ints(5, MAX_TIMESTAMP)).to_pylist() == [at(5), None]
+    assert instants(pa.array([5, None])).to_pylist() == [at(5), None]
+
+
+def test_how_far_the_time_of_windows_had_come():
+    saved = StateTables({"clock": 100, "watermarks": {"watermark": 7}}, {})
+    assert reached_by(saved, by_processing_time=False) == 7
+    assert reached_by(saved, by_processing_time=True) == 99

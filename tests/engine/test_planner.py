@@ -1,0 +1,174 @@
+"""Which operator runs a query, and what is said where none, or only the row operator, can."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from panestream.engine.operators.accumulating.windowed_rows import AllWindows, TablePerWindow
+from panestream.engine.operators.row.row_plan import Aggregate, Elements, Reduce
+from panestream.engine.planner import aggregating, calling, over_tables
+from panestream.engine.window_spec import WindowSpec
+from panestream.errors import InvalidPlanError
+from panestream.windowing import aggregates as agg
+from panestream.windowing.assigners import (
+    EventTimeSessionWindows,
+    GlobalWindows,
+    LookBackWindows,
+    PredicateWindows,
+    TumblingEventTimeWindows,
+)
+from panestream.windowing.assigners.global_windows import count_window
+from panestream.windowing.assigners.several import SeveralWindows
+from panestream.windowing.functions import applied
+from panestream.windowing.triggers import AfterCount, AfterWatermark, CountTrigger
+from tests.comparison import harness
+from tests.engine.aggregates.test_two_phase import ACCUMULATOR, Mean
+
+TEN = TumblingEventTimeWindows(10)
+SEVERAL = SeveralWindows.of({"a": TEN, "b": TumblingEventTimeWindows(20)})
+RESULT = pa.schema([("mean", pa.float64())])
+EXACT = "exact firings were asked for"
+NOTHING = applied(lambda key, window, rows: [])
+
+
+def of_aggregates(windowing):
+    return aggregating(windowing, (agg.count(),), harness.TYPES, harness.KEYS)
+
+
+def of_rows(windowing, function, accumulators=None):
+    return calling(windowing, function, RESULT, harness.ROWS, "it", harness.KEYS, accumulators)
+
+
+def of_tables(windowing, function):
+    return over_tables(windowing, function, RESULT, harness.ROWS, harness.KEYS)
+
+
+@pytest.mark.parametrize(
+    ("windowing", "name"),
+    [
+        (WindowSpec(TEN), "aligned panes"),
+        (WindowSpec(SEVERAL), "aligned panes"),
+        (WindowSpec(TEN, exact_firings=True), "row operator"),
+        (WindowSpec(EventTimeSessionWindows(5)), "sessions"),
+        (WindowSpec(*count_window(3)), "counts"),
+        (WindowSpec(GlobalWindows.create()), "row operator"),
+        (WindowSpec(LookBackWindows(5)), "look-backs"),
+        (WindowSpec(PredicateWindows("v > 0")), "predicates"),
+    ],
+)
+def test_declared_aggregates(windowing, name):
+    assert of_aggregates(windowing).name == name
+
+
+@pytest.mark.parametrize(
+    ("windowing", "names"),
+    [
+        (WindowSpec(TEN), ["row operator", "row operator", "accumulating panes", "accumulating panes"]),
+        (WindowSpec(EventTimeSessionWindows(5)), ["row operator"] * 4),
+        (WindowSpec(TEN, exact_firings=True), ["row operator"] * 4),
+    ],
+)
+def test_functions_over_rows_and_tables(windowing, names):
+    found = [of_rows(windowing, function) for function in (Reduce(max), Aggregate(Mean()), Elements(NOTHING))]
+    found.append(of_tables(windowing, TablePerWindow(lambda key, window, table: table)))
+    assert [operator.name for operator in found] == names
+
+
+def test_a_function_over_tables_sees_the_rows_as_the_row_operator_has_them():
+    function = TablePerWindow(len)
+    operator = of_tables(WindowSpec(TEN, exact_firings=True), function)
+    assert (operator.reasons, operator.described) == ((EXACT,), "<built-in function len>")
+    assert (operator.result_schema, operator.advice) == (RESULT, "")
+
+
+def test_in_two_phases_rows_are_reduced_as_declared_aggregates_are():
+    assert of_rows(WindowSpec(TEN), Aggregate(Mean()), ACCUMULATOR).name == "aligned panes"
+    assert of_rows(WindowSpec(EventTimeSessionWindows(5)), Aggregate(Mean()), ACCUMULATOR).name == "sessions"
+    # A composed trigger that comes to the default one does not stand in the way.
+    assert of_rows(WindowSpec(TEN, AfterWatermark()), Aggregate(Mean()), ACCUMULATOR).name == "aligned panes"
+
+
+REDUCE = "two_phase=True of reduce would combine them before it"
+ADD = "accumulator_type of aggregate would have them added before it, and accumulators merged after it"
+
+
+@pytest.mark.parametrize(
+    ("windowing", "function", "advice"),
+    [
+        (WindowSpec(TEN), Reduce(max), REDUCE),
+        (WindowSpec(TEN), Aggregate(Mean()), ADD),
+        (WindowSpec(EventTimeSessionWindows(5)), Aggregate(Mean()), ADD),
+        (WindowSpec(TEN, AfterWatermark()), Reduce(max), REDUCE),
+        (WindowSpec(TEN), Reduce(max, NOTHING), ""),
+        (WindowSpec(TEN), Aggregate(Mean(), NOTHING), ""),
+        (WindowSpec(TEN, exact_firings=True), Elements(NOTHING), ""),
+        (WindowSpec(TEN, exact_firings=True), Reduce(max), ""),
+        (WindowSpec(*count_window(3)), Aggregate(Mean()), ""),
+    ],
+)
+def test_what_would_reduce_rows_before_the_shuffle_is_advised_where_anything_would(windowing, function, advice):
+    assert of_rows(windowing, function).advice == advice
+
+
+def test_nothing_is_advised_for_declared_aggregates():
+    assert of_aggregates(WindowSpec(TEN, CountTrigger.of(3))).advice == ""
+
+
+@pytest.mark.parametrize(
+    ("windowing", "function", "why", "leave_out"),
+    [
+        (WindowSpec(TEN, exact_firings=True), Aggregate(Mean()), EXACT, "accumulator_type"),
+        (WindowSpec(TEN, exact_firings=True), Reduce(max), EXACT, "two_phase=True"),
+        (WindowSpec(EventTimeSessionWindows(5), exact_firings=True), Reduce(max), EXACT, "two_phase=True"),
+        (
+            WindowSpec(TEN),
+            Aggregate(Mean(), NOTHING),
+            "then= sees one window at a time, with its context",
+            "accumulator_type",
+        ),
+        (
+            WindowSpec(TEN, exact_firings=True),
+            Aggregate(Mean(), NOTHING),
+            f"then= sees one window at a time, with its context; {EXACT}",
+            "accumulator_type",
+        ),
+    ],
+)
+def test_what_cannot_run_in_two_phases_is_said(windowing, function, why, leave_out):
+    accumulators = harness.ROWS if isinstance(function, Reduce) else ACCUMULATOR
+    with pytest.raises(InvalidPlanError) as error:
+        calling(windowing, function, accumulators, harness.ROWS, "it", harness.KEYS, accumulators)
+    assert str(error.value).endswith(
+        f"cannot run in two phases here, so that rows would be added before the shuffle: {why}. Leave out {leave_out}: then the "
+        "rows cross, and the row operator runs the query"
+    )
+
+
+@pytest.mark.parametrize(("function", "keys"), [(Elements(NOTHING), harness.KEYS), (Aggregate(Mean()), None)])
+def test_rows_that_a_function_sees_cannot_be_merged(function, keys):
+    with pytest.raises(InvalidPlanError, match="'it' sees rows, which cannot be merged"):
+        calling(WindowSpec(TEN), function, RESULT, harness.ROWS, "it", keys, ACCUMULATOR)
+
+
+def test_all_windows_at_once_are_aligned_ones():
+    assert of_tables(WindowSpec(TEN), AllWindows(len)).name == "accumulating panes"
+    with pytest.raises(InvalidPlanError) as error:
+        of_tables(WindowSpec(TEN, exact_firings=True), AllWindows(len))
+    assert str(error.value) == f"all_windows=True runs as aligned panes only, and cannot here: {EXACT}"
+
+
+@pytest.mark.parametrize(
+    ("windowing", "why"),
+    [
+        (WindowSpec(SEVERAL, exact_firings=True), EXACT),
+        (
+            WindowSpec(SEVERAL, AfterWatermark().early(AfterCount(3))),
+            "AfterWatermark().early(AfterCount.of(3)) does not come to a trigger of columns: early firings by AfterCount.of(3)",
+        ),
+    ],
+)
+def test_several_windows_are_told_apart_by_columns_only(windowing, why):
+    with pytest.raises(InvalidPlanError) as error:
+        of_aggregates(windowing)
+    assert str(error.value) == f"several windows in one query run as aligned panes only, and cannot here: {why}"

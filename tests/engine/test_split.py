@@ -1,0 +1,60 @@
+"""Which queries can be split by distinct values, and what becomes of their parts."""
+
+from __future__ import annotations
+
+import pytest
+
+from panestream.engine.plan import Split
+from panestream.engine.planner import aggregating
+from panestream.engine.split import split_of
+from panestream.engine.window_spec import WindowSpec
+from panestream.errors import InvalidPlanError
+from panestream.windowing import aggregates as agg
+from panestream.windowing.assigners import EventTimeSessionWindows, TumblingEventTimeWindows, TumblingProcessingTimeWindows
+from tests.comparison import harness
+
+TEN = WindowSpec(TumblingEventTimeWindows(10))
+DISTINCT = agg.count_distinct("v").alias("users")
+
+
+def split(*aggregates, windowing=TEN, parts=3):
+    return split_of(parts, aggregates, aggregating(windowing, aggregates, harness.TYPES, harness.KEYS))
+
+
+def test_results_of_parts_are_added_or_the_smallest_or_largest_is_taken():
+    plain = (agg.count().alias("n"), agg.sum("v").alias("s"), agg.min("v").alias("low"), agg.max("x").alias("high"))
+    complete = agg.complete("s").alias("all")
+    together = {"users": "sum", "n": "sum", "s": "sum", "low": "min", "high": "max", "all": "min"}
+    assert split(DISTINCT, *plain, complete) == Split(3, "v", together)
+    assert split(DISTINCT, agg.count_distinct("v").alias("again"), parts=7) == Split(7, "v", {"users": "sum", "again": "sum"})
+
+
+FIRES = (
+    "split_distinct puts a window together when it fires, in all key groups at once: it needs tumbling, sliding or cumulating windows "
+    "of event time that fire once (default trigger, no allowed lateness); these "
+)
+
+
+@pytest.mark.parametrize(
+    ("aggregates", "windowing", "said"),
+    [
+        ([agg.count()], TEN, "split_distinct splits the values of one count_distinct, there is none: "),
+        (
+            [DISTINCT, agg.count_distinct("x").alias("others")],
+            TEN,
+            "split_distinct splits the values of one count_distinct, these are of v, x: ",
+        ),
+        (
+            [DISTINCT, agg.mean("v"), agg.count(), agg.first("v")],
+            TEN,
+            "split_distinct cannot put the parts of agg.mean('v'), agg.first('v') together: ",
+        ),
+        ([DISTINCT], WindowSpec(TumblingEventTimeWindows(10), allowed_lateness=1), f"{FIRES}fire again"),
+        ([DISTINCT], WindowSpec(TumblingProcessingTimeWindows(10)), f"{FIRES}fire again"),
+        ([DISTINCT], WindowSpec(EventTimeSessionWindows(10)), f"{FIRES}run as sessions"),
+    ],
+)
+def test_what_cannot_be_split_is_said(aggregates, windowing, said):
+    with pytest.raises(InvalidPlanError) as error:
+        split(*aggregates, windowing=windowing)
+    assert str(error.value).startswith(said)

@@ -1,0 +1,101 @@
+"""What a running query warns of, once for each start: of its micro-batches as they are told, without Spark."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from dataclasses import replace
+
+import pytest
+
+from panestream.errors import PanestreamWarning
+from panestream.spark.progress.micro_batch import BatchProgress
+from panestream.spark.progress.notices import DroppedBySpark, Jumps, LateRows, Notices
+from panestream.windowing.watermarks import WatermarkStrategy
+from tests.engine.exchange.test_exchange import plan as plan_of
+
+DAY = 24 * 3600 * 1_000_000
+PLAN = plan_of()
+BOUNDED = replace(PLAN, watermark=WatermarkStrategy.for_bounded_out_of_orderness("1 minute").max_ahead("1 hour"))
+SAID_ONCE = "(Said once for each start; the counts of every micro-batch are in query.recent_progress.)"
+
+
+def batch(batch_id=4, rows=10, **told):
+    known = dict.fromkeys(("late_rows", "invalid_rows", "fired_rows", "fired_windows", "state_bytes", "state_calls"), 0)
+    known |= {"open_windows": 0, "watermark": None, "max_event_time": None, "duration_ms": 5, "rows_per_second": 1.0}
+    return BatchProgress(batch_id=batch_id, rows=rows, **{**known, **told})
+
+
+def said(notice, *batches):
+    """What it says of some micro-batches, and whether the line that it names is this file's."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for each in batches:
+            notice.look(each)
+    assert all((each.category, each.filename) == (PanestreamWarning, __file__) for each in caught)
+    return [str(each.message) for each in caught]
+
+
+def test_the_first_late_rows_that_nobody_keeps():
+    (found,) = said(LateRows(PLAN, False), batch(3), batch(4, late_rows=1), batch(5, late_rows=2))
+    assert found == (
+        "micro-batch 4 dropped 1 late row, behind the watermark: keep them with .side_output_late_data('late') and "
+        f"start(late=...), or wait longer for them: more delay of the watermark, .allowed_lateness(...). {SAID_ONCE}"
+    )
+    without_sink = LateRows(replace(PLAN, late_tag="behind"), False)
+    (found,) = said(without_sink, batch(7, late_rows=1234))
+    assert found == (
+        "micro-batch 7 dropped 1,234 late rows, behind the watermark: they have an output, 'behind', but no sink: "
+        f"start(behind=...). {SAID_ONCE}"
+    )
+    assert said(LateRows(PLAN, True), batch(late_rows=5)) == []
+
+
+@pytest.mark.parametrize(
+    ("told", "moved"),
+    [
+        ({"watermark_before": 5, "watermark": 6 + DAY}, "by 1 day, to 1970-01-02T00:00:00.000006Z"),
+        ({"watermark_before": 5, "watermark": 5 + DAY}, None),
+        ({"watermark_before": 5, "watermark": None}, None),
+        # Without rows it was silence that moved it; rows of history move it, too.
+        ({"watermark_before": 5, "watermark": 6 + DAY, "rows": 0}, None),
+        (
+            {"watermark_before": 5, "watermark": 5 + 2 * DAY, "rows": 0, "history_rows": 1},
+            "by 2 days, to 1970-01-03T00:00:00.000005Z",
+        ),
+        ({"watermark": 3_000_000 + 2 * DAY}, "to 1970-01-03T00:00:03Z, 2 days ahead of the clock"),
+        ({"watermark": 3_000_000 + DAY}, None),
+    ],
+)
+def test_the_first_micro_batch_that_takes_the_watermark_more_than_a_day_ahead(told, moved):
+    notice = Jumps(PLAN, clock=lambda: 3.7)
+    found = said(notice, batch(**told), batch(5, **told))
+    assert len(found) == (moved is not None)
+    assert moved is None or found[0].startswith(f"micro-batch 4 moved the watermark {moved}: if a row with a wrong event time")
+    assert said(Jumps(BOUNDED, clock=lambda: 3.7), batch(**told)) == []
+
+
+def test_the_first_rows_that_spark_itself_dropped():
+    notice = DroppedBySpark()
+    (one,) = said(notice, batch(1), batch(2, spark_dropped_rows=1), batch(3, spark_dropped_rows=2))
+    assert one.startswith(
+        "in micro-batch 2 Spark's own operators in this query (joins, dropDuplicates, groupBy) dropped 1 row behind"
+    )
+    assert re.search("dropped 1,200 rows behind", *said(DroppedBySpark(), batch(spark_dropped_rows=1200)))
+
+
+def test_a_start_looks_for_both():
+    told = batch(late_rows=2, watermark_before=0, watermark=9 * DAY)
+
+    def all_said(kept):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            Notices.of(PLAN, kept=kept).look(told)
+        return [str(each.message).split(":")[0] for each in caught]
+
+    jumped, late = (
+        "micro-batch 4 moved the watermark by 9 days, to 1970-01-10T00",
+        "micro-batch 4 dropped 2 late rows, behind the watermark",
+    )
+    assert all_said(kept=False) == [jumped, late]
+    assert all_said(kept=True) == [jumped]

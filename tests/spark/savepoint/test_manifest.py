@@ -1,0 +1,333 @@
+"""What a savepoint says of itself, and what a folder is that is none: without Spark's JVM."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, replace
+from zlib import crc32
+
+import pytest
+
+import panestream as pst
+from panestream.engine.savepoint.plans import plan_json
+from panestream.errors import CheckpointError, PanestreamError, StateDamagedError, StateFormatError
+from panestream.spark.savepoint.birth import Birth, birth_of_next
+from panestream.spark.savepoint.checked import check_manifest
+from panestream.spark.savepoint.manifest import (
+    Manifest,
+    check_free,
+    is_savepoint,
+    read_manifest,
+    table_folder,
+    versions,
+    write_manifest,
+)
+from panestream.spark.savepoint.positions import SourcePosition, as_saved
+from panestream.spark.savepoint.saved import Savepoint, read_savepoint
+from panestream.spark.succession import Succession
+from panestream.windowing import aggregates as agg
+from panestream.windowing.assigners import TumblingEventTimeWindows
+from tests.comparison import harness
+from tests.spark.plain_files import PlainSpark
+
+PLAN = replace(
+    harness.Query(harness.WindowSpec(TumblingEventTimeWindows(10_000_000)), (agg.count().alias("n"),)).columnar(), groups=2
+)
+SOURCES = [
+    SourcePosition(0, "files", '{"logOffset":3}', 4, {"part-0": [4, "17"]}),
+    SourcePosition(1, "kafka", '{"clicks":{"0":23}}'),
+]
+SUCCESSION = Succession(("q", "q+2"), 6, ("file:/out",), "/old", 5)
+MANIFEST = Manifest(
+    plan_json(PLAN),
+    [{"a": 1}, {"a": 2}],
+    {"panes": 3},
+    {"panes": {"part-0": [3, "-5"]}},
+    5,
+    "/old",
+    json.loads(json.dumps(SUCCESSION.as_saved())),
+    as_saved(SOURCES),
+    None,
+    {"panestream": "1", "spark": "4.1.0"},
+    "2026-01-01T00:00:00+00:00",
+    "name",
+)
+
+
+@pytest.fixture
+def spark(monkeypatch):
+    return PlainSpark(monkeypatch)
+
+
+def written(spark, folder):
+    write_manifest(spark, str(folder), MANIFEST)
+    return next((folder / "manifest").glob("part-*"))
+
+
+def change(part, **changed):
+    """Another manifest, with the checksum that belongs to it."""
+    told = {**json.loads(part.read_text()), **changed}
+    told.pop("crc32")
+    part.write_text(json.dumps({**told, "crc32": crc32(json.dumps(told, sort_keys=True).encode())}, sort_keys=True))
+
+
+def test_it_is_read_as_it_was_written(spark, tmp_path):
+    part = written(spark, tmp_path / "saved")
+    found = read_manifest(spark, f"{tmp_path}/saved/")
+    assert found == replace(MANIFEST, saved_plan=json.loads(json.dumps(MANIFEST.saved_plan)))
+    assert (found.groups, found.plan.identity()) == (2, PLAN.identity())
+    assert json.loads(part.read_text())["savepoint"] == 1
+    # What it says besides, of a later version, is passed over.
+    change(part, more=7)
+    assert read_manifest(spark, str(tmp_path / "saved")) == found
+    assert is_savepoint(spark, str(tmp_path / "saved"))
+    assert table_folder("saved/", "panes") == "saved/state/panes"
+    assert set(versions(spark)) == {"panestream", "spark"}
+    assert versions(spark)["spark"] == "4.1.0"
+
+
+def test_each_has_a_name_of_its_own():
+    first, second = (Manifest({}, [], {}) for _ in range(2))
+    assert first.name != second.name
+
+
+@pytest.mark.parametrize(
+    ("format_", "why"),
+    [
+        (2, "has format 2: a newer panestream wrote it: run that version"),
+        (0, "has format 0: this version of panestream does not read it"),
+        ("x", "has format 'x': this version of panestream does not read it"),
+    ],
+)
+def test_of_another_format(spark, tmp_path, format_, why):
+    change(written(spark, tmp_path), savepoint=format_)
+    with pytest.raises(StateFormatError, match=f"the savepoint {tmp_path} {why}"):
+        read_manifest(spark, str(tmp_path))
+
+
+def test_what_a_folder_is_that_is_no_savepoint(spark, tmp_path):
+    def said(name):
+        with pytest.raises(CheckpointError) as caught:
+            read_savepoint(spark, tmp_path / name)
+        return str(caught.value).removeprefix(f"{tmp_path}/{name} ")
+
+    for path in ("broken/state/panes/part-0", "checkpoint/offsets/0", "other/a.csv"):
+        (tmp_path / path).parent.mkdir(parents=True)
+        (tmp_path / path).write_text("x")
+    assert said("broken") == "was broken off while it was written: take another one"
+    assert said("checkpoint").startswith("is a checkpoint, and no savepoint: pst.savepoint(spark, checkpoint, folder) takes one")
+    assert said("other") == "is no savepoint (pst.savepoint makes one)"
+    assert said("nothing") == "is no savepoint (pst.savepoint makes one): there is nothing"
+    found = [is_savepoint(spark, f"{tmp_path}/{name}/") for name in ("broken", "checkpoint", "other", "nothing")]
+    assert found == [True, False, False, False]
+    with pytest.raises(CheckpointError, match="a savepoint is a folder; got ''"):
+        read_savepoint(spark, "")
+
+
+def test_a_savepoint_needs_a_folder_of_its_own(spark, tmp_path):
+    check_free(spark, str(tmp_path / "nothing"))
+    # What one left that was broken off is written over.
+    for path in ("broken/state/panes/part-0", "broken/sources/0/part-0", "other/state/panes/part-0", "other/state/panes/x"):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text("x")
+    check_free(spark, f"{tmp_path}/broken/")
+    with pytest.raises(
+        CheckpointError, match=rf"other holds something else \(file://{tmp_path}/other/state/panes/x\): a savepoint"
+    ):
+        check_free(spark, str(tmp_path / "other"))
+    written(spark, tmp_path / "saved")
+    with pytest.raises(CheckpointError, match="saved holds a savepoint already: each needs a folder of its own"):
+        check_free(spark, str(tmp_path / "saved"))
+
+
+TOLD = asdict(MANIFEST)
+ONE_SOURCE = {"number": 0, "kind": "files", "offset": "{}"}
+ONE_BEFORE = {"queries": ["q"], "first": 0, "checkpoint": "", "batch_id": -1}
+
+
+@pytest.mark.parametrize(
+    ("field", "values"),
+    [
+        ("headers", [[{}]]),
+        ("tables", [{"panes": 0}]),
+        ("checksums", [{}, {"panes": {}}, {"panes": {"a": [0, "0"], "b c": [1, "-" + "9" * 38]}}]),
+        ("batch_id", [None, 0, 7]),
+        ("checkpoint", [None, ""]),
+        ("succession", [None, ONE_BEFORE, {**ONE_BEFORE, "queries": ["a+b-c_1", "x" * 200], "places": ["", "s3://x"]}]),
+        ("sources", [[], [ONE_SOURCE], [{**ONE_SOURCE, "files": 3, "checksums": {"a": [3, "1"]}}]]),
+        ("until", [None, -5, 0]),
+        ("versions", [{}]),
+        ("taken_at", [""]),
+        ("name", ["a", "x" * 100]),
+    ],
+)
+def test_fields_as_they_may_be(field, values):
+    for value in values:
+        check_manifest("saved", {**TOLD, field: value}, "do so")
+
+
+@pytest.mark.parametrize(
+    ("field", "values"),
+    [
+        ("saved_plan", ["x", None, []]),
+        ("headers", [None, {}, [], [{}, 3]]),
+        ("tables", [None, [], {"panes": -1}, {"panes": True}, {"panes": 1.0}, {"Panes": 1}, {"": 1}, {"panes/..": 1}, {1: 1}]),
+        ("checksums", [None, [], {"panes": []}, {"panes": {"a/b": [1, "1"]}}, {"panes": {"a\\b": [1, "1"]}}, {"x-y": {}}]),
+        (
+            "checksums",
+            [{"panes": {"a": one}} for one in ((1, "1"), [1], [1, "1", 2], [-1, "1"], ["1", "1"], [1, 1], [1, "1.5"], [1, ""])]
+            + [{"panes": {"a": [1, "9" * 39]}}, {"panes": {"a\n": [1, "1"]}}, {"panes": {"": [1, "1"]}}],
+        ),
+        ("batch_id", [-1, "0", True]),
+        ("checkpoint", [3]),
+        (
+            "succession",
+            [
+                [],
+                *({**ONE_BEFORE, "queries": one} for one in ([], "q", None, [3], ["a/b"], ["x" * 201], ["q", ""])),
+                *({**ONE_BEFORE, "places": one} for one in ("x", None, [3])),
+                *({**ONE_BEFORE, name: value} for name, value in (("first", "0"), ("first", True), ("checkpoint", 3))),
+                *({**ONE_BEFORE, name: None} for name in ("first", "checkpoint", "batch_id")),
+            ],
+        ),
+        (
+            "sources",
+            [
+                {},
+                None,
+                [3],
+                [ONE_SOURCE, None],
+                *(
+                    [{**ONE_SOURCE, name: value}]
+                    for name, value in (("number", -1), ("number", "0"), ("kind", 3), ("offset", None))
+                ),
+                *([{**ONE_SOURCE, name: value}] for name, value in (("files", -1), ("files", "1"), ("checksums", {"a": 3}))),
+            ],
+        ),
+        ("until", ["0", 1.5, False]),
+        ("versions", [None, []]),
+        ("taken_at", [None, 3]),
+        ("name", [None, "", "x" * 101, "a/b", "ä"]),
+    ],
+)
+def test_fields_as_no_savepoint_has_them(field, values):
+    for value in values:
+        with pytest.raises(
+            StateDamagedError, match=f"the manifest of the savepoint saved has '{field}' as no savepoint has it .*: do"
+        ):
+            check_manifest("saved", {**TOLD, field: value}, "do so")
+
+
+def test_long_values_are_cut_where_they_are_told():
+    for length, shown in ((78, "'" + "/" * 78 + "'"), (79, "'" + "/" * 76 + "...")):
+        with pytest.raises(StateDamagedError) as caught:
+            check_manifest("saved", {**TOLD, "name": "/" * length}, "do so")
+        assert str(caught.value).endswith(f"has 'name' as no savepoint has it ({shown}): do so")
+
+
+def test_fields_that_are_missing_and_tables_of_another_plan():
+    for field in ("saved_plan", "headers", "tables"):
+        with pytest.raises(StateDamagedError, match=f"^the manifest of the savepoint saved has no '{field}': do so$"):
+            check_manifest("saved", {name: value for name, value in TOLD.items() if name != field}, "do so")
+    check_manifest("saved", {name: TOLD[name] for name in ("saved_plan", "headers", "tables")}, "do so")
+    with pytest.raises(StateDamagedError, match="has the tables none, where its plan has panes: do so"):
+        check_manifest("saved", {**TOLD, "tables": {}}, "do so")
+    with pytest.raises(StateDamagedError, match="has the tables panes, rows, where its plan has panes: do so"):
+        check_manifest("saved", {**TOLD, "tables": {"rows": 1, "panes": 2}}, "do so")
+    with pytest.raises(PanestreamError, match=r"do so|saved plan"):
+        check_manifest("saved", {**TOLD, "saved_plan": {"format": 1}}, "do so")
+
+
+def test_a_savepoint_tells_what_starts_from_it(spark, tmp_path):
+    saved = Savepoint(str(tmp_path), MANIFEST, spark)
+    assert (saved.batch_id, saved.plan.identity()) == (5, PLAN.identity())
+    assert saved.birth == Birth("name", str(tmp_path), SUCCESSION, as_saved(SOURCES))
+    assert replace(saved, manifest=replace(MANIFEST, until=9)).birth.until == 9
+    assert saved.positions == tuple(SOURCES)
+    assert (saved.source_options(), saved.source_options(1)) == ({}, {"startingOffsets": '{"clicks":{"0":23}}'})
+    for number in (-1, 2):
+        with pytest.raises(CheckpointError, match=f"there is no source {number}: the savepoint {tmp_path} has 2, from 0"):
+            saved.source_options(number)
+    with pytest.raises(CheckpointError, match=f"source 1 of the savepoint {tmp_path} is of kafka, not of files"):
+        saved.unread(None, 1)
+    history = Savepoint(str(tmp_path), replace(MANIFEST, sources=[], batch_id=None), spark)
+    with pytest.raises(CheckpointError, match="knows of none: it was made of history"):
+        history.source_options()
+    with pytest.raises(CheckpointError, match="the savepoint has no table 'rows', only panes"):
+        saved.table("rows")
+    assert (history.batch_id, history.birth.until, history.positions) == (None, None, ())
+
+
+@pytest.mark.parametrize(
+    ("sums", "tables", "has"),
+    [({"panes": {}}, {"panes": 3}, True), ({}, {"panes": 3}, False), ({}, {"panes": 0}, True), ({}, {}, True)],
+)
+def test_whether_there_are_checksums(spark, sums, tables, has):
+    saved = Savepoint("there", replace(MANIFEST, checksums=sums, tables=tables), spark)
+    assert saved.has_checksums is has
+    assert (saved._parts()["checksums"] == "of each file") is has
+
+
+def test_how_a_savepoint_shows_itself(spark):
+    saved = Savepoint("there", MANIFEST, spark)
+    assert saved._parts() == {
+        "savepoint": "there",
+        "micro-batch": "5",
+        "windows": "TumblingEventTimeWindows.of('10 seconds')",
+        "key": "key",
+        "key groups": "2",
+        "taken": "2026-01-01T00:00:00+00:00",
+        "checksums": "of each file",
+    }
+    assert repr(saved).startswith("<Savepoint: savepoint there | micro-batch 5 | windows Tumbling")
+    assert saved._where() == "the savepoint there after micro-batch 5"
+    history = Savepoint("there", replace(MANIFEST, batch_id=None, checksums={}), spark)
+    assert (history._parts()["micro-batch"], history._where()) == ("", "the savepoint there")
+    assert history._parts()["checksums"] == "none: only its rows can be counted"
+
+
+# -- what a checkpoint was born of -------------------------------------------------------------------------------------------
+
+ONE, ANOTHER = Birth("one", "/saved/one"), Birth("another", "/saved/another")
+
+
+def test_a_birth_rests_as_json():
+    born = Birth("one", "/saved", SUCCESSION, as_saved(SOURCES), own_position=True, until=7)
+    assert Birth.of_json(json.loads(json.dumps(born.as_json()))) == born
+    assert Birth.of_json(json.loads(json.dumps(ONE.as_json()))) == replace(ONE, sources=[])
+    assert Birth.of_json(None) is None
+    assert [ONE.lies_at(path) for path in ("/saved/one/", "file:/saved/./one", "/saved/two")] == [True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("born", "asked", "planned", "committed", "next_"),
+    [
+        (None, None, False, False, None),
+        (None, None, True, True, None),
+        (ONE, None, True, True, ONE),
+        (None, ONE, False, False, ONE),
+        (ANOTHER, ONE, False, False, ONE),
+        (ONE, replace(ONE, path="/moved"), True, False, replace(ONE, path="/moved")),
+        (ONE, ONE, True, True, ONE),
+    ],
+)
+def test_of_the_next_run(born, asked, planned, committed, next_):
+    assert birth_of_next("cp", born, asked, planned=planned, committed=committed) == next_
+
+
+@pytest.mark.parametrize(
+    ("born", "asked", "planned", "why"),
+    [
+        (ONE, None, False, r"cp is to begin with the savepoint /saved/one, .*start once more with savepoint='/saved/one'"),
+        (ONE, None, True, r"cp is to begin with the savepoint /saved/one, "),
+        (None, ONE, True, r"cp did not begin with a savepoint: .*; to start from /saved/one give another checkpoint"),
+        (ANOTHER, ONE, True, r"cp began with another savepoint \(/saved/another\): .*to start from /saved/one give"),
+    ],
+)
+def test_a_checkpoint_that_was_born_otherwise(born, asked, planned, why):
+    with pytest.raises(CheckpointError, match=why):
+        birth_of_next("cp", born, asked, planned=planned, committed=False)
+
+
+def test_it_is_public():
+    assert pst.read_savepoint is read_savepoint

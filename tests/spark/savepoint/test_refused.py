@@ -1,0 +1,358 @@
+"""What a checkpoint is refused for when it is looked into, and what is told of damage: without Spark's JVM."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from pyspark.errors import AnalysisException, PySparkException
+
+from panestream.errors import CheckpointError, OperatorError, StateDamagedError
+from panestream.spark.checkpoint import introduce, register
+from panestream.spark.savepoint import reading as reading_
+from panestream.spark.savepoint import whole
+from panestream.spark.savepoint.damage import check_all_told, check_last_partition, reading
+from panestream.spark.savepoint.manifest import write_manifest
+from panestream.spark.savepoint.operators import held, operators_in
+from panestream.spark.savepoint.positions import SourcePosition
+from panestream.spark.savepoint.reading import read_checkpoint
+from panestream.spark.savepoint.source_logs import numbers_of_logs
+from panestream.spark.savepoint.taking_over import savepoint_for, seam_of
+from panestream.spark.savepoint.values import StoredState
+from panestream.spark.savepoint.whole import Part, check_whole
+from panestream.spark.savepoint.writing import _by_group, _check_alone, no_state
+from tests.spark.plain_files import PlainSpark
+from tests.spark.savepoint.test_manifest import MANIFEST, PLAN
+
+WAY_OUT = "Put back a copy of the whole checkpoint from before the damage, or take another micro-batch (batch_id=, --batch)"
+
+
+@pytest.fixture
+def spark(monkeypatch):
+    return PlainSpark(monkeypatch)
+
+
+def files(folder: Path, *names: str, text: str = "v1\n{}") -> str:
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return str(folder)
+
+
+# -- looking into a checkpoint -----------------------------------------------------------------------------------------------
+
+
+def test_where_no_micro_batch_was_committed(spark, tmp_path):
+    def said(name):
+        with pytest.raises(CheckpointError) as caught:
+            read_checkpoint(spark, tmp_path / name)
+        return str(caught.value).replace(f"{tmp_path}/", "")
+
+    introduce(spark, PLAN, str(tmp_path / "started"))
+    files(tmp_path, "planned/offsets/0", "other/a.csv", "broken/state/panes/part-0")
+    write_manifest(spark, str(tmp_path / "saved"), MANIFEST)
+    for name in ("started", "planned"):
+        assert said(name) == f"the checkpoint {name} has no micro-batch: none was committed yet"
+    for name in ("saved", "broken"):
+        assert said(name) == f"{name} is a savepoint, and no checkpoint: pst.read_savepoint(spark, folder) looks into it"
+    assert said("other") == "other is no checkpoint of a streaming query"
+    assert said("nothing") == "nothing is no checkpoint of a streaming query: there is nothing"
+    with pytest.raises(CheckpointError, match="a checkpoint is a folder; got 3"):
+        read_checkpoint(spark, 3)
+
+
+@pytest.fixture
+def checkpoint(spark, tmp_path, monkeypatch):
+    """Of a query that committed micro-batches 0 to 3; what Spark says of its operators: one, with two partitions."""
+    path = str(tmp_path / "cp")
+    claim = introduce(spark, PLAN, path)
+    register(spark, claim, [])
+    files(tmp_path / "cp", *(f"{log}/{number}" for log in ("offsets", "commits") for number in range(4)))
+    files(tmp_path / "cp", *(f"state/0/{part}/{version}.zip" for part in range(2) for version in (2, 3, 4)))
+    operators = {0: 2}
+    monkeypatch.setattr(reading_, "operators_in", lambda session, folder: operators)
+    return SimpleNamespace(path=path, folder=tmp_path / "cp", operators=operators)
+
+
+def test_which_micro_batches_there_are(spark, checkpoint):
+    found = read_checkpoint(spark, checkpoint.path)
+    assert (found.batch_id, found.path, found.plan.identity()) == (3, checkpoint.path, PLAN.identity())
+    assert found.stored.operator_id == 0
+    assert found._parts() == {
+        "checkpoint": checkpoint.path,
+        "micro-batch": "3",
+        "windows": "TumblingEventTimeWindows.of('10 seconds')",
+        "key": "key",
+    }
+    assert read_checkpoint(spark, checkpoint.path, 1).batch_id == 1
+    for asked in (0, 4, -1):
+        with pytest.raises(CheckpointError, match=f"cp has no micro-batch {asked}: it has 1 to 3"):
+            read_checkpoint(spark, checkpoint.path, asked)
+    (checkpoint.folder / "state/0/0/3.zip").unlink()
+    with pytest.raises(CheckpointError, match="cp has no micro-batch 0: it has 1, 3"):
+        read_checkpoint(spark, checkpoint.path, 0)
+    for version in (2, 4):
+        (checkpoint.folder / f"state/0/0/{version}.zip").unlink()
+    with pytest.raises(CheckpointError, match="cp has no micro-batch 0: Spark has cleaned all of its state"):
+        read_checkpoint(spark, checkpoint.path, 0)
+
+
+def test_a_query_of_which_the_plan_is_not_known(spark, checkpoint, tmp_path):
+    for each in checkpoint.folder.glob("panestream/runs/*"):
+        each.rename(tmp_path / each.name)
+    with pytest.raises(
+        CheckpointError, match=r"cp does not say what its query computes: start\(\) did not begin it\. Give the plan"
+    ):
+        read_checkpoint(spark, checkpoint.path)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("panestream.spark.checkpoint._saved_plan", lambda plan: None)
+        introduce(spark, PLAN, checkpoint.path)
+    with pytest.raises(CheckpointError, match="what its query computes: an operator of another package runs it"):
+        read_checkpoint(spark, checkpoint.path)
+
+
+def test_a_checkpoint_without_panestreams_state(spark, checkpoint, tmp_path):
+    checkpoint.operators.clear()
+    with pytest.raises(StateDamagedError, match=r"state in the checkpoint .*cp is gone \(state/\*/_metadata\): put back a copy"):
+        read_checkpoint(spark, checkpoint.path)
+    (checkpoint.folder / "panestream").rename(tmp_path / "away")
+    with pytest.raises(CheckpointError, match="cp is of a query without windows of panestream's"):
+        read_checkpoint(spark, checkpoint.path, plan=PLAN)
+
+
+def test_a_partition_that_is_gone(spark, checkpoint):
+    check_last_partition(spark, checkpoint.path, 0, 2)
+    for operator, partitions, gone in ((0, 3, "state/0/2"), (1, 1, "state/1/0")):
+        with pytest.raises(StateDamagedError) as caught:
+            check_last_partition(spark, checkpoint.path, operator, partitions)
+        assert str(caught.value) == f"the state of the checkpoint {checkpoint.path} cannot be read: {gone} is gone. {WAY_OUT}"
+    checkpoint.operators[0] = 3
+    with pytest.raises(StateDamagedError, match="state/0/2 is gone"):
+        read_checkpoint(spark, checkpoint.path)
+
+
+def test_the_state_that_spark_still_has(spark, tmp_path):
+    path = files(tmp_path, "offsets/0", "offsets/1", "offsets/2", "commits/1", "commits/2", "commits/0")
+    names = ("1.changelog", "2.zip", "3_4bd1f5c2-aa.changelog", "9.zip", "_schema", "x.zip", "5.tmp")
+    files(tmp_path, *(f"state/7/0/{name}" for name in names), "state/7/1/1.zip", "state/6/0/1.zip")
+    assert held(spark, path, 7) == [0, 1, 2]
+    (tmp_path / "offsets/1").unlink()
+    assert held(spark, path, 7) == [0, 2]
+    (tmp_path / "commits/0").unlink()
+    assert held(spark, path, 7) == [2]
+    assert (held(spark, path, 6), held(spark, path, 5)) == ([], [])
+
+
+def of_metadata(rows=None, error=None):
+    """A session whose state-metadata source has these rows."""
+
+    def collect():
+        if error is not None:
+            raise error
+        return [SimpleNamespace(operatorId=number, numPartitions=parts, operatorProperties=told) for number, parts, told in rows]
+
+    frame = SimpleNamespace(select=lambda *names: SimpleNamespace(collect=collect))
+
+    def format_(name):
+        return (
+            reader
+            if name == "state-metadata"
+            else SimpleNamespace(
+                option=lambda *given: SimpleNamespace(
+                    load=lambda paths: SimpleNamespace(inputFiles=lambda: ["file:/a%20b/commits/0"])
+                )
+            )
+        )
+
+    reader = SimpleNamespace(load=lambda path: frame)
+    return SimpleNamespace(read=SimpleNamespace(format=format_))
+
+
+def test_the_operators_of_panestream(monkeypatch):
+    monkeypatch.setattr("panestream.spark.savepoint.operators.list_files", lambda spark, pattern: ["file:/cp/commits/0"])
+    ours, other = (json.dumps({"stateVariables": [{"stateName": name}]}) for name in ("panestream", "count"))
+    rows = [(2, 4, ours), (0, 4, ours), (1, 4, other), (3, 200, None), (4, 200, ""), (5, 1, "null")]
+    assert list(operators_in(of_metadata(rows), "cp").items()) == [(0, 4), (2, 4)]
+    with pytest.raises(CheckpointError, match=r"Spark cannot read the checkpoint cp: \[STDS_NO_PARTITION\] nothing is there"):
+        operators_in(of_metadata(error=AnalysisException("[STDS_NO_PARTITION] nothing is there")), "cp")
+    for error in (AnalysisException("[OTHER] x"), ValueError("[STDS_ x")):
+        with pytest.raises(type(error)):
+            operators_in(of_metadata(error=error), "cp")
+
+
+def test_a_name_that_sparks_state_reader_does_not_find():
+    with pytest.raises(
+        CheckpointError, match=r"cannot read the checkpoint a b: in its name are characters .*\(ln -s 'a b' LINK\)"
+    ):
+        operators_in(of_metadata([]), "a b")
+
+
+# -- damage ------------------------------------------------------------------------------------------------------------------
+
+
+def test_what_spark_cannot_load_is_told_in_words(spark, tmp_path):
+    stored = StoredState(spark, files(tmp_path, *(f"state/2/{part}/1.zip" for part in (0, 1, 3))), 4, PLAN, 2)
+
+    def said(error):
+        with pytest.raises(StateDamagedError) as caught, reading(stored):
+            raise error
+        assert caught.value.spark_error is error
+        return str(caught.value)
+
+    first = f"the state of the checkpoint {tmp_path} after micro-batch 4 cannot be read: "
+    assert said(PySparkException("[CANNOT_LOAD_STATE_STORE] a file is odd\nat x")) == (
+        f"{first}[CANNOT_LOAD_STATE_STORE] a file is odd. {WAY_OUT}"
+    )
+    # Of a partition that is gone Spark says something else.
+    assert said(PySparkException("assertion failed")) == f"{first}state/2/2 is gone. {WAY_OUT}"
+    files(tmp_path, "state/2/2/1.zip")
+    for error in (PySparkException("assertion failed"), ValueError("CANNOT_LOAD_STATE_STORE")):
+        with pytest.raises(type(error)) as caught, reading(stored):
+            raise error
+        assert caught.value is error
+    with pytest.raises(PySparkException), reading(replace(stored, operator_id=9)):
+        raise PySparkException("assertion failed")
+    with pytest.raises(OperatorError, match=r"^in a worker$"), reading(stored):
+        raise PySparkException("x\npanestream.errors.OperatorError: in a worker\n\nat y")
+
+
+def test_key_groups_of_which_nothing_is_told(spark):
+    stored = StoredState(spark, "cp", 4, PLAN)
+    check_all_told(stored, 0)  # no row has come
+    check_all_told(stored, 2)
+    with pytest.raises(StateDamagedError) as caught:
+        check_all_told(stored, 1)
+    assert (
+        str(caught.value) == f"the state of the checkpoint cp after micro-batch 4 lacks key groups: there are 1 of 2. {WAY_OUT}"
+    )
+
+
+def test_headers_are_in_the_order_of_key_groups():
+    def of(**found):
+        rows = [SimpleNamespace(key_group=int(name[1:]), header=json.dumps(header)) for name, header in found.items()]
+        return _by_group(SimpleNamespace(collect=lambda: rows), PLAN)
+
+    assert of(g1={"b": 1}, g0={"a": 1}) == [{"a": 1}, {"b": 1}]
+    assert of() == [no_state(PLAN, 0).header, no_state(PLAN, 1).header]
+    with pytest.raises(StateDamagedError, match="the state of key group 1 is gone: there are 1 of 2"):
+        of(g0={})
+
+
+def test_a_savepoint_is_of_one_operator_with_state():
+    def of(*found):
+        rows = [SimpleNamespace(operatorName=name, operatorId=number) for name, number in found]
+        frame = SimpleNamespace(distinct=lambda: SimpleNamespace(collect=lambda: rows))
+        load = SimpleNamespace(load=lambda path: SimpleNamespace(select=lambda *names: frame))
+        return SimpleNamespace(read=SimpleNamespace(format=lambda name: load))
+
+    _check_alone(of(("transformWithStateExec", 0)), "cp")
+    with pytest.raises(
+        CheckpointError, match=r"cp has 2 operators with state \(dedupe \(1\), transformWithStateExec \(0\)\): a save"
+    ):
+        _check_alone(of(("transformWithStateExec", 0), ("dedupe", 1)), "cp")
+
+
+def test_rows_that_are_not_those_that_were_written(monkeypatch):
+    class Frame:
+        def __init__(self, sums):
+            self.sums = sums
+
+        def count(self):
+            if isinstance(self.sums, Exception):
+                raise self.sums
+            return sum(rows for rows, _ in self.sums.values())
+
+    def sums_of(frame):
+        frame.count()
+        return frame.sums
+
+    monkeypatch.setattr(whole, "file_sums", sums_of)
+
+    def said(part, sums):
+        try:
+            check_whole("the savepoint s", {"state/panes": part}, lambda name: Frame(sums))
+        except StateDamagedError as error:
+            begin, _, end = str(error).partition(" is not what was written there: state/panes ")
+            assert (begin, end.endswith("Put a copy that is whole in its place, or start from another savepoint")) == (
+                "the savepoint s",
+                True,
+            )
+            return end.rpartition(". Put")[0]
+        return None
+
+    was = {"a": [2, "7"], "b": [1_000, "-3"]}
+    assert said(Part(3), {"a": [3, ""]}) is None
+    assert said(Part(3), {"a": [1_003, ""]}) == "has 1,003 rows, and had 3 when it was written"
+    assert said(Part(1_002, was), was) is None
+    assert (
+        said(Part(1_002, was), {"a": [2, "7"]}) == "has 2 rows, and had 1,002 when it was written: the file b is gone, or empty"
+    )
+    assert said(Part(1_002, was), {**was, "a": [2, "8"]}) == "was changed: the file a was changed: it has another checksum"
+    copied = Part(1_002, was, copied=True)
+    assert said(copied, {"c": [1_002, "4"]}) is None
+    assert said(copied, {"c": [1_002, "5"]}) == "was changed: it has another checksum"
+    assert said(copied, {"c": [1_001, "4"]}) == "has 1,001 rows, and had 1,002 when it was written"
+    assert said(Part(3), AnalysisException("[PATH_NOT_FOUND] no path")) == "is gone"
+    assert said(Part(3, was), AnalysisException("[OTHER] no")) == "cannot be read ([OTHER] no)"
+    assert said(Part(3), PySparkException("PATH_NOT_FOUND")) == "cannot be read (PATH_NOT_FOUND)"
+    for error in (ValueError("x"), PySparkException("SparkContext was shut down")):
+        with pytest.raises(type(error)) as caught:
+            check_whole("s", {"p": Part(3)}, lambda name, error=error: Frame(error))
+        assert caught.value is error
+
+
+# -- sources -----------------------------------------------------------------------------------------------------------------
+
+
+def positions(*kinds):
+    return [SourcePosition(number, kind, "{}") for number, kind in enumerate(kinds)]
+
+
+def test_the_folders_of_sources_logs(spark, tmp_path):
+    assert numbers_of_logs(spark, "nowhere", positions("kafka", "delta")) == {0: 0, 1: 1}
+    path = files(tmp_path / "two", "sources/0/0", "sources/1/0", "sources/odd/0")
+    assert numbers_of_logs(spark, f"{path}/", positions("files", "kafka")) == {0: 0, 1: 1}
+    # Of other sources nobody knows whether they keep a log.
+    assert numbers_of_logs(spark, path, positions("files", "files", "delta")) == {0: 0, 1: 1, 2: 2}
+    with pytest.raises(CheckpointError, match=rf"3 inputs of the query have 2 logs in {path}/sources: some of them are one Data"):
+        numbers_of_logs(spark, path, positions("delta", "files", "files"))
+
+
+def test_inputs_that_are_one_have_one_log(spark, tmp_path):
+    path = files(tmp_path, "sources/0/0", "sources/1/0")
+    for number, ends in enumerate((("a", "a", "b"), ("a", "c", "d"), ("a", "c"))):
+        files(tmp_path, f"offsets/{number}", text="\n".join(["v1", "{}", *ends]))
+    with pytest.raises(CheckpointError, match="3 inputs of the query have 2 logs"):
+        numbers_of_logs(spark, path, positions("files", "files", "kafka"))
+    files(tmp_path, "offsets/1", text="v1\n{}\nc\nd\nc")
+    files(tmp_path, "offsets/0", text="v1\n{}\na\nb\na")
+    assert numbers_of_logs(spark, path, positions("files", "files", "files")) == {0: 0, 1: 1, 2: 0}
+
+
+# -- starting from a savepoint -----------------------------------------------------------------------------------------------
+
+
+def test_the_savepoint_that_a_checkpoint_began_with(spark, tmp_path):
+    saved, cp = tmp_path / "saved", str(tmp_path / "cp")
+    history = replace(MANIFEST, succession=None, until=77)
+    write_manifest(spark, str(saved), history)
+    assert (seam_of(spark, None, cp), savepoint_for(spark, str(saved), cp).manifest.name) == (None, "name")
+    born = replace(savepoint_for(spark, str(saved), cp).birth, sources=[])
+    assert seam_of(spark, savepoint_for(spark, str(saved), cp), cp) == seam_of(spark, born, cp) == 77
+    claim = introduce(spark, PLAN, cp, born)
+    register(spark, claim, [])
+    assert seam_of(spark, None, cp) == 77
+    # Nothing was committed: its state is needed.
+    assert savepoint_for(spark, str(saved), cp).path == str(saved)
+    files(tmp_path / "cp", "offsets/0", "commits/0")
+    assert savepoint_for(spark, str(saved), cp) == born
+    # Gone since, from that place or from where it was moved to; there may be another in its place.
+    saved.rename(tmp_path / "moved")
+    assert savepoint_for(spark, str(saved), cp) == savepoint_for(spark, str(tmp_path / "moved"), cp) == born
+    with pytest.raises(CheckpointError, match="elsewhere is no savepoint"):
+        savepoint_for(spark, str(tmp_path / "elsewhere"), cp)
+    write_manifest(spark, str(saved), replace(history, name="another"))
+    assert savepoint_for(spark, str(saved), cp).manifest.name == "another"

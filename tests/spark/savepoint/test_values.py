@@ -1,0 +1,251 @@
+"""The way of a key group's state through Spark, there and back: by the functions that Spark calls with Arrow's batches."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from itertools import pairwise
+
+import pyarrow as pa
+import pytest
+
+from panestream.engine.plan import KEY_GROUPS
+from panestream.engine.storage.state import MemoryState
+from panestream.errors import CheckpointError
+from panestream.inspection.asked import Asked
+from panestream.spark.operator.placement import group_values
+from panestream.spark.savepoint import initial_state, pieces, values
+from panestream.spark.savepoint.initial_state import NEW_STATE, Restore, Taken
+from panestream.spark.savepoint.operators import identity_in
+from panestream.spark.savepoint.pieces import PIECES, piece, pieces_of_rows, rows_of_pieces, with_group
+from panestream.spark.savepoint.summarizing import SavedGroups, reducer
+from panestream.spark.savepoint.values import (
+    HEADERS,
+    TABLE_PARTS,
+    GroupByGroup,
+    StoredState,
+    groups_in,
+    headers_of,
+    in_batches,
+    parts_of,
+    table_in,
+    table_of,
+    tables_of,
+    time_of,
+    view_of,
+)
+from panestream.windowing import aggregates as agg
+from panestream.windowing.assigners import TumblingEventTimeWindows
+from tests.comparison import harness
+
+SECOND = 1_000_000
+PLAN = replace(
+    harness.Query(harness.WindowSpec(TumblingEventTimeWindows(10 * SECOND)), (agg.count().alias("n"),)).columnar(), groups=3
+)
+NAMES = group_values(3)
+STORED = pa.schema(
+    [("group", pa.int32()), ("space", pa.string()), ("number", pa.int64()), ("parts", pa.int32()), ("value", pa.binary())]
+)
+
+
+def state_of(group: int, keys: str) -> MemoryState:
+    """Of a key group to which a row of each of these keys has come, in second 3."""
+    state = MemoryState()
+    given = harness.group_input(PLAN, harness.MicroBatch([[(key, 3 * SECOND, 1, None, 1) for key in keys]]))
+    PLAN.operator.for_group(PLAN, state, group).process(given)
+    return state
+
+
+def stored(states, most: int = 1 << 14) -> list[pa.RecordBatch]:
+    """As Spark's reader of the state has them, by its names of the key groups; a batch for every row."""
+    rows = []
+    for group, state in states.items():
+        for (space, number), value in state.values.items():
+            cut = [value[at : at + most] for at in range(0, len(value), most)] or [b""]
+            rows += [(NAMES[group], space, number, len(cut), part) for part in cut]
+    return [
+        pa.RecordBatch.from_arrays([pa.array([one], field.type) for one, field in zip(row, STORED, strict=True)], schema=STORED)
+        for row in rows
+    ]
+
+
+def table(batches, schema):
+    return pa.Table.from_batches(batches, schema).to_pylist()
+
+
+@pytest.mark.parametrize("most", [1, 7, 1 << 14])
+def test_values_come_together_again_by_key_group(most):
+    states = {0: state_of(0, "ab"), 2: state_of(2, "c"), 1: state_of(1, "")}
+    found = [(group, state.values) for group, state in groups_in(stored(states, most))]
+    assert found == [(NAMES[group], state.values) for group, state in states.items()]
+    assert list(groups_in([])) == []
+
+
+def test_a_key_group_in_two_places_is_refused():
+    one, two = stored({0: state_of(0, "a")}), stored({1: state_of(1, "b")})
+    with pytest.raises(CheckpointError, match=rf"has the values of a key group \({NAMES[0]}\) in two places"):
+        list(groups_in([*one, *two, *one]))
+
+
+def test_what_is_made_of_a_key_group_knows_its_number():
+    batches = stored({2: state_of(2, "c"), 0: state_of(0, "ab")})
+    found = table(GroupByGroup(3, headers_of(PLAN))(batches), HEADERS)
+    assert [row["key_group"] for row in found] == [2, 0]
+    headers = [json.loads(row["header"]) for row in found]
+    assert headers == [tables_of(PLAN, state_of(group, keys), group).header for group, keys in ((2, "c"), (0, "ab"))]
+    # Where the number of key groups is unknown, nobody is told one.
+    numbers = []
+    list(GroupByGroup(None, lambda state, group: numbers.append(group) or [])(batches))
+    assert numbers == [-1, -1]
+
+
+def test_tables_of_a_key_group_as_rows():
+    batches = stored({1: state_of(1, "ab"), 0: state_of(0, "")})
+    found = table(GroupByGroup(3, parts_of(PLAN))(batches), TABLE_PARTS)
+    assert [(row["key_group"], row["table"], row["part"], row["rows"]) for row in found] == [
+        (1, "panes", 0, 2),
+        (0, "panes", 0, 0),
+    ]
+    for row, group, keys in zip(found, (1, 0), ("ab", ""), strict=True):
+        assert table_in(row["body"]).equals(tables_of(PLAN, state_of(group, keys), group).table("panes"))
+    schema = with_group(StoredState(None, "there", 4, PLAN).empty().table("panes").schema)
+    shown = table(GroupByGroup(3, table_of(PLAN, "panes"))(batches), schema)
+    assert [(row["key_group"], row["key 0"], row["start"], row["rows"]) for row in shown] == [(1, "a", 0, 1), (1, "b", 0, 1)]
+
+
+def test_a_large_table_comes_in_several_parts(monkeypatch):
+    monkeypatch.setattr(values, "_BATCH_BYTES", 100)
+    state = state_of(0, "abcdefgh")
+    found = pa.concat_tables(parts_of(PLAN)(state, 0)).to_pylist()
+    assert len(found) > 2
+    assert [row["part"] for row in found] == list(range(len(found)))
+    assert sum(row["rows"] for row in found) == 8
+    whole = pa.concat_tables(table_in(row["body"]) for row in found)
+    assert whole.equals(tables_of(PLAN, state, 0).table("panes"))
+
+
+def test_rows_leave_some_mib_at_a_time():
+    big = pa.table({"text": ["x" * 1_000_000] * 9})
+    assert [batch.num_rows for batch in in_batches(big)] == [4, 4, 1]
+    assert [batch.num_rows for batch in in_batches(pa.table({"n": range(5)}))] == [5]
+    assert [batch.num_rows for batch in in_batches(pa.table({"text": ["x" * (5 << 20)] * 2}))] == [1, 1]
+
+
+def test_views_and_times_of_a_key_group():
+    state = state_of(1, "ab")
+    (windows,) = view_of(PLAN, "windows")(state, 1)
+    assert [(row["key_group"], row["key"], row["rows"]) for row in windows.to_pylist()] == [
+        (1, {"key": "a"}, 1),
+        (1, {"key": "b"}, 1),
+    ]
+    (times,) = time_of(PLAN)(state, 1)
+    (row,) = times.to_pylist()
+    assert (row["key_group"], row["source_partition"], row["idle"]) == (1, "", False)
+    assert (row["watermark"].second, row["watermark"].microsecond) == (2, 999_999)
+
+
+def test_the_identity_is_in_the_meta_record():
+    (found,) = identity_in(state_of(0, "a"), -1)
+    assert json.loads(found["identity"][0].as_py()) == PLAN.identity()
+    assert PLAN.identity()[KEY_GROUPS] == "3"
+
+
+# -- tables in pieces --------------------------------------------------------------------------------------------------------
+
+
+def placed(groups, names):
+    columns = [pa.array(groups, pa.int32()), pa.array(range(len(groups)), pa.int64()), pa.array([f"row {n}" for n in groups])]
+    return pa.RecordBatch.from_arrays(columns, names=["key_group", *names])
+
+
+def test_rows_become_pieces_by_key_group_and_rows_again():
+    found = list(pieces_of_rows("panes", ["n", "a.text"])([placed([2, 0, 2, 0, 0], ["c0", "c1"]), placed([1], ["c0", "c1"])]))
+    assert all(batch.schema == PIECES for batch in found)
+    rows = [batch.to_pylist()[0] for batch in found]
+    assert [(row["key_group"], row["table"]) for row in rows] == [(0, "panes"), (2, "panes"), (1, "panes")]
+    tables = [table_in(row["body"]) for row in rows]
+    assert [one["n"].to_pylist() for one in tables] == [[1, 3, 4], [0, 2], [0]]
+    assert [one.column_names for one in tables] == [["n", "a.text"]] * 3
+    parts = [pa.RecordBatch.from_arrays([batch.column(0), batch.column(2)], names=["key_group", "body"]) for batch in found]
+    schema = tables[0].schema
+    again = pa.Table.from_batches(rows_of_pieces(schema)(parts), with_group(schema))
+    assert again.to_pydict() == {
+        "key_group": [0, 0, 0, 2, 2, 1],
+        "n": [1, 3, 4, 0, 2, 0],
+        "a.text": ["row 0"] * 3 + ["row 2"] * 2 + ["row 1"],
+    }
+    assert list(pieces_of_rows("panes", ["n", "text"])([placed([], ["c0", "c1"])])) == []
+
+
+def test_pieces_have_some_kib(monkeypatch):
+    columns = [pa.array([0] * 10 + [1] * 3, pa.int32()), pa.array(["x" * 1_000] * 13)]
+    batch = pa.RecordBatch.from_arrays(columns, names=["key_group", "text"])
+
+    def sizes():
+        found = [one.to_pylist()[0] for one in pieces_of_rows("t", ["text"])([batch])]
+        return [(one["key_group"], table_in(one["body"]).num_rows) for one in found]
+
+    assert sizes() == [(0, 10), (1, 3)]
+    monkeypatch.setattr(pieces, "_MOST_BYTES", 4_100)
+    assert sizes() == [(0, 4), (0, 4), (0, 2), (1, 3)]
+    monkeypatch.setattr(pieces, "_MOST_BYTES", 1)
+    assert sizes() == [(0, 1)] * 10 + [(1, 1)] * 3
+
+
+# -- from a savepoint --------------------------------------------------------------------------------------------------------
+
+STATES = {0: "ab", 1: "", 2: "cde"}
+
+
+def saved() -> tuple[tuple[dict, ...], dict[int, pa.Table]]:
+    found = {group: tables_of(PLAN, state_of(group, keys), group) for group, keys in STATES.items()}
+    return tuple(found[group].header for group in range(3)), {group: one.table("panes") for group, one in found.items()}
+
+
+def sorted_pieces(tables) -> list[pa.RecordBatch]:
+    """As they come to a task: every key group has a row without a table."""
+    nothing = [pa.RecordBatch.from_pylist([{"key_group": group}], PIECES) for group in range(3)]
+    rows = {group: [one.slice(at, 1) for at in range(one.num_rows)] for group, one in tables.items()}
+    return [batch for group in range(3) for batch in (nothing[group], *(piece(group, "panes", row) for row in rows[group]))]
+
+
+def restore() -> tuple[Restore, list[pa.RecordBatch]]:
+    headers, tables = saved()
+    return Restore(Taken(PLAN, headers, {"panes": tables[1]}, {})), sorted_pieces(tables)
+
+
+@pytest.mark.parametrize("batch_bytes", [1, 4 << 20])
+def test_the_state_of_a_new_query_is_the_saved_one(batch_bytes, monkeypatch):
+    monkeypatch.setattr(initial_state, "_BATCH_BYTES", batch_bytes)
+    made, given = restore()
+    batches = list(made(given))
+    assert (len(batches) > 6) == (batch_bytes == 1)
+    rows = table(batches, NEW_STATE)
+    assert [group for group, after in pairwise([*[row["group"] for row in rows], None]) if group != after] == list(NAMES)
+    for group, keys in STATES.items():
+        state = MemoryState()
+        for row in rows:
+            if row["group"] == NAMES[group]:
+                state.put(row["space"], row["number"], row["value"])
+        assert tables_of(PLAN, state, group).table("panes").equals(tables_of(PLAN, state_of(group, keys), group).table("panes"))
+    assert list(made.refusals(given)) == []
+
+
+def test_what_a_plan_cannot_take_over_is_told_as_rows():
+    made, given = restore()
+    shifted = harness.Query(harness.WindowSpec(TumblingEventTimeWindows(7 * SECOND)), (agg.count().alias("n"),)).columnar()
+    other = Restore(replace(made._taken, plan=replace(shifted, groups=3)))
+    found = pa.Table.from_batches(other.refusals(given))["why"].to_pylist()
+    # The key group without rows has nothing to refuse.
+    assert len(found) == 2
+    assert all("7 seconds" in why or "pane" in why for why in found)
+
+
+def test_saved_key_groups_are_summed_up_as_those_of_a_checkpoint():
+    headers, tables = saved()
+    found = pa.Table.from_batches(SavedGroups(PLAN, headers, Asked())(sorted_pieces(tables)))["part"].to_pylist()
+    assert len(found) == 3
+    for group, keys in STATES.items():
+        (one,) = reducer(PLAN, Asked())(state_of(group, keys), group)
+        # How many bytes it has depends on where its rows lie.
+        assert {**json.loads(found[group]), "bytes": 0} == {**json.loads(one["part"][0].as_py()), "bytes": 0}

@@ -1,0 +1,291 @@
+"""Which run holds a checkpoint, and what the next one finds there: told from the files in it, without Spark."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from panestream.errors import CheckpointError, FencedError, PlanMismatchError, SinkError
+from panestream.spark import checkpoint as checkpoints
+from panestream.spark import succession
+from panestream.spark.checkpoint import (
+    Claim,
+    Epoch,
+    introduce,
+    last_committed,
+    logged,
+    look_at,
+    newest_entry,
+    planned_at,
+    planner_of,
+    register,
+    succeed,
+    succession_of,
+)
+from panestream.spark.mode import Mode
+from panestream.spark.operator.processor import TakenUp
+from panestream.spark.savepoint.birth import Birth
+from panestream.spark.succession import Succession
+from tests.engine.exchange.test_exchange import plan as plan_of
+from tests.spark.local_files import LocalFiles, leave_marker
+
+SPARK = LocalFiles()
+PLAN = plan_of(3)
+
+
+@pytest.fixture(autouse=True)
+def written_here(monkeypatch):
+    for module in (checkpoints, succession):
+        monkeypatch.setattr(module, "write_marker", leave_marker)
+    monkeypatch.setattr(checkpoints, "wants_data_frames", lambda spark: False)
+    monkeypatch.setattr(checkpoints, "check_rows", lambda spark, path: None)
+
+
+def entry(checkpoint, number, name="ab", **told):
+    marker = {"query": "q", "identity": PLAN.identity(), "after": -1, "planned": -1, "places": [], "plan": None, **told}
+    leave_marker(SPARK, checkpoint / "panestream/runs" / f"{number:010d}-{name}", marker)
+
+
+def logs(checkpoint, planned, committed):
+    """Spark's own: micro-batches up to these."""
+    for log, last in (("offsets", planned), ("commits", committed)):
+        (checkpoint / log).mkdir(parents=True, exist_ok=True)
+        for number in range(last + 1):
+            (checkpoint / log / str(number)).write_text(f'v1\n{{"batchTimestampMs":{1000 + number},"conf":{{}}}}\n-')
+        (checkpoint / log / "tmp.5").write_text("of a crash")
+
+
+def test_the_largest_number_holds_it_and_of_equals_the_largest_name(tmp_path):
+    for number, name in ((1, "ab"), (2, "aa"), (2, "ab")):
+        entry(tmp_path, number, name)
+    Epoch(str(tmp_path), 2, "ab").check(SPARK)
+    for number, name in ((1, "ab"), (2, "aa")):
+        with pytest.raises(FencedError, match=rf"started later on the checkpoint {tmp_path} \(run 2, this is run {number}\)"):
+            Epoch(str(tmp_path), number, name).check(SPARK)
+
+
+def test_of_a_run_that_is_not_there_the_checkpoint_was_deleted_or_replaced(tmp_path):
+    entry(tmp_path, 1)
+    for there in (tmp_path, tmp_path / "nowhere"):
+        with pytest.raises(SinkError, match=r"deleted or replaced while the query ran \(the entry of run 2 is gone\)"):
+            Epoch(str(there), 2, "ab").check(SPARK)
+    # That of a later run is looked for, too, where this one's is gone.
+    with pytest.raises(FencedError, match="run 1, this is run 0"):
+        Epoch(str(tmp_path), 0, "ab").check(SPARK)
+
+
+def test_a_run_whose_places_another_query_took_over_says_which(tmp_path):
+    entry(tmp_path, 1)
+    entry(tmp_path, 2, successor="/new")
+    with pytest.raises(FencedError, match=rf"goes on from a savepoint, with the checkpoint /new, .*says so in {tmp_path}\)"):
+        Epoch(str(tmp_path), 1, "ab").check(SPARK)
+
+
+def test_a_start_that_was_broken_off_holds_nothing(tmp_path):
+    entry(tmp_path, 1)
+    (tmp_path / "panestream/runs/0000000002-ab").mkdir()
+    (tmp_path / "panestream/runs/odd").mkdir()
+    (tmp_path / "panestream/runs/odd/part-0").touch()
+    epoch = Epoch(str(tmp_path), 1, "ab")
+    epoch.check(SPARK)
+    assert [epoch.registered(SPARK, rank) for rank in ((1, "ab"), (2, "ab"), (1, "aa"))] == [True, False, False]
+
+
+def test_entries_of_runs_long_past_are_forgotten(tmp_path):
+    for number in range(1, 31):
+        entry(tmp_path, number)
+    (tmp_path / "panestream/runs/odd").mkdir()
+    Epoch(str(tmp_path), 30, "ab").forget_old()
+    left = sorted(path.name for path in (tmp_path / "panestream/runs").iterdir())
+    assert left == [*(f"{number:010d}-ab" for number in range(10, 31)), "odd"]
+    # Who does not see its own entry does not see the files that Spark sees.
+    Epoch(str(tmp_path), 60, "ab").forget_old()
+    assert len(list((tmp_path / "panestream/runs").iterdir())) == 22
+
+
+def test_whether_it_is_of_this_machine(tmp_path):
+    entry(tmp_path, 1)
+    assert [Epoch(place, 1, "ab").is_local for place in (str(tmp_path), f"file:{tmp_path}", "hdfs://host/x")] == [
+        True,
+        True,
+        False,
+    ]
+    assert not Epoch(str(tmp_path), 2, "ab").is_local
+
+
+def test_what_spark_planned_and_committed(tmp_path):
+    logs(tmp_path, planned=4, committed=3)
+    assert logged(SPARK, str(tmp_path), "offsets") == {0, 1, 2, 3, 4}
+    assert last_committed(SPARK, str(tmp_path)) == 3
+    assert last_committed(SPARK, str(tmp_path / "nowhere")) == -1
+    assert planned_at(SPARK, str(tmp_path), 2) == 1002
+    (tmp_path / "offsets/2").write_text("v1\n{}\n-")
+    assert planned_at(SPARK, str(tmp_path), 2) is None
+
+
+def test_the_entry_of_the_run_that_committed_a_micro_batch(tmp_path):
+    assert [newest_entry(SPARK, str(tmp_path), batch) for batch in (None, 3)] == [None, None]
+    for number, after in ((4, 2), (5, 2), (6, 7)):
+        entry(tmp_path, number, after=after)
+        (tmp_path / "panestream/runs" / f"{number:010d}-ab" / "_SUCCESS").touch()
+
+    assert newest_entry(SPARK, str(tmp_path))["after"] == 7
+    # The oldest stands in for those that were forgotten.
+    assert [newest_entry(SPARK, str(tmp_path), batch)["after"] for batch in (0, 2, 3, 7, 8)] == [2, 2, 2, 2, 7]
+
+
+@pytest.mark.parametrize(
+    ("number", "planner"), [(0, (1, "a")), (3, (1, "a")), (4, (3, "c")), (5, (3, "c")), (9, (4, "d")), (-1, None)]
+)
+def test_a_micro_batch_was_planned_by_the_last_run_that_did_not_find_it(number, planner):
+    assert planner_of({(1, "a"): -1, (2, "b"): 3, (3, "c"): 3, (4, "d"): 8}, number) == planner
+
+
+def test_a_new_checkpoint(tmp_path):
+    claim = look_at(SPARK, PLAN, str(tmp_path))
+    assert (claim.epoch.number, claim.last, claim.new, claim.born, claim.first) == (1, -1, True, None, 0)
+    assert (claim.queries, claim.written, claim.mode) == ({claim.query}, frozenset(), Mode())
+    assert claim.taken_up == TakenUp(claim.epoch.entry, -1, "")
+    assert look_at(SPARK, PLAN, str(tmp_path)).query != claim.query
+
+
+def test_what_the_next_run_finds(tmp_path):
+    entry(tmp_path, 1, query="p", places=["a"])
+    entry(tmp_path, 2, places=["b", "c"], after=1, planned=2)
+    entry(tmp_path, 3, places=["d"], after=3, planned=3)
+    logs(tmp_path, planned=4, committed=3)
+    claim = look_at(SPARK, PLAN, str(tmp_path))
+    assert (claim.epoch.number, claim.query, claim.queries) == (4, "q", {"p", "q"})
+    # Run 3 committed nothing, and perhaps wrote nothing to its place.
+    assert (claim.last, claim.written, claim.new, claim.data_frames) == (3, {"a", "b", "c"}, False, False)
+    assert claim.taken_up == TakenUp(claim.epoch.entry, 4, "0000000003-ab")
+
+
+def test_another_plan_is_refused_once_a_micro_batch_was_planned(tmp_path):
+    entry(tmp_path, 1, identity=plan_of(4).identity())
+    assert look_at(SPARK, PLAN, str(tmp_path)).query == "q"
+    logs(tmp_path, planned=0, committed=-1)
+    with pytest.raises(PlanMismatchError, match=f"the checkpoint {tmp_path}"):
+        look_at(SPARK, PLAN, str(tmp_path))
+
+
+def test_a_query_that_another_one_succeeded_is_not_started(tmp_path):
+    old, new = tmp_path / "old", tmp_path / "new"
+    entry(old, 1)
+    entry(old, 2, successor=str(new))
+    logs(new, planned=0, committed=-1)
+    look_at(SPARK, PLAN, str(old))
+    logs(new, planned=0, committed=0)
+    with pytest.raises(CheckpointError, match=f"with the checkpoint {new}"):
+        look_at(SPARK, PLAN, str(old))
+
+
+def test_a_new_checkpoint_is_told_its_identity_before_anything_is_opened(tmp_path):
+    claim = introduce(SPARK, PLAN, str(tmp_path))
+    (path,) = (tmp_path / "panestream/runs").iterdir()
+    assert path.name.startswith("0000000000-")
+    assert (claim.epoch.number, claim.new, claim.query) == (1, False, newest_entry(SPARK, str(tmp_path))["query"])
+    assert introduce(SPARK, PLAN, str(tmp_path)).query == claim.query
+    assert len(list((tmp_path / "panestream/runs").iterdir())) == 1
+
+
+def test_what_a_run_leaves(tmp_path):
+    claim = Claim(
+        Epoch(str(tmp_path), 3, "ab"),
+        "q",
+        frozenset({"q"}),
+        PLAN,
+        5,
+        frozenset(),
+        mode=Mode(signals=True),
+        taken_up=TakenUp("", 6),
+    )
+    register(SPARK, claim, ["b", "a"])
+    found = dict(newest_entry(SPARK, str(tmp_path)))
+    assert found.pop("plan") is not None
+    assert found == {
+        "format": 1,
+        "query": "q",
+        "identity": PLAN.identity(),
+        "after": 5,
+        "places": ["a", "b"],
+        "data_frames": False,
+        "planned": 6,
+        "clock": False,
+        "signals": True,
+    }
+    entry(tmp_path, 4)
+    with pytest.raises(FencedError):
+        register(SPARK, claim, [])
+
+
+def test_a_run_deletes_what_is_long_past_when_it_enters(tmp_path):
+    entry(tmp_path, 1)
+    register(SPARK, Claim(Epoch(str(tmp_path), 22, "ab"), "q", frozenset(), PLAN, -1, frozenset()), [])
+    assert [path.name for path in (tmp_path / "panestream/runs").iterdir()] == ["0000000022-ab"]
+
+
+class Succeeding:
+    """A query whose savepoint was taken after micro-batch 5, and one that is to start from it."""
+
+    def __init__(self, folder, places=("file:/a", "file:/b")):
+        self.old, self.new = folder / "old", folder / "new"
+        entry(self.old, 1, places=list(places))
+        logs(self.old, planned=5, committed=5)
+        self.birth = Birth("s", str(folder / "saved"), succession_of(SPARK, str(self.old), 5))
+
+    def claim(self, name="new"):
+        return look_at(SPARK, PLAN, str(self.new.with_name(name)), self.birth)
+
+
+def test_who_starts_from_a_savepoint_goes_on_where_it_was_taken(tmp_path):
+    them = Succeeding(tmp_path)
+    assert them.birth.succession == Succession(("q",), 6, ("file:/a", "file:/b"), str(them.old), 5)
+    claim = them.claim()
+    assert (claim.first, claim.written, claim.begins_with, claim.new) == (6, {"file:/a", "file:/b"}, them.birth, True)
+    assert (claim.query.startswith("q+"), claim.queries) == (True, {"q", claim.query})
+
+
+def test_the_old_query_is_told_where_a_place_is_shared(tmp_path):
+    them = Succeeding(tmp_path)
+    claim = them.claim()
+    assert succeed(SPARK, claim, ["file:/c"]) is None
+    epoch = succeed(SPARK, claim, ["file:/b", "file:/c"])
+    assert (epoch.checkpoint, epoch.number) == (str(them.old), 2)
+    found = newest_entry(SPARK, str(them.old))
+    assert (found["successor"], found["after"], found["places"], found["query"]) == (str(them.new), 5, [], "q")
+    with pytest.raises(FencedError, match=re.escape(f"with the checkpoint {them.new},")):
+        Epoch(str(them.old), 1, "ab").check(SPARK)
+    # The same one is started once more; another one may be, until the first has committed something.
+    assert succeed(SPARK, claim, ["file:/b"]).number == 3
+    assert succeed(SPARK, them.claim("newer"), ["file:/b"]).number == 4
+    register(SPARK, claim, ["file:/b"])
+    logs(them.new, planned=0, committed=0)
+    with pytest.raises(CheckpointError, match=f"another query went on from {them.old} already, with the checkpoint {them.new}"):
+        succeed(SPARK, them.claim("newer"), ["file:/b"])
+
+
+def test_an_old_query_that_went_on_after_its_savepoint_is_not_succeeded(tmp_path):
+    them = Succeeding(tmp_path)
+    logs(them.old, planned=6, committed=6)
+    with pytest.raises(CheckpointError, match=r"of micro-batch 5, but the query went on .* up to micro-batch 6"):
+        succeed(SPARK, them.claim(), ["file:/a"])
+
+
+def test_of_an_old_query_that_is_gone_the_savepoint_says_who_goes_on(tmp_path):
+    them = Succeeding(tmp_path)
+    claim = them.claim()
+    (them.old / "panestream").rename(tmp_path / "gone")
+    epoch = succeed(SPARK, claim, ["file:/a"])
+    assert (epoch.checkpoint, epoch.number) == (them.birth.path, 1)
+    found = newest_entry(SPARK, them.birth.path)
+    assert (found["successor"], found["after"], found["query"]) == (str(them.new), -1, "q")
+
+
+def test_one_that_has_committed_something_succeeds_nobody_any_more(tmp_path):
+    them = Succeeding(tmp_path)
+    register(SPARK, them.claim(), ["file:/a"])
+    logs(them.new, planned=0, committed=0)
+    claim = them.claim()
+    assert (claim.begins_with, claim.born, succeed(SPARK, claim, ["file:/a"])) == (None, them.birth, None)

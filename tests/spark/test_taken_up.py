@@ -1,0 +1,157 @@
+"""What the next run takes up from a checkpoint: how its state is kept, how it runs, whom it succeeds. Without Spark."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from panestream.errors import CheckpointError, EnvironmentNotReadyError, FencedError, SinkError
+from panestream.spark.checkpoint import Epoch, introduce, look_at, newest_entry, register, succeed, succession_of
+from panestream.spark.mode import Mode
+from panestream.spark.operator.processor import TakenUp
+from panestream.spark.savepoint.birth import Birth
+from panestream.spark.succession import SUCCESSOR
+from tests.engine.exchange.test_exchange import plan as plan_of
+from tests.spark.plain_files import PlainSpark
+
+PLAN = plan_of()
+
+
+@pytest.fixture
+def spark(monkeypatch):
+    return PlainSpark(monkeypatch)
+
+
+@pytest.fixture
+def checkpoint(tmp_path):
+    return str(tmp_path / "checkpoint")
+
+
+def log(checkpoint: str, **batches: int) -> None:
+    """Spark's logs: the last micro-batch that was planned (``offsets``), and that was committed (``commits``)."""
+    for name, last in batches.items():
+        folder = Path(checkpoint, name)
+        folder.mkdir(parents=True, exist_ok=True)
+        for number in range(last + 1):
+            (folder / str(number)).write_text("v1\n{}")
+
+
+def started(spark, checkpoint, places=(), plan=PLAN, **more):
+    """A run that was started there."""
+    claim = introduce(spark, plan, checkpoint, **more)
+    register(spark, claim, places)
+    return claim
+
+
+def entries(checkpoint: str) -> list[int]:
+    return sorted(int(path.name.split("-")[0]) for path in Path(checkpoint, "panestream", "runs").iterdir())
+
+
+def test_a_run_finds_what_was_planned_and_committed_and_where(spark, checkpoint):
+    first = started(spark, checkpoint, ["file:/a"])
+    log(checkpoint, offsets=0)
+    assert look_at(spark, PLAN, checkpoint).written == set()
+    log(checkpoint, offsets=3, commits=2)
+    (Path(checkpoint) / "commits" / "7.compact").touch()
+    second = started(spark, checkpoint, ["file:/b"])
+    assert (second.last, second.written, second.query) == (2, {"file:/a"}, first.query)
+    # Micro-batch 3 was planned by the first, and is run again.
+    assert second.taken_up == TakenUp(second.epoch.entry, 3, first.epoch.entry)
+    assert look_at(spark, PLAN, checkpoint).written == {"file:/a"}
+    log(checkpoint, offsets=5, commits=3)
+    third = look_at(spark, PLAN, checkpoint)
+    assert third.written == {"file:/a", "file:/b"}
+    assert third.taken_up == TakenUp(third.epoch.entry, 5, second.epoch.entry)
+    # Of micro-batches: who committed them.
+    places = [newest_entry(spark, checkpoint, batch)["places"] for batch in (-1, 0, 2, 3, 9)]
+    assert places == [[], ["file:/a"], ["file:/a"], ["file:/b"], ["file:/b"]]
+
+
+def test_where_this_process_does_not_see_the_entries_the_next_number_is_asked_for(spark, checkpoint, monkeypatch):
+    runs = [started(spark, checkpoint).epoch for _ in range(2)]
+    monkeypatch.setattr(Epoch, "_seen_here", lambda self: None)
+    runs[1].check(spark)
+    with pytest.raises(FencedError, match=r"\(run 2, this is run 1\)"):
+        runs[0].check(spark)
+    with pytest.raises(SinkError, match="the entry of run 7 is gone"):
+        Epoch(checkpoint, 7, "ab").check(spark)
+    runs[1].forget_old()
+    assert entries(checkpoint) == [0, 1, 2]
+
+
+def test_data_frames_stay_what_they_are(spark, checkpoint, monkeypatch):
+    claim = introduce(spark, PLAN, checkpoint)
+    register(spark, replace(claim, data_frames=True), [])
+    monkeypatch.setattr("panestream.spark.checkpoint.check_data_frames", lambda session: None)
+    assert not look_at(spark, PLAN, checkpoint).data_frames
+    log(checkpoint, offsets=0)
+    assert look_at(spark, PLAN, checkpoint).data_frames
+
+
+def test_rows_cannot_go_on_with_an_older_spark(spark, checkpoint, monkeypatch):
+    started(spark, checkpoint)
+    log(checkpoint, offsets=0)
+    monkeypatch.setattr("panestream.spark.checkpoint.check_data_frames", lambda session: None)
+    with pytest.raises(EnvironmentNotReadyError, match=rf"in the checkpoint {checkpoint} was begun with Spark 4.1 or later"):
+        look_at(PlainSpark(monkeypatch, "4.0.1"), PLAN, checkpoint)
+
+
+def test_how_a_query_runs_is_kept_once_something_was_planned(spark, checkpoint):
+    started(spark, checkpoint, mode=Mode(clock=False, signals=True))
+    assert look_at(spark, PLAN, checkpoint).mode == Mode()
+    log(checkpoint, offsets=0)
+    assert look_at(spark, PLAN, checkpoint).mode == Mode(signals=True)
+    with pytest.raises(CheckpointError, match=f"the checkpoint {checkpoint} was begun by a query that no clock wakes"):
+        look_at(spark, PLAN, checkpoint, mode=Mode(clock=True))
+
+
+class Old:
+    """A query that ran up to micro-batch 5, of which a savepoint was taken, and one that goes on from there."""
+
+    def __init__(self, spark, tmp_path) -> None:
+        self.checkpoint, self.new, self.savepoint = (str(tmp_path / name) for name in ("old", "new", "savepoint"))
+        self.claim = started(spark, self.checkpoint, ["file:/out", "file:/late"])
+        log(self.checkpoint, offsets=5, commits=5)
+        self.birth = Birth("one", self.savepoint, succession_of(spark, self.checkpoint, 5))
+
+
+@pytest.fixture
+def old(spark, tmp_path):
+    return Old(spark, tmp_path)
+
+
+def test_of_two_that_start_from_a_savepoint_one_goes_on(spark, old):
+    first, second = (introduce(spark, PLAN, f"{old.new}-{number}", old.birth) for number in (1, 2))
+    for claim in (first, second):
+        assert succeed(spark, claim, ["file:/out"]).checkpoint == old.checkpoint
+        register(spark, claim, ["file:/out"])
+    log(f"{old.new}-1", offsets=0, commits=0)
+    with pytest.raises(CheckpointError, match=f"already, with the checkpoint {old.new}-1, and wrote to file:/out"):
+        succeed(spark, second, ["file:/out"])
+    # Itself it is no other.
+    assert succeed(spark, first, ["file:/out"]).number == 4
+
+
+def test_where_the_old_checkpoint_is_gone_it_is_told_in_the_savepoint(spark, old, tmp_path):
+    claim = introduce(spark, PLAN, old.new, old.birth)
+    (tmp_path / "old").rename(tmp_path / "moved")
+    told = succeed(spark, claim, ["file:/out"])
+    assert (told.checkpoint, told.number) == (old.savepoint, 1)
+    assert newest_entry(spark, old.savepoint) == {
+        **newest_entry(spark, old.savepoint),
+        "query": old.claim.query,
+        "after": -1,
+        SUCCESSOR: old.new,
+    }
+    # Or it is of another query by now.
+    started(spark, old.checkpoint)
+    assert succeed(spark, claim, ["file:/out"]).rank[0] == 2
+
+
+def test_a_relative_checkpoint_is_told_as_it_is_found_from_elsewhere(spark, old, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert succession_of(spark, "old", 5).checkpoint == f"file://{old.checkpoint}"
+    assert succession_of(spark, "nothing", 5).checkpoint == "nothing"
+    assert succession_of(spark, "s3a://bucket/old", 5).checkpoint == "s3a://bucket/old"

@@ -1,0 +1,80 @@
+"""Functions over windows: what plain ones become, and what they may return."""
+
+from __future__ import annotations
+
+import pytest
+
+from panestream.errors import InvalidPlanError
+from panestream.windowing.functions import (
+    AggregateFunction,
+    ProcessWindowFunction,
+    WindowFunction,
+    applied,
+    following,
+    no_state,
+    processed,
+    results_of,
+)
+
+
+class Applied(WindowFunction):
+    def apply(self, key, window, inputs):
+        return [key, window, *inputs]
+
+
+class Processed(ProcessWindowFunction):
+    def process(self, key, context, elements):
+        return [key, context, *elements]
+
+
+def plain(key, where, rows):
+    return [key, where, *rows]
+
+
+def test_plain_functions_stand_where_objects_could():
+    one, other = applied(plain), processed(plain)
+    assert one.apply("k", "w", [1]) == other.process("k", "w", [1]) == ["k", "w", 1]
+    assert repr(one) == repr(other) == repr(plain)
+    mine, theirs = Applied(), Processed()
+    assert applied(mine) is mine
+    assert processed(theirs) is theirs
+
+
+def test_what_follows():
+    mine, theirs = Applied(), Processed()
+    assert following(None) is None
+    assert following(mine) is mine
+    assert following(theirs) is theirs
+    assert following(plain).process("k", "c", [1]) == ["k", "c", 1]
+    with pytest.raises(InvalidPlanError, match="then"):
+        following(3)
+
+
+@pytest.mark.parametrize(("returned", "results"), [(None, []), ([1, 2], [1, 2]), ((), []), (iter([3]), [3])])
+def test_what_functions_may_return(returned, results):
+    found = results_of(plain, returned)
+    assert found is not None
+    assert list(found) == results
+
+
+@pytest.mark.parametrize("returned", ["text", b"bytes", {"a": 1}, 3, 0.5])
+def test_what_is_no_list_of_results_is_refused(returned):
+    with pytest.raises(InvalidPlanError, match=r"returned .*: return a list of results, or yield them"):
+        results_of(plain, returned)
+
+
+def test_errors_say_what_is_lacking():
+    assert "context.state, and was given with stateless=True" in str(no_state("state"))
+
+    class Sums(AggregateFunction):
+        def create_accumulator(self):
+            return 0
+
+        def add(self, value, accumulator):
+            return accumulator + value
+
+        def get_result(self, accumulator):
+            return accumulator
+
+    with pytest.raises(NotImplementedError, match=r"Sums is used on session windows: it needs merge\(a, b\)"):
+        Sums().merge(1, 2)

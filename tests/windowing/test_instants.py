@@ -1,0 +1,44 @@
+"""Times as users write them: integers, durations since the epoch, datetimes."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+
+import pytest
+
+from panestream.errors import InvalidDurationError, InvalidPlanError
+from panestream.windowing.instants import instant
+from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP
+
+LATER = timezone(timedelta(hours=2))
+
+
+@pytest.mark.parametrize(
+    ("time", "micros"),
+    [
+        (MIN_TIMESTAMP, MIN_TIMESTAMP),
+        (MAX_TIMESTAMP, MAX_TIMESTAMP),
+        (0, 0),
+        ("1 second", 1_000_000),
+        (timedelta(seconds=-1), -1_000_000),
+        (datetime(1970, 1, 1, 2, 0, 0, 1, tzinfo=LATER), 1),
+    ],
+)
+def test_however_it_is_written(time, micros):
+    assert instant(time, "the watermark") == micros
+
+
+@pytest.mark.parametrize(
+    ("time", "error", "said"),
+    [
+        (True, InvalidPlanError, "the watermark is True: give an integer, a duration"),
+        (MAX_TIMESTAMP + 1, InvalidPlanError, "which no time can be: times are integers of 64 bits"),
+        (MIN_TIMESTAMP - 1, InvalidPlanError, "which no time can be: times are integers of 64 bits"),
+        (datetime(1970, 1, 1), InvalidPlanError, "of no time zone: give it one"),
+        ("soon", InvalidDurationError, "the watermark 'soon' cannot be read"),
+        (None, InvalidDurationError, "the watermark must be a timedelta or a string"),
+    ],
+)
+def test_what_is_no_time_is_refused(time, error, said):
+    with pytest.raises(error, match=said):
+        instant(time, "the watermark")
