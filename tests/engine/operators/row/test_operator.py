@@ -1,0 +1,158 @@
+"""What the row operator of a key group counts, sends to side outputs, keeps and saves: whole micro-batches."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from panestream.engine.operators.row.operator import _codes_of
+from panestream.engine.operators.row.row_plan import Elements
+from panestream.engine.plan import MAIN
+from panestream.engine.planner import calling
+from panestream.engine.storage.state import MemoryState
+from panestream.engine.window_spec import WindowSpec
+from panestream.errors import MemoryLimitError
+from panestream.windowing import aggregates as agg
+from panestream.windowing.assigners import EventTimeSessionWindows, TumblingEventTimeWindows
+from panestream.windowing.assigners.base import WindowAssigner
+from panestream.windowing.functions import ProcessWindowFunction
+from panestream.windowing.windows import TimeWindow
+from tests.comparison import harness
+
+TEN = TumblingEventTimeWindows(10)
+RESULT = pa.schema([("values", pa.list_(pa.int64()))])
+SIDES = {"one": pa.schema([("x", pa.int64())]), "other": pa.schema([("y", pa.string()), ("z", pa.float64())])}
+
+
+class FirstHalf(WindowAssigner):
+    """Of every ten units the first five; the rest is in no window."""
+
+    is_event_time = True
+
+    def assign_windows(self, element, timestamp, processing_time):
+        start = timestamp - timestamp % 10
+        return [TimeWindow(start, start + 5)] if timestamp < start + 5 else []
+
+
+class Values(ProcessWindowFunction):
+    """The values; those below 0 one by one into a side output, how many and their sum into another where they are several."""
+
+    def process(self, key, context, elements):
+        values = [element.v for element in elements]
+        for value in values:
+            if value < 0:
+                context.output("one", (value,))
+        if len(values) > 1:
+            context.output("other", (str(len(values)), float(sum(values))))
+        yield (values,)
+
+
+def of_values(windowing, **more):
+    operator = calling(replace(windowing, exact_firings=True), Elements(Values()), RESULT, harness.ROWS, "it", harness.KEYS)
+    return harness.plan_for(operator, windowing, side_outputs=SIDES, **more)
+
+
+def batch(*rows, end=False, **more):
+    return harness.MicroBatch([[(key, time, value, None, value) for key, time, value in rows]] if rows else [], end=end, **more)
+
+
+def outputs_of(plan, state, rows):
+    output = plan.operator.for_group(plan, state, 0).process(harness.group_input(plan, rows))
+    return [(tag, with_integers(table).to_pylist()) for tag, table in output.tables], output
+
+
+def with_integers(table):
+    """The bounds of windows as integers."""
+    bounds = [
+        field.with_type(pa.int64()) if field.name in ("window_start", "window_end") else field for field in table.schema
+    ]
+    return table.cast(pa.schema(bounds))
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_rows_are_in_a_window_or_late_or_in_none_and_each_is_counted_once(late):
+    plan = harness.Query(WindowSpec(FirstHalf()), (agg.count(),), late=late).row()
+    state = MemoryState()
+    counted = []
+    for rows in (
+        batch(("a", 1, 1), ("a", 2, 2), ("b", 7, 3), ("a", 31, 4)),
+        batch(("a", 3, 5), ("b", 4, 6), ("a", 8, 7), ("a", 33, 8), ("b", 36, 9), ("a", 34, 10), ("b", 35, 11)),
+        batch(),
+        batch(("a", 1, 12)),
+    ):
+        (emitted,) = harness.run(plan, [rows], state)
+        metrics = emitted.metrics
+        counted.append((metrics.windowed_rows, metrics.late_rows, metrics.outside_rows, [row[2] for row in emitted.late]))
+    # A row in no window is late if it is behind the watermark by the lateness.
+    assert [one[:3] for one in counted] == [(3, 0, 1), (2, 3, 2), (0, 0, 0), (0, 1, 0)]
+    assert [one[3] for one in counted] == ([[], [5, 6, 7], [], [12]] if late else [[], [], [], []])
+
+
+def test_the_late_rows_of_a_micro_batch_come_out_as_they_came_with_all_columns():
+    plan, state = of_values(WindowSpec(TEN), late=True), MemoryState()
+    harness.run(plan, [batch(("b", 1, 1), ("a", 50, 2))], state)
+    # The keys are taken in one after the other, in another order than they came.
+    (emitted,) = harness.run(plan, [batch(("b", 3, 3), ("a", 4, 4), ("b", 51, 5), ("a", 5, 6), ("b", 2, 7))], state)
+    assert emitted.late == [("b", 3, 3, None, 3), ("a", 4, 4, None, 4), ("a", 5, 6, None, 6), ("b", 2, 7, None, 7)]
+
+
+def test_what_functions_send_to_side_outputs_has_the_columns_that_were_declared_and_the_window():
+    plan, state = of_values(WindowSpec(TEN)), MemoryState()
+    told, output = outputs_of(plan, state, batch(("a", 1, -3), ("a", 2, 5), ("b", 3, 7), ("a", 19, -1)))
+    assert told == [
+        (MAIN, [
+            {"key": "a", "window_start": 0, "window_end": 10, "values": [-3, 5]},
+            {"key": "b", "window_start": 0, "window_end": 10, "values": [7]},
+        ]),
+        ("one", [
+            {"key": "a", "window_start": 0, "window_end": 10, "x": -3},
+        ]),
+        ("other", [{"key": "a", "window_start": 0, "window_end": 10, "y": "2", "z": 2.0}]),
+    ]  # fmt: skip
+    assert output.metrics.outputs == {MAIN: 2, "one": 1, "other": 1}
+    told, output = outputs_of(plan, state, batch(("b", 25, 1)))
+    assert [(tag, len(rows)) for tag, rows in told] == [(MAIN, 1), ("one", 1)]
+    # Where nothing was sent there is no table.
+    told, output = outputs_of(plan, state, batch(("b", 26, 1)))
+    assert (told, output.metrics.outputs) == ([], {})
+
+
+def test_one_part_and_several_are_the_same():
+    rows = [("a", 1, 1, None, 1), ("b", 2, 2, None, 2), ("a", 3, 3, None, 3), ("b", 4, 4, None, 4)]
+    plan = of_values(WindowSpec(EventTimeSessionWindows(5)))
+    fired = {
+        tuple(map(len, chunks)): harness.run(plan, [harness.MicroBatch(chunks, end=True)])[0].fired
+        for chunks in ([rows], [rows[:1], rows[1:]], [rows[:2], rows[2:]], [[], rows, []])
+    }
+    expected = [(("a", 1, 8), ([1, 3],)), (("b", 2, 9), ([2, 4],))]
+    assert fired == dict.fromkeys(fired, expected)
+    assert len(fired) == 4
+
+
+def test_elements_of_a_window_may_take_as_many_bytes_as_the_limit_and_none_more():
+    plan = of_values(WindowSpec(TEN))
+
+    def fires(limit):
+        """Whether the window of three fires where so many bytes are allowed; None: as many as its elements take."""
+        state = MemoryState()
+        outputs_of(plan, state, batch(*(("a", time, time) for time in (1, 2, 3))))
+        taken = plan.operator.for_group(plan, state, 0)._operator.store.bytes_of_elements
+        limited = replace(plan, most_bytes=taken + limit)
+        try:
+            told, _ = outputs_of(limited, state, batch(("b", 11, 1)))
+        except MemoryLimitError:
+            return False
+        return told[0][1] == [{"key": "a", "window_start": 0, "window_end": 10, "values": [1, 2, 3]}]
+
+    assert [fires(limit) for limit in (-1, 0, 1)] == [False, True, True]
+
+
+def test_codes_of_keys_are_numbers_in_the_order_in_which_keys_come():
+    nested = pa.array([{"a": 1}, {"a": 2}, {"a": 1}, None, {"a": 2}], pa.struct([("a", pa.int64())]))
+    assert _codes_of([nested], 5).tolist() == [0, 1, 0, 2, 1]
+    assert _codes_of([], 3).tolist() == [0, 0, 0]
+    assert _codes_of([pa.array(["x", "y", "x"]), pa.array([1, 1, 1])], 3).tolist() == [0, 1, 0]
+    assert _codes_of([nested.slice(0, 0)], 0).dtype == np.int64
