@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import replace
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 
 from panestream.engine.operators.row.operator import _codes_of
 from panestream.engine.operators.row.row_plan import Elements
+from panestream.engine.operators.row.window_states import KeyState, WindowState
 from panestream.engine.plan import MAIN
 from panestream.engine.planner import calling
 from panestream.engine.storage.state import MemoryState
@@ -66,9 +68,7 @@ def outputs_of(plan, state, rows):
 
 def with_integers(table):
     """The bounds of windows as integers."""
-    bounds = [
-        field.with_type(pa.int64()) if field.name in ("window_start", "window_end") else field for field in table.schema
-    ]
+    bounds = [field.with_type(pa.int64()) if field.name in ("window_start", "window_end") else field for field in table.schema]
     return table.cast(pa.schema(bounds))
 
 
@@ -148,6 +148,26 @@ def test_elements_of_a_window_may_take_as_many_bytes_as_the_limit_and_none_more(
         return told[0][1] == [{"key": "a", "window_start": 0, "window_end": 10, "values": [1, 2, 3]}]
 
     assert [fires(limit) for limit in (-1, 0, 1)] == [False, True, True]
+
+
+def test_what_was_held_in_memory_is_gone_without_the_garbage_collector():
+    """It is paused while a key group is worked on: cycles that nobody cut would wait for it."""
+    plan, state = harness.Query(WindowSpec(TEN), (agg.sum("v"),)).row(), MemoryState()
+    gc.collect()
+    gc.disable()
+    try:
+        before = held()
+        outputs_of(plan, state, batch(("a", 1, 1), ("b", 2, 2), ("a", 13, 3), ("b", 24, 4)))
+        assert held() == before
+        assert plan.operator.for_group(plan, state, 0).tables().table("windows").num_rows == 1
+        assert held() == before
+    finally:
+        gc.enable()
+
+
+def held():
+    """How many keys and windows there are in memory."""
+    return sum(isinstance(one, (KeyState, WindowState)) for one in gc.get_objects())
 
 
 def test_codes_of_keys_are_numbers_in_the_order_in_which_keys_come():

@@ -16,7 +16,13 @@ from panestream.engine.storage.state import MemoryState
 from panestream.engine.window_spec import WindowSpec
 from panestream.errors import PlanMismatchError
 from panestream.windowing import aggregates as agg
-from panestream.windowing.assigners import EventTimeSessionWindows, GlobalWindows, TumblingEventTimeWindows
+from panestream.windowing.assigners import (
+    EventTimeSessionWindows,
+    GlobalWindows,
+    TumblingEventTimeWindows,
+    TumblingProcessingTimeWindows,
+)
+from panestream.windowing.assigners.stagger import WindowStagger
 from panestream.windowing.evictors import CountEvictor
 from panestream.windowing.functions import ProcessWindowFunction
 from panestream.windowing.state import ValueStateDescriptor
@@ -146,6 +152,18 @@ def test_late_rows_that_were_dropped_are_counted_on():
     plan.operator.for_group(plan, again, 0).restore(saved)
     harness.run(plan, [batch(("a", 7, 1))], again)
     assert plan.operator.for_group(plan, again, 0).header()["counters"]["total"] == {"late_dropped": 3}
+
+
+def test_windows_stay_shifted_as_they_were():
+    windowing = WindowSpec(TumblingProcessingTimeWindows(100, 0, WindowStagger.NATURAL))
+    plan = harness.Query(windowing, (agg.count().alias("n"),)).row()
+    query, again = savepoints.Query(plan, 1), MemoryState()
+    query.run(batch(("a", 1, 1), clock=1234))
+    (saved,) = query.tables()
+    assert saved.header["counters"] == {"total": {"late_dropped": 0}, "equal": {"stagger": 34}}
+    plan.operator.for_group(plan, again, 0).restore(saved)
+    fired = [one.fired for one in harness.run(plan, [batch(("a", 2, 2), clock=1290), batch(clock=1334)], again)]
+    assert fired == [[], [(("a", 1234, 1334), (2,))]]
 
 
 def counting(*aggregates):
