@@ -148,7 +148,7 @@ class _RowStorage:
         return self.operator.store.sizes()
 
 
-class RowGroupOperator(GroupOperator[None]):
+class RowGroupOperator(GroupOperator[_Arrived | None]):
     """The row operator of a key group: see :class:`~panestream.engine.runtime.group_operator.GroupOperator`.
 
     It counts event time and processing time itself: a query may look at both.
@@ -219,7 +219,7 @@ class RowGroupOperator(GroupOperator[None]):
 
     # -- rows ----------------------------------------------------------------------------------------------------------
 
-    def _take_in(self, batch: GroupInput, step: TimeStep, output: GroupOutput) -> None:
+    def _take_in(self, batch: GroupInput, step: TimeStep, output: GroupOutput) -> _Arrived | None:
         arrived = self._arrived(batch.of(INPUTS), batch.origins.get(INPUTS, []))
         # Rows are judged, taken in and fired for one by one.
         rows = chain.from_iterable(self._in_pieces(arrived)) if arrived else ()
@@ -233,11 +233,12 @@ class RowGroupOperator(GroupOperator[None]):
         metrics, came = output.metrics, len(arrived.keys) if arrived else 0
         metrics.outside_rows, metrics.firings = self._operator.outside, self._operator.firing_counts
         metrics.windowed_rows = came - metrics.late_rows - metrics.outside_rows
+        return arrived
 
-    def _fire(self, fresh: None, step: TimeStep, output: GroupOutput) -> None:
-        pass
+    def _fire(self, fresh: _Arrived | None, step: TimeStep, output: GroupOutput) -> _Arrived | None:
+        return fresh
 
-    def _close(self, fresh: None, step: TimeStep) -> None:
+    def _close(self, fresh: _Arrived | None, step: TimeStep) -> None:
         pass
 
     def _wake_up(self, step: TimeStep) -> int | None:
