@@ -1,0 +1,141 @@
+"""What a summary lists of a state, as what is known of windows and rows."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from panestream.inspection.summary import Source
+from panestream.spark.savepoint.known_state import known_of
+from panestream.tracing.of_state import KnownRow, KnownState, KnownWindow
+from panestream.windowing.time import MIN_TIMESTAMP
+from panestream.windowing.windows import GlobalWindow, TimeWindow
+
+PLAN = SimpleNamespace(event_time="at")
+SECOND = 1_000_000
+
+
+def summary_of(**more):
+    told = {
+        "listed": None, "sources": (), "source_count": 1, "windows": 0, "elements": 0, "watermark": None, "clock": None,
+        "closed": None, "late_dropped": None,
+    }  # fmt: skip
+    return SimpleNamespace(**{**told, **more})
+
+
+def window_of(**more):
+    told = {
+        "window_start": "1970-01-01T00:00:10Z", "window_end": "1970-01-01T00:00:20Z", "window": "short", "rows": 3,
+        "results": {"n": 3}, "contents": None, "firings": 2, "last_firing": "early", "due": "1970-01-01T00:00:20Z",
+        "closes": "1970-01-01T00:00:25Z", "key": {"user": "ann"},
+    }  # fmt: skip
+    return {**told, **more}
+
+
+def element_of(place, **more):
+    bounds = {"start": "1970-01-01T00:00:10Z", "end": "1970-01-01T00:00:20Z"}
+    told = {"place": place, "time": "1970-01-01T00:00:11Z", "windows": [bounds], "key": {"user": "ann", "page": 7}}
+    return {**told, **more}
+
+
+def known_window(**more):
+    told = {
+        "key": "ann", "window": TimeWindow(10 * SECOND, 20 * SECOND), "label": "short", "rows": 3, "results": {"n": 3},
+        "contents": None, "firings": 2, "last_firing": "early", "due": 20 * SECOND, "closes": 25 * SECOND,
+    }  # fmt: skip
+    return KnownWindow(**{**told, **more})
+
+
+def test_of_nothing_nothing_is_known():
+    assert known_of(PLAN, summary_of(), "the checkpoint") == KnownState(
+        PLAN, "the checkpoint", (), (), 0, 0, MIN_TIMESTAMP, None, MIN_TIMESTAMP, None, None
+    )
+
+
+def test_what_is_counted_is_handed_on():
+    summary = summary_of(windows=7, elements=9, watermark=5, clock=6, closed=4, late_dropped=8)
+    assert known_of(PLAN, summary, "it") == KnownState(PLAN, "it", (), (), 7, 9, 5, 6, 4, None, 8)
+    summary = summary_of(watermark=0, clock=0, closed=0, late_dropped=0)
+    assert known_of(PLAN, summary, "it") == KnownState(PLAN, "it", (), (), 0, 0, 0, 0, 0, None, 0)
+
+
+def test_windows_are_known_with_their_bounds_and_times():
+    listed = {
+        "windows": [
+            window_of(),
+            window_of(window_start=None, window_end=None, due=None, closes=None, key={"user": "bob", "page": 7}, firings=0),
+            window_of(key={"user": None}, contents="{}", results=None),
+        ],
+        "elements": (),
+    }
+    one, none, nobody = known_of(PLAN, summary_of(listed=listed), "it").windows
+    assert one == known_window()
+    assert none == known_window(key=("bob", 7), window=GlobalWindow(), due=None, closes=None, firings=0)
+    assert nobody == known_window(key=None, contents="{}", results=None)
+
+
+def test_the_key_is_as_it_was_given():
+    listed = {"windows": [window_of()], "elements": [element_of(0, value=1)]}
+    known = known_of(PLAN, summary_of(listed=listed), "it", ("ann", 7))
+    assert (known.windows[0].key, known.rows[0].key) == (("ann", 7), ("ann", 7))
+    known = known_of(PLAN, summary_of(listed=listed), "it", None)
+    assert (known.windows[0].key, known.rows[0].key) == (None, None)
+
+
+def test_a_query_without_keys_has_none():
+    without = {name: value for name, value in window_of().items() if name != "key"}
+    assert known_of(PLAN, summary_of(listed={"windows": [without], "elements": ()}), "it").windows[0].key is None
+    assert known_of(PLAN, summary_of(listed={"windows": [without], "elements": ()}), "it", 3).windows[0].key == 3
+
+
+@pytest.mark.parametrize(
+    ("more", "time", "value"),
+    [
+        ({"value": 5}, 11 * SECOND, 5),
+        ({"value": 5, "element": None}, 11 * SECOND, 5),
+        ({"element": "text"}, 11 * SECOND, "text"),
+        ({"time": None, "value": 5}, None, 5),
+        ({"element": {"at": "1970-01-01T00:00:12Z", "v": 4}}, 11 * SECOND, ("1970-01-01T00:00:12Z", 4)),
+        # Kept without its time, which is that of the row's own column.
+        ({"time": None, "element": {"at": "1970-01-01T00:00:12.500Z", "v": 4}}, 12_500_000, ("1970-01-01T00:00:12.500Z", 4)),
+        ({"time": None, "element": {"at": "1970-01-01T00:00:12", "v": 4}}, 12 * SECOND, ("1970-01-01T00:00:12", 4)),
+        ({"time": None, "element": {"at": "soon", "v": 4}}, None, ("soon", 4)),
+        ({"time": None, "element": {"at": 12, "v": 4}}, None, (12, 4)),
+        ({"time": None, "element": {"then": "1970-01-01T00:00:12Z"}}, None, ("1970-01-01T00:00:12Z",)),
+    ],
+)
+def test_rows_are_known_with_their_time_and_what_they_are(more, time, value):
+    known = known_of(PLAN, summary_of(listed={"windows": (), "elements": [element_of(0, **more)]}), "it")
+    (row,) = known.rows
+    told = tuple(row.value) if isinstance(value, tuple) else row.value
+    assert (row.key, row.timestamp, told, row.windows) == (("ann", 7), time, value, (TimeWindow(10 * SECOND, 20 * SECOND),))
+    if isinstance(value, tuple):
+        assert row.value._fields == tuple(more["element"])
+
+
+def test_rows_are_in_the_order_in_which_they_came_and_may_be_in_many_windows_or_in_none():
+    everywhere = [{"start": None, "end": None}, {"start": "1970-01-01T00:00:00Z", "end": "1970-01-01T00:00:01Z"}]
+    elements = [element_of(2, value="c", windows=[]), element_of(0, value="a", windows=everywhere), element_of(1, value="b")]
+    rows = known_of(PLAN, summary_of(listed={"windows": (), "elements": elements}), "it").rows
+    assert [row.value for row in rows] == ["a", "b", "c"]
+    assert [row.windows for row in rows] == [
+        (GlobalWindow(), TimeWindow(0, SECOND)),
+        (TimeWindow(10 * SECOND, 20 * SECOND),),
+        (),
+    ]
+    assert all(isinstance(row, KnownRow) for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("sources", "count", "slowest"),
+    [
+        ((), 0, None),
+        ((Source("p0", 5, 4, False),), 1, None),
+        ((Source("p0", 5, 4, False), Source("p1", 9, 8, False)), 2, ("p0", 4)),
+        ((Source("p0", 5, 4, True), Source("p1", 9, None, False)), 2, ("p1", None)),
+        ((Source("", 5, 4, False), Source("p1", 9, 8, True)), 2, None),
+    ],
+)
+def test_the_source_partition_that_is_furthest_behind_is_the_first_that_is_not_idle(sources, count, slowest):
+    assert known_of(PLAN, summary_of(sources=sources, source_count=count), "it").slowest == slowest

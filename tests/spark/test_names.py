@@ -1,0 +1,78 @@
+"""Which names are one column, and what keys sinks take."""
+
+from __future__ import annotations
+
+import pytest
+
+from panestream.errors import SinkError
+from panestream.spark.names import Names, shown
+from panestream.spark.sinks.keys import check_key_columns, check_keys, key_and_window
+
+
+@pytest.mark.parametrize(
+    ("names", "alike", "to_the_letter"),
+    [
+        ([], None, None),
+        (["k"], None, None),
+        (["k", "v", "w"], None, None),
+        (["k", "v", "k"], ("k", "k"), ("k", "k")),
+        (["k", "v", "K"], ("k", "K"), None),
+        (["v", "K", "k", "K"], ("K", "k"), ("K", "K")),
+        (["k", "v", "V", "k"], ("v", "V"), ("k", "k")),
+        (["k", "K", "k"], ("k", "K"), ("k", "k")),
+    ],
+)
+def test_the_first_two_names_of_one_column_are_told(names, alike, to_the_letter):
+    assert Names().doubled(names) == alike
+    assert Names(case_sensitive=True).doubled(names) == to_the_letter
+
+
+@pytest.mark.parametrize(
+    ("name", "known", "alike", "to_the_letter"),
+    [
+        ("k", ["K", "k"], "k", "k"),
+        ("K", ["a", "k", "K"], "K", "K"),
+        ("kEY", ["a", "Key", "KEY"], "Key", None),
+        ("k", [], None, None),
+        ("k", ["a"], None, None),
+    ],
+)
+def test_a_name_is_found_to_the_letter_first(name, known, alike, to_the_letter):
+    assert Names().find(name, iter(known)) == alike
+    assert Names(case_sensitive=True).find(name, iter(known)) == to_the_letter
+
+
+def test_names_are_shown_apart_where_they_differ():
+    assert shown("k", "k") == "'k'"
+    assert shown("k", "K") == "'k' and 'K', which are one name here (spark.sql.caseSensitive)"
+
+
+@pytest.mark.parametrize("keys", [[], ["user"], ("user", "page")])
+def test_keys_are_lists_of_names(keys):
+    assert check_keys(keys, "a MergeSink") is None
+
+
+@pytest.mark.parametrize("keys", ["user", None, 3, {"user"}, ["user", 3], [None]])
+def test_what_is_no_list_of_names_is_refused(keys):
+    with pytest.raises(SinkError) as error:
+        check_keys(keys, "a MergeSink")
+    assert str(error.value) == f"a MergeSink wants the names of the key columns as a list, got {keys!r}"
+
+
+def test_of_keys_that_are_no_columns_the_first_is_named():
+    assert check_key_columns(["b", "a"], ["a", "b", "c"], "the rows of 'main'") is None
+    with pytest.raises(SinkError, match=r"^the rows of 'main' have no key column 'usr'; did you mean 'user'\?"):
+        check_key_columns(["page", "usr", "nothing"], ["user", "page"], "the rows of 'main'")
+
+
+@pytest.mark.parametrize(
+    ("keys", "columns", "told"),
+    [
+        ([], ["n"], []),
+        (["user"], ["user", "window_start", "window_end", "n"], ["user", "window_start", "window_end"]),
+        (["user"], ["window_end", "user", "window", "window_start"], ["user", "window", "window_start", "window_end"]),
+        (["window_start", "user"], ["user", "window_start", "window_end"], ["window_start", "user", "window_end"]),
+    ],
+)
+def test_a_row_is_told_by_its_key_and_its_window(keys, columns, told):
+    assert key_and_window(keys, columns) == told
