@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from zlib import crc32
 
 import pytest
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, PySparkException
 
 from panestream.errors import StateDamagedError, StateFormatError
 from panestream.spark.markers import _decoded, _is_missing, _tail, list_files, read_markers, write_marker
@@ -76,6 +76,80 @@ def test_what_was_written_is_read_by_its_address_and_written_over(tmp_path, monk
     (folder / "b" / "part-00000.txt").write_text("")
     with pytest.raises(StateDamagedError, match=r"^the marker .*/of us/b/part-00000.txt is empty: put back a copy$"):
         read_markers(spark, pattern, DO)
+
+
+def test_a_marker_is_one_line_with_its_names_in_order_and_a_checksum_of_all_else(tmp_path, monkeypatch):
+    spark, made = PlainSpark(monkeypatch), []
+    plain_range = spark.range
+
+    def range_of(rows):
+        select = plain_range(rows).select
+
+        def selected(column):
+            written = select(column)
+            coalesce = written.coalesce
+            return SimpleNamespace(coalesce=lambda parts: made.append((rows, parts)) or coalesce(parts))
+
+        return SimpleNamespace(select=selected)
+
+    monkeypatch.setattr(spark, "range", range_of)
+    write_marker(spark, str(tmp_path / "m"), {"z": 1, "a": [2]})
+    told = '{"a": [2], "format": 1, "z": 1}'
+    assert made == [(1, 1)]
+    (file,) = (tmp_path / "m").iterdir()
+    assert file.read_text() == f'{{"a": [2], "crc32": {crc32(told.encode())}, "format": 1, "z": 1}}\n'
+
+
+def reader_that_fails(monkeypatch, error):
+    """A session that finds a marker, and cannot read what is in it."""
+
+    class Session:
+        read = property(lambda self: self)
+
+        def format(self, kind):
+            self.kind = kind
+            return self
+
+        def option(self, name, value):
+            return self
+
+        def load(self, paths):
+            return self
+
+        def inputFiles(self):  # noqa: N802 (Spark's name)
+            return ["file:/c/m/part-0"]
+
+        def select(self, *columns):
+            assert (self.kind, columns) == ("binaryFile", ("path", "content"))
+            return self
+
+        def collect(self):
+            raise error
+
+    return Session()
+
+
+def test_what_spark_cannot_read_is_damaged_and_says_so_in_a_sentence(monkeypatch):
+    error = PySparkException("[FAILED_READ_FILE] Checksum error: file:/c/m/part-0 at 0.\nat org.apache...\nat java...")
+    with pytest.raises(StateDamagedError) as damaged:
+        read_markers(reader_that_fails(monkeypatch, error), "/c/m/part-*", DO)
+    text = str(damaged.value)
+    assert text.startswith("a marker of /c/m/part-* cannot be read: put back a copy (")
+    assert "Checksum error: file:/c/m/part-0 at 0" in text
+    assert "org.apache" not in text
+    assert damaged.value.spark_error is error
+    assert damaged.value.__suppress_context__
+
+
+@pytest.mark.parametrize(
+    "error",
+    [OSError("full"), KeyboardInterrupt(), ValueError("x"), PySparkException("SparkContext was shut down")],
+    ids=["of files", "of the user", "of values", "of Spark that has ended"],
+)
+def test_errors_that_say_nothing_of_the_marker_are_handed_on(monkeypatch, error):
+    with pytest.raises(type(error)) as raised:
+        read_markers(reader_that_fails(monkeypatch, error), "/c/m/part-*", DO)
+    assert raised.value is error
 
 
 class Refusing:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from panestream.errors import SinkError
@@ -40,6 +42,14 @@ def test_the_first_two_names_of_one_column_are_told(names, alike, to_the_letter)
 def test_a_name_is_found_to_the_letter_first(name, known, alike, to_the_letter):
     assert Names().find(name, iter(known)) == alike
     assert Names(case_sensitive=True).find(name, iter(known)) == to_the_letter
+
+
+@pytest.mark.parametrize(
+    ("set_to", "told"), [(None, False), ("false", False), ("true", True), ("TRUE", True), (True, True), ("maybe", False)]
+)
+def test_the_session_says_whether_case_matters(set_to, told):
+    settings = {} if set_to is None else {"spark.sql.caseSensitive": set_to}
+    assert Names.of(SimpleNamespace(conf=SimpleNamespace(get=settings.get))) == Names(told)
 
 
 def test_names_are_shown_apart_where_they_differ():

@@ -65,14 +65,14 @@ def test_windows_are_known_with_their_bounds_and_times():
         "windows": [
             window_of(),
             window_of(window_start=None, window_end=None, due=None, closes=None, key={"user": "bob", "page": 7}, firings=0),
-            window_of(key={"user": None}, contents="{}", results=None),
+            window_of(key={"user": None}, contents="{}", results=None, window_start=None),
         ],
         "elements": (),
     }
     one, none, nobody = known_of(PLAN, summary_of(listed=listed), "it").windows
     assert one == known_window()
     assert none == known_window(key=("bob", 7), window=GlobalWindow(), due=None, closes=None, firings=0)
-    assert nobody == known_window(key=None, contents="{}", results=None)
+    assert nobody == known_window(key=None, contents="{}", results=None, window=GlobalWindow())
 
 
 def test_the_key_is_as_it_was_given():
