@@ -1,0 +1,119 @@
+"""What to write instead of one of Spark's aggregates: without Spark."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+from pyspark.sql import types as T
+
+from panestream.engine.runtime.sides import SIDE_COLUMN
+from panestream.spark.expressions import NAMESAKES, _arguments, _hint, as_written, instead_of
+
+GENERAL = "give .aggregate the aggregates of panestream.agg, e.g. agg.sum('price'), and compute on its results"
+ALL = (
+    "known there: approx_count_distinct, approx_quantile, avg, collect_list, count, count_distinct, first, histogram, last, max, "
+    "max_by, mean, min, min_by, stddev, sum, top_k, user, var, weighted_mean"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("sum(price)", "write .aggregate(agg.sum('price'))"),
+        (" SUM( price ) ", "write .aggregate(agg.sum('price'))"),
+        ("sum(price) AS revenue", "write .aggregate(agg.sum('price').alias('revenue'))"),
+        ("sum(price) as `all of it`", "write .aggregate(agg.sum('price').alias('all of it'))"),
+        ("sum(coalesce(a, 0) * b)", "write .aggregate(agg.sum('coalesce(a, 0) * b'))"),
+        ("sum(price,\n1)", "write .aggregate(agg.sum('price'))"),
+        ("count(1)", "write .aggregate(agg.count())"),
+        ("count(*)", "write .aggregate(agg.count())"),
+        ("count()", "write .aggregate(agg.count())"),
+        ("count(user)", "write .aggregate(agg.count('user'))"),
+        ("sum(1)", "write .aggregate(agg.sum('1'))"),
+        ("count(DISTINCT user) AS n", "write .aggregate(agg.count_distinct('user').alias('n'))"),
+        ("count(distinct user)", "write .aggregate(agg.count_distinct('user'))"),
+        ("max(DISTINCT price)", "write .aggregate(agg.max('price'))"),
+        ("min(DISTINCT price)", "write .aggregate(agg.min('price'))"),
+        ("max_by(item, price)", "write .aggregate(agg.max_by('item', 'price'))"),
+        ("min_by(item, price, 3)", "write .aggregate(agg.min_by('item', 'price'))"),
+        ("median(price)", "write .aggregate(agg.approx_quantile('price', 0.5))"),
+        ("median(price, 0.9)", "write .aggregate(agg.approx_quantile('price', 0.5))"),
+        ("percentile(price, 0.9) AS p", "write .aggregate(agg.approx_quantile('price', 0.9).alias('p'))"),
+        ("percentile_approx(price)", "write .aggregate(agg.approx_quantile('price', 0.5))"),
+        ("percentile_approx(price, array(0.5, 0.9))", "write .aggregate(agg.approx_quantiles('price', [0.5, 0.9]))"),
+        ("sums(price)", "there is no agg.sums; did you mean agg.sum?"),
+        ("sum(DISTINCT price)", "there is no agg.sum_distinct; did you mean agg.count_distinct?"),
+        ("xyzzy(price)", f"there is no agg.xyzzy; {ALL}"),
+        ("coalesce(sum(price), 0)", GENERAL),
+        ("sum(price) + 1", GENERAL),
+        ("sum(price", GENERAL),
+        ("sum(a)) AS (b)", GENERAL),
+        ("price", GENERAL),
+        ("", GENERAL),
+    ],
+)
+def test_what_is_to_be_written_instead(text, told):
+    assert instead_of(text) == told
+
+
+@pytest.mark.parametrize("name", sorted(set(NAMESAKES) - {"count distinct", "max_by", "min_by"}))
+def test_every_namesake_is_told_by_its_own_name(name):
+    assert instead_of(f"{name}(x)") == f"write .aggregate(agg.{NAMESAKES[name]}('x'))"
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("", []),
+        (" , ,", []),
+        ("a", ["a"]),
+        (" a , b ", ["a", "b"]),
+        ("f(a, b), c", ["f(a, b)", "c"]),
+        ("[a, b], f(g(a, b), c), d", ["[a, b]", "f(g(a, b), c)", "d"]),
+        ("f(a", None),
+        ("a), (b", None),
+        ("a]", None),
+        ("f([a)]", ["f([a)]"]),
+    ],
+)
+def test_arguments_are_what_stands_between_commas_outside_of_parentheses(text, parts):
+    assert _arguments(text) == parts
+
+
+def test_what_was_given_is_shown_as_it_was_written():
+    class Given:
+        def __repr__(self):
+            return "Column<'(price > 3)'>"
+
+    assert as_written("price > 3") == "price > 3"
+    assert as_written(Given()) == "(price > 3)"
+
+
+def rows_of(*fields):
+    schema = T.StructType([T.StructField(name, kind) for name, kind in fields])
+    return SimpleNamespace(schema=schema, columns=schema.names)
+
+
+STRUCT = T.StructType([T.StructField("price", T.LongType()), T.StructField("paid", T.LongType())])
+ROWS = rows_of(("user", T.StringType()), ("order", STRUCT), ("other", STRUCT), (SIDE_COLUMN, T.StringType()))
+
+
+@pytest.mark.parametrize(
+    ("given", "hint"),
+    [
+        ("price", "did you mean 'order.price' or 'other.price'?"),
+        ("order.prise", "did you mean 'order.price'?"),
+        ("order.prid", "did you mean 'order.paid' or 'order.price'?"),
+        ("order.xyz", "known there: order.price, order.paid"),
+        ("usr", "did you mean 'user'?"),
+        ("user.name", "did you mean 'user'?"),
+    ],
+)
+def test_which_columns_and_fields_there_are(given, hint):
+    assert _hint(given, ROWS) == hint
+
+
+def test_the_column_that_tells_two_streams_apart_is_no_hint():
+    told = _hint("xyz", ROWS)
+    assert told == "known here: order, other, user"

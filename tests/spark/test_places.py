@@ -1,0 +1,160 @@
+"""Paths as users write them, and places that must lie apart: whole texts."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from panestream.errors import InvalidPlanError, SinkError
+from panestream.spark.places import check_apart, escaped, file_place, is_below, is_hidden, local_folder, path_of
+
+
+class Odd:
+    """A path that is bytes, which pathlib allows."""
+
+    def __fspath__(self):
+        return b"out"
+
+
+@pytest.mark.parametrize(
+    ("given", "path"),
+    [("out", "out"), ("  out ", "  out "), ("s3://b/out", "s3://b/out"), (Path("out") / "late", "out/late"), ("é\x20", "é ")],
+)
+def test_paths_are_text_or_of_pathlib(given, path):
+    assert path_of(given, "a sink needs a folder", SinkError) == path
+
+
+@pytest.mark.parametrize("given", [None, 3, "", "  ", b"out", ["out"], "a\nb", "a\x1fb", "\x00", Odd()])
+@pytest.mark.parametrize("error", [SinkError, InvalidPlanError])
+def test_what_is_no_path_is_shown(given, error):
+    with pytest.raises(error) as raised:
+        path_of(given, "a sink needs a folder", error)
+    assert str(raised.value) == f"a sink needs a folder; got {given!r}"
+
+
+def test_of_pathlib_are_no_addresses():
+    with pytest.raises(SinkError) as raised:
+        path_of(Path("hdfs://host/out"), "a sink needs a folder", SinkError)
+    assert str(raised.value) == ("a sink needs a folder; pathlib has made 'hdfs:/host/out' of an address: give it as a string")
+
+
+@pytest.mark.parametrize(
+    ("path", "place"),
+    [
+        ("/data//x/../out/", "file:/data/out"),
+        (" /data/out ", "file:/data/out"),
+        ("file:/data/out", "file:/data/out"),
+        ("FILE:///data/out/", "file:/data/out"),
+        ("file://localhost/data/out", "file:/data/out"),
+        ("S3A://Bucket/Out/", "s3a://bucket/Out"),
+        ("s3a://bucket", "s3a://bucket"),
+        ("s3a://bucket/", "s3a://bucket"),
+        ("hdfs://Host:8020//a/./b/../c", "hdfs://host:8020/a/c"),
+        ("hdfs:/a/b", "hdfs:///a/b"),
+        ("abfss://c@acc.dfs/a%20b", "abfss://c@acc.dfs/a%20b"),
+    ],
+)
+def test_a_folder_has_one_place_however_it_is_written(path, place):
+    assert file_place(path) == place
+
+
+def test_links_lead_to_one_place(tmp_path):
+    (tmp_path / "real").mkdir()
+    os.symlink(tmp_path / "real", tmp_path / "link")
+    assert file_place(str(tmp_path / "link")) == file_place(str(tmp_path / "real"))
+
+
+@pytest.mark.parametrize(
+    ("uri", "folder"),
+    [
+        ("file:/a%20b", Path("/a b")),
+        ("File:///a", Path("/a")),
+        ("file://host/a", Path("/a")),
+        ("/a", None),
+        ("s3://b/a", None),
+    ],
+)
+def test_folders_of_this_machine_are_those_of_files(uri, folder):
+    assert local_folder(uri) == folder
+
+
+def test_what_readers_take_for_patterns_is_escaped():
+    assert escaped(r"a*b?[c]{d}\e") == r"a\*b\?\[c\]\{d\}\\e"
+    assert escaped("file:/plain-_.out") == "file:/plain-_.out"
+
+
+@pytest.mark.parametrize(
+    ("inner", "outer", "below"),
+    [
+        ("file:/out/late", "file:/out", True),
+        ("file:/out/late", "file:/out/", True),
+        ("file:/out/a/_late", "file:/out", True),
+        ("file:/out/_late", "file:/out", False),
+        ("file:/out/.late", "file:/out", False),
+        ("file:/output", "file:/out", False),
+        ("file:/out", "file:/out", False),
+        ("file:/out", "file:/out/late", False),
+        ("file:/out", "file:/", True),
+    ],
+)
+def test_what_readers_of_a_folder_find_lies_below_it(inner, outer, below):
+    assert is_below(inner, outer) is below
+
+
+def test_names_that_spark_passes_over():
+    assert [is_hidden(name) for name in ("_a", ".a", "a_", "a.b", "")] == [True, True, False, False, False]
+
+
+NESTED = "whoever reads the outer folder would find the inner one's files. Put them side by side"
+
+
+@pytest.mark.parametrize(
+    ("places", "checkpoint", "said"),
+    [
+        ({}, "/c", None),
+        ({"main": "file:/out"}, None, None),
+        ({"main": "file:/out"}, "/out/_checkpoint", None),
+        ({"main": "file:/out", "late": "file:/out2"}, "/checkpoint", None),
+        ({"main": "file:/out", "late": "file:/out/_late"}, None, None),
+        (
+            {"main": "file:/out", "seen": "file:/seen", "late": "file:/out"},
+            None,
+            "the outputs 'main' and 'late' have one place, file:/out: each would replace or hide the other's rows. "
+            "Give each a place of its own",
+        ),
+        (
+            {"main": "file:/out/in", "late": "file:/out"},
+            None,
+            f"the outputs 'main' and 'late' lie one inside the other (file:/out/in, file:/out): {NESTED}",
+        ),
+        (
+            {"main": "file:/out", "late": "file:/out/in"},
+            None,
+            f"the outputs 'main' and 'late' lie one inside the other (file:/out, file:/out/in): {NESTED}",
+        ),
+        (
+            {"main": "file:/out"},
+            "/out/",
+            f"the output 'main' and the checkpoint lie one inside the other (file:/out, file:/out): {NESTED}",
+        ),
+        (
+            {"seen": "file:/other", "main": "file:/out/in"},
+            "file:///out",
+            f"the output 'main' and the checkpoint lie one inside the other (file:/out/in, file:/out): {NESTED}",
+        ),
+        (
+            {"main": "file:/out"},
+            "/out/checkpoint",
+            f"the output 'main' and the checkpoint lie one inside the other (file:/out, file:/out/checkpoint): {NESTED}",
+        ),
+    ],
+)
+def test_outputs_and_the_checkpoint_lie_apart(places, checkpoint, said):
+    if said is None:
+        assert check_apart(places, checkpoint) is None
+        return
+    with pytest.raises(SinkError) as raised:
+        check_apart(places, checkpoint)
+    assert str(raised.value) == said
