@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -62,7 +61,7 @@ def test_a_folder_has_one_place_however_it_is_written(path, place):
 
 def test_links_lead_to_one_place(tmp_path):
     (tmp_path / "real").mkdir()
-    os.symlink(tmp_path / "real", tmp_path / "link")
+    (tmp_path / "link").symlink_to(tmp_path / "real")
     assert file_place(str(tmp_path / "link")) == file_place(str(tmp_path / "real"))
 
 
@@ -121,8 +120,10 @@ NESTED = "whoever reads the outer folder would find the inner one's files. Put t
         (
             {"main": "file:/out", "seen": "file:/seen", "late": "file:/out"},
             None,
-            "the outputs 'main' and 'late' have one place, file:/out: each would replace or hide the other's rows. "
-            "Give each a place of its own",
+            (
+                "the outputs 'main' and 'late' have one place, file:/out: each would replace or hide the other's rows. "
+                "Give each a place of its own"
+            ),
         ),
         (
             {"main": "file:/out/in", "late": "file:/out"},
