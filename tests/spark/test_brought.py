@@ -1,0 +1,115 @@
+"""Which rows come to the driver with the counters, and which stay where they are: at the limits, without Spark."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pyarrow as pa
+import pytest
+
+from panestream.engine.exchange.group_run import METRICS
+from panestream.engine.storage import payload
+from panestream.engine.window_spec import WindowSpec
+from panestream.spark import computed as computed_
+from panestream.spark.computed import FEW_BYTES, Computed
+from panestream.spark.types import spark_schema
+from panestream.windowing import aggregates as agg
+from panestream.windowing.assigners import TumblingEventTimeWindows
+from tests.comparison import harness
+
+
+def plan_of(*aggregates):
+    return harness.Query(WindowSpec(TumblingEventTimeWindows(10)), aggregates or (agg.count().alias("n"),), late=True).columnar()
+
+
+class Operated:
+    """The operator's output: tag and body of each row."""
+
+    def __init__(self, rows, arrow_rows="10000"):
+        self.rows, self.asked = rows, []
+        self.made = []
+        conf = SimpleNamespace(get=lambda name: {"spark.sql.execution.arrow.maxRecordsPerBatch": arrow_rows}[name])
+        self.sparkSession = SimpleNamespace(conf=conf, createDataFrame=self._made)
+
+    def selectExpr(self, *texts):  # noqa: N802 (Spark's name)
+        self.asked.append(texts)
+        return SimpleNamespace(collect=lambda: self.rows)
+
+    def _made(self, table, schema):
+        self.made.append((table, schema))
+        return SimpleNamespace(coalesce=lambda parts: (table, parts))
+
+
+@pytest.mark.parametrize(("groups", "few"), [(1, 1 << 19), (3, 174_762), (128, 4096), (129, 4096), (1000, 4096)])
+def test_a_payload_may_have_its_share_of_the_bytes_and_some_however_many_share(groups, few):
+    operated = Operated([])
+    found = Computed.of(operated, SimpleNamespace(groups=groups))
+    assert operated.asked == [("tag", f"CASE WHEN tag = '{METRICS}' OR length(body) <= {few} THEN body END AS body")]
+    assert (found.metrics, found.bodies, list(found.present)) == ([], {}, [])
+
+
+def test_an_output_is_here_if_all_its_payloads_are():
+    rows = [
+        ("main", bytearray(b"1")), (METRICS, bytearray(b'{"a": 1}')), ("late", bytearray(b"2")), ("main", None),
+        ("late", bytearray(b"3")), ("main", bytearray(b"4")), (METRICS, bytearray(b'{"a": 2}')), ("seen", None),
+    ]  # fmt: skip
+    found = Computed.of(Operated(rows), SimpleNamespace(groups=1))
+    assert found.metrics == [{"a": 1}, {"a": 2}]
+    assert found.bodies == {"main": None, "late": [b"2", b"3"], "seen": None}
+    assert set(found.present) == {"main", "late", "seen"}
+
+
+def emitted(plan, number, text=None):
+    """So many rows of the main output."""
+    columns = [
+        pa.array([text] * number if pa.types.is_string(field.type) else [0] * number, field.type)
+        for field in plan.emitted_schema("main")
+    ]
+    return pa.Table.from_arrays(columns, schema=plan.emitted_schema("main"))
+
+
+def brought(plan, tables, **more):
+    operated = Operated([], **more)
+    bodies = None if tables is None else [payload.encode(table) for table in tables]
+    found = Computed(operated, plan, [], {} if tables == [] else {"main": bodies})
+    return operated, found._brought("main")
+
+
+def test_rows_that_are_here_become_one_partition_of_the_outputs_columns():
+    plan = plan_of()
+    operated, (table, parts) = brought(plan, [emitted(plan, 2, "a"), emitted(plan, 1, "b")])
+    assert table.schema.equals(plan.output_schema("main"))
+    assert table.column("key").to_pylist() == ["a", "a", "b"]
+    assert parts == 1
+    assert operated.made == [(table, spark_schema(plan.output_schema("main")))]
+
+
+def test_an_output_without_rows_has_its_columns():
+    plan = plan_of()
+    _, (table, _) = brought(plan, [])
+    assert (table.num_rows, table.schema.equals(plan.output_schema("main"))) == (0, True)
+
+
+def test_what_is_not_here_stays_there():
+    assert brought(plan_of(), None)[1] is None
+
+
+def test_nested_values_stay_there():
+    plan = plan_of(agg.collect_list("v").alias("all"))
+    assert brought(plan, [])[1] is None
+
+
+@pytest.mark.parametrize(("arrow_rows", "here"), [("1", True), ("0", False), ("-1", False), (None, False)])
+def test_where_spark_cuts_no_batches_rows_stay_there(arrow_rows, here):
+    assert (brought(plan_of(), [], arrow_rows=arrow_rows)[1] is not None) is here
+
+
+def test_rows_of_as_many_bytes_as_are_few_are_brought(monkeypatch):
+    plan = plan_of()
+    table = emitted(plan, 3, "a")
+    bytes_ = payload.decode(payload.encode(table), plan.emitted_schema("main"))[0].nbytes
+    monkeypatch.setattr(computed_, "FEW_BYTES", bytes_)
+    assert brought(plan, [table])[1] is not None
+    monkeypatch.setattr(computed_, "FEW_BYTES", bytes_ - 1)
+    assert brought(plan, [table])[1] is None
+    assert FEW_BYTES == 512 * 1024
