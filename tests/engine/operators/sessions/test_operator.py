@@ -598,3 +598,9 @@ def test_sessions_of_the_clock_are_shown_with_when_it_closes_them():
 
 def test_aggregates_of_saved_state_may_be_other_ones():
     assert query().columnar().operator.changeable == {"aggregates", "partials"}
+
+
+@pytest.mark.parametrize(("aggregates", "follows"), [((agg.count(), agg.sum("v")), False), ((agg.count(), agg.first("v")), True)])
+def test_a_session_follows_the_order_of_arrival_where_an_aggregate_does(aggregates, follows):
+    plan = harness.Query(WindowSpec(EventTimeSessionWindows(5)), aggregates).columnar()
+    assert plan.operator.follows_arrival is follows
