@@ -265,3 +265,21 @@ def test_sliding_windows_of_the_clock_are_taken_over_with_the_panes_that_they_ne
     came = harness.MicroBatch([[("a", 0, 1, None, 1)]], 25)
     told = harness.run(plan, [came, harness.MicroBatch([], 30), harness.MicroBatch([], 40)], taken_over)
     assert [one.fired for one in told[1:]] == [[(("a", 10, 30), (4,))], [(("a", 20, 40), (1,))]]
+
+
+def test_state_of_another_plan_is_refused_as_soon_as_a_key_group_is_opened():
+    _, state = saved_of(query().columnar(), batch(("a", 50)))
+    other = query(EventTimeSessionWindows(11)).columnar()
+    with pytest.raises(PlanMismatchError, match="the checkpoint belongs to another plan"):
+        other.operator.for_group(other, state, 0)
+
+
+def test_how_far_event_time_is_goes_with_state_that_is_taken_over():
+    plan, state = query().columnar(), MemoryState()
+    saved, before = saved_of(plan, batch(("a", 50)), batch(("b", 70)))
+    plan.operator.for_group(plan, state, 0).restore(saved)
+    header = plan.operator.for_group(plan, state, 0).header()
+    assert header == plan.operator.for_group(plan, before, 0).header()
+    assert (header["watermarks"]["watermark"], header["closed"]) == (69, 69)
+    # A row behind it is late at once.
+    assert harness.run(plan, [batch(("a", 40))], state)[0].metrics.late_rows == 1

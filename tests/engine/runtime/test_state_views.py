@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from panestream.engine.runtime.state_views import ViewSchemas, WindowRows, instants, reached_by
+from panestream.engine.runtime.state_views import ViewSchemas, WindowRows, instants, reached_by, share
 from panestream.engine.storage.state_tables import StateTables
 from panestream.engine.window_spec import WindowSpec
 from panestream.windowing import aggregates as agg
@@ -146,3 +146,11 @@ def test_how_far_the_time_of_windows_had_come():
     saved = StateTables({"clock": 100, "watermarks": {"watermark": 7}}, {})
     assert reached_by(saved, by_processing_time=False) == 7
     assert reached_by(saved, by_processing_time=True) == 99
+
+
+@pytest.mark.parametrize(
+    ("size", "parts", "shares"),
+    [(10, (1, 1, 2), [2, 2, 4]), (11, (1,), [11]), (3, (2, 2), [0, 0]), (5, (0, 0), [0, 0]), (5, (), []), (0, (1, 2), [0, 0])],
+)
+def test_windows_share_the_bytes_of_state_by_its_rows(size, parts, shares):
+    assert share(size, ints(*parts)).tolist() == shares
