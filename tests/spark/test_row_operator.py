@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 import panestream as pst
 from panestream import agg
 from panestream.errors import InvalidPlanError
+from panestream.spark.operator import dataflow
 from panestream.testing import MicroBatches
 from panestream.windowing.assigners import merge_touching
 
@@ -418,6 +419,18 @@ def test_the_clock_in_a_batch_and_availablenow(spark, tmp_path):
     for result in (by_the_clock(rows.stream()), waiting):
         with pytest.raises(InvalidPlanError, match=r"processingTime.*processing_time_from"):
             result.start(main=pst.MemorySink(), checkpoint=str(tmp_path / "checkpoint"))
+
+
+@pytest.mark.parametrize(
+    ("assigner", "woken"), [(pst.TumblingProcessingTimeWindows, True), (pst.TumblingEventTimeWindows, False)]
+)
+def test_the_clock_wakes_the_main_output_of_a_stream_where_its_windows_go_by_it(spark, tmp_path, monkeypatch, assigner, woken):
+    modes, transform = [], dataflow.transform
+    monkeypatch.setattr(dataflow, "transform", lambda *given, **how: modes.append(how["clock"]) or transform(*given, **how))
+    rows = MicroBatches(spark, tmp_path / "in", SCHEMA).add([row("ann", 1, 1)])
+    result = keyed(rows.stream()).window(assigner.of("1 hour")).aggregate(agg.sum("price").alias("total"))
+    assert result.main.columns[-1] == result.output_over(rows.stream(), "main").columns[-1] == "total"
+    assert modes == [woken, woken]
 
 
 def test_wrong_calls_say_what_to_do(spark, tmp_path):

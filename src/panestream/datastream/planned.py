@@ -124,7 +124,7 @@ class PlannedQuery:
 
     @cached_property
     def _operated(self) -> DataFrame:
-        return self._operated_over(data_frames=self._data_frames)
+        return self._operated_over(data_frames=self._data_frames, clock=self._plan_run.wakes_up)
 
     def _operated_over(self, rows_of: Callable[[DataFrame], DataFrame] | None = None, **how: Any) -> DataFrame:
         rows = self._df if rows_of is None else rows_of(self._df)

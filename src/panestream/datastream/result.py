@@ -177,7 +177,8 @@ class WindowedResult(PlannedQuery, Shown, TraceableByKey):
             raise InvalidPlanError(
                 "split_distinct on a stream puts windows together when they fire: use result.start(main=...), not .main"
             )
-        operated = self._operated if rows is self._df else self._operated_over(lambda _: rows, data_frames=self._data_frames)
+        how = {"data_frames": self._data_frames, "clock": self._plan_run.wakes_up}
+        operated = self._operated if rows is self._df else self._operated_over(lambda _: rows, **how)
         if not self.is_streaming:
             return output(operated, plan, tag)
         if not quiet:

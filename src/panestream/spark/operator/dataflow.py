@@ -176,7 +176,7 @@ def operate(
     initial: DataFrame | None = None,
     tasks: int | None = None,
     also: DataFrame | None = None,
-    clock: bool | None = None,
+    clock: bool = False,
     taken_up: TakenUp | None = None,
 ) -> DataFrame:
     """The operator's output, a few rows (tag, body) per key group and micro-batch. Asks Spark nothing.
@@ -189,7 +189,7 @@ def operate(
         initial: what a stream's state begins with.
         tasks: how many tasks take the key groups of a stream in turns; None: each has a task of its own.
         also: what else goes through the exchange to the key groups of a stream (:mod:`panestream.spark.signals`).
-        clock: whether Spark's clock can wake a stream up, since its checkpoint was begun so; None: as the plan needs it.
+        clock: whether Spark's clock can wake a stream up: as its plan needs it, or as its checkpoint was begun.
         taken_up: what the run found planned; None: nobody looked.
     """
     projected = projection.rows_of(df)
@@ -200,7 +200,6 @@ def operate(
         if not projection.streaming:
             return exchanged.groupBy("group").applyInArrow(process_batch(plan), OPERATED_SCHEMA)
         exchanged = exchanged if also is None else exchanged.unionAll(also)
-        clock = plan.wakes_up if clock is None else clock
         operated = transform(exchanged, plan, data_frames=data_frames, initial=initial, clock=clock, taken_up=taken_up)
     # A task costs more than the key group in it (decision 0161); its partitions and their state stay what they are.
     return operated if tasks is None else operated.coalesce(tasks)
