@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 from panestream.engine.aggregates.accumulator_columns import AccumulatorColumns
+from panestream.engine.aggregates.two_phase import PartialAccumulator
 from panestream.engine.explain import explain_plan
 from panestream.engine.operators.row.row_plan import Aggregate, Elements, Reduce
 from panestream.engine.plan import Chunk
@@ -188,3 +189,36 @@ def test_explain_says_what_is_reduced_before_the_shuffle():
         ordered = explained(lists, arrival=pa.schema([("u", LONG)]))
         assert "before the shuffle" not in ordered
         assert "rows cross unreduced, and are put in order in their key group" in ordered
+
+
+class Total(AggregateFunction):
+    """A sum and how many there were."""
+
+    def create_accumulator(self):
+        return 7, 0
+
+    def add(self, value, accumulator):
+        return accumulator[0] + value.v, accumulator[1] + 1
+
+    def get_result(self, accumulator):
+        return accumulator[0]
+
+    def merge(self, a, b):
+        return a[0] + b[0], a[1] + b[1]
+
+
+def test_accumulators_of_no_rows_are_those_that_a_function_begins_with():
+    kept, results = pa.schema([("total", LONG), ("n", LONG)]), pa.schema([("total", LONG)])
+    partial = PartialAccumulator(0, Total(), (0,), pa.schema([("v", LONG)]), kept, results)
+    assert [column.to_pylist() for column in partial.nothing(2)] == [[7, 7], [0, 0]]
+    assert [(column.type, len(column)) for column in partial.nothing(0)] == [(LONG, 0), (LONG, 0)]
+
+
+def test_a_reduce_function_makes_nothing_of_no_rows():
+    rows = pa.schema([("v", LONG), ("x", DOUBLE)])
+    partial = PartialAccumulator(0, max, (0, 1), rows, rows, rows)
+    assert [(column.type, len(column)) for column in partial.nothing(0)] == [(LONG, 0), (DOUBLE, 0)]
+    with pytest.raises(
+        InvalidPlanError, match=r"^a reduce function makes its result of rows, and those that came before are gone"
+    ):
+        partial.nothing(1)

@@ -51,7 +51,7 @@ def test_a_window_s_frame_is_that_of_its_rows_alone(numbers: list[int], sizes: l
     columns = [list(column) for column in zip(*map(row, numbers), strict=True)]
     arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)]
     if nested:
-        arrays.append(pa.array([[number] for number in numbers], pa.list_(pa.int64())))
+        arrays.append(pa.array([[None if number % 11 == 0 else number] for number in numbers], pa.list_(pa.int64())))
     table = pa.Table.from_arrays(arrays, schema=NESTED if nested else SCHEMA)
     windows, seen = windows_of(table, sizes), []
 
@@ -64,6 +64,27 @@ def test_a_window_s_frame_is_that_of_its_rows_alone(numbers: list[int], sizes: l
     for frame, (begin, end) in zip(seen, windows.pieces(), strict=True):
         alone = table.take(pa.array(windows.order[begin:end])).to_pandas()
         pd.testing.assert_frame_equal(frame, alone, check_index_type="exact")
+
+
+@pytest.mark.parametrize(
+    ("column", "alone"),
+    [
+        # A null within a list makes floats of the whole numbers of all lists that are converted with it.
+        (pa.array([[1, 2], [None, 3]], pa.list_(pa.int64())), [[["int64"]], [["float64"]]]),
+        (pa.array(["a", "b"]).dictionary_encode(), [[["a", "b"]], [["a", "b"]]]),
+    ],
+    ids=["lists", "categories"],
+)
+def test_values_within_a_window_are_as_if_no_other_were_there(column: pa.Array, alone: list) -> None:
+    seen: list[Any] = []
+    windows = windows_of(pa.table({"v": column}), [1, 1])
+    TablePerWindow(lambda key, window, frame: seen.append(frame), "pandas").results(windows, OUT, Now(0, 0))
+
+    def told(frame: Any) -> list:
+        categories = getattr(frame["v"].dtype, "categories", None)
+        return [[str(one.dtype)] for one in frame["v"]] if categories is None else [list(categories)]
+
+    assert [told(frame) for frame in seen] == alone
 
 
 def test_many_windows_that_are_more_than_is_held_at_once() -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from panestream.engine.kernels.python_values import RowType
 from panestream.engine.operators.row.codec import Codec
+from panestream.engine.operators.row.columns import split_parts
 from panestream.engine.operators.row.element_chunks import Arrivals, ElementChunkCodec, stamped
 
 UTC = dt.timezone.utc
@@ -77,6 +78,15 @@ def test_an_element_that_is_there_twice_is_one_object_again():
     found = codec.decode(data)
     assert found == [one, other, one, one]
     assert found[0] is found[2] is found[3]
+
+
+def test_elements_that_are_there_once_need_no_numbers():
+    row_type, codec = codec_of(pa.schema([("a", pa.int64())]))
+    elements = [row_type.make((number,)) for number in range(3)]
+    alone, twice = codec.encode(elements), codec.encode([*elements, elements[0]])
+    (_, references), (_, numbers) = split_parts(alone), split_parts(twice)
+    assert references == b""
+    assert len(numbers) > 0
 
 
 def test_equal_elements_that_are_not_the_same_stay_apart():
