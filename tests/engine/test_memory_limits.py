@@ -90,6 +90,25 @@ def test_rows_of_one_pane_rest_in_blocks_of_bounded_size_and_come_back_in_order(
     assert run(plan, state, [11 * SECOND], 10) == [("hot", 1201, 1200 * 2_000 + 70_000)]
 
 
+@pytest.mark.parametrize(
+    ("limit", "cuts"),
+    [
+        (10_000, [(0, 4), (4, 6)]),
+        (600, [(0, 4), (4, 6)]),
+        (599, [(0, 4), (4, 6)]),
+        (300, [(0, 3), (3, 4), (4, 6)]),
+        (250, [(0, 2), (2, 4), (4, 6)]),
+        (1, [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (5, 6)]),
+    ],
+)
+def test_a_block_has_as_many_rows_as_fit_and_one_at_least(monkeypatch, limit, cuts):
+    monkeypatch.setattr(blocks, "_BLOCK_BYTES", limit)
+    # Each row has an integer of eight bytes, and a text of 88 with its place in four.
+    table = pa.table({"pane": pa.array(range(6), pa.int64()), "text": pa.array(["x" * 88] * 6)})
+    assert table.nbytes == 600
+    assert list(blocks._by_bytes(table, [(0, 4), (4, 6)])) == cuts
+
+
 def test_rows_of_a_pane_keep_their_order_over_blocks_and_merges(monkeypatch):
     """Merged in between, and cut anew: the order of arrival is what a function sees."""
     monkeypatch.setattr(blocks, "_BLOCK_BYTES", 5_000)
