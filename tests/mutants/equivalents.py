@@ -10,6 +10,9 @@ EQUIVALENT: dict[str, str] = {
     "engine/aggregates/histograms.py:_comparable: constant: False -> True": (
         "Numbers that are floats already are copied, and nobody changes the copy or what it is of."
     ),
+    "engine/aggregates/kept_rows.py:KeptRows.result: constant: 1 -> 2 (2)": (
+        "Of two ends the first is that of the only window: the second has no beginning, and is not looked at."
+    ),
     "engine/aggregates/top.py:PartialTopK.combine: constant: 0 -> 1 (2)": (
         "Where no list has a value, more columns without ranks are folded: of those nothing is kept either."
     ),
@@ -49,6 +52,9 @@ EQUIVALENT: dict[str, str] = {
     "engine/operators/accumulating/operator.py:AccumulatingOperator._due: constant: 1 -> 2": (
         "Where a table is given another shape, any number below zero says: as many rows as there are."
     ),
+    "engine/operators/accumulating/windowed_rows.py:_from_tables: argument left out: groupby(tables, key=lambda table: table.schema) -> groupby(tables)": (
+        "Tables that are not equal are then cast one by one, and not together: the same columns."
+    ),
     "engine/operators/accumulating/windowed_rows.py:_joined: comparison: part.dtype != plain -> part.dtype == plain": (
         "Frames of one type are then taken one by one, as frames of several types are: the same columns, more slowly."
     ),
@@ -67,8 +73,14 @@ EQUIVALENT: dict[str, str] = {
     "engine/operators/counts/shape.py:CountShape.first_kept: sign: -1 -> +1": (
         "Where windows have no size nobody asks for it: all that was fired is one pane, by another way."
     ),
+    "engine/operators/intervals/operator.py:IntervalOperator._emit_alone: comparison: abs(time) > BEYOND_ALL -> abs(time) >= BEYOND_ALL": (
+        "No watermark is exactly that far: before the first row and at the end it is farther, else it is an instant."
+    ),
     "engine/operators/intervals/operator.py:IntervalOperator._emit_pairs: and / or: not left.num_rows or not right.num_rows -> not left.num_rows and (not right.num_rows)": (
         "It spares a search: where one of the two has no rows, no row finds a partner, and the next statement returns."
+    ),
+    "engine/operators/intervals/operator.py:by_time: comparison: times[1:] >= times[:-1] -> times[1:] > times[:-1]": (
+        "Rows of one time are then sorted, too, in an order that leaves them as they are."
     ),
     "engine/operators/intervals/spec.py:IntervalSpec.follows_arrival: returns None: return False -> return": (
         "It is asked whether it is true, and nothing else: None is not, either."
@@ -190,6 +202,9 @@ EQUIVALENT: dict[str, str] = {
     "engine/tiles/as_of.py:AsOf._answered: constant: 1 -> 2": ("Where a question has no rows: any number below zero says so."),
     "engine/tiles/as_of.py:_ByRows.results: comparison: first > last -> first >= last": (
         "Where no whole slice lies between them, head and tail are then one range: the same rows in the same order."
+    ),
+    "engine/tiles/as_of.py:_ByRows.results: comparison: slices.starts_of(first) < begins -> slices.starts_of(first) <= begins": (
+        "Of a window that begins with a slice that slice is then counted row by row: its rows are at hand, as those of every slice that windows begin in."
     ),
     "engine/tiles/as_of.py:_Tree.cover: constant: 0 -> 1 (3)": ("A slice of no rows, wherever it begins, has none."),
     "engine/tiles/as_of.py:_Tree.cover: constant: 1000 -> 1001": (

@@ -239,3 +239,16 @@ def test_without_the_library_the_extra_is_named(recipe, monkeypatch):
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(EnvironmentNotReadyError, match=r"panestream\[sketches\]"):
         built(recipe)
+
+
+@pytest.mark.parametrize("relative_sd", [0.05, 0.02])
+def test_up_to_the_limit_a_count_is_exact_and_above_it_an_estimate(relative_sd):
+    aggregation = built(agg.approx_count_distinct("x", relative_sd))
+    (partial,) = aggregation.partial_aggregates
+    limit = partial.limit
+    for number in (limit - 1, limit):
+        table = partials(aggregation, [1] * number, np.zeros(number), np.arange(number))
+        assert windows(aggregation, table, [0], [1]) == {(0, 1): number}
+    table = partials(aggregation, [1] * (limit + 1), np.zeros(limit + 1), np.arange(limit + 1))
+    (estimate,) = windows(aggregation, table, [0], [1]).values()
+    assert 0 < abs(estimate - limit - 1) < 4 * relative_sd * limit

@@ -82,6 +82,17 @@ def test_of_several_operators_each_is_told_of_in_order_and_the_run_ends_as_a_who
     assert told.all[-1] == ("ended", CLICKS, None)
 
 
+def test_an_operator_of_which_nothing_is_known_yet_hides_no_other():
+    event = progress()
+    observed = event.progress["observedMetrics"]
+    observed["panestream_2"] = observed.pop("panestream")
+    observed["panestream"] = None
+    told = Told()
+    assert BatchProgress.of_spark(event.progress, "panestream") is None
+    told.onQueryProgress(event)
+    assert [run.label for _, run, *_ in told.all] == ["clicks_2"]
+
+
 def test_an_error_in_it_is_logged_with_its_name_and_the_next_event_is_taken(caplog):
     class Broken(Told):
         def batch(self, run, progress, spark):

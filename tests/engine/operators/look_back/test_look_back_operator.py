@@ -80,6 +80,20 @@ def test_a_row_right_behind_the_watermark_waits_however_often_blocks_are_merged(
     assert rows.count((("a",), (10, 20, 20))) == 20
 
 
+@pytest.mark.parametrize(("watermark", "emitted"), [(18, []), (19, []), (20, [20]), (21, [20, 21])])
+def test_rows_that_wait_come_out_when_the_watermark_is_at_them_and_once(watermark, emitted):
+    plan, state = look_backs.plan_of(LookBackWindows(10), COUNT, ("ts",), delay=100), MemoryState()
+    process(plan, state, [("a", 20, 1, None, 1), ("a", 21, 1, None, 2)])
+
+    def times(newest):
+        found = process(plan, state, [("b", newest, 1, None, 3)])
+        return [row[1][0] for _, table in found.tables for row in harness.rows_of(plan, table)]
+
+    # A watermark is one less than the newest row less the delay.
+    assert times(watermark + 101) == emitted
+    assert times(1_000) == [time for time in (20, 21, watermark + 101) if time not in emitted and time <= 899]
+
+
 def test_rows_that_wait_are_shown_as_they_came():
     plan, state = look_backs.plan_of(LookBackWindows(10, 5), COUNT, ("u", "v"), 100), MemoryState()
     process(plan, state, [("a", 5, 1, None, 7), ("b", 3, 2, None, 8)])

@@ -132,20 +132,21 @@ def test_one_part_and_several_are_the_same():
     assert len(fired) == 4
 
 
-def test_elements_of_a_window_may_take_as_many_bytes_as_the_limit_and_none_more():
+@pytest.mark.parametrize("values", [[1], [1, 2, 3]])
+def test_elements_of_a_window_may_take_as_many_bytes_as_the_limit_and_none_more(values):
     plan = of_values(WindowSpec(TEN))
 
     def fires(limit):
-        """Whether the window of three fires where so many bytes are allowed; None: as many as its elements take."""
+        """Whether the window fires where so many bytes more are allowed than its elements take."""
         state = MemoryState()
-        outputs_of(plan, state, batch(*(("a", time, time) for time in (1, 2, 3))))
+        outputs_of(plan, state, batch(*(("a", time, time) for time in values)))
         taken = plan.operator.for_group(plan, state, 0)._operator.store.bytes_of_elements
         limited = replace(plan, most_bytes=taken + limit)
         try:
             told, _ = outputs_of(limited, state, batch(("b", 11, 1)))
         except MemoryLimitError:
             return False
-        return told[0][1] == [{"key": "a", "window_start": 0, "window_end": 10, "values": [1, 2, 3]}]
+        return told[0][1] == [{"key": "a", "window_start": 0, "window_end": 10, "values": values}]
 
     assert [fires(limit) for limit in (-1, 0, 1)] == [False, True, True]
 
