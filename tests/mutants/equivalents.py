@@ -196,6 +196,9 @@ EQUIVALENT: dict[str, str] = {
     "engine/runtime/watermarks.py:WatermarkTracker.take_in: and / or: after is not None and self.silence is not None -> after is not None or self.silence is not None": (
         "A tracker knows of silence where its strategy closes after some: both hold, or neither."
     ),
+    "engine/storage/keyed_pages.py:KeyedPages._replace: constant: 0 -> 1": (
+        "The page of which nothing is left is the first, and its range is put to 0 by the next statement."
+    ),
     "engine/storage/keyed_pages.py:_cut: constant: 0 -> 1": (
         "A page without rows is not cut: of its bytes is only asked whether they are more than a page may have."
     ),
@@ -220,9 +223,6 @@ EQUIVALENT: dict[str, str] = {
     ),
     "engine/tiles/windows.py:windows_of_tiles: sign: ends - 1 -> ends + 1": (
         "Windows that begin where the last pane ends are asked for, too: no partial lies in them, so they have no results."
-    ),
-    "spark/progress/listening.py:ProgressListener._on_progress: the other way out: continue -> break": (
-        "Nothing is told of an operator where no micro-batch ran: then there is nothing of the next ones, either."
     ),
     "spark/savepoint/values.py:StoredState.made_of: argument left out: self.values(header_only=header_only) -> self.values()": (
         "More is read from Spark's state store than the header is made of: the same header, more slowly."

@@ -289,3 +289,18 @@ def test_one_that_has_committed_something_succeeds_nobody_any_more(tmp_path):
     logs(them.new, planned=0, committed=0)
     claim = them.claim()
     assert (claim.begins_with, claim.born, succeed(SPARK, claim, ["file:/a"])) == (None, them.birth, None)
+
+
+def test_one_that_commits_something_while_another_takes_its_place_is_found_out(tmp_path, monkeypatch):
+    them = Succeeding(tmp_path)
+    succeed(SPARK, them.claim(), ["file:/b"])
+    register(SPARK, them.claim(), ["file:/b"])
+    tell = checkpoints.tell_old
+
+    def told(*given):
+        tell(*given)
+        logs(them.new, planned=0, committed=0)
+
+    monkeypatch.setattr(checkpoints, "tell_old", told)
+    with pytest.raises(CheckpointError, match=f"another query went on from {them.old} already, with the checkpoint {them.new}"):
+        succeed(SPARK, them.claim("newer"), ["file:/b"])

@@ -1,7 +1,12 @@
 """Errors of panestream's found in what Spark says of a failed query. Without Spark."""
 
-from panestream.errors import InvalidEventTimeError
-from panestream.spark.failures import own_error
+from types import SimpleNamespace
+
+import pytest
+from pyspark.errors import PySparkException
+
+from panestream.errors import InvalidEventTimeError, OperatorError
+from panestream.spark.failures import _REASONS, of_operator, own_error
 
 QUOTED = (
     "=== Streaming Query ===\nIdentifier: [id = 1, runId = 2]\nLogical Plan:\n"
@@ -22,3 +27,28 @@ def test_what_was_raised_is_found_beside_a_quoted_plan():
         found = own_error(text)
         assert isinstance(found, InvalidEventTimeError)
         assert str(found) == said.partition(": ")[2]
+
+
+class OfJava(PySparkException):
+    """An error that PySpark did not translate: Java's own words are another text than Python's."""
+
+    def __init__(self, text, java):
+        super().__init__(text)
+        self.java_exception = SimpleNamespace(getMessage=lambda: java)
+
+    def __str__(self):
+        return self.args[0]
+
+
+@pytest.mark.parametrize("sign", _REASONS)
+def test_what_is_deep_in_the_causes_says_more_wherever_it_stands(sign):
+    def why(error):
+        with pytest.raises(OperatorError) as raised, of_operator(7):
+            raise error
+        return str(raised.value)
+
+    begins = f"the windows could not be computed in micro-batch 7: {_REASONS[sign]} ("
+    assert why(OfJava("An error occurred", f"Job aborted\nCaused by: {sign}")) == f"{begins}{sign}; Job aborted)"
+    assert why(OfJava(f"An error occurred\nCaused by: {sign}", "Job aborted")) == f"{begins}{sign}; Job aborted)"
+    assert why(OfJava("x", f"{sign}: /tmp")) == f"{begins}{sign}: /tmp)"
+    assert why(OfJava("x", "Job aborted")) == "the windows could not be computed in micro-batch 7: Job aborted"

@@ -1,5 +1,6 @@
 """Spark starts a Python for the processor in every micro-batch: it must not load what it does not need."""
 
+import json
 import pickle
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import pytest
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import TimerValues
 
+from panestream.engine.exchange.group_run import METRICS
 from panestream.spark.operator import processor
 from panestream.spark.operator.placement import group_number, group_values
 from panestream.spark.operator.processor import SparkState, TakenUp, WindowProcessor
@@ -43,6 +45,16 @@ def test_a_processor_opens_its_plan_once(monkeypatch):
         list(several.handleInputRows((value,), iter([]), TimerValues(0, -1)))
         several.init(MemoryHandle())  # another key group, another state
     assert len(opened) == 1
+
+
+def test_how_long_a_key_group_took_is_told(monkeypatch):
+    seconds = iter([10.0, 10.25])
+    monkeypatch.setattr(processor.time, "perf_counter", lambda: next(seconds))
+    one = WindowProcessor(plan())
+    one.init(MemoryHandle())
+    (row,) = one.handleInputRows((0,), iter([]), TimerValues(0, -1))
+    assert row.tag == METRICS
+    assert json.loads(row.body)["operator_us"] == 250_000
 
 
 def test_a_processor_that_was_not_given_its_state_says_so():

@@ -2,7 +2,9 @@
 
 import datetime as dt
 import re
+from decimal import Decimal
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from pyspark.sql import functions as F
@@ -145,3 +147,21 @@ def test_the_block_of_docs_skew_on_a_stream(spark, tmp_path):
     closed = {place: user for place, (_, user) in expected.items() if place[1] < 3}
     assert found == closed
     assert len(found) == 6
+
+
+def test_parts_of_any_type_are_put_together(spark):
+    columns = "k string, n bigint, total double, half float, price decimal(10, 2), low int, high string"
+    rows = [
+        ("a", 1, 0.5, 0.25, Decimal("1.10"), 3, "x"),
+        ("a", 2, 1.5, 0.5, Decimal("2.20"), None, "y"),
+        ("a", None, None, None, None, 1, None),
+        ("b", None, None, None, None, None, None),
+    ]
+    together = {"n": "sum", "total": "sum", "half": "sum", "price": "sum", "low": "min", "high": "max"}
+    plan = SimpleNamespace(split=SimpleNamespace(together=together), key_names=("k",), window_names=())
+    whole = put_together(spark.createDataFrame(rows, columns), plan)
+    assert whole.schema.simpleString() == spark.createDataFrame(rows, columns).schema.simpleString()
+    assert sorted(map(tuple, whole.collect())) == [
+        ("a", 3, 2.0, 0.75, Decimal("3.30"), 1, "y"),
+        ("b", None, None, None, None, None, None),
+    ]

@@ -1,0 +1,114 @@
+"""What goes into the operator, and with which settings; and where PySpark is not to ask for pandas: without Spark."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from panestream.spark.operator import dataflow, without_pandas
+from panestream.spark.operator.dataflow import operate
+from panestream.spark.operator.exchange import EXCHANGE_SCHEMA
+from panestream.spark.operator.operate import OPERATED_SCHEMA
+from tests.engine.exchange.test_exchange import plan as plan_of
+
+
+class Rows:
+    """Writes down what becomes of it."""
+
+    def __init__(self, *steps):
+        self.steps = steps
+
+    def mapInArrow(self, function, schema):  # noqa: N802 (Spark's name)
+        return Rows(*self.steps, ("packed", schema))
+
+    def unionAll(self, other):  # noqa: N802 (Spark's name)
+        return Rows(*self.steps, ("and", other))
+
+    def groupBy(self, name):  # noqa: N802 (Spark's name)
+        return Rows(*self.steps, ("by", name))
+
+    def applyInArrow(self, function, schema):  # noqa: N802 (Spark's name)
+        return Rows(*self.steps, ("applied", schema))
+
+    def coalesce(self, tasks):
+        return Rows(*self.steps, ("tasks", tasks))
+
+
+PACKED = ("packed", EXCHANGE_SCHEMA)
+
+
+@pytest.fixture
+def transformed(monkeypatch):
+    asked = []
+
+    def transform(rows, plan, **how):
+        asked.append((rows.steps, plan, how))
+        return Rows(*rows.steps, "transformed")
+
+    monkeypatch.setattr(dataflow, "transform", transform)
+    return asked
+
+
+def projection_of(*, streaming):
+    return SimpleNamespace(streaming=streaming, pack=None, rows_of=Rows)
+
+
+@pytest.mark.parametrize(
+    ("how", "expected"),
+    [
+        ({}, {"data_frames": False, "initial": None, "clock": False, "taken_up": None}),
+        (
+            {"data_frames": True, "initial": "saved", "clock": True, "taken_up": "found"},
+            {"data_frames": True, "initial": "saved", "clock": True, "taken_up": "found"},
+        ),
+    ],
+)
+def test_a_stream_is_transformed_as_it_was_asked_for(transformed, how, expected):
+    plan = plan_of(3)
+    assert operate("in", plan, projection_of(streaming=True), **how).steps == ("in", PACKED, "transformed")
+    assert transformed == [(("in", PACKED), plan, expected)]
+
+
+def test_signals_go_the_same_way_and_key_groups_may_share_tasks(transformed):
+    found = operate("in", plan_of(3), projection_of(streaming=True), also="signals", tasks=2)
+    assert found.steps == ("in", PACKED, ("and", "signals"), "transformed", ("tasks", 2))
+
+
+@pytest.mark.parametrize("reduced", [False, True])
+def test_a_batch_is_grouped_and_may_be_reduced_by_spark_itself(transformed, monkeypatch, reduced):
+    monkeypatch.setattr(dataflow, "reducible", lambda plan: reduced)
+    monkeypatch.setattr(dataflow, "reduce_rows", lambda rows, plan: Rows(*rows.steps, "reduced"))
+    found = operate("in", plan_of(3), projection_of(streaming=False))
+    assert found.steps == ("in", "reduced" if reduced else PACKED, ("by", "group"), ("applied", OPERATED_SCHEMA))
+    assert transformed == []
+
+
+def test_streams_are_not_reduced_by_spark(transformed, monkeypatch):
+    monkeypatch.setattr(dataflow, "reducible", lambda plan: True)
+    assert operate("in", plan_of(3), projection_of(streaming=True)).steps == ("in", PACKED, "transformed")
+
+
+CHECK = "require_minimum_pandas_version"
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_pandas_is_asked_for_where_it_is_and_passed_over_where_it_is_not(monkeypatch, there):
+    check = lambda: None  # noqa: E731
+    functions = SimpleNamespace(**{CHECK: check})
+    monkeypatch.setattr(without_pandas, "pandas_functions", functions)
+    monkeypatch.setattr(without_pandas, "find_spec", lambda name: object() if there and name == "pandas" else None)
+    with without_pandas.without_pandas():
+        assert (getattr(functions, CHECK) is check) is there
+    assert getattr(functions, CHECK) is check
+    with pytest.raises(RuntimeError), without_pandas.without_pandas():
+        raise RuntimeError
+    assert getattr(functions, CHECK) is check
+
+
+def test_a_module_whose_package_is_not_there_is_not_installed(monkeypatch):
+    def missing(name):
+        raise ModuleNotFoundError(name)
+
+    monkeypatch.setattr(without_pandas, "find_spec", missing)
+    assert not without_pandas._installed("pandas")

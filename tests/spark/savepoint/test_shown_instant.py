@@ -1,0 +1,47 @@
+"""Of which windows a state is asked for, where a row or a window is asked about: a time that all of them hold, or any."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from types import SimpleNamespace
+
+import pytest
+
+from panestream.spark.savepoint.shown_state import ShownState
+from panestream.windowing.assigners import (
+    EventTimeSessionWindows,
+    GlobalWindows,
+    TumblingEventTimeWindows,
+    TumblingProcessingTimeWindows,
+)
+from panestream.windowing.windows import GlobalWindow, TimeWindow
+
+AT = datetime(1970, 1, 1, 0, 0, 7, tzinfo=timezone.utc)
+SEVEN = 7_000_000
+TEN = TumblingEventTimeWindows(10)
+
+
+@pytest.mark.parametrize(
+    ("assigner", "at", "window", "wanted"),
+    [
+        (TEN, AT, None, SEVEN),
+        (TEN, AT, TimeWindow(3, 13), SEVEN),
+        # A row may join sessions that do not hold its time.
+        (EventTimeSessionWindows(10), AT, None, None),
+        (EventTimeSessionWindows(10), None, TimeWindow(3, 13), 3),
+        # Windows of the clock do not follow the row's time.
+        (TumblingProcessingTimeWindows(10), AT, None, None),
+        (TumblingProcessingTimeWindows(10), AT, TimeWindow(3, 13), None),
+        (TumblingProcessingTimeWindows(10), None, TimeWindow(3, 13), 3),
+        (TEN, None, TimeWindow(3, 13), 3),
+        (TEN, None, (4, 14), 4),
+        (TEN, None, AT, SEVEN),
+        (TEN, None, None, None),
+        (TEN, None, GlobalWindow(), None),
+        (GlobalWindows.create(), AT, None, None),
+        (GlobalWindows.create(), None, TimeWindow(3, 13), None),
+    ],
+)
+def test_a_time_that_all_windows_hold_that_matter(assigner, at, window, wanted):
+    state = SimpleNamespace(plan=SimpleNamespace(assigner=assigner))
+    assert ShownState._instant_in(state, at, window) == wanted
