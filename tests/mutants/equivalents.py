@@ -40,6 +40,9 @@ EQUIVALENT: dict[str, str] = {
     "engine/kernels/calendar_grid.py:ZonedGrid.panes_of: constant: 4 -> 5": (
         "It decides which of two ways is taken to the same panes: a search among edges, or the wall clock of each row."
     ),
+    "engine/kernels/grouping.py:_encode_integers: argument left out: np.cumsum(seen, dtype=np.int32) -> np.cumsum(seen)": (
+        "The codes then have eight bytes each where four are enough: the same numbers."
+    ),
     "engine/kernels/grouping.py:_encode_integers: constant: 1 -> 2 (2)": (
         "The table of what was seen has room for one value more, above the largest: none is, and it gets no code."
     ),

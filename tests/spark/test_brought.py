@@ -113,3 +113,14 @@ def test_rows_of_as_many_bytes_as_are_few_are_brought(monkeypatch):
     monkeypatch.setattr(computed_, "FEW_BYTES", bytes_ - 1)
     assert brought(plan, [table])[1] is None
     assert FEW_BYTES == 512 * 1024
+
+
+@pytest.mark.parametrize(("most", "here"), [(2, False), (3, True), (4, True)])
+def test_pairs_are_opened_here_where_they_are_few(monkeypatch, most, here):
+    plan = plan_of()
+    pairs = SimpleNamespace(count=lambda table: table.num_rows, opened=lambda table: [table.slice(0, 1), table.slice(1)])
+    joined = SimpleNamespace(pairs=pairs, output_schema=plan.output_schema, emitted_schema=plan.emitted_schema)
+    monkeypatch.setattr(computed_, "FEW_PAIRS", most)
+    _, found = brought(joined, [emitted(plan, 2, "a"), emitted(plan, 1, "b")])
+    assert (found is not None) is here
+    assert not here or found[0].column("key").to_pylist() == ["a", "a", "b"]

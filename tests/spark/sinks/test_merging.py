@@ -7,7 +7,7 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from panestream.errors import FencedError
+from panestream.errors import FencedError, SinkError
 from panestream.spark.sinks.base import Run
 from panestream.spark.sinks.merging import MergeSink
 
@@ -52,3 +52,28 @@ def test_a_copy_that_is_overtaken_before_its_merge_does_not_merge(overtaken, loo
         sink.write(rows, 3)
     assert entry.looks == looks
     rows.sparkSession.catalog.dropTempView.assert_called_once()
+
+
+@pytest.mark.parametrize(
+    ("words", "ours"),
+    [
+        ("Table implementations does not support MERGE INTO TABLE", True),
+        ("[UNSUPPORTED_FEATURE.TABLE_OPERATION] of it", True),
+        ("a file is gone", False),
+    ],
+)
+def test_a_table_that_knows_no_merge_is_said_to(words, ours):
+    sink, cause, asked = MergeSink("t", ["k"]), RuntimeError(words), []
+
+    def refuse(*given):
+        asked.append(given)
+        raise cause
+
+    with pytest.raises(SinkError if ours else RuntimeError) as raised:
+        sink._merge("session", MagicMock(merge=refuse), "MERGE", 7)
+    assert asked == [("session", "t", "MERGE", sink.commit(7))]
+    if ours:
+        assert str(raised.value).startswith("the table t does not know MERGE: a MergeSink needs ")
+        assert raised.value.__cause__ is cause
+    else:
+        assert raised.value is cause
