@@ -198,3 +198,30 @@ def test_rows_come_apart_at_chunks_and_together_at_the_key_group(monkeypatch):
     parts = [part for _, part in pack(plan(), PackColumns((pa.int64(),), (), row=2), table([1, 2, 3]).to_batches(1))]
     assert [part.sequence for part in parts] == [1, 2, 3]
     assert [held["row 1"].to_pylist() for held in gather(plan(), parts).of(KEPT)] == [[0, 1], [2]]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "most", "chunks"),
+    [
+        ([1, 1, 1, 1, 1], 2, [2, 2, 1]),
+        ([1, 1, 1, 1], 2, [2, 2]),
+        ([2, 2, 2, 2], 3, [4, 4]),
+        ([1, 5, 1], 3, [6, 1]),
+        ([0, 1, 0, 2, 0], 9, [3]),
+        ([0, 0], 1, []),
+        ([], 1, []),
+    ],
+)
+def test_small_batches_are_gathered_until_they_are_many_rows(monkeypatch, sizes, most, chunks):
+    monkeypatch.setattr(packing, "CHUNK_ROWS", most)
+    batches = [pa.record_batch({"n": pa.array([0] * size, pa.int64())}) for size in sizes]
+    found = list(packing._chunks(batches))
+    assert [one.num_rows for one in found] == chunks
+    assert all(one.column("n").num_chunks == 1 for one in found)
+
+
+@pytest.mark.parametrize(("most", "chunks"), [(16, [2, 2, 1]), (17, [3, 2]), (8, [1] * 5), (10_000, [5])])
+def test_or_until_they_have_many_bytes(monkeypatch, most, chunks):
+    monkeypatch.setattr(packing, "CHUNK_BYTES", most)
+    batches = [pa.record_batch({"n": pa.array([0], pa.int64())}) for _ in range(5)]
+    assert [one.num_rows for one in packing._chunks(batches)] == chunks

@@ -12,6 +12,7 @@ from panestream.engine.savepoint.migration import check_migrations, migrated, mi
 from panestream.engine.window_spec import WindowSpec
 from panestream.errors import InvalidPlanError, PlanMismatchError
 from panestream.windowing.assigners import EventTimeSessionWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
+from panestream.windowing.evictors import CountEvictor
 from panestream.windowing.failures import WindowFunctionError
 from panestream.windowing.functions import AggregateFunction, ProcessWindowFunction
 from panestream.windowing.state import ValueStateDescriptor
@@ -200,3 +201,43 @@ def test_one_function_takes_the_place_of_another_and_of_nothing_else():
         assert migrated_identity(other, migrate, plan) == other
     # Nor is that of a function made into what reduce keeps.
     assert migrated_identity(saved, migrate, plan_of(windowing, Reduce(lambda a, b: a))) == saved
+
+
+class Total(Counted):
+    """Keeps the sum alone."""
+
+    def create_accumulator(self):
+        return 0
+
+    def add(self, value, accumulator):
+        return accumulator + (value.v or 0)
+
+    def merge(self, a, b):
+        return a + b
+
+    def get_result(self, accumulator):
+        return 0, accumulator
+
+
+def test_an_accumulator_of_one_column_is_handed_to_the_function_as_it_is():
+    windowing, kept = WindowSpec(TumblingEventTimeWindows(100)), pa.schema([("total", pa.int64())])
+    old, new = plan_of(windowing, Aggregate(Total()), kept), plan_of(windowing, Aggregate(CountedByName()), NEW)
+    query, again, seen = Query(old, 1), Query(new, 1), []
+    query.run(harness.MicroBatch([[("a", 1, 2, None, 1), ("a", 2, 5, None, 2), ("b", 3, 4, None, 3)]]))
+    again.restore(
+        [
+            migrated(one, {"accumulator": lambda total: seen.append(total) or {"total": total, "n": 9}}, new)
+            for one in query.tables()
+        ]
+    )
+    assert sorted(seen) == [4, 7]
+    fired = again.run(harness.MicroBatch([[("a", 5, 1, None, 4)]], end=True)).fired
+    assert fired == {"a": [((0, 100), (10, 8))], "b": [((0, 100), (9, 4))]}
+
+
+def test_where_an_evictor_looks_at_rows_a_reduce_function_keeps_no_accumulator():
+    windowing = WindowSpec(TumblingEventTimeWindows(7), evictor=CountEvictor.of(3))
+    plan = plan_of(windowing, Reduce(lambda a, b: a))
+    assert plan.operator.row_plan.keeps_elements
+    with pytest.raises(InvalidPlanError, match="keeps no accumulators"):
+        check_migrations({"accumulator": by_name}, plan)

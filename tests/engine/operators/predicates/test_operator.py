@@ -59,3 +59,11 @@ def test_at_the_end_of_input_what_has_ended_fires_and_what_is_open_does_not():
     assert one.fired == [(("a", 1, 5), (2, 7))]
     first, last = harness.run(plan, [batch(*rows[:1], *rows[2:]), batch(rows[1], end=True)])
     assert (first.fired, last.fired) == ([], [(("a", 1, 5), (2, 7))])
+
+
+def test_what_is_open_is_merged_whatever_the_first_aggregate_keeps():
+    aggregates = (agg.sum("x").alias("total"), agg.max("v").alias("most"), agg.count().alias("n"))
+    plan, state = predicates.plan_of(PredicateWindows("v > 0", "u % 4 = 1"), aggregates), MemoryState()
+    rows = [[("a", 1, 1, 0.5, BEGINS), ("a", 2, 0, 0.25, NEITHER)], [("a", 5, 0, 2.0, NEITHER)], [("a", 7, 0, 4.0, LAST)]]
+    fired = [one.fired for one in harness.run(plan, [*(harness.MicroBatch([some]) for some in rows), batch(end=True)], state)]
+    assert fired == [[], [], [], [(("a", 1, 8), (6.75, 1, 4))]]
