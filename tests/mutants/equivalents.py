@@ -19,6 +19,9 @@ EQUIVALENT: dict[str, str] = {
     "engine/aggregates/top.py:TopKAccumulator._insert: comparison: place < self._k -> place <= self._k": (
         "What is put behind the last place is cut off again by the next statement."
     ),
+    "engine/aggregates/two_phase.py:PartialAccumulator._failed: argument left out: TracebackException.from_exception(error, lookup_lines=False) -> TracebackException.from_exception(error)": (
+        "The lines of the source are then read, of which what is shown has none."
+    ),
     "engine/co_groups.py:OfTables.__call__: argument left out: left.to_pandas(use_threads=False) -> left.to_pandas()": (
         "Several threads then make a frame of the left rows: the same frame, while the other processors are for other tasks."
     ),
@@ -227,6 +230,7 @@ EQUIVALENT: dict[str, str] = {
     "engine/tiles/windows.py:windows_of_tiles: sign: ends - 1 -> ends + 1": (
         "Windows that begin where the last pane ends are asked for, too: no partial lies in them, so they have no results."
     ),
+    "spark/operator/split.py:_whole: constant: 0 -> 1": ("A part that is alone has the type of the whole already, so it fits."),
     "spark/savepoint/values.py:StoredState.made_of: argument left out: self.values(header_only=header_only) -> self.values()": (
         "More is read from Spark's state store than the header is made of: the same header, more slowly."
     ),

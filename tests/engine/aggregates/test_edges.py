@@ -424,3 +424,24 @@ def test_what_spark_is_asked_for_sums():
             "sum(cast(`x 1` * 1000BD AS bigint) & 4294967295L)",
         ),
     }
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("order", [[0, 1, 2], [2, 1, 0], [1, 2, 0]])
+def test_of_equals_the_one_of_the_earliest_pane_counts_however_partials_are_ordered(layout, order):
+    recipes = [agg.first("x").alias("first"), agg.last("x").alias("last"), agg.max_by("x", "by").alias("most")]
+    aggregation = Aggregation.build(
+        [*recipes, agg.arg_min("by", "x").alias("least")], {"x": pa.int64(), "by": pa.int64()}, pa.schema([])
+    )
+    named = {"x": lambda pane: 10 + pane, "by": lambda pane: 5}
+
+    def partial(pane):
+        # All rows are of one instant, as rows of processing time may be that came in several micro-batches.
+        values = [pa.array([named[name](pane)], pa.int64()) for name in aggregation.inputs]
+        return aggregation.partials([], ints(pane), values, ints(7))
+
+    table = pa.concat_tables([partial(pane) for pane in order])
+    expected = [{"first": 10 + low, "last": 9 + end, "most": 10 + low, "least": {"x": 10 + low}} for low, end in ((0, 3), (1, 3))]
+    assert results(aggregation, table, [0, 1], [3, 3], layout) == expected
+    # Of windows that do not overlap partials are merged by another way.
+    assert [results(aggregation, table, [low], [3])[0] for low in (0, 1)] == expected
