@@ -231,6 +231,9 @@ EQUIVALENT: dict[str, str] = {
         "Windows that begin where the last pane ends are asked for, too: no partial lies in them, so they have no results."
     ),
     "spark/operator/split.py:_whole: constant: 0 -> 1": ("A part that is alone has the type of the whole already, so it fits."),
+    "spark/savepoint/manifest.py:read_manifest: comparison: format_ > SAVEPOINT_FORMAT -> format_ >= SAVEPOINT_FORMAT": (
+        "It is asked only where the two are not the same."
+    ),
     "spark/savepoint/values.py:StoredState.made_of: argument left out: self.values(header_only=header_only) -> self.values()": (
         "More is read from Spark's state store than the header is made of: the same header, more slowly."
     ),
