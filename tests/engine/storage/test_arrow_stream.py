@@ -92,6 +92,20 @@ def test_more_rows_than_there_can_be_are_refused(rows, told):
     assert all(f"it says that it has {rows:,} rows" == each for each in found)
 
 
+def test_a_body_is_not_shorter_than_nothing():
+    """Whoever follows it would go back, and read the same message for ever."""
+    whole = stream_of(pa.table({"n": range(12_345)}))
+    length = (12_345 * 8).to_bytes(8, "little")
+    found = []
+    # Once of the message's body, and once of the buffer in it.
+    for place in {whole.index(length), whole.rindex(length)}:
+        try:
+            check_stream(whole[:place] + (-1).to_bytes(8, "little", signed=True) + whole[place + 8 :])
+        except ValueError as error:
+            found.append(str(error))
+    assert found == ["a message says that its body is shorter than nothing"]
+
+
 def with_offsets(type_, count, *, values=None, content=None):
     """Lists or texts, and their offsets, which may be written over: Arrow looks at them when it makes arrays and tables."""
     wide = pa.types.is_large_list(type_) or pa.types.is_large_string(type_) or pa.types.is_large_binary(type_)

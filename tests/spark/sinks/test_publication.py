@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -117,6 +118,27 @@ def test_a_later_runs_folder_is_not_withdrawn(tmp_path):
     with pytest.raises(FencedError):
         late.withdraw(target)
     assert parts(target) == ["new"] * 3
+
+
+@pytest.mark.parametrize(("number", "raised"), [(errno.EACCES, OSError), (errno.ENOTEMPTY, FencedError)])
+def test_a_folder_that_cannot_be_put_back_is_an_error_unless_another_one_has_its_place(tmp_path, monkeypatch, number, raised):
+    entries, target = Entries(), tmp_path / "batch_id=3"
+    old, new = entries.publisher(tmp_path, 1), entries.publisher(tmp_path, 2)
+    new.publish(attempt(new, "new"), target)
+    asked, renamed = [], []
+    late = Publisher(old.attempts, old.rank, lambda: asked.append(1) or (len(asked) > 1 and old.check()), old.registered)
+    rename = type(late.folders).rename
+
+    def failing(self, one, other):
+        renamed.append(other)
+        if other == target:
+            raise OSError(number, "no")
+        rename(self, one, other)
+
+    monkeypatch.setattr(type(late.folders), "rename", failing)
+    with pytest.raises(raised):
+        late.withdraw(target)
+    assert renamed[-1] == target
 
 
 def test_of_runs_that_race_for_a_micro_batch_the_newest_remains_whole(tmp_path, way):
