@@ -1,11 +1,14 @@
 """Which columns rows are sent with, and where the other side finds them: asked of Spark's analysis alone, nothing runs."""
 
+from dataclasses import replace
+
 import pyarrow as pa
 import pytest
 from pyspark.sql import functions as F
 
 from panestream.engine.exchange.packing import PackColumns
 from panestream.spark.operator.dataflow import project
+from panestream.windowing.watermarks import WatermarkStrategy
 from tests.engine.exchange.test_exchange import plan as plan_of
 
 pytestmark = pytest.mark.spark
@@ -46,3 +49,13 @@ def test_without_an_order_nothing_of_it_is_sent(spark, tmp_path, stream):
     df, found = projected(spark, tmp_path, stream=stream, order=(), values=())
     assert found.rows_of(df).columns == ["time", "key_0", "group", "row"]
     assert found.pack == PackColumns((pa.int64(),), (), group=2, row=3)
+
+
+@pytest.mark.parametrize(("strategy", "sent"), [(WatermarkStrategy(0), False), (WatermarkStrategy(0).max_ahead("1 hour"), True)])
+def test_processing_time_is_sent_where_the_watermark_asks_for_it_though_no_window_does(spark, strategy, sent):
+    df = spark.createDataFrame([], COLUMNS)
+    recipe = replace(plan_of(1), watermark=strategy)
+    assert not recipe.operator.shows_processing_time
+    found = project(df, recipe, F.col("at"), [F.col("key")], [])
+    assert found.schema.names == ["time", "key_0", "row", *(["processing_time"] if sent else [])]
+    assert found.pack == PackColumns((pa.int64(),), (), row=2, **({"processing_time": 3} if sent else {}))
