@@ -118,6 +118,9 @@ EQUIVALENT: dict[str, str] = {
     "engine/operators/predicates/operator.py:PredicateOperator._fire: returns None: return fresh -> return (2)": (
         "At the end of the input nothing is kept, so that nobody looks at what is left."
     ),
+    "engine/operators/predicates/operator.py:PredicateOperator._left: constant: 0 -> 1 (2)": (
+        "The column has another name then, and the same type: partials are merged by their places."
+    ),
     "engine/operators/row/state.py:RowStore.release: left out: self._chunk_codec.arrivals = Arrivals() -> pass": (
         "The store is not used any more: memory goes when Python finds the circle, and not at once."
     ),

@@ -220,8 +220,8 @@ def test_small_batches_are_gathered_until_they_are_many_rows(monkeypatch, sizes,
     assert all(one.column("n").num_chunks == 1 for one in found)
 
 
-@pytest.mark.parametrize(("most", "chunks"), [(16, [2, 2, 1]), (17, [3, 2]), (8, [1] * 5), (10_000, [5])])
+@pytest.mark.parametrize(("most", "chunks"), [(16, [2, 2, 2, 2, 1]), (17, [3, 3, 3]), (8, [1] * 9), (10_000, [9])])
 def test_or_until_they_have_many_bytes(monkeypatch, most, chunks):
     monkeypatch.setattr(packing, "CHUNK_BYTES", most)
-    batches = [pa.record_batch({"n": pa.array([0], pa.int64())}) for _ in range(5)]
+    batches = [pa.record_batch({"n": pa.array([0], pa.int64())}) for _ in range(9)]
     assert [one.num_rows for one in packing._chunks(batches)] == chunks
