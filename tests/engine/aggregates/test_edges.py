@@ -445,3 +445,26 @@ def test_of_equals_the_one_of_the_earliest_pane_counts_however_partials_are_orde
     assert results(aggregation, table, [0, 1], [3, 3], layout) == expected
     # Of windows that do not overlap partials are merged by another way.
     assert [results(aggregation, table, [low], [3])[0] for low in (0, 1)] == expected
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("count", [7, 8, 16, 1000])
+@pytest.mark.parametrize("in_one", [True, False])
+def test_many_values_that_fit_may_leave_the_range_together(sign, count, in_one):
+    """Of a chunk of rows, or of partials that are merged: none of them is near the end of the range."""
+    aggregation = Aggregation.build([agg.sum("x"), agg.mean("x")], {"x": pa.int64()}, pa.schema([]))
+    only_mean = Aggregation.build([agg.mean("x")], {"x": pa.int64()}, pa.schema([]))
+    value = sign << 60
+
+    def table(of):
+        sizes = [count] if in_one else [1] * count
+        parts = [of.partials([], np.zeros(size, np.int64), [pa.array([value] * size)] * len(of.inputs), None) for size in sizes]
+        return of.merge(parts)
+
+    assert results(only_mean, table(only_mean), [0], [1]) == [{"mean(x)": float(value)}]
+    total = value * count
+    if -(2**63) <= total < 2**63:
+        assert results(aggregation, table(aggregation), [0], [1]) == [{"sum(x)": total, "mean(x)": float(value)}]
+    else:
+        with pytest.raises(AggregateOverflowError):
+            results(aggregation, table(aggregation), [0], [1])
