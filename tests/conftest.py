@@ -12,6 +12,7 @@ import pytest
 from hypothesis import settings
 
 from scripts.class_archive import ARCHIVE, OPTIONS
+from tests import costs
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,8 +44,10 @@ _IMPORTED = [str(ROOT / "src"), str(ROOT), str(ROOT / "examples"), os.environ.ge
 os.environ["PYTHONPATH"] = os.pathsep.join(_IMPORTED).rstrip(os.pathsep)
 
 # A JVM that finds no file of classes, or one that does not fit, says nothing and loads them as ever.
-_MAPPED = f" -XX:SharedArchiveFile={ARCHIVE} -Xlog:disable" if ARCHIVE.is_file() else ""
-os.environ.setdefault("SPARK_SUBMIT_OPTS", OPTIONS + _MAPPED)
+_MAPPED = f" -XX:SharedArchiveFile={ARCHIVE}" if ARCHIVE.is_file() else ""
+# Each JVM leaves a file with its process id, so that `tests/costs.py` can count them. Nothing else is logged.
+_COUNTED = f" -Xlog:disable -Xlog:safepoint=off:file={costs.jvm_folder()}/%p"
+os.environ["SPARK_SUBMIT_OPTS"] = OPTIONS + _MAPPED + _COUNTED
 
 
 @pytest.fixture(scope="session")
@@ -80,6 +83,11 @@ def event_data() -> Path:
     if not folder.is_dir():
         pytest.skip("real event data is not here: set PANESTREAM_DATA to a folder with it")
     return folder
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Count what tests cost."""
+    costs.register(config, {})
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -1,0 +1,180 @@
+"""Counts what tests cost: seconds, streaming queries, Spark jobs and JVM starts, and holds the total to a budget.
+
+Seconds are recorded for a table that shows where the time goes. They are never asserted: machines differ. The other three can be
+counted, so ``make test`` fails if it exceeds ``BUDGET``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+JVM_FOLDER = "PANESTREAM_JVM_STARTS"
+"""Environment variable: the folder in which each JVM of this run leaves an empty file when it starts."""
+OUTPUT = "PANESTREAM_COSTS"
+"""Environment variable: the JSON file to which the costs of every test are written, if it is set."""
+ENFORCED = "PANESTREAM_BUDGET"
+"""Environment variable: the key of ``BUDGET`` that this run must not exceed, if it is set."""
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What one test, or a whole run, cost.
+
+    Args:
+        seconds: setup, call and teardown.
+        queries: streaming queries started in the process of the test.
+        jobs: Spark jobs of the session that tests share.
+        jvms: JVMs started by the test, or by a process that the test started.
+    """
+
+    seconds: float = 0.0
+    queries: int = 0
+    jobs: int = 0
+    jvms: int = 0
+
+    def __add__(self, other: Costs) -> Costs:
+        return Costs(
+            self.seconds + other.seconds, self.queries + other.queries, self.jobs + other.jobs, self.jvms + other.jvms
+        )
+
+    def __sub__(self, other: Costs) -> Costs:
+        return Costs(
+            self.seconds - other.seconds, self.queries - other.queries, self.jobs - other.jobs, self.jvms - other.jvms
+        )
+
+
+def jvm_folder() -> Path:
+    """Return the folder of this process's JVM starts. Each worker of a parallel run has its own."""
+    root = os.environ.get(JVM_FOLDER)
+    if root is None:
+        root = tempfile.mkdtemp(prefix="panestream-jvms-")
+        os.environ[JVM_FOLDER] = root
+    folder = Path(root) / os.environ.get("PYTEST_XDIST_WORKER", "main")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+class Counter:
+    """Counts in one process."""
+
+    def __init__(self, jvms: Path) -> None:
+        self.queries = 0
+        self._jvms = jvms
+        self._jobs = 0
+        self._jobs_of_stopped = 0
+
+    def now(self) -> Costs:
+        """Return the totals of this process so far."""
+        return Costs(queries=self.queries, jobs=self._all_jobs(), jvms=sum(1 for _ in self._jvms.iterdir()))
+
+    def _all_jobs(self) -> int:
+        jobs = _jobs()
+        if jobs < self._jobs:  # another session has begun to count at 0
+            self._jobs_of_stopped += self._jobs
+        self._jobs = jobs
+        return self._jobs_of_stopped + jobs
+
+    def count_queries(self) -> None:
+        """Count every later start of a streaming query in this process."""
+        from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+        start = DataStreamWriter.start
+
+        def counted(writer: Any, *arguments: Any, **options: Any) -> Any:
+            self.queries += 1
+            return start(writer, *arguments, **options)
+
+        DataStreamWriter.start = counted
+
+
+def _jobs() -> int:
+    from pyspark import SparkContext
+
+    context = SparkContext._active_spark_context
+    return int(context._jsc.sc().dagScheduler().numTotalJobs()) if context is not None and context._jsc is not None else 0
+
+
+class Ledger:
+    """The pytest plugin: measures each test where it runs, and adds up where reports arrive."""
+
+    def __init__(self, counter: Counter | None, budget: Costs | None = None, output: Path | None = None) -> None:
+        self.tests: dict[str, Costs] = {}
+        self._counter = counter
+        self._budget = budget
+        self._output = output
+        self._before = Costs()
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
+        """Remember the counts before a test."""
+        if self._counter is not None:
+            self._before = self._counter.now()
+        return (yield)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+        """Attach the counts of a test to its last report."""
+        if self._counter is not None and call.when == "teardown":
+            item.user_properties.append(("costs", asdict(self._counter.now() - self._before)))
+        return (yield)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Add up what reports say."""
+        counted = dict(report.user_properties).get("costs", {}) if report.when == "teardown" else {}
+        costs = self.tests.get(report.nodeid, Costs()) + Costs(**counted) + Costs(seconds=report.duration)
+        self.tests[report.nodeid] = costs
+
+    def total(self) -> Costs:
+        """Return the costs of all tests."""
+        return sum(self.tests.values(), Costs())
+
+    def excess(self) -> list[str]:
+        """Return a sentence for each count that exceeds the budget."""
+        if self._budget is None:
+            return []
+        total, limit = asdict(self.total()), asdict(self._budget)
+        return [
+            f"the tests used {total[name]:,} {name}; at most {limit[name]:,} are allowed (tests/costs.py says how to save some)"
+            for name in ("queries", "jobs", "jvms")
+            if total[name] > limit[name]
+        ]
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Write the costs, and fail the run if it exceeds its budget."""
+        if self._output is not None:
+            self._output.parent.mkdir(parents=True, exist_ok=True)
+            self._output.write_text(json.dumps({name: asdict(costs) for name, costs in self.tests.items()}), "utf-8")
+        if self.excess() and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        """Print the total."""
+        total = self.total()
+        if total.queries or total.jvms:
+            terminalreporter.write_line(
+                f"{total.queries:,} streaming queries, {total.jobs:,} Spark jobs, {total.jvms:,} JVMs in {total.seconds:,.0f} s of tests"
+            )
+        for sentence in self.excess():
+            terminalreporter.write_line(f"over budget: {sentence}", red=True)
+
+
+def register(config: pytest.Config, budgets: dict[str, Costs]) -> None:
+    """Add the plugin: a worker of a parallel run counts, the process that hands out tests adds up; a plain run does both."""
+    worker = hasattr(config, "workerinput")
+    hands_out = not worker and bool(getattr(config.option, "numprocesses", None))
+    counter: Counter | None = None
+    if not hands_out:
+        counter = Counter(jvm_folder())
+        counter.count_queries()
+    chosen: Callable[[str], str | None] = os.environ.get
+    budget = None if worker else budgets.get(chosen(ENFORCED) or "")
+    output = None if worker or not chosen(OUTPUT) else Path(str(chosen(OUTPUT)))
+    config.pluginmanager.register(Ledger(counter, budget, output), "panestream-costs")
