@@ -157,27 +157,22 @@ def _compare(file: Path, missing: set[str], surplus: set[str]) -> None:
 
 def try_it() -> None:
     """Installs the wheel beside nothing, and runs the demo and the README's first example in an empty folder."""
+    from readme_example import write_clicks
+
     python = empty_environment()
     example = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL)[0]
-    data = (
-        "import datetime as d, os, pyarrow as pa, pyarrow.parquet as pq\n"
-        "os.mkdir('clicks'); start = d.datetime(2026, 1, 1, tzinfo=d.timezone.utc)\n"
-        "times = pa.array([start + d.timedelta(minutes=5 * n) for n in range(40)], pa.timestamp('us', tz='UTC'))\n"
-        "rows = {'user_id': [n % 2 for n in range(40)], 'price': [1.5] * 40, 'ts': times}\n"
-        "pq.write_table(pa.table(rows), 'clicks/a.parquet')\n"
-    )
     look = (
-        "import panestream, sys\n"
+        "\nimport panestream, sys\n"
         "assert 'site-packages' in panestream.__file__, panestream.__file__\n"
-        "found = spark.read.parquet('out/main').where('window_start >= timestamp\"2026-01-01 00:00:00Z\"').collect()\n"
-        "assert found and all((row.clicks, row.revenue) == (6, 9.0) for row in found), found\n"
+        "assert [row.clicks for row in ann.collect()] == [2, 3, 4, 2, 2]\n"
         "spark.stop()\n"
     )
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PYSPARK", "SPARK", "VIRTUAL"))
     }
     with tempfile.TemporaryDirectory() as folder:
-        _run([python, "-c", data + example + look], cwd=folder, env=environment)
+        write_clicks(Path(folder) / "clicks")
+        _run([python, "-c", example + look], cwd=folder, env=environment)
         _run([python.with_name("panestream"), "demo", "--rows", "20000", "--files", "3"], cwd=folder, env=environment)
         if not list(Path(folder).rglob("*.parquet")):
             raise PackageError("the demo left nothing")

@@ -1,4 +1,4 @@
-"""Runs the tests with each line of Spark, and writes what was run into docs/reference/versions.json and .md, and the README.
+"""Runs the tests with each line of Spark, and writes what was run into docs/reference/versions.json and .md.
 
     python scripts/run_matrix.py                                        # everything: an hour or more
     python scripts/run_matrix.py --lines 4.0 4.1 --parts spark          # the rest of the table stays as it was
@@ -30,7 +30,7 @@ from spark_versions import LINES
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "docs" / "reference" / "versions.json"
-PAGES = (ROOT / "docs" / "reference" / "versions.md", ROOT / "README.md")
+PAGES = (ROOT / "docs" / "reference" / "versions.md",)
 PARTS = ("pure", "spark", "java21", "carried")
 CORE = (
     "tests/spark/test_elsewhere.py::test_spark_connect",
@@ -189,16 +189,6 @@ def table(results: Results) -> str:
     return "\n".join(lines)
 
 
-def short(results: Results) -> str:
-    """The same in few columns, for the README."""
-    lines = ["| Spark | Python | Java | pyarrow | numpy | tests without Spark | with Spark |", "|---|---|---|---|---|---|---|"]
-    for _, cell in sorted(results["cells"].items()):
-        parts = [shown(cell.get(part)) for part in ("pure", "spark")]
-        names = ("pyspark", "python", "java", "pyarrow", "numpy")
-        lines.append(f"| {' | '.join([*(cell[name] for name in names), *parts])} |")
-    return "\n".join(lines)
-
-
 def carried(results: Results) -> str:
     """What was carried from version to version."""
     one = results.get("carried")
@@ -216,7 +206,7 @@ def shown(part: dict[str, Any] | None) -> str:
 
 def renewed(page: str, results: Results) -> str:
     """The page with its tables made anew."""
-    made = {"versions": table, "short": short, "carried": carried}
+    made = {"versions": table, "carried": carried}
     return _MARKED.sub(lambda found: f"{found[1]}{made[found[2]](results)}\n{found[3]}" if found[2] in made else found[0], page)
 
 

@@ -1,18 +1,17 @@
-"""What the README shows is true: its Python runs, its job file is a job, its links lead somewhere."""
+"""What the README shows is true: its example prints its table, its picture is drawn by the library, its links lead somewhere."""
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
 import sys
-from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
+
+from scripts.readme_example import PICTURE, picture, write_clicks
+from scripts.spark_versions import LINES
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text("utf-8")
@@ -23,29 +22,14 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
 
 
-SHAPES = ("reduced", "applied", "processed", "tables", "averaged")
-LOOK = """
-import json
-found = {name: [list(row)[3:] for row in globals()[name].main.orderBy("user_id", "window_start").collect()] for name in %r}
-open("found.json", "w").write(json.dumps(found, default=str))
-"""
-
-
 @pytest.mark.spark
-@pytest.mark.slow
-def test_the_python_of_the_readme_runs(tmp_path):
-    query, functions = blocks("python")
-    assert all(re.search(rf"^{name} = hours\.", functions, re.MULTILINE) for name in SHAPES)
-    start = datetime(2026, 1, 1, tzinfo=timezone.utc)
-    # 40 clicks, one every five minutes.
-    times = [start + timedelta(minutes=5 * n) for n in range(40)]
-    table = pa.table(
-        {"user_id": [n % 2 for n in range(40)], "price": [1.5] * 40, "ts": pa.array(times, pa.timestamp("us", tz="UTC"))}
-    )
-    (tmp_path / "clicks").mkdir()
-    pq.write_table(table, tmp_path / "clicks" / "a.parquet")
+def test_example_of_readme_prints_its_table(tmp_path):
+    """In a process of its own, because the example builds its own session."""
+    write_clicks(tmp_path / "clicks")
+    (example,), (table,) = blocks("python"), blocks("text")
+    late = "\nprint([row.price for row in spark.read.parquet('out/late').collect()])"
     done = subprocess.run(
-        [sys.executable, "-c", "\n".join([query, functions, LOOK % (SHAPES,)])],
+        [sys.executable, "-c", example + late],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYSPARK_PYTHON": sys.executable},
         capture_output=True,
@@ -54,31 +38,33 @@ def test_the_python_of_the_readme_runs(tmp_path):
         timeout=300,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    found = pq.read_table(tmp_path / "out" / "main").to_pylist()
-    # A full hour holds six clicks of each of the two users.
-    assert {"user_id", "window_start", "window_end", "clicks", "revenue"} <= set(found[0])
-    full = [row for row in found if row["window_start"] >= start.replace(tzinfo=row["window_start"].tzinfo)]
-    assert full
-    assert all((row["clicks"], row["revenue"]) == (6, 9.0) for row in full)
-    # 40 clicks from midnight on are three full hours and 20 minutes: of each user six an hour, then two.
-    shapes = json.loads((tmp_path / "found.json").read_text())
-    hour = 3_600_000_000
-    first = int(start.timestamp()) * 1_000_000
-    assert [price for price, _ in shapes["reduced"]] == 8 * [1.5]
-    assert shapes["applied"] == 2 * [[6, 1.5], [6, 1.5], [6, 1.5], [2, 1.5]]
-    assert shapes["processed"] == 2 * [[first + hour * n] for n in (1, 2, 3, 4)]
-    assert shapes["tables"] == 16 * [[1.5]]
-    assert shapes["averaged"] == 8 * [[1.5]]
+    assert done.stdout.strip() == f"{table}\n[9.0]"
 
 
-def test_the_job_file_of_the_readme_is_a_job(tmp_path):
-    from panestream.jobs.loading import load_job
+def test_home_page_shows_the_example_of_the_readme():
+    home = (ROOT / "docs" / "index.md").read_text("utf-8")
+    (example,), (table,) = blocks("python"), blocks("text")
+    assert f"```python fragment\n{example}```" in home
+    assert f"```text\n{table}```" in home
 
-    path = tmp_path / "job.toml"
-    (job,) = blocks("toml")
-    path.write_text(job)
-    (tmp_path / "data" / "clicks").mkdir(parents=True)
-    load_job(path)
+
+def test_picture_of_readme_shows_what_the_library_draws():
+    """The words and numbers in the picture are compared, not the lines: those depend on the version of matplotlib."""
+    kept, drawn = (re.findall(r">([^<>\n]+)<", text) for text in (PICTURE.read_text("utf-8"), picture()))
+    assert kept == drawn
+
+
+def test_badges_show_what_the_package_declares():
+    project = (ROOT / "pyproject.toml").read_text("utf-8")
+    versions = re.findall(r"Python :: (3\.\d+)", project)
+    assert f"python-{versions[0]}_to_{versions[-1]}-" in README
+    assert f"spark-{min(LINES)}_to_{max(LINES)}-" in README
+    assert 'license = "Apache-2.0"' in project
+    assert "Development Status :: 3 - Alpha" in project
+
+
+def test_readme_stays_short():
+    assert 900 <= len(README.split()) <= 1100
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
