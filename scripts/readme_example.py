@@ -1,7 +1,4 @@
-"""The clicks behind the example of the README, its picture and its home page.
-
-    python scripts/readme_example.py        # draws docs/_static/readme.svg again
-"""
+"""The clicks and the picture of the example in the README. ``python scripts/readme_example.py`` draws the picture again."""
 
 from __future__ import annotations
 
