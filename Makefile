@@ -24,17 +24,28 @@ setup: $(STAMP) ## build .venv, and find or install Java
 run: $(STAMP) ## the demo: hot items from shop clicks, streaming (ARGS="--help" shows its options)
 	@$(SPARK_ENV) && $(VENV)/bin/panestream demo $(ARGS)
 
-# Tests without Spark in parallel; then those with it in two processes, a session each, since half of the time they wait; those
-# with connectors beside them. All parts run, whatever the first one says. ARGS goes to all.
-test: $(STAMP) ## all tests
-	@$(SPARK_ENV) && $(PY) scripts/class_archive.py; failed=0; \
-	$(PY) -m pytest -m "not spark and not connectors" -n auto $(ARGS) || failed=1; \
-	$(PY) scripts/beside.py "$(MAKE) --no-print-directory test-connectors" -- \
-		$(PY) -m pytest -m "spark and not connectors" -n 2 --dist loadfile --durations=30 $(ARGS) || failed=1; \
-	exit $$failed
+# The interpreter with real Delta, Iceberg and Kafka; empty where it cannot be made.
+CONNECTORS = python=$$(scripts/make_spark_env.sh $(CONNECTORS_SPARK)) || exit 1; [ -z "$$python" ] || "$$python" scripts/class_archive.py
+RUN_TESTS = $(PY) scripts/class_archive.py; $(PY) scripts/run_tests.py
+
+test: $(STAMP) ## each operator, sink, recovery path and page once: about eight minutes (ARGS="-k name", or a file)
+	@$(SPARK_ENV) && $(RUN_TESTS) test -- $(ARGS)
+
+test-all: $(STAMP) ## every test: all random cases, kills, connectors, benchmarks' own: hours
+	@$(SPARK_ENV); $(CONNECTORS); $(RUN_TESTS) all --python "$$python" -- $(ARGS)
+
+test-changed: $(STAMP) ## the rest of test-all that belongs to the files changed since the last tag or 50 commits (SECONDS=600)
+	@$(SPARK_ENV) && $(RUN_TESTS) changed --seconds $(or $(SECONDS),0) -- $(ARGS)
+
+test-smoke: $(STAMP) ## one test each of Delta, Iceberg and Kafka
+	@$(SPARK_ENV); $(CONNECTORS); [ -z "$$python" ] || PYSPARK_PYTHON="$$python" $(PY) scripts/run_tests.py smoke --python "$$python" -- $(ARGS)
+
+test-durations: $(STAMP) ## test-all, and renew tests/durations.md: where the time goes
+	@$(SPARK_ENV); mkdir -p build/costs; PANESTREAM_COSTS="$(CURDIR)/build/costs/*.json" $(RUN_TESTS) all -- $(ARGS); \
+	$(PY) scripts/make_durations.py build/costs tests/durations.md
 
 test-fast: $(STAMP) ## the tests that need neither Spark nor Java
-	@$(PY) -m pytest -m "not spark and not slow and not connectors" -n auto $(ARGS)
+	@$(PY) -m pytest -m "not spark and not full and not connectors" -n 2 $(ARGS)
 
 # Delta, Iceberg and Kafka are released for each line of Spark by themselves: the newest that has all three is this one.
 CONNECTORS_SPARK ?= 4.1
@@ -66,7 +77,7 @@ FLOOR_SPARK_TESTS := tests/architecture/test_readme.py tests/jobs/test_window_jo
 test-floor: ## the oldest versions allowed, without pandas: tests without Spark, and a core of those with it
 	@python=$$(scripts/make_floor.sh .venv-floor) || exit 1; [ -n "$$python" ] || exit 0; \
 	JAVA_HOME="$$(scripts/ensure_java.sh)" && export JAVA_HOME PYSPARK_PYTHON="$$python"; failed=0; \
-	"$$python" -m pytest -m "not spark and not slow" -n auto $(FLOOR_TESTS) $(ARGS) || failed=1; \
+	"$$python" -m pytest -m "not spark and not full" -n auto $(FLOOR_TESTS) $(ARGS) || failed=1; \
 	"$$python" -m pytest -m spark $(FLOOR_SPARK_TESTS) $(ARGS) || failed=1; \
 	exit $$failed
 

@@ -99,7 +99,7 @@ def java_version(home: str) -> str:
 def environment(python: str, java: str, more: dict[str, str]) -> dict[str, str]:
     """What a run of the tests sees."""
     path = f"{ROOT / 'src'}{os.pathsep}{ROOT}"
-    return {**os.environ, "JAVA_HOME": java, "PYSPARK_PYTHON": python, "PYTHONPATH": path, "PANESTREAM_WHOLE": "1", **more}
+    return {**os.environ, "JAVA_HOME": java, "PYSPARK_PYTHON": python, "PYTHONPATH": path, "PANESTREAM_FULL": "1", **more}
 
 
 def run(python: str, java: str, arguments: list[str], more: dict[str, str]) -> dict[str, Any]:

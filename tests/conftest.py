@@ -12,13 +12,13 @@ import pytest
 from hypothesis import settings
 
 from scripts.class_archive import ARCHIVE, OPTIONS
-from tests import costs
+from tests import costs, selection
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 # A busy machine is no defect. What fails prints the blob that plays it again.
-settings.register_profile("panestream", deadline=None, print_blob=True)
+settings.register_profile("panestream", deadline=None, print_blob=True, max_examples=costs.random_cases(100))
 settings.load_profile("panestream")
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -86,15 +86,14 @@ def event_data() -> Path:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Count what tests cost."""
-    costs.register(config, {})
+    """Count what tests cost, and hold `make test` to its budget."""
+    costs.register(config)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What takes minutes and says little that others do not say runs where somebody asks for it: the hour of a run is short."""
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark as `full` what needs Spark and is not in the list of `make test`."""
+    selected = selection.read()
     for item in items:
-        # The benchmarks' own runs on Spark take as long as all other tests on Spark.
-        benchmark = item.get_closest_marker("spark") is not None and item.path.parent.name == "benchmarks"
-        name = "PANESTREAM_BENCHMARK_TESTS" if benchmark else "PANESTREAM_WHOLE"
-        if (benchmark or item.get_closest_marker("whole")) and not os.environ.get(name):
-            item.add_marker(pytest.mark.skip(reason=f"takes minutes: {name}=1 runs it"))
+        if item.get_closest_marker("spark") and not selection.holds(selected, item.nodeid):
+            item.add_marker(pytest.mark.full)

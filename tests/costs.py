@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,8 +22,17 @@ JVM_FOLDER = "PANESTREAM_JVM_STARTS"
 """Environment variable: the folder in which each JVM of this run leaves an empty file when it starts."""
 OUTPUT = "PANESTREAM_COSTS"
 """Environment variable: the JSON file to which the costs of every test are written, if it is set."""
+SECONDS = "PANESTREAM_SECONDS"
+"""Environment variable: a test that would start later than this many seconds after the first is skipped, if it is set."""
 ENFORCED = "PANESTREAM_BUDGET"
 """Environment variable: the key of ``BUDGET`` that this run must not exceed, if it is set."""
+FULL = "PANESTREAM_FULL"
+"""Environment variable: random tests run all of their cases, as `make test-all` does, if it is set."""
+
+
+def random_cases(number: int) -> int:
+    """Return how many of a test's random cases to run: a quarter in `make test`, all in `make test-all`."""
+    return number if os.environ.get(FULL) else min(number, max(8, number // 4))
 
 
 @dataclass(frozen=True)
@@ -45,6 +56,14 @@ class Costs:
 
     def __sub__(self, other: Costs) -> Costs:
         return Costs(self.seconds - other.seconds, self.queries - other.queries, self.jobs - other.jobs, self.jvms - other.jvms)
+
+
+BUDGET = {"engine": Costs(queries=0, jobs=0, jvms=0), "spark": Costs(queries=150, jobs=3_000, jvms=12)}
+"""The most that each part of `make test` may use.
+
+If a new test exceeds it: prove semantics on the engine; read state from a golden checkpoint; let a query serve several tests; mark what
+repeats another test as `full`. Raise the limit only for an operator, a sink or a recovery path that is new.
+"""
 
 
 def jvm_folder() -> Path:
@@ -96,6 +115,21 @@ def _jobs() -> int:
 
     context = SparkContext._active_spark_context
     return int(context._jsc.sc().dagScheduler().numTotalJobs()) if context is not None and context._jsc is not None else 0
+
+
+class Deadline:
+    """The pytest plugin that starts no test after a time, so that a run of unknown length ends in time."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._begin: float | None = None
+
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        """Skip a test that is too late."""
+        if self._begin is None:
+            self._begin = time.monotonic()
+        if time.monotonic() - self._begin > self._seconds:
+            pytest.skip("no time is left for it here; `make test-all` runs it")
 
 
 class Ledger:
@@ -160,9 +194,12 @@ class Ledger:
             )
         for sentence in self.excess():
             terminalreporter.write_line(f"over budget: {sentence}", red=True)
+        failed = [report.nodeid for kind in ("failed", "error") for report in terminalreporter.stats.get(kind, [])]
+        for name in failed[:10]:
+            terminalreporter.write_line(f"to see it again: make test-all ARGS={shlex.quote(shlex.quote(name))}")
 
 
-def register(config: pytest.Config, budgets: dict[str, Costs]) -> None:
+def register(config: pytest.Config) -> None:
     """Add the plugin: a worker of a parallel run counts, the process that hands out tests adds up; a plain run does both."""
     worker = hasattr(config, "workerinput")
     hands_out = not worker and bool(getattr(config.option, "numprocesses", None))
@@ -171,6 +208,8 @@ def register(config: pytest.Config, budgets: dict[str, Costs]) -> None:
         counter = Counter(jvm_folder())
         counter.count_queries()
     chosen: Callable[[str], str | None] = os.environ.get
-    budget = None if worker else budgets.get(chosen(ENFORCED) or "")
+    budget = None if worker else BUDGET.get(chosen(ENFORCED) or "")
     output = None if worker or not chosen(OUTPUT) else Path(str(chosen(OUTPUT)))
+    if float(chosen(SECONDS) or 0):
+        config.pluginmanager.register(Deadline(float(str(chosen(SECONDS)))), "panestream-deadline")
     config.pluginmanager.register(Ledger(counter, budget, output), "panestream-costs")

@@ -34,21 +34,18 @@ def check(case: Case, outcome: Outcome, expected: str) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.slow
 @pytest.mark.parametrize(("group", "case"), BATCHES)
 def test_as_a_batch(spark, tmp_path, group, case):
     check(case, Room(spark, tmp_path).batch(case), said(group, case, 0))
 
 
 @pytest.mark.spark
-@pytest.mark.slow
 @pytest.mark.parametrize(("group", "case"), QUICK)
 def test_as_a_stream(spark, tmp_path, group, case):
     check(case, Room(spark, tmp_path).stream(case), said(group, case, 1))
 
 
 @pytest.mark.spark
-@pytest.mark.whole
 @pytest.mark.parametrize(("group", "case"), SLOW)
 def test_as_a_stream_all_others(spark, tmp_path, group, case):
     check(case, Room(spark, tmp_path).stream(case), said(group, case, 1))

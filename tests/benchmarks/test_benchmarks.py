@@ -98,7 +98,6 @@ def test_a_wrong_answer_is_refused():
 
 
 @pytest.mark.spark
-@pytest.mark.slow
 def test_contestants_give_the_right_answer(tmp_path):
     from benchmarks.run import main
 
@@ -113,7 +112,6 @@ def test_contestants_give_the_right_answer(tmp_path):
 
 
 @pytest.mark.spark
-@pytest.mark.slow
 def test_changes_of_late_rows_add_up_to_the_answer(tmp_path):
     from benchmarks.limits.run import main
 

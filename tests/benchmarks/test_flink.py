@@ -55,7 +55,6 @@ def test_the_plot_is_drawn(tmp_path):
 
 
 @pytest.mark.spark
-@pytest.mark.slow
 def test_both_spark_contestants_give_all_windows(tmp_path):
     from benchmarks.flink.run import main
 

@@ -92,7 +92,6 @@ def test_median(values):
 
 
 @pytest.mark.spark
-@pytest.mark.slow
 @pytest.mark.parametrize("case", [*FUNCTION_CASES, "frames"])
 def test_contestants_give_the_right_answer(case, tmp_path):
     from benchmarks.run import main

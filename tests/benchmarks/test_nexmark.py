@@ -210,7 +210,6 @@ def test_query_by_the_clock_counts_every_bid_once(batch):
 
 
 @pytest.mark.spark
-@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::panestream.errors.PanestreamWarning")  # few rows, and few drops: speed is not at stake
 @pytest.mark.parametrize("name", ["q5", "q8"])
 def test_queries_as_streams(name, batch, tmp_path):

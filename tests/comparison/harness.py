@@ -31,6 +31,7 @@ from panestream.engine.storage.state import MemoryState
 from panestream.engine.window_spec import WindowSpec
 from panestream.windowing import aggregates as agg
 from panestream.windowing.watermarks import WatermarkStrategy
+from tests.costs import random_cases
 from tests.engine.aggregates import naive
 
 ROWS = pa.schema([("key", pa.string()), ("ts", pa.int64()), ("v", pa.int64()), ("x", pa.float64()), ("u", pa.int64())])
@@ -405,7 +406,7 @@ def furthest_back(batches: Sequence[MicroBatch]) -> int:
 
 def cases(default: int) -> int:
     """How many random cases to run."""
-    return int(os.environ.get("PANESTREAM_CASES", str(default)))
+    return int(os.environ.get("PANESTREAM_CASES") or random_cases(default))
 
 
 def first_seed() -> int:

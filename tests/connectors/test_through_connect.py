@@ -11,7 +11,7 @@ import pytest
 import panestream as pst
 from tests.processes import ANY_PORT, ran
 
-pytestmark = [pytest.mark.connectors, pytest.mark.kafka, pytest.mark.delta, pytest.mark.slow]
+pytestmark = [pytest.mark.connectors, pytest.mark.kafka, pytest.mark.delta]
 
 SCRIPT = Path(__file__).with_name("through_connect.py")
 

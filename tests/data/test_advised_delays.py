@@ -11,7 +11,7 @@ import pytest
 import panestream as pst
 from panestream import agg
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.filterwarnings("ignore::panestream.errors.PanestreamWarning")]
+pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::panestream.errors.PanestreamWarning")]
 
 MICRO_BATCHES = 6
 TAXI = "ride bigint, kind string, end timestamp, start timestamp, a double, b double, c double, d double, n int, taxi bigint, driver bigint"

@@ -12,7 +12,7 @@ import panestream as pst
 from panestream import agg
 from tests.data.test_real_data import rides
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = pytest.mark.spark
 
 NEW_YORK = ZoneInfo("America/New_York")
 

@@ -13,7 +13,7 @@ import pytest
 import panestream as pst
 from panestream.testing import MicroBatches
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.filterwarnings("ignore::panestream.errors.PanestreamWarning")]
+pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::panestream.errors.PanestreamWarning")]
 
 SCHEMA = "net string, time timestamp, id string, mag double"
 HOUR = timedelta(hours=1)

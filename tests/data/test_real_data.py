@@ -19,7 +19,7 @@ from panestream import agg
 from panestream.demo.clicks import split_file
 from panestream.errors import PanestreamWarning
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = pytest.mark.spark
 
 HOT_ITEMS = """
 name = "hot items by the hour"
@@ -81,7 +81,6 @@ def hours_of(folder: Path) -> dict[int, Counter[int]]:
     return found
 
 
-@pytest.mark.whole  # two minutes; tests/recovery/test_kill.py runs such a job over made clicks
 def test_hot_items_of_the_shop(event_data, tmp_path):
     paths, rows = split_file(event_data / "taobao_userbehavior_2h_sorted.csv.gz", tmp_path / "clicks", 22)
     assert (len(paths), rows) == (22, 110_300)
@@ -106,7 +105,7 @@ def rides(event_data: Path) -> list[list[str]]:
         return [row for row in (line.rstrip("\n").split(",") for line in lines) if row[1] == "END"]
 
 
-@pytest.mark.parametrize("minutes", [5, pytest.param(15, marks=pytest.mark.whole), pytest.param(60, marks=pytest.mark.whole)])
+@pytest.mark.parametrize("minutes", [5, 15, 60])
 def test_taxi_rides_by_their_start_are_late_or_counted(spark, event_data, tmp_path, minutes):
     rows, files, size = rides(event_data), 12, 300
     cuts = [len(rows) * number // files for number in range(files + 1)]

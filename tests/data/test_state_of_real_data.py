@@ -18,7 +18,6 @@ from panestream import agg
 
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.slow,
     pytest.mark.filterwarnings("ignore::panestream.errors.PanestreamWarning"),
 ]
 
@@ -92,7 +91,6 @@ def test_taxi_rides_that_come_late(spark, event_data, tmp_path):
         assert sum(row[3] for row in shown) > 1_000
 
 
-@pytest.mark.whole
 def test_sessions_and_views_of_a_shop(spark, event_data, tmp_path):
     """Sessions of users with gaps of ten minutes, and page views of items by the hour."""
     events = [

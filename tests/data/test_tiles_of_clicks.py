@@ -11,7 +11,7 @@ import pytest
 import panestream as pst
 from panestream import agg
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = pytest.mark.spark
 
 DAY = 86_400
 HOURS = pst.TumblingEventTimeWindows.of("1 hour")

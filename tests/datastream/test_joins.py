@@ -80,7 +80,6 @@ def counted(df, names):
     return found
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
 def test_a_stream_with_a_restart_as_defined(spark, tmp_path, seed):
     join, batches = random_case(seed)
@@ -397,7 +396,6 @@ def test_an_interval_join_of_a_batch(clicks, views):
     assert "a row of the right from -1 minute to 11 seconds after the time of one of the left" in result.explain()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", [3])
 def test_an_interval_join_of_streams_with_a_restart_as_defined(spark, tmp_path, seed):
     rng = random.Random(seed)

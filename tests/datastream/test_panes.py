@@ -14,7 +14,7 @@ from panestream.errors import InvalidPlanError
 from panestream.spark.session import session_settings
 from panestream.testing import MicroBatches
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.filterwarnings("ignore::panestream.errors.PanestreamWarning")]
+pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::panestream.errors.PanestreamWarning")]
 
 SCHEMA = "user string, ts timestamp, price double, amount decimal(28, 4), page string"
 BEGIN = datetime(2026, 3, 1, tzinfo=timezone.utc)

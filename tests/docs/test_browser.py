@@ -15,7 +15,7 @@ BROWSER = next((found for name in ("chromium", "chromium-browser", "google-chrom
 WIDE, NARROW = {"width": 1280, "height": 900}, {"width": 380, "height": 800}
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.full,
     pytest.mark.skipif(BROWSER is None, reason="no Chromium on the PATH: apt-get install chromium"),
     # A browser's pipes are closed by the garbage collector.
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),

@@ -17,7 +17,7 @@ import panestream
 ROOT = pages.DOCS.parent
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_every_link_and_anchor_leads_somewhere(built_site):
     found = built.look(built_site)
     assert found.faults == []
@@ -25,7 +25,7 @@ def test_every_link_and_anchor_leads_somewhere(built_site):
     assert found.links > 5_000
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_every_page_is_on_the_site(built_site):
     for page in pages.all_pages():
         assert (built_site / page.relative_to(pages.DOCS).with_suffix(".html")).is_file()
@@ -34,7 +34,7 @@ def test_every_page_is_on_the_site(built_site):
     assert built.look(built_site).drawings == drawn
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_the_reference_has_every_public_name(built_site):
     for page, names in public_names.names_by_page().items():
         where = "errors.html" if page == "errors" else f"api/{page}.html"
@@ -68,7 +68,7 @@ def test_faults_of_a_site_are_found(tmp_path):
     ]
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_page_that_no_index_links_to_fails_the_build(tmp_path):
     """A planted page, a broken link and a broken drawing: each is a warning or an error of the build."""
     (tmp_path / "index.md").write_text("# Planted\n\n[Lost](lost.md#nowhere)\n")

@@ -189,7 +189,6 @@ def test_processing_time(spark, capsys, monkeypatch):
 
 
 @pytest.mark.spark
-@pytest.mark.slow
 def test_a_script_runs_by_itself():
     """Its functions then come from ``__main__``, which no worker can import."""
     done = subprocess.run(

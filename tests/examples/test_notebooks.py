@@ -38,7 +38,6 @@ def test_every_notebook_is_run():
 
 
 @pytest.mark.spark
-@pytest.mark.slow
 @pytest.mark.parametrize("name", SHOWN)
 def test_a_notebook_runs_quietly_and_shows_what_it_says(name, tmp_path, monkeypatch):
     notebook = nbformat.read(FOLDER / f"{name}.ipynb", 4)

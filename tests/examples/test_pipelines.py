@@ -64,7 +64,6 @@ def table(home: Path, name: str, *columns: str) -> list[tuple]:
 
 
 @pytest.mark.spark
-@pytest.mark.slow
 def test_a_pipeline_goes_on_where_it_was(tmp_path):
     for needed in ("pandas", "grpc", "grpc_status", "zstandard", "yaml"):
         if importlib.util.find_spec(needed) is None:

@@ -56,7 +56,6 @@ def run(spark, folder: Path, upto: int, size: int, place: str | None = None):
 
 
 @pytest.mark.spark
-@pytest.mark.slow
 def test_a_query_goes_on_beside_compaction_and_behind_it(spark, tmp_path, typed):
     place, plain = (
         tmp_path,

@@ -79,7 +79,6 @@ def steady(text):
     return re.sub(r"\d+ \w+( \d+ \w+)? behind the clock", "AGO behind the clock", text)
 
 
-@pytest.mark.slow
 def test_a_process_of_its_own_prints_json_and_writes_a_page_and_spark_is_not_heard(checkpoint, tmp_path):
     page = tmp_path / "page.html"
     command = [sys.executable, "-m", "panestream.jobs", "inspect", str(checkpoint), "--json", "--html", str(page)]

@@ -46,7 +46,6 @@ def written(folder):
     return found
 
 
-@pytest.mark.slow
 def test_the_demo_finds_what_counting_by_hand_finds(panestream, tmp_path):
     out = tmp_path / "out"
     result = panestream("demo", "--rows", ROWS, "--files", FILES, "--output", out)

@@ -43,7 +43,6 @@ def check(found):
 
 
 @pytest.mark.spark
-@pytest.mark.slow
 def test_a_job_is_scraped_while_it_runs(spark, tmp_path):
     with pytest.warns(PanestreamWarning, match="late row"):
         found = scraped.run(spark, tmp_path)
@@ -51,7 +50,6 @@ def test_a_job_is_scraped_while_it_runs(spark, tmp_path):
 
 
 @pytest.mark.spark
-@pytest.mark.slow
 def test_through_spark_connect_too(tmp_path):
     for needed in ("pandas", "grpc", "grpc_status", "zstandard"):
         if importlib.util.find_spec(needed) is None:

@@ -49,10 +49,10 @@ ROOMS = (
     "src/panestream/windowing",
 )
 """Where the tests lie that are asked."""
-MARKED = "not spark and not connectors and not slow"
+MARKED = "not spark and not connectors and not full"
 SPARK_TESTS = ("tests/spark", "tests/datastream")
 """Where those with Spark lie that ``--spark`` asks besides."""
-MARKED_WITH_SPARK = "not connectors and not slow"
+MARKED_WITH_SPARK = "not connectors and not full"
 LOOKED_AT = {
     1: "its survivors were looked at, and tests were written for them: before that, 56 of 66 were killed (84.8 %)",
     2: "looked at since: before that, 61 of 68 were killed (89.7 %)",

@@ -18,7 +18,7 @@ def test_a_file_a_class_or_a_function_can_be_named():
         faults_in("windowing/triggers/count.py:Nobody")
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_survivors_are_told_with_their_lines(capsys):
     assert main(["windowing/triggers/never.py", "--tests", "tests/windowing/triggers/test_never.py"]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "0 of 5 survived"

@@ -12,7 +12,7 @@ import pytest
 from panestream.demo.clicks import Shape, make_clicks, split_file, write_clicks
 from tests.recovery.kill_loop import run_job, run_with_kills
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = pytest.mark.spark
 
 KILLS = int(os.environ.get("PANESTREAM_KILLS", "1"))
 SEED = int(os.environ.get("PANESTREAM_SEED", "20261121"))

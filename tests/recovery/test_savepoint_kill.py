@@ -24,7 +24,7 @@ from panestream.demo.clicks import Shape, make_clicks, write_clicks
 from tests.recovery.kill_loop import LONGEST_RUN_SECONDS, ROOT, last_batch
 from tests.recovery.test_kill import JOB
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.whole]
+pytestmark = pytest.mark.spark
 
 KILLS = int(os.environ.get("PANESTREAM_KILLS", "2"))
 SEED = int(os.environ.get("PANESTREAM_SEED", "20261122"))

@@ -34,7 +34,7 @@ from tests.comparison import harness
 from tests.comparison.savepoints import Query
 
 SEED = int(os.environ.get("PANESTREAM_SEED", "1"))
-CASES = int(os.environ.get("PANESTREAM_CASES", "300"))
+CASES = harness.cases(300)
 RAN = []
 
 

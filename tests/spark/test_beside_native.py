@@ -16,7 +16,6 @@ from panestream.testing import MicroBatches
 
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.slow,
     pytest.mark.filterwarnings("ignore:.*(late row|moved the watermark|set these).*:panestream.errors.PanestreamWarning"),
 ]
 

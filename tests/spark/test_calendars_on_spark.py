@@ -10,7 +10,7 @@ import panestream as pst
 from panestream import agg
 from panestream.testing import MicroBatches
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.filterwarnings("ignore::panestream.errors.PanestreamWarning")]
+pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::panestream.errors.PanestreamWarning")]
 
 SCHEMA = "user string, ts timestamp, price bigint"
 NEW_YORK, BEIRUT = "America/New_York", "Asia/Beirut"

@@ -12,7 +12,6 @@ from panestream.testing import MicroBatches
 
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.slow,
     pytest.mark.filterwarnings("ignore::panestream.errors.PanestreamWarning"),
 ]
 
@@ -62,7 +61,7 @@ def found(spark, folder):
 
 @pytest.mark.parametrize(
     ("strategy", "behind"),
-    [(MONOTONOUS, 1), pytest.param(pst.WatermarkStrategy.for_generator(Ends), 0, marks=pytest.mark.whole)],
+    [(MONOTONOUS, 1), pst.WatermarkStrategy.for_generator(Ends), 0],
 )
 def test_windows_over_the_results_of_windows(spark, tmp_path, strategy, behind):
     clicks = MicroBatches(spark, tmp_path / "clicks", "item string, at timestamp")

@@ -9,7 +9,7 @@ from panestream import agg
 from panestream.testing import MicroBatches
 from tests.spark.test_row_operator import SCHEMA, keyed, row, run, shown, tens
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.filterwarnings("ignore::panestream.errors.PanestreamWarning")]
+pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::panestream.errors.PanestreamWarning")]
 
 BY_TWOS = pst.AfterWatermark().early(pst.AfterCount.of(2)).late(pst.AfterCount.of(2))
 AT_ROWS = pst.AfterWatermark().early(pst.AfterCount.of(1)).late(pst.AfterCount.of(1))

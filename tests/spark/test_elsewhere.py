@@ -21,7 +21,7 @@ from tests.processes import ANY_PORT, ROOT, ran
 from tests.spark.clusters import cluster
 from tests.spark.said import check_refusals
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = pytest.mark.spark
 
 START = datetime(2026, 1, 1, tzinfo=timezone.utc)
 EPOCH = int(START.timestamp())

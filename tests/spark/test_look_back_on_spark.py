@@ -82,7 +82,6 @@ def test_several_look_backs_at_once_with_chosen_columns(spark, clicks):
     assert told(result.main.collect()) == told(expected.select(result.main.columns).collect())
 
 
-@pytest.mark.slow
 def test_a_stream_that_is_stopped_and_started_is_the_batch(spark, clicks, tmp_path):
     result = result_of(clicks.stream(), alone=pst.LookBackWindows.of("1 minute"))
     clicks_of_now = MicroBatches(spark, tmp_path / "again", SCHEMA)

@@ -67,7 +67,8 @@ def last_of_each(found):
         (SLIDING, None),
         (pst.SlidingEventTimeWindows.of(HOUR, "7 seconds"), pst.ContinuousEventTimeTrigger.of("20 seconds")),
         # tests/comparison has them without Spark.
-        pytest.param(pst.CumulatingEventTimeWindows.of(HOUR, MINUTES), None, marks=pytest.mark.whole),
+        pst.CumulatingEventTimeWindows.of(HOUR, MINUTES),
+        None,
     ],
     ids=["sliding", "continuous", "cumulating"],
 )

@@ -71,7 +71,6 @@ def test_sessions_closed_by_an_event_are_what_sql_says(spark):
     assert len(told(expected)) > 10
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "assigner",
     [

@@ -61,9 +61,9 @@ def streamed(result, folder):
     "assigner",
     [
         # tests/comparison has them all without Spark.
-        pytest.param(pst.EventTimeSessionWindows.with_gap("4 seconds"), marks=pytest.mark.whole),
+        pst.EventTimeSessionWindows.with_gap("4 seconds"),
         pst.EventTimeSessionWindows.with_gap("20 seconds").max_duration("30 seconds"),
-        pytest.param(pst.EventTimeSessionWindows.with_gap_column("wait * 2", "seconds"), marks=pytest.mark.whole),
+        pst.EventTimeSessionWindows.with_gap_column("wait * 2", "seconds"),
         pst.EventTimeSessionWindows.with_gap_column("make_dt_interval(0, 0, 0, wait)"),
     ],
     ids=["gap", "longest", "gap column", "interval"],
@@ -94,7 +94,7 @@ def test_batch_as_stream_where_nothing_is_late(spark, clicks, tmp_path):
     assert main == batch
 
 
-@pytest.mark.parametrize("slide", [pytest.param(None, marks=pytest.mark.whole), 4])
+@pytest.mark.parametrize("slide", [None, 4])
 def test_count_windows_as_the_row_operator(spark, clicks, tmp_path, slide):
     found = []
     for exact in (False, True):

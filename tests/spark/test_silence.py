@@ -67,7 +67,6 @@ def clicks(spark, tmp_path):
     return made.add([("ann", at(1)), ("bob", at(2))]).add([("ann", at(25))])
 
 
-@pytest.mark.slow
 def test_the_end_of_what_is_available_closes_windows_and_the_next_run_goes_on(spark, clicks, tmp_path):
     checkpoint = tmp_path / "checkpoint"
     first = Run(windows(clicks), checkpoint, close_at_end=True)
@@ -90,7 +89,6 @@ def test_the_end_of_what_is_available_closes_windows_and_the_next_run_goes_on(sp
     assert [source["kind"] for source in saved.manifest.sources] == ["files"]
 
 
-@pytest.mark.slow
 def test_what_is_broken_off_while_windows_close_is_done_once(spark, clicks, tmp_path):
     checkpoint, out = tmp_path / "checkpoint", tmp_path / "out"
 
@@ -117,7 +115,6 @@ def test_what_is_broken_off_while_windows_close_is_done_once(spark, clicks, tmp_
     assert fired(spark.read.parquet(str(out)).collect())[-1] == ("bob", 30, 2)
 
 
-@pytest.mark.slow
 def test_silence_closes_windows_by_the_clock_and_after_a_restart(clicks, tmp_path):
     checkpoint = str(tmp_path / "checkpoint")
 
@@ -148,7 +145,6 @@ def test_silence_closes_windows_by_the_clock_and_after_a_restart(clicks, tmp_pat
         windows(clicks, "2 seconds").start(checkpoint=checkpoint, main=pst.MemorySink())
 
 
-@pytest.mark.slow
 def test_a_checkpoint_is_tied_to_how_it_was_begun_and_a_savepoint_leads_on(spark, clicks, tmp_path):
     old = str(tmp_path / "old")
     # Of a query that ends nobody waits for silence: it runs as it would without.

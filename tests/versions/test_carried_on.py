@@ -15,7 +15,7 @@ import pytest
 from tests.processes import ran
 from tests.versions.carried import ROWS, USERS, queries
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = pytest.mark.spark
 
 PYTHONS = dict(each.split("=", 1) for each in os.environ.get("PANESTREAM_PYTHONS", "").split())
 # Which version takes which micro-batches.

@@ -9,7 +9,7 @@ import pytest
 
 from tests.processes import ANY_PORT, ran
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = pytest.mark.spark
 
 
 @pytest.mark.skipif(not pyspark.__version__.startswith("4.0."), reason="only Spark 4.0 has no streams through Connect")

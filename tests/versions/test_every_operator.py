@@ -11,7 +11,7 @@ from panestream.testing import MicroBatches
 from tests.versions.carried import SCHEMA, START, USERS, queries, visiting
 
 # The ordinary run has each operator's own tests; this is for the matrix of versions.
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.whole]
+pytestmark = pytest.mark.spark
 
 SECONDS = ([0, 1, 2, 9, 12], [14, 16, 17, 21, 24])
 CLOSING = ("zed", START + timedelta(seconds=1000), 1)

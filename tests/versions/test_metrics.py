@@ -13,7 +13,6 @@ from tests.processes import ANY_PORT, ran
 
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.slow,
     pytest.mark.filterwarnings("ignore:.*late row:panestream.errors.PanestreamWarning"),
 ]
 
@@ -35,7 +34,6 @@ def test_in_a_classic_session(spark, tmp_path):
     check(told.run(spark, tmp_path))
 
 
-@pytest.mark.whole  # the ordinary run has tests/metrics/test_scraped_on_spark.py
 @pytest.mark.skipif(bool(needed + for_connect), reason=f"Spark Connect's client needs {needed + for_connect}")
 @pytest.mark.skipif(pyspark.__version__.startswith("4.0."), reason="Spark 4.0 has no streams through Connect")
 def test_through_spark_connect(tmp_path):

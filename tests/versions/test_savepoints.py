@@ -17,7 +17,7 @@ import pytest
 from tests.processes import ANY_PORT, ran
 from tests.versions.carried import ROWS, queries
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = pytest.mark.spark
 
 PYTHONS = dict(each.split("=", 1) for each in os.environ.get("PANESTREAM_PYTHONS", "").split())
 NAMES = [name for name in queries() if name != "clock"]

@@ -97,9 +97,9 @@ class Demo:
 
     output: Path
     input: Path | None = None
-    rows: int = 200_000
+    rows: int = 3_000_000
     seed: int = 1
-    files: int = 24
+    files: int = 12
     utc_offset: float = 8
     keep: bool = False
 
@@ -214,7 +214,7 @@ def ranking_line(end: datetime, items: list[tuple[int, int]], utc_offset: float)
     """One window's ranking: when it ended, the hottest items and their views.
 
     >>> ranking_line(datetime(2025, 11, 11, 9, tzinfo=timezone.utc), [(7, 120), (12, 30)], 8).plain
-    'to 17:00   1.       7  120   2.      12   30'
+    'to 17:00   1.       7    120   2.      12     30'
     """
     line = Text(
         f"to {end.astimezone(timezone(timedelta(hours=utc_offset))):%H:%M}", style="dim", no_wrap=True, overflow="ellipsis"
@@ -222,7 +222,7 @@ def ranking_line(end: datetime, items: list[tuple[int, int]], utc_offset: float)
     for rank, (item, views) in enumerate(items[:SHOWN], start=1):
         line.append(f"   {rank}. ", style="dim")
         line.append(f"{item:>7} ", style="bold" if rank == 1 else "default")
-        line.append(f"{views:>4}", style="green")
+        line.append(f"{views:>6,}", style="green")
     return line
 
 

@@ -168,9 +168,9 @@ def demo(
     input: Annotated[  # noqa: A002
         Path | None, typer.Option("--input", help="A UserBehavior CSV file (.gz too) instead of made-up clicks.")
     ] = None,
-    rows: Annotated[int, typer.Option("--rows", min=1_000, max=20_000_000, help="How many clicks to make.")] = 200_000,
+    rows: Annotated[int, typer.Option("--rows", min=1_000, max=20_000_000, help="How many clicks to make.")] = 3_000_000,
     seed: Annotated[int, typer.Option("--seed", min=0, help="The same seed makes the same clicks.")] = 1,
-    files: Annotated[int, typer.Option("--files", min=1, max=1_000, help="Into how many files, each a micro-batch.")] = 24,
+    files: Annotated[int, typer.Option("--files", min=1, max=1_000, help="Into how many files, each a micro-batch.")] = 12,
     output: Annotated[Path, typer.Option("--output", help="The folder of everything the demo makes.")] = Path("demo-output"),
     utc_offset: Annotated[
         float, typer.Option("--utc-offset", min=-14, max=14, help="The shop's clock in hours from UTC, for what is shown.")

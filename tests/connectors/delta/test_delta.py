@@ -53,7 +53,7 @@ def transactions(folder):
     return [(action["txn"]["appId"], action["txn"]["version"]) for action in actions if "txn" in action]
 
 
-@pytest.mark.parametrize("how", ["said", "default", "there", "path", "schema", "catalog"])
+@pytest.mark.parametrize("how", [pytest.param("said", marks=pytest.mark.smoke), "default", "there", "path", "schema", "catalog"])
 def test_whatever_is_a_delta_table_takes_a_micro_batch_once(spark, table, how, tmp_path):
     name, kind = table, None
     if how == "said":

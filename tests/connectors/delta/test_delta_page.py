@@ -12,7 +12,7 @@ import pytest
 
 from tests.connectors import components
 
-pytestmark = [pytest.mark.connectors, pytest.mark.delta, pytest.mark.slow]
+pytestmark = [pytest.mark.connectors, pytest.mark.delta]
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "how-to" / "delta.md").read_text("utf-8")
 

@@ -91,6 +91,7 @@ def marks(spark, table):
     return [int(number) for number in found if number is not None]
 
 
+@pytest.mark.smoke
 def test_a_micro_batch_that_is_run_again_is_passed_over(spark, table, clicks):
     clicks.add(3)
     with warnings.catch_warnings():

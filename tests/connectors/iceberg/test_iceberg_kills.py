@@ -6,7 +6,7 @@ import pytest
 
 from tests.connectors.kills import compare
 
-pytestmark = [pytest.mark.connectors, pytest.mark.iceberg, pytest.mark.slow]
+pytestmark = [pytest.mark.connectors, pytest.mark.iceberg]
 
 
 def test_kills_of_merges_and_appends(spark, tmp_path):

@@ -46,7 +46,6 @@ def closed(hours):
 
 
 @pytest.mark.iceberg
-@pytest.mark.slow
 def test_the_page(spark, tmp_path):
     page = (ROOT / "docs" / "how-to" / "iceberg.md").read_text("utf-8")
     lake = f"lake_{uuid.uuid4().hex}"  # a catalog of this test's own

@@ -11,7 +11,7 @@ import pytest
 import panestream as pst
 from panestream import agg
 
-pytestmark = [pytest.mark.connectors, pytest.mark.kafka, pytest.mark.slow]
+pytestmark = [pytest.mark.connectors, pytest.mark.kafka]
 
 PV = {9: 41_890, 10: 48_022}
 """Page views of the hours 09 and 10 of the shop's clock (UTC+8)."""

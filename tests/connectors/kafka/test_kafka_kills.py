@@ -9,7 +9,7 @@ import pytest
 
 from tests.connectors.kills import SEED, compare
 
-pytestmark = [pytest.mark.connectors, pytest.mark.kafka, pytest.mark.slow]
+pytestmark = [pytest.mark.connectors, pytest.mark.kafka]
 
 TARGETS = "tests.connectors.kafka.kafka_targets"
 

@@ -178,6 +178,7 @@ def test_large_records_want_a_larger_producer(spark, topics, broker):
     assert len(record.json["text"]) == 2_000_000
 
 
+@pytest.mark.smoke
 def test_a_query_from_topic_to_topic(spark, topics, broker, tmp_path):
     """Early and late firings, numbered; main and late in a topic each; started again; and it says what it promises."""
     from tests.connectors import through_connect

@@ -144,8 +144,6 @@ def test_each_query_is_run_by_its_operator(spark, tmp_path):
 
 
 @pytest.mark.spark
-@pytest.mark.slow
-@pytest.mark.whole
 def test_kills_of_one_cell(tmp_path):
     pytest.importorskip("confluent_kafka")
     from tests.recovery.crashes.campaign import main

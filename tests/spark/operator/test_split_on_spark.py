@@ -125,7 +125,6 @@ def test_two_steps_of_docs_skew(clicks):
 
 
 @pytest.mark.spark
-@pytest.mark.slow
 def test_the_block_of_docs_skew_on_a_stream(spark, tmp_path):
     block = re.findall(r"```python(?: fragment)?\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)[-1]
     assert "put_together" in block

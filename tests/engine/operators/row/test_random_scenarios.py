@@ -17,10 +17,11 @@ from tests.conformance.executors import HarnessExecutor, Observed
 from tests.conformance.executors.harness import _as_json, _late_as_json
 from tests.conformance.runner import differences
 from tests.conformance.scenario_format import plan_of, scenario_of
+from tests.costs import random_cases
 from tests.engine.operators.row.delegating import Delegating
 from tests.engine.operators.row.random_scenarios import scenario
 
-COUNT = int(os.environ.get("PANESTREAM_RANDOM_SCENARIOS", "400"))
+COUNT = int(os.environ.get("PANESTREAM_RANDOM_SCENARIOS") or random_cases(400))
 FIRST = int(os.environ.get("PANESTREAM_RANDOM_SEED", "0"))
 CHUNKS = 8
 
