@@ -306,6 +306,7 @@ def test_what_moves_the_watermark_must_be_there():
     with pytest.raises(InvalidPlanError, match="without a generator of yours"):
         WindowTestHarness(MINUTE, reduce=max, watermark_strategy=generated)
 
+
 def timed_harness(**more):
     return WindowTestHarness(pst.TumblingEventTimeWindows.of("5 minutes"), reduce=max, side_output_late_data=True, **more)
 

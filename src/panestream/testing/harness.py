@@ -277,7 +277,8 @@ class WindowTestHarness(Shown):
         taken, self._collected.late = self._collected.late, []
         rows, unit = self._query.rows, self._in_microseconds
         return [
-            late_element(key, time, value if rows is None else rows.row(value), in_microseconds=unit) for key, time, value in taken
+            late_element(key, time, value if rows is None else rows.row(value), in_microseconds=unit)
+            for key, time, value in taken
         ]
 
     def _results(self, fired: Sequence[FiredResult]) -> list[WindowResult]:

@@ -192,7 +192,7 @@ def time_facts(known: KnownState, time: int) -> TimeFacts:
     if by_time is not None:
         late = known.watermark - time - by_time + 1
         own = _window_around(known, time)
-        missing = late if 0 < late and known.watermark < MAX_TIMESTAMP else None
+        missing = late if late > 0 and known.watermark < MAX_TIMESTAMP else None
         return TimeFacts(time, own, kept, late > 0, missing)
     found = _windows_of(known, time)
     if found is None:

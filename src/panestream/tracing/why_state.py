@@ -123,9 +123,10 @@ def _verdict(known: KnownState, facts: TimeFacts) -> list[list[str]]:
 
 def _verdict_by_time(known: KnownState, facts: TimeFacts, past: int) -> list[str]:
     """The verdict if the watermark alone decides, whatever the windows."""
+    reached = f"the watermark has come to {_time(facts.timestamp + past)}."
     if not facts.is_late:
-        return [f"Such a row is taken, if it comes now. It is late once the watermark has come to {_time(facts.timestamp + past)}."]
-    lines = [f"Such a row is late, if it comes now: the watermark has come to {_time(facts.timestamp + past)}."]
+        return [f"Such a row is taken, if it comes now. It is late once {reached}"]
+    lines = [f"Such a row is late, if it comes now: {reached}"]
     if facts.missing_lateness is None:
         return [*lines, "The input was at its end."]
     more = _WORDS.length(facts.missing_lateness)
