@@ -116,8 +116,8 @@ def test_what_becomes_of_late_rows_and_of_those_without_event_time():
         assert told(replace(plan, watermark=closing, ticks=1000))["event time"] == [
             f"ts, {closing!r}",
             (
-                f"when all input has been silent for {closes_after}, the watermark follows the clock: it wakes all key groups every "
-                f"{often} then (not where the query ends by itself)"
+                f"when all input has been silent for {closes_after}, the watermark follows the clock: while no rows come, it wakes all key "
+                f"groups every {often} (not if the query ends by itself)"
             ),
             "late rows are counted and dropped",
             "rows without event time fail the query",

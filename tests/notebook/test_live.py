@@ -73,7 +73,7 @@ def shown(monkeypatch):
 def test_the_view_follows_the_query_and_ends_with_it(shown):
     pst.live(Query([batch(0), batch(1), batch(2)]), every=0.001)
     assert [text.split(":")[0] for text in shown] == ["<running"] * 3 + ["<ended"]
-    assert shown[-1] == ("<ended: micro-batch 2, 2,000 rows/s, watermark 2026-01-01 00:02:00 UTC, 4 open, 9 fired, 1 late row>")
+    assert shown[-1] == ("<ended: micro-batch 2, 2,000 rows/s, watermark 2026-01-01 00:02:00 UTC, 4 open, 9 firings, 1 late row>")
 
 
 def test_a_query_that_fails_fails_the_cell(shown):

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from panestream.advisor.needed import Completeness, counted
 from panestream.engine.kernels.columns import Ints
+from panestream.report import pictures
 from panestream.report.page import notebook_of, page_of, sentence
 from panestream.report.points import MOST, Point, Points
 from panestream.report.recording import RunReport, shown_settings
@@ -126,6 +127,22 @@ def test_a_sentence_tells_the_delays():
         r"A delay of .* would have kept 99 % and one of .* would have kept 99\.9 % of the rows\.", sentence(recorded().run)
     )
     assert sentence(failed().run) == ""
+
+
+def test_a_run_of_one_micro_batch_says_nothing_about_the_delay():
+    run = recorded(1).run
+    told = "Any delay would have kept all rows: no row can be late in the first micro-batch, and there was no other."
+    assert sentence(run) == told
+    text = " ".join(Page(page_of(run)).text)
+    assert told in text
+    assert "this run" not in text, "a table of delays would be all zeros"
+
+
+def test_skew_of_one_micro_batch_is_drawn_as_points():
+    """A circle needs curves, and a line has none."""
+    one, several = (pictures.skew(recorded(batches).run.points.points)[0] for batches in (1, 3))
+    curves = re.compile(r' d="[^"]*\bC [^"]*"', re.DOTALL)
+    assert (bool(curves.search(one)), bool(curves.search(several))) == (True, False)
 
 
 def test_what_cannot_be_taken_in_is_told_and_nothing_fails(tmp_path):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pickle
 from datetime import datetime, timedelta, timezone
 
 import pytest
 
 import panestream as pst
+from panestream import agg
 from panestream.errors import InvalidPlanError, InvalidWindowError
 from panestream.testing import LateElement, WindowResult, WindowTestHarness
 
@@ -303,3 +305,76 @@ def test_what_moves_the_watermark_must_be_there():
     generated = pst.WatermarkStrategy.for_generator(lambda: None)
     with pytest.raises(InvalidPlanError, match="without a generator of yours"):
         WindowTestHarness(MINUTE, reduce=max, watermark_strategy=generated)
+
+
+def timed_harness(**more):
+    return WindowTestHarness(pst.TumblingEventTimeWindows.of("5 minutes"), reduce=max, side_output_late_data=True, **more)
+
+
+def test_results_show_their_times_and_stay_tuples_of_integers():
+    harness = timed_harness()
+    harness.process_element(7, "10 hours", key="ann")
+    harness.process_watermark(datetime(1970, 1, 1, 10, 5, tzinfo=timezone.utc))
+    harness.process_element(8, "10 hours", key="ann")
+    (result,), (late,) = harness.extract_output(), harness.extract_late_elements()
+    assert repr(result) == "WindowResult(key='ann', window=[10:00:00, 10:05:00), value=7, timestamp=10:04:59.999999)"
+    assert repr(late) == "LateElement(key='ann', timestamp=10:00:00, value=8)"
+    start, end = 36_000_000_000, 36_300_000_000
+    assert result == WindowResult("ann", pst.TimeWindow(start, end), 7, end - 1)
+    assert late == LateElement("ann", start, 8)
+    assert hash(result) == hash(tuple(result))
+    assert repr(result._replace(key="bob")).startswith("WindowResult(key='bob', window=[10:00:00, 10:05:00)")
+    assert [type(pickle.loads(pickle.dumps(one))) for one in (result, late)] == [type(result), type(late)]
+
+
+def test_results_show_integers_if_no_time_went_in_as_a_duration():
+    harness = WindowTestHarness(pst.TumblingEventTimeWindows(10), reduce=max)
+    harness.process_element(7, 3)
+    harness.end_of_input()
+    assert repr(harness.extract_output()) == "[WindowResult(key=None, window=TimeWindow(start=0, end=10), value=7, timestamp=9)]"
+
+
+def test_a_harness_shows_how_far_time_is():
+    harness = timed_harness()
+    harness.process_watermark("1 minute")
+    assert repr(harness).startswith(
+        "<WindowTestHarness: windows TumblingEventTimeWindows.of('5 minutes') | watermark 00:01:00 | clock 00:00:00 | timers 0"
+    )
+    columns = pst.testing.ColumnTestHarness(pst.LookBackWindows.of("1 hour"), aggregate=agg.count(), columns={"n": "int64"})
+    columns.process_element({"n": 1}, "59 minutes")
+    columns.process_watermark("1 hour")
+    assert repr(columns) == "<ColumnTestHarness: windows LookBackWindows.of('1 hour') | watermark 01:00:00>"
+    (result,) = columns.extract_output()
+    assert "timestamp=00:59:00" in repr(result)
+
+
+TIMERS_AT_THE_END_OF_A_WAIT = [
+    pst.ProcessingTimeoutTrigger.of(pst.CountTrigger.of(100), "30 seconds"),
+    pst.ContinuousProcessingTimeTrigger.of("30 seconds"),
+]
+
+
+@pytest.mark.parametrize("trigger", TIMERS_AT_THE_END_OF_A_WAIT, ids=lambda trigger: type(trigger).__name__)
+def test_timer_of_the_clock_fires_once_the_clock_is_past_it(trigger):
+    harness = WindowTestHarness(pst.GlobalWindows.create(), trigger=trigger, reduce=max)
+    harness.process_element(1, "0 seconds")
+    harness.set_processing_time("30 seconds")
+    assert harness.extract_output() == []
+    harness.set_processing_time(30_000_001)
+    assert values(harness) == [1]
+
+
+@pytest.mark.parametrize(
+    ("windows", "trigger"),
+    [
+        (pst.TumblingProcessingTimeWindows.of("30 seconds"), None),
+        (pst.ProcessingTimeSessionWindows.with_gap("30 seconds"), None),
+        (pst.GlobalWindows.create(), pst.AfterProcessingTime.of("30 seconds")),
+    ],
+    ids=["tumbling", "session", "after processing time"],
+)
+def test_windows_of_the_clock_fire_when_the_clock_is_at_their_end(windows, trigger):
+    harness = WindowTestHarness(windows, trigger=trigger, reduce=max)
+    harness.process_element(1, "0 seconds")
+    harness.set_processing_time("30 seconds")
+    assert values(harness) == [1]

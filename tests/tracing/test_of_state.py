@@ -5,22 +5,30 @@ from __future__ import annotations
 import random
 from types import SimpleNamespace
 
+import pyarrow as pa
 import pytest
 
 import panestream as pst
+from panestream import agg
+from panestream.engine.operators.intervals.spec import IntervalSpec
+from panestream.engine.window_spec import WindowSpec
 from panestream.errors import InvalidPlanError
-from panestream.testing import WindowTestHarness
+from panestream.testing import ColumnTestHarness, WindowTestHarness
+from panestream.testing.column_query import column_operator
 from panestream.tracing.of_state import KnownRow, KnownState, KnownWindow, time_facts, trace_of_state, windows_now
 from panestream.tracing.why_state import explain_state
+from panestream.windowing.time import MAX_TIMESTAMP
 from panestream.windowing.windows import TimeWindow
 
 MINUTE = 60_000_000
 
 
 def state(assigner, *, watermark=0, lateness=0, windows=(), rows=(), late_tag=None, **more):
-    operator = SimpleNamespace(evicts=more.pop("evicts", False), fires_by_time=more.pop("fires_by_time", True))
+    usual = {"evicts": False, "fires_by_time": True, "late_by_time": None, "has_windows": True}
+    operator = SimpleNamespace(**{name: more.pop(name, value) for name, value in usual.items()})
+    late_tags = () if late_tag is None else (late_tag,)
     plan = SimpleNamespace(
-        assigner=assigner, operator=operator, allowed_lateness=lateness, late_tag=late_tag, key_names=("user",)
+        assigner=assigner, operator=operator, allowed_lateness=lateness, late_tags=late_tags, key_names=("user",)
     )
     given = {"window_count": len(windows), "row_count": len(rows), **more}
     return KnownState(plan, "the checkpoint c", tuple(windows), tuple(rows), watermark=watermark, **given)
@@ -84,7 +92,7 @@ def test_a_window_is_told_as_it_stands():
     assert str(explain_state(known, key="ann", window="10 seconds")) == (
         "Windows of key 'ann', by the checkpoint c:\n"
         "  The watermark is at 00:01:00.\n\n"
-        "Window [00:00:00, 00:01:00) is open: it takes rows until the watermark has come to 00:02:00, 1 minute after its end.\n"
+        "Window [00:00:00, 00:01:00) is open: it takes rows until the watermark has come to 00:01:59.999999, 1 minute after its end.\n"
         "  2 rows went in; results as they stand: n=2.\n"
         "  It has fired twice, the last time on time. Nothing is due: the watermark has passed its end; only a further row makes "
         "it fire.\n\n"
@@ -97,7 +105,7 @@ def test_a_source_partition_that_holds_a_window_back_is_named():
     window = KnownWindow("ann", TimeWindow(0, MINUTE), rows=2, due=MINUTE - 1)
     known = state(ASSIGNERS[0], watermark=0, windows=[window], slowest=("clicks-3", 0))
     assert (
-        "It fires when the watermark comes to 00:01:00. Source partition 'clicks-3' is the furthest behind, at 00:00:00."
+        "It fires when the watermark comes to 00:00:59.999999. Source partition 'clicks-3' is the furthest behind, at 00:00:00."
     ) in str(explain_state(known, at=0))
 
 
@@ -117,7 +125,7 @@ def test_what_a_closed_window_held_was_in_results_only_where_that_is_sure(operat
 def test_whether_a_trigger_of_ones_own_fires_its_code_says():
     window = KnownWindow("ann", TimeWindow(0, MINUTE), rows=2, due=MINUTE - 1)
     told = str(explain_state(state(ASSIGNERS[0], watermark=0, windows=[window], fires_by_time=None), at=0))
-    assert "Its trigger is called when the watermark comes to 00:01:00, and says whether it fires then." in told
+    assert "Its trigger is called when the watermark comes to 00:00:59.999999, and says whether it fires then." in told
 
 
 def test_late_rows_are_looked_for_where_they_went():
@@ -137,6 +145,62 @@ def test_a_gap_that_the_row_says_is_not_known():
     known = state(pst.EventTimeSessionWindows.with_gap_column("gap", "seconds"))
     assert time_facts(known, 0).windows is None
     assert "neither is in the state" in str(explain_state(known, at=0))
+
+
+LOOK_BACKS = pst.LookBackWindows.of("1 minute", following="5 seconds")
+PREDICATES = pst.PredicateWindows.of(start="on", gap="1 minute")
+
+
+def is_late_in_engine(assigner, watermark, time):
+    """Return whether the operator drops a second row that comes at a watermark. Each row that it takes has a result."""
+    harness = ColumnTestHarness(assigner, aggregate=agg.count(), columns={"on": "bool"})
+    harness.process_element({"on": True}, 0)
+    harness.process_watermark(watermark)
+    harness.process_element({"on": True}, time)
+    harness.end_of_input()
+    return len(harness.extract_output()) == 1
+
+
+@pytest.mark.parametrize("assigner", [LOOK_BACKS, PREDICATES], ids=["look-back", "predicate"])
+@pytest.mark.parametrize("ahead", [-MINUTE, -1, 0, 1, MINUTE])
+def test_watermark_alone_decides_whether_a_row_of_look_backs_and_predicates_is_late(assigner, ahead):
+    watermark = 10 * MINUTE
+    spec = column_operator(WindowSpec(assigner), [agg.count()], pa.schema([("on", pa.bool_())]), pa.schema([]), "time")
+    known = state(assigner, watermark=watermark, late_by_time=spec.late_by_time)
+    facts = time_facts(known, watermark + ahead)
+    assert facts.is_late == (ahead <= 0) == is_late_in_engine(assigner, watermark, watermark + ahead)
+    assert facts.missing_lateness == (1 - ahead if ahead <= 0 else None)
+    if facts.is_late:
+        earlier = state(assigner, watermark=watermark - facts.missing_lateness, late_by_time=spec.late_by_time)
+        assert not time_facts(earlier, watermark + ahead).is_late
+
+
+def test_late_row_of_a_look_back_is_explained_with_its_window():
+    told = str(explain_state(state(LOOK_BACKS, watermark=10 * MINUTE - 1, late_by_time=0, late_tag="late"), at="9 minutes"))
+    assert "Window [00:08:00, 00:09:05.000001) is closed since the watermark came to 00:09:05." in told
+    assert "Such a row is late, if it comes now: the watermark has come to 00:09:00." in told
+    assert "With a watermark that waits 1 minute longer, it would have been taken even now." in told
+    assert "Late rows go to the output 'late': look for it there." in told
+    taken = str(explain_state(state(LOOK_BACKS, watermark=10 * MINUTE - 1, late_by_time=0), at="10 minutes"))
+    assert "Such a row is taken, if it comes now. It is late once the watermark has come to 00:10:00." in taken
+    ended = str(explain_state(state(LOOK_BACKS, watermark=MAX_TIMESTAMP, late_by_time=0), at="10 minutes"))
+    assert "The input was at its end." in ended
+
+
+def test_row_of_a_predicate_window_is_explained_without_its_window():
+    told = str(explain_state(state(PREDICATES, watermark=MINUTE, late_by_time=0), at=MINUTE))
+    assert "The rows around it decide which window it would be in." in told
+    assert "Such a row is late, if it comes now: the watermark has come to 00:01:00." in told
+
+
+def test_row_exactly_at_the_watermark_is_late_unless_it_is_of_an_interval_join():
+    join = {"late_by_time": IntervalSpec(0, 1, "inner", pa.struct([]), pa.struct([]), pa.schema([])).late_by_time}
+    known = state(pst.GlobalWindows.create(), watermark=MINUTE, has_windows=False, **join)
+    assert [time_facts(known, MINUTE + ahead).is_late for ahead in (-1, 0, 1)] == [True, False, False]
+    told = str(explain_state(known, at=MINUTE - 1))
+    assert "There are no windows: a row meets the rows of the other stream in the interval around it." in told
+    assert "Such a row is late, if it comes now: the watermark has come to 00:01:00." in told
+    assert "never late" not in told
 
 
 def test_windows_of_the_clock_and_of_no_time_have_no_late_rows():

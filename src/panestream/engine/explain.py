@@ -113,8 +113,8 @@ def _event_time(plan: WindowPlan) -> list[str]:
         return [f"{plan.event_time}, {plan.watermark!r}", late + lateness, invalid]
     often = format_duration(max(closing // STEPS, plan.ticks))
     silence = (
-        f"when all input has been silent for {format_duration(closing)}, the watermark follows the clock: it wakes all key "
-        f"groups every {often} then (not where the query ends by itself)"
+        f"when all input has been silent for {format_duration(closing)}, the watermark follows the clock: while no rows come, it "
+        f"wakes all key groups every {often} (not if the query ends by itself)"
     )
     return [f"{plan.event_time}, {plan.watermark!r}", silence, late + lateness, invalid]
 

@@ -403,6 +403,11 @@ class OperatorSpec(ABC):
         return True
 
     @property
+    def late_by_time(self) -> int | None:
+        """How far the watermark is past a row's own time when the row becomes late. None if its windows decide."""
+        return None
+
+    @property
     def evicts(self) -> bool:
         """Whether an evictor takes rows out of windows, of which the state then knows nothing."""
         return False

@@ -11,7 +11,7 @@ from typing import Any
 from panestream.inspection.bins import DAY, WIDTHS
 from panestream.inspection.summary import Summary
 from panestream.pages.drawing import BAR, MARK, both, clock, ticks_up
-from panestream.pages.words import behind, moment, number, printable, size, span
+from panestream.pages.words import behind, number, printable, size, span, watermark_text
 
 MOST_SOURCES = 12
 MOST_GROUPS = 128
@@ -57,7 +57,7 @@ def _draw_reached(axes: Any, summary: Summary, first: int, last: int) -> None:
     at = reached / summary.ends.width - first
     look = {"va": "bottom", "color": MARK, "fontsize": 9}
     if not -0.02 * (last - first) <= at <= last - first:
-        when = f"{moment(reached)}, {'before' if at < 0 else 'after'} all of these"
+        when = f"{watermark_text(reached)}, {'before' if at < 0 else 'after'} all of these"
         axes.text(1, 1.01, f"time has come to {when}".replace("\n", " "), transform=axes.transAxes, ha="right", **look)
         return
     axes.axvline(at, color=MARK, linewidth=1.6)

@@ -9,7 +9,7 @@ from panestream.inspection.values import Json, text_of
 from panestream.inspection.words import holders, key_shown
 from panestream.pages.tables import Column, ShownTable
 from panestream.pages.times import micros_in
-from panestream.pages.words import behind, many, moment, number, printable, size, span
+from panestream.pages.words import behind, many, moment, number, printable, size, span, watermark_text
 
 MEASURES = ("keys", "windows", "rows", "elements", "bytes")
 """Of key groups."""
@@ -52,7 +52,7 @@ def _sources(summary: Summary) -> ShownTable | None:
         (
             printable(source.name) or "(all)",
             moment(source.newest),
-            moment(source.watermark),
+            watermark_text(source.watermark),
             span(behind(summary.newest, source.watermark)),
             span(behind(summary.taken, source.watermark)),
             "idle" if source.idle else "",

@@ -12,7 +12,7 @@ from panestream.inspection.summary import Summary
 from panestream.inspection.tables import tables_of
 from panestream.inspection.words import head
 from panestream.pages.tables import ShownTable
-from panestream.pages.words import many, moment, printable, span
+from panestream.pages.words import many, moment, printable, span, watermark_text
 
 NARROW = 100
 """With fewer characters in a line some columns are left out."""
@@ -78,7 +78,7 @@ def _bars(summary: Summary, console: Console) -> Table | None:
         if passed and reached is not None and first > reached:
             passed = False
             if place != min(ends.counts):
-                table.add_row(Text(moment(reached), style="cyan"), "", Text("time has come to here", style="cyan"))
+                table.add_row(Text(watermark_text(reached), style="cyan"), "", Text("time has come to here", style="cyan"))
         bar = whole * max(1, round(windows / most * room)) if windows else ""
         table.add_row(Text(moment(first)), many(windows, "window") if windows else "", Text(bar, style="green"))
     table.add_row(Text(f"({span(ends.width)} a line)", style="dim"), "", "")

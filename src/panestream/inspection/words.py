@@ -5,7 +5,7 @@ from __future__ import annotations
 from panestream.engine.shown import listed
 from panestream.inspection.summary import SameBounds, Summary
 from panestream.inspection.values import Json, key_text
-from panestream.pages.words import behind, many, moment, number, printable, size, span
+from panestream.pages.words import behind, many, moment, number, printable, size, span, watermark_text
 
 
 def key_shown(key: Json) -> str:
@@ -49,7 +49,7 @@ def _times(summary: Summary) -> list[tuple[str, str]]:
     if summary.sources or summary.watermark is not None:
         far = f"{span(behind(summary.newest, summary.watermark))} behind the newest event"
         late = f"{span(behind(summary.taken, summary.watermark))} behind the clock"
-        told = "none yet" if summary.watermark is None else f"{moment(summary.watermark)} UTC, {far}, {late}"
+        told = "none yet" if summary.watermark is None else f"{watermark_text(summary.watermark)} UTC, {far}, {late}"
         lines.append(("watermark", told))
     return lines
 

@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +16,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from panestream.pages.words import watermark_text
 from panestream.spark.progress.micro_batch import BatchProgress
 
 if TYPE_CHECKING:
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 PLAIN_EVERY = 5.0
 """Seconds between two lines where the output is no terminal."""
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
-
 
 @dataclass(slots=True)
 class Totals:
@@ -34,8 +32,8 @@ class Totals:
 
     Attributes:
         started: the clock at the start, in seconds.
-        batches, rows, late, invalid, windows: counts; ``windows`` are those that fired, where keys have windows of their own
-            the firings of all.
+        batches, rows, late, invalid: counts.
+        firings: of all keys and windows, as the page of a run counts them.
         open_windows, watermark, newest: as the last micro-batch left them; instants in microseconds since the epoch.
         busy_ms: the time inside micro-batches.
         has_windows: whether there are any: an interval join has none.
@@ -46,7 +44,7 @@ class Totals:
     rows: int = 0
     late: int = 0
     invalid: int = 0
-    windows: int = 0
+    firings: int = 0
     open_windows: int = 0
     watermark: int | None = None
     newest: int | None = None
@@ -62,8 +60,7 @@ class Totals:
         self.rows += progress.rows
         self.late += progress.late_rows
         self.invalid += progress.invalid_rows
-        firings = progress.early_firings + progress.on_time_firings + progress.late_firings
-        self.windows += progress.fired_windows or firings
+        self.firings += progress.firings
         self.open_windows = progress.open_windows or 0
         self.watermark = progress.watermark
         if progress.max_event_time is not None:
@@ -77,18 +74,6 @@ class Totals:
         if self.watermark is None or self.newest is None or abs(self.watermark) > 2**62:
             return "-"
         return short_duration((self.newest - self.watermark) / 1e6)
-
-
-def clock(micros: int | None, *, date: bool = True) -> str:
-    """An instant in UTC, to the second; ``-`` where there is none.
-
-    >>> clock(1_511_658_000_000_000)
-    '2017-11-26 01:00:00'
-    """
-    if micros is None or abs(micros) > 2**57:  # the watermark's beginning and end of time are no dates
-        return "-"
-    instant = _EPOCH + timedelta(microseconds=micros)
-    return instant.strftime("%Y-%m-%d %H:%M:%S" if date else "%H:%M:%S")
 
 
 def short_duration(seconds: float) -> str:
@@ -117,16 +102,17 @@ def status_line(totals: Totals, width: int = 120) -> Text:
     narrow = width < 105
     if totals.batch_id is None:
         return Text(f"waiting for the first micro-batch ({short_duration(time.monotonic() - totals.started)})", style="dim")
+    watermark = watermark_text(totals.watermark)
     parts: list[tuple[str, str, str]] = [
         ("batch", f"{totals.batch_id}", ""),
         ("", f"{totals.rows_per_second:,.0f} rows/s", "bold"),
-        ("wm" if narrow else "watermark", clock(totals.watermark, date=not narrow), "cyan"),
+        ("wm" if narrow else "watermark", watermark.split()[-1] if narrow else watermark, "cyan"),
         ("lag", totals.lag, ""),
         ("late", f"{totals.late:,}", "yellow" if totals.late else ""),
         ("invalid", f"{totals.invalid:,}", "red" if totals.invalid else ""),
     ]
     if totals.has_windows:
-        parts += [("open", f"{totals.open_windows:,}", ""), ("fired", f"{totals.windows:,}", "green")]
+        parts += [("open", f"{totals.open_windows:,}", ""), ("firings", f"{totals.firings:,}", "green")]
     line = Text(no_wrap=True, overflow="ellipsis")
     for position, (label, value, style) in enumerate(parts):
         if label == "invalid" and not totals.invalid:
@@ -237,8 +223,9 @@ def summary(totals: Totals, outputs: Iterable[tuple[str, str]], *, title: str) -
         table.add_row("late", f"{totals.late:,}")
         table.add_row("without event time", f"{totals.invalid:,}")
         if totals.has_windows:
-            table.add_row("windows", f"{totals.windows:,} fired, {totals.open_windows:,} still open")
-        table.add_row("watermark", f"{clock(totals.watermark)} UTC, {totals.lag} behind the newest event")
+            table.add_row("firings", f"{totals.firings:,}")
+            table.add_row("open windows", f"{totals.open_windows:,}")
+        table.add_row("watermark", f"{watermark_text(totals.watermark)} UTC, {totals.lag} behind the newest event")
     table.add_row("time", short_duration(seconds))
     for name, where in outputs:
         table.add_row(name, where)

@@ -9,7 +9,7 @@ from html import escape
 from panestream.engine.plan import stable_repr
 from panestream.notebook.sparkline import sparkline
 from panestream.pages.document import part
-from panestream.pages.words import behind, many, moment, number, printable, span
+from panestream.pages.words import behind, many, number, printable, span, watermark_text
 from panestream.spark.progress.micro_batch import BatchProgress
 from panestream.spark.query import RunningQuery
 from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP
@@ -50,7 +50,7 @@ class View:
         self.count += len(new)
         self.rows += sum(one.rows for one in new)
         self.late += sum(one.late_rows for one in new)
-        self.firings += sum(map(_fired, new))
+        self.firings += sum(one.firings for one in new)
         self.batches = [*self.batches, *new][-MOST:]
         return bool(new)
 
@@ -63,7 +63,7 @@ class View:
             f"{last.rows_per_second:,.0f} rows/s",
             _watermark(last),
             f"{number(last.open_windows)} open",
-            f"{self.firings:,} fired",
+            many(self.firings, "firing"),
             f"{many(self.late, 'late row')}",
         ]
         return f"<{self.state}: {', '.join(told)}>"
@@ -89,17 +89,13 @@ _Values = Callable[[BatchProgress], float | None]
 
 def _watermark(batch: BatchProgress) -> str:
     time = _time(batch.watermark)
-    return "no watermark yet" if time is None else f"watermark {moment(time)} UTC"
+    return "no watermark yet" if time is None else f"watermark {watermark_text(time)} UTC"
 
 
 def _card(view: View, title: str, values: _Values, told: Callable[[View, float | None], str], kind: str) -> str:
     found: Sequence[float | None] = [values(one) for one in view.batches]
     plot = sparkline(found, title, bars=kind != "line", mark=kind == "mark")
     return f"<div>{escape(title)}<b>{escape(told(view, found[-1]))}</b>{plot}</div>"
-
-
-def _fired(one: BatchProgress) -> int:
-    return one.early_firings + one.on_time_firings + one.late_firings
 
 
 def _time(micros: int | None) -> int | None:
@@ -122,7 +118,7 @@ _PLOTS: tuple[tuple[str, _Values, Callable[[View, float | None], str], str], ...
     ),
     ("late rows", lambda one: one.late_rows, lambda view, _: f"{view.late:,}", "mark"),
     ("open windows", lambda one: one.open_windows, lambda _, now: "?" if now is None else f"{now:,.0f}", "line"),
-    ("firings", _fired, lambda view, _: f"{view.firings:,}", "bars"),
+    ("firings", lambda one: one.firings, lambda view, _: f"{view.firings:,}", "bars"),
 )
 """Title, value of each micro-batch, what is told of all, and how it is drawn."""
 

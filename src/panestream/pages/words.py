@@ -18,7 +18,16 @@ def moment(micros: int | None) -> str:
     >>> moment(1_511_658_000_000_000), moment(1_511_657_999_999_999), moment(None)
     ('2017-11-26 01:00:00', '2017-11-26 01:00:00', '-')
     """
-    text = iso(None if micros is None else (micros + _S // 2) // _S * _S)
+    return watermark_text(None if micros is None else (micros + _S // 2) // _S * _S)
+
+
+def watermark_text(micros: int | None) -> str:
+    """Return a watermark in UTC to the microsecond, as answers to ``why`` show it; ``-`` if there is none.
+
+    >>> watermark_text(1_511_657_999_999_999), watermark_text(1_511_658_000_000_000), watermark_text(None)
+    ('2017-11-26 00:59:59.999999', '2017-11-26 01:00:00', '-')
+    """
+    text = iso(micros)
     return "-" if text is None else text.removesuffix("Z").replace("T", " ")
 
 
@@ -87,4 +96,4 @@ def behind(later: int | None, earlier: int | None) -> int | None:
     return None if later is None or earlier is None else later - earlier
 
 
-__all__ = ["behind", "many", "moment", "number", "printable", "size", "span"]
+__all__ = ["behind", "many", "moment", "number", "printable", "size", "span", "watermark_text"]

@@ -9,7 +9,7 @@ from panestream.advisor.advice import percent
 from panestream.advisor.plot import plot
 from panestream.pages.document import facts, page, part, picture, printable_lines
 from panestream.pages.tables import Column, ShownTable, table
-from panestream.pages.words import many, moment, number, printable, size, span
+from panestream.pages.words import many, moment, number, printable, size, span, watermark_text
 from panestream.report import pictures
 from panestream.report.points import Point
 from panestream.report.run import DONE, FAILED, RUNNING, STOPPED, Run
@@ -112,6 +112,8 @@ def _lateness(run: Run, total: Point) -> Iterable[str]:
     by = "all their windows had ended" if run.by_windows else "the watermark had passed them"
     about = f"Rows are late when {by} before their micro-batch; quantiles as Spark observed them, to 0.01 % of each micro-batch."
     yield f"<p>{escape(sentence(run))} {about}</p>"
+    if not found.delay_for(1.0):
+        return
     drawn = plot(found, ())
     if drawn is not None:
         yield "\n".join(drawn)
@@ -131,6 +133,10 @@ def sentence(run: Run) -> str:
     if run.times is None or not run.times.rows:
         return ""
     found = run.times.completeness
+    if not found.delay_for(1.0):
+        total = run.points.total
+        why = ": no row can be late in the first micro-batch, and there was no other" if total and total.batches == 1 else ""
+        return f"Any delay would have kept all rows{why}."
     shares = [(name, told_delay(found.delay_for(share))) for name, share in (("99 %", 0.99), ("99.9 %", 0.999))]
     return "A delay of " + " and one of ".join(f"{delay} would have kept {name}" for name, delay in shares) + " of the rows."
 
@@ -155,7 +161,7 @@ def _partitions(run: Run) -> Iterable[str]:
         (
             printable(one.name),
             moment(one.max_event_time),
-            moment(one.watermark),
+            watermark_text(one.watermark),
             span(None if newest is None or one.watermark is None else newest - one.watermark),
             "idle" if one.idle else "",
         )

@@ -108,7 +108,9 @@ def _draw_skew(axes: Any, wide: bool, *, points: Sequence[Point]) -> None:
         mine = [point for point in points if name in point.skew]
         if mine:
             values = [point.skew[name] for point in mine]
-            axes.plot([_middle(point) / 1e6 for point in mine], values, color=colour, lw=1.4, label=name)
+            # A line of one point is invisible.
+            marker = "o" if len(mine) == 1 else ""
+            axes.plot([_middle(point) / 1e6 for point in mine], values, color=colour, lw=1.4, marker=marker, label=name)
             most = max(most, *values)
     axes.axhline(1, color=LINE, linewidth=1)
     _time_axis(axes, points, wide)

@@ -1,8 +1,9 @@
 """Tools to test windows with: a harness and a simulator that need no Spark, and rows that arrive on Spark in micro-batches."""
 
 from panestream.testing.column_harness import ColumnTestHarness
-from panestream.testing.harness import LateElement, Snapshot, WindowResult, WindowTestHarness
+from panestream.testing.harness import Snapshot, WindowTestHarness
 from panestream.testing.micro_batches import MicroBatches
+from panestream.testing.results import LateElement, WindowResult
 from panestream.testing.simulate import simulate
 from panestream.testing.simulation import Simulation, SimulationError
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,13 +11,15 @@ import pyarrow as pa
 
 from panestream.engine.plan import MAIN, Chunk, WindowPlan
 from panestream.engine.runtime.group_io import GroupInput
+from panestream.engine.shown import Shown
 from panestream.engine.storage.state import MemoryState
 from panestream.engine.window_spec import WindowSpec
 from panestream.errors import InvalidPlanError, did_you_mean
 from panestream.testing.column_query import column_operator, runs_on_columns_only
 from panestream.testing.elements import Columns, schema_of
-from panestream.testing.harness import LateElement, WindowResult
+from panestream.testing.results import LateElement, WindowResult, late_element, window_result
 from panestream.tracing.events import Cause, Fate, Firing, TimeMoved, Trace, TracedElement, TracedWindow
+from panestream.tracing.words import Words
 from panestream.windowing.aggregates import Aggregate
 from panestream.windowing.assigners import WindowAssigner
 from panestream.windowing.assigners.look_back import look_backs_of
@@ -29,7 +31,7 @@ from panestream.windowing.windows import TimeWindow
 _KEY, _TIME = "key", "time of the element"
 
 
-class ColumnTestHarness:
+class ColumnTestHarness(Shown):
     """Runs look-backs or windows by predicates on one key group, with the operators that run them on Spark.
 
     Rows are dicts. What aggregates take, and what predicates ask, are names of their columns here, since SQL is Spark's: a
@@ -73,6 +75,10 @@ class ColumnTestHarness:
         self.current_watermark = MIN_TIMESTAMP
         """The watermark; ``MIN_TIMESTAMP`` before the first."""
 
+    def _parts(self) -> Mapping[str, str]:
+        words = Words(in_microseconds=self._in_microseconds)
+        return {"windows": repr(self._plan.assigner), "watermark": words.time(self.current_watermark)}
+
     # ---------------------------------------------------------------- what goes in
 
     def process_element(self, value: dict[str, Any], timestamp: Instant, key: Any = None) -> None:
@@ -91,7 +97,7 @@ class ColumnTestHarness:
         self._elements.append(TracedElement(number, self._next(), key, time, value, watermark, 0, watermark, fate, (), ()))
         self._pending.append(number)
         if late:
-            self._late.append(LateElement(key, time, value))
+            self._late.append(late_element(key, time, value, in_microseconds=self._in_microseconds))
 
     def process_watermark(self, time: Instant) -> None:
         """Event time has come to ``time``: rows and windows of before come out. One that does not advance changes nothing."""
@@ -167,7 +173,7 @@ class ColumnTestHarness:
             time = end - 1
         del row[_KEY]
         window = TimeWindow(start, end)
-        self._fired.append(WindowResult(key, window, row, time))
+        self._fired.append(window_result(key, window, row, time, in_microseconds=self._in_microseconds))
         self._write_down(key, window, row)
 
     def _write_down(self, key: Any, window: TimeWindow, result: dict[str, Any]) -> None:

@@ -10,13 +10,14 @@ from panestream.engine.operators.row.counting import count_key_state_entries, co
 from panestream.engine.operators.row.output import FiredResult, Output
 from panestream.engine.operators.row.row_plan import AnyWindowFunction, RowPlan
 from panestream.engine.operators.row.window_operator import RowOperator
-from panestream.engine.shown import small_table
+from panestream.engine.shown import Shown
 from panestream.engine.storage.sealed_state import SealedState
 from panestream.engine.storage.state import MemoryState
 from panestream.engine.window_spec import WindowSpec
 from panestream.errors import InvalidPlanError, InvalidWindowError, PanestreamError
 from panestream.testing.clockwork import Clockwork
 from panestream.testing.elements import Columns
+from panestream.testing.results import LateElement, WindowResult, late_element, window_result
 from panestream.testing.window_query import WindowQuery, window_query
 from panestream.tracing.events import Trace
 from panestream.tracing.recorder import TracedOperator
@@ -33,23 +34,6 @@ from panestream.windowing.watermarks import WatermarkStrategy
 from panestream.windowing.windows import Window
 
 
-class WindowResult(NamedTuple):
-    """One result: of which key and window, and the timestamp that it carries (the window's last instant)."""
-
-    key: Any
-    window: Window
-    value: Any
-    timestamp: int
-
-
-class LateElement(NamedTuple):
-    """One late element."""
-
-    key: Any
-    timestamp: int
-    value: Any
-
-
 class Snapshot(NamedTuple):
     """The state at one moment; :meth:`WindowTestHarness.restore` goes back to it."""
 
@@ -57,7 +41,7 @@ class Snapshot(NamedTuple):
     watermarks: Mapping[str, Any] | None = None
 
 
-class WindowTestHarness:
+class WindowTestHarness(Shown):
     """Runs windows and a function on one key group, step by step. Flink: ``KeyedOneInputStreamOperatorTestHarness``.
 
     It takes what ``.window(...)`` of a stream takes (one kind of windows at a time), and runs it with the row operator, which
@@ -65,7 +49,8 @@ class WindowTestHarness:
 
     Times go in as integers, as durations since the epoch (``"90 seconds"``), or as ``datetime`` with a time zone. They come out
     as integers in the unit of the windows: microseconds where windows, triggers and evictors were made from durations
-    (``TumblingEventTimeWindows.of("1 minute")``); whatever you count in where they were made by their constructors.
+    (``TumblingEventTimeWindows.of("1 minute")``); whatever you count in where they were made by their constructors. Once a time
+    went in as a duration or a ``datetime``, results show their times as times of day, in UTC.
 
     >>> import panestream as pst
     >>> harness = WindowTestHarness(pst.TumblingEventTimeWindows.of("1 minute"), reduce=lambda a, b: a + b)
@@ -73,7 +58,7 @@ class WindowTestHarness:
     >>> harness.process_element(2, "59 seconds", key="ann")
     >>> harness.process_watermark("1 minute")
     >>> harness.extract_output()
-    [WindowResult(key='ann', window=TimeWindow(start=0, end=60000000), value=3, timestamp=59999999)]
+    [WindowResult(key='ann', window=[00:00:00, 00:01:00), value=3, timestamp=00:00:59.999999)]
     >>> harness.num_timers(), harness.num_state_entries()
     (0, 0)
 
@@ -170,20 +155,18 @@ class WindowTestHarness:
         self._operator = operator(self._query.plan, SealedState(state, self._key_group, "row operator"), self._key_group)
         self._collected = Output()
 
-    def _repr_html_(self) -> str:
-        """For notebooks: what it tests, and how far it is."""
+    def _parts(self) -> Mapping[str, str]:
         operator, words = self._operator, Words(in_microseconds=self._in_microseconds)
-        said = [
-            ("windows", repr(self._query.plan.window.assigner)),
-            ("trigger", repr(self._query.plan.window.firing_trigger)),
-            ("watermark", words.time(self.current_watermark)),
-            ("clock", words.time(self.current_processing_time)),
-            ("timers", f"{count_timers(operator):,}"),
-            ("state entries", f"{count_state_entries(operator):,}"),
-            ("late, dropped", f"{operator.late_dropped:,}"),
-            ("traced", "yes: .explain(), .trace(), pst.timeline(harness)" if self._traced else "no"),
-        ]
-        return small_table(type(self).__name__, said)
+        return {
+            "windows": repr(self._query.plan.window.assigner),
+            "watermark": words.time(self.current_watermark),
+            "clock": words.time(self.current_processing_time),
+            "timers": f"{count_timers(operator):,}",
+            "state entries": f"{count_state_entries(operator):,}",
+            "late, dropped": f"{operator.late_dropped:,}",
+            "trigger": repr(self._query.plan.window.firing_trigger),
+            "traced": "yes: .explain(), .trace(), pst.timeline(harness)" if self._traced else "no",
+        }
 
     # ---------------------------------------------------------------- what goes in
 
@@ -277,23 +260,29 @@ class WindowTestHarness:
     def extract_output(self) -> list[WindowResult]:
         """What was fired since this was last called, in the order of firing."""
         self._collect()
-        taken, self._collected.fired = self._collected.fired, []
+        taken, self._collected.fired = self._results(self._collected.fired), []
         names = self._query.names
         if names is None:
-            return _results(taken)
-        return [result._replace(value=dict(zip(names, result.value, strict=True))) for result in _results(taken)]
+            return taken
+        return [result._replace(value=dict(zip(names, result.value, strict=True))) for result in taken]
 
     def extract_side_output(self, tag: str) -> list[WindowResult]:
         """What process functions sent to ``tag`` (``context.output(tag, value)``) since this was last called."""
         self._collect()
-        return _results(self._collected.side_outputs.pop(tag, []))
+        return self._results(self._collected.side_outputs.pop(tag, []))
 
     def extract_late_elements(self) -> list[LateElement]:
         """The late elements since this was last called, where they are kept (``side_output_late_data``)."""
         self._collect()
         taken, self._collected.late = self._collected.late, []
-        rows = self._query.rows
-        return [LateElement(key, time, value if rows is None else rows.row(value)) for key, time, value in taken]
+        rows, unit = self._query.rows, self._in_microseconds
+        return [
+            late_element(key, time, value if rows is None else rows.row(value), in_microseconds=unit)
+            for key, time, value in taken
+        ]
+
+    def _results(self, fired: Sequence[FiredResult]) -> list[WindowResult]:
+        return [window_result(*result, in_microseconds=self._in_microseconds) for result in fired]
 
     def _collect(self) -> None:
         output = self._operator.drain()
@@ -415,7 +404,3 @@ class WindowTestHarness:
         for (space, _), value in sorted(self._state.values.items()):
             sizes[space] = sizes.get(space, 0) + len(value)
         return sizes
-
-
-def _results(fired: list[FiredResult]) -> list[WindowResult]:
-    return [WindowResult(*one) for one in fired]

@@ -11,6 +11,7 @@ from panestream.engine.runtime.watermarks import Closing
 from panestream.errors import InvalidPlanError
 from panestream.tracing.events import TimeMoved, Trace, TracedElement, TracedWindow
 from panestream.windowing.assigners import GlobalWindows, MergingWindowAssigner, WindowAssigner
+from panestream.windowing.assigners.look_back import look_backs_of
 from panestream.windowing.assigners.several import SeveralWindows
 from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 from panestream.windowing.windows import TimeWindow, Window
@@ -121,7 +122,7 @@ class TimeFacts:
 
     Attributes:
         timestamp: the event time.
-        windows: those in which such a row would be; None: code of the user's own says that, which is not there.
+        windows: those in which such a row would be; None: other rows or user code decide that, or there are no windows.
         kept: rows with this time that the state keeps.
         is_late: whether such a row, if it came now, would be late; None: unknown.
         missing_lateness: how much more allowed lateness (or delay of the watermark) would have it taken now; None: it is not
@@ -187,6 +188,12 @@ def time_facts(known: KnownState, time: int) -> TimeFacts:
         time: the event time.
     """
     kept = tuple(row for row in known.rows if row.timestamp == time)
+    by_time = known.plan.operator.late_by_time
+    if by_time is not None:
+        late = known.watermark - time - by_time + 1
+        own = _window_around(known, time)
+        missing = late if late > 0 and known.watermark < MAX_TIMESTAMP else None
+        return TimeFacts(time, own, kept, late > 0, missing)
     found = _windows_of(known, time)
     if found is None:
         return TimeFacts(time, None, kept, None, None)
@@ -201,8 +208,18 @@ def time_facts(known: KnownState, time: int) -> TimeFacts:
         return TimeFacts(time, windows, kept, False, None)
     last = max(one.window.max_timestamp() for one in windows)
     missing = known.watermark - known.plan.allowed_lateness - last + 1
-    by_time = known.watermark < MAX_TIMESTAMP and known.watermark - known.plan.allowed_lateness >= closed
-    return TimeFacts(time, windows, kept, True, missing if by_time else None)
+    by_watermark = known.watermark < MAX_TIMESTAMP and known.watermark - known.plan.allowed_lateness >= closed
+    return TimeFacts(time, windows, kept, True, missing if by_watermark else None)
+
+
+def _window_around(known: KnownState, time: int) -> tuple[WindowNow, ...] | None:
+    """The look-back of a row, which covers all look-backs of the query. None if other rows decide about its windows."""
+    looks = look_backs_of(known.plan.assigner)
+    if looks is None:
+        return None
+    start = time - max(look.size for look in looks.values())
+    end = time + max(look.following for look in looks.values()) + 1
+    return (_now(known, TimeWindow(start, end), None),)
 
 
 def windows_now(known: KnownState, wanted: Window | tuple[int, int] | int) -> tuple[WindowNow, ...]:

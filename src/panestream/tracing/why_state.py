@@ -24,7 +24,7 @@ from panestream.windowing.windows import TimeWindow, Window
 MOST_SHOWN = 20
 """So many windows of one kind are told of in words; ``.facts`` has all that were looked at."""
 _WORDS = Words(in_microseconds=True)
-_SECOND = 1_000_000
+_time = _WORDS.time
 _TIMES = {1: "once", 2: "twice"}
 
 
@@ -63,9 +63,9 @@ def explain_state(
 
 
 def _time_told(known: KnownState, facts: TimeFacts, of_key: str) -> list[str]:
-    lines = [f"A row{of_key} with event time {_WORDS.time(facts.timestamp)}, by {known.where}:", _reached(known)]
+    lines = [f"A row{of_key} with event time {_time(facts.timestamp)}, by {known.where}:", _reached(known)]
     if facts.windows is None:
-        lines.append("Which windows it would be in, the row itself or code of your own says: neither is in the state.")
+        lines.append(_without_windows(known))
     elif not facts.windows:
         lines.append("No window has it: it lies between windows.")
     if facts.kept:
@@ -76,8 +76,19 @@ def _time_told(known: KnownState, facts: TimeFacts, of_key: str) -> list[str]:
     return lines
 
 
+def _without_windows(known: KnownState) -> str:
+    """Why the windows of a row are unknown."""
+    if not known.plan.operator.has_windows:
+        return "There are no windows: a row meets the rows of the other stream in the interval around it."
+    if known.plan.operator.late_by_time is not None:
+        return "The rows around it decide which window it would be in."
+    return "Which windows it would be in, the row itself or code of your own says: neither is in the state."
+
+
 def _verdict(known: KnownState, facts: TimeFacts) -> list[list[str]]:
     plan = known.plan
+    if plan.operator.late_by_time is not None:
+        return [_verdict_by_time(known, facts, plan.operator.late_by_time)]
     if follows_rows(plan):
         return [["Such a row is never late: these windows are of no time."]]
     if not plan.assigner.is_event_time:
@@ -110,10 +121,22 @@ def _verdict(known: KnownState, facts: TimeFacts) -> list[list[str]]:
     return [lines]
 
 
+def _verdict_by_time(known: KnownState, facts: TimeFacts, past: int) -> list[str]:
+    """The verdict if the watermark alone decides, whatever the windows."""
+    reached = f"the watermark has come to {_time(facts.timestamp + past)}."
+    if not facts.is_late:
+        return [f"Such a row is taken, if it comes now. It is late once {reached}"]
+    lines = [f"Such a row is late, if it comes now: {reached}"]
+    if facts.missing_lateness is None:
+        return [*lines, "The input was at its end."]
+    more = _WORDS.length(facts.missing_lateness)
+    return [*lines, f"With a watermark that waits {more} longer, it would have been taken even now.", _where_late(known)]
+
+
 def _where_late(known: KnownState) -> str:
-    tag = known.plan.late_tag
-    if tag is not None:
-        return f"Late rows go to the output {tag!r}: look for it there."
+    tags = known.plan.late_tags
+    if tags:
+        return f"Late rows go to the output {' or '.join(map(repr, tags))}: look for it there."
     counted = f" ({known.late_dropped:,} so far, of all keys)" if known.late_dropped is not None else ""
     return f"Late rows are dropped and counted{counted}: .side_output_late_data(tag) sends them to an output of their own."
 
@@ -159,8 +182,8 @@ def _state_of(known: KnownState, one: WindowNow) -> str:
     closes = window.max_timestamp() + lateness
     after = f", {_WORDS.length(lateness)} after its end" if lateness else ""
     if one.is_open:
-        return f"is open: it takes rows until the {which} has come to {_at(closes)}{after}."
-    return f"is closed since the {which} came to {_at(closes)}{after}."
+        return f"is open: it takes rows until the {which} has come to {_time(closes)}{after}."
+    return f"is closed since the {which} came to {_time(closes)}{after}."
 
 
 def _known_told(known: KnownState, one: KnownWindow, asked: Window, *, with_key: bool) -> list[str]:
@@ -198,15 +221,15 @@ def _due(known: KnownState, one: KnownWindow) -> str:
         return f"Nothing is due{': the watermark has passed its end' if passed else ''}; only a further row makes it fire."
     which = "watermark" if by_event_time else "clock"
     if known.plan.operator.fires_by_time is None:
-        return f"Its trigger is called when the {which} comes to {_at(one.due)}, and says whether it fires then."
+        return f"Its trigger is called when the {which} comes to {_time(one.due)}, and says whether it fires then."
     held = ""
     if known.slowest is not None and by_event_time:
         held = f" Source partition {printable(known.slowest[0])!r} is the furthest behind, {_maybe(known.slowest[1])}."
-    return f"It fires when the {which} comes to {_at(one.due)}.{held}"
+    return f"It fires when the {which} comes to {_time(one.due)}.{held}"
 
 
 def _no_window(known: KnownState, wanted: Any, of_key: str) -> list[str]:
-    which = f"that starts at or holds {_at(wanted)}" if isinstance(wanted, int) else value(wanted)
+    which = f"that starts at or holds {_time(wanted)}" if isinstance(wanted, int) else value(wanted)
     lines = [f"No window {which}{of_key} is in {known.where}, and the plan has none there.", _reached(known)]
     if known.windows:
         there = ", ".join(_WORDS.window(one.window) for one in known.windows[:MOST_SHOWN])
@@ -240,18 +263,12 @@ def _reached(known: KnownState) -> str:
             return "There is no watermark yet."
         if known.watermark >= MAX_TIMESTAMP:
             return "The watermark is at the end of time: the input was at its end."
-        return f"The watermark is at {_at(known.watermark)}."
+        return f"The watermark is at {_time(known.watermark)}."
     return f"The clock had come to {_maybe(known.clock)}."
 
 
 def _maybe(time: int | None) -> str:
-    return "nowhere yet" if time is None else f"at {_at(time)}"
-
-
-def _at(time: int) -> str:
-    """A time; the last instant before a whole second is told as that second, as windows' ends are."""
-    whole = time + 1 if MIN_TIMESTAMP < time < MAX_TIMESTAMP and time % _SECOND == _SECOND - 1 else time
-    return _WORDS.time(whole)
+    return "nowhere yet" if time is None else f"at {_time(time)}"
 
 
 __all__ = ["explain_state"]

@@ -173,7 +173,10 @@ class WatermarkStrategy:
           have had no chance to be read, make nobody idle before the third that has no rows of it;
         - each run of the query begins anew: the time that it was down is not silence, and a backlog is read before its partition
           is idle. A query whose runs are short (``availableNow``) may therefore never find a partition idle;
-        - while no partition has rows nothing is counted: Spark then runs no micro-batch, and time does not move.
+        - only micro-batches with rows count: if all partitions are silent, none becomes idle, and the watermark stays at the
+          slowest. (In Flink all become idle, and the largest watermark counts.) :meth:`closing_after` is for that silence.
+
+        If a micro-batch finds every partition idle, since its rows lack an event time, the largest watermark counts.
 
         What it cannot know: a source that is read in portions (``maxFilesPerTrigger``) may leave out a partition in many
         micro-batches though it has rows. Give a timeout longer than that. Flink: ``withIdleness``.
@@ -199,6 +202,7 @@ class WatermarkStrategy:
         - Each source partition goes on from its own last row; the furthest behind counts, as with rows, but for those that are
           idle (:meth:`with_idleness`; of idle ones alone, the furthest ahead) or never had a row.
         - Silence is what the source was asked for in vain, by Spark's batch time. The time that the query was down is none of it.
+          A restart keeps the silence that was counted, but for the time around it: windows may close after twice the silence.
         - Data of the past go on at the pace of the clock, too: a day of theirs takes a day.
 
         It needs a query that runs without end (``trigger="10 seconds"``). One that ends by itself (``availableNow``) has no

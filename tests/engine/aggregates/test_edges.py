@@ -150,6 +150,20 @@ def test_integer_sums_are_exact(values):
             results(aggregation, table, [0], [len(values)])
 
 
+@pytest.mark.parametrize(("whole_digits", "fits"), [(24, True), (25, False)])
+def test_mean_of_wide_decimals_has_fewer_digits_before_the_point_than_their_sum(whole_digits, fits):
+    """Of decimal(38, 10) the mean is decimal(38, 14), since a decimal has at most 38 digits."""
+    value = Decimal(10**whole_digits - 1)
+    sums, tables = one_key([agg.sum("x")], pa.decimal128(38, 10), [0, 0], [value, value])
+    assert results(sums, sums.merge(tables), [0], [1]) == [{"sum(x)": 2 * value}]
+    means, tables = one_key([agg.mean("x")], pa.decimal128(38, 10), [0, 0], [value, value])
+    if fits:
+        assert results(means, means.merge(tables), [0], [1]) == [{"mean(x)": value}]
+        return
+    with pytest.raises(AggregateOverflowError, match="fewer digits after the point"):
+        results(means, means.merge(tables), [0], [1])
+
+
 def test_the_mean_of_decimals_rounds_half_up_away_from_zero():
     for sign in (1, -1):
         values = [sign * Decimal("0.01")] + [Decimal("0.00")] * 7  # 0.00125

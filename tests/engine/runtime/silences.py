@@ -195,8 +195,13 @@ class Definition:
         after, silent = self.query.watermark.closes_after, self.silent() or 0
         if after is None:
             return None
-        clock = max(look.clock for look in self.looks)
-        return clock + (after - silent if silent < after else max(after // 10, 1))
+        clock, longest = max(look.clock for look in self.looks), max(after // 10, 1)
+        if self.looks[-1].rows:
+            return clock + longest
+        last = len(self.looks) - 1
+        counted = self.up(last) - self.up(max(last - 1, 0))
+        pause = min(max(2 * counted, 1), longest)
+        return clock + (min(pause, after - silent) if silent < after else pause)
 
     def _reached(self, partition: str) -> int:
         """How far the rows of a partition bring event time."""

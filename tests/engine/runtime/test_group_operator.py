@@ -170,7 +170,7 @@ def test_a_key_group_wakes_for_its_windows_or_for_silence_whichever_comes_first(
     plan = replace(plan, ticks=1)
     given = harness.group_input(plan, harness.MicroBatch([[("a", 0, 1, None, 1)]], 100))
     given.seen = {"": 5}
-    for after, due in ((5, 104), (30, 109)):
+    for after, due in ((50, 104), (300, 109)):
         closing = replace(plan, watermark=WatermarkStrategy(0, closes_after=after))
         assert process(closing, MemoryState(), given).wake_up == due
         assert process(closing, MemoryState(), replace(given, end_of_input=True)).wake_up is None

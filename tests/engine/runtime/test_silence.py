@@ -1,5 +1,7 @@
 """When all input is silent, the watermark follows the clock."""
 
+import random
+
 import pytest
 
 from panestream.engine.runtime.group_io import GroupInput
@@ -33,33 +35,43 @@ def nothing(clock, run="1"):
 
 def test_silence_is_the_time_in_which_the_source_was_asked_in_vain():
     silence = Silence()
-    silence.hear(["a"], 100, "1", 30)
-    assert (silence.up, silence.rows, silence.due) == (0, 0, 130)
+    silence.hear(["a"], 100, "1", 30, 1)
+    assert (silence.up, silence.rows, silence.due) == (0, 0, 103)
     assert silence.ask(110, "1", 30, 1) is False
-    assert (silence.up, silence.rows, silence.due) == (10, 0, 130)
-    silence.hear(["b"], 115, "1", 30)
-    assert (silence.up, silence.rows, silence.due, silence.heard) == (15, 15, 145, {"a": 0, "b": 15})
-    assert silence.ask(125, "1", 30, 1) is False
-    assert silence.due == 145
+    assert (silence.up, silence.rows, silence.due) == (10, 0, 113)
+    silence.hear(["b"], 115, "1", 30, 1)
+    assert (silence.up, silence.rows, silence.due, silence.heard) == (15, 15, 118, {"a": 0, "b": 15})
+    assert silence.ask(144, "1", 30, 1) is False
+    assert silence.due == 145, "the last look is when the silence is long enough"
     assert silence.ask(145, "1", 30, 1) is True
-    assert (silence.due, silence.of("a"), silence.of("b"), silence.of("new")) == (148, 45, 30, 0)
+    assert (silence.due, silence.of("a"), silence.of("b"), silence.of("new")) == (147, 45, 30, 0)
     # A clock that stands still, or is set back, is no time.
     assert silence.ask(145, "1", 30, 1) is True
     assert silence.ask(140, "1", 30, 1) is True
-    assert (silence.up, silence.asked, silence.due) == (45, 145, 148)
+    assert (silence.up, silence.asked, silence.due) == (45, 145, 146)
     # Nor is what went by before a run began.
     assert silence.ask(1000, "2", 30, 1) is True
-    assert (silence.up, silence.asked, silence.due) == (45, 1000, 1003)
+    assert (silence.up, silence.asked, silence.due) == (45, 1000, 1001)
 
 
 @pytest.mark.parametrize(
     ("after", "tick", "step"), [(30, 1, 3), (30, 2, 2), (39, 1, 3), (30, 5, 5), (9, 1, 1), (30_000, 1000, 3000)]
 )
-def test_silence_is_looked_at_in_ten_steps_of_whole_ticks(after, tick, step):
+def test_pauses_between_looks_are_a_tenth_of_the_silence_in_whole_ticks(after, tick, step):
     silence = Silence()
-    silence.hear([""], 0, "1", after)
+    silence.hear([""], 0, "1", after, tick)
+    assert silence.due == step
     assert silence.ask(after, "1", after, tick)
     assert silence.due == after + step
+
+
+def test_first_looks_of_a_run_are_close_to_each_other():
+    silence, dues = Silence(), []
+    silence.hear([""], 0, "1", 1000, 1)
+    for _ in range(9):
+        silence.ask(silence.due, "2", 1000, 1)
+        dues.append(silence.due)
+    assert dues == [101, 103, 107, 115, 131, 163, 227, 327, 427]
 
 
 def test_event_time_does_not_go_on_before_all_has_been_silent_for_long_enough():
@@ -91,12 +103,11 @@ def test_how_long_a_partition_has_been_silent_is_the_longer_of_what_is_counted()
 def test_event_time_goes_on_from_the_last_row_as_the_clock_does():
     tracker = WatermarkTracker(strategy(delay=5))
     tracker.take_in(rows(1000))
-    # The next question that counts is when the silence is long enough: all key groups are asked then.
-    assert tracker.wake_up() == 1029
+    assert tracker.wake_up() == 1002, "all key groups look for the first time a tenth of the silence after the row"
     assert tracker.take_in(nothing(1029)) == 994
     assert tracker.take_in(nothing(1030)) == 994 + 30
-    assert tracker.wake_up() == 1032
-    assert tracker.take_in(nothing(1032)) == 994 + 30  # a key group may be woken for reasons of its own: it knows no more
+    assert tracker.wake_up() == 1031
+    assert tracker.take_in(nothing(1031)) == 994 + 30  # a key group may be woken for reasons of its own: it knows no more
     assert tracker.take_in(nothing(1041)) == 994 + 41
 
 
@@ -126,6 +137,47 @@ def test_the_time_that_the_query_was_down_is_not_silence(down):
     begin = 1043 + down
     assert again.take_in(nothing(begin, "2")) == 1039
     assert again.take_in(nothing(begin + 10, "2")) == 999 + 40 + 10
+
+
+def observe_silence(tracker, run_lengths, down=(1,)):
+    """Run empty micro-batches, one each second, until time goes on; return for how many seconds runs observed the silence."""
+    clock, observed, watermark = 1000, 0, tracker.take_in(rows(1000, run="0"))
+    for run, length in enumerate(run_lengths):
+        tracker = WatermarkTracker.from_json(tracker.strategy, tracker.to_json())
+        for number in range(length):
+            clock += 1 if number or not run else down[run % len(down)]
+            observed += bool(number) or not run
+            moved = tracker.take_in(nothing(clock, str(run))) - watermark
+            assert moved <= observed, "time goes on by no more than was observed"
+            if moved:
+                return observed
+    raise AssertionError(f"{run_lengths[:9]}, ...: nothing closes though runs observed {observed} seconds of silence")
+
+
+@pytest.mark.parametrize("after", [3, 30, 1000])
+@pytest.mark.parametrize("length", [2, 3, 10, 16, 20, 24, 28, 29, 32])
+def test_windows_close_though_every_run_is_shorter_than_the_silence(length, after):
+    assert after <= observe_silence(WatermarkTracker(strategy(after=after)), [length] * 3000) <= 2.5 * after
+    assert observe_silence(WatermarkTracker(strategy(after=after)), [10_000]) == after, "one run loses nothing"
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_silence_that_runs_observed_counts_wherever_they_restart(seed):
+    rng = random.Random(seed)
+    after, most = rng.choice([5, 30, 100]), rng.choice([3, 10, 40])
+    lengths = [rng.randint(2, most) for _ in range(600)]
+    down = [rng.choice([0, 1, rng.randint(1, 3 * after)]) for _ in range(97)]
+    assert after <= observe_silence(WatermarkTracker(strategy(after=after)), lengths, down) <= 2.5 * after
+
+
+def test_an_older_state_that_would_look_later_is_read():
+    tracker = WatermarkTracker(strategy())
+    tracker.take_in(rows(1000))
+    saved = tracker.to_json()
+    saved["silence"]["due"] = 1030
+    again = WatermarkTracker.from_json(tracker.strategy, saved)
+    assert again.take_in(nothing(1029)) == 999
+    assert again.take_in(nothing(1030)) == 999 + 30
 
 
 def test_a_micro_batch_that_is_run_again_gives_the_same():

@@ -174,6 +174,16 @@ def test_the_time_that_the_query_was_down_is_not_silence(down):
     assert tracker.advance({"0": begin + 60}, (begin + 60) * SECOND, run="second") == begin + 59
 
 
+def test_of_idle_partitions_alone_the_furthest_ahead_counts():
+    """Only micro-batches whose rows all lack an event time find every partition idle."""
+    tracker = idle_after("10 seconds")
+    invalid = [GroupInput(input_rows=1, invalid_rows=1, batch_time=clock * SECOND, run="first") for clock in (1005, 1010, 1015)]
+    assert [tracker.take_in(batch) for batch in invalid] == [9, 9, 99]
+    # Without any rows nobody counts, as Spark runs no micro-batch then.
+    tracker = idle_after("10 seconds")
+    assert [tracker.take_in(GroupInput(batch_time=clock * SECOND, run="first")) for clock in range(1000, 1100, 5)] == [9] * 20
+
+
 def test_a_partition_that_was_idle_is_waited_for_again_after_a_restart():
     tracker = idle_after("10 seconds")
     for second in (1001, 1006, 1011):

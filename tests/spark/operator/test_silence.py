@@ -78,15 +78,19 @@ def test_all_key_groups_are_woken_and_agree(monkeypatch):
     query = Query(closing_windows(), monkeypatch)
     # One key group has a row, the others hear of it.
     assert query.micro_batch(100_000, query.rows(100 * SECOND)) == (0, [100 * SECOND - 1] * GROUPS)
-    assert query.micro_batch(129_999) == (0, [])
+    # They look every three seconds, and when the silence is long enough.
+    assert query.micro_batch(102_999) == (0, [])
+    assert query.micro_batch(103_000) == (0, [100 * SECOND - 1] * GROUPS)
+    assert query.micro_batch(105_999) == (0, [])
+    assert query.micro_batch(129_999) == (0, [100 * SECOND - 1] * GROUPS)
     assert query.micro_batch(130_000) == (1, [130 * SECOND - 1] * GROUPS)
-    # From then on every three seconds.
-    assert query.micro_batch(132_999) == (0, [])
-    assert query.micro_batch(133_400) == (0, [133_400_000 - 1] * GROUPS)
+    assert query.micro_batch(133_000) == (0, [133 * SECOND - 1] * GROUPS)
+    assert query.micro_batch(135_999) == (0, [])
+    assert query.micro_batch(136_400) == (0, [136_400_000 - 1] * GROUPS)
     # What comes behind it is late, and the silence is over.
-    assert query.micro_batch(133_500, query.rows(100 * SECOND, 134 * SECOND))[0] == 0
-    assert query.micro_batch(163_000) == (0, [])
-    assert query.micro_batch(163_500) == (1, [164 * SECOND - 1] * GROUPS)
+    assert query.micro_batch(136_500, query.rows(100 * SECOND, 137 * SECOND))[0] == 0
+    assert query.micro_batch(166_000) == (0, [137 * SECOND - 1] * GROUPS)
+    assert query.micro_batch(166_500) == (1, [167 * SECOND - 1] * GROUPS)
 
 
 def test_down_time_is_no_silence_and_a_micro_batch_that_is_run_again_gives_the_same(monkeypatch):

@@ -48,12 +48,12 @@ def rows(spark, tmp_path_factory):
 
 def test_an_open_window_and_a_closed_one(panes):
     told = str(pst.why(panes, key="ann", at=at(12)))
-    assert "The watermark is at 2026-01-01 10:14:00." in told
+    assert "The watermark is at 2026-01-01 10:13:59.999999." in told
     assert "5 rows went in; results as they stand: total=75." in told
-    assert "It fires when the watermark comes to 2026-01-01 10:20:00." in told
+    assert "It fires when the watermark comes to 2026-01-01 10:19:59.999999." in told
     assert "Such a row is taken, if it comes now." in told
     told = str(pst.why(panes, key="ann", at=at(8)))
-    assert "[2026-01-01 10:00:00, 2026-01-01 10:10:00) is closed since the watermark came to 2026-01-01 10:10:00." in told
+    assert "[2026-01-01 10:00:00, 2026-01-01 10:10:00) is closed since the watermark came to 2026-01-01 10:09:59.999999." in told
     assert "Such a row is late, if it comes now" in told
 
 

@@ -78,6 +78,18 @@ def test_a_session_that_grows_after_its_end_ends_again():
     assert driven.left == (0, 0)
 
 
+def test_early_and_late_counts_begin_again_when_a_session_is_on_time_again():
+    driven = Driven(EventTimeSessionWindows(10), BOTH, lateness=100)
+    driven.element(0, 1)
+    assert driven.watermark(9) == [[1]]
+    assert [driven.element(0, value) for value in (2, 3)] == [[], []], "two of three late rows"
+    assert driven.element(8, 4) == [], "on time again, with the first of two early rows"
+    assert driven.watermark(17) == [[1, 2, 3, 4]]
+    assert [driven.element(2, value) for value in (5, 6)] == [[], []], "the first two late rows do not count any more"
+    driven.restart()
+    assert driven.element(2, 7) == [[1, 2, 3, 4, 5, 6, 7]]
+
+
 def test_late_counts_of_merged_sessions_are_added():
     driven = Driven(EventTimeSessionWindows(10), BOTH, lateness=100)
     driven.element(0, 1)

@@ -3,6 +3,9 @@
 Silence is what the source was asked for in vain. A key group that has no rows learns of that when the clock wakes it. So that
 all key groups know the same, all are woken at the same times, whatever they hold: :attr:`Silence.due` follows from what all were
 told.
+
+A restart loses the time between the last look of a run and the first look of the next run. So the first looks of a run are
+close to each other: each pause is at most twice the time that the look before it counted. A run that stops soon still counts.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 STEPS = 10
-"""Into so many steps the time is cut after which windows close: no window fires later than one step (or a micro-batch)."""
+"""The longest pause between two looks is the silence that closes windows, divided by this number."""
 
 
 @dataclass(slots=True)
@@ -35,7 +38,7 @@ class Silence:
     run: str = ""
     due: int = 0
 
-    def hear(self, partitions: Iterable[str], clock: int, run: str, after: int) -> None:
+    def hear(self, partitions: Iterable[str], clock: int, run: str, after: int, tick: int) -> None:
         """Rows came.
 
         Args:
@@ -43,11 +46,12 @@ class Silence:
             clock: processing time.
             run: of the query, that planned the micro-batch.
             after: how long the silence must be that matters.
+            tick: the smallest step of the clock.
         """
         now = self._go_on(clock, run)
         self.rows = self.up
         self.heard.update(dict.fromkeys(partitions, self.up))
-        self.due = now + after
+        self.due = now + _max_pause(after, tick)
 
     def ask(self, clock: int, run: str, after: int, tick: int) -> bool:
         """The source was asked in vain; returns whether all has been silent for long enough.
@@ -58,10 +62,11 @@ class Silence:
             after: how long the silence must be.
             tick: the smallest step of the clock.
         """
+        before = self.up
         now = self._go_on(clock, run)
         silent = self.up - self.rows
-        step = max(after // STEPS // tick * tick, tick)
-        self.due = now + (step if silent >= after else after - silent)
+        pause = min(max(2 * (self.up - before), tick), _max_pause(after, tick))
+        self.due = now + (pause if silent >= after else min(pause, after - silent))
         return silent >= after
 
     def of(self, partition: str) -> int:
@@ -84,6 +89,10 @@ class Silence:
     def from_json(cls, saved: Mapping[str, Any] | None) -> Silence:
         """What it kept; None: nothing yet, as where silence matters from now on only."""
         return cls() if saved is None else cls(**{**saved, "heard": dict(saved["heard"])})
+
+
+def _max_pause(after: int, tick: int) -> int:
+    return max(after // STEPS // tick * tick, tick)
 
 
 __all__ = ["STEPS", "Silence"]

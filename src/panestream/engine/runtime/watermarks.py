@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import astuple, dataclass, field
 from typing import Any
 
@@ -79,7 +79,7 @@ class WatermarkTracker:
                 self._follow_clock(silence, silence.ask(batch.batch_time, batch.planned_in, after, self.tick))
             return self.watermark
         if after is not None and self.silence is not None:
-            self.silence.hear(batch.seen, batch.batch_time, batch.planned_in, after)
+            self.silence.hear(batch.seen, batch.batch_time, batch.planned_in, after, self.tick)
         # What comes again must come to the same: it is of the run that planned it, where that is known.
         return self.advance(batch.seen, batch.batch_time, batch.watermarks, batch.planned_in or batch.run)
 
@@ -119,10 +119,13 @@ class WatermarkTracker:
             emitted = max(emitted, (generated or {}).get(name, MIN_TIMESTAMP))
             self.partitions[name] = SourcePartition(largest, emitted)
         self._forget_placeholders()
-        counted = [name for name in self.partitions if not self._is_idle(name)]
-        if counted:
-            self.watermark = max(self.watermark, min(map(self._watermark_of, counted)))
+        self._follow({name: self._watermark_of(name) for name in self.partitions}, self._is_idle)
         return self.watermark
+
+    def _follow(self, reached: Mapping[str, int], is_idle: Callable[[str], bool]) -> None:
+        """Advance to the partition that is the furthest behind, or, if all are idle, to the one that is the furthest ahead."""
+        awake = [time for name, time in reached.items() if not is_idle(name)]
+        self.watermark = max(self.watermark, min(awake) if awake else max(reached.values(), default=MIN_TIMESTAMP))
 
     def _forget_placeholders(self) -> None:
         """A side with partitions of its own is expected by its name; once one of them is known, nobody has that name."""
@@ -171,20 +174,11 @@ class WatermarkTracker:
         return known.max_timestamp - strategy.delay - 1
 
     def _follow_clock(self, silence: Silence, silent: bool) -> None:
-        """Event time of each partition goes on from its last row, where all have been silent for long enough.
-
-        The furthest behind counts, but for those that are idle. If all are, the furthest ahead does: none is waited for.
-        """
+        """Event time of each partition goes on from its last row, where all have been silent for long enough."""
         known = [name for name in self.partitions if self._watermark_of(name) != MIN_TIMESTAMP]
         reached = {name: self._watermark_of(name) + silence.of(name) for name in known}
-        if not silent or not reached:
-            return
-        awake = []
-        for name in known:
-            timeout = self._strategy_of(name).idle_timeout
-            if timeout is None or not (self._is_idle(name) or silence.of(name) >= timeout):
-                awake.append(reached[name])
-        self.watermark = max(self.watermark, min(awake) if awake else max(reached.values()))
+        if silent:
+            self._follow(reached, self._is_idle_by_now)
 
     def _note_silence(self, seen: Mapping[str, int], batch_time: int, run: str) -> None:
         """Counts how long the partitions without rows have been silent: by the micro-batches that asked for them in vain.
@@ -204,6 +198,11 @@ class WatermarkTracker:
     def _is_idle(self, name: str) -> bool:
         timeout, known = self._strategy_of(name).idle_timeout, self.partitions[name]
         return timeout is not None and known.silent is not None and known.silent >= timeout
+
+    def _is_idle_by_now(self, name: str) -> bool:
+        """Whether a partition is idle, if silence of all input counts as well."""
+        timeout = self._strategy_of(name).idle_timeout
+        return timeout is not None and (self.silent_for(name) or 0) >= timeout
 
     def to_json(self) -> dict[str, Any]:
         """What the meta record keeps."""

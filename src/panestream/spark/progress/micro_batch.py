@@ -120,6 +120,11 @@ class BatchProgress:
     partitions: tuple[PartitionProgress, ...] = ()
     stages: Mapping[str, int] = field(default_factory=dict)
 
+    @property
+    def firings(self) -> int:
+        """Firings of all kinds."""
+        return self.early_firings + self.on_time_firings + self.late_firings
+
     def _repr_html_(self) -> str:
         """For notebooks: what there was, a line each."""
         said = [(name.replace("_", " "), f"{getattr(self, name):,}") for name in _COUNTS if getattr(self, name)]

@@ -38,7 +38,11 @@ def sum(expr: Expression) -> Sum:  # noqa: A001 - the SQL name, as in pyspark.sq
 
 
 def mean(expr: Expression) -> Mean:
-    """The mean of the values that are not null: double, or decimal(p + 4, s + 4), rounded half up, for decimal(p, s)."""
+    """The mean of the values that are not null: double, or decimal(p + 4, s + 4), rounded half up, for decimal(p, s).
+
+    Decimals have at most 38 digits: of decimal(38, 10) the mean is decimal(38, 14), with 24 digits before the point. A mean that
+    does not fit is an :class:`~panestream.errors.AggregateOverflowError`, as in Spark's ANSI mode, though the sum may fit.
+    """
     return Mean(text_of(expr))
 
 

@@ -41,6 +41,10 @@ class IntervalSpec(IntervalSettings, OperatorSpec):
         return False
 
     @property
+    def late_by_time(self) -> int | None:
+        return 1
+
+    @property
     def why_no_firings(self) -> str | None:
         return "an interval join emits each pair once, and each row without a partner once: there is nothing to number"
 

@@ -47,6 +47,10 @@ class LookBackSpec(LookBackSettings, OperatorSpec):
         return self.bare.follows_arrival
 
     @property
+    def late_by_time(self) -> int | None:
+        return 0
+
+    @property
     def why_no_firings(self) -> str | None:
         return "each row has one result, which is its only one"
 

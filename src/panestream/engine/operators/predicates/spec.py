@@ -41,6 +41,10 @@ class PredicateSpec(PredicateSettings, OperatorSpec):
         return self.windows.gap is not None
 
     @property
+    def late_by_time(self) -> int | None:
+        return 0
+
+    @property
     def why_no_firings(self) -> str | None:
         return "each of these windows fires once"
 

@@ -49,8 +49,9 @@ class Times:
         self._wait_for_sides()
         silences = {name: self.silent.get(name) for name in self.largest}
         awake = [name for name, silence in silences.items() if idle is None or silence is None or silence < idle]
-        if awake:
-            self.watermark = max(self.watermark, min(self._of(name, settings) for name in awake))
+        reached = [self._of(name, settings) for name in awake or silences]
+        # Nobody waits for idle sources: if all are idle, the furthest ahead counts.
+        self.watermark = max(self.watermark, (min if awake else max)(reached, default=MIN))
         return self.watermark
 
     def _wait_for_sides(self) -> None:

@@ -1,0 +1,59 @@
+"""What comes out of a harness. Its times are integers; a ``repr`` shows them as times if they are microseconds."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from panestream.tracing.words import Words
+from panestream.windowing.windows import Window
+
+_WORDS = Words(in_microseconds=True)
+
+
+class WindowResult(NamedTuple):
+    """One result: of which key and window, and the timestamp that it carries (the window's last instant)."""
+
+    key: Any
+    window: Window
+    value: Any
+    timestamp: int
+
+
+class LateElement(NamedTuple):
+    """One late element."""
+
+    key: Any
+    timestamp: int
+    value: Any
+
+
+class _TimedResult(WindowResult):
+    """The same result, which shows its times."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        window, time = _WORDS.window(self.window), _WORDS.time(self.timestamp)
+        return f"WindowResult(key={self.key!r}, window={window}, value={self.value!r}, timestamp={time})"
+
+
+class _TimedLateElement(LateElement):
+    """The same element, which shows its time."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"LateElement(key={self.key!r}, timestamp={_WORDS.time(self.timestamp)}, value={self.value!r})"
+
+
+def window_result(key: Any, window: Window, value: Any, timestamp: int, *, in_microseconds: bool) -> WindowResult:
+    """Return a result that shows times if they are microseconds, else integers."""
+    return (_TimedResult if in_microseconds else WindowResult)(key, window, value, timestamp)
+
+
+def late_element(key: Any, timestamp: int, value: Any, *, in_microseconds: bool) -> LateElement:
+    """Return a late element that shows its time if it is microseconds, else an integer."""
+    return (_TimedLateElement if in_microseconds else LateElement)(key, timestamp, value)
+
+
+__all__ = ["LateElement", "WindowResult", "late_element", "window_result"]
