@@ -8,7 +8,8 @@ from pyspark.sql import functions as F
 import panestream as pst
 from panestream import agg
 from panestream.errors import InvalidEventTimeError, InvalidPlanError
-from panestream.spark.expressions import NAMESAKES, text_of
+from panestream.spark.expressions import text_of
+from panestream.windowing.foreign_names import AGGREGATES
 from tests.spark import said
 
 pytestmark = pytest.mark.spark
@@ -236,9 +237,9 @@ def test_what_is_no_value_of_each_row_is_refused(df, by_user, written, says):
 
 
 def test_every_namesake_is_there():
-    assert all(callable(getattr(agg, name)) for name in NAMESAKES.values())
+    assert all(callable(getattr(agg, name)) for name in AGGREGATES.values())
     shared = {name for name in agg.__all__ if name.islower() and hasattr(F, name)} - {"Aggregate"}
-    assert shared - {"count_distinct"} <= {*NAMESAKES, "user"}
+    assert shared - {"count_distinct"} <= {*AGGREGATES, "user"}
 
 
 def test_recipes_with_columns(df):

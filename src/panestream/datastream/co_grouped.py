@@ -20,6 +20,7 @@ from panestream.engine.runtime.sides import (
     HOWS,
     INNER,
     LEFT,
+    LEFT_ANTI,
     OF_PAIRS,
     RIGHT,
     SIDES,
@@ -52,12 +53,13 @@ def kind_of_join(how: object, known: Sequence[str]) -> str:
     if kind is None:
         raise InvalidPlanError(f"pairs: there is no join {how!r}; {did_you_mean(str(how), known)}")
     if kind not in known:
-        raise InvalidPlanError(f"pairs: {how!r} is of joins in windows; here there are {', '.join(map(repr, known))}")
+        instead = (
+            "take pairs('left') and keep the rows whose right columns are null, e.g. where('paid_at IS NULL')"
+            if kind == LEFT_ANTI
+            else "take pairs('inner'), which has a row for each partner"
+        )
+        raise InvalidPlanError(f"pairs: {how!r} is of joins in windows; here there are {', '.join(map(repr, known))}: {instead}")
     return kind
-
-
-class NoWindowsYetError(InvalidPlanError, AttributeError):
-    """Something of windows was asked for before there were any. (An ``AttributeError`` too, as ``hasattr`` wants it.)"""
 
 
 class _Windowing(Protocol):
@@ -90,15 +92,6 @@ class CoGroupedStream(Shown):
         """
         made = self._windowing.window(assigner)
         return CoGroupedWindows(made.keyed, made.windowing, gap=made.gap)
-
-    def __getattr__(self, name: str) -> Any:
-        """What windows have and this has not yet is asked for too soon, which the error says."""
-        if name.startswith("_") or not hasattr(CoGroupedWindows, name):
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        raise NoWindowsYetError(
-            f"{name} is of rows in windows, and these two streams have none yet: .window(...).{name}(...); for pairs of rows "
-            "that are near to each other in time, without windows, there is left.interval_join(right)"
-        )
 
     def _parts(self) -> dict[str, str]:
         return {"streams": " and ".join(SIDES), **parts_of(self.keyed)}

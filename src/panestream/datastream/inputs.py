@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import timedelta
+from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import types as T
@@ -11,7 +13,7 @@ from pyspark.sql import types as T
 from panestream.datastream.names import RESERVED
 from panestream.errors import InvalidPlanError
 from panestream.spark.columns import columns_of
-from panestream.spark.expressions import instead_of, same, text_of
+from panestream.spark.expressions import as_written, instead_of, same, text_of
 from panestream.spark.names import Names, shown
 from panestream.spark.types import check_bytewise, collation_of
 from panestream.windowing import aggregates as recipes
@@ -90,6 +92,29 @@ def check_collations(aggregates: Sequence[recipes.Aggregate], kinds: Mapping[str
             check_bytewise(kinds[text], f"{aggregate!r}:", text)
     carrying = (one for one in aggregates if any(collation_of(kinds[text]) is not None for text in one.inputs))
     return frozenset(one.name for one in carrying if one.keeps_values)
+
+
+def one_by_one(given: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Columns that were given one by one, or as one list, as PySpark takes them.
+
+    >>> one_by_one(("user", "page")), one_by_one((["user", "page"],))
+    (('user', 'page'), ('user', 'page'))
+    """
+    return tuple(given[0]) if len(given) == 1 and isinstance(given[0], (list, tuple)) else given
+
+
+def no_assigner(given: Sequence[object]) -> InvalidPlanError:
+    """The error for what stands in place of an assigner: durations are answered with the line to write."""
+    wants = "window wants an assigner such as TumblingEventTimeWindows.of('1 hour')"
+    if isinstance(given[0], Column):
+        return InvalidPlanError(f"{wants}, got the Column {as_written(given[0])!r}, which Spark's own groupBy takes")
+    if len(given) <= 2 and all(isinstance(one, (str, timedelta)) for one in given):
+        kind = "TumblingEventTimeWindows" if len(given) == 1 else "SlidingEventTimeWindows"
+        return InvalidPlanError(
+            f"window wants an assigner: write .window({kind}.of({', '.join(map(repr, given))})), or an assigner of another kind"
+        )
+    wrong = next(one for one in given if not isinstance(one, WindowAssigner))
+    return InvalidPlanError(f"{wants}, got {wrong!r}")
 
 
 def no_aggregate(df: DataFrame, given: object) -> InvalidPlanError:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
+from panestream.windowing.foreign_names import ForeignNamesOfClass
 from panestream.windowing.time import format_duration
 from panestream.windowing.triggers.base import Trigger
 from panestream.windowing.triggers.time import EventTimeTrigger, ProcessingTimeTrigger
 from panestream.windowing.windows import TimeWindow, Window
 
 
-class WindowAssigner(ABC):
+class WindowAssigner(metaclass=ForeignNamesOfClass):
     """Assigns elements to windows. Flink: ``WindowAssigner``.
 
     Subclasses are frozen dataclasses: equal when their parameters are, with a ``repr`` that rebuilds them.
