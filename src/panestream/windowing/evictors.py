@@ -6,13 +6,12 @@ before or after the function, is gone for later firings too.
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from panestream.errors import InvalidWindowError
-from panestream.windowing.foreign_names import ForeignNamesOfClass
 from panestream.windowing.signatures import DELTA_EVICTOR, check_function
 from panestream.windowing.time import Duration, check_micros, format_duration, to_micros
 from panestream.windowing.triggers.count import is_count
@@ -40,7 +39,7 @@ class EvictorContext(Protocol):
         """The clock, in engine units."""
 
 
-class Evictor(metaclass=ForeignNamesOfClass):
+class Evictor(ABC):  # noqa: B024 - either method alone makes an evictor
     """Says which elements of a firing window stay. Flink: ``Evictor``, which removes through an iterator instead.
 
     Write at least one of the two methods. Subclasses are frozen dataclasses.

@@ -183,7 +183,6 @@ _TABLES: Mapping[str, Mapping[str, str]] = {
         f"{kind}SessionWindows": {"of": f"write {kind}SessionWindows.with_gap('30 minutes')"}
         for kind in ("EventTime", "ProcessingTime")
     },
-    **{kind: {"of": f"write {kind}.create()"} for kind in ("GlobalWindows", "EventTimeTrigger", "ProcessingTimeTrigger")},
 }
 """Advice for each class or namespace, by the foreign name: in snake case, or as users type it. A :class:`Same` works; in other
 texts ``{name}`` stands for the typed name."""
@@ -304,7 +303,10 @@ class WithForeignNames:
 
 
 class ForeignNamesOfClass(ABCMeta):
-    """The same for names of a class, such as ``EventTimeSessionWindows.withGap``."""
+    """The same for names of a class, such as ``EventTimeSessionWindows.withGap``.
+
+    Not for classes that users extend: theirs may have another metaclass.
+    """
 
     if not TYPE_CHECKING:
 

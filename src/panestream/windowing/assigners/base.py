@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
-from panestream.windowing.foreign_names import ForeignNamesOfClass
 from panestream.windowing.time import format_duration
 from panestream.windowing.triggers.base import Trigger
 from panestream.windowing.triggers.time import EventTimeTrigger, ProcessingTimeTrigger
 from panestream.windowing.windows import TimeWindow, Window
 
 
-class WindowAssigner(metaclass=ForeignNamesOfClass):
+class WindowAssigner(ABC):
     """Assigns elements to windows. Flink: ``WindowAssigner``.
 
     Subclasses are frozen dataclasses: equal when their parameters are, with a ``repr`` that rebuilds them.

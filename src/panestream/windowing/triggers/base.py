@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from enum import IntEnum
 from typing import Any, Protocol, overload
 
 from panestream.errors import InvalidPlanError, InvalidWindowError
-from panestream.windowing.foreign_names import ForeignNamesOfClass
 from panestream.windowing.signatures import check_methods
 from panestream.windowing.state import ReducingState, ReducingStateDescriptor, ValueState, ValueStateDescriptor
 from panestream.windowing.windows import Window
@@ -79,7 +78,7 @@ class OnMergeContext(TriggerContext, Protocol):
         """Reduces the states of the merged windows into the state of their result."""
 
 
-class Trigger(metaclass=ForeignNamesOfClass):
+class Trigger(ABC):
     """Decides when a window's function is run, and when its contents are dropped. Flink: ``Trigger``.
 
     Subclasses are frozen dataclasses without mutable attributes: one object serves all keys and windows, and what it must
