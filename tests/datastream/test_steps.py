@@ -8,6 +8,7 @@ import pytest
 
 from panestream.datastream import (
     CoGroupedStream,
+    CoGroupedWindows,
     DataStream,
     IntervalJoin,
     IntervalPairs,
@@ -172,6 +173,13 @@ def test_name_of_pyspark_or_of_another_step_has_the_line_to_write(step, name, sa
             lambda: STEPS.aggregate(total=agg.sum("price"), n=agg.count()),
             r"write \.aggregate\(agg\.sum\('price'\)\.alias\('total'\), agg\.count\(\)\.alias\('n'\)\)",
         ),
+        (
+            lambda: STEPS.trigger("10 seconds"),
+            r"got '10 seconds'; to say when micro-batches run, write start\(trigger='10 seconds', ",
+        ),
+        (lambda: STEPS.aggregate({"price": "sum"}), r"write \.aggregate\(agg\.sum\('price'\)\)"),
+        (lambda: KEYED.window(TumblingEventTimeWindows(10)), r"write \.assign_timestamps\('ts', '5 minutes'\) before \.key_by"),
+        (lambda: CoGroupedWindows(KEYED, STEPS.windowing).apply(len), "schema='n bigint, label string'"),
         (lambda: STEPS.apply(len), "schema='n bigint, label string'"),
         (lambda: STEPS.process(len), "schema='n bigint, label string'"),
         (lambda: STEPS.apply_arrow(len), "schema='n bigint, label string'"),

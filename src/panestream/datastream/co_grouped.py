@@ -13,7 +13,7 @@ from panestream.datastream.events import KeyedEvents
 from panestream.datastream.names import RESERVED, checked_tag
 from panestream.datastream.result import WindowedResult
 from panestream.datastream.two_streams import check_apart
-from panestream.datastream.windowed import Schema, WindowedStream
+from panestream.datastream.windowed import Schema, WindowedStream, with_schema
 from panestream.engine.co_groups import OfLists, OfTables
 from panestream.engine.plan import MAIN, WindowPlan
 from panestream.engine.runtime.sides import (
@@ -36,6 +36,7 @@ from panestream.spark.sinks.base import Sink
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import WindowAssigner
 from panestream.windowing.assigners.look_back import look_backs_of
+from panestream.windowing.foreign_names import advised
 from panestream.windowing.functions import WindowFunction
 from panestream.windowing.signatures import CO_GROUP_APPLY, CO_GROUP_ARROW, CO_GROUP_IN_PANDAS, check_function
 
@@ -138,6 +139,7 @@ class CoGroupedWindows(WindowedStream):
         made = self.aggregate(*lists)
         return JoinedResult(**{name: getattr(made, name) for name in WindowedResult.__dataclass_fields__}, joined=pairs)
 
+    @advised(with_schema)
     def apply(self, function: WindowFunction | Callable[..., Any], schema: Schema) -> WindowedResult:
         """Runs a function over the rows of both streams of each firing window. Flink: ``coGroup(...)...apply``.
 
@@ -149,6 +151,7 @@ class CoGroupedWindows(WindowedStream):
         check_function(function, CO_GROUP_APPLY)
         return super().apply(OfLists(cast("Callable[..., Any]", function), self._sides), schema)
 
+    @advised(with_schema)
     def apply_arrow(self, function: Callable[..., Any], schema: Schema, *, all_windows: bool = False) -> WindowedResult:
         """Runs a function over the rows of both streams of each firing window, as Arrow tables.
 
@@ -163,6 +166,7 @@ class CoGroupedWindows(WindowedStream):
         check_function(function, CO_GROUP_ARROW)
         return super().apply_arrow(OfTables(function, self._sides), schema)
 
+    @advised(with_schema)
     def apply_in_pandas(self, function: Callable[..., Any], schema: Schema) -> WindowedResult:
         """Runs a function over the rows of both streams of each firing window, as pandas frames.
 

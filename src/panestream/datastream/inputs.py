@@ -20,6 +20,7 @@ from panestream.windowing import aggregates as recipes
 from panestream.windowing.aggregates.base import ColumnText
 from panestream.windowing.assigners import WindowAssigner
 from panestream.windowing.assigners.session import GapColumn
+from panestream.windowing.foreign_names import AGGREGATES
 
 _INPUT = "the input of an aggregate"
 
@@ -124,6 +125,8 @@ def no_aggregate(df: DataFrame, given: object) -> InvalidPlanError:
         text = text_of(df, given, _INPUT)
         return InvalidPlanError(f"{wants}; got the Column {text!r}: {instead_of(text)}")
     hint = f": {instead_of(given)}" if isinstance(given, str) and "(" in given else ""
+    if isinstance(given, Mapping) and {*given.values()} <= {*AGGREGATES}:
+        hint = f": write .aggregate({', '.join(f'agg.{AGGREGATES[function]}({name!r})' for name, function in given.items())})"
     if isinstance(given, (list, tuple)) and any(isinstance(one, recipes.Aggregate) for one in given):
         hint = ": give them one by one, or unpack them, aggregate(*aggregates)"
     return InvalidPlanError(f"{wants}; got {given!r}{hint}")

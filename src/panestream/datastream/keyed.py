@@ -193,7 +193,9 @@ class KeyedStream(KeyedEvents):
             return self.windows(dict(zip(labels, every, strict=True)))
         check_methods(assigner, MergingWindowAssigner if isinstance(assigner, MergingWindowAssigner) else WindowAssigner)
         if self.source.event_time is None and assigner.is_event_time:
-            raise InvalidPlanError("event-time windows need .assign_timestamps(column, strategy) first")
+            raise InvalidPlanError(
+                "event-time windows need event times: write .assign_timestamps('ts', '5 minutes') before .key_by(...)"
+            )
         assigner, gap = resolve_gap(self.source.df, assigner)
         assigner, predicates = resolve_predicates(self.source.df, assigner)
         return WindowedStream(self, WindowSpec(assigner), gap=gap, predicates=predicates)

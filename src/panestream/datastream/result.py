@@ -329,6 +329,11 @@ class WindowedResult(PlannedQuery, Shown, TraceableByKey):
         # Nobody asked for another number: the checkpoint's is taken, whatever the session was set to since.
         return self._with_groups(int(of_checkpoint)).start(**again)
 
+    @property
+    def _of_batch(self) -> list[str]:
+        """The outputs of a batch, of which no row is late."""
+        return [tag for tag in self.plan.tags if tag not in self.plan.late_tags]
+
     def _with_groups(self, groups: int) -> WindowedResult:
         return replace(self, windowed=replace(self.windowed, groups=groups))
 
@@ -376,6 +381,7 @@ class WindowedResult(PlannedQuery, Shown, TraceableByKey):
             )
         if sinks:
             self._check_sinks(sinks)
+            warn_of_missing_sinks(self._of_batch, sinks, "bootstrap")
         folder, events = path_of(path, "bootstrap needs a folder for the savepoint", CheckpointError), self.windowed.keyed.source
         sources = sources_of(position, streams=len(SIDES) if events.sides else 1)
         seam = None if until is None else instant_of(until)
@@ -415,8 +421,7 @@ class WindowedResult(PlannedQuery, Shown, TraceableByKey):
         self._check_sinks(sinks)
         spark = self._df.sparkSession
         opened = open_for_batch(spark, self.plan, sinks)
-        # No row of a batch is late.
-        warn_of_missing_sinks([tag for tag in self.plan.tags if tag not in self.plan.late_tags], sinks, "run")
+        warn_of_missing_sinks(self._of_batch, sinks, "run")
         with session_settings(spark, settings_for(spark, self.plan.groups)):
             operated = self._operated.persist()
             try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
@@ -67,19 +68,26 @@ def _aliases(given: Mapping[str, Any]) -> str:
     return f"write .aggregate({', '.join(named) or 'agg.count()'})"
 
 
-def _with_schema(_: Mapping[str, Any]) -> str:
+def _at_the_start(given: object) -> str:
+    """How to write a trigger of micro-batches, which was taken for one of windows."""
+    return f"to say when micro-batches run, write start(trigger={given or '10 seconds'!r}, ...)"
+
+
+def _no_trigger(given: object) -> InvalidPlanError:
+    """The error for something else in place of a trigger."""
+    instead = f"; {_at_the_start(given)}" if isinstance(given, (str, timedelta, Mapping)) else ""
+    return InvalidPlanError(f"trigger wants a trigger such as CountTrigger.of(100), got {given!r}{instead}")
+
+
+def with_schema(_: Mapping[str, Any]) -> str:
+    """How to give the columns that a function returns."""
     return "give the columns of what the function returns, e.g. schema='n bigint, label string'"
 
 
 class WindowedStream(WindowedEvents):
     """Events in windows. Flink: ``WindowedStream``."""
 
-    @advised(
-        lambda given: (
-            ".trigger(...) says when windows fire; when micro-batches run is said at the start: "
-            f"start(trigger={given or '10 seconds'!r}, ...)"
-        )
-    )
+    @advised(_at_the_start)
     def trigger(self, trigger: Trigger) -> Self:
         """Decides when windows fire, instead of the assigner's default trigger. Flink: ``trigger``.
 
@@ -87,7 +95,7 @@ class WindowedStream(WindowedEvents):
             trigger: e.g. ``ContinuousEventTimeTrigger.of("5 minutes")``, or one of your own.
         """
         if not isinstance(trigger, Trigger):
-            raise InvalidPlanError(f"trigger wants a trigger such as CountTrigger.of(100), got {trigger!r}")
+            raise _no_trigger(trigger)
         check_methods(trigger, Trigger)
         return replace(self, windowing=replace(self.windowing, trigger=trigger))
 
@@ -363,7 +371,7 @@ class WindowedStream(WindowedEvents):
         operator = choose(self.windowing, asked)
         return WindowedResult(self, operator, self._inputs_of(operator), asked=asked)
 
-    @advised(_with_schema)
+    @advised(with_schema)
     def apply(self, function: WindowFunction | Callable[..., Any], schema: Schema) -> WindowedResult:
         """Runs a function over all rows of each firing window. Flink: ``apply``.
 
@@ -373,7 +381,7 @@ class WindowedStream(WindowedEvents):
         """
         return self._calling(Elements(applied(function)), schema, "apply")
 
-    @advised(_with_schema)
+    @advised(with_schema)
     def process(
         self, function: ProcessWindowFunction | Callable[..., Any], schema: Schema, *, stateless: bool = False
     ) -> WindowedResult:
@@ -407,7 +415,7 @@ class WindowedStream(WindowedEvents):
         wanted = [name for name in operator.inputs if name in self._df.columns]
         return {name: F.col(quoted(name)) for name in wanted} | gap_input(self._df, self.windowing.assigner, self.gap)
 
-    @advised(_with_schema)
+    @advised(with_schema)
     def apply_arrow(self, function: Callable[..., Any], schema: Schema, *, all_windows: bool = False) -> WindowedResult:
         """Runs a function over the rows of firing windows, as Arrow tables. Flink has no counterpart.
 
@@ -431,7 +439,7 @@ class WindowedStream(WindowedEvents):
         shape = AllWindows(function) if all_windows else TablePerWindow(function)
         return self._over_tables(shape, schema, "apply_arrow")
 
-    @advised(_with_schema)
+    @advised(with_schema)
     def apply_in_pandas(self, function: Callable[..., Any], schema: Schema) -> WindowedResult:
         """Runs a function over the rows of each firing window, as a pandas frame; see :meth:`apply_arrow`.
 
