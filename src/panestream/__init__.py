@@ -7,6 +7,7 @@ not wait for all of it. The imports below are the one list of them: type checker
 
 from __future__ import annotations
 
+import sys
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -101,8 +102,10 @@ def _homes() -> dict[str, tuple[str, str]]:
 def __getattr__(name: str) -> Any:
     if name == "__all__":
         return sorted(_homes())
-    if name.startswith("__") or name not in _homes():
-        raise AttributeError(f"module 'panestream' has no attribute {name!r}")
+    if name.startswith("_") or name not in _homes():
+        from panestream.windowing.foreign_names import resolve
+
+        return resolve(sys.modules[__name__], name, ["panestream"], "module 'panestream'")
     home, called = _homes()[name]
     try:
         module = import_module(home)
@@ -119,4 +122,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_homes()})
+    return sorted({*_homes(), *(name for name in globals() if name.startswith("__"))})

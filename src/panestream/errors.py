@@ -37,6 +37,13 @@ class InvalidPlanError(PanestreamError, ValueError):
     """
 
 
+class UnknownNameError(InvalidPlanError, AttributeError):
+    """An object has no such attribute: most often it has another name here than in PySpark or Flink.
+
+    What to do: write the line that the message has. It is an :class:`AttributeError` too, so ``hasattr`` answers as always.
+    """
+
+
 class InvalidEventTimeError(PanestreamError, ValueError):
     """Rows carry no event time, or one that cannot be used: null, NaN, out of range, too far ahead.
 
@@ -189,3 +196,7 @@ def did_you_mean(wrong: str, known: Iterable[str]) -> str:
     if near:
         return "did you mean " + " or ".join(repr(name) for name in near) + "?"
     return "known here: " + ", ".join(names)
+
+
+def __dir__() -> list[str]:
+    return sorted(name for name, value in globals().items() if getattr(value, "__module__", None) == __name__)

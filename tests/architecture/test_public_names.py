@@ -44,6 +44,17 @@ def test_other_names_are_not_there(name):
         getattr(panestream, name)
 
 
+@pytest.mark.parametrize("namespace", [panestream, panestream.agg, panestream.metrics, panestream.testing])
+def test_dir_of_a_namespace_shows_public_names_only(namespace):
+    shown = {name for name in dir(namespace) if not name.startswith("__")}
+    assert shown == {*namespace.__all__}
+
+
+def test_dir_of_errors_shows_errors_and_no_imports():
+    assert {"PanestreamError", "PanestreamWarning"} <= {*dir(panestream.errors)}
+    assert not {"annotations", "difflib", "Iterable", "Mapping"} & {*dir(panestream.errors)}
+
+
 def documented_names(path: Path) -> set[str]:
     """What is assigned in a module and has a string below it, or for a class or function, in it."""
     body = ast.parse(path.read_text("utf-8")).body

@@ -88,6 +88,6 @@ def test_sparks_triggers_are_no_outputs(df, tmp_path):
         result.start(checkpoint=str(tmp_path), main=sink, trigger="now")
     with pytest.raises(InvalidPlanError, match=r"on_progress: the function .* will be given \(progress\)"):
         result.start(checkpoint=str(tmp_path), main=sink, on_progress=lambda: None)
-    query = result.start(checkpoint=str(tmp_path), main=sink, trigger="once")
+    query = result.start(checkpoint=str(tmp_path), main=sink, late=pst.MemorySink(), trigger="once")
     assert repr(query).startswith("<RunningQuery: results clicks")
     assert query.await_termination(120)

@@ -8,8 +8,15 @@ from types import SimpleNamespace
 import pytest
 
 import panestream as pst
-from panestream.datastream.starting import check_ending, ends_by_itself, spark_trigger
-from panestream.errors import InvalidPlanError
+from panestream.datastream.starting import (
+    check_ending,
+    check_no_place,
+    check_sink,
+    ends_by_itself,
+    spark_trigger,
+    warn_of_missing_sinks,
+)
+from panestream.errors import InvalidPlanError, PanestreamWarning, SinkError
 
 
 @pytest.mark.parametrize(
@@ -110,3 +117,38 @@ def test_what_can_end_and_close():
         check_ending(plan(CLOSING), when, close_at_end=True)
     check_ending(plan(CLOSING, processing_time="received"), ENDS, close_at_end=True)
     assert not ends_by_itself(LIVE)
+
+
+@pytest.mark.parametrize(
+    ("places", "method", "said"),
+    [
+        (("out/main",), "start", r"write result\.start\(main=pst\.ParquetSink\('out/main'\), checkpoint='checkpoint'\)"),
+        ((pst.MemorySink(),), "run", r"write result\.run\(main=MemorySink\(.*\)\)"),
+    ],
+)
+def test_sink_without_the_name_of_its_output_is_refused_with_the_line_to_write(places, method, said):
+    with pytest.raises(InvalidPlanError, match=said):
+        check_no_place(method, places)
+
+
+def test_folder_in_place_of_a_sink_is_refused_with_the_line_to_write():
+    with pytest.raises(SinkError, match=r"got 'out/late': write late=pst\.ParquetSink\('out/late'\)"):
+        check_sink("late", "out/late")
+    check_sink("late", pst.MemorySink())
+
+
+@pytest.mark.parametrize(
+    ("sinks", "said"),
+    [
+        (["late"], r"the output 'main' has no sink.* result\.start\(main=pst\.ParquetSink\('out/main'\), \.\.\.\)"),
+        (["main"], r"the output 'late' has no sink.* result\.start\(late="),
+        ([], r"the outputs 'main', 'late' have no sink"),
+    ],
+)
+def test_output_without_a_sink_is_warned_of_at_the_start(sinks, said):
+    with pytest.warns(PanestreamWarning, match=said):
+        warn_of_missing_sinks(["main", "late"], sinks, "start")
+
+
+def test_outputs_that_all_have_a_sink_are_not_warned_of():
+    warn_of_missing_sinks(["main", "late"], ["late", "main"], "start")

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
-from panestream.datastream import WindowedStream
+from panestream.datastream import (
+    CoGroupedStream,
+    CoGroupedWindows,
+    DataStream,
+    IntervalJoin,
+    IntervalPairs,
+    KeyedStream,
+    WindowedResult,
+    WindowedStream,
+)
 from panestream.datastream.inputs import no_aggregate
 from panestream.engine.window_spec import WindowSpec
-from panestream.errors import InvalidPlanError
+from panestream.errors import InvalidPlanError, UnknownNameError
+from panestream.spark.query import RunningQuery
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import TumblingEventTimeWindows
 from panestream.windowing.evictors import Evictor
@@ -71,3 +83,112 @@ def test_wrong_arity(step, given):
 @pytest.mark.parametrize("given", [[agg.count()], (agg.count(), agg.sum("price"))])
 def test_a_list_of_aggregates_is_to_be_unpacked(given):
     assert "give them one by one, or unpack them, aggregate(*aggregates)" in str(no_aggregate(None, given))
+
+
+SOURCE = DataStream(None)
+KEYED = KeyedStream(SOURCE, ("user",))
+STEPS = WindowedStream(KEYED, WindowSpec(TumblingEventTimeWindows(10)), late_tag="late")
+RESULT = WindowedResult(STEPS, None)
+CO_GROUPED = CoGroupedStream(KEYED, KEYED)
+QUERY = RunningQuery(SimpleNamespace(isActive=True, recentProgress=[], id="7", name="clicks"), None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("step", "foreign", "own"),
+    [
+        (SOURCE, "groupBy", "key_by"),
+        (SOURCE, "group_by", "key_by"),
+        (SOURCE, "keyBy", "key_by"),
+        (SOURCE, "withWatermark", "assign_timestamps"),
+        (KEYED, "intervalJoin", "interval_join"),
+        (STEPS, "agg", "aggregate"),
+        (STEPS, "sideOutputLateData", "side_output_late_data"),
+        (STEPS, "applyInPandas", "apply_in_pandas"),
+        (RESULT, "withFiring", "with_firing"),
+        (QUERY, "awaitTermination", "await_termination"),
+    ],
+)
+def test_foreign_name_of_the_same_step_works(step, foreign, own):
+    # (A bound method is made afresh each time, and compares by the value of its object.)
+    assert getattr(step, foreign).__func__ is getattr(step, own).__func__
+    assert foreign not in dir(step)
+
+
+def test_sparks_names_of_a_running_query_work():
+    assert (QUERY.isActive, QUERY.recentProgress, QUERY.lastProgress, QUERY.last_progress) == (True, [], None, None)
+    assert (QUERY.id, QUERY.name) == ("7", "clicks")
+
+
+HOUR = r"TumblingEventTimeWindows\.of\('1 hour'\)"
+
+
+@pytest.mark.parametrize(
+    ("step", "name", "said"),
+    [
+        (SOURCE, "window", rf"write \.key_by\('user'\)\.window\({HOUR}\), or \.window_all\({HOUR}\)"),
+        (SOURCE, "filter", r"prepare the rows first, pst\.stream\(df\.filter\(\.\.\.\)\)"),
+        (SOURCE, "toPandas", r"the rows are in \.df: write stream\.df\.toPandas\(\)"),
+        (SOURCE, "columns", r"write stream\.df\.columns$"),
+        (SOURCE, "count", r"first write \.key_by\('user'\)\.window\(.*\), then \.aggregate\(agg\.count\(\)\)"),
+        (SOURCE, "agg", rf"that comes later: write \.key_by\('user'\)\.window\({HOUR}\)\.aggregate\(\.\.\.\)"),
+        (KEYED, "key_by", r"write all columns at once, \.key_by\('user', 'page'\)|in one call"),
+        (KEYED, "withWatermark", r"that comes earlier: write \.assign_timestamps\(\.\.\.\) before \.key_by\(\.\.\.\)"),
+        (KEYED, "sum", r"first write \.window\(.*\), then \.aggregate\(agg\.sum\('price'\)\)"),
+        (STEPS, "count", r"write \.aggregate\(agg\.count\(\)\)"),
+        (STEPS, "median", r"write \.aggregate\(agg\.approx_quantile\('price', 0\.5\)\)"),
+        (STEPS, "key_by", r"that comes earlier: write \.key_by\(\.\.\.\) before \.window\(\.\.\.\)"),
+        (STEPS, "writeStream", r"first write \.aggregate\(agg\.count\(\)\), then result\.start\(main="),
+        (STEPS, "outputMode", "there is no output mode"),
+        (RESULT, "writeStream", r"write result\.start\(main=ParquetSink\('out/main'\), checkpoint='checkpoint'\)"),
+        (RESULT, "trigger", r"start\(trigger='10 seconds'\) says when micro-batches run"),
+        (RESULT, "outputMode", "there is no output mode"),
+        (RESULT, "show", r"write result\.main\.show\(\) for a batch; the rows of a stream go to sinks"),
+        (RESULT, "toPandas", r"write result\.main\.toPandas\(\)"),
+        (RESULT, "columns", r"write result\.main\.columns for a batch"),
+        (RESULT, "filter", r"write result\.main\.filter\(\.\.\.\)"),
+        (RESULT, "late", r"that is an output: write result\.output\('late'\)"),
+        (RESULT, "invalid", r"side_output_invalid\('invalid'\)"),
+        (RESULT, "allowed_lateness", r"write \.allowed_lateness\(\.\.\.\) before \.aggregate\(\.\.\.\)"),
+        (RESULT, "awaitTermination", r"write \.start\(.*\)\.await_termination\(\.\.\.\)"),
+        (QUERY, "processAllAvailable", r"write query\.query\.processAllAvailable\(\)"),
+        (QUERY, "show", "the rows are where the sinks wrote them"),
+        (CO_GROUPED, "where", r"keys from \.key_by"),
+        (CO_GROUPED, "aggregate", rf"write \.window\({HOUR}\)\.aggregate\(\.\.\.\)"),
+        (IntervalJoin(CO_GROUPED), "pairs", r"write \.between\('-1 hour', '0 seconds'\)\.pairs\(\.\.\.\)"),
+        (IntervalJoin(CO_GROUPED), "window", "an interval join has no windows"),
+        (IntervalPairs(None, 1, 2), "start", r"write \.pairs\(\)\.start\(\.\.\.\)"),
+    ],
+)
+def test_name_of_pyspark_or_of_another_step_has_the_line_to_write(step, name, said):
+    with pytest.raises(UnknownNameError, match=said):
+        getattr(step, name)
+    assert not hasattr(step, name)
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: STEPS.trigger(processingTime="10 seconds"), r"start\(trigger={'processingTime': '10 seconds'}, \.\.\.\)"),
+        (
+            lambda: STEPS.aggregate(total=agg.sum("price"), n=agg.count()),
+            r"write \.aggregate\(agg\.sum\('price'\)\.alias\('total'\), agg\.count\(\)\.alias\('n'\)\)",
+        ),
+        (
+            lambda: STEPS.trigger("10 seconds"),
+            r"got '10 seconds'; to say when micro-batches run, write start\(trigger='10 seconds', ",
+        ),
+        (lambda: STEPS.aggregate({"price": "sum"}), r"write \.aggregate\(agg\.sum\('price'\)\)"),
+        (lambda: KEYED.window(TumblingEventTimeWindows(10)), r"write \.assign_timestamps\('ts', '5 minutes'\) before \.key_by"),
+        (lambda: CoGroupedWindows(KEYED, STEPS.windowing).apply(len), "schema='n bigint, label string'"),
+        (lambda: STEPS.apply(len), "schema='n bigint, label string'"),
+        (lambda: STEPS.process(len), "schema='n bigint, label string'"),
+        (lambda: STEPS.apply_arrow(len), "schema='n bigint, label string'"),
+        (lambda: STEPS.apply_in_pandas(len), "schema='n bigint, label string'"),
+        (lambda: KEYED.window("10 minutes"), r"write \.window\(TumblingEventTimeWindows\.of\('10 minutes'\)\)"),
+        (lambda: KEYED.window("1 hour", "5 minutes"), r"write \.window\(SlidingEventTimeWindows\.of\('1 hour', '5 minutes'\)\)"),
+        (lambda: KEYED.window(TumblingEventTimeWindows(10), "1 hour"), "window wants an assigner such as .*, got '1 hour'"),
+    ],
+)
+def test_wrong_arguments_have_the_line_to_write(call, said):
+    with pytest.raises(InvalidPlanError, match=said):
+        call()

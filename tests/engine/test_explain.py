@@ -18,6 +18,7 @@ from panestream.windowing.assigners import (
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
 )
+from panestream.windowing.assigners.several import SeveralWindows
 from panestream.windowing.watermarks import WatermarkStrategy
 from tests.comparison import harness, intervals, joins, predicates
 
@@ -65,7 +66,7 @@ def test_sections_stand_below_one_another():
         (60, 60, "each row lies in 1 window"),
         (60, 59, "each row lies in 1 or 2 windows"),
         (60, 7, "each row lies in 8 or 9 windows"),
-        (60, 61, "rows between two windows belong to none"),
+        (60, 61, "the slide is longer than the size, so rows between two windows belong to none"),
     ],
 )
 def test_in_how_many_windows_a_row_lies(size, slide, lies):
@@ -73,6 +74,13 @@ def test_in_how_many_windows_a_row_lies(size, slide, lies):
     assert told(plan_of(assigner))["windows"] == [f"{assigner!r}: {lies}"]
     found = {len(assigner.assign_windows(None, time, 0)) for time in range(slide)}
     assert 0 in found or " or ".join(map(str, sorted(found))) in lies
+
+
+def test_one_of_several_windows_whose_slide_is_longer_than_its_size_is_named():
+    several = SeveralWindows.of({"a": SlidingEventTimeWindows(60, 20), "b": SlidingEventTimeWindows(10, 20)})
+    first, *gaps = told(plan_of(several))["windows"]
+    assert first == repr(several)
+    assert gaps == [f"{several.assigners[1]!r}: the slide is longer than the size, so rows between two windows belong to none"]
 
 
 @pytest.mark.parametrize(

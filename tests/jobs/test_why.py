@@ -25,7 +25,8 @@ def checkpoint(spark, tmp_path_factory):
     stream = pst.stream(orders.stream()).assign_timestamps("ts", strategy).key_by("user", "shop")
     windows = stream.window(pst.TumblingEventTimeWindows.of("10 minutes")).side_output_late_data("late").key_groups(1)
     result = windows.aggregate(agg.sum("price").alias("total"))
-    result.start(main=pst.ParquetSink(str(folder / "out")), checkpoint=str(folder / "checkpoint")).await_termination()
+    sinks = {"main": pst.ParquetSink(str(folder / "out")), "late": pst.MemorySink()}
+    result.start(checkpoint=str(folder / "checkpoint"), **sinks).await_termination()
     return folder / "checkpoint"
 
 

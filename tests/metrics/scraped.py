@@ -123,6 +123,7 @@ def refused(spark, folder: Path) -> str:
         checkpoint=str(folder / "other"),
         trigger="1 second",
         main=pst.ParquetSink(str(folder / "more")),
+        invalid=pst.ParquetSink(str(folder / "bad")),
         on_progress=users_function,
     )
     try:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from pyspark.sql import functions as F
 
 import panestream as pst
 from panestream import agg
 from panestream.errors import InvalidEventTimeError, InvalidPlanError
-from panestream.spark.expressions import NAMESAKES, text_of
+from panestream.spark.expressions import text_of
+from panestream.windowing.foreign_names import AGGREGATES
 from tests.spark import said
 
 pytestmark = pytest.mark.spark
@@ -235,10 +238,45 @@ def test_what_is_no_value_of_each_row_is_refused(df, by_user, written, says):
         pst.stream(df).key_by(written)
 
 
+@pytest.mark.parametrize(
+    ("key", "said_"),
+    [
+        (lambda: "array(user, tags[0]) AS k", "'to_json(array(user, tags[0])) AS k'"),
+        (lambda: "array(user) as `my key`", "'to_json(array(user)) AS name'"),
+        (lambda: "at", "'to_json(at) AS at', or its fields as several keys"),
+        (lambda: F.array("user", "user").alias("k"), "'to_json(array(user, user)) AS k'"),
+        (
+            lambda: F.window("ts", "10 minutes"),
+            "is a window of Spark's: leave it out, and write .window(TumblingEventTimeWindows.of(",
+        ),
+    ],
+)
+def test_key_of_a_nested_type_is_refused_with_sql_that_can_be_a_key(df, key, said_):
+    """Only Spark says what a key is called and of which type it is."""
+    with pytest.raises(InvalidPlanError) as error:
+        pst.stream(df).key_by(key())
+    assert said_ in str(error.value)
+    written = re.search(r"write '(to_json.*? AS \w+)'", str(error.value))
+    if written is not None:
+        assert pst.stream(df).key_by(written[1]).key_schema.names
+
+
+def test_keys_and_orders_may_be_given_as_one_list(df):
+    assert pst.stream(df).key_by(["user", "price"]).keys == pst.stream(df).key_by("user", "price").keys
+    assert pst.stream(df).arrival_order(["second"]).order == ("second",)
+
+
+def test_duration_in_place_of_a_strategy_bounds_the_disorder(df):
+    bounded = pst.WatermarkStrategy.for_bounded_out_of_orderness("5 minutes")
+    assert pst.stream(df).withWatermark("ts", "5 minutes").watermark == bounded
+    with pytest.raises(InvalidPlanError, match="how late rows may be"):
+        pst.stream(df).assign_timestamps("ts", 5)
+
+
 def test_every_namesake_is_there():
-    assert all(callable(getattr(agg, name)) for name in NAMESAKES.values())
+    assert all(callable(getattr(agg, name)) for name in AGGREGATES.values())
     shared = {name for name in agg.__all__ if name.islower() and hasattr(F, name)} - {"Aggregate"}
-    assert shared - {"count_distinct"} <= {*NAMESAKES, "user"}
+    assert shared - {"count_distinct"} <= {*AGGREGATES, "user"}
 
 
 def test_recipes_with_columns(df):

@@ -31,7 +31,8 @@ def counted(df, strategy, time="ts", *, invalid=None):
 
 
 def run(result, checkpoint, **sinks):
-    result.start(checkpoint=str(checkpoint), **sinks).await_termination()
+    others = {tag: pst.MemorySink() for tag in result.plan.tags}
+    result.start(checkpoint=str(checkpoint), **{**others, **sinks}).await_termination()
 
 
 def test_a_backlog_that_came_while_the_query_was_down_is_not_late(spark, tmp_path):

@@ -8,7 +8,8 @@ import pytest
 from pyspark.sql import types as T
 
 from panestream.engine.runtime.sides import SIDE_COLUMN
-from panestream.spark.expressions import NAMESAKES, _arguments, _hint, as_written, instead_of
+from panestream.spark.expressions import _arguments, _hint, as_written, instead_of
+from panestream.windowing.foreign_names import AGGREGATES
 
 GENERAL = "give .aggregate the aggregates of panestream.agg, e.g. agg.sum('price'), and compute on its results"
 ALL = (
@@ -57,9 +58,9 @@ def test_what_is_to_be_written_instead(text, told):
     assert instead_of(text) == told
 
 
-@pytest.mark.parametrize("name", sorted(set(NAMESAKES) - {"count distinct", "max_by", "min_by"}))
+@pytest.mark.parametrize("name", sorted(set(AGGREGATES) - {"count distinct", "max_by", "min_by"}))
 def test_every_namesake_is_told_by_its_own_name(name):
-    assert instead_of(f"{name}(x)") == f"write .aggregate(agg.{NAMESAKES[name]}('x'))"
+    assert instead_of(f"{name}(x)") == f"write .aggregate(agg.{AGGREGATES[name]}('x'))"
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from panestream.errors import CallbackError, FencedError, OperatorError, SinkError
+from panestream.errors import CallbackError, FencedError, InvalidPlanError, OperatorError, SinkError
 from panestream.spark import query as query_
 from panestream.spark.progress.micro_batch import BatchProgress
 from panestream.spark.query import RunningQuery, SinkWriter
@@ -355,3 +355,12 @@ def test_waiting_takes_the_rest_of_the_time_for_runs_that_close_windows(monkeypa
     first = Slow()
     assert running(first, closing=closing).await_termination(10) is False
     assert (first.waited, second.waited, third.waited) == ([10], [6], [2])
+
+
+def test_name_of_a_running_query_is_refused_with_the_line_that_stops_it():
+    """Before the other query loses its checkpoint to this one."""
+    spark = SimpleNamespace(streams=SimpleNamespace(active=[SimpleNamespace(name="clicks")]))
+    with pytest.raises(InvalidPlanError, match=r"a query with the name 'clicks' runs .* if query\.name == 'clicks'\]"):
+        query_.check_name_is_free(spark, "clicks")
+    query_.check_name_is_free(spark, "views")
+    query_.check_name_is_free(None, None)

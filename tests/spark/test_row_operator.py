@@ -458,4 +458,4 @@ def test_wrong_calls_say_what_to_do(spark, tmp_path):
             twice()
     undeclared = windows.side_output("alarms", "n int").process(lambda key, context, rows: context.output("alarm", 1), "n int")
     with pytest.raises(InvalidPlanError, match=r"side_output\('alarm', schema\); did you mean 'alarms'"):
-        undeclared.run(main=pst.ParquetSink(str(tmp_path / "out")))
+        undeclared.run(main=pst.ParquetSink(str(tmp_path / "out")), alarms=pst.MemorySink())

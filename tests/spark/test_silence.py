@@ -97,7 +97,7 @@ def test_what_is_broken_off_while_windows_close_is_done_once(spark, clicks, tmp_
             raise SystemExit("the lights went out")
 
     def start(**how):
-        return windows(clicks).start(checkpoint=str(checkpoint), main=pst.ParquetSink(str(out)), **how)
+        return windows(clicks).start(checkpoint=str(checkpoint), main=pst.ParquetSink(str(out)), late=pst.MemorySink(), **how)
 
     # In the micro-batch that closes, when the sink has its rows and Spark has not committed it.
     with pytest.raises(CallbackError):
@@ -142,7 +142,7 @@ def test_silence_closes_windows_by_the_clock_and_after_a_restart(clicks, tmp_pat
     until(lambda: late.rows, query)
     assert [(row.user, row.ts.second) for row in late.rows] == [("ann", 29)]
     with pytest.raises(CheckpointError, match="begun by a query that the clock wakes"):
-        windows(clicks, "2 seconds").start(checkpoint=checkpoint, main=pst.MemorySink())
+        windows(clicks, "2 seconds").start(checkpoint=checkpoint, main=pst.MemorySink(), late=pst.MemorySink())
 
 
 def test_a_checkpoint_is_tied_to_how_it_was_begun_and_a_savepoint_leads_on(spark, clicks, tmp_path):
@@ -150,12 +150,13 @@ def test_a_checkpoint_is_tied_to_how_it_was_begun_and_a_savepoint_leads_on(spark
     # Of a query that ends nobody waits for silence: it runs as it would without.
     assert Run(windows(clicks, "1 second"), old).fired == [("ann", 0, 1), ("bob", 0, 1)]
     with pytest.raises(CheckpointError, match=r"begun by a query that no clock wakes.*pst.savepoint"):
-        windows(clicks, "1 second").start(checkpoint=old, main=pst.MemorySink(), **LIVE)
+        windows(clicks, "1 second").start(checkpoint=old, main=pst.MemorySink(), late=pst.MemorySink(), **LIVE)
     with pytest.raises(CheckpointError, match="begun without close_at_end=True"):
-        windows(clicks).start(checkpoint=old, main=pst.MemorySink(), close_at_end=True)
+        windows(clicks).start(checkpoint=old, main=pst.MemorySink(), late=pst.MemorySink(), close_at_end=True)
     saved = pst.savepoint(spark, old, str(tmp_path / "saved"))
-    main = pst.MemorySink()
-    query = windows(clicks, "1 second").start(checkpoint=str(tmp_path / "new"), savepoint=saved.path, main=main, **LIVE)
+    main, late = pst.MemorySink(), pst.MemorySink()
+    started = windows(clicks, "1 second").start
+    query = started(checkpoint=str(tmp_path / "new"), savepoint=saved.path, main=main, late=late, **LIVE)
     until(lambda: main.rows, query)
     assert fired(main.rows) == [("ann", 20, 1)]
     assert not any(one.rows for one in query.recent_progress)

@@ -20,6 +20,9 @@ LATER = timezone(timedelta(hours=2))
         (MAX_TIMESTAMP, MAX_TIMESTAMP),
         (0, 0),
         ("1 second", 1_000_000),
+        ("1970-01-01 00:01", 60_000_000),
+        ("1970-01-01T02:00:01+02:00", 1_000_000),
+        (" 1970-01-02Z", 86_400_000_000),
         (timedelta(seconds=-1), -1_000_000),
         (datetime(1970, 1, 1, 2, 0, 0, 1, tzinfo=LATER), 1),
     ],
@@ -36,6 +39,12 @@ def test_however_it_is_written(time, micros):
         (MIN_TIMESTAMP - 1, InvalidPlanError, "which no time can be: times are integers of 64 bits"),
         (datetime(1970, 1, 1), InvalidPlanError, "of no time zone: give it one"),
         ("soon", InvalidDurationError, "the watermark 'soon' cannot be read"),
+        (
+            "2026-02-30 10:04",
+            InvalidPlanError,
+            r"the watermark is '2026-02-30 10:04', which is no time: write '2026-01-31 10:04'",
+        ),
+        ("10:04", InvalidDurationError, r"of a time write '2026-01-31 10:04' \(UTC, or with its zone\)"),
         (None, InvalidDurationError, "the watermark must be a timedelta or a string"),
     ],
 )

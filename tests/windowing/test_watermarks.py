@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
-from panestream.errors import InvalidPlanError
+from panestream.errors import InvalidDurationError, InvalidPlanError, InvalidWindowError
 from panestream.windowing.watermarks import _SHOWN as SHOWN
 from panestream.windowing.watermarks import WatermarkGenerator, WatermarkOutput, WatermarkStrategy
 
@@ -104,12 +106,28 @@ def test_what_makes_no_sense_is_refused(build, said):
         build()
 
 
+@pytest.mark.parametrize("given", [("5 minutes",), (None, None, "5 minutes"), (5.0,), (0, None, None, None, "1 hour")])
+def test_constructor_refuses_what_is_no_whole_number_of_microseconds(given):
+    with pytest.raises(InvalidWindowError, match=r"write WatermarkStrategy\.for_bounded_out_of_orderness\('5 minutes'\)"):
+        WatermarkStrategy(*given)
+
+
+def test_duration_in_place_of_a_strategy_bounds_the_disorder():
+    assert WatermarkStrategy.given_as("5 seconds") == BOUNDED
+    assert WatermarkStrategy.given_as(timedelta(seconds=5)) == BOUNDED
+    assert WatermarkStrategy.given_as(GENERATED) is GENERATED
+    with pytest.raises(InvalidPlanError, match=r"a WatermarkStrategy, or how late rows may be, .*, got 5"):
+        WatermarkStrategy.given_as(5)
+    with pytest.raises(InvalidDurationError, match="max_out_of_orderness 'soon' cannot be read"):
+        WatermarkStrategy.given_as("soon")
+
+
 def test_two_streams_are_one():
     left = BOUNDED.per_partition("p", ["0", "1"]).max_ahead("1 hour", of="rows")
     right = WatermarkStrategy.for_bounded_out_of_orderness("9 seconds")
     both = WatermarkStrategy.of_sides({"left": left, "right": right}, "s")
     assert (both.delay, both.partition_column, both.expected) == (9_000_000, "s", ("left/0", "left/1", "right"))
-    assert [both.of(partition) for partition in ("left", "left/0", "right", "other")] == [left, left, right, both]
+    assert [both.of_partition(partition) for partition in ("left", "left/0", "right", "other")] == [left, left, right, both]
     assert both.limits_ahead is True
     assert both.uses_processing_time is False
     assert repr(both) == f"left: {left!r}; right: {right!r}"

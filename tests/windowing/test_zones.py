@@ -194,3 +194,20 @@ def test_what_is_no_zone_is_refused(zone):
         rules_of(zone)
     with pytest.raises(InvalidWindowError, match="did you mean 'Europe/Berlin'"):
         rules_of("Europe/Berln")
+
+
+@pytest.mark.parametrize(
+    ("zone", "meant"),
+    [
+        ("GMT+8", "Etc/GMT-8"),
+        ("UTC-03:00", "Etc/GMT+3"),
+        ("+0530", None),
+        ("utc", "UTC"),
+        ("europe/berlin", "Europe/Berlin"),
+        ("America/New York", "America/New_York"),
+    ],
+)
+def test_refused_zone_suggests_the_one_that_was_meant(zone, meant):
+    with pytest.raises(InvalidWindowError) as error:
+        rules_of(zone)
+    assert (f"did you mean {meant!r}?" in str(error.value)) if meant else ("did you mean" not in str(error.value))

@@ -13,13 +13,14 @@ from panestream.datastream.events import KeyedEvents
 from panestream.datastream.names import RESERVED, checked_tag
 from panestream.datastream.result import WindowedResult
 from panestream.datastream.two_streams import check_apart
-from panestream.datastream.windowed import Schema, WindowedStream
+from panestream.datastream.windowed import Schema, WindowedStream, with_schema
 from panestream.engine.co_groups import OfLists, OfTables
 from panestream.engine.plan import MAIN, WindowPlan
 from panestream.engine.runtime.sides import (
     HOWS,
     INNER,
     LEFT,
+    LEFT_ANTI,
     OF_PAIRS,
     RIGHT,
     SIDES,
@@ -35,6 +36,7 @@ from panestream.spark.sinks.base import Sink
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import WindowAssigner
 from panestream.windowing.assigners.look_back import look_backs_of
+from panestream.windowing.foreign_names import advised
 from panestream.windowing.functions import WindowFunction
 from panestream.windowing.signatures import CO_GROUP_APPLY, CO_GROUP_ARROW, CO_GROUP_IN_PANDAS, check_function
 
@@ -52,12 +54,13 @@ def kind_of_join(how: object, known: Sequence[str]) -> str:
     if kind is None:
         raise InvalidPlanError(f"pairs: there is no join {how!r}; {did_you_mean(str(how), known)}")
     if kind not in known:
-        raise InvalidPlanError(f"pairs: {how!r} is of joins in windows; here there are {', '.join(map(repr, known))}")
+        instead = (
+            "take pairs('left') and keep the rows whose right columns are null, e.g. where('paid_at IS NULL')"
+            if kind == LEFT_ANTI
+            else "take pairs('inner'), which has a row for each partner"
+        )
+        raise InvalidPlanError(f"pairs: {how!r} is of joins in windows; here there are {', '.join(map(repr, known))}: {instead}")
     return kind
-
-
-class NoWindowsYetError(InvalidPlanError, AttributeError):
-    """Something of windows was asked for before there were any. (An ``AttributeError`` too, as ``hasattr`` wants it.)"""
 
 
 class _Windowing(Protocol):
@@ -90,15 +93,6 @@ class CoGroupedStream(Shown):
         """
         made = self._windowing.window(assigner)
         return CoGroupedWindows(made.keyed, made.windowing, gap=made.gap)
-
-    def __getattr__(self, name: str) -> Any:
-        """What windows have and this has not yet is asked for too soon, which the error says."""
-        if name.startswith("_") or not hasattr(CoGroupedWindows, name):
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        raise NoWindowsYetError(
-            f"{name} is of rows in windows, and these two streams have none yet: .window(...).{name}(...); for pairs of rows "
-            "that are near to each other in time, without windows, there is left.interval_join(right)"
-        )
 
     def _parts(self) -> dict[str, str]:
         return {"streams": " and ".join(SIDES), **parts_of(self.keyed)}
@@ -145,6 +139,7 @@ class CoGroupedWindows(WindowedStream):
         made = self.aggregate(*lists)
         return JoinedResult(**{name: getattr(made, name) for name in WindowedResult.__dataclass_fields__}, joined=pairs)
 
+    @advised(with_schema)
     def apply(self, function: WindowFunction | Callable[..., Any], schema: Schema) -> WindowedResult:
         """Runs a function over the rows of both streams of each firing window. Flink: ``coGroup(...)...apply``.
 
@@ -156,6 +151,7 @@ class CoGroupedWindows(WindowedStream):
         check_function(function, CO_GROUP_APPLY)
         return super().apply(OfLists(cast("Callable[..., Any]", function), self._sides), schema)
 
+    @advised(with_schema)
     def apply_arrow(self, function: Callable[..., Any], schema: Schema, *, all_windows: bool = False) -> WindowedResult:
         """Runs a function over the rows of both streams of each firing window, as Arrow tables.
 
@@ -170,6 +166,7 @@ class CoGroupedWindows(WindowedStream):
         check_function(function, CO_GROUP_ARROW)
         return super().apply_arrow(OfTables(function, self._sides), schema)
 
+    @advised(with_schema)
     def apply_in_pandas(self, function: Callable[..., Any], schema: Schema) -> WindowedResult:
         """Runs a function over the rows of both streams of each firing window, as pandas frames.
 

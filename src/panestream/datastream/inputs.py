@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import timedelta
+from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import types as T
@@ -11,13 +13,14 @@ from pyspark.sql import types as T
 from panestream.datastream.names import RESERVED
 from panestream.errors import InvalidPlanError
 from panestream.spark.columns import columns_of
-from panestream.spark.expressions import instead_of, same, text_of
+from panestream.spark.expressions import as_written, instead_of, same, text_of
 from panestream.spark.names import Names, shown
 from panestream.spark.types import check_bytewise, collation_of
 from panestream.windowing import aggregates as recipes
 from panestream.windowing.aggregates.base import ColumnText
 from panestream.windowing.assigners import WindowAssigner
 from panestream.windowing.assigners.session import GapColumn
+from panestream.windowing.foreign_names import AGGREGATES
 
 _INPUT = "the input of an aggregate"
 
@@ -92,6 +95,29 @@ def check_collations(aggregates: Sequence[recipes.Aggregate], kinds: Mapping[str
     return frozenset(one.name for one in carrying if one.keeps_values)
 
 
+def one_by_one(given: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Columns that were given one by one, or as one list, as PySpark takes them.
+
+    >>> one_by_one(("user", "page")), one_by_one((["user", "page"],))
+    (('user', 'page'), ('user', 'page'))
+    """
+    return tuple(given[0]) if len(given) == 1 and isinstance(given[0], (list, tuple)) else given
+
+
+def no_assigner(given: Sequence[object]) -> InvalidPlanError:
+    """The error for what stands in place of an assigner: durations are answered with the line to write."""
+    wants = "window wants an assigner such as TumblingEventTimeWindows.of('1 hour')"
+    if isinstance(given[0], Column):
+        return InvalidPlanError(f"{wants}, got the Column {as_written(given[0])!r}, which Spark's own groupBy takes")
+    if len(given) <= 2 and all(isinstance(one, (str, timedelta)) for one in given):
+        kind = "TumblingEventTimeWindows" if len(given) == 1 else "SlidingEventTimeWindows"
+        return InvalidPlanError(
+            f"window wants an assigner: write .window({kind}.of({', '.join(map(repr, given))})), or an assigner of another kind"
+        )
+    wrong = next(one for one in given if not isinstance(one, WindowAssigner))
+    return InvalidPlanError(f"{wants}, got {wrong!r}")
+
+
 def no_aggregate(df: DataFrame, given: object) -> InvalidPlanError:
     """The error for what stands where an aggregate belongs: Spark's own aggregates are answered with ours."""
     wants = "aggregate wants aggregates such as agg.sum('price'), or one AggregateFunction"
@@ -99,6 +125,8 @@ def no_aggregate(df: DataFrame, given: object) -> InvalidPlanError:
         text = text_of(df, given, _INPUT)
         return InvalidPlanError(f"{wants}; got the Column {text!r}: {instead_of(text)}")
     hint = f": {instead_of(given)}" if isinstance(given, str) and "(" in given else ""
+    if isinstance(given, Mapping) and {*given.values()} <= {*AGGREGATES}:
+        hint = f": write .aggregate({', '.join(f'agg.{AGGREGATES[function]}({name!r})' for name, function in given.items())})"
     if isinstance(given, (list, tuple)) and any(isinstance(one, recipes.Aggregate) for one in given):
         hint = ": give them one by one, or unpack them, aggregate(*aggregates)"
     return InvalidPlanError(f"{wants}; got {given!r}{hint}")

@@ -120,17 +120,20 @@ class KafkaStream(DataStream):
     idle_after: Duration | None = IDLE_AFTER
     expected: tuple[str, ...] = ()
 
-    def assign_timestamps(self, column: str | Column, strategy: WatermarkStrategy, *, unit: str | None = None) -> DataStream:
+    def assign_timestamps(
+        self, column: str | Column, strategy: WatermarkStrategy | Duration, *, unit: str | None = None
+    ) -> DataStream:
         """As :meth:`DataStream.assign_timestamps`, with a watermark for each partition of each topic.
 
         A strategy that names its own partitions, or its own idleness, keeps them.
 
         Args:
             column: e.g. a field of the value, or ``kafka_timestamp``.
-            strategy: how the watermark follows.
+            strategy: a strategy, or how late rows may be, e.g. ``"5 seconds"``.
             unit: of a number.
         """
-        if isinstance(strategy, WatermarkStrategy) and (strategy.delay is not None or strategy.generator is not None):
+        strategy = WatermarkStrategy.given_as(strategy)
+        if strategy.delay is not None or strategy.generator is not None:
             if strategy.partition_column is None:
                 strategy = strategy.per_partition(SOURCE, self.expected)
             if strategy.idle_timeout is None and self.idle_after is not None:

@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame
 
 from panestream.datastream.co_grouped import CoGroupedStream
 from panestream.datastream.events import Events, KeyedEvents
-from panestream.datastream.inputs import resolve_gap
+from panestream.datastream.inputs import no_assigner, one_by_one, resolve_gap
 from panestream.datastream.interval_join import IntervalJoin
 from panestream.datastream.names import RESERVED, checked_tag
 from panestream.datastream.predicates import resolve_predicates
@@ -26,6 +26,7 @@ from panestream.windowing.assigners import MergingWindowAssigner, WindowAssigner
 from panestream.windowing.assigners.global_windows import count_window
 from panestream.windowing.assigners.several import SeveralWindows, label_of
 from panestream.windowing.signatures import check_methods
+from panestream.windowing.time import Duration
 from panestream.windowing.watermarks import WatermarkStrategy
 
 
@@ -48,21 +49,24 @@ def stream(df: DataFrame) -> DataStream:
 class DataStream(Events):
     """Events without a key. Flink: ``DataStream``."""
 
-    def assign_timestamps(self, column: str | Column, strategy: WatermarkStrategy, *, unit: str | None = None) -> DataStream:
+    def assign_timestamps(
+        self, column: str | Column, strategy: WatermarkStrategy | Duration, *, unit: str | None = None
+    ) -> DataStream:
         """Says where the event time is, and how the watermark follows from it. Flink: ``assignTimestampsAndWatermarks``.
 
         Args:
             column: a timestamp column, SQL that gives one, or a Column; a number with ``unit``. A timestamp without time zone is
                 taken as UTC, whatever the session's time zone.
-            strategy: e.g. ``WatermarkStrategy.for_bounded_out_of_orderness("5 seconds")``.
+            strategy: how late rows may be, e.g. ``"5 seconds"``, which is short for
+                ``WatermarkStrategy.for_bounded_out_of_orderness("5 seconds")``; or any other strategy.
             unit: of a number: ``"seconds"``, ``"milliseconds"`` or ``"microseconds"`` since the epoch.
 
         Raises:
             InvalidEventTimeError: the column is no time.
             InvalidPlanError: no such column; or ``strategy.per_partition`` names none.
+            InvalidDurationError: the strategy is a text that is no duration.
         """
-        if not isinstance(strategy, WatermarkStrategy):
-            raise InvalidPlanError(f"assign_timestamps wants a WatermarkStrategy, got {strategy!r}")
+        strategy = WatermarkStrategy.given_as(strategy)
         micros_of(self.df, column, unit)
         partition = strategy.partition_column
         if partition is not None:
@@ -112,6 +116,7 @@ class DataStream(Events):
         Raises:
             InvalidPlanError: none given, no such column, or one whose values have no order.
         """
+        columns = one_by_one(columns)
         if not columns:
             raise InvalidPlanError('arrival_order wants at least one column, e.g. "partition", "offset" or *pst.FILE_ORDER')
         order_of(self.df, columns)
@@ -131,11 +136,12 @@ class DataStream(Events):
         micro-batch that is run again after a failure draws again: its rows may then have other keys.
 
         Args:
-            *keys: e.g. ``"user_id"``, ``df.user_id``, ``F.lower("name").alias("name")``.
+            *keys: e.g. ``"user_id"``, ``df.user_id``, ``F.lower("name").alias("name")``; or one list of such.
 
         Raises:
             InvalidPlanError: none given, no such column, two of the same name, or a type that cannot be a key.
         """
+        keys = one_by_one(keys)
         if not keys:
             raise InvalidPlanError("key_by wants at least one column; for windows over all rows use .window_all(assigner)")
         names, naming = [key_of(self.df, key)[0] for key in keys], Names.of(self.df.sparkSession)
@@ -175,19 +181,21 @@ class KeyedStream(KeyedEvents):
         Raises:
             InvalidPlanError: it is no assigner, or needs event time and none was assigned; two of several are called the same.
         """
+        every = (assigner, *others)
+        if not all(isinstance(one, WindowAssigner) for one in every):
+            raise no_assigner(every)
         if others:
-            every = (assigner, *others)
             labels = [label_of(one) for one in every]
             if len(set(labels)) != len(labels):
                 raise InvalidPlanError(
                     f"several windows are called the same, {labels}: name them, .windows({{'label': assigner}})"
                 )
             return self.windows(dict(zip(labels, every, strict=True)))
-        if not isinstance(assigner, WindowAssigner):
-            raise InvalidPlanError(f"window wants an assigner such as TumblingEventTimeWindows.of('1 hour'), got {assigner!r}")
         check_methods(assigner, MergingWindowAssigner if isinstance(assigner, MergingWindowAssigner) else WindowAssigner)
         if self.source.event_time is None and assigner.is_event_time:
-            raise InvalidPlanError("event-time windows need .assign_timestamps(column, strategy) first")
+            raise InvalidPlanError(
+                "event-time windows need event times: write .assign_timestamps('ts', '5 minutes') before .key_by(...)"
+            )
         assigner, gap = resolve_gap(self.source.df, assigner)
         assigner, predicates = resolve_predicates(self.source.df, assigner)
         return WindowedStream(self, WindowSpec(assigner), gap=gap, predicates=predicates)

@@ -10,11 +10,11 @@ from panestream.engine.plan import MAIN, RESERVED
 from panestream.errors import InvalidPlanError, did_you_mean
 from panestream.spark.names import Names
 
-__all__ = ["RESERVED", "check_added", "check_output", "checked_tag"]
+__all__ = ["ASKED_FOR", "RESERVED", "check_added", "check_output", "checked_tag"]
 
 _ARGUMENTS = ("self", "checkpoint", "trigger", "name", "on_progress")
 """What ``start`` takes besides the sinks, which are called by their tags."""
-_ASKED_FOR = {
+ASKED_FOR = {
     "late": "late rows have one with .side_output_late_data('late')",
     "invalid": "rows without event time have one with .side_output_invalid('invalid')",
 }
@@ -43,8 +43,8 @@ def check_output(tag: str, known: Sequence[str]) -> None:
     if tag in known:
         return
     kind = tag.split("_", maxsplit=1)[0]
-    asked = kind in _ASKED_FOR and not any(other.startswith(kind) for other in known)
-    raise InvalidPlanError(f"there is no output {tag!r}; {did_you_mean(tag, known)}{f' ({_ASKED_FOR[kind]})' if asked else ''}")
+    asked = kind in ASKED_FOR and not any(other.startswith(kind) for other in known)
+    raise InvalidPlanError(f"there is no output {tag!r}; {did_you_mean(tag, known)}{f' ({ASKED_FOR[kind]})' if asked else ''}")
 
 
 def check_added(what: str, added: Sequence[pa.Field], there: Sequence[str], names: Names) -> None:

@@ -6,17 +6,26 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
 
 from panestream.datastream.histories import History, Positions, history_rows
-from panestream.datastream.names import check_added, check_output
+from panestream.datastream.names import ASKED_FOR, check_added, check_output
 from panestream.datastream.planned import PlannedQuery
 from panestream.datastream.stale_rows import warn_of_stale_rows
-from panestream.datastream.starting import SPARKS_NAMES, check_ending, ends_by_itself, spark_trigger, warn_of_birth
+from panestream.datastream.starting import (
+    SPARKS_NAMES,
+    check_ending,
+    check_no_place,
+    check_sink,
+    ends_by_itself,
+    spark_trigger,
+    warn_of_birth,
+    warn_of_missing_sinks,
+)
 from panestream.datastream.traced import MOST_ROWS, Wanted, traced
 from panestream.engine.explain import explain_plan
 from panestream.engine.operators.row.spec import RowSpec
@@ -24,7 +33,7 @@ from panestream.engine.plan import FIRING_COLUMNS, KEY_GROUPS, MAIN, OP_COLUMN, 
 from panestream.engine.reduction import told
 from panestream.engine.runtime.sides import SIDES
 from panestream.engine.shown import Explanation, Shown, listed, parts_of
-from panestream.errors import CheckpointError, InvalidPlanError, PanestreamWarning, PlanMismatchError, SinkError, did_you_mean
+from panestream.errors import CheckpointError, InvalidPlanError, PanestreamWarning, PlanMismatchError, did_you_mean
 from panestream.spark import query as spark_query
 from panestream.spark.asking import asking
 from panestream.spark.catalyst import reducible
@@ -51,7 +60,10 @@ from panestream.tracing.events import Trace
 from panestream.tracing.why import ANY, TraceableByKey
 from panestream.windowing.signatures import ON_PROGRESS, check_function
 
-_CHECKPOINT = "start needs checkpoint='a directory', which holds the state of the windows"
+if TYPE_CHECKING:
+    from typing_extensions import Never
+
+_CHECKPOINT = "start needs a directory for the state of the windows: write start(checkpoint='checkpoint', ...)"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -201,8 +213,8 @@ class WindowedResult(PlannedQuery, Shown, TraceableByKey):
 
     def start(
         self,
-        *,
-        checkpoint: FilePath,
+        *places: Never,
+        checkpoint: FilePath | None = None,
         trigger: str | timedelta | Mapping[str, Any] | None = None,
         name: str | None = None,
         savepoint: FilePath | None = None,
@@ -247,7 +259,9 @@ class WindowedResult(PlannedQuery, Shown, TraceableByKey):
             on_progress: called on the driver after each micro-batch with a :class:`BatchProgress`; an exception fails the query.
                 Through Spark Connect it is called in the client, about a second later; an exception stops the query, which may
                 have done some micro-batches more by then, and ``await_termination`` raises it.
-            **sinks: by output tag: ``main=ParquetSink(...)``, ``late=...``. An output without a sink is computed and not kept.
+            *places: none; sinks are given by the name of their output.
+            **sinks: by output tag: ``main=ParquetSink(...)``, ``late=...``. An output without a sink is computed and not kept,
+                which a warning says at the start.
 
         Warns (:class:`~panestream.errors.PanestreamWarning`) where the session was started without a setting that makes small
         micro-batches slow, which can be set nowhere else.
@@ -274,6 +288,7 @@ class WindowedResult(PlannedQuery, Shown, TraceableByKey):
         """
         if not self.is_streaming:
             raise InvalidPlanError("start is for streams; this DataFrame is a batch: use result.run(main=...) or result.main")
+        check_no_place("start", places)
         self._check_sinks(sinks)
         when = spark_trigger(trigger)
         if on_progress is not None:
@@ -302,6 +317,7 @@ class WindowedResult(PlannedQuery, Shown, TraceableByKey):
             check_start(saved, self.plan, allow_incomplete=allow_incomplete)
             Sources.of(replace(saved.birth, own_position=own_position), checkpoint).check(self._df)
         warn_of_stale_rows(self.windowed.windowing, self.operator, sinks, changes=self.changes)
+        warn_of_missing_sinks(self.plan.tags, sinks, "start")
         warn_of_birth(spark)
         try:
             given = {**how, "observed_as": self._observed_as, "savepoint": saved, "own_position": own_position}
@@ -312,6 +328,11 @@ class WindowedResult(PlannedQuery, Shown, TraceableByKey):
                 raise
         # Nobody asked for another number: the checkpoint's is taken, whatever the session was set to since.
         return self._with_groups(int(of_checkpoint)).start(**again)
+
+    @property
+    def _of_batch(self) -> list[str]:
+        """The outputs of a batch, of which no row is late."""
+        return [tag for tag in self.plan.tags if tag not in self.plan.late_tags]
 
     def _with_groups(self, groups: int) -> WindowedResult:
         return replace(self, windowed=replace(self.windowed, groups=groups))
@@ -360,6 +381,7 @@ class WindowedResult(PlannedQuery, Shown, TraceableByKey):
             )
         if sinks:
             self._check_sinks(sinks)
+            warn_of_missing_sinks(self._of_batch, sinks, "bootstrap")
         folder, events = path_of(path, "bootstrap needs a folder for the savepoint", CheckpointError), self.windowed.keyed.source
         sources = sources_of(position, streams=len(SIDES) if events.sides else 1)
         seam = None if until is None else instant_of(until)
@@ -385,7 +407,7 @@ class WindowedResult(PlannedQuery, Shown, TraceableByKey):
             )
         return micros_of(rows, source.event_time, source.unit)
 
-    def run(self, **sinks: Sink) -> None:
+    def run(self, *places: Never, **sinks: Sink) -> None:
         """Batch: computes the operator once and writes every output to its sink.
 
         Raises:
@@ -395,9 +417,11 @@ class WindowedResult(PlannedQuery, Shown, TraceableByKey):
         """
         if self.is_streaming:
             raise InvalidPlanError("run is for batches; this DataFrame is a stream: use result.start(checkpoint=..., main=...)")
+        check_no_place("run", places)
         self._check_sinks(sinks)
         spark = self._df.sparkSession
         opened = open_for_batch(spark, self.plan, sinks)
+        warn_of_missing_sinks(self._of_batch, sinks, "run")
         with session_settings(spark, settings_for(spark, self.plan.groups)):
             operated = self._operated.persist()
             try:
@@ -452,6 +476,13 @@ class WindowedResult(PlannedQuery, Shown, TraceableByKey):
         how["trigger"] = told(self.windowed.windowing, columnar=not isinstance(self.operator, RowSpec))
         return Explanation(explain_plan(self.plan, **how))
 
+    def _instead_of(self, name: str) -> str | None:
+        """What to write for an output that was taken for an attribute, or None if it is none."""
+        windowed = self.windowed
+        if name in (windowed.late_tag, windowed.keyed.source.invalid_tag, *windowed.side_outputs):
+            return f"that is an output: write result.output({name!r})"
+        return ASKED_FOR.get(name)
+
     def _parts(self) -> Mapping[str, str]:
         results = [f"{one.name} {one.type}" for one in self.operator.result_schema]
         own = {"top": f"{self.largest.n} by {self.largest.by}" if self.largest else "", "operator": self.operator.name}
@@ -464,5 +495,4 @@ class WindowedResult(PlannedQuery, Shown, TraceableByKey):
             if tag not in self.plan.tags and tag in SPARKS_NAMES:
                 raise InvalidPlanError(f"{tag} is a trigger, not an output: write start(trigger={{{tag!r}: {sink!r}}}, …)")
             check_output(tag, self.plan.tags)
-            if not isinstance(sink, Sink):
-                raise SinkError(f"the sink of {tag!r} must be one of panestream's (ParquetSink, TableSink, …), got {sink!r}")
+            check_sink(tag, sink)

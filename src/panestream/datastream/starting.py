@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
 
 from panestream.engine.plan import WindowPlan
 from panestream.engine.runtime.last_windows import check_closable
-from panestream.errors import InvalidDurationError, InvalidPlanError, PanestreamWarning
+from panestream.errors import InvalidDurationError, InvalidPlanError, PanestreamWarning, SinkError
 from panestream.spark.session import missed_at_birth
+from panestream.spark.sinks.base import Sink
 from panestream.windowing.time import format_duration, to_micros
 from panestream.windowing.triggers import Trigger
 
@@ -138,6 +140,43 @@ def check_ending(plan: WindowPlan, when: Mapping[str, Any], *, close_at_end: boo
     if plan.watermark.delay is None and plan.watermark.generator is None:
         raise InvalidPlanError("close_at_end moves the watermark, and no_watermarks() makes none: take another strategy")
     check_closable(plan.assigner)
+
+
+def check_no_place(method: str, places: Sequence[object]) -> None:
+    """Refuses sinks that were given without the name of their output.
+
+    Raises:
+        InvalidPlanError: says what to write.
+    """
+    if places:
+        first = places[0]
+        sink = repr(first) if isinstance(first, Sink) else f"pst.ParquetSink({first!r})"
+        more = ", checkpoint='checkpoint'" if method == "start" else ""
+        raise InvalidPlanError(f"{method} takes sinks by the name of their output: write result.{method}(main={sink}{more})")
+
+
+def check_sink(tag: str, sink: object) -> None:
+    """Refuses what is not a sink.
+
+    Raises:
+        SinkError: says what to write.
+    """
+    if not isinstance(sink, Sink):
+        instead = f": write {tag}=pst.ParquetSink({sink!r})" if isinstance(sink, (str, Path)) else ""
+        raise SinkError(f"the sink of {tag!r} must be one of panestream's (ParquetSink, TableSink, …), got {sink!r}{instead}")
+
+
+def warn_of_missing_sinks(tags: Sequence[str], sinks: Iterable[str], method: str) -> None:
+    """Warns of outputs that no sink takes, main among them."""
+    missing = [tag for tag in tags if tag not in sinks]
+    if missing:
+        rows = f"the output {missing[0]!r} has" if len(missing) == 1 else f"the outputs {', '.join(map(repr, missing))} have"
+        warnings.warn(
+            f"{rows} no sink, so the rows are computed and dropped. Keep them with "
+            f"result.{method}({missing[0]}=pst.ParquetSink('out/{missing[0]}'), ...)",
+            PanestreamWarning,
+            stacklevel=3,
+        )
 
 
 def warn_of_birth(spark: SparkSession, *, deeper: int = 0) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
@@ -101,8 +102,7 @@ def _check_keys(left: KeyedEvents, right: KeyedEvents, what: str) -> None:
         if one.type != other.type:
             raise InvalidPlanError(
                 f"{what}: the key {one.name!r} of the left stream is {sql_name(one.type)}, {other.name!r} of the right one is "
-                f"{sql_name(other.type)}: cast one of the two where its stream has its key, for the right one to "
-                f"'cast(... AS {sql_name(one.type)}) AS {other.name}'"
+                f"{sql_name(other.type)}: cast to a type that has the values of both, {_casts(one, other)}"
             )
     names = Names.of(left.source.df.sparkSession)
     for name in ours.names:
@@ -117,6 +117,45 @@ def _check_keys(left: KeyedEvents, right: KeyedEvents, what: str) -> None:
             f"{what}: one side is a stream and the other a batch. A table that does not change is joined before the windows, "
             "clicks.join(table, 'user'); else read both as streams, or both as batches"
         )
+
+
+def _casts(left: pa.Field, right: pa.Field) -> str:
+    """How keys of two types become keys of one, without a loss."""
+    wider = _wider(left.type, right.type)
+    calls = [
+        f"on the {side} .key_by('cast({key.name} AS {wider}) AS {key.name}')"
+        for side, key in zip(SIDES, (left, right), strict=True)
+        if sql_name(key.type) != wider
+    ]
+    return " and ".join(calls)
+
+
+def _wider(left: pa.DataType, right: pa.DataType) -> str:
+    """A SQL type that has the values of two types.
+
+    >>> _wider(pa.int32(), pa.int64()), _wider(pa.int32(), pa.string()), _wider(pa.float32(), pa.int64())
+    ('bigint', 'string', 'double')
+    >>> _wider(pa.decimal128(10, 2), pa.decimal128(12, 0)), _wider(pa.date32(), pa.timestamp("us", "UTC"))
+    ('decimal(14,2)', 'timestamp')
+    """
+    kinds = (left, right)
+    if all(map(pa.types.is_integer, kinds)):
+        return sql_name(max(kinds, key=lambda kind: kind.bit_width))
+    digits = [
+        (19, 0) if pa.types.is_integer(kind) else (kind.precision - kind.scale, kind.scale) if pa.types.is_decimal(kind) else None
+        for kind in kinds
+    ]
+    if None not in digits:
+        whole, fraction = (max(part) for part in zip(*digits, strict=True))
+        return f"decimal({min(whole + fraction, 38)},{fraction})"
+    if all(map(_is_number, kinds)):
+        return "double"
+    times = [pa.types.is_timestamp(kind) or pa.types.is_date(kind) for kind in kinds]
+    return "timestamp" if all(times) else "string"
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
 def _time_name(left: KeyedEvents, right: KeyedEvents) -> str:

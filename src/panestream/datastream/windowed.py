@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
@@ -33,6 +34,7 @@ from panestream.windowing import aggregates as recipes
 from panestream.windowing.assigners.look_back import look_backs_of
 from panestream.windowing.assigners.several import SeveralWindows
 from panestream.windowing.evictors import Evictor, TimeEvictor
+from panestream.windowing.foreign_names import advised
 from panestream.windowing.functions import (
     AggregateFunction,
     ProcessWindowFunction,
@@ -60,9 +62,32 @@ Schema: TypeAlias = "str | StructType | pa.Schema"
 """The columns of what a function returns: DDL (``"n bigint, label string"``), Spark's type or Arrow's."""
 
 
+def _aliases(given: Mapping[str, Any]) -> str:
+    """How aggregates are written that were given by name."""
+    named = [f"{one!r}.alias({name!r})" for name, one in given.items() if isinstance(one, recipes.Aggregate)]
+    return f"write .aggregate({', '.join(named) or 'agg.count()'})"
+
+
+def _at_the_start(given: object) -> str:
+    """How to write a trigger of micro-batches, which was taken for one of windows."""
+    return f"to say when micro-batches run, write start(trigger={given or '10 seconds'!r}, ...)"
+
+
+def _no_trigger(given: object) -> InvalidPlanError:
+    """The error for something else in place of a trigger."""
+    instead = f"; {_at_the_start(given)}" if isinstance(given, (str, timedelta, Mapping)) else ""
+    return InvalidPlanError(f"trigger wants a trigger such as CountTrigger.of(100), got {given!r}{instead}")
+
+
+def with_schema(_: Mapping[str, Any]) -> str:
+    """How to give the columns that a function returns."""
+    return "give the columns of what the function returns, e.g. schema='n bigint, label string'"
+
+
 class WindowedStream(WindowedEvents):
     """Events in windows. Flink: ``WindowedStream``."""
 
+    @advised(_at_the_start)
     def trigger(self, trigger: Trigger) -> Self:
         """Decides when windows fire, instead of the assigner's default trigger. Flink: ``trigger``.
 
@@ -70,7 +95,7 @@ class WindowedStream(WindowedEvents):
             trigger: e.g. ``ContinuousEventTimeTrigger.of("5 minutes")``, or one of your own.
         """
         if not isinstance(trigger, Trigger):
-            raise InvalidPlanError(f"trigger wants a trigger such as CountTrigger.of(100), got {trigger!r}")
+            raise _no_trigger(trigger)
         check_methods(trigger, Trigger)
         return replace(self, windowing=replace(self.windowing, trigger=trigger))
 
@@ -200,6 +225,7 @@ class WindowedStream(WindowedEvents):
             raise InvalidPlanError(f"split_distinct wants between 2 and 32768 parts, got {parts!r}")
         return replace(self, parts=parts)
 
+    @advised(_aliases)
     def aggregate(
         self,
         *aggregates: recipes.Aggregate | AggregateFunction,
@@ -345,6 +371,7 @@ class WindowedStream(WindowedEvents):
         operator = choose(self.windowing, asked)
         return WindowedResult(self, operator, self._inputs_of(operator), asked=asked)
 
+    @advised(with_schema)
     def apply(self, function: WindowFunction | Callable[..., Any], schema: Schema) -> WindowedResult:
         """Runs a function over all rows of each firing window. Flink: ``apply``.
 
@@ -354,6 +381,7 @@ class WindowedStream(WindowedEvents):
         """
         return self._calling(Elements(applied(function)), schema, "apply")
 
+    @advised(with_schema)
     def process(
         self, function: ProcessWindowFunction | Callable[..., Any], schema: Schema, *, stateless: bool = False
     ) -> WindowedResult:
@@ -387,6 +415,7 @@ class WindowedStream(WindowedEvents):
         wanted = [name for name in operator.inputs if name in self._df.columns]
         return {name: F.col(quoted(name)) for name in wanted} | gap_input(self._df, self.windowing.assigner, self.gap)
 
+    @advised(with_schema)
     def apply_arrow(self, function: Callable[..., Any], schema: Schema, *, all_windows: bool = False) -> WindowedResult:
         """Runs a function over the rows of firing windows, as Arrow tables. Flink has no counterpart.
 
@@ -410,6 +439,7 @@ class WindowedStream(WindowedEvents):
         shape = AllWindows(function) if all_windows else TablePerWindow(function)
         return self._over_tables(shape, schema, "apply_arrow")
 
+    @advised(with_schema)
     def apply_in_pandas(self, function: Callable[..., Any], schema: Schema) -> WindowedResult:
         """Runs a function over the rows of each firing window, as a pandas frame; see :meth:`apply_arrow`.
 

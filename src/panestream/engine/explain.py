@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from panestream.engine.plan import WindowPlan
 from panestream.engine.runtime.sides import SIDES
 from panestream.engine.runtime.silence import STEPS
-from panestream.windowing.assigners import CalendarWindows
+from panestream.windowing.assigners import CalendarWindows, WindowAssigner
 from panestream.windowing.assigners.several import SeveralWindows
 from panestream.windowing.time import format_duration
 
@@ -45,7 +45,7 @@ def explain_plan(
     exchange = own.get("exchange", []) if plan.arrival is None or not streaming else []
     sections = {
         **({} if plan.sides is None else {"streams": [*_streams(plan)]}),
-        **({"windows": [_windows(plan), *_zones(plan)]} if plan.operator.has_windows else {}),
+        **({"windows": [*_windows(plan), *_zones(plan)]} if plan.operator.has_windows else {}),
         "operator": [plan.operator.name, *own.pop("operator", [])],
         **{title: own.pop(title) for title in list(own) if title not in ("exchange", "state")},
         "event time": _event_time(plan),
@@ -80,15 +80,29 @@ def _streams(plan: WindowPlan) -> list[str]:
     return lines
 
 
-def _windows(plan: WindowPlan) -> str:
-    size, slide = getattr(plan.assigner, "size", None), getattr(plan.assigner, "slide", None)
+def _windows(plan: WindowPlan) -> list[str]:
+    if not isinstance(plan.assigner, SeveralWindows):
+        return [_overlap(plan.assigner)]
+    gaps = [one for one in plan.assigner.assigners if has_gaps(one)]
+    return [repr(plan.assigner), *(_overlap(one) for one in gaps)]
+
+
+def _overlap(assigner: WindowAssigner) -> str:
+    """An assigner, and in how many windows a row lies."""
+    size, slide = getattr(assigner, "size", None), getattr(assigner, "slide", None)
     if size is None or slide is None:
-        return repr(plan.assigner)
-    if slide > size:
-        return f"{plan.assigner!r}: rows between two windows belong to none"
+        return repr(assigner)
+    if has_gaps(assigner):
+        return f"{assigner!r}: the slide is longer than the size, so rows between two windows belong to none"
     fewest, most = size // slide, -(-size // slide)
     overlap = f"{fewest} or {most}" if fewest < most else f"{most}"
-    return f"{plan.assigner!r}: each row lies in {overlap} window{'s' if most > 1 else ''}"
+    return f"{assigner!r}: each row lies in {overlap} window{'s' if most > 1 else ''}"
+
+
+def has_gaps(assigner: WindowAssigner) -> bool:
+    """Whether sliding windows leave out the rows between two of them."""
+    size, slide = getattr(assigner, "size", None), getattr(assigner, "slide", None)
+    return size is not None and slide is not None and bool(slide > size)
 
 
 def _zones(plan: WindowPlan) -> list[str]:

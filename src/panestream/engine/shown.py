@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
+from panestream.windowing.foreign_names import WithForeignNames
+
 _LONGEST = 160
 _MOST = 8
 
@@ -29,7 +31,7 @@ class Explanation(str):
         return f"<pre>{escape(self)}</pre>"
 
 
-class Shown:
+class Shown(WithForeignNames):
     """Something with a short ``repr``, and a table of itself for notebooks.
 
     >>> class Page(Shown):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,10 +11,10 @@ import pyarrow.compute as pc
 from panestream.engine.plan import WindowPlan
 from panestream.engine.storage.state_tables import key_fields
 from panestream.errors import CheckpointError, did_you_mean
+from panestream.windowing.instants import micros_of_text
 
 NULL = r"\N"
 """What stands for null in the text of a key."""
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _TRUE_FALSE = {"true": True, "false": False}
 
 
@@ -156,7 +155,7 @@ def _parsed(text: str, kind: pa.DataType) -> pa.Array:
             raise ValueError(text)
         return pa.array([_TRUE_FALSE[text.lower()]])
     if pa.types.is_timestamp(kind):
-        return pa.array([micros_of(text)], pa.int64()).cast(kind)
+        return pa.array([micros_of_text(text)], pa.int64()).cast(kind)
     if pa.types.is_binary(kind):
         return pa.array([bytes.fromhex(text.removeprefix("0x"))], kind)
     if pa.types.is_nested(kind) or pa.types.is_duration(kind):
@@ -174,7 +173,7 @@ def _equal(column: pa.ChunkedArray, wanted: pa.Array) -> pa.ChunkedArray:
 
 def _instant(text: str, labels: Sequence[str]) -> int:
     try:
-        return micros_of(text)
+        return micros_of_text(text)
     except ValueError:
         known = f"they are called {', '.join(labels)}" if labels else "there is one kind, without a name"
         raise CheckpointError(
@@ -182,16 +181,4 @@ def _instant(text: str, labels: Sequence[str]) -> int:
         ) from None
 
 
-def micros_of(text: str) -> int:
-    """A time in ISO 8601 as microseconds since 1970; without a zone it is UTC.
-
-    >>> micros_of("1970-01-01 00:01Z"), micros_of("1970-01-01T01:00+01:00"), micros_of("1970-01-02")
-    (60000000, 0, 86400000000)
-    """
-    # Python 3.10 knows no Z.
-    when = datetime.fromisoformat(text[:-1] + "+00:00" if text.endswith(("Z", "z")) else text)
-    since = (when if when.tzinfo is not None else when.replace(tzinfo=timezone.utc)) - _EPOCH
-    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
-
-
-__all__ = ["NULL", "Asked", "asked_of", "keys_of", "micros_of"]
+__all__ = ["NULL", "Asked", "asked_of", "keys_of"]

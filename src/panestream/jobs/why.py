@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from panestream.errors import CheckpointError, JobError
-from panestream.inspection.asked import asked_of, micros_of
+from panestream.inspection.asked import asked_of
 from panestream.inspection.values import iso
 from panestream.jobs import inspecting
 from panestream.jobs.live import PipeConsole
 from panestream.tracing.of_state import KnownRow, KnownState, KnownWindow, TimeFacts, WindowNow
 from panestream.tracing.why import ANY
 from panestream.tracing.why_state import explain_state
+from panestream.windowing.instants import micros_of_text
 from panestream.windowing.windows import TimeWindow, Window
 
 ANSWER_FORMAT = 1
@@ -78,7 +79,7 @@ def _times(asked: Question) -> dict[str, int]:
         raise JobError("give --time TIME, the event time of a row, or --window TIME, when a window starts: one of both")
     ((name, text),) = given.items()
     try:
-        return {name: micros_of(text)}
+        return {name: micros_of_text(text)}
     except ValueError:
         option = "--time" if name == "at" else "--window"
         raise JobError(f"{option} {text!r} is no time as 2026-01-31T10:00 (UTC, or with its zone)") from None

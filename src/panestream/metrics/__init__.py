@@ -12,3 +12,7 @@ PROMETHEUS_RULES = Path(__file__).with_name("prometheus-rules.yml")
 """Alerts for Prometheus, as a file of rules."""
 
 __all__ = ["GRAFANA_DASHBOARD", "PROMETHEUS_RULES", "JsonLinesMetrics", "OpenTelemetryMetrics", "PrometheusMetrics"]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

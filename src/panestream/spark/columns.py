@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from pyspark.errors import AnalysisException, ParseException
@@ -11,7 +12,7 @@ from pyspark.sql import types as T
 
 from panestream.errors import InvalidEventTimeError, InvalidPlanError, did_you_mean
 from panestream.spark.asking import asking
-from panestream.spark.expressions import check_no_word, refused, text_of
+from panestream.spark.expressions import as_written, check_no_word, refused, text_of
 from panestream.spark.failures import raise_as
 from panestream.spark.names import Names
 from panestream.spark.types import check_bytewise
@@ -19,6 +20,8 @@ from panestream.spark.types import check_bytewise
 UNITS = {"seconds": 1_000_000, "milliseconds": 1_000, "microseconds": 1}
 """The units of numeric event times, in microseconds."""
 
+_ALIAS = re.compile(r"\s+AS\s+(?:`[^`]+`|\w+)$", re.IGNORECASE)
+"""The name that is given to an expression."""
 _EXACT_PRODUCT = 38 - 8
 """Decimals of up to so many digits have a product with a unit (7 digits) that needs no rounding."""
 
@@ -165,13 +168,27 @@ def key_of(df: DataFrame, given: str | Column) -> tuple[str, Column]:
     """
     column = column_of(df, given, "the key")
     field = df.select(column).schema[0]
-    text = field.name if isinstance(given, Column) else given
     if isinstance(field.dataType, (T.MapType, T.ArrayType, T.StructType)) or "variant" in field.dataType.simpleString():
-        raise InvalidPlanError(
-            f"the key {text!r} is a {field.dataType.simpleString()}: use its fields as several keys, or to_json({text}) AS name"
-        )
+        raise _no_key(df, given, field)
     check_bytewise(field.dataType, "the key", field.name)
     if isinstance(field.dataType, (T.FloatType, T.DoubleType)):
         # -0.0 and 0.0 are one key, as in SQL's GROUP BY; their hashes differ.
         column = (column + F.lit(0.0)).cast(field.dataType)
     return field.name, column
+
+
+def _no_key(df: DataFrame, given: str | Column, field: T.StructField) -> InvalidPlanError:
+    """The error for a key with a type that cannot be one."""
+    kind = field.dataType
+    if field.name in ("window", "session_window") and isinstance(kind, T.StructType) and kind.names == ["start", "end"]:
+        return InvalidPlanError(
+            f"the key {as_written(given)!r} is a window of Spark's: leave it out, and write "
+            ".window(TumblingEventTimeWindows.of('10 minutes')) after .key_by(...)"
+        )
+    text = text_of(df, given, "the key")
+    expression, name = _ALIAS.sub("", text), field.name if field.name.isidentifier() else "name"
+    fields = ", or its fields as several keys" if isinstance(kind, T.StructType) else ""
+    return InvalidPlanError(
+        f"the key {text!r} has the type {kind.simpleString()}, which cannot be a key: write "
+        f"'to_json({expression}) AS {name}'{fields}"
+    )

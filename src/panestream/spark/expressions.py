@@ -19,6 +19,7 @@ from panestream.errors import InvalidPlanError, did_you_mean
 from panestream.spark.asking import asking
 from panestream.spark.failures import raise_as
 from panestream.spark.names import Names
+from panestream.windowing.foreign_names import AGGREGATES, QUANTILES
 
 _ASKED = " IS NULL)"
 _FOREIGN = ("MISSING_ATTRIBUTES", "CANNOT_RESOLVE_DATAFRAME_COLUMN", "AMBIGUOUS_COLUMN_REFERENCE")
@@ -32,32 +33,6 @@ _NOT_OF_A_ROW = {
 """What Spark says of a condition that is not a value of each row, and what to do about it."""
 _WORD = re.compile(r"(user|current_user|session_user)(?:\s+as\s+\S+)?", re.IGNORECASE)
 """What Spark reads as a function without parentheses, and might be a column; with or without a name."""
-NAMESAKES = {
-    "any_value": "first",
-    "approx_count_distinct": "approx_count_distinct",
-    "array_agg": "collect_list",
-    "avg": "avg",
-    "collect_list": "collect_list",
-    "count": "count",
-    "count distinct": "count_distinct",
-    "first": "first",
-    "first_value": "first",
-    "last": "last",
-    "last_value": "last",
-    "max": "max",
-    "max_by": "max_by",
-    "mean": "mean",
-    "min": "min",
-    "min_by": "min_by",
-    "std": "stddev",
-    "stddev": "stddev",
-    "stddev_samp": "stddev",
-    "sum": "sum",
-    "var_samp": "var",
-    "variance": "var",
-}
-"""Spark's aggregate functions that ``agg`` has too, and what they are called there."""
-_QUANTILES = ("approx_percentile", "median", "percentile", "percentile_approx", "percentile_cont")
 _OTHERS = ("histogram", "top_k", "weighted_mean", "user")
 
 
@@ -170,24 +145,24 @@ def instead_of(text: str) -> str:
         function, arguments[0] = f"{function} distinct", arguments[0][len("DISTINCT ") :]
     if function in ("max distinct", "min distinct"):
         function = function.removesuffix(" distinct")
-    if function in _QUANTILES:
+    if function in QUANTILES:
         return f"write .aggregate({_quantile(function, arguments)}{alias})"
-    if function not in NAMESAKES:
-        near = difflib.get_close_matches(function, {*NAMESAKES.values(), *_OTHERS, "approx_quantile"}, n=1, cutoff=0.5)
+    if function not in AGGREGATES:
+        near = difflib.get_close_matches(function, {*AGGREGATES.values(), *_OTHERS, "approx_quantile"}, n=1, cutoff=0.5)
         return f"there is no agg.{function.replace(' ', '_')}; " + (f"did you mean agg.{near[0]}?" if near else _known())
     if function == "count" and arguments in (["1"], ["*"]):
         arguments = []
     taken = arguments[:2] if function in ("max_by", "min_by") else arguments[:1]
-    return f"write .aggregate(agg.{NAMESAKES[function]}({', '.join(repr(one) for one in taken)}){alias})"
+    return f"write .aggregate(agg.{AGGREGATES[function]}({', '.join(repr(one) for one in taken)}){alias})"
 
 
 def _computes(function: str, arguments: list[str]) -> bool:
     """Whether it is a function of aggregates, as ``coalesce(sum(price), 0)`` is."""
-    return function not in (*NAMESAKES, *_QUANTILES) and any("(" in one for one in arguments)
+    return function not in (*AGGREGATES, *QUANTILES) and any("(" in one for one in arguments)
 
 
 def _known() -> str:
-    return "known there: " + ", ".join(sorted({*NAMESAKES.values(), *_OTHERS, "approx_quantile"}))
+    return "known there: " + ", ".join(sorted({*AGGREGATES.values(), *_OTHERS, "approx_quantile"}))
 
 
 def _quantile(function: str, arguments: list[str]) -> str:

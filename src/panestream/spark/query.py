@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 from panestream.engine.plan import WindowPlan, stable_repr
 from panestream.engine.shown import Shown, listed
 from panestream.engine.storage.sealed_state import check_that_groups_agree
-from panestream.errors import OperatorError, PanestreamError
+from panestream.errors import InvalidPlanError, OperatorError, PanestreamError
 from panestream.spark import signals
 from panestream.spark.closing import Closing
 from panestream.spark.computed import Computed
@@ -135,6 +135,11 @@ class RunningQuery(Shown):
         """
         return [*([] if self.closing is None else self.closing.before), *self._progress()]
 
+    @property
+    def last_progress(self) -> BatchProgress | None:
+        """What the last micro-batch did, or None if Spark has reported none yet; see :attr:`recent_progress`."""
+        return next(iter(self.recent_progress[-1:]), None)
+
     def _progress(self) -> list[BatchProgress]:
         entries = [BatchProgress.of_spark(entry, self.observed_as) for entry in self.query.recentProgress]
         return [progress for progress in entries if progress is not None]
@@ -224,6 +229,20 @@ class RunningQuery(Shown):
         return ours.with_traceback(None)
 
 
+def check_name_is_free(spark: SparkSession, name: str | None) -> None:
+    """Refuses the name of another query that runs, before that query loses its checkpoint to this one.
+
+    Raises:
+        InvalidPlanError: says how to stop it.
+    """
+    if name is not None and any(query.name == name for query in spark.streams.active):
+        raise InvalidPlanError(
+            f"start: a query with the name {name!r} runs in this session, most often from an earlier run of the same notebook "
+            f"cell. Stop it first, [query.stop() for query in spark.streams.active if query.name == {name!r}], or choose another "
+            "name"
+        )
+
+
 def start(
     spark: SparkSession,
     operated_over: Callable[..., DataFrame],
@@ -244,6 +263,7 @@ def start(
     ``operated_over`` gives the operator's output, over rows or over ``data_frames``: the checkpoint says which; and with an
     ``initial`` state, where it has none yet and is to begin with a savepoint; ``also`` with signals, where it has them.
     """
+    check_name_is_free(spark, name)
     remote = is_connect(spark)
     birth = replace(savepoint.birth, own_position=own_position) if isinstance(savepoint, Savepoint) else savepoint
     mode = Mode.wanted(plan, ends="availableNow" in trigger, closes=close_at_end)

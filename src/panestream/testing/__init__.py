@@ -18,3 +18,7 @@ __all__ = [
     "WindowTestHarness",
     "simulate",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

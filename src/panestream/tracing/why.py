@@ -375,7 +375,8 @@ def why(
             savepoint (``pst.read_checkpoint``, ``pst.read_savepoint``); or a trace.
         key: only of this key.
         row: the row itself; or a function of a row that says whether it is meant; or, of rows with columns, a dict of some.
-        at: the row's event time: a duration since the epoch (``"90 seconds"``), a ``datetime`` with a zone, an integer.
+        at: the row's event time: a text such as ``"2026-01-31 10:04"`` (UTC, or with its zone), a ``datetime`` with a zone, a
+            duration since the epoch (``"90 seconds"``), or an integer.
         window: the window, or ``(start, end)``, or the time at which it starts; asks for windows, and not for rows.
 
     Returns:

@@ -2,17 +2,35 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime, timedelta, timezone
 from typing import TypeAlias
 
-from panestream.errors import InvalidPlanError
+from panestream.errors import InvalidDurationError, InvalidPlanError
 from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP, to_micros
 
 Instant: TypeAlias = "int | str | timedelta | datetime"
-"""A time: an integer in the unit of the windows (microseconds where they were made by ``of``); how long after the epoch, as
-``"90 seconds"`` or a ``timedelta``; a ``datetime`` with a time zone."""
+"""A time: an integer in the unit of the windows (microseconds if they were made by ``of``); a text in ISO 8601 such as
+``"2026-01-31 10:04"`` (UTC, or with its zone); how long after the epoch, as ``"90 seconds"`` or a ``timedelta``; a ``datetime``
+with a time zone."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_WRITTEN = "write '2026-01-31 10:04' (UTC, or with its zone)"
+_DATE = re.compile(r"\s*\d{4}-\d\d-\d\d")
+
+
+def micros_of_text(text: str) -> int:
+    """A time in ISO 8601 as microseconds since 1970; without a zone it is UTC.
+
+    Raises:
+        ValueError: it is no such time.
+
+    >>> micros_of_text("1970-01-01 00:01Z"), micros_of_text("1970-01-01T01:00+01:00"), micros_of_text("1970-01-02")
+    (60000000, 0, 86400000000)
+    """
+    # Python 3.10 knows no Z.
+    when = datetime.fromisoformat(re.sub("[zZ]$", "+00:00", text.strip()))
+    return ((when if when.tzinfo is not None else when.replace(tzinfo=timezone.utc)) - _EPOCH) // timedelta(microseconds=1)
 
 
 def instant(time: Instant, what: str) -> int:
@@ -23,8 +41,9 @@ def instant(time: Instant, what: str) -> int:
         what: how an error calls it.
 
     Raises:
-        InvalidPlanError: a ``datetime`` without a time zone; an integer that is no int64; True or False.
-        InvalidDurationError: a text that is no duration; something else.
+        InvalidPlanError: a ``datetime`` without a time zone; a date that does not exist; an integer that is no int64; True or
+            False.
+        InvalidDurationError: a text that is neither a time nor a duration; something else.
 
     >>> instant("1 minute", "the watermark"), instant(datetime(1970, 1, 1, 0, 1, tzinfo=timezone.utc), "the watermark")
     (60000000, 60000000)
@@ -39,7 +58,15 @@ def instant(time: Instant, what: str) -> int:
         if time.tzinfo is None:
             raise InvalidPlanError(f"{what} is {time!r}, of no time zone: give it one, e.g. tzinfo=timezone.utc")
         return (time - _EPOCH) // timedelta(microseconds=1)
-    return to_micros(time, what)
+    if isinstance(time, str) and _DATE.match(time):
+        try:
+            return micros_of_text(time)
+        except ValueError:
+            raise InvalidPlanError(f"{what} is {time!r}, which is no time: {_WRITTEN}") from None
+    try:
+        return to_micros(time, what)
+    except InvalidDurationError as error:
+        raise InvalidDurationError(f"{error}; of a time {_WRITTEN}") from None
 
 
-__all__ = ["Instant", "instant"]
+__all__ = ["Instant", "instant", "micros_of_text"]

@@ -10,11 +10,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Any
 
 from panestream.errors import InvalidPlanError
+from panestream.windowing.foreign_names import ForeignNamesOfClass
 from panestream.windowing.signatures import check_generator, check_methods
-from panestream.windowing.time import Duration, format_duration, to_micros
+from panestream.windowing.time import Duration, check_micros, format_duration, to_micros
 
 _SHOWN = 4
 """Of so many expected partitions the ``repr`` tells."""
@@ -71,7 +73,7 @@ class WatermarkGenerator(ABC):
 
 
 @dataclass(frozen=True, slots=True)
-class WatermarkStrategy:
+class WatermarkStrategy(metaclass=ForeignNamesOfClass):
     """An immutable recipe for watermarks. Flink: ``WatermarkStrategy``.
 
     Attributes:
@@ -99,6 +101,27 @@ class WatermarkStrategy:
     expected: tuple[str, ...] = ()
     closes_after: int | None = None
     sides: tuple[tuple[str, WatermarkStrategy], ...] = ()
+
+    def __post_init__(self) -> None:
+        lengths = (self.delay, self.idle_timeout, self.max_ahead_by, self.closes_after)
+        given = [length for length in lengths if length is not None]
+        check_micros("WatermarkStrategy.for_bounded_out_of_orderness('5 minutes')", *given)
+
+    @classmethod
+    def given_as(cls, strategy: WatermarkStrategy | Duration) -> WatermarkStrategy:
+        """The strategy that was given, or that of :meth:`for_bounded_out_of_orderness` if it was a duration.
+
+        Raises:
+            InvalidPlanError: it is neither.
+            InvalidDurationError: a text that is no duration.
+        """
+        if isinstance(strategy, WatermarkStrategy):
+            return strategy
+        if not isinstance(strategy, (str, timedelta)):
+            raise InvalidPlanError(
+                f"assign_timestamps wants a WatermarkStrategy, or how late rows may be, e.g. '5 minutes', got {strategy!r}"
+            )
+        return cls.for_bounded_out_of_orderness(strategy)
 
     @classmethod
     def for_generator(cls, generator: Callable[[], WatermarkGenerator]) -> WatermarkStrategy:
@@ -294,7 +317,7 @@ class WatermarkStrategy:
             sides=tuple(sides.items()),
         )
 
-    def of(self, partition: str) -> WatermarkStrategy:
+    def of_partition(self, partition: str) -> WatermarkStrategy:
         """The strategy that holds for a source partition."""
         return next((one for name, one in self.sides if partition == name or partition.startswith(f"{name}/")), self)
 

@@ -15,6 +15,7 @@ there. Where a clock is put forward, the times that it skips all begin at the in
 from __future__ import annotations
 
 import difflib
+import re
 import zoneinfo
 from bisect import bisect_right
 from collections.abc import Iterator
@@ -31,6 +32,7 @@ DAY = 86_400_000_000
 _SECOND, _EPOCH = 1_000_000, datetime(1970, 1, 1)  # noqa: DTZ001 - wall time
 _FIRST, _REPEATING, _END = datetime(1830, 1, 1), datetime(2100, 1, 1), datetime(2500, 1, 1)  # noqa: DTZ001 - wall time
 """No zone's clock was changed before the first; what happens between the other two happens every 400 years."""
+_AHEAD = re.compile(r"(?:GMT|UTC|Z)?\s*([+-])(\d{1,2})(?::?00)?", re.IGNORECASE)
 TABLE_END = (_END - _EPOCH) // timedelta(microseconds=1)
 """Until then, as an instant or a wall time, the tables go; later on everything repeats."""
 PERIOD = (_END - _REPEATING) // timedelta(microseconds=1)
@@ -97,12 +99,27 @@ def rules_of(zone: str) -> ZoneRules:
         if not known:
             hint = "this machine has no zone rules: install them (pip install tzdata, or apt-get install tzdata)"
         else:
-            near = difflib.get_close_matches(zone, sorted(known))
-            hint = (f"did you mean {near[0]!r}? " if near else "") + "a fixed distance from UTC is an offset of fixed windows"
+            near = _nearest(zone, known)
+            hint = (f"did you mean {near!r}? " if near else "") + "a fixed distance from UTC is an offset of fixed windows"
         raise InvalidWindowError(f"there is no time zone {zone!r}: {hint}") from error
     changes = tuple(_changes(found))
     offsets = (_offset(found, _FIRST), *(_offset_at(found, change // _SECOND) for change in changes))
     return ZoneRules(zone, _version(zone), changes, offsets)
+
+
+def _nearest(zone: str, known: set[str]) -> str | None:
+    """The zone that was meant, or None if none looks like it.
+
+    >>> known = {"Etc/GMT-8", "GMT+0", "UTC", "Etc/UTC", "Europe/Berlin"}
+    >>> _nearest("GMT+8", known), _nearest("utc", known), _nearest("Europe/Berln", known)
+    ('Etc/GMT-8', 'UTC', 'Europe/Berlin')
+    """
+    ahead = _AHEAD.fullmatch(zone)
+    if ahead is not None:  # the database counts such zones the other way round
+        name = f"Etc/GMT{'-' if ahead[1] == '+' else '+'}{int(ahead[2])}"
+        return name if name in known else None
+    same = [name for name in sorted(known) if name.lower() == zone.strip().lower().replace(" ", "_")]
+    return next(iter(same or difflib.get_close_matches(zone, sorted(known))), None)
 
 
 def _changes(zone: zoneinfo.ZoneInfo) -> Iterator[int]:

@@ -66,7 +66,9 @@ def test_history_from_a_table_and_the_stream_from_the_offsets_that_it_ends_at(sp
     clicks(batch=True).df.write.parquet(f"{tmp_path}/archive")
     topics.write(source, events(THEN))
     archive = spark.read.parquet(f"{tmp_path}/archive")
-    saved = counted(clicks()).bootstrap(archive, f"{tmp_path}/saved", position={source: {"0": 2, "1": 2}}, **sinks)
+    saved = counted(clicks()).bootstrap(
+        archive, f"{tmp_path}/saved", position={source: {"0": 2, "1": 2}}, **sinks, invalid=pst.MemorySink()
+    )
     assert saved.source_options() == {"startingOffsets": json.dumps({source: {"0": 2, "1": 2}}, separators=(",", ":"))}
     for starting, why in (("earliest", "come twice"), (json.dumps({source: {"0": 3, "1": 2}}), "be lost")):
         with pytest.raises(CheckpointError, match=rf"offset 2, and the stream begins at offset \d: records between would {why}"):

@@ -31,8 +31,9 @@ def counted(clicks, strategy=STRICT):
 
 
 def run(result, checkpoint, **sinks):
-    """All that is there."""
-    query = result.start(checkpoint=str(checkpoint), **sinks)
+    """All that is there; an output without a sink is kept in memory."""
+    others = {tag: pst.MemorySink() for tag in result.plan.tags}
+    query = result.start(checkpoint=str(checkpoint), **{**others, **sinks})
     query.await_termination()
     return query
 

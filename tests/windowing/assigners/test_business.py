@@ -116,6 +116,13 @@ def test_times_that_make_no_sense_are_refused(opens, closes):
         BusinessHours.of(opens, closes, zone="UTC")
 
 
+@pytest.mark.parametrize("holiday", ["2024-12-25", date(2024, 12, 25)])
+def test_single_holiday_counts_as_a_list_of_one(holiday):
+    assert BusinessDays.of(1, zone="UTC", holidays=holiday) == BusinessDays.of(1, zone="UTC", holidays=["2024-12-25"])
+    hours = BusinessHours.of("09:00", "17:00", zone="UTC", holidays=holiday)
+    assert hours.holidays == ("2024-12-25",)
+
+
 @pytest.mark.parametrize(
     ("wrong", "told_"),
     [

@@ -162,7 +162,7 @@ class WatermarkTracker:
         return found
 
     def _strategy_of(self, name: str) -> WatermarkStrategy:
-        return self.strategy.of(name) if self.strategy.sides else self.strategy
+        return self.strategy.of_partition(name) if self.strategy.sides else self.strategy
 
     def _watermark_of(self, name: str) -> int:
         strategy, known = self._strategy_of(name), self.partitions[name]

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import re
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
 from typing import Any
 
 import pyarrow as pa
@@ -41,6 +40,7 @@ from panestream.spark.sinks.base import Sink
 from panestream.spark.sinks.outputs import checked_places, open_for_batch
 from panestream.spark.succession import Succession
 from panestream.spark.types import spark_schema
+from panestream.windowing.instants import instant, micros_of_text
 
 _TABLE, _HEADER = "__table", "__header"
 """The tags of what of a key group's state comes out beside its outputs; users' tags never start with an underscore."""
@@ -196,20 +196,18 @@ def instant_of(until: object) -> int:
     >>> instant_of("1970-01-02"), instant_of("1970-01-01 00:00:01Z"), instant_of("1970-01-01T01:00:00+01:00")
     (86400000000, 1000000, 0)
     """
-    found = until
-    if isinstance(until, str):
-        try:
-            # Python 3.10 does not know the Z.
-            found = datetime.fromisoformat(re.sub("[zZ]$", "+00:00", until.strip()))
-        except ValueError:
-            found = None
-    if not isinstance(found, datetime):
+    try:
+        found = micros_of_text(until) if isinstance(until, str) else None
+    except ValueError:
+        found = None
+    if isinstance(until, datetime):
+        found = instant(until if until.tzinfo is not None else until.replace(tzinfo=timezone.utc), "until")
+    if found is None:
         raise InvalidPlanError(
             f"bootstrap: until must be a time, got {until!r}; write until='2026-11-01T00:00:00Z', or a datetime (without a zone: "
             "UTC)"
         )
-    told = found if found.tzinfo is not None else found.replace(tzinfo=timezone.utc)
-    return (told - datetime(1970, 1, 1, tzinfo=timezone.utc)) // timedelta(microseconds=1)
+    return found
 
 
 def sources_of(position: object, *, streams: int = 1) -> list[dict[str, Any]]:

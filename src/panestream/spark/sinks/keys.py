@@ -15,7 +15,8 @@ def check_keys(keys: object, sink: str) -> None:
         SinkError: says what ``sink``, e.g. ``a MergeSink``, wants.
     """
     if isinstance(keys, str) or not isinstance(keys, Sequence) or not all(isinstance(key, str) for key in keys):
-        raise SinkError(f"{sink} wants the names of the key columns as a list, got {keys!r}")
+        instead = f": write [{keys!r}]" if isinstance(keys, str) else ""
+        raise SinkError(f"{sink} wants the names of the key columns as a list, got {keys!r}{instead}")
 
 
 def check_key_columns(keys: Sequence[str], columns: Sequence[str], rows: str) -> None:

@@ -16,9 +16,11 @@ Spark SQL in ANSI mode: nulls are left out, an overflow is an error and never a 
 # ruff: noqa: F403, F405 - the names are those that the modules offer
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import sys
+from typing import TYPE_CHECKING, Any
 
 from panestream.windowing.discovery import modules_of
+from panestream.windowing.foreign_names import resolve
 
 if TYPE_CHECKING:  # type checkers and editors run nothing; at run time every module of this package is found
     from panestream.windowing.aggregates.approx_distinct import *
@@ -57,3 +59,11 @@ def _public_names() -> dict[str, object]:
 _OFFERED = _public_names()
 globals().update(_OFFERED)  # after the modules, so that a function may be called what its module is
 __all__ = list(_OFFERED)
+
+
+def __getattr__(name: str) -> Any:
+    return resolve(sys.modules[__name__], name, ["agg"], "module 'panestream.agg'")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import date
 from functools import lru_cache
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from panestream.errors import InvalidWindowError
 from panestream.windowing.assigners.calendar import CalendarWindows
@@ -43,7 +43,7 @@ class _OfBusiness(CalendarWindows):
         if len(set(self.weekend)) == len(WEEKDAYS):
             raise InvalidWindowError("every day of the week is in the weekend: there are no business days")
         object.__setattr__(self, "weekend", tuple(name for name in WEEKDAYS if name in self.weekend))
-        object.__setattr__(self, "holidays", tuple(sorted({_date(day) for day in self.holidays})))
+        object.__setattr__(self, "holidays", tuple(sorted({_date(day) for day in _several(self.holidays)})))
 
     @property
     def workdays(self) -> tuple[int, ...]:
@@ -103,7 +103,7 @@ class BusinessDays(_OfBusiness):
         zone: str,
         every: int | None = None,
         weekend: Iterable[str] = WEEKEND,
-        holidays: Iterable[date | str] = (),
+        holidays: date | str | Iterable[date | str] = (),
         offset: Duration = "0 seconds",
         by_processing_time: bool = False,
     ) -> BusinessDays:
@@ -114,14 +114,14 @@ class BusinessDays(_OfBusiness):
             zone: a name of the IANA database, e.g. ``"America/New_York"``.
             every: a window begins every so many business days; None: one behind the other.
             weekend: the days of the week that are no business days.
-            holidays: the dates that are none.
+            holidays: the dates that are none, or a single one.
             offset: when a day begins, e.g. ``"6 hours"``.
             by_processing_time: windows of the clock, not of event time.
 
         Raises:
             InvalidWindowError: a number is not positive, there is no such zone, day or date, or the offset is a day or longer.
         """
-        away = tuple(str(day) for day in holidays)
+        away = tuple(str(day) for day in _several(holidays))
         return cls(count, zone, every, None, to_micros(offset, "offset"), by_processing_time, _several(weekend), away)
 
     def _spans(self, wall: int) -> Iterator[tuple[int, int]]:
@@ -161,7 +161,7 @@ class BusinessHours(_OfBusiness):
         *,
         zone: str,
         weekend: Iterable[str] = WEEKEND,
-        holidays: Iterable[date | str] = (),
+        holidays: date | str | Iterable[date | str] = (),
         by_processing_time: bool = False,
     ) -> BusinessHours:
         """A window from ``opens`` to ``closes`` on every business day in ``zone``.
@@ -171,7 +171,7 @@ class BusinessHours(_OfBusiness):
             closes: as ``"17:30"``; where it is not later than ``opens``, of the next day.
             zone: a name of the IANA database, e.g. ``"America/New_York"``.
             weekend: the days of the week that are no business days.
-            holidays: the dates that are none.
+            holidays: the dates that are none, or a single one.
             by_processing_time: windows of the clock, not of event time.
 
         Raises:
@@ -179,7 +179,7 @@ class BusinessHours(_OfBusiness):
         """
         first, last = _time(opens, "opens"), _time(closes, "closes")
         last += DAY if last <= first else 0
-        away = tuple(str(day) for day in holidays)
+        away = tuple(str(day) for day in _several(holidays))
         return cls(1, zone, None, None, 0, by_processing_time, _several(weekend), away, first, last)
 
     def _spans(self, wall: int) -> Iterator[tuple[int, int]]:
@@ -209,8 +209,9 @@ def _weekday(day: int) -> int:
     return (day + 3) % 7
 
 
-def _several(names: Iterable[str]) -> tuple[str, ...]:
-    return (names,) if isinstance(names, str) else tuple(names)
+def _several(given: Any) -> tuple[Any, ...]:
+    """What was given alone or as several."""
+    return (given,) if isinstance(given, (str, date)) else tuple(given)
 
 
 def _date(text: str) -> str:

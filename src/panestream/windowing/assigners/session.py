@@ -13,6 +13,7 @@ from panestream.errors import InvalidWindowError, did_you_mean
 from panestream.windowing.aggregates.base import Expression, text_of
 from panestream.windowing.assigners.base import MergingWindowAssigner, OneTimeAssigner, merge_touching
 from panestream.windowing.assigners.predicates import PredicateWindows
+from panestream.windowing.foreign_names import ForeignNamesOfClass
 from panestream.windowing.signatures import GAP, GAP_IN_UNITS, check_function
 from panestream.windowing.time import Duration, format_duration, to_micros
 from panestream.windowing.windows import TimeWindow
@@ -92,7 +93,7 @@ class GapColumn:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class _Session(OneTimeAssigner, MergingWindowAssigner):
+class _Session(OneTimeAssigner, MergingWindowAssigner, metaclass=ForeignNamesOfClass):
     gap: int | GapColumn | GapExtractor
 
     def __post_init__(self) -> None:
