@@ -93,6 +93,8 @@ class StateFormatError(PanestreamError, RuntimeError):
 class StateDamagedError(PanestreamError, RuntimeError):
     """A value in state is not what was last written there: changed, cut, stale, misplaced, or gone.
 
+    Or a file of the logs that Spark keeps in the checkpoint (``offsets``, ``commits``, ``sources``, ``metadata``) is.
+
     What to do: the message names it, says what is the matter, and how to go on: most often from an older micro-batch or a
     savepoint. Nothing was computed from it; the micro-batch failed.
 
@@ -115,7 +117,10 @@ class StateDamagedError(PanestreamError, RuntimeError):
 class EnvironmentNotReadyError(PanestreamError, RuntimeError):
     """Spark, Java or a setting is not what panestream needs: another state store, too old a Spark, a package that is not there.
 
-    What to do: the message has the line to set, or the package to bring; most of it must be so before the session starts.
+    Or Spark may not write to a folder, e.g. of the checkpoint.
+
+    What to do: the message has the line to set, the package to bring, or the folder; most of it must be so before the session
+    starts.
     """
 
 

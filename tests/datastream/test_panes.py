@@ -418,7 +418,7 @@ def test_what_is_refused_where_tiles_are_read(spark, rows, stored):
     with pytest.raises(InvalidPlanError, match="the questions have more than one column 'at': rename or drop one"):
         read.as_of(asked.select("user", "at", "at"), at="at", windows={"h": "1 hour"})
     with pytest.raises(
-        InvalidPlanError, match="the column 'any' of the questions has the type variant, which Arrow cannot carry"
+        InvalidPlanError, match="the column 'any' of the questions has the type variant, which panestream does not support"
     ):
         read.as_of(asked.withColumn("any", _expr("parse_json('1')")), at="at", windows={"h": "1 hour"})
     with pytest.raises(InvalidPlanError, match="as_of reads a batch: the DataFrame of questions is a stream"):

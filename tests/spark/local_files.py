@@ -35,10 +35,12 @@ class LocalFiles:
     def load(self, patterns: list[str]) -> SimpleNamespace:
         found = _matching(patterns[0], self.recursive)
         rows = [SimpleNamespace(path=path.as_uri(), content=path.read_bytes()) for path in found if path.stat().st_size]
-        return SimpleNamespace(
+        frame = SimpleNamespace(
             inputFiles=lambda: [f"file://{quote(path.as_posix())}" for path in found],
             select=lambda *names: SimpleNamespace(collect=lambda: rows),
         )
+        frame.where = lambda condition: frame
+        return frame
 
     def text(self, path: str, wholetext: bool = False) -> SimpleNamespace:
         texts = [each.read_text() for each in _matching(path, False)]

@@ -66,7 +66,8 @@ def windows(rows, until=None):
 def run(folder: Path, *arguments: str, **environment: str) -> dict:
     wrote = ran(SCRIPT, folder, *arguments, **{"PYTHONPATH": str(ROOT / "src"), **environment})
     # Spark logs the stack of an exception for a path that it is asked to read and that is not there (yet).
-    assert "Assume no metadata directory" not in wrote, wrote[-6000:]
+    for said in ("Assume no metadata directory", "PATH_NOT_FOUND"):
+        assert said not in wrote, wrote[-6000:]
     return json.loads((folder / "found.json").read_text())
 
 

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import pytest
 from pyspark.errors import PySparkException
 
-from panestream.errors import InvalidEventTimeError, OperatorError
-from panestream.spark.failures import _REASONS, of_operator, own_error
+from panestream.errors import EnvironmentNotReadyError, InvalidEventTimeError, OperatorError
+from panestream.spark.failures import _NO_STATE, _REASONS, known_reason, of_operator, own_error, writing
 
 QUOTED = (
     "=== Streaming Query ===\nIdentifier: [id = 1, runId = 2]\nLogical Plan:\n"
@@ -52,3 +52,29 @@ def test_what_is_deep_in_the_causes_says_more_wherever_it_stands(sign):
     assert why(OfJava(f"An error occurred\nCaused by: {sign}", "Job aborted")) == f"{begins}{sign}; Job aborted)"
     assert why(OfJava("x", f"{sign}: /tmp")) == f"{begins}{sign}: /tmp)"
     assert why(OfJava("x", "Job aborted")) == "the windows could not be computed in micro-batch 7: Job aborted"
+
+
+def test_state_that_is_gone_is_explained_with_sparks_sentence_and_cause():
+    gone = "[STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY] Cannot restart the query.\nStateful operators: [(0)]"
+    assert known_reason(PySparkException(gone)) == f"{_NO_STATE} ({gone.splitlines()[0]})"
+    lost = "[CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error.\nCaused by: java.io.FileNotFoundException: 3.changelog"
+    assert known_reason(PySparkException(lost)) == f"{_NO_STATE} ({lost.splitlines()[0]}; FileNotFoundException: 3.changelog)"
+    assert known_reason(PySparkException("the topic is gone")) is None
+
+
+def test_folder_that_spark_cannot_write_is_named():
+    full, other = PySparkException("Job aborted\nCaused by: No space left on device"), PySparkException("rows are odd")
+    with pytest.raises(EnvironmentNotReadyError, match=r"^Spark cannot write /sp: a disk is full: ") as raised, writing("/sp"):
+        raise full
+    assert raised.value.spark_error is full
+    with pytest.raises(PySparkException, match="rows are odd"), writing("/sp"):
+        raise other
+    with (
+        pytest.raises(EnvironmentNotReadyError, match=r"^Spark cannot write /sp: rows are odd$"),
+        writing("/sp", any_reason=True),
+    ):
+        raise other
+    gone = PySparkException("[CANNOT_LOAD_STATE_STORE] x")
+    with pytest.raises(PySparkException) as raised, writing("/sp"):
+        raise gone
+    assert raised.value is gone

@@ -9,7 +9,8 @@ from zlib import crc32
 import pytest
 from pyspark.errors import AnalysisException, PySparkException
 
-from panestream.errors import StateDamagedError, StateFormatError
+from panestream.errors import EnvironmentNotReadyError, StateDamagedError, StateFormatError
+from panestream.spark import markers
 from panestream.spark.markers import _decoded, _is_missing, _tail, list_files, read_markers, write_marker
 from tests.spark.plain_files import PlainSpark
 
@@ -119,6 +120,9 @@ def reader_that_fails(monkeypatch, error):
         def inputFiles(self):  # noqa: N802 (Spark's name)
             return ["file:/c/m/part-0"]
 
+        def where(self, condition):
+            return self
+
         def select(self, *columns):
             assert (self.kind, columns) == ("binaryFile", ("path", "content"))
             return self
@@ -205,3 +209,53 @@ def test_folders_below_are_looked_into_where_that_is_wanted(recursive):
 
 def test_two_spellings_of_an_address_are_one_by_folder_and_file():
     assert _tail("file:/c/x/a/part-0") == _tail("file:///c/x/a/part-0") == "a/part-0"
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        (
+            "Mkdirs failed to create file:/ro/a",
+            "Spark may not use a file or folder. Give the user .* (Mkdirs failed to create file:/ro/a)",
+        ),
+        ("x\nCaused by: chmod: cannot access '/ro/a'", "x"),
+    ],
+)
+def test_marker_that_cannot_be_written_is_refused_in_one_line(said, why, monkeypatch):
+    spark, error = PlainSpark(monkeypatch), PySparkException(said)
+
+    def refuse(rows):
+        raise error
+
+    spark.range = refuse
+    with pytest.raises(EnvironmentNotReadyError) as refused:
+        write_marker(spark, "/ro/a", {"n": 1})
+    assert str(refused.value).startswith(f"Spark cannot write /ro/a: {why.partition('.*')[0]}")
+    assert str(refused.value).endswith(why.partition(".*")[2])
+    assert len(str(refused.value).splitlines()) == 1
+    assert refused.value.spark_error is error
+
+
+def test_what_ends_a_marker_without_sparks_doing_is_raised_as_it_is(monkeypatch):
+    spark = PlainSpark(monkeypatch)
+    for error in (ValueError("mine"), PySparkException("SparkContext was shut down")):
+        with monkeypatch.context() as patched:
+            patched.setattr(spark, "range", lambda rows, error=error: (_ for _ in ()).throw(error), raising=False)
+            with pytest.raises(type(error)) as raised:
+                write_marker(spark, "/ro/a", {})
+        assert raised.value is error
+
+
+def test_server_of_connect_is_asked_for_files_by_a_run_first(monkeypatch):
+    """It logs the stack of a question that fails, not of a run."""
+    asked = []
+
+    def collect():
+        asked.append("run")
+        raise AnalysisException("[PATH_NOT_FOUND] nothing is there")
+
+    files = SimpleNamespace(limit=lambda rows: SimpleNamespace(collect=collect), inputFiles=lambda: asked.append("question"))
+    monkeypatch.setattr(markers, "_reader", lambda *told: files)
+    monkeypatch.setattr(markers, "is_connect", lambda spark: True)
+    assert list_files("a session", "/c/*") == []
+    assert asked == ["run"]

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from panestream.errors import CallbackError, FencedError, InvalidPlanError, OperatorError, SinkError
+from panestream.errors import CallbackError, FencedError, InvalidPlanError, OperatorError, SinkError, StateDamagedError
 from panestream.spark import query as query_
 from panestream.spark.progress.micro_batch import BatchProgress
 from panestream.spark.query import RunningQuery, SinkWriter
@@ -30,6 +30,8 @@ class Steps:
 
 class Outputs:
     """Sinks that take all they are given."""
+
+    epoch = SimpleNamespace(checkpoint="cp")
 
     def __init__(self, steps):
         self.steps = steps
@@ -304,18 +306,40 @@ def test_what_a_worker_raised_is_found_in_sparks_words():
 
 
 def test_where_nothing_of_ours_is_found_two_copies_may_have_met_and_else_it_is_sparks(monkeypatch):
-    steps, theirs = Steps(), failed()
+    steps, theirs, damage = Steps(), failed(), []
+    monkeypatch.setattr(query_.spark_logs, "named", lambda *told: damage.append(told))
     one = running(Query(error=theirs), steps)
     with pytest.raises(StreamingQueryException) as raised:
         one.await_termination()
     assert raised.value is theirs
     assert steps.done == [("fenced?", SESSION)]
+    assert damage == [(SESSION, "cp", theirs)]
     fenced = FencedError("another copy")
     monkeypatch.setattr(one.outputs, "fenced", lambda spark: fenced, raising=False)
     with pytest.raises(FencedError) as raised:
         one.await_termination()
     assert raised.value is fenced
     assert fenced.spark_error is theirs
+    assert len(damage) == 1
+
+
+def test_failure_of_spark_with_a_known_reason_is_raised_as_panestreams(monkeypatch):
+    theirs, damaged = failed(), StateDamagedError("offsets/2 is gone")
+    monkeypatch.setattr(query_.spark_logs, "named", lambda *told: damaged)
+    with pytest.raises(StateDamagedError) as raised:
+        running(Query(error=theirs)).await_termination()
+    assert raised.value is damaged
+    assert damaged.spark_error is theirs
+
+
+def test_name_of_a_running_query_is_refused_before_the_checkpoint_is_taken_from_it():
+    session = SimpleNamespace(streams=SimpleNamespace(active=[SimpleNamespace(name=None), SimpleNamespace(name="clicks")]))
+    with pytest.raises(InvalidPlanError) as refused:
+        query_.start(session, None, None, {}, checkpoint="cp", trigger={}, name="clicks", on_progress=None)
+    assert str(refused.value) == (
+        "a query with name='clicks' is running in this session. Choose another name, or stop that query first: "
+        "[query.stop() for query in spark.streams.active if query.name == 'clicks']"
+    )
 
 
 def test_where_java_has_ended_that_is_said_and_all_else_is_handed_on():
@@ -355,12 +379,3 @@ def test_waiting_takes_the_rest_of_the_time_for_runs_that_close_windows(monkeypa
     first = Slow()
     assert running(first, closing=closing).await_termination(10) is False
     assert (first.waited, second.waited, third.waited) == ([10], [6], [2])
-
-
-def test_name_of_a_running_query_is_refused_with_the_line_that_stops_it():
-    """Before the other query loses its checkpoint to this one."""
-    spark = SimpleNamespace(streams=SimpleNamespace(active=[SimpleNamespace(name="clicks")]))
-    with pytest.raises(InvalidPlanError, match=r"a query with the name 'clicks' runs .* if query\.name == 'clicks'\]"):
-        query_.check_name_is_free(spark, "clicks")
-    query_.check_name_is_free(spark, "views")
-    query_.check_name_is_free(None, None)

@@ -19,11 +19,22 @@ panestream.errors.OperatorError: the last one
 """
 
 
+LOST_TASK = (
+    "Job aborted due to stage failure: Task 0 in stage 3.0 failed 1 times, most recent failure: Lost task 0.0 in stage 3.0 (TID 5) "
+    "(192.0.2.2 executor driver): "
+)
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         ("[TABLE_GONE] There is none. SQLSTATE: 42P01;\n'Project [a]\n+- Relation", "[TABLE_GONE] There is none."),
         ("\n\n  No plan;\nmore", "No plan"),
+        ("[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: batch 2 SQLSTATE: XXKST\n=== S", "batch 2"),
+        (
+            f"{LOST_TASK}java.io.IOException: Mkdirs failed (exists=false)\n\tat java",
+            "java.io.IOException: Mkdirs failed (exists=false)",
+        ),
         ("", "RuntimeError"),
         (PYTHON, "panestream.errors.OperatorError: the last one"),
         ("Job aborted\nValueError: no traceback, no worker", "Job aborted"),

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 
 import panestream as pst
 from panestream import agg
-from panestream.errors import CallbackError, InvalidPlanError, PanestreamWarning, SinkError
+from panestream.errors import CallbackError, InvalidPlanError, PanestreamWarning, SinkError, StateDamagedError
 from panestream.windowing.failures import BAR, WindowFunctionError
 
 pytestmark = pytest.mark.spark
@@ -170,3 +170,17 @@ def test_what_spark_says_of_a_wrong_name_is_not_printed_beside_the_error(spark):
     finally:
         for logger, handlers in zip(loggers, before, strict=True):
             logger.handlers[:] = handlers
+
+
+def test_damaged_log_of_spark_is_named_when_the_next_run_fails(spark, tmp_path):
+    """Only Spark shows how it fails on its own logs: with a sentence of a JSON parser, and the plan of the query."""
+    result, checkpoint = counted(stream_of(spark, tmp_path / "in", ON_TIME[:1])), tmp_path / "checkpoint"
+    run(result, checkpoint, main=pst.ParquetSink(tmp_path / "out"))
+    log = checkpoint / "sources/0/0"
+    log.write_text(log.read_text()[:-5])
+    (checkpoint / "sources/0/.0.crc").unlink()
+    with pytest.raises(StateDamagedError) as raised:
+        run(result, checkpoint, main=pst.ParquetSink(tmp_path / "out"))
+    assert "sources/0/0 is cut off or was changed (" in str(raised.value)
+    assert len(str(raised.value).splitlines()) == 1
+    assert "== Streaming Query ==" in str(raised.value.spark_error)

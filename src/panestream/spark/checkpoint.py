@@ -19,13 +19,14 @@ from urllib.parse import unquote, urlsplit
 
 from panestream.engine.plan import WindowPlan, check_identity
 from panestream.engine.savepoint.plans import plan_json
-from panestream.errors import FencedError, SinkError, StateFormatError
+from panestream.errors import FencedError, SinkError, StateDamagedError, StateFormatError
 from panestream.spark.markers import PARTS, list_files, read_markers, write_marker
 from panestream.spark.mode import Mode
 from panestream.spark.operator.flavours import check_data_frames, check_rows, wants_data_frames
 from panestream.spark.operator.processor import TakenUp
 from panestream.spark.places import escaped, file_place, local_folder
 from panestream.spark.savepoint.birth import Birth, birth_of_next
+from panestream.spark.spark_logs import WAY_OUT
 from panestream.spark.succession import (
     SUCCESSOR,
     Succession,
@@ -224,6 +225,9 @@ def look_at(
         newest = max(entries)
         check_not_succeeded(_in_order(entries), checkpoint, partial(last_committed, spark))
         planned, last = _last(spark, checkpoint, "offsets"), _last(spark, checkpoint, "commits")
+        if last > planned:
+            # Spark would take the micro-batch before for the last one, and blame another query that writes to the checkpoint.
+            raise StateDamagedError(f"Spark's log in the checkpoint {checkpoint} is damaged: offsets/{last} is gone. {WAY_OUT}")
         told = Birth.of_json(entries[newest].get("born"))
         born = birth_of_next(checkpoint, told, birth, planned=planned >= 0, committed=last >= 0)
         if planned >= 0:

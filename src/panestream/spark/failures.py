@@ -14,8 +14,8 @@ from traceback import TracebackException
 from typing import TYPE_CHECKING, NoReturn
 
 from panestream import errors
-from panestream.errors import CallbackError, OperatorError, PanestreamError, SinkError
-from panestream.spark.reasons import first_sentence, of_spark, words_of
+from panestream.errors import CallbackError, EnvironmentNotReadyError, OperatorError, PanestreamError, SinkError
+from panestream.spark.reasons import first_sentence, of_ended_spark, of_spark, words_of
 from panestream.windowing.failures import BAR, WindowFunctionError, users_lines
 
 if TYPE_CHECKING:
@@ -32,6 +32,11 @@ _NO_STATE = (
     "Spark cannot load the state of the query from its checkpoint. Where files below its folder state/ are damaged or gone, put "
     "back a copy of the whole checkpoint from before the damage, or start on a new checkpoint"
 )
+_NO_RIGHT = (
+    "Spark may not use a file or folder. Give the user of Spark's processes the right to read and write there (the file system "
+    "may be mounted read-only), or choose another folder"
+)
+_STATE_SIGNS = ("CANNOT_LOAD_STATE_STORE", "MISSING_STATE_DIRECTORY")
 _REASONS = {
     "No space left on device": (
         "a disk is full: that of the checkpoint, of the sink, or of Spark's own files (spark.local.dir on every executor). Make "
@@ -42,6 +47,11 @@ _REASONS = {
         "one that every executor has, of the driver's version), it cannot import PySpark, or the machine has neither memory nor "
         "processors left to start it. What it said is in the executor's error output"
     ),
+    "Mkdirs failed to create": _NO_RIGHT,
+    "Permission denied": _NO_RIGHT,
+    "Read-only file system": _NO_RIGHT,
+    "AccessControlException": _NO_RIGHT,
+    "AccessDenied": _NO_RIGHT,
 }
 """What is deep in the causes that Spark quotes, and says more than what Spark says first."""
 _CAUSE = re.compile(r"^Caused by: (?:[\w$]+\.)*([\w$]+: .*)$", re.MULTILINE)
@@ -138,6 +148,28 @@ def of_callback(name: str, batch_id: int) -> Iterator[None]:
         raise_as(ours, error)
 
 
+@contextmanager
+def writing(path: str, *, any_reason: bool = False) -> Iterator[None]:
+    """Name the folder in what Spark raises within, if it may not write there or has no room.
+
+    Args:
+        path: the folder.
+        any_reason: whether Spark does nothing else within, so that every error is about the folder.
+
+    Raises:
+        EnvironmentNotReadyError: Spark cannot write there.
+    """
+    try:
+        yield
+    except Exception as error:
+        if not of_spark(error) or of_ended_spark(error):
+            raise
+        why = _reason_of_machine(error) or (first_sentence(error) if any_reason else None)
+        if why is None:
+            raise
+        raise_as(EnvironmentNotReadyError(f"Spark cannot write {path}: {why}"), error)
+
+
 def without_java(error: BaseException) -> OperatorError:
     """The error of a query whose Java process ended: it does so by itself when a task finds no memory."""
     ours = OperatorError(
@@ -158,6 +190,27 @@ def raise_as(ours: PanestreamError, error: BaseException) -> NoReturn:
     raise ours from None
 
 
+def known_reason(error: BaseException) -> str | None:
+    """Return why Spark failed and what to do, with Spark's first sentence, or None if the error has no known sign."""
+    reason = _reason_of_machine(error)
+    if reason is not None:
+        return reason
+    said, first = words_of(error), first_sentence(error)
+    if any(sign in said for sign in _STATE_SIGNS):
+        # What Spark says of it may be no more than that; the cause says what is wrong, and of some files the name.
+        return f"{_NO_STATE} ({'; '.join([first, *_CAUSE.findall(str(error))[-1:]])})"
+    return f"{_NO_MEMORY} ({first})" if "OutOfMemoryError" in said or "Java heap space" in said else None
+
+
+def _reason_of_machine(error: BaseException) -> str | None:
+    """Return the reason if it is a disk, a right or a process, or None."""
+    said, first = words_of(error), first_sentence(error)
+    for sign, reason in _REASONS.items():
+        if sign in said or sign in str(error):
+            return f"{reason} ({first if sign in first else f'{sign}; {first}'})"
+    return None
+
+
 def _is_interruption(error: BaseException) -> bool:
     return of_spark(error) and _INTERRUPTION.search(str(error)) is not None
 
@@ -175,15 +228,6 @@ def _where(batch_id: int | None) -> str:
 def _why(error: BaseException) -> str:
     """What an error says in a line, and the user's own lines below it."""
     if of_spark(error):
-        said = words_of(error)
-        for sign, reason in _REASONS.items():
-            if sign in said or sign in str(error):
-                first = first_sentence(error)
-                return f"{reason} ({first if sign in first else f'{sign}; {first}'})"
-        no_memory = "OutOfMemoryError" in said or "Java heap space" in said
-        if "CANNOT_LOAD_STATE_STORE" in said:
-            # What Spark says of it may be no more than that; the cause says what is wrong, and of some files the name.
-            return f"{_NO_STATE} ({'; '.join([first_sentence(error), *_CAUSE.findall(str(error))[-1:]])})"
-        return f"{_NO_MEMORY} ({first_sentence(error)})" if no_memory else first_sentence(error)
+        return known_reason(error) or first_sentence(error)
     summary = "".join(TracebackException.from_exception(error, lookup_lines=False).format_exception_only()).strip()
     return "\n".join([summary.splitlines()[0], *(BAR + line for line in users_lines(error))])

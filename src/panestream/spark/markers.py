@@ -16,7 +16,9 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 
 from panestream.errors import StateDamagedError, StateFormatError
+from panestream.spark.failures import raise_as, writing
 from panestream.spark.reasons import first_sentence, of_ended_spark, of_spark
+from panestream.spark.session import is_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -44,35 +46,47 @@ def read_markers(spark: SparkSession, pattern: str, what_to_do: str) -> dict[str
     if not addresses:
         return {}
     try:
-        files = _reader(spark, pattern, "binaryFile").select("path", "content").collect()
+        files = read_files(spark, pattern)
     except Exception as error:
         if not of_spark(error) or of_ended_spark(error):
             raise
         # Spark's error has the file's name, and a hundred lines of stack: e.g. where the file's own checksum (.crc) is another.
-        damaged = StateDamagedError(f"a marker of {pattern} cannot be read: {what_to_do} ({first_sentence(error)})")
-        damaged.spark_error = error
-        raise damaged from None
-    # Of an empty file Spark's readers have no row.
-    contents = {_tail(row.path): bytes(row.content) for row in files}
+        raise_as(StateDamagedError(f"a marker of {pattern} cannot be read: {what_to_do} ({first_sentence(error)})"), error)
+    contents = {_tail(path): content for path, content in files.items()}
     paths = {address: unquote(address) for address in sorted(addresses)}
     return {address: _decoded(contents.get(_tail(path), b""), path, what_to_do) for address, path in paths.items()}
 
 
 def write_marker(spark: SparkSession, path: str, marker: Mapping[str, Any]) -> None:
-    """Leaves a marker in a folder of its own, in place of what was there."""
+    """Write a marker into a folder of its own, in place of what was there.
+
+    Raises:
+        EnvironmentNotReadyError: Spark cannot write there.
+    """
     told = {_FORMAT: _VERSION, **marker}
     text = _as_text({**told, _CHECKSUM: crc32(_as_text(told).encode())})
-    spark.range(1).select(F.lit(text).alias("value")).coalesce(1).write.mode("overwrite").text(path)
+    with writing(path, any_reason=True):
+        spark.range(1).select(F.lit(text).alias("value")).coalesce(1).write.mode("overwrite").text(path)
 
 
 def list_files(spark: SparkSession, pattern: str, recursive: bool = False) -> list[str]:
     """The addresses of all files that match (``%20`` for a blank), without a Spark job."""
     try:
-        return list(_reader(spark, pattern, "text", recursive).inputFiles())
+        files = _reader(spark, pattern, "text", recursive)
+        if is_connect(spark):
+            # A server logs the stack of what fails in a question as an error. Of what fails in a run it does not.
+            files.limit(0).collect()
+        return list(files.inputFiles())
     except AnalysisException as error:
         if not _is_missing(error):
             raise
         return []
+
+
+def read_files(spark: SparkSession, pattern: str) -> dict[str, bytes]:
+    """The contents of all files that match, by path, but for empty files and for those of more than 16 MiB."""
+    files = _reader(spark, pattern, "binaryFile").where(f"length <= {1 << 24}").select("path", "content").collect()
+    return {row.path: bytes(row.content) for row in files}
 
 
 def _reader(spark: SparkSession, pattern: str, kind: str, recursive: bool = False) -> DataFrame:

@@ -16,6 +16,7 @@ FilePath = str | os.PathLike[str]
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(.*)", re.DOTALL)
 _GLOB = re.compile(r"([*?\[\]{}\\])")
+_PLAIN = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*:)?/[\w./@:+=-]*", re.ASCII)
 
 
 def path_of(given: object, what: str, error: type[PanestreamError]) -> str:
@@ -80,6 +81,15 @@ def escaped(path: str) -> str:
     out/\[a\]
     """
     return _GLOB.sub(r"\\\1", path)
+
+
+def is_plain(path: str) -> bool:
+    """Whether an absolute path is its own address: no letter of it is encoded.
+
+    >>> is_plain("s3://bucket/a"), is_plain("/data/a b"), is_plain("data")
+    (True, False, False)
+    """
+    return _PLAIN.fullmatch(path) is not None
 
 
 def check_apart(places: Mapping[str, str], checkpoint: str | None = None) -> None:

@@ -15,7 +15,7 @@ from panestream.engine.plan import WindowPlan, stable_repr
 from panestream.engine.shown import Shown, listed
 from panestream.engine.storage.sealed_state import check_that_groups_agree
 from panestream.errors import InvalidPlanError, OperatorError, PanestreamError
-from panestream.spark import signals
+from panestream.spark import signals, spark_logs
 from panestream.spark.closing import Closing
 from panestream.spark.computed import Computed
 from panestream.spark.failures import of_callback, of_operator, own_error, without_java
@@ -28,6 +28,7 @@ from panestream.spark.savepoint.beginning import Sources
 from panestream.spark.savepoint.birth import Birth
 from panestream.spark.savepoint.initial_state import initial_state
 from panestream.spark.savepoint.saved import Savepoint
+from panestream.spark.sendable import check_sendable
 from panestream.spark.session import DEFAULT_GROUPS, chosen_partitions, is_connect, session_settings, settings_for
 from panestream.spark.sinks.base import Sink
 from panestream.spark.sinks.outputs import Outputs, open_outputs
@@ -155,6 +156,7 @@ class RunningQuery(Shown):
             SinkError: a sink failed, or a function that is one; says which, of which output, with the user's traceback.
             CallbackError: ``on_progress`` raised, be it :class:`SystemExit` or :class:`KeyboardInterrupt`.
             OperatorError: the windows could not be computed for another reason, e.g. want of memory; or Java itself has ended.
+            StateDamagedError: the state, or a log that Spark keeps in the checkpoint, is damaged.
             PanestreamError: what panestream refused (e.g. a checkpoint of another plan).
             StreamingQueryException: any other failure (e.g. of the source), as Spark tells it.
         """
@@ -221,7 +223,7 @@ class RunningQuery(Shown):
         ours = self.failure[-1] if self.failure else own_error(str(error))
         if ours is None:
             # Two copies trip over each other's files in Spark's own logs and state, too.
-            ours = self.outputs.fenced(self.spark)
+            ours = self.outputs.fenced(self.spark) or spark_logs.named(self.spark, self.outputs.epoch.checkpoint, error)
         if ours is None:
             return error
         if isinstance(ours, PanestreamError) and ours.spark_error is None:
@@ -229,17 +231,16 @@ class RunningQuery(Shown):
         return ours.with_traceback(None)
 
 
-def check_name_is_free(spark: SparkSession, name: str | None) -> None:
-    """Refuses the name of another query that runs, before that query loses its checkpoint to this one.
+def _check_name(spark: SparkSession, name: str | None) -> None:
+    """Refuse a name that a running query has, before the new run takes the checkpoint from it.
 
     Raises:
-        InvalidPlanError: says how to stop it.
+        InvalidPlanError: says how to stop the other query.
     """
     if name is not None and any(query.name == name for query in spark.streams.active):
         raise InvalidPlanError(
-            f"start: a query with the name {name!r} runs in this session, most often from an earlier run of the same notebook "
-            f"cell. Stop it first, [query.stop() for query in spark.streams.active if query.name == {name!r}], or choose another "
-            "name"
+            f"a query with name={name!r} is running in this session. Choose another name, or stop that query first: "
+            f"[query.stop() for query in spark.streams.active if query.name == {name!r}]"
         )
 
 
@@ -263,7 +264,7 @@ def start(
     ``operated_over`` gives the operator's output, over rows or over ``data_frames``: the checkpoint says which; and with an
     ``initial`` state, where it has none yet and is to begin with a savepoint; ``also`` with signals, where it has them.
     """
-    check_name_is_free(spark, name)
+    _check_name(spark, name)
     remote = is_connect(spark)
     birth = replace(savepoint.birth, own_position=own_position) if isinstance(savepoint, Savepoint) else savepoint
     mode = Mode.wanted(plan, ends="availableNow" in trigger, closes=close_at_end)
@@ -282,6 +283,8 @@ def start(
     notices = Notices.of(plan, kept=late_kept)
     sink_writer = SinkWriter(plan, outputs, late_kept, None if remote else on_progress, None if remote else notices)
     sink_writer.sources = sources if initial is not None else None
+    if remote:
+        check_sendable(sink_writer)
     writer = observed(operated, plan, observed_as, late_kept=late_kept).writeStream.foreachBatch(sink_writer.__call__)
     writer = writer.outputMode("append").option("checkpointLocation", checkpoint).trigger(**trigger)
     if name is not None:
@@ -292,7 +295,8 @@ def start(
         partitions = max(partitions, chosen_partitions(spark) or DEFAULT_GROUPS)
 
     def run() -> tuple[StreamingQuery, ProgressWatcher | None]:
-        with session_settings(spark, settings_for(spark, partitions, local_files=outputs.epoch.is_local)):
+        settings = settings_for(spark, partitions, local_files=outputs.epoch.is_local)
+        with session_settings(spark, settings), spark_logs.explained(spark, checkpoint):
             query = writer.start()
         return query, ProgressWatcher(query, on_progress, observed_as) if remote and on_progress is not None else None
 

@@ -40,10 +40,17 @@ def words_of(error: BaseException) -> str:
     return str(error) if java is None else str(java.getMessage())
 
 
+_WRAPPING = re.compile(
+    r"\A(?:\[STREAM_FAILED\] Query \[id = [^]]*\] terminated with exception: )?"
+    r"(?:Job aborted due to stage failure: .*? most recent failure: Lost task \S+ in stage \S+ \(TID \d+\) \(.*?\): )?"
+)
+"""What Spark says before the cause: numbers of the query and of the task."""
+
+
 def first_sentence(error: BaseException) -> str:
     """What an error of Spark's says, without its plan and stack; what a Python worker said, where one failed."""
     words = words_of(error)
-    lines = [line.strip() for line in words.splitlines()]
+    lines = [line.strip() for line in _WRAPPING.sub("", words).splitlines()]
     raised = [line for line in lines if re.match(r"[A-Za-z_][\w.]*(Error|Exception): ", line)]
     if raised and "Traceback (most recent call last)" in words:
         return raised[-1]

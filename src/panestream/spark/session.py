@@ -179,6 +179,11 @@ def is_connect(spark: SparkSession) -> bool:
     return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
+def has_local_executors(spark: SparkSession) -> bool:
+    """Whether executors run on the driver's machine."""
+    return (spark.conf.get("spark.master", "") or "").partition("[")[0] == "local"
+
+
 def default_parallelism(spark: SparkSession) -> int:
     """How many tasks run at a time, asked in a way that Spark Connect answers too: into how many parts ``range`` would be cut.
 

@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 from panestream.engine.plan import WindowPlan
 from panestream.engine.storage import payload
 from panestream.engine.storage.payload import END, cut
+from panestream.spark.failures import writing
 from panestream.spark.markers import list_files
 from panestream.spark.operator.exchange import EXCHANGE_SCHEMA, exchange_row, partition_id
 from panestream.spark.operator.placement import group_values
@@ -35,7 +36,9 @@ BEGIN_WORD, END_WORD = "begin", "end"
 
 def send(spark: SparkSession, checkpoint: str, word: str) -> None:
     """Leaves a signal, which the query reads with its next micro-batch."""
-    spark.range(1).select(F.lit(word).alias("value")).coalesce(1).write.mode("append").text(_folder(checkpoint))
+    folder = _folder(checkpoint)
+    with writing(folder, any_reason=True):
+        spark.range(1).select(F.lit(word).alias("value")).coalesce(1).write.mode("append").text(folder)
 
 
 def prepare(spark: SparkSession, checkpoint: str, *, wake: bool) -> None:

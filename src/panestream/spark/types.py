@@ -75,7 +75,7 @@ def to_arrow(spark_type: T.DataType, where: str) -> pa.DataType:
         where: how the error calls it, e.g. ``"column 'price'"``.
 
     Raises:
-        InvalidPlanError: Arrow has no such type.
+        InvalidPlanError: panestream does not support the type.
     """
     if isinstance(spark_type, T.DecimalType):
         return pa.decimal128(spark_type.precision, spark_type.scale)
@@ -88,7 +88,8 @@ def to_arrow(spark_type: T.DataType, where: str) -> pa.DataType:
     for known, arrow in _ATOMIC:
         if isinstance(spark_type, known):
             return arrow
-    raise InvalidPlanError(f"{where} has the type {spark_type.simpleString()}, which Arrow cannot carry: cast it, e.g. to string")
+    name = spark_type.simpleString()
+    raise InvalidPlanError(f"{where} has the type {name}, which panestream does not support: cast it, e.g. to string")
 
 
 def sql_name(arrow_type: pa.DataType) -> str:
@@ -127,7 +128,7 @@ def schema_of(spark: SparkSession, schema: str | T.StructType) -> pa.Schema:
     """The Arrow schema of columns that a user wrote down, as DDL or as Spark's type.
 
     Raises:
-        InvalidPlanError: it cannot be read, or Arrow has no such type.
+        InvalidPlanError: it cannot be read, or has a type that panestream does not support.
     """
     if isinstance(schema, T.StructType):
         return _declared(schema)

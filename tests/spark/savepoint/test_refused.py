@@ -12,8 +12,8 @@ from pyspark.errors import AnalysisException, PySparkException
 
 from panestream.errors import CheckpointError, OperatorError, StateDamagedError
 from panestream.spark.checkpoint import introduce, register
+from panestream.spark.savepoint import addresses, whole
 from panestream.spark.savepoint import reading as reading_
-from panestream.spark.savepoint import whole
 from panestream.spark.savepoint.damage import check_all_told, check_last_partition, reading
 from panestream.spark.savepoint.manifest import write_manifest
 from panestream.spark.savepoint.operators import held, operators_in
@@ -156,23 +156,12 @@ def of_metadata(rows=None, error=None):
 
     frame = SimpleNamespace(select=lambda *names: SimpleNamespace(collect=collect))
 
-    def format_(name):
-        return (
-            reader
-            if name == "state-metadata"
-            else SimpleNamespace(
-                option=lambda *given: SimpleNamespace(
-                    load=lambda paths: SimpleNamespace(inputFiles=lambda: ["file:/a%20b/commits/0"])
-                )
-            )
-        )
-
     reader = SimpleNamespace(load=lambda path: frame)
-    return SimpleNamespace(read=SimpleNamespace(format=format_))
+    return SimpleNamespace(read=SimpleNamespace(format=lambda name: reader))
 
 
 def test_the_operators_of_panestream(monkeypatch):
-    monkeypatch.setattr("panestream.spark.savepoint.operators.list_files", lambda spark, pattern: ["file:/cp/commits/0"])
+    monkeypatch.setattr(addresses, "list_files", lambda spark, pattern: ["file:/cp/commits/0"])
     ours, other = (json.dumps({"stateVariables": [{"stateName": name}]}) for name in ("panestream", "count"))
     rows = [(2, 4, ours), (0, 4, ours), (1, 4, other), (3, 200, None), (4, 200, ""), (5, 1, "null")]
     assert list(operators_in(of_metadata(rows), "cp").items()) == [(0, 4), (2, 4)]
@@ -183,11 +172,29 @@ def test_the_operators_of_panestream(monkeypatch):
             operators_in(of_metadata(error=error), "cp")
 
 
-def test_a_name_that_sparks_state_reader_does_not_find():
+@pytest.mark.parametrize(
+    ("address", "master"), [("hdfs://host/a%20b", "local[2]"), ("file:///a%20b", "spark://host:7077"), ("file:///a%20b", "local")]
+)
+def test_checkpoint_with_an_encoded_name_is_refused_unless_a_link_leads_there(address, master, monkeypatch):
+    """A link helps on one machine only, and if Spark sees it."""
+    monkeypatch.setattr(addresses, "list_files", lambda spark, path: [f"{address}/commits/0"] if path == "a b/commits" else [])
+    session = SimpleNamespace(conf=SimpleNamespace(get=lambda name, default: master))
     with pytest.raises(
-        CheckpointError, match=r"cannot read the checkpoint a b: in its name are characters .*\(ln -s 'a b' LINK\)"
+        CheckpointError, match=r"cannot read the checkpoint a b: its address has %20 .*\(ln -s 'a b' LINK\), and read that$"
     ):
-        operators_in(of_metadata([]), "a b")
+        addresses.readable_path(session, "a b")
+
+
+def test_checkpoint_with_an_encoded_name_is_read_through_a_link(spark, tmp_path):
+    spark.conf = SimpleNamespace(get=lambda name, default: "local[2, 4]")
+    folder = files(tmp_path / "a [b]% #c", "commits/0")
+    path = addresses.readable_path(spark, folder)
+    assert Path(path).resolve() == Path(folder)
+    assert path.isascii()
+    assert not set(path) & set("%[# ")
+    assert addresses.readable_path(spark, folder) == path
+    for plain in ("/data/cp", "s3a://bucket/cp", files(tmp_path / "nothing of Spark's", "a")):
+        assert addresses.readable_path(spark, plain) == plain
 
 
 # -- damage ------------------------------------------------------------------------------------------------------------------
@@ -248,11 +255,11 @@ def test_a_savepoint_is_of_one_operator_with_state():
         load = SimpleNamespace(load=lambda path: SimpleNamespace(select=lambda *names: frame))
         return SimpleNamespace(read=SimpleNamespace(format=lambda name: load))
 
-    _check_alone(of(("transformWithStateExec", 0)), "cp")
+    _check_alone(of(("transformWithStateExec", 0)), "/cp")
     with pytest.raises(
         CheckpointError, match=r"cp has 2 operators with state \(dedupe \(1\), transformWithStateExec \(0\)\): a save"
     ):
-        _check_alone(of(("transformWithStateExec", 0), ("dedupe", 1)), "cp")
+        _check_alone(of(("transformWithStateExec", 0), ("dedupe", 1)), "/cp")
 
 
 def test_rows_that_are_not_those_that_were_written(monkeypatch):

@@ -22,6 +22,7 @@ from panestream.spark.operator.operate import OPERATED_SCHEMA, Unpack, process_b
 from panestream.spark.operator.processor import TakenUp
 from panestream.spark.operator.stateful import transform
 from panestream.spark.operator.without_pandas import without_pandas
+from panestream.spark.sendable import check_sendable
 from panestream.spark.types import arrow_schema, spark_schema
 from panestream.windowing.watermarks import WatermarkStrategy
 
@@ -191,7 +192,11 @@ def operate(
         also: what else goes through the exchange to the key groups of a stream (:mod:`panestream.spark.signals`).
         clock: whether Spark's clock can wake a stream up: as its plan needs it, or as its checkpoint was begun.
         taken_up: what the run found planned; None: nobody looked.
+
+    Raises:
+        InvalidPlanError: a user function cannot be pickled.
     """
+    check_sendable(plan)
     projected = projection.rows_of(df)
     with without_pandas():
         if not projection.streaming and reducible(plan):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import DataFrame
 
 from panestream.errors import CheckpointError, PanestreamWarning
+from panestream.spark.failures import writing
 from panestream.spark.markers import list_files
 from panestream.spark.places import escaped
 from panestream.spark.savepoint.birth import Birth
@@ -90,7 +91,9 @@ class Sources:
                 spark.conf.set(name, value)
         for each in self._of_files:
             listed = _listed(spark, self.savepoint, each)
-            listed.write.mode("overwrite").parquet(f"{self.checkpoint.rstrip('/')}/{_IN_CHECKPOINT}/{each.number}")
+            folder = f"{self.checkpoint.rstrip('/')}/{_IN_CHECKPOINT}/{each.number}"
+            with writing(folder):
+                listed.write.mode("overwrite").parquet(folder)
 
     def unread(self, df: DataFrame) -> DataFrame:
         """The rows of a stream, without those of files that the savepoint had: as the checkpoint lists them (:meth:`prepare`).
@@ -203,7 +206,8 @@ def _with_files(spark: SparkSession, checkpoint: str, position: SourcePosition, 
         return position
     folder = _folder(path, position.number)
     last = int(json.loads(position.offset)["logOffset"])
-    files_read(spark, checkpoint, log, last).write.mode("overwrite").parquet(folder)
+    with writing(folder):
+        files_read(spark, checkpoint, log, last).write.mode("overwrite").parquet(folder)
     sums = file_sums(_listed(spark, path, position))
     return replace(position, files=total(sums)[0], checksums=sums)
 

@@ -25,6 +25,7 @@ from panestream.spark.failures import raise_as
 from panestream.spark.markers import list_files
 from panestream.spark.places import escaped
 from panestream.spark.reasons import first_sentence, of_spark, words_of
+from panestream.spark.savepoint.addresses import readable_path
 from panestream.spark.savepoint.values import VARIABLE, StoredState
 
 if TYPE_CHECKING:
@@ -41,29 +42,16 @@ def operators_in(spark: SparkSession, path: str) -> dict[int, int]:
     Spark counts operators from the end of the query: that of an input is larger.
 
     Raises:
-        CheckpointError: Spark's state reader does not find the checkpoint under its name, or not what it says of its operators.
+        CheckpointError: Spark's state reader does not find the metadata of the operators.
     """
-    _check_found(spark, path)
     try:
-        rows = (
-            spark.read.format("state-metadata").load(path).select("operatorId", "numPartitions", "operatorProperties").collect()
-        )
+        known = spark.read.format("state-metadata").load(readable_path(spark, path))
+        rows = known.select("operatorId", "numPartitions", "operatorProperties").collect()
     except Exception as error:
         if not of_spark(error) or "[STDS_" not in words_of(error):
             raise
         raise_as(CheckpointError(f"Spark cannot read the checkpoint {path}: {first_sentence(error)}"), error)
     return dict(sorted((row.operatorId, row.numPartitions) for row in rows if VARIABLE in _variables(row.operatorProperties)))
-
-
-def _check_found(spark: SparkSession, path: str) -> None:
-    """Refuses a path in which Spark's state reader takes the address of a folder for its name: it would look into another one."""
-    files = list_files(spark, f"{escaped(path)}/commits")
-    if files and "%" in files[0].removesuffix(files[0].rsplit("/", 1)[-1]):
-        raise CheckpointError(
-            f"Spark's state reader cannot read the checkpoint {path}: in its name are characters that an address has as %20 and "
-            f"the like (a blank, %, [, {{, …), and it looks for a folder of that name. Look at it under another name: by a "
-            f"link (ln -s {path!r} LINK), or a copy"
-        )
 
 
 def _variables(properties: str | None) -> list[str]:

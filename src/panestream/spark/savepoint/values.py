@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -23,6 +24,7 @@ from panestream.errors import CheckpointError
 from panestream.spark.operator.placement import group_number, group_values
 from panestream.spark.operator.without_pandas import without_pandas
 from panestream.spark.reasons import in_few_words
+from panestream.spark.savepoint.addresses import readable_path
 from panestream.spark.types import spark_schema
 
 if TYPE_CHECKING:
@@ -72,6 +74,10 @@ class StoredState:
     plan: WindowPlan
     operator_id: int = 0
 
+    @cached_property
+    def _address(self) -> str:
+        return readable_path(self.spark, self.path)
+
     def headers(self) -> DataFrame:
         """One row for each key group that has state, as in :data:`HEADERS`: few and small, they may be collected."""
         return self.made_of(headers_of(self.plan), HEADERS, header_only=True)
@@ -105,7 +111,7 @@ class StoredState:
         Args:
             header_only: what the header is made of, and nothing else.
         """
-        reader = self.spark.read.format("statestore").option("path", self.path).option("batchId", str(self.batch_id))
+        reader = self.spark.read.format("statestore").option("path", self._address).option("batchId", str(self.batch_id))
         reader = reader.option("operatorId", str(self.operator_id)).option("stateVarName", VARIABLE)
         values = reader.load().select(
             F.col("key")["group"].alias("group"),

@@ -18,9 +18,10 @@ from panestream.engine.storage.state import MemoryState
 from panestream.engine.storage.state_tables import StateTables
 from panestream.errors import CheckpointError, PlanMismatchError, StateDamagedError
 from panestream.spark.checkpoint import newest_entry, succession_of
-from panestream.spark.failures import as_ours
+from panestream.spark.failures import as_ours, writing
 from panestream.spark.operator.without_pandas import without_pandas
 from panestream.spark.places import FilePath, escaped, path_of
+from panestream.spark.savepoint.addresses import readable_path
 from panestream.spark.savepoint.beginning import save_positions
 from panestream.spark.savepoint.checksums import FileSums, file_sums, total
 from panestream.spark.savepoint.damage import reading
@@ -144,7 +145,8 @@ def write_savepoint(
                 told(f"writing {name} ({len(written) + 1} of {len(empty.tables)})")
                 mine = parts.where(F.col("table") == name).select("key_group", "body")
                 rows = mine.mapInArrow(rows_of_pieces(table.schema), spark_schema(with_group(table.schema)))
-                rows.write.mode("overwrite").parquet(table_folder(path, name))
+                with writing(path):
+                    rows.write.mode("overwrite").parquet(table_folder(path, name))
                 there = spark.read.schema(rows.schema).parquet(table_folder(escaped(path), name))
                 checksums[name] = file_sums(there)
                 written[name], _ = total(checksums[name])
@@ -183,8 +185,9 @@ def _by_group(headers: DataFrame, plan: WindowPlan) -> list[Mapping[str, Any]]:
 
 def _check_alone(spark: SparkSession, checkpoint: str) -> None:
     """Refuses a query with other operators that have state: they would begin anew where this one goes on."""
-    known = spark.read.format("state-metadata").load(checkpoint).select("operatorId", "operatorName").distinct().collect()
-    others = sorted(f"{row.operatorName} ({row.operatorId})" for row in known)
+    known = spark.read.format("state-metadata").load(readable_path(spark, checkpoint))
+    rows = known.select("operatorId", "operatorName").distinct().collect()
+    others = sorted(f"{row.operatorName} ({row.operatorId})" for row in rows)
     if len(others) > 1:
         raise CheckpointError(
             f"the query of the checkpoint {checkpoint} has {len(others)} operators with state ({', '.join(others)}): a savepoint "

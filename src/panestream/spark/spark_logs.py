@@ -1,0 +1,168 @@
+"""Damage to the logs that Spark keeps in a checkpoint. Spark's own errors rarely name the file, and never a way out."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+from panestream.errors import OperatorError, PanestreamError, StateDamagedError
+from panestream.spark.failures import known_reason, raise_as
+from panestream.spark.markers import list_files, read_files
+from panestream.spark.places import escaped
+from panestream.spark.reasons import first_sentence, of_ended_spark, of_spark
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_LOGS = "{metadata,offsets/*,commits/*,sources/*/*}"
+_FILE = re.compile(r"/(metadata|offsets/\d+|commits/\d+|sources/\d+/\d+(?:\.compact)?)$")
+_CHECKSUM = re.compile(r"Checksum error: (.+?) at \d+")
+_VERSION = re.compile(r"\0?v\d+")
+_IDENTITY = re.compile(r'^\{.*"id":"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}".*\}$')
+WAY_OUT = (
+    "Put back a copy of the whole checkpoint from before the damage; or start on a new checkpoint, with new outputs or from a "
+    "savepoint"
+)
+
+
+@contextmanager
+def explained(spark: SparkSession, checkpoint: str) -> Iterator[None]:
+    """Raise panestream's error for what Spark raises within, if the reason is known.
+
+    Raises:
+        OperatorError: Spark may not write, or lacks room or memory.
+        StateDamagedError: a log in the checkpoint is damaged.
+    """
+    try:
+        yield
+    except Exception as error:
+        ours = named(spark, checkpoint, error)
+        if ours is None:
+            raise
+        raise_as(ours, error)
+
+
+def named(spark: SparkSession, checkpoint: str, error: BaseException) -> PanestreamError | None:
+    """Return the error that says why Spark failed outside of the windows and sinks, or None if the reason is not known.
+
+    Args:
+        spark: the session.
+        checkpoint: the checkpoint of the query.
+        error: what Spark raised.
+    """
+    if not of_spark(error) or of_ended_spark(error):
+        return None
+    reason = known_reason(error)
+    if reason is not None:
+        return OperatorError(f"the query on the checkpoint {checkpoint} failed: {reason}")
+    try:
+        damage = damage_of_logs(spark, checkpoint)
+    except Exception as other:
+        if not of_spark(other):
+            raise
+        return None  # it cannot be looked at: the first error says more
+    if damage is None:
+        return None
+    said = first_sentence(error)
+    return StateDamagedError(f"Spark's log in the checkpoint {checkpoint} is damaged: {damage} ({said}). {WAY_OUT}")
+
+
+def damage_of_logs(spark: SparkSession, checkpoint: str) -> str | None:
+    """Return what is damaged in Spark's logs of a checkpoint, or None if they look whole."""
+    pattern = f"{escaped(checkpoint.rstrip('/'))}/{_LOGS}"
+    names = {match[1] for address in list_files(spark, pattern) if (match := _FILE.search(unquote(address)))}
+    gone = missing_log(names)
+    try:
+        files = read_files(spark, pattern) if names else {}
+    except Exception as error:
+        broken = _CHECKSUM.search(str(error)) if of_spark(error) else None
+        file = _FILE.search(broken[1]) if broken else None
+        if file is None:
+            raise
+        return f"{file[1]} was changed, its checksum (.crc) is another"
+    texts = {match[1]: content for path, content in files.items() if (match := _FILE.search(path))}
+    # A compacted log may be too large to be read here.
+    read = sorted((name for name in names if name in texts or not name.endswith(".compact")), key=_newest_first)
+    cut = (f"{name} {fault}" for name in read if (fault := _fault(name, texts.get(name, b""))))
+    return next(cut, gone) or _missing_source(names, texts)
+
+
+def missing_log(names: set[str]) -> str | None:
+    """Return which log lacks a micro-batch that Spark needs, or None.
+
+    >>> missing_log({"offsets/1", "offsets/3", "commits/3"}), missing_log({"commits/4", "offsets/3"})
+    ('offsets/2 is gone', 'offsets/4 is gone')
+    >>> missing_log({"metadata", "offsets/0", "offsets/1", "commits/0"})
+    >>> missing_log({"metadata", "sources/0/0"}), missing_log({"offsets/7"}), missing_log({"offsets/0"})
+    ('offsets is gone', 'commits is gone', 'metadata is gone')
+    """
+    planned, committed = _numbers(names, "offsets"), _numbers(names, "commits")
+    last = max(planned | committed, default=None)
+    if last is None:
+        return "offsets is gone" if any(name.startswith("sources/") for name in names) else None
+    if not planned:
+        return "offsets is gone"
+    if not committed and last > 0:
+        return "commits is gone"
+    if max(committed, default=-1) < last - 1:
+        return f"commits/{last - 1} is gone"
+    # Spark begins with the last micro-batch that it planned, and with the end of the one before.
+    lost = next((number for number in (last, last - 1) if number >= min(planned) and number not in planned), None)
+    if lost is not None:
+        return f"offsets/{lost} is gone"
+    return None if "metadata" in names else "metadata is gone"
+
+
+def _numbers(names: set[str], log: str) -> set[int]:
+    return {int(number) for name in names for folder, _, number in [name.rpartition("/")] if folder == log}
+
+
+def _newest_first(name: str) -> tuple[str, int]:
+    folder, _, number = name.removesuffix(".compact").rpartition("/")
+    return folder, -int(number) if number.isdigit() else 0
+
+
+def _fault(name: str, content: bytes) -> str | None:
+    """Return how a file of a log is damaged, or None."""
+    lines = content.decode("utf-8", "replace").splitlines()
+    if not content.strip():
+        return "is empty"
+    if name == "metadata":
+        return None if _IDENTITY.search(lines[0]) else "is cut off or was changed"
+    if not _VERSION.fullmatch(lines.pop(0)):
+        return "does not begin with a version"
+    return None if all(map(_is_whole, lines)) and lines else "is cut off or was changed"
+
+
+def _is_whole(line: str) -> bool:
+    """Whether a line that begins as JSON ends as JSON. Sources may write other lines."""
+    if not line.startswith("{"):
+        return True
+    try:
+        json.loads(line)
+    except ValueError:
+        return False
+    return True
+
+
+def _missing_source(names: set[str], texts: Mapping[str, bytes]) -> str | None:
+    """Return which entry of a file source's log is gone that the last planned micro-batch needs, or None."""
+    offsets = texts.get(f"offsets/{max(_numbers(names, 'offsets'), default=-1)}", b"")
+    ends = re.findall(rb'^\{"logOffset":(\d+)\}$', offsets, re.MULTILINE)
+    logs = {name.split("/")[1] for name in names if name.startswith("sources/")}
+    if ends and not logs:
+        return "sources is gone"
+    if len(ends) != 1 or len(logs) != 1:
+        return None  # which log is of which source is not certain
+    (log,) = logs
+    there = {name.rpartition("/")[2] for name in names if name.startswith("sources/")}
+    compacted = max((int(name.removesuffix(".compact")) for name in there if name.endswith(".compact")), default=-1)
+    lost = next((number for number in range(compacted + 1, int(ends[0]) + 1) if str(number) not in there), None)
+    return None if lost is None else f"sources/{log}/{lost} is gone"
+
+
+__all__ = ["WAY_OUT", "damage_of_logs", "explained", "missing_log", "named"]
