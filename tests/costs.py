@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -196,7 +195,7 @@ class Ledger:
             terminalreporter.write_line(f"over budget: {sentence}", red=True)
         failed = [report.nodeid for kind in ("failed", "error") for report in terminalreporter.stats.get(kind, [])]
         for name in failed[:10]:
-            terminalreporter.write_line(f"to see it again: make test-all ARGS={shlex.quote(shlex.quote(name))}")
+            terminalreporter.write_line(f"""to see it again: make test-all ARGS="'{name}'\"""")
 
 
 def register(config: pytest.Config) -> None:

@@ -61,7 +61,7 @@ def found(spark, folder):
 
 @pytest.mark.parametrize(
     ("strategy", "behind"),
-    [(MONOTONOUS, 1), pst.WatermarkStrategy.for_generator(Ends), 0],
+    [(MONOTONOUS, 1), (pst.WatermarkStrategy.for_generator(Ends), 0)],
 )
 def test_windows_over_the_results_of_windows(spark, tmp_path, strategy, behind):
     clicks = MicroBatches(spark, tmp_path / "clicks", "item string, at timestamp")

@@ -67,8 +67,7 @@ def last_of_each(found):
         (SLIDING, None),
         (pst.SlidingEventTimeWindows.of(HOUR, "7 seconds"), pst.ContinuousEventTimeTrigger.of("20 seconds")),
         # tests/comparison has them without Spark.
-        pst.CumulatingEventTimeWindows.of(HOUR, MINUTES),
-        None,
+        (pst.CumulatingEventTimeWindows.of(HOUR, MINUTES), None),
     ],
     ids=["sliding", "continuous", "cumulating"],
 )
