@@ -280,8 +280,6 @@ EQUIVALENT: dict[str, str] = {
     "windowing/triggers/composition.py:Composition._has_finished: returns None: return False -> return": (
         "None is as false as False: whoever asks only asks whether."
     ),
-    "windowing/triggers/continuous.py:_last_aligned: comparison: time >= 0 -> time > 0": ("Of 0 both ways say 0."),
-    "windowing/triggers/continuous.py:_last_aligned: constant: 0 -> 1": ("Of 0 both ways say 0."),
     "windowing/triggers/nodes.py:Guest.fire: returns None: return False -> return": (
         "None is as false as False: whoever asks only asks whether."
     ),
