@@ -18,7 +18,9 @@ class _Answer(NamedTuple):
     ours: list[Any]
 
 
-_BEFORE_1970 = "before 1970 Flink skips the first firing of a continuous trigger; panestream fires at every multiple of the interval"
+_BEFORE_1970 = (
+    "before 1970 Flink skips the first firing of a continuous trigger; panestream fires at every multiple of the interval"
+)
 _BUGS: dict[str, tuple[str, list[_Answer]]] = {
     "quirk-dynamic-session-equal-window-loses-data": (
         "an element whose window equals a merged session makes Flink lose the session's contents",
