@@ -64,9 +64,6 @@ EQUIVALENT: dict[str, str] = {
     "engine/operators/accumulating/windowed_rows.py:_joined: comparison: part.dtype != plain -> part.dtype == plain": (
         "Frames of one type are then taken one by one, as frames of several types are: the same columns, more slowly."
     ),
-    "engine/operators/accumulating/windowed_rows.py:fitted: constant: False -> True": (
-        "The index of a frame then is a column, too, and only the declared ones are taken."
-    ),
     "engine/operators/counts/operator.py:CountOperator._contents: constant: 1 -> 2 (3)": (
         "The axis has room for a pane more of each key. It has no rows, so nothing is kept of it, and it is never complete."
     ),
