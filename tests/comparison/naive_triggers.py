@@ -164,8 +164,7 @@ class FlinkContinuous(FlinkEnd):
             return
         self.wakes.add(now.last)
         if self.next is None:
-            towards_zero = int(timestamp / self.interval) * self.interval
-            self.next = min(towards_zero + self.interval, now.last)
+            self.next = min((timestamp // self.interval + 1) * self.interval, now.last)
             self.wakes.add(self.next)
 
     def awaited(self, now):

@@ -19,6 +19,10 @@ def test_the_set_is_whole():
     assert [scenario.name for scenario in SCENARIOS if scenario.on_purpose] == [
         "quirk-dynamic-session-equal-window-loses-data",
         "quirk-session-merge-count-evictor",
+        "continuous-negative-ts",
+        "triggers-random-c1-005",
+        "triggers-random-c1-025",
+        "triggers-random-c1-029",
     ]
 
 

@@ -64,9 +64,6 @@ EQUIVALENT: dict[str, str] = {
     "engine/operators/accumulating/windowed_rows.py:_joined: comparison: part.dtype != plain -> part.dtype == plain": (
         "Frames of one type are then taken one by one, as frames of several types are: the same columns, more slowly."
     ),
-    "engine/operators/accumulating/windowed_rows.py:fitted: constant: False -> True": (
-        "The index of a frame then is a column, too, and only the declared ones are taken."
-    ),
     "engine/operators/counts/operator.py:CountOperator._contents: constant: 1 -> 2 (3)": (
         "The axis has room for a pane more of each key. It has no rows, so nothing is kept of it, and it is never complete."
     ),
@@ -280,8 +277,6 @@ EQUIVALENT: dict[str, str] = {
     "windowing/triggers/composition.py:Composition._has_finished: returns None: return False -> return": (
         "None is as false as False: whoever asks only asks whether."
     ),
-    "windowing/triggers/continuous.py:_last_aligned: comparison: time >= 0 -> time > 0": ("Of 0 both ways say 0."),
-    "windowing/triggers/continuous.py:_last_aligned: constant: 0 -> 1": ("Of 0 both ways say 0."),
     "windowing/triggers/nodes.py:Guest.fire: returns None: return False -> return": (
         "None is as false as False: whoever asks only asks whether."
     ),

@@ -17,6 +17,7 @@ from panestream.datastream import planned
 from panestream.datastream.gaps import gap_input
 from panestream.errors import InvalidWindowError
 from panestream.spark.catalyst import reduce_rows, reducible
+from panestream.spark.columns import micros_of
 from panestream.spark.session import session_settings
 from panestream.windowing.assigners.session import GapColumn
 from panestream.windowing.watermarks import WatermarkStrategy
@@ -116,6 +117,12 @@ def test_a_gap_is_of_the_same_length_as_a_column_and_in_a_function(spark, ansi):
                 except InvalidWindowError:
                     expected = None
                 assert (micros if micros is not None and 0 < micros < 2**62 else None) == expected, (name, value)
+
+
+def test_decimal_time_before_1970_lies_in_the_microsecond_that_holds_it(spark):
+    """Spark cuts a decimal towards zero when it casts it."""
+    df = spark.sql("SELECT -0.0000005BD AS narrow, cast(-0.0000005 AS decimal(38, 18)) AS wide, -1.5BD AS exact")
+    assert tuple(df.select(*(micros_of(df, name, "seconds") for name in df.columns)).first()) == (-1, -1, -1_500_000)
 
 
 def test_a_day_is_24_hours_on_every_operator(spark):

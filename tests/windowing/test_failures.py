@@ -12,6 +12,8 @@ import pytest
 from panestream.engine.kernels.python_values import RowType
 from panestream.engine.operators.row.row_plan import Aggregate, Elements, Reduce, RowPlan
 from panestream.engine.window_spec import WindowSpec
+from panestream.errors import MemoryLimitError
+from panestream.spark.reasons import in_few_words
 from panestream.testing import WindowTestHarness
 from panestream.windowing.assigners import (
     EventTimeSessionWindows,
@@ -245,6 +247,14 @@ def test_a_window_shown_as_instants_is_read_back(start):
     assert " UTC, which holds 2 elements)" in str(shown)
     read = WindowFunctionError.from_text(f"org.apache.spark.X\nWindowFunctionError: {shown}\nand so on")
     assert (read.key, read.window, read.elements) == ("ann", window, 2)
+
+
+def test_windows_in_any_error_are_shown_as_instants_in_a_worker():
+    with (
+        pytest.raises(MemoryLimitError, match=r"^the window 1970-01-01 00:00:00 to 1970-01-01 00:01:00 UTC is too large"),
+        in_few_words(),
+    ):
+        raise MemoryLimitError("the window TimeWindow(start=0, end=60000000) is too large")
 
 
 def test_a_window_beyond_the_calendar_is_shown_as_it_is():

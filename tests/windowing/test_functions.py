@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 
+from panestream.engine.kernels.python_values import RowType
 from panestream.errors import InvalidPlanError
 from panestream.windowing.functions import (
     AggregateFunction,
@@ -61,6 +63,26 @@ def test_what_functions_may_return(returned, results):
 def test_what_is_no_list_of_results_is_refused(returned):
     with pytest.raises(InvalidPlanError, match=r"returned .*: return a list of results, or yield them"):
         results_of(plain, returned)
+
+
+@pytest.mark.parametrize("table", [pa.table({"x": [1]}), pa.record_batch({"x": [1]})], ids=["table", "batch"])
+def test_returned_table_is_refused_with_the_methods_that_take_tables(table):
+    with pytest.raises(
+        InvalidPlanError, match=rf"returned a {type(table).__name__}: return a list of rows, or .*apply_in_pandas"
+    ):
+        results_of(plain, table)
+
+
+def test_returned_frame_is_refused_with_the_methods_that_take_frames():
+    pd = pytest.importorskip("pandas")
+    with pytest.raises(InvalidPlanError, match=r"returned a DataFrame: return a list of rows, or .*apply_in_pandas"):
+        results_of(plain, pd.DataFrame({"x": [1]}))
+
+
+def test_returned_single_row_is_refused():
+    row = RowType(pa.schema([("x", pa.int64())])).make((1,))
+    with pytest.raises(InvalidPlanError, match=r"returned the row Row\(x=1\): return a list of rows, \[row\]"):
+        results_of(plain, row)
 
 
 def test_errors_say_what_is_lacking():

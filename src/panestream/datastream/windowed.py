@@ -377,7 +377,8 @@ class WindowedStream(WindowedEvents):
 
         Args:
             function: a :class:`WindowFunction`, or a function of key, window and rows that returns results, none to many.
-            schema: their columns. A result is a tuple or dict of such, or the bare value where there is one column.
+            schema: their columns. A result is a tuple or dict of such, or the bare value where there is one column. A value that
+                would lose something in its column is refused; the page on functions has a table.
         """
         return self._calling(Elements(applied(function)), schema, "apply")
 
@@ -445,7 +446,8 @@ class WindowedStream(WindowedEvents):
 
         Args:
             function: of key, window and a ``pandas.DataFrame``; returns a frame with the columns of ``schema``, or rows
-                as :meth:`apply` does, or None.
+                as :meth:`apply` does, or None. Whole numbers stay exact: a column of them that has a null in this window is of a
+                nullable type, such as ``Int64``; within arrays, structs and maps they are Python's, in arrays of objects.
             schema: the columns of the results, besides keys and window.
         """
         check_function(function, APPLY_IN_PANDAS)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from panestream.engine.kernels.pandas_frames import frame_of
 from panestream.engine.kernels.python_values import RowType
 from panestream.engine.runtime.sides import SIDES, Sides
 from panestream.windowing.functions import WindowFunction
@@ -53,7 +54,7 @@ class OfTables:
     def __call__(self, key: Any, window: Any, rows: pa.Table) -> Any:
         left, right = self.sides.apart(rows)
         if self.pandas:
-            return self.function(key, window, left.to_pandas(use_threads=False), right.to_pandas(use_threads=False))
+            return self.function(key, window, frame_of(left), frame_of(right))
         return self.function(key, window, left, right)
 
     def __repr__(self) -> str:

@@ -22,8 +22,6 @@ UNITS = {"seconds": 1_000_000, "milliseconds": 1_000, "microseconds": 1}
 
 _ALIAS = re.compile(r"\s+AS\s+(?:`[^`]+`|\w+)$", re.IGNORECASE)
 """The name that is given to an expression."""
-_EXACT_PRODUCT = 38 - 8
-"""Decimals of up to so many digits have a product with a unit (7 digits) that needs no rounding."""
 
 
 def quoted(name: str) -> str:
@@ -111,7 +109,9 @@ def micros_of_interval(column: Column) -> Column:
 
 
 def micros_of_number(column: Column, kind: T.DataType, unit: str) -> Column:
-    """A number of ``unit`` in whole microseconds, what is less cut off; null where it is NaN, infinite or beyond int64.
+    """A number of ``unit`` in whole microseconds; null if it is NaN, infinite or beyond int64.
+
+    A decimal lies in the microsecond that holds it, also before 1970. Of a float, what is less than a microsecond is cut off.
 
     The same whatever ``spark.sql.ansi.enabled`` says, and of a float what it is as a double.
     """
@@ -119,8 +119,8 @@ def micros_of_number(column: Column, kind: T.DataType, unit: str) -> Column:
         return F.try_multiply(column.cast("bigint"), F.lit(UNITS[unit]).cast("bigint"))
     if isinstance(kind, T.DecimalType):
         digits = len(str(UNITS[unit])) - 1
-        if kind.scale > digits and kind.precision > _EXACT_PRODUCT:
-            column = F.floor(column, F.lit(digits))  # else Spark makes room for the product by rounding
+        if kind.scale > digits:
+            column = F.floor(column, F.lit(digits))  # else Spark makes room for the product by rounding, or cuts towards zero
         return F.try_multiply(column, F.lit(UNITS[unit]).cast("decimal(7, 0)")).try_cast("bigint")
     return (column.cast("double") * F.lit(UNITS[unit])).try_cast("bigint")
 

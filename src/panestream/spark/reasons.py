@@ -65,13 +65,14 @@ def in_few_words() -> Iterator[None]:
     Spark quotes the whole traceback of a worker, causes included. Our text has the user's own lines; what led there inside of
     panestream helps nobody.
     """
-    from panestream.windowing.failures import BAR, WindowFunctionError, users_lines
+    from panestream.windowing.failures import BAR, WindowFunctionError, in_instants, users_lines
 
     try:
         yield
     except WindowFunctionError as error:
         raise error.with_instants().with_traceback(None) from None
     except PanestreamError as error:
+        error.args = tuple(in_instants(part) if isinstance(part, str) else part for part in error.args)
         raise error.with_traceback(None) from None
     except (SystemExit, GeneratorExit) as error:
         # Of what is no ordinary exception Spark's text has no line that could be found again.

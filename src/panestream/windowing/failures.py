@@ -17,6 +17,7 @@ BAR = "  | "
 """Every line of the user's traceback begins so."""
 _PACKAGE = str(Path(__file__).parent.parent) + os.sep
 _INSTANT = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d{6})?"
+_BOUNDS = re.compile(r"window TimeWindow\(start=(-?\d+), end=(-?\d+)\)")
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _WHERE = re.compile(
     r"\(at key (?P<key>.*?)"
@@ -60,17 +61,11 @@ class WindowFunctionError(PanestreamError, RuntimeError):
         >>> str(error.with_instants())
         'no (at key 7, window 1970-01-01 00:00:00 to 1970-01-01 00:01:00 UTC)'
         """
-        window = self.window
-        if not isinstance(window, TimeWindow):
-            return self
-        try:
-            bounds = [_EPOCH + timedelta(microseconds=time) for time in (window.start, window.end)]
-        except OverflowError:  # before the year 1 or after 9999
-            return self
-        start, end = (bound.replace(tzinfo=None).isoformat(" ") for bound in bounds)
         headline, *lines = str(self).split("\n")
-        shown = headline.replace(f"window {window!r}", f"window {start} to {end} UTC")
-        return WindowFunctionError("\n".join([shown, *lines]), self.key, window, self.elements)
+        shown = in_instants(headline)
+        if shown == headline:
+            return self
+        return WindowFunctionError("\n".join([shown, *lines]), self.key, self.window, self.elements)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return WindowFunctionError, (str(self), self.key, self.window, self.elements)
@@ -138,6 +133,29 @@ class WindowFunctionError(PanestreamError, RuntimeError):
         return cls("\n".join(quoted), _literal(found["key"]), window, elements)
 
 
+def at_window(key: Any, window: Window) -> str:
+    """Return the place of a value in words, to be put into an error."""
+    return f" (at key {key!r}, window {window!r})"
+
+
+def in_instants(text: str) -> str:
+    """Return a text whose windows have instants in UTC for bounds; windows outside the years 1 to 9999 stay as they are.
+
+    >>> in_instants("no (at key 7, window TimeWindow(start=0, end=60000000))")
+    'no (at key 7, window 1970-01-01 00:00:00 to 1970-01-01 00:01:00 UTC)'
+    """
+    return _BOUNDS.sub(_instants_of, text)
+
+
+def _instants_of(found: re.Match[str]) -> str:
+    try:
+        bounds = [_EPOCH + timedelta(microseconds=int(time)) for time in found.groups()]
+    except OverflowError:
+        return found[0]
+    start, end = (bound.replace(tzinfo=None).isoformat(" ") for bound in bounds)
+    return f"window {start} to {end} UTC"
+
+
 def users_lines(cause: BaseException) -> list[str]:
     """The traceback without the frames of this package: what called the user's code, and what the user's code called of it."""
     summary = TracebackException.from_exception(cause, compact=True)
@@ -159,4 +177,4 @@ def _literal(text: str) -> Any:
         return None
 
 
-__all__ = ["BAR", "WindowFunctionError", "users_lines"]
+__all__ = ["BAR", "WindowFunctionError", "at_window", "in_instants", "users_lines"]

@@ -144,6 +144,13 @@ def results_of(function: object, returned: Any) -> Iterable[Any]:
     """
     if returned is None:
         return ()
+    if hasattr(returned, "asDict"):
+        raise InvalidPlanError(f"{function!r} returned the row {returned!r}: return a list of rows, [row], or yield it")
+    if hasattr(returned, "columns") or hasattr(returned, "column_names"):
+        raise InvalidPlanError(
+            f"{function!r} returned a {type(returned).__name__}: return a list of rows, or give the function to .apply_in_pandas "
+            "or .apply_arrow, which take tables"
+        )
     if isinstance(returned, (str, bytes, dict)) or not hasattr(returned, "__iter__"):
         raise InvalidPlanError(f"{function!r} returned {returned!r}: return a list of results, or yield them")
     results: Iterable[Any] = returned

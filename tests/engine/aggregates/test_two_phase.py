@@ -1,6 +1,8 @@
 """Users' functions in two phases: accumulators as columns, what is refused, what errors and explain() say, what crosses."""
 
 from collections import Counter, defaultdict, namedtuple
+from decimal import Decimal
+from fractions import Fraction
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +14,7 @@ from panestream.engine.explain import explain_plan
 from panestream.engine.operators.row.row_plan import Aggregate, Elements, Reduce
 from panestream.engine.plan import Chunk
 from panestream.engine.planner import aggregating, calling
+from panestream.engine.storage.state import MemoryState
 from panestream.engine.window_spec import WindowSpec
 from panestream.errors import InvalidPlanError
 from panestream.windowing import aggregates as agg
@@ -94,6 +97,57 @@ def test_an_accumulator_that_does_not_fit_is_named():
         point.encode([[1, 2], [1, 2, 3]])
     with pytest.raises(InvalidPlanError, match=r"must have 2 values \(t, n\)"):
         columns.encode([(1, 2, 3)])
+
+
+@pytest.mark.parametrize("half", [0.5, Decimal("0.5"), Fraction(1, 2), np.float32(0.5)], ids=repr)
+@pytest.mark.parametrize(
+    ("type_", "empty", "holding"),
+    [
+        (LONG, 0, lambda half: half),
+        (pa.list_(LONG), [], lambda half: [1, half]),
+        (pa.list_(LONG), set(), lambda half: {half}),
+        (COUNTS, Counter(), lambda half: Counter(a=half)),
+        (POINT, {"x": 0, "y": 0}, lambda half: {"x": 0, "y": half}),
+        (POINT, [0, 0], lambda half: [0, half]),
+    ],
+)
+def test_accumulator_with_fraction_is_refused_for_whole_numbers(type_, empty, holding, half):
+    columns = AccumulatorColumns(pa.schema([("total", type_)]), empty)
+    with pytest.raises(InvalidPlanError, match=r"the column 'total of the accumulator' of type .* would cut its fraction off"):
+        columns.encode([empty, holding(half)])
+
+
+def test_reduce_in_two_phases_refuses_a_fraction_that_its_column_would_cut_off():
+    halves = Reduce(lambda a, b: a.replace(v=a.v + b.v + Decimal("0.5")))
+    with pytest.raises(InvalidPlanError, match=r"the value Decimal\('2.5'\) does not fit the column 'v' of type int64"):
+        packed(operator(SLIDING, halves, harness.ROWS, harness.ROWS.remove(0)), rows_of_one_key(2))
+
+
+class Halves(AggregateFunction):
+    """A total that counts half of each value, exactly."""
+
+    def create_accumulator(self):
+        return 0
+
+    def add(self, value, accumulator):
+        return accumulator + Decimal(value.v) / 2
+
+    def get_result(self, accumulator):
+        return accumulator
+
+    def merge(self, a, b):
+        return a + b
+
+
+@pytest.mark.parametrize("batches", [1, 3])
+def test_inexact_accumulators_are_refused_in_one_micro_batch_and_in_several(batches):
+    """They must not give one total in a batch and another in a stream."""
+    rows = [("a", time, 1, None, time) for time in range(3)]
+    parts = [rows] if batches == 1 else [[row] for row in rows]
+    total = pa.schema([("total", LONG)])
+    plan = harness.plan_for(operator(function=Aggregate(Halves()), accumulators=total, results=RESULT), SLIDING)
+    with pytest.raises(InvalidPlanError, match="would cut its fraction off"):
+        harness.run(plan, [harness.MicroBatch([part]) for part in parts], MemoryState())
 
 
 class Mean(AggregateFunction):

@@ -5,7 +5,10 @@ from __future__ import annotations
 import copy
 import datetime as dt
 import pickle
+from decimal import Decimal
+from fractions import Fraction
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -96,14 +99,105 @@ def test_other_results_are_refused_by_name(result, named):
 @pytest.mark.parametrize(
     ("type_", "whole", "cut"),
     [
+        (pa.int32(), Decimal("-2.00"), Decimal("-0.9")),
+        (pa.int64(), Decimal(3), Decimal("2.7")),
+        (pa.int64(), Fraction(4, 2), Fraction(5, 2)),
+        (pa.int64(), np.float32(2.0), np.float32(1.5)),
+        (pa.int64(), np.int8(2), np.longdouble(1.5)),
         (pa.list_(pa.int32()), [1, 2.0, None], [1, 2.5]),
+        (pa.list_(pa.int32()), [Decimal(1)], [1, Decimal("2.5")]),
+        (pa.list_(pa.int32()), np.array([1.0]), np.array([1.5])),
         (pa.map_(pa.string(), pa.int64()), {"a": 1}, {"a": 0.5}),
+        (pa.map_(pa.string(), pa.int64()), [("a", 1)], [("a", Decimal("0.5"))]),
+        (pa.map_(pa.string(), pa.int64()), [{"key": "a", "value": 1}], [{"key": "a", "value": Fraction(1, 2)}]),
+        (pa.map_(pa.int64(), pa.string()), {1: "a"}, {Decimal("1.5"): "a"}),
         (pa.struct([("x", pa.int64()), ("y", pa.float64())]), {"x": 3.0, "y": 0.5}, {"x": 0.5, "y": 0.5}),
+        (pa.struct([("x", pa.int64()), ("y", pa.float64())]), (3, 0.5), (Decimal("0.5"), 0.5)),
+        (pa.struct([("x", pa.int64())]), [("x", 1)], [("x", Fraction(1, 2))]),
         (pa.list_(pa.struct([("x", pa.int64())])), [{"x": 1}], [{"x": 1}, {"x": 1.5}]),
     ],
 )
-def test_no_fraction_is_cut_off_inside_a_value(type_, whole, cut):
+def test_number_with_fraction_is_refused_for_whole_numbers_at_any_depth(type_, whole, cut):
     schema = pa.schema([("n", pa.int64()), ("v", type_)])
     assert result_columns([(1, whole), (2, None)], schema)[1].null_count == 1
     with pytest.raises(InvalidPlanError, match="cut its fraction off"):
         result_columns([(1, whole), (2, cut)], schema)
+
+
+POINT = pa.struct([("x", pa.int64()), ("y", pa.int64())])
+SINCE_1970 = "would take it for a time since 1970"
+
+
+@pytest.mark.parametrize(
+    ("type_", "value", "reason"),
+    [
+        (pa.list_(pa.string()), "ab", "would take it apart"),
+        (pa.list_(pa.list_(pa.string())), [["ab"], "cd"], "would take it apart"),
+        (pa.list_(pa.int32()), b"ab", "would take it apart"),
+        (pa.list_(pa.int32()), bytearray(b"ab"), "would take it apart"),
+        (POINT, "", "would take it apart"),
+        (pa.date32(), np.True_, "would take it for days since 1970"),
+        (pa.timestamp("us"), np.array(2.7), SINCE_1970),
+        (POINT, {"x": 1, "z": 2}, "would drop its field 'z'"),
+        (POINT, [("x", 1), ("y", 2), ("z", 3)], "would drop its field 'z'"),
+        (POINT, {"X": 1}, "would drop its field 'X'"),
+        (pa.list_(POINT), [{"x": 1}, {1: 2}], "would drop its field 1"),
+        (pa.map_(pa.string(), POINT), {"a": {"z": 1}}, "would drop its field 'z'"),
+        (pa.timestamp("us", "UTC"), 5, SINCE_1970),
+        (pa.timestamp("us", "UTC"), 5.5, SINCE_1970),
+        (pa.timestamp("us"), Decimal(5), SINCE_1970),
+        (pa.list_(pa.timestamp("us")), [5], SINCE_1970),
+        (pa.date32(), 5, "would take it for days since 1970"),
+        (pa.date32(), 5.5, "would take it for days since 1970"),
+        (pa.date32(), NOON, "would drop its time of day"),
+        (pa.struct([("on", pa.date32())]), {"on": NOON.replace(tzinfo=None)}, "would drop its time of day"),
+        (pa.duration("us"), 5, "would take it for microseconds"),
+        (pa.float32(), 1e39, "would make it infinite"),
+        (pa.float64(), np.longdouble("1e400"), "would make it infinite"),
+    ],
+)
+def test_value_that_would_lose_something_is_refused(type_, value, reason):
+    with pytest.raises(InvalidPlanError, match=rf"does not fit the column 'v' of type .*, which {reason}: "):
+        result_columns([None, (value,)], pa.schema([("v", type_)]))
+
+
+@pytest.mark.parametrize("unit", ["timestamp", "zoned", "duration"])
+def test_nanoseconds_of_pandas_are_refused(unit):
+    pd = pytest.importorskip("pandas")
+    value = pd.Timedelta(1, "ns") if unit == "duration" else pd.Timestamp(1, tz="UTC" if unit == "zoned" else None)
+    types = {"timestamp": pa.timestamp("us"), "zoned": pa.timestamp("us", "UTC"), "duration": pa.duration("us")}
+    with pytest.raises(InvalidPlanError, match="would cut its nanoseconds off"):
+        result_columns([(value,)], pa.schema([("v", types[unit])]))
+
+
+def test_missing_time_of_pandas_is_no_date():
+    pd = pytest.importorskip("pandas")
+    with pytest.raises(InvalidPlanError, match="'v'"):
+        result_columns([(pd.NaT,)], pa.schema([("v", pa.date32())]))
+
+
+@pytest.mark.parametrize(
+    ("type_", "value", "expected"),
+    [
+        (pa.timestamp("us", "UTC"), NOON.replace(tzinfo=None), NOON),
+        (pa.timestamp("us"), NOON.astimezone(dt.timezone(dt.timedelta(hours=8))), NOON.replace(tzinfo=None)),
+        (pa.date32(), dt.datetime(2026, 1, 1), dt.date(2026, 1, 1)),
+        (pa.list_(pa.string()), ("ab",), ["ab"]),
+        (POINT, {"y": 1}, {"x": None, "y": 1}),
+        (POINT, (1, 2), {"x": 1, "y": 2}),
+        (POINT, [("x", 1)], {"x": 1, "y": None}),
+        (pa.float64(), np.float16(0.5), 0.5),
+        (pa.float32(), np.float32(0.5), 0.5),
+        (pa.float32(), 0.1, float(np.float32(0.1))),
+        (pa.float32(), float("inf"), float("inf")),
+        (pa.string(), b"ab", "ab"),
+    ],
+)
+def test_value_of_another_type_that_loses_nothing_fits(type_, value, expected):
+    assert result_columns([(value,)], pa.schema([("v", type_)]))[0].to_pylist() == [expected]
+
+
+@pytest.mark.parametrize(("result", "at"), [((2, "b", 3), 2), ((2.5, "b"), 2), ((2, 7), 2)])
+def test_error_names_the_place_of_the_result(result, at):
+    with pytest.raises(InvalidPlanError, match=rf"\(place {at}\)"):
+        result_columns([(1, "a"), None, result, result], RESULTS, lambda number: f" (place {number})")

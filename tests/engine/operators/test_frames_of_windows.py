@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from panestream.engine.operators.accumulating.windowed_rows import Collected, Now, TablePerWindow, WindowedRows
+from panestream.engine.co_groups import OfTables
+from panestream.engine.kernels.pandas_frames import frame_of
+from panestream.engine.operators.accumulating.windowed_rows import (
+    Collected,
+    Now,
+    PerWindow,
+    TableOfRows,
+    TablePerWindow,
+    WindowedRows,
+)
+from panestream.engine.runtime.sides import Sides
 from panestream.errors import InvalidPlanError
-from panestream.windowing.functions import WindowFunctionError
+from panestream.windowing.functions import WindowFunctionError, applied
 
 pd = pytest.importorskip("pandas")
 
@@ -62,15 +73,15 @@ def test_a_window_s_frame_is_that_of_its_rows_alone(numbers: list[int], sizes: l
     TablePerWindow(look, "pandas").results(windows, OUT, Now(0, 0))
     assert len(seen) == len(sizes)
     for frame, (begin, end) in zip(seen, windows.pieces(), strict=True):
-        alone = table.take(pa.array(windows.order[begin:end])).to_pandas()
+        alone = frame_of(table.take(pa.array(windows.order[begin:end])))
         pd.testing.assert_frame_equal(frame, alone, check_index_type="exact")
 
 
 @pytest.mark.parametrize(
     ("column", "alone"),
     [
-        # A null within a list makes floats of the whole numbers of all lists that are converted with it.
-        (pa.array([[1, 2], [None, 3]], pa.list_(pa.int64())), [[["int64"]], [["float64"]]]),
+        # A null within a list makes Python's numbers of the whole numbers of all lists that are converted with it.
+        (pa.array([[1, 2], [None, 3]], pa.list_(pa.int64())), [[["int64"]], [["object"]]]),
         (pa.array(["a", "b"]).dictionary_encode(), [[["a", "b"]], [["a", "b"]]]),
     ],
     ids=["lists", "categories"],
@@ -85,6 +96,66 @@ def test_values_within_a_window_are_as_if_no_other_were_there(column: pa.Array, 
         return [[str(one.dtype)] for one in frame["v"]] if categories is None else [list(categories)]
 
     assert [told(frame) for frame in seen] == alone
+
+
+OF_DOUBLES = pa.map_(pa.string(), pa.float64())
+ID = 2**53 + 1
+"""No double holds it."""
+IDS = pa.table(
+    {
+        "id": pa.array([ID, None]),
+        "several": pa.array([[ID, None], None], pa.list_(pa.int64())),
+        "inner": pa.array([{"id": ID}, {"id": None}]),
+        "by_name": pa.array([[("a", ID), ("b", None)], None], pa.map_(pa.string(), pa.int64())),
+    }
+)
+
+
+def _same(key: Any, window: Any, frame: Any) -> Any:
+    return frame
+
+
+def _ids(frame: Any) -> tuple[Any, ...]:
+    return frame["id"].tolist()[0], list(frame["several"][0]), frame["inner"][0], dict(frame["by_name"][0])
+
+
+EXACT = (ID, [ID, None], {"id": ID}, {"a": ID, "b": None})
+
+
+@pytest.mark.parametrize("sizes", [[2], [2, 2]], ids=str)
+def test_whole_numbers_above_2_to_the_53_next_to_null_are_exact_in_frames(sizes):
+    seen: list[Any] = []
+
+    def look(key: Any, window: Any, frame: Any) -> Any:
+        seen.append(_ids(frame))
+        return frame[["id", "several", "inner"]]
+
+    out = IDS.schema.remove(3)
+    results = TablePerWindow(look, "pandas").results(windows_of(IDS, sizes), out, Now(0, 0))
+    assert seen == [EXACT] * len(sizes)
+    assert results.rows.to_pylist() == IDS.select(out.names).to_pylist() * len(sizes)
+
+
+def test_frames_of_row_operator_and_of_two_streams_are_exact_too():
+    seen: list[Any] = []
+    rows = [tuple(row.values()) for row in IDS.to_pylist()]
+    of_rows = TablePerWindow(lambda key, window, frame: seen.append(frame), "pandas")
+    TableOfRows(of_rows, IDS.schema, OUT).apply(1, None, rows)
+    side = pa.StructArray.from_arrays([column.chunk(0) for column in IDS.columns], fields=list(IDS.schema))
+    both = pa.table({"left": side, "right": side})
+    of_two = OfTables(lambda key, window, *frames: seen.extend(frames), Sides(IDS.schema, IDS.schema, ((), ())), pandas=True)
+    of_two(1, None, both)
+    assert list(map(_ids, seen)) == [EXACT] * 3
+
+
+@pytest.mark.parametrize(
+    ("kind", "dtype"),
+    [(pa.int8(), "Int8"), (pa.int16(), "Int16"), (pa.int32(), "Int32"), (pa.int64(), "Int64"), (pa.uint8(), "UInt8")],
+)
+def test_whole_numbers_with_null_have_a_nullable_type_of_their_width(kind, dtype):
+    assert [
+        str(found) for found in frame_of(pa.table({"with": pa.array([1, None], kind), "without": pa.array([1, 2], kind)})).dtypes
+    ] == [dtype, dtype.lower()]
 
 
 def test_many_windows_that_are_more_than_is_held_at_once() -> None:
@@ -170,18 +241,69 @@ def _table_of(returned: list[Any]) -> pa.Table:
 @pytest.mark.parametrize(
     ("returned", "said"),
     [
-        ([pd.DataFrame({"n": [1]})], "label"),
+        ([pd.DataFrame({"n": [1]})], "no column 'label', but n: it must return each of n, label once"),
+        ([pd.DataFrame([[1, 2, "a"]], columns=["n", "n", "label"])], "2 columns 'n', but n, n, label"),
+        ([pa.Table.from_arrays([pa.array([1])] * 2, ["n", "n"])], "2 columns 'n', but n, n"),
         ([pd.DataFrame({"n": [1], "label": ["a"]}), pd.DataFrame({"n": []})], "label"),
         ([pd.DataFrame({"n": ["one"], "label": ["a"]})], "fit"),
         ([pd.DataFrame({"n": [1.5], "label": ["a"]})], "fit"),
-        ([pa.table({"n": [1]})], "label"),
+        ([pa.table({"n": [1]})], "no column 'label'"),
         ([[(1,)]], "2 values"),
-        ([7], "fit"),
+        ([7], "a value of type int, which does not fit"),
+        ([((1, "a"),)], "a value of type tuple, which does not fit"),
     ],
 )
 def test_what_does_not_fit_is_named(returned: list[Any], said: str) -> None:
     with pytest.raises(InvalidPlanError, match=said):
         _table_of(returned)
+
+
+@pytest.mark.parametrize(
+    ("returned", "type_", "reason"),
+    [
+        (pa.array([Decimal("2.7")]), pa.int64(), "Rescaling"),
+        (pa.array([2.7]), pa.int64(), "truncated"),
+        (pa.array([1.005]), pa.decimal128(12, 2), "1.005 does not fit decimal128.*, which would change it"),
+        (pa.array([1e39]), pa.float32(), "1e.39 does not fit float, which would make it infinite"),
+        (pa.array([2.5]), pa.bool_(), "would change it"),
+        (pa.array([2]), pa.bool_(), "would change it"),
+        (pa.array([5]), pa.timestamp("us", "UTC"), "would take it for a time since 1970"),
+        (pa.array([5], pa.int32()), pa.date32(), "would take it for days since 1970"),
+        (pa.array([5]), pa.duration("us"), "would take it for microseconds"),
+        (pa.array([1], pa.timestamp("ns")), pa.timestamp("us", "UTC"), "lose data"),
+        (pa.array([1], pa.timestamp("us")), pa.date32(), "would drop its time of day"),
+        (pa.array([[1]], pa.list_(pa.timestamp("us"))), pa.list_(pa.date32()), "would drop its time of day"),
+        (pa.array([{"x": 1, "z": 2}]), pa.struct([("x", pa.int64())]), "no field 'z'"),
+        (pa.array([[("a", 1.005)]], OF_DOUBLES), pa.map_(pa.string(), pa.decimal128(12, 2)), "would change it|Expected bytes"),
+        (pa.array(["ab"]), pa.list_(pa.string()), "Unsupported cast"),
+        (pa.array([5]).dictionary_encode(), pa.timestamp("us"), "would take it for a time since 1970"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("kind", ["arrow", "pandas"])
+def test_returned_column_that_would_lose_something_is_refused_with_key_and_window(returned, type_, reason, kind):
+    table = pa.table({"v": returned})
+    if kind == "pandas":
+        table = table.to_pandas(types_mapper={pa.timestamp("us"): pd.ArrowDtype(pa.timestamp("us"))}.get)
+    good = pa.table({"v": pa.nulls(1, type_)})
+
+    def per_window(key: Any, window: Any, rows: Any) -> Any:
+        return good if key == 0 else table
+
+    with pytest.raises(InvalidPlanError, match=reason) as raised:
+        TablePerWindow(per_window).results(windows_of(pa.table({"whole": [1, 2]}), [1, 1]), good.schema, Now(0, 0))
+    assert "the returned column 'v' does not fit its type" in str(raised.value)
+    assert "(at key 1, window TimeWindow(start=10, end=20))" in str(raised.value)
+
+
+@pytest.mark.parametrize("rows", [[(1, "a", 2)], [(2.5, "a")], [(1, 7)]])
+def test_returned_rows_that_do_not_fit_are_refused_with_key_and_window(rows):
+    windows = windows_of(pa.table({"whole": [1, 2]}), [1, 1])
+    for function in (
+        TablePerWindow(lambda key, window, table: None if key == 0 else rows),
+        PerWindow(applied(lambda key, window, elements: [] if key == 0 else rows)),
+    ):
+        with pytest.raises(InvalidPlanError, match=r"\(at key 1, window TimeWindow\(start=10, end=20\)\)"):
+            function.results(windows, OUT, Now(0, 0))
 
 
 def test_what_a_generator_raises_is_told_with_its_window() -> None:

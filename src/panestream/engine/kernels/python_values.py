@@ -6,14 +6,16 @@ import datetime as dt
 from collections import namedtuple
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import pyarrow as pa
 
 from panestream.engine.kernels.columns import one_chunk
-from panestream.engine.kernels.whole_numbers import with_fraction
+from panestream.engine.kernels.exact_values import lost_value
 from panestream.errors import InvalidEventTimeError, InvalidPlanError, did_you_mean
 
+Place: TypeAlias = Callable[[int], str]
+"""Of each of some values where it comes from, in words for errors."""
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 _FIRST, _LAST = -62_135_596_800_000_000, 253_402_300_799_999_999
 """What Python's datetime can hold, in microseconds since the epoch."""
@@ -170,27 +172,35 @@ def _datetimes(array: pa.Array, kind: pa.TimestampType) -> list[Any]:
     return found
 
 
-def arrow_column(values: Sequence[Any], field: pa.Field) -> pa.Array:
+def arrow_column(values: Sequence[Any], field: pa.Field, place: Place | None = None) -> pa.Array:
     """Python values as one Arrow column.
 
+    Args:
+        values: the values.
+        field: name and type of the column.
+        place: where each value comes from, for errors.
+
     Raises:
-        InvalidPlanError: a value does not fit the declared type; names the column, the type and the first such value.
+        InvalidPlanError: a value does not fit the declared type, or would lose something in it; names the column, the type, the
+            place and the first such value.
     """
     try:
         if pa.types.is_timestamp(field.type) and field.type.tz is not None and field.type.unit == "us":
-            return instants(values, field.type)
-        made = pa.array(values, field.type)
+            made = instants(values, field.type)
+        else:
+            made = pa.array(values, field.type)
     except (pa.ArrowException, OverflowError, TypeError, ValueError, AttributeError) as error:
-        wrong = next((value for value in values if not _fits(value, field.type)), None)
+        at, wrong = next(((at, value) for at, value in enumerate(values) if not _fits(value, field.type)), (0, None))
         raise InvalidPlanError(
-            f"the value {wrong!r} ({type(wrong).__name__}) does not fit the column {field.name!r} of type {field.type}: "
-            "change the schema, or return another value"
+            f"the value {wrong!r} ({type(wrong).__name__}) does not fit the column {field.name!r} of type {field.type}"
+            f"{'' if place is None else place(at)}: change the schema, or return another value"
         ) from error
-    cut = with_fraction(values, field.type)
-    if cut is not None:
+    loss = lost_value(values, field.type)
+    if loss is not None:
+        at = next(at for at, value in enumerate(values) if lost_value([value], field.type) is not None)
         raise InvalidPlanError(
-            f"the value {cut!r} does not fit the column {field.name!r} of type {field.type}, which would cut its fraction off: "
-            "make it a double, or round the value"
+            f"the value {loss.value!r} does not fit the column {field.name!r} of type {field.type}, which {loss.reason}"
+            f"{'' if place is None else place(at)}: {loss.way_out}"
         )
     return made
 
@@ -213,20 +223,29 @@ def _fits(value: Any, wanted: pa.DataType) -> bool:
     return True
 
 
-def result_columns(results: Sequence[Any], schema: pa.Schema) -> list[pa.Array]:
+def result_columns(results: Sequence[Any], schema: pa.Schema, place: Place | None = None) -> list[pa.Array]:
     """What users' functions returned as the columns of ``schema``.
 
     A result is a tuple, list or row with a value for each column, a dict with the columns' names, or, where the schema has one
     column, the value itself. None is a row of nulls.
+
+    Args:
+        results: the results.
+        schema: the columns.
+        place: where each result comes from, for errors.
 
     Raises:
         InvalidPlanError: a result has another shape, or a value does not fit.
     """
     width, names = len(schema), schema.names
     shape: Callable[[Any], Any] = _single if width == 1 else lambda value: value
-    rows = [_as_tuple(shape(value), width, names) for value in results]
+    rows: list[tuple[Any, ...]] = []
+    try:
+        rows.extend(_as_tuple(shape(value), width, names) for value in results)
+    except InvalidPlanError as error:
+        raise InvalidPlanError(f"{error}{'' if place is None else place(len(rows))}") from None
     columns: Sequence[Sequence[Any]] = list(zip(*rows, strict=True)) if rows else [()] * width
-    return [arrow_column(column, field) for column, field in zip(columns, schema, strict=True)]
+    return [arrow_column(column, field, place) for column, field in zip(columns, schema, strict=True)]
 
 
 def _single(value: Any) -> Any:
@@ -249,4 +268,4 @@ def _as_tuple(value: Any, width: int, names: list[str]) -> tuple[Any, ...]:
     )
 
 
-__all__ = ["Element", "RowType", "arrow_column", "instants", "python_values", "result_columns"]
+__all__ = ["Element", "Place", "RowType", "arrow_column", "instants", "python_values", "result_columns"]

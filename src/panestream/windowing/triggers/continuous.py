@@ -18,11 +18,6 @@ FIRE_TIME = ReducingStateDescriptor("fire-time", min)
 Self = TypeVar("Self", bound="_Continuous")
 
 
-def _last_aligned(time: int, interval: int) -> int:
-    # Flink takes the remainder towards zero: before the epoch the first firing is one interval later than floor would give.
-    return time - time % interval if time >= 0 else time + -time % interval
-
-
 @dataclass(frozen=True, slots=True, repr=False)
 class _Continuous(ByTime):
     interval: int
@@ -43,7 +38,7 @@ class _Continuous(ByTime):
         """Sets the interval timer at a window's first element: to the next multiple after ``time``."""
         pending = ctx.get_partitioned_state(FIRE_TIME)
         if pending.get() is None:
-            self._schedule(_last_aligned(time, self.interval), window, ctx, pending)
+            self._schedule(time - time % self.interval, window, ctx, pending)
 
     def _on_timer(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
         """Fires at the end and at the interval timer, which it sets to an interval later; not at another timer."""

@@ -12,10 +12,9 @@ from panestream.windowing.time import MIN_TIMESTAMP
 TEN = Interval(10)
 
 
-def test_a_window_fires_first_at_the_multiple_behind_the_row_that_opened_it():
-    """Before the epoch one later, as in Flink: the remainder is taken towards zero."""
-    opened = {-25: -10, -20: -10, -15: 0, -1: 10, 0: 10, 1: 10, 9: 10, 10: 20}
-    assert TEN.first_firing(np.array(list(opened))).tolist() == list(opened.values())
+def test_window_fires_first_at_next_multiple_after_its_opening_row_also_before_1970():
+    opened = {-25: -20, -20: -10, -15: -10, -1: 0, 0: 10, 1: 10, 9: 10, 10: 20}
+    assert TEN.next_after(np.array(list(opened))).tolist() == list(opened.values())
 
 
 @pytest.mark.parametrize(

@@ -197,6 +197,21 @@ def test_only_the_part_that_needs_it_is_pickled():
     assert roundtrip([{"a": 1, "b": Point(2)}], pickled=True)[1] == ["value.b"]
 
 
+@pytest.mark.parametrize("kind", [list, tuple, lambda items: {"a": items[0]}], ids=["list", "tuple", "dict"])
+@pytest.mark.parametrize(("levels", "fits"), [(63, True), (64, False), (5000, False)])
+def test_value_nested_too_deeply_is_refused_with_the_name_of_its_state(kind, levels, fits):
+    value = 1
+    for _ in range(levels):
+        value = kind([value])
+    writer = ColumnWriter(Codec())
+    if fits:
+        writer.values("global:seen", [value])
+        assert ColumnReader(writer.finish()).values("global:seen") == [value]
+        return
+    with pytest.raises(InvalidPlanError, match=r"the per-key state 'seen' holds a value that is nested more than 63 levels deep"):
+        writer.values("global:seen", [value])
+
+
 def test_what_cannot_be_pickled_is_refused_too():
     with pytest.raises(InvalidPlanError, match="cannot be pickled"):
         roundtrip([lambda: 1], pickled=True)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 from dataclasses import replace
+from decimal import Decimal
+from fractions import Fraction
 
 import numpy as np
 import pyarrow as pa
@@ -16,11 +18,11 @@ from panestream.engine.plan import MAIN
 from panestream.engine.planner import calling
 from panestream.engine.storage.state import MemoryState
 from panestream.engine.window_spec import WindowSpec
-from panestream.errors import MemoryLimitError
+from panestream.errors import InvalidPlanError, MemoryLimitError
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import EventTimeSessionWindows, TumblingEventTimeWindows
 from panestream.windowing.assigners.base import WindowAssigner
-from panestream.windowing.functions import ProcessWindowFunction
+from panestream.windowing.functions import ProcessWindowFunction, processed
 from panestream.windowing.windows import TimeWindow
 from tests.comparison import harness
 
@@ -118,6 +120,26 @@ def test_what_functions_send_to_side_outputs_has_the_columns_that_were_declared_
     # Where nothing was sent there is no table.
     told, output = outputs_of(plan, state, batch(("b", 26, 1)))
     assert (told, output.metrics.outputs) == ([], {})
+
+
+@pytest.mark.parametrize(
+    ("sent", "result"),
+    [(Decimal("2.7"), (1,)), (1, (Decimal("2.7"),)), (1, ([Fraction(1, 2)],)), (1, ("ab",)), (1, ({"v": 1},))],
+    ids=repr,
+)
+@pytest.mark.parametrize("stateless", [False, True])
+def test_result_and_side_output_that_would_lose_something_are_refused_with_key_and_window(sent, result, stateless):
+    def process(key, context, elements):
+        context.output("one", sent)
+        yield result if isinstance(result[0], list) or not isinstance(result[0], int) else ([1],)
+
+    window = WindowSpec(TEN)
+    function = Elements(processed(process), stateless)
+    plan = harness.plan_for(
+        calling(window, function, RESULT, harness.ROWS, "it", harness.KEYS), window, side_outputs={"one": SIDES["one"]}
+    )
+    with pytest.raises(InvalidPlanError, match=r"\(at key 'b', window TimeWindow\(start=0, end=10\)\)"):
+        harness.run(plan, [batch(("b", 1, 1), end=True)], MemoryState())
 
 
 def test_one_part_and_several_are_the_same():

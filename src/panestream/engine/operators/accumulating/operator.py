@@ -267,9 +267,14 @@ class AccumulatingOperator(GroupOperator[pa.Table]):
             return function.main(rows, self._plan.main_schema)
         results = function.results(rows, self._settings.result, now)
         for tag, sent in results.sent.items():
-            columns = result_columns([value for _, value in sent], side_schema(self._plan, tag))
-            output.emit(tag, self._of_windows(rows, np.asarray([place for place, _ in sent]), columns, tag))
+            output.emit(tag, self._sent(rows, tag, sent))
         return self._of_windows(rows, results.of, results.rows.columns)
+
+    def _sent(self, rows: WindowedRows, tag: str, sent: Sequence[tuple[int, Any]]) -> pa.Table:
+        """The rows of a side output."""
+        of, values = zip(*sent, strict=True)
+        columns = result_columns(values, side_schema(self._plan, tag), lambda at: rows.place(of[at]))
+        return self._of_windows(rows, np.asarray(of), columns, tag)
 
     def _of_windows(self, rows: WindowedRows, of: Int64s, columns: Sequence[pa.Array], tag: str = MAIN) -> pa.Table:
         keys, bounds = rows.keys.take(pa.array(of)), (rows.starts[of], rows.ends[of])

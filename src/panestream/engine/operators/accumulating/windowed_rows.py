@@ -5,16 +5,19 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby, pairwise
+from itertools import groupby, islice, pairwise
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from panestream.engine.kernels.columns import as_type, one_chunk
-from panestream.engine.kernels.python_values import RowType, python_values, result_columns
+from panestream.engine.kernels.columns import one_chunk
+from panestream.engine.kernels.exact_values import cast_exactly
+from panestream.engine.kernels.pandas_frames import frame_of
+from panestream.engine.kernels.python_values import Place, RowType, python_values, result_columns
 from panestream.engine.kernels.slicing import Int64s
 from panestream.errors import InvalidPlanError, PanestreamError
+from panestream.windowing.failures import at_window
 from panestream.windowing.functions import WindowFunction, WindowFunctionError, results_of
 from panestream.windowing.windows import TimeWindow
 
@@ -49,6 +52,10 @@ class WindowedRows:
         columns = [python_values(column) for column in self.keys.columns]
         keys = columns[0] if len(columns) == 1 else list(zip(*columns, strict=True)) if columns else [()] * len(self.starts)
         return zip(keys, map(TimeWindow, self.starts.tolist(), self.ends.tolist()), strict=True)
+
+    def place(self, number: int) -> str:
+        """Return key and bounds of a window in words, for errors."""
+        return at_window(*next(islice(self.bounds(), number, None)))
 
     def pieces(self) -> Iterator[tuple[int, int]]:
         """Where in ``order`` each window begins and ends."""
@@ -143,7 +150,8 @@ def called(
             raise _named(error, key, window, len(inputs)) from error
         counts.append(len(values) - before)
     of = np.repeat(np.arange(len(counts)), counts)
-    return Results(of, pa.Table.from_arrays(result_columns(values, schema), schema=schema))
+    columns = result_columns(values, schema, lambda at: windows.place(of[at]))
+    return Results(of, pa.Table.from_arrays(columns, schema=schema))
 
 
 def _elements(windows: WindowedRows) -> Iterator[list[Any]]:
@@ -173,7 +181,7 @@ class TablePerWindow(OverRows):
         return f"a call for each key and window, with {'an Arrow table' if self.kind == 'arrow' else 'a pandas frame'}"
 
     def results(self, windows: WindowedRows, schema: pa.Schema, now: Now) -> Results:
-        collected = Collected(schema)
+        collected = Collected(schema, windows.place)
         given = _frames(windows) if self.kind == "pandas" else _tables(windows)
         for (key, window), rows in zip(windows.bounds(), given, strict=True):
             try:
@@ -196,7 +204,7 @@ def _frames(windows: WindowedRows) -> Iterator[Any]:
     """The rows of each window as a pandas frame of its own.
 
     A frame is cut from that of many windows, which takes a quarter of the time of making it from Arrow. Its types must be those
-    that the window's rows alone would give, whatever lies in other windows: where nulls decide (whole numbers become floats,
+    that the window's rows alone would give, whatever lies in other windows: where nulls decide (whole numbers become nullable,
     truth values objects), windows that have some are made one by one.
     """
     for table, begins in _runs(windows):
@@ -212,10 +220,10 @@ def _frames(windows: WindowedRows) -> Iterator[Any]:
                 column = column.fill_null(False if pa.types.is_boolean(column.type) else 0)  # noqa: PLW2901
             columns.append(column)
         pieces = list(pairwise(begins.tolist()))
-        frame: Any = None if alone.all() else pa.Table.from_arrays(columns, names=table.column_names).to_pandas(use_threads=False)
+        frame: Any = None if alone.all() else frame_of(pa.Table.from_arrays(columns, names=table.column_names))
         for (begin, end), by_itself in zip(pieces, alone.tolist(), strict=True):
             if by_itself:
-                yield table.slice(begin, end - begin).to_pandas(use_threads=False)
+                yield frame_of(table.slice(begin, end - begin))
                 continue
             piece = frame.iloc[begin:end].copy()
             piece.index = frame.index[: end - begin]
@@ -238,6 +246,10 @@ class Collected:
     Frames and Arrow tables of the same columns become columns together: one by one, a table of a row takes longer than the
     function itself.
 
+    Args:
+        schema: the declared columns.
+        place: of each window key and bounds in words, for errors.
+
     >>> collected = Collected(pa.schema([("n", pa.int64())]))
     >>> for returned in (pa.table({"n": [1, 2]}), None, [(3,)]):
     ...     collected.add(returned)
@@ -246,8 +258,9 @@ class Collected:
     ([1, 2, 3], [2, 0, 1])
     """
 
-    def __init__(self, schema: pa.Schema) -> None:
+    def __init__(self, schema: pa.Schema, place: Place = lambda _: "") -> None:
         self._schema = schema
+        self._place = place
         self._kind: str = ""
         self._run: list[Any] = []
         self._done: list[pa.Table] = [schema.empty_table()]
@@ -259,9 +272,7 @@ class Collected:
         Raises:
             InvalidPlanError: it is none of these, or (maybe only when more have come) does not fit.
         """
-        kind = _kind(returned)
-        if kind == "other":
-            returned, kind = fitted(returned, self._schema), "fitted"
+        returned, kind = _with_kind(returned)
         if kind != self._kind or len(self._run) == _AT_ONCE:
             self._flush()
             self._kind = kind
@@ -277,26 +288,27 @@ class Collected:
         run, self._run = self._run, []
         if not run or self._kind == "none":
             return
-        if self._kind == "frames":
-            self._done += _from_frames(run, self._schema)
-        elif self._kind == "rows":
-            rows = [row for rows in run for row in rows]
-            self._done.append(pa.Table.from_arrays(result_columns(rows, self._schema), schema=self._schema))
-        elif self._kind == "tables":
-            self._done += _from_tables(run, self._schema)
-        else:
-            self._done += run
+        make = _MAKERS[self._kind]
+        try:
+            self._done += make(run, self._schema, "")
+        except InvalidPlanError:
+            # The first window whose results do not fit raises again, with its place.
+            for number, returned in enumerate(run, len(self.counts) - len(run)):
+                make([returned], self._schema, self._place(number))
+            raise
 
 
-def _kind(returned: Any) -> str:
-    """What a function returned: none, tables, frames, rows, or other: whatever else pandas or Arrow make tables of."""
+def _with_kind(returned: Any) -> tuple[Any, str]:
+    """Return what a function returned, a record batch as a table, and its kind: none, tables, frames, rows or other."""
+    if isinstance(returned, pa.RecordBatch):
+        returned = pa.Table.from_batches([returned])
     if returned is None:
-        return "none"
+        return returned, "none"
     if isinstance(returned, pa.Table):
-        return "tables"
+        return returned, "tables"
     if hasattr(returned, "iloc") and hasattr(returned, "columns") and hasattr(returned, "dtypes"):
-        return "frames"
-    return "rows" if isinstance(returned, list) else "other"
+        return returned, "frames"
+    return (returned, "rows") if isinstance(returned, list) else ([returned], "other")
 
 
 def _listed(returned: Any) -> Any:
@@ -304,26 +316,47 @@ def _listed(returned: Any) -> Any:
     return list(returned) if isinstance(returned, Iterator) else returned
 
 
-def _from_tables(tables: Sequence[pa.Table], schema: pa.Schema) -> list[pa.Table]:
+def _from_rows(lists: Sequence[list[Any]], schema: pa.Schema, place: str) -> list[pa.Table]:
+    rows = [row for rows in lists for row in rows]
+    return [pa.Table.from_arrays(result_columns(rows, schema, lambda _: place), schema=schema)]
+
+
+def _from_others(returned: Sequence[Any], schema: pa.Schema, place: str) -> list[pa.Table]:
+    kind = type(returned[0][0]).__name__
+    raise InvalidPlanError(
+        f"the function returned a value of type {kind}{place}, which does not fit the columns {', '.join(schema.names)}: "
+        "return a pyarrow.Table, a pandas frame, a list of rows, or None"
+    )
+
+
+def _from_tables(tables: Sequence[pa.Table], schema: pa.Schema, place: str) -> list[pa.Table]:
     """Tables with the declared columns; those that have the same columns are cast together."""
     found: list[pa.Table] = []
     for _, alike in groupby(tables, key=lambda table: table.schema):
-        found.append(fitted(pa.concat_tables(alike), schema))
+        found.append(fitted(pa.concat_tables(alike), schema, place))
     return found
 
 
-def _from_frames(frames: Sequence[Any], schema: pa.Schema) -> list[pa.Table]:
+def _from_frames(frames: Sequence[Any], schema: pa.Schema, place: str) -> list[pa.Table]:
     """Frames with the declared columns; put together where numpy can join their values without changing the type of any."""
     filled = [frame for frame in frames if len(frame)]
     # Of the empty ones too is known whether they have the columns.
-    empty = [fitted(frame, schema) for frame in frames if not len(frame)][:1]
+    empty = [fitted(frame, schema, place) for frame in frames if not len(frame)][:1]
     if not filled or not len(schema):
-        return [*empty, *(fitted(frame, schema) for frame in filled)]
+        return [*empty, *(fitted(frame, schema, place) for frame in filled)]
     try:
         columns = {name: _joined([frame[name] for frame in filled]) for name in schema.names}
     except (KeyError, AttributeError, TypeError, ValueError, pa.ArrowException):
-        return [fitted(frame, schema) for frame in frames]
-    return [*empty, fitted(pa.table(columns), schema)]
+        return [fitted(frame, schema, place) for frame in frames]
+    return [*empty, fitted(pa.table(columns), schema, place)]
+
+
+_MAKERS: dict[str, Callable[[Sequence[Any], pa.Schema, str], list[pa.Table]]] = {
+    "tables": _from_tables,
+    "frames": _from_frames,
+    "rows": _from_rows,
+    "other": _from_others,
+}
 
 
 def _joined(parts: Sequence[Any]) -> pa.Array:
@@ -338,26 +371,37 @@ def _joined(parts: Sequence[Any]) -> pa.Array:
     return pa.array(np.concatenate([part.to_numpy() for part in parts]), from_pandas=True)
 
 
-def fitted(returned: Any, schema: pa.Schema) -> pa.Table:
-    """What a function returned as a table with the declared columns.
+def fitted(returned: Any, schema: pa.Schema, place: str) -> pa.Table:
+    """Return a table or frame with the declared columns.
+
+    Args:
+        returned: the table or frame; it may have more columns.
+        schema: the declared columns.
+        place: key and window in words, for errors.
 
     Raises:
-        InvalidPlanError: it is no table, a column is missing, or a value does not fit.
+        InvalidPlanError: a column is missing or is there twice, or a value does not fit or would lose something.
     """
-    if returned is None:
-        return schema.empty_table()
-    if isinstance(returned, pa.RecordBatch):
-        returned = pa.Table.from_batches([returned])
-    try:
-        if not isinstance(returned, pa.Table):
-            returned = pa.Table.from_pandas(returned, preserve_index=False)
-        columns = [as_type(one_chunk(returned.column(field.name)), field.type) for field in schema]
-    except KeyError as error:
-        raise InvalidPlanError(
-            f"the function returned no column {error.args[0]!r}; it must return {', '.join(schema.names)}"
-        ) from error
-    except (pa.ArrowException, AttributeError, TypeError) as error:
-        raise InvalidPlanError(f"what the function returned does not fit the schema ({error}); got {type(returned)}") from error
+    columns: list[pa.Array] = []
+    is_table = isinstance(returned, pa.Table)
+    names = list(map(str, returned.column_names if is_table else returned.columns))
+    for wanted in schema:
+        if names.count(wanted.name) != 1:
+            found = f"{names.count(wanted.name)} columns" if wanted.name in names else "no column"
+            raise InvalidPlanError(
+                f"the function returned {found} {wanted.name!r}{place}, but {', '.join(names) or 'nothing'}: "
+                f"it must return each of {', '.join(schema.names)} once"
+            )
+        at = names.index(wanted.name)
+        try:
+            given = returned.column(at) if is_table else pa.array(returned.iloc[:, at], from_pandas=True)
+            given = one_chunk(given) if isinstance(given, pa.ChunkedArray) else given
+            columns.append(cast_exactly(given, wanted.type))
+        except (pa.ArrowException, AttributeError, TypeError, ValueError) as error:
+            raise InvalidPlanError(
+                f"the returned column {wanted.name!r} does not fit its type {wanted.type}{place} ({error}): "
+                "change the schema, or return other values"
+            ) from error
     return pa.Table.from_arrays(columns, schema=schema)
 
 
@@ -378,8 +422,8 @@ class TableOfRows(WindowFunction):
 
     def apply(self, key: Any, window: Any, inputs: Sequence[Any]) -> list[tuple[Any, ...]]:
         given: Any = pa.Table.from_arrays(RowType(self.rows).columns(inputs), schema=self.rows)
-        rows = given.to_pandas() if self.per_window.kind == "pandas" else given
-        collected = Collected(self.results)
+        rows = frame_of(given) if self.per_window.kind == "pandas" else given
+        collected = Collected(self.results, lambda _: at_window(key, window))
         collected.add(_listed(self.per_window.function(key, window, rows)))
         return RowType(self.results).rows(collected.table()[0])  # type: ignore[return-value]
 
@@ -420,7 +464,9 @@ class AllWindows(OverRows):
         except Exception as error:
             first = TimeWindow(int(windows.starts.min()), int(windows.ends.max()))
             raise _named(error, "all keys", first, len(windows.order)) from error
-        return fitted(returned, schema)
+        collected = Collected(schema)
+        collected.add(_listed(returned))
+        return collected.table()[0]
 
 
 def grouped(
@@ -456,6 +502,5 @@ __all__ = [
     "TablePerWindow",
     "WindowedRows",
     "called",
-    "fitted",
     "grouped",
 ]

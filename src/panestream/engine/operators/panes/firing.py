@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from panestream.engine.aggregates import Aggregation
 from panestream.engine.kernels.ordering import stable_order
 from panestream.engine.kernels.pairs import is_among, numbered
-from panestream.engine.kernels.slicing import Int64s, PaneGrid
+from panestream.engine.kernels.slicing import Int64s, IntOrInts, PaneGrid
 from panestream.engine.operators.panes.rollups import Rollups
 from panestream.engine.plan import WindowPlan
 from panestream.engine.runtime.main_rows import window_rows
@@ -44,17 +44,12 @@ class Interval:
     length: int
     purging: bool = False
 
-    def first_firing(self, times: Int64s) -> Int64s:
-        """When the window that a row of this time opened fires first."""
-        # Flink takes the remainder towards zero: before the epoch the first firing is one interval later than floor would give.
-        return times - np.fmod(times, self.length) + self.length
-
     def passed(self, before: int, after: int) -> bool:
         """Whether time passed a multiple of the interval on its way."""
         return after > before and (before == MIN_TIMESTAMP or after // self.length > before // self.length)
 
-    def next_after(self, time: int) -> int:
-        """The next multiple after ``time``."""
+    def next_after(self, time: IntOrInts) -> IntOrInts:
+        """Return the next multiple after a time: there a window fires first whose opening row has this time."""
         return (time // self.length + 1) * self.length
 
     def due(self, opened_at: Int64s, opened_by: Int64s, before: int, after: int, recent: int) -> npt.NDArray[np.bool_]:
@@ -67,7 +62,7 @@ class Interval:
             after: where it is now; later.
             recent: the number of the first row that came since time last moved.
         """
-        first = self.first_firing(opened_at)
+        first = self.next_after(opened_at)
         due = first <= after
         if not self.passed(before, after):
             # A row behind its time opened the window with a firing that was due already: it comes with the next step of time.
@@ -76,7 +71,7 @@ class Interval:
 
     def overdue(self, opened_at: Int64s, time: int) -> bool:
         """Whether a row opened a window whose first firing was due already."""
-        return bool((self.first_firing(opened_at) <= time).any())
+        return bool((self.next_after(opened_at) <= time).any())
 
 
 @dataclass(slots=True)

@@ -14,6 +14,8 @@ from panestream.engine.operators.row.codec import Codec, Kind, NotPlainError, na
 from panestream.engine.storage import payload
 from panestream.errors import InvalidPlanError
 
+_MAX_DEPTH = 64
+"""Arrow writes no column whose types are deeper inside of each other."""
 _LENGTH = struct.Struct("<I")
 _PLACES = {
     "key": "a key",
@@ -67,6 +69,10 @@ class ColumnWriter:
             array, self._kinds[name] = self._codec.encode(values, top=True)
         except NotPlainError as error:
             raise InvalidPlanError(_refusal(name, error)) from None
+        except RecursionError:
+            raise InvalidPlanError(_too_deep(name)) from None
+        if _depth(array.type) > _MAX_DEPTH:
+            raise InvalidPlanError(_too_deep(name))
         self._rows = len(values)
         if self._kinds[name] != ["null"]:
             self.array(name, array)
@@ -136,15 +142,32 @@ class ColumnReader:
         return one_chunk(self._table.column(name))
 
 
-def _refusal(name: str, error: NotPlainError) -> str:
+def _depth(type_: pa.DataType) -> int:
+    """Return how many types are inside of each other."""
+    return 1 + max((_depth(type_.field(at).type) for at in range(type_.num_fields)), default=0)
+
+
+def _too_deep(name: str) -> str:
+    return (
+        f"{_where(name)} holds a value that is nested more than {_MAX_DEPTH - 1} levels deep, which no column holds: keep a "
+        "flatter value there, or a text such as json.dumps(value)"
+    )
+
+
+def _where(name: str) -> str:
+    """Return what users call a column."""
     word, _, own = name.partition(":")
-    where = _PLACES[word] + (f" {own!r}" if own else "")
+    return _PLACES[word] + (f" {own!r}" if own else "")
+
+
+def _refusal(name: str, error: NotPlainError) -> str:
+    word, _, _ = name.partition(":")
     inside = f" (at {error.path})" if error.path else ""
     advice = "return tuples or dicts from create_accumulator and add" if word == "contents" else "keep tuples or dicts there"
     return (
-        f"{where} holds a {error}{inside}, which has no columns to rest in between micro-batches: {advice}, of numbers, strings, "
-        "bytes, dates, decimals, lists and sets; or allow pickles with .allow_pickled_state(), if nobody else can write to the "
-        "checkpoint"
+        f"{_where(name)} holds a {error}{inside}, which has no columns to rest in between micro-batches: {advice}, of numbers, "
+        "strings, bytes, dates, decimals, lists and sets; or allow pickles with .allow_pickled_state(), if nobody else can write "
+        "to the checkpoint"
     )
 
 

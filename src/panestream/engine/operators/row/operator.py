@@ -15,7 +15,7 @@ from panestream.engine.kernels.columns import one_chunk
 from panestream.engine.kernels.grouping import encode_keys
 from panestream.engine.kernels.interleaving import interleaved
 from panestream.engine.kernels.ordering import stable_order
-from panestream.engine.kernels.python_values import RowType, arrow_column, python_values, result_columns
+from panestream.engine.kernels.python_values import Place, RowType, arrow_column, python_values, result_columns
 from panestream.engine.kernels.slicing import Int64s
 from panestream.engine.operators.row.declared import DeclaredFunction
 from panestream.engine.operators.row.output import FiredResult, Output
@@ -32,6 +32,7 @@ from panestream.engine.storage.sealed_state import SealedState
 from panestream.engine.storage.state_tables import StateTables
 from panestream.errors import PlanMismatchError
 from panestream.windowing.assigners import GlobalWindows
+from panestream.windowing.failures import at_window
 from panestream.windowing.time import MAX_TIMESTAMP
 from panestream.windowing.windows import TimeWindow
 
@@ -87,11 +88,11 @@ class RowSettings:
             return None
         return function.function if isinstance(function.function, DeclaredFunction) else None
 
-    def results(self, values: Sequence[Any]) -> list[pa.Array]:
-        """What the function returned as the columns of the result."""
+    def results(self, values: Sequence[Any], place: Place | None = None) -> list[pa.Array]:
+        """What the function returned as the columns of the result; ``place``: key and window of each, for errors."""
         if self.returned is None:
-            return result_columns(values, self.result)
-        columns = dict(zip(self.returned.names, result_columns(values, self.returned), strict=True))
+            return result_columns(values, self.result, place)
+        columns = dict(zip(self.returned.names, result_columns(values, self.returned, place), strict=True))
         return [columns[name] for name in self.result.names]
 
 
@@ -315,7 +316,7 @@ class RowGroupOperator(GroupOperator[_Arrived | None]):
         self,
         tag: str,
         fired: Sequence[FiredResult],
-        columns_of: Callable[[Sequence[Any]], list[pa.Array]],
+        columns_of: Callable[..., list[pa.Array]],
         firing: Sequence[pa.Array] = (),
     ) -> pa.Table:
         by_row = [one[0] for one in fired]
@@ -324,7 +325,8 @@ class RowGroupOperator(GroupOperator[_Arrived | None]):
         spans = [one[1] if isinstance(one[1], TimeWindow) else None for one in fired]
         starts = pa.array([None if span is None else span.start for span in spans], pa.int64())
         ends = pa.array([None if span is None else span.end for span in spans], pa.int64())
-        return window_rows(self._plan, keys, (starts, ends), columns_of([one[2] for one in fired]), firing, tag=tag)
+        results = columns_of([one[2] for one in fired], place=lambda at: at_window(*fired[at][:2]))
+        return window_rows(self._plan, keys, (starts, ends), results, firing, tag=tag)
 
     def _late_rows(self, arrived: _Arrived | None) -> Iterator[pa.Table]:
         """The whole rows of late elements, as they came."""

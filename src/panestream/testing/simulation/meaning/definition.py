@@ -273,8 +273,7 @@ class Definition:
 
     def next_interval(self, t: Mapping[str, Any], w: Win, time: int, which: str) -> None:
         i = t["interval"]
-        aligned = int(abs(time) // i) * i * (1 if time >= 0 else -1)  # towards zero
-        w.interval = min(aligned + i, w.max)
+        w.interval = min(time // i * i + i, w.max)
         w.timers.add((which, w.interval))
 
     def timer_says(self, t: Mapping[str, Any], w: Win, which: str, time: int) -> Said:  # noqa: PLR0911 - the same table

@@ -1,0 +1,249 @@
+"""Values that would lose something in a column of another type. Arrow drops it silently; here it is found.
+
+>>> lost_value([1, 2.0, None, 2.5], pa.int64())
+Loss(value=2.5, reason='would cut its fraction off', way_out='make it a double or decimal, or round the value')
+>>> lost_value([["a"], "ab"], pa.list_(pa.string())).reason
+'would take it apart'
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from math import inf
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from panestream.errors import did_you_mean
+
+
+class Loss(NamedTuple):
+    """A value that a column would change, what the column would do, and what to return instead."""
+
+    value: Any
+    reason: str
+    way_out: str
+
+
+_FRACTION = ("would cut its fraction off", "make it a double or decimal, or round the value")
+_INFINITE = ("would make it infinite", "make it a double")
+_APART = ("would take it apart", "return a list, such as [value]")
+_TIME_OF_DAY = ("would drop its time of day", "make it a timestamp, or return value.date()")
+_NANOSECONDS = ("would cut its nanoseconds off", "round it to microseconds, such as value.floor('us')")
+_SINCE_1970 = ("would take it for a time since 1970", "return a datetime with a time zone, or make it a bigint")
+_DAYS_SINCE_1970 = ("would take it for days since 1970", "return a datetime.date, or make it an int")
+_MICROSECONDS = ("would take it for microseconds", "return a datetime.timedelta, or make it a bigint")
+_ROUNDED = ("would change it", "round the value, or make it a double")
+
+_TEXTS = (str, bytes, bytearray, memoryview)
+_WHOLE = {int, *(np.dtype(code).type for code in np.typecodes["AllInteger"])}
+_EXACT: dict[str, set[type]] = {
+    "integer": {*_WHOLE, type(None)},
+    "float": {*_WHOLE, float, np.float64, np.float32, type(None)},
+    "date": {dt.date, type(None)},
+    "timestamp": {dt.datetime, type(None)},
+    "duration": {dt.timedelta, type(None)},
+}
+"""Types whose values a column keeps, or Arrow refuses: nobody has to look at the values."""
+_TIMES: dict[str, tuple[type, ...]] = {
+    "date": (dt.date, np.datetime64),
+    "timestamp": (dt.datetime, np.datetime64),
+    "duration": (dt.timedelta, np.timedelta64),
+}
+_NOT_TIMES = {"date": _DAYS_SINCE_1970, "timestamp": _SINCE_1970, "duration": _MICROSECONDS}
+_FLOATS: dict[int, Any] = {16: np.float16, 32: np.float32, 64: np.float64}
+_INFINITE_FROM = {16: 65_520.0, 32: float(2**128 - 2**103), 64: inf}
+"""By the bits of a float: the smallest double that it rounds to infinity."""
+
+
+def lost_value(values: Sequence[Any], type_: pa.DataType) -> Loss | None:
+    """Return the first value, at any depth, that a column of this type would change, or None if there is none.
+
+    Args:
+        values: values of which Arrow makes such a column.
+        type_: of the column.
+    """
+    kind = _kind(type_)
+    if kind is None:
+        return None
+    kinds = set(map(type, values))
+    if kind in _EXACT:
+        suspects: Sequence[Any] = values
+        if kinds <= _EXACT[kind]:
+            suspects = _out_of_range(values, type_) if kind == "float" else ()
+        return next((loss for value in suspects if (loss := _loss_of_one(value, kind, type_)) is not None), None)
+    there = values if type(None) not in kinds else [value for value in values if value is not None]
+    loss = None if kind == "map" else _loss_of_text(there, kinds)
+    if loss is None and kind == "struct":
+        loss = _loss_of_fields(there, type_)
+    if loss is not None:
+        return loss
+    return next((loss for part in _parts(there, kind, type_) if (loss := lost_value(*part)) is not None), None)
+
+
+def _kind(type_: pa.DataType) -> str | None:
+    """Return the kind of a type that Arrow may change values for, or None if it never does."""
+    is_of = pa.types
+    kinds = {
+        "integer": is_of.is_integer,
+        "float": is_of.is_floating,
+        "date": is_of.is_date,
+        "timestamp": is_of.is_timestamp,
+        "duration": is_of.is_duration,
+        "struct": is_of.is_struct,
+        "map": is_of.is_map,
+        "list": lambda type_: is_of.is_list(type_) or is_of.is_large_list(type_),
+    }
+    return next((kind for kind, is_kind in kinds.items() if is_kind(type_)), None)
+
+
+def _loss_of_one(value: Any, kind: str, type_: pa.DataType) -> Loss | None:
+    """Return how a column without parts would change a value."""
+    if value is None or isinstance(value, pa.Scalar):  # Arrow itself compares the type of its own scalars
+        return None
+    if kind == "integer":
+        return None if isinstance(value, int) or _is_whole(value) else Loss(value, *_FRACTION)
+    if kind == "float":
+        with np.errstate(over="ignore"):
+            becomes_infinite = np.isinf(_FLOATS[type_.bit_width](value)) and not np.isinf(value)
+        return Loss(value, *_INFINITE) if becomes_infinite else None
+    if not isinstance(value, _TIMES[kind]):
+        return Loss(value, *_NOT_TIMES[kind])
+    if kind == "date":
+        # A missing time of pandas has NaN for its hour.
+        clock = [getattr(value, part, 0) for part in ("hour", "minute", "second", "microsecond", "nanosecond")]
+        return Loss(value, *_TIME_OF_DAY) if clock != [0] * 5 else None
+    return Loss(value, *_NANOSECONDS) if getattr(value, "nanosecond", getattr(value, "nanoseconds", 0)) else None
+
+
+def _is_whole(value: Any) -> bool:
+    try:
+        return bool(value == int(value))
+    except (TypeError, ValueError, ArithmeticError):
+        return False
+
+
+def _out_of_range(values: Sequence[Any], type_: pa.DataType) -> Sequence[Any]:
+    """Return the numbers that a narrow float cannot hold."""
+    end = _INFINITE_FROM[type_.bit_width]
+    if end == inf:
+        return ()
+    with np.errstate(over="ignore"):
+        return [value for value in values if value is not None and not -end < value < end]
+
+
+def _loss_of_text(values: Sequence[Any], kinds: set[type]) -> Loss | None:
+    """Return how a column of lists or structs would change a text."""
+    if not any(issubclass(kind, _TEXTS) for kind in kinds):
+        return None
+    return next(Loss(value, *_APART) for value in values if isinstance(value, _TEXTS))
+
+
+def _loss_of_fields(values: Sequence[Any], type_: pa.DataType) -> Loss | None:
+    """Return how a column of structs would change a dict, or a list of pairs of name and value."""
+    names = {field.name for field in type_}
+    for value in values:
+        fields = dict(value) if isinstance(value, list) else value
+        if isinstance(fields, dict) and not fields.keys() <= names:
+            unknown = next(name for name in fields if name not in names)
+            return Loss(value, f"would drop its field {unknown!r}", did_you_mean(str(unknown), names))
+    return None
+
+
+def _parts(values: Sequence[Any], kind: str, type_: pa.DataType) -> Iterator[tuple[Sequence[Any], pa.DataType]]:
+    """Return the columns of which lists, maps or structs consist, each with its type."""
+    if kind == "list":
+        if _kind(type_.value_type) is not None:
+            yield list(chain.from_iterable(values)), type_.value_type
+    elif kind == "map":
+        pairs = [pair for value in values for pair in (value.items() if isinstance(value, dict) else value)]
+        pairs = [tuple(pair.values()) if isinstance(pair, dict) else pair for pair in pairs]
+        yield [pair[0] for pair in pairs], type_.key_type
+        yield [pair[1] for pair in pairs], type_.item_type
+    else:
+        dicts = set(map(type, values)) <= {dict}
+        for place, field in enumerate(type_):
+            if _kind(field.type) is not None:
+                name = field.name
+                column = [value.get(name) if dicts else _field_of(value, name, place) for value in values]
+                yield column, field.type
+
+
+def _field_of(struct: Any, name: str, place: int) -> Any:
+    if isinstance(struct, dict):
+        return struct.get(name)
+    return dict(struct).get(name) if isinstance(struct, list) else struct[place]
+
+
+def cast_exactly(column: pa.Array, type_: pa.DataType) -> pa.Array:
+    """Cast a column as Arrow does, and refuse what Arrow would change silently.
+
+    Args:
+        column: of any type.
+        type_: the type to cast to.
+
+    Raises:
+        pa.ArrowException: the column cannot be cast, or a value would change.
+    """
+    if column.type == type_:
+        return column  # Arrow refuses to cast to the same type if a struct is null whose fields never are
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    cast = column.cast(type_)
+    for leaf, wanted in _leaves(column, type_):
+        loss = _loss_of_cast(leaf, wanted)
+        if loss is not None:
+            raise pa.ArrowInvalid(f"{loss.value!r} does not fit {wanted}, which {loss.reason}: {loss.way_out}")
+    return cast
+
+
+def _leaves(column: pa.Array, type_: pa.DataType) -> Iterator[tuple[pa.Array, pa.DataType]]:
+    """Return the columns without parts of which a column consists, each with the type that it is cast to."""
+    kind = _kind(type_)
+    if kind == "struct" and pa.types.is_struct(column.type):
+        parts = {field.name: part for field, part in zip(column.type, column.flatten(), strict=True)}
+        names = [field.name for field in type_]
+        unknown = next((name for name in parts if name not in names), None)
+        if unknown is not None:
+            raise pa.ArrowInvalid(f"there is no field {unknown!r} in {type_}; {did_you_mean(unknown, names)}")
+        for field in type_:
+            if field.name in parts:
+                yield from _leaves(parts[field.name], field.type)
+    elif kind == "map" and pa.types.is_map(column.type):
+        yield from _leaves(column.keys, type_.key_type)
+        yield from _leaves(column.items, type_.item_type)
+    elif kind == "list" and hasattr(column, "flatten"):
+        yield from _leaves(column.flatten(), type_.value_type)
+    else:
+        yield column, type_
+
+
+def _loss_of_cast(column: pa.Array, type_: pa.DataType) -> Loss | None:
+    """Return how Arrow's cast would change a value without an error."""
+    given, is_of = column.type, pa.types
+    if given == type_ or column.null_count == len(column):
+        return None
+    if is_of.is_integer(given) and is_of.is_temporal(type_):
+        return Loss(_first(column), *_NOT_TIMES.get(_kind(type_) or "", _SINCE_1970))
+    if is_of.is_float64(given) and is_of.is_floating(type_):
+        infinite = pc.and_not(pc.is_inf(column.cast(type_)), pc.is_inf(column))
+        return Loss(_first(column.filter(infinite)), *_INFINITE) if pc.any(infinite).as_py() else None
+    if is_of.is_timestamp(given) and is_of.is_date(type_):
+        reason = _TIME_OF_DAY
+    elif (is_of.is_integer(given) or is_of.is_floating(given)) and (is_of.is_decimal(type_) or is_of.is_boolean(type_)):
+        reason = _ROUNDED
+    else:
+        return None
+    changed = pc.not_equal(column.cast(type_).cast(given), column)
+    return Loss(_first(column.filter(changed)), *reason) if pc.any(changed).as_py() else None
+
+
+def _first(column: pa.Array) -> Any:
+    return column.drop_null()[0].as_py()
+
+
+__all__ = ["Loss", "cast_exactly", "lost_value"]
