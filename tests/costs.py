@@ -41,14 +41,10 @@ class Costs:
     jvms: int = 0
 
     def __add__(self, other: Costs) -> Costs:
-        return Costs(
-            self.seconds + other.seconds, self.queries + other.queries, self.jobs + other.jobs, self.jvms + other.jvms
-        )
+        return Costs(self.seconds + other.seconds, self.queries + other.queries, self.jobs + other.jobs, self.jvms + other.jvms)
 
     def __sub__(self, other: Costs) -> Costs:
-        return Costs(
-            self.seconds - other.seconds, self.queries - other.queries, self.jobs - other.jobs, self.jvms - other.jvms
-        )
+        return Costs(self.seconds - other.seconds, self.queries - other.queries, self.jobs - other.jobs, self.jvms - other.jvms)
 
 
 def jvm_folder() -> Path:

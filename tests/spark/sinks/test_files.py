@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -10,7 +12,7 @@ import pytest
 import panestream as pst
 from panestream.errors import FencedError, SinkError
 from panestream.spark.checkpoint import Epoch
-from panestream.spark.sinks import files
+from panestream.spark.sinks import claims
 from panestream.spark.sinks.base import Run
 from tests.spark.local_files import LocalFiles, leave_marker
 
@@ -19,7 +21,7 @@ SPARK = LocalFiles()
 
 @pytest.fixture(autouse=True)
 def written_here(monkeypatch):
-    monkeypatch.setattr(files, "write_marker", leave_marker)
+    monkeypatch.setattr(claims, "write_marker", leave_marker)
 
 
 class Words:
@@ -151,6 +153,99 @@ def test_a_place_that_is_not_the_querys_is_refused(tmp_path):
     batch.open(SPARK, Run())
     with pytest.raises(SinkError, match="holds the output of another batch run"):
         batch.open(SPARK, Run("q", queries=frozenset({"q"})))
+
+
+def start_first(monkeypatch, sink, *queries):
+    """Other queries that open the sink after this one has looked whose the folder is, and before it says that it is its own."""
+    waiting = list(queries)
+
+    def leave(spark, folder, marker):
+        leave_marker(spark, folder, marker)
+        while waiting:
+            sink.open(SPARK, Run(waiting[0], queries=frozenset({waiting.pop(0)})))
+
+    monkeypatch.setattr(claims, "write_marker", leave)
+
+
+def test_of_two_queries_that_start_together_in_a_new_folder_the_second_is_refused(tmp_path, monkeypatch):
+    sink = pst.ParquetSink(str(tmp_path / "out"))
+    start_first(monkeypatch, sink, "first")
+    with pytest.raises(SinkError, match="out holds the output of another query: its batch ids would collide"):
+        sink.open(SPARK, Run("second", queries=frozenset({"second"})))
+    sink.open(SPARK, Run("first", queries=frozenset({"first"})))
+
+
+def test_two_copies_of_a_query_that_start_together_in_a_new_folder_are_one_owner(tmp_path, monkeypatch):
+    sink = pst.ParquetSink(str(tmp_path / "out"))
+    start_first(monkeypatch, sink, "copy")
+    sink.open(SPARK, Run("q", queries=frozenset({"q", "copy"})))
+
+
+@pytest.mark.parametrize("moments", range(20))
+def test_of_many_queries_that_start_together_exactly_one_gets_the_folder(tmp_path, moments):
+    sink, together = pst.ParquetSink(str(tmp_path / "out")), threading.Barrier(4)
+
+    def start(query):
+        together.wait()
+        try:
+            sink.open(SPARK, Run(query, queries=frozenset({query})))
+        except SinkError as error:
+            return str(error)
+        return ""
+
+    with ThreadPoolExecutor(4) as pool:
+        said = list(pool.map(start, ("a", "b", "c", "d")))
+    assert said.count("") == 1
+    assert all("holds the output of another query" in each for each in said if each)
+
+
+@pytest.mark.parametrize("step", [1, 2])
+def test_where_nothing_is_created_exclusively_two_queries_never_both_get_the_folder(tmp_path, monkeypatch, step):
+    """Step 1: the other comes when the claim is written. Step 2: when the claims were read, and the marker is to be written."""
+    monkeypatch.setattr(claims, "local_folder", lambda address: None)
+    sink, steps, outcomes = pst.ParquetSink(str(tmp_path / "out")), [], {}
+
+    def start(query):
+        try:
+            sink.open(SPARK, Run(query, queries=frozenset({query})))
+        except SinkError as error:
+            return str(error)
+        return "opened"
+
+    def leave(spark, folder, marker):
+        steps.append(folder)
+        if len(steps) == step:
+            outcomes["other"] = start("other")
+        leave_marker(spark, folder, marker)
+
+    monkeypatch.setattr(claims, "write_marker", leave)
+    outcomes["this"] = start("this")
+    assert sorted(each == "opened" for each in outcomes.values()) == [False, True]
+    (refused,) = (each for each in outcomes.values() if each != "opened")
+    assert "is claimed by another query that starts at the same moment" in refused or "holds the output of another" in refused
+    owner = next(name for name, each in outcomes.items() if each == "opened")
+    assert start(owner) == "opened"
+    assert "holds the output of another query" in start("a third")
+
+
+def test_where_nothing_is_created_exclusively_a_claim_that_was_given_up_holds_nobody_up(tmp_path, monkeypatch):
+    monkeypatch.setattr(claims, "local_folder", lambda address: None)
+    sink = pst.ParquetSink(str(tmp_path / "out"))
+    leave_marker(SPARK, tmp_path / "out/_attempts/claim-ab", {"query": "other", "given_up": True})
+    sink.open(SPARK, Run("q", queries=frozenset({"q"})))
+    leave_marker(SPARK, tmp_path / "held/_attempts/claim-ab", {"query": "other"})
+    with pytest.raises(SinkError, match=r"is claimed by another query .*claim-ab.*delete that claim and start again"):
+        pst.ParquetSink(str(tmp_path / "held")).open(SPARK, Run("q", queries=frozenset({"q"})))
+
+
+def test_what_a_broken_start_of_an_earlier_panestream_left_of_a_marker_is_no_owner(tmp_path):
+    left = tmp_path / "out" / "_panestream" / "_temporary" / "0"
+    left.mkdir(parents=True)
+    (left.parent.parent / "_SUCCESS").touch()
+    sink = pst.ParquetSink(str(tmp_path / "out"))
+    sink.open(SPARK, Run("q", queries=frozenset({"q"})))
+    with pytest.raises(SinkError, match="holds the output of another query"):
+        sink.open(SPARK, Run("r", queries=frozenset({"r"})))
 
 
 def test_a_place_that_lost_its_marker_or_has_files_of_others_is_refused(tmp_path):

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from panestream.errors import SinkError
-from panestream.spark.markers import PARTS, list_files, read_markers, write_marker
+from panestream.spark.markers import list_files
 from panestream.spark.places import FilePath, escaped, file_place, local_folder, path_of
 from panestream.spark.sinks.base import Run, Sink
+from panestream.spark.sinks.claims import ATTEMPTS, OWNER, claim, owners
 from panestream.spark.sinks.members import LOCK
 from panestream.spark.sinks.publication import MicroBatchFolders, Publisher, sweep
 from panestream.spark.sinks.shared_folders import SharedFolders
@@ -23,9 +24,6 @@ from panestream.spark.sinks.shared_folders import SharedFolders
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-OWNER = "_panestream"
-"""The marker in a sink's folder that says whose it is."""
-_ATTEMPTS = "_attempts"
 BATCH_COLUMN = "batch_id"
 """The partition column of file sinks: the micro-batch that a row came with."""
 _WHOLE_RUN = -1
@@ -102,20 +100,17 @@ class FileSink(Sink):
                 )
 
     def open(self, spark: SparkSession, run: Run) -> Sink:
-        pattern = f"{escaped(self.folder)}/{OWNER}/{PARTS}"
-        markers = read_markers(
-            spark, pattern, f"it says which query {self.path} belongs to. Restore it from a copy, or choose another directory"
-        )
+        markers = owners(spark, self.folder)
         if not markers:
             self._check_free(spark, run)
-            write_marker(spark, f"{self.path}/{OWNER}", {"query": run.query})
+            markers = claim(spark, self.folder, run.query, run.queries)
         for owner in markers.values():
             if owner.get("query") not in run.queries:
                 raise SinkError(
                     f"{self.path} holds the output of another {'query' if owner.get('query') else 'batch run'}: its batch ids "
                     "would collide with this one's. Choose another directory, or start with the checkpoint that belongs to it"
                 )
-        addresses = list(markers) or list_files(spark, pattern)
+        addresses = list(markers)
         # Spark knows what a path without a scheme means, and says it in the addresses.
         marker = local_folder(addresses[0]) if addresses else None
         if marker is None:
@@ -219,7 +214,7 @@ class _LocalFiles(Sink):
     def write(self, df: DataFrame, batch_id: int | None) -> None:
         if not self.marker.is_file():
             return _FilesElsewhere(self.sink, self.run).write(df, batch_id)
-        attempts = f"{self.sink.path}/{_ATTEMPTS}"
+        attempts = f"{self.sink.path}/{ATTEMPTS}"
         return self._micro_batches(df.sparkSession).write(batch_id, lambda name: self.sink.save(df, f"{attempts}/{name}"))
 
     def describe(self) -> str:
@@ -236,7 +231,7 @@ class _LocalFiles(Sink):
         epoch = self.run.epoch
         rank = (0, uuid.uuid4().hex) if epoch is None else epoch.rank
         registered = partial(self.run.registered, spark)
-        return Publisher(self._folder / _ATTEMPTS, rank, lambda: self.run.check(spark), registered)
+        return Publisher(self._folder / ATTEMPTS, rank, lambda: self.run.check(spark), registered)
 
 
 @dataclass(frozen=True)
@@ -255,7 +250,7 @@ class _LocalSharedFiles(_LocalFiles):
         folders = self._folders(df.sparkSession)
         sweep(folders.publisher.attempts, folders.publisher.rank)
         attempt = folders.publisher.aside()
-        self.sink.save(df, f"{self.sink.path}/{_ATTEMPTS}/{attempt.name}")
+        self.sink.save(df, f"{self.sink.path}/{ATTEMPTS}/{attempt.name}")
         folders.write(attempt, batch_id)
         return None
 
