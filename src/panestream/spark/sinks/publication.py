@@ -168,7 +168,7 @@ class Publisher:
 
     def mark(self, folder: Path) -> None:
         """Leaves the mark of the run in a folder."""
-        self.folders.touch(folder, f"{_MARK}{self.rank[0]:010d}-{self.rank[1]}")
+        self.folders.touch(folder, f"{_MARK}{self.own_prefix}")
 
     def aside(self) -> Path:
         """A folder of the run among the attempts that is not there yet."""
@@ -177,7 +177,12 @@ class Publisher:
 
     def new_name(self) -> str:
         """Of a folder among the attempts, which no other has."""
-        return f"{self.rank[0]:010d}-{self.rank[1]}-{uuid.uuid4().hex}"
+        return f"{self.own_prefix}-{uuid.uuid4().hex}"
+
+    @property
+    def own_prefix(self) -> str:
+        """What the names of the run's attempts begin with."""
+        return f"{self.rank[0]:010d}-{self.rank[1]}"
 
 
 @dataclass(frozen=True)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from panestream.spark.sinks.members import Member, assemble, held, members, name_members, write_counts
+from panestream.spark.sinks.members import STAGED, Member, assemble, held, members, name_members, write_counts
 from panestream.spark.sinks.publication import Publisher, published
 
 Cut = Callable[[Path, int, Path], None]
@@ -37,7 +38,7 @@ class SharedFolders:
 
     def begin(self, batch_id: int) -> None:
         """Takes away what is there of later micro-batches, and of this one where it is not to go: the last first."""
-        with held(self.root):
+        with held(self.root, self._fence):
             self.publisher.check()
             folders = published(self.root, self.column)
             for number in sorted(folders, reverse=True):
@@ -50,7 +51,7 @@ class SharedFolders:
         """Publishes the files of ``attempt`` in place of what is there of this micro-batch."""
         given = name_members(attempt, batch_id, batch_id)
         target = self.folder_of(batch_id)
-        with held(self.root):
+        with held(self.root, self._fence):
             self.publisher.check()
             there = members(target, batch_id - batch_id % self.size) if target.is_dir() else []
             others = [member for member in there if not member.first <= batch_id <= member.last]
@@ -60,6 +61,16 @@ class SharedFolders:
                 self._join(given[0], target)
             else:
                 self._replace(target, others, attempt)
+
+    def _fence(self) -> None:
+        """Takes what is not published yet away from all who hold the lock: what they rename next is not there any more."""
+        publisher = self.publisher
+        publisher.check()
+        attempts = publisher.folders.children(publisher.attempts)
+        for path in (self.root / STAGED, *(path for path in attempts if not path.name.startswith(publisher.own_prefix))):
+            # In one step: a folder that is deleted file by file could still be published, with the files that are left.
+            with suppress(FileNotFoundError):
+                path.rename(publisher.aside())
 
     def _join(self, member: Member, target: Path) -> None:
         """One file more: in one step, whatever else is there."""
