@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from panestream.errors import CheckpointError, FencedError, PlanMismatchError, SinkError
+from panestream.errors import CheckpointError, FencedError, PlanMismatchError, SinkError, StateDamagedError
 from panestream.spark import checkpoint as checkpoints
 from panestream.spark import succession
 from panestream.spark.checkpoint import (
@@ -102,6 +102,19 @@ def test_entries_of_runs_long_past_are_forgotten(tmp_path):
     # Who does not see its own entry does not see the files that Spark sees.
     Epoch(str(tmp_path), 60, "ab").forget_old()
     assert len(list((tmp_path / "panestream/runs").iterdir())) == 22
+
+
+def test_checkpoint_that_lost_the_plan_of_a_committed_micro_batch_is_refused_before_anything_runs(tmp_path):
+    entry(tmp_path, 1)
+    logs(tmp_path, 3, 3)
+    assert look_at(SPARK, PLAN, str(tmp_path)).last == 3
+    (tmp_path / "offsets" / "3").unlink()
+    with pytest.raises(StateDamagedError) as error:
+        look_at(SPARK, PLAN, str(tmp_path))
+    assert str(error.value) == (
+        f"the checkpoint {tmp_path} is damaged: micro-batch 3 was committed (commits/3), and Spark's plan of it (offsets/3) is "
+        "gone. Put back that file, or a copy of the whole checkpoint from before the damage"
+    )
 
 
 def test_whether_it_is_of_this_machine(tmp_path):

@@ -19,7 +19,7 @@ from urllib.parse import unquote, urlsplit
 
 from panestream.engine.plan import WindowPlan, check_identity
 from panestream.engine.savepoint.plans import plan_json
-from panestream.errors import FencedError, SinkError, StateFormatError
+from panestream.errors import FencedError, SinkError, StateDamagedError, StateFormatError
 from panestream.spark.markers import PARTS, list_files, read_markers, write_marker
 from panestream.spark.mode import Mode
 from panestream.spark.operator.flavours import check_data_frames, check_rows, wants_data_frames
@@ -211,7 +211,7 @@ def look_at(
         CheckpointError: it began otherwise.
         PlanMismatchError: it belongs to another plan, and micro-batches of that were planned. (The state holds the plan too, and
             refuses another; here it is found before anything runs.)
-        StateDamagedError: an entry cannot be read.
+        StateDamagedError: an entry cannot be read; Spark's plan of a committed micro-batch is gone.
         StateFormatError: a newer panestream wrote it.
         EnvironmentNotReadyError: this Spark cannot go on with what another version began.
     """
@@ -224,6 +224,7 @@ def look_at(
         newest = max(entries)
         check_not_succeeded(_in_order(entries), checkpoint, partial(last_committed, spark))
         planned, last = _last(spark, checkpoint, "offsets"), _last(spark, checkpoint, "commits")
+        _check_planned(checkpoint, planned, last)
         told = Birth.of_json(entries[newest].get("born"))
         born = birth_of_next(checkpoint, told, birth, planned=planned >= 0, committed=last >= 0)
         if planned >= 0:
@@ -246,6 +247,15 @@ def look_at(
     epoch = Epoch(checkpoint, number, uuid.uuid4().hex)
     found = TakenUp(epoch.entry, planned, _planned_by(entries, planned))
     return Claim(epoch, query, frozenset(queries), plan, last, frozenset(written), data_frames, not entries, born, mode, found)
+
+
+def _check_planned(checkpoint: str, planned: int, last: int) -> None:
+    """Refuses a checkpoint that has lost Spark's plan of a micro-batch: Spark would run one before it again, and then fail."""
+    if last > planned:
+        raise StateDamagedError(
+            f"the checkpoint {checkpoint} is damaged: micro-batch {last} was committed (commits/{last}), and Spark's plan of it "
+            f"(offsets/{last}) is gone. Put back that file, or a copy of the whole checkpoint from before the damage"
+        )
 
 
 def _planned_by(entries: Mapping[Rank, Mapping[str, Any]], number: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -118,6 +119,106 @@ def test_micro_batches_share_folders_and_what_a_crash_left_is_swept(tmp_path):
     alone.write(Words("of 5"), 5)
     assert query.found() == {"batch_id=0": ["of 0", "of 1", "of 2"], "batch_id=3": ["again", "of 3"], "batch_id=5": ["of 5"]}
     assert next((query.folder / "batch_id=5").glob("b*")).name == "batches-0000000005-0000000005-part-0.parquet"
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_what_a_run_withdrew_that_failed_comes_back_with_the_checkpoint_that_has_it(tmp_path, size):
+    query = Query(tmp_path, batches_per_folder=size)
+    sink = query.opened(1)
+    for batch in range(7):
+        sink.write(Words(f"of {batch}"), batch)
+    before = query.found()
+    for number in (2, 3):
+        # The checkpoint lacks its newest micro-batches: a run does one again, and ends before it is committed.
+        query.opened(number, first=2).write(Words("of 2"), 2)
+        assert sorted(word for words in query.found().values() for word in words) == ["of 0", "of 1", "of 2"]
+    query.opened(4, first=1).write(Words("of 1"), 1)
+    assert sorted(word for words in query.found().values() for word in words) == ["of 0", "of 1"]
+    # It is repaired.
+    repaired = query.opened(5, first=7)
+    assert query.found() == before
+    repaired.write(Words("of 7"), 7)
+    repaired.on_first_commit(Words())
+    assert list((query.folder / "_withdrawn").iterdir()) == []
+
+
+@pytest.mark.parametrize("size", [1, 3])
+@pytest.mark.parametrize("runs", ["one", "one for each micro-batch"])
+def test_what_was_withdrawn_is_gone_when_the_micro_batch_that_was_done_again_is_committed(tmp_path, size, runs):
+    query = Query(tmp_path, batches_per_folder=size)
+    sink = query.opened(1)
+    for batch in range(7):
+        sink.write(Words(f"of {batch}"), batch)
+    # An older copy of the checkpoint was restored.
+    sink = query.opened(2, first=2)
+    sink.write(Words("again"), 2)
+    if runs == "one":
+        sink.on_first_commit(Words())
+        assert list((query.folder / "_withdrawn").iterdir()) == []
+        again = ["again"]
+    else:
+        for batch in (3, 4):
+            query.opened(batch, first=batch).write(Words("again"), batch)
+        again = ["again"] * 3
+    # If micro-batches have no rows now, those of the other history do not come back.
+    query.opened(5, first=5).write(Words("of 5 again"), 5)
+    assert sorted(word for words in query.found().values() for word in words) == [*again, "of 0", "of 1", "of 5 again"]
+
+
+class Restored:
+    """A query whose checkpoint is restored, damaged and repaired by chance; what is committed must be found, and nothing else."""
+
+    def __init__(self, folder, chance):
+        self.query, self.chance = Query(folder, batches_per_folder=chance.choice([1, 1, 3, 5])), chance
+        self.committed, self.last, self.runs, self.version = {}, -1, 0, 0
+
+    def word(self, batch):
+        return f"{batch} of {self.version}"
+
+    def start(self, first):
+        self.runs += 1
+        return self.query.opened(self.runs, first=first)
+
+    def run(self):
+        """Goes on from what is committed, for some micro-batches; the last one may be broken off before its commit."""
+        sink, first = self.start(self.last + 1), self.last + 1
+        for batch in range(first, first + self.chance.randint(1, 4)):
+            words = [self.word(batch)] if batch == first or self.chance.random() < 0.7 else []
+            if batch == first + 1:
+                sink.on_first_commit(Words())
+            if words:
+                sink.write(Words(*words), batch)
+            self.check({**self.committed, batch: words})
+            if batch > first and self.chance.random() < 0.1:
+                return
+            self.committed[batch], self.last = words, batch
+
+    def fail(self):
+        """A checkpoint that lacks micro-batches: one is done again as it was, and the run fails. Then the checkpoint is repaired."""
+        first = self.chance.randint(max(self.last - 6, 0), self.last)
+        self.start(first).write(Words(*self.committed[first]), first)
+
+    def restore(self):
+        """From a copy: what came after it comes again, with other rows."""
+        self.last = self.chance.randint(max(self.last - 6, -1), self.last)
+        self.committed = {batch: words for batch, words in self.committed.items() if batch <= self.last}
+        self.version += 1
+        self.run()
+
+    def check(self, expected):
+        found = [word for words in self.query.found().values() for word in words]
+        assert sorted(found) == sorted(word for words in expected.values() for word in words)
+
+
+@pytest.mark.parametrize("case", range(40))
+def test_checkpoints_that_are_damaged_repaired_and_restored_by_chance_lose_no_row_and_double_none(tmp_path, case):
+    chance = random.Random(case)
+    history = Restored(tmp_path, chance)
+    history.run()
+    for _ in range(12):
+        for _ in range(chance.choice([0, 0, 1, 2])):
+            history.fail()
+        history.restore() if chance.random() < 0.2 else history.run()
 
 
 @pytest.mark.parametrize("step", ["begin", "write"])

@@ -77,7 +77,8 @@ class Sink(ABC):
     """Takes the rows of one output, a DataFrame for each micro-batch that has any, and for the first one of every run.
 
     The calls come in this order: :meth:`place`, :meth:`check_columns` and :meth:`open` when the query is started, where it is
-    started; then on the driver (through Spark Connect: on the server) once :meth:`begin`, and :meth:`write` for each micro-batch.
+    started; then on the driver (through Spark Connect: on the server) once :meth:`begin`, :meth:`write` for each micro-batch, and
+    once :meth:`on_first_commit` before the second one.
 
     Micro-batches have the numbers that Spark gives them. Those of a query that started from a savepoint, where Spark begins at 0
     again, go on from the savepoint's: to a sink it is the query that was there before.
@@ -112,12 +113,22 @@ class Sink(ABC):
     def begin(self, df: DataFrame, batch_id: int) -> None:  # noqa: B027 (optional to override)
         """Called once in a run, before the first :meth:`write`: nothing of ``batch_id`` or beyond is committed.
 
-        What is there of later micro-batches is of a run that was broken off, or newer than a checkpoint that was restored. It
-        must go: those batches come again, perhaps with other rows. What is at ``batch_id`` itself is for ``write`` to replace.
+        What is there of later micro-batches is of a run that was broken off, or newer than a checkpoint that was restored. No
+        reader may find it any more: those batches come again, perhaps with other rows. What is at ``batch_id`` itself is for
+        ``write`` to replace.
 
         Args:
             df: the rows of the first micro-batch, perhaps none.
             batch_id: its number.
+        """
+
+    def on_first_commit(self, df: DataFrame) -> None:  # noqa: B027 (optional to override)
+        """Called once in a run, when its first micro-batch is committed, before the rows of the second one come.
+
+        Until then the run may fail, and a repaired checkpoint may hold micro-batches that :meth:`begin` took away.
+
+        Args:
+            df: the rows of the second micro-batch, perhaps none.
         """
 
     @abstractmethod

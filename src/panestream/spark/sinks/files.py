@@ -18,7 +18,8 @@ from panestream.spark.places import FilePath, escaped, file_place, local_folder,
 from panestream.spark.sinks.base import Run, Sink
 from panestream.spark.sinks.claims import ATTEMPTS, OWNER, claim, owners
 from panestream.spark.sinks.members import LOCK
-from panestream.spark.sinks.publication import MicroBatchFolders, Publisher, sweep
+from panestream.spark.sinks.micro_batch_folders import MicroBatchFolders
+from panestream.spark.sinks.publication import Publisher, sweep
 from panestream.spark.sinks.shared_folders import SharedFolders
 
 if TYPE_CHECKING:
@@ -210,6 +211,10 @@ class _LocalFiles(Sink):
         if not self.marker.is_file():
             return _FilesElsewhere(self.sink, self.run).begin(df, batch_id)
         return self._micro_batches(df.sparkSession).begin(batch_id)
+
+    def on_first_commit(self, df: DataFrame) -> None:
+        if self.marker.is_file():
+            self._micro_batches(df.sparkSession).withdrawn.delete()
 
     def write(self, df: DataFrame, batch_id: int | None) -> None:
         if not self.marker.is_file():

@@ -32,6 +32,8 @@ class Outputs:
         born: the savepoint that the checkpoint began with; None: with nothing.
         begins_with: the savepoint whose state must be put in; None: the checkpoint has what it began with.
         begun: whether the sinks know the first micro-batch.
+        begun_with: which one that was, by Spark's number.
+        committed: whether the sinks know that it is committed.
         first: what sinks call Spark's micro-batch 0.
         succeeded: the entry by which the query that this one succeeds learns of it; None: there is none to tell.
         mode: how the query runs on the checkpoint.
@@ -44,6 +46,8 @@ class Outputs:
     born: Birth | None = None
     begins_with: Birth | None = None
     begun: bool = field(default=False)
+    begun_with: int = field(default=-1)
+    committed: bool = field(default=False)
     first: int = 0
     succeeded: Epoch | None = None
     mode: Mode = field(default_factory=Mode)
@@ -64,6 +68,11 @@ class Outputs:
         if self.begun:
             # With the first micro-batch committed, the old query can be started no more.
             self.succeeded = None
+        if self.begun and not self.committed and batch_id > self.begun_with:
+            for tag, sink in self.sinks.items():
+                with of_sink(tag, sink, batch_id):
+                    sink.on_first_commit(rows_of(tag))
+            self.committed = True
         for tag, sink in self.sinks.items():
             if self.begun and tag not in present:
                 continue
@@ -71,7 +80,8 @@ class Outputs:
                 if not self.begun:
                     sink.begin(rows_of(tag), number)
                 sink.write(rows_of(tag), number)
-        self.begun = True
+        if not self.begun:
+            self.begun, self.begun_with = True, batch_id
 
     def check(self, spark: SparkSession) -> None:
         """Raises where another copy of the query was started later.

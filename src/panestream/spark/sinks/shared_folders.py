@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from panestream.spark.sinks.members import STAGED, Member, assemble, held, members, name_members, write_counts
 from panestream.spark.sinks.publication import Publisher, published
+from panestream.spark.sinks.withdrawn import Withdrawn
 
 Cut = Callable[[Path, int, Path], None]
 """Writes the first rows of a file, so many, as a file in a folder that is not there yet."""
@@ -32,6 +34,11 @@ class SharedFolders:
     publisher: Publisher
     cut: Cut
 
+    @property
+    def withdrawn(self) -> Withdrawn:
+        """What was taken away in the place."""
+        return Withdrawn(self.root, self.column, self.publisher, shares=True)
+
     def folder_of(self, batch_id: int) -> Path:
         """The folder that a micro-batch goes to."""
         return self.root / f"{self.column}={batch_id - batch_id % self.size}"
@@ -40,10 +47,11 @@ class SharedFolders:
         """Takes away what is there of later micro-batches, and of this one where it is not to go: the last first."""
         with held(self.root, self._fence):
             self.publisher.check()
+            self.withdrawn.settle(batch_id)
             folders = published(self.root, self.column)
             for number in sorted(folders, reverse=True):
                 if number > batch_id:
-                    self.publisher.withdraw(folders[number])
+                    self.withdrawn.withdraw(folders[number], batch_id)
                 elif number >= 0:
                     self._forget(folders[number], number, batch_id)
 
@@ -94,6 +102,8 @@ class SharedFolders:
         others = [member for member in there if member.last < batch_id or (own and member.first == member.last == batch_id)]
         if len(others) == len(there):
             return
+        if any(member.last > batch_id for member in there):
+            self.withdrawn.keep(partial(assemble, folder, there, None), folder, batch_id)
         added = self.publisher.aside()
         added.mkdir()
         for member in there:
