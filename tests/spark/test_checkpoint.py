@@ -117,6 +117,25 @@ def test_checkpoint_that_lost_the_plan_of_a_committed_micro_batch_is_refused_bef
     )
 
 
+def test_state_is_of_the_last_committed_micro_batch_unless_its_run_noted_one_without_rows(tmp_path):
+    logs(tmp_path, 5, 5)
+    entry(tmp_path, 1)
+    assert look_at(SPARK, PLAN, str(tmp_path)).state_of is None  # an earlier panestream committed it
+    entry(tmp_path, 2, after=2, tells_gaps=True)
+    entry(tmp_path, 3, after=5)
+    claim = look_at(SPARK, PLAN, str(tmp_path))
+    assert (claim.last, claim.state_of, claim.committer["after"]) == (5, 5, 2)
+    Epoch(str(tmp_path), 1, "ab").write_gap(SPARK, 0)
+    assert look_at(SPARK, PLAN, str(tmp_path)).state_of == 5
+    Epoch(str(tmp_path), 2, "ab").write_gap(SPARK, 3)
+    assert look_at(SPARK, PLAN, str(tmp_path)).state_of == 3
+    Epoch(str(tmp_path), 2, "ab").write_gap(SPARK, 8)  # it was noted before the commit, which never came
+    assert look_at(SPARK, PLAN, str(tmp_path)).state_of == 5
+    entry(tmp_path, 30, after=5)
+    Epoch(str(tmp_path), 30, "ab").forget_old()
+    assert list((tmp_path / "panestream/gaps").iterdir()) == []
+
+
 def test_whether_it_is_of_this_machine(tmp_path):
     entry(tmp_path, 1)
     assert [Epoch(place, 1, "ab").is_local for place in (str(tmp_path), f"file:{tmp_path}", "hdfs://host/x")] == [
@@ -225,6 +244,7 @@ def test_what_a_run_leaves(tmp_path):
         "places": ["a", "b"],
         "data_frames": False,
         "planned": 6,
+        "tells_gaps": True,
         "clock": False,
         "signals": True,
     }

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import random
 import threading
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import panestream as pst
-from panestream.errors import FencedError, SinkError
+from panestream.errors import FencedError, PanestreamWarning, SinkError
 from panestream.spark.checkpoint import Epoch
 from panestream.spark.sinks import claims
 from panestream.spark.sinks.base import Run
@@ -254,6 +257,43 @@ def test_a_place_that_is_not_the_querys_is_refused(tmp_path):
     batch.open(SPARK, Run())
     with pytest.raises(SinkError, match="holds the output of another batch run"):
         batch.open(SPARK, Run("q", queries=frozenset({"q"})))
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_output_that_is_older_than_the_checkpoint_is_warned_of(tmp_path, size):
+    query = Query(tmp_path, batches_per_folder=size)
+    sink = query.opened(1)
+    for batch in range(7):
+        sink.write(Words(f"of {batch}"), batch)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        query.sink.open(SPARK, Run("q", queries=frozenset({"q"}), written=True, began=6))
+    # One copy of the folder is older than the run that began with micro-batch 7.
+    with pytest.warns(PanestreamWarning, match=r"out ends with micro-batch 6, and the checkpoint committed micro-batch 7 to it"):
+        query.sink.open(SPARK, Run("q", queries=frozenset({"q"}), written=True, began=7))
+
+
+def test_folder_whose_micro_batches_were_all_deleted_is_not_warned_of(tmp_path):
+    query = Query(tmp_path)
+    query.opened(1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        query.sink.open(SPARK, Run("q", queries=frozenset({"q"}), written=True, began=7))
+
+
+def test_files_without_a_column_of_the_output_are_warned_of(tmp_path):
+    query = Query(tmp_path)
+    query.opened(1)
+    for batch, names in ((0, ["n"]), (1, ["n", "top"])):
+        (query.folder / f"batch_id={batch}").mkdir()
+        pq.write_table(pa.table({name: [1] for name in names}), query.folder / f"batch_id={batch}" / "part-0.parquet")
+    with pytest.warns(PanestreamWarning, match=r"files without columns that the output 'main' has now \(top\).*mergeSchema"):
+        query.sink.open(SPARK, Run("q", queries=frozenset({"q"}), columns=("N", "top")))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        query.sink.open(SPARK, Run("q", queries=frozenset({"q"}), columns=("N",)))
+        (query.folder / "batch_id=0" / "part-0.parquet").write_text("damaged")
+        query.sink.open(SPARK, Run("q", queries=frozenset({"q"}), columns=("n", "top")))
 
 
 def start_first(monkeypatch, sink, *queries):

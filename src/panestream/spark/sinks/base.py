@@ -34,6 +34,9 @@ class Run:
         first: what sinks call Spark's micro-batch 0: larger than 0 where the query started from a savepoint.
         succeeds: whether it started from a savepoint and has committed nothing yet: what a place has of ``first`` and beyond is
             of those before it.
+        began: the micro-batch with which the run began that committed last to this very place: it wrote that one there, with or
+            without rows. -1: none did.
+        columns: the names of the output's columns.
     """
 
     query: str = ""
@@ -44,6 +47,8 @@ class Run:
     added: frozenset[str] = frozenset({OP_COLUMN.name, *(each.name for each in FIRING_COLUMNS)})
     first: int = 0
     succeeds: bool = False
+    began: int = -1
+    columns: tuple[str, ...] = ()
 
     @property
     def writer(self) -> str:

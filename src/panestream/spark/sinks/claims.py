@@ -1,9 +1,9 @@
-"""Whose a sink's folder is: a marker that one query leaves there, also if several come at the same moment.
+"""The owner of a sink's folder: a marker that exactly one query leaves there, even if several start at the same moment.
 
 Each query writes its claim to a folder of its own, by Spark. On a local file system the claim becomes the marker by one rename,
 which fails if another marker is there: exactly one query gets the folder. Elsewhere nothing can be created exclusively. There a
-query reads the claims of all others after it has written its own, and gives its claim up if it finds another one: of several
-queries that come at the same moment one gets the folder, or none.
+query writes its claim, then reads all claims, and gives its own up if it finds another one. If several queries start at the same
+moment, at most one gets the folder.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 OWNER = "_panestream"
-"""The marker in a sink's folder that says whose it is."""
+"""The marker in a sink's folder that names its query."""
 ATTEMPTS = "_attempts"
-"""In a sink's folder: what is not published yet, out of sight of readers."""
+"""In a sink's folder: attempts that are not published yet. Readers pass over it."""
 _CLAIM = "claim-"
 _GIVEN_UP = "given_up"
 _NOT_EMPTY = (errno.ENOTEMPTY, errno.EEXIST)
 
 
 def owners(spark: SparkSession, folder: str) -> dict[str, dict[str, Any]]:
-    """Return the markers that say whose a sink's folder is, by the file's address; empty if nobody's."""
+    """Return the markers of a sink's folder by the file's address; empty if no query has claimed it."""
     way_out = f"it says which query {folder} belongs to. Restore it from a copy, or choose another directory"
     return read_markers(spark, _pattern(folder), way_out)
 
@@ -47,10 +47,10 @@ def claim(spark: SparkSession, folder: str, query: str, queries: Collection[str]
         queries: all identities of this query.
 
     Returns:
-        The markers that are there then, as :func:`owners` has them: this query's, or that of the one that was first.
+        The markers of the folder, as :func:`owners` returns them: this query's marker, or that of an earlier query.
 
     Raises:
-        SinkError: another query claims the folder at the same moment, and nobody can say which of them was first.
+        SinkError: another query claims the folder at the same moment.
     """
     mine = f"{folder}/{ATTEMPTS}/{_CLAIM}{uuid.uuid4().hex}"
     write_marker(spark, mine, {"query": query})
@@ -92,7 +92,7 @@ def _move(claimed: Path, owner: Path) -> bool:
 
 
 def _clear(owner: Path) -> None:
-    """Delete what a start has left that was broken off: an earlier panestream let Spark write the marker in place."""
+    """Delete the remains of a start that was broken off. An earlier panestream let Spark write the marker in place."""
     for path in [path for path in owner.iterdir() if not path.match(PARTS)]:
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)

@@ -13,7 +13,7 @@ from panestream.spark.markers import PARTS, list_files
 from panestream.spark.places import escaped, local_folder
 from panestream.spark.sinks.claims import OWNER
 from panestream.spark.sinks.compaction import Compaction, compact_folders
-from panestream.spark.sinks.files import BATCH_COLUMN
+from panestream.spark.sinks.looked_at import BATCH_COLUMN
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

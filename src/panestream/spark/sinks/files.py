@@ -17,6 +17,7 @@ from panestream.spark.markers import list_files
 from panestream.spark.places import FilePath, escaped, file_place, local_folder, path_of
 from panestream.spark.sinks.base import Run, Sink
 from panestream.spark.sinks.claims import ATTEMPTS, OWNER, claim, owners
+from panestream.spark.sinks.looked_at import BATCH_COLUMN, warn_of_age, warn_of_columns
 from panestream.spark.sinks.members import LOCK
 from panestream.spark.sinks.micro_batch_folders import MicroBatchFolders
 from panestream.spark.sinks.publication import Publisher, sweep
@@ -25,8 +26,6 @@ from panestream.spark.sinks.shared_folders import SharedFolders
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-BATCH_COLUMN = "batch_id"
-"""The partition column of file sinks: the micro-batch that a row came with."""
 _WHOLE_RUN = -1
 _COMMIT_PROTOCOL = "spark.sql.sources.commitProtocolClass"
 _SPARKS_OWN = "org.apache.spark.sql.execution.datasources.SQLHadoopMapReduceCommitProtocol"
@@ -117,8 +116,12 @@ class FileSink(Sink):
         if marker is None:
             self._check_flat(addresses)
             return _FilesElsewhere(self, run)
-        if self.batches_per_folder > 1 and marker.is_file():
-            (marker.parent.parent / LOCK).touch()
+        if marker.is_file():
+            if self.batches_per_folder > 1:
+                (marker.parent.parent / LOCK).touch()
+            warn_of_age(marker.parent.parent, run)
+            if self.format == "parquet":
+                warn_of_columns(marker.parent.parent, run)
         return _LocalSharedFiles(self, run, marker)
 
     def _check_flat(self, where: Sequence[str]) -> None:

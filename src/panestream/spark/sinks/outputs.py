@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from panestream.engine.plan import MAIN, WindowPlan
+from panestream.engine.storage.state_age import StateAge
 from panestream.errors import FencedError, PanestreamWarning
 from panestream.spark.checkpoint import Claim, Epoch, introduce, register, succeed
 from panestream.spark.failures import of_sink
@@ -38,6 +39,7 @@ class Outputs:
         succeeded: the entry by which the query that this one succeeds learns of it; None: there is none to tell.
         mode: how the query runs on the checkpoint.
         taken_up: what the run found planned.
+        age: how old the state may be.
     """
 
     sinks: Mapping[str, Sink]
@@ -52,6 +54,7 @@ class Outputs:
     succeeded: Epoch | None = None
     mode: Mode = field(default_factory=Mode)
     taken_up: TakenUp | None = None
+    age: StateAge = field(default_factory=StateAge)
 
     def deliver(self, rows_of: Callable[[str], DataFrame], present: Collection[str], batch_id: int) -> None:
         """Writes one micro-batch: outputs that have rows, and all of them in the first one of a run.
@@ -144,6 +147,7 @@ def open_outputs(
     succeeded = succeed(spark, claim, places.values())
     register(spark, claim, places.values())
     first: dict[str, Any] = {"first": claim.first, "succeeded": succeeded, "mode": claim.mode, "taken_up": claim.taken_up}
+    first["age"] = StateAge(claim.last, claim.state_of)
     return Outputs(opened, claim.epoch, claim.data_frames, claim.born, claim.begins_with, **first)
 
 
@@ -186,7 +190,10 @@ def checked_places(
 def _run(plan: WindowPlan, claim: Claim, tag: str, place: str | None) -> Run:
     succeeds = claim.last < 0 and claim.succession is not None and place in claim.succession.places
     written = place in claim.written
-    return Run(claim.query, tag, claim.epoch, claim.queries, written, _added(plan, tag), claim.first, succeeds)
+    columns = tuple(plan.output_schema(tag).names)
+    known = Run(claim.query, tag, claim.epoch, claim.queries, written, _added(plan, tag), claim.first, succeeds, columns=columns)
+    last_run = claim.committer
+    return replace(known, began=claim.first + last_run["after"] + 1) if place in last_run.get("places", ()) else known
 
 
 def _added(plan: WindowPlan, tag: str) -> frozenset[str]:

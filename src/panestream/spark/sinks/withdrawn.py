@@ -1,14 +1,14 @@
-"""What a run has taken away from readers before it was known to be right. Without Spark.
+"""Folders that a run has taken away from readers, kept until its first micro-batch is committed. Without Spark.
 
-A run that begins with micro-batch N withdraws what is published of later ones: they come again. Until N is committed that may be
-wrong: the checkpoint was damaged, or is another one by mistake, and the run fails. So what it withdraws is kept out of sight:
+A run that begins with micro-batch N withdraws later ones, since they come again. That may be wrong until N is committed: the
+checkpoint may be damaged, or be the wrong one, and then the run fails. So withdrawn folders are kept out of sight:
 
-- The run delivers a second micro-batch, so N is committed: what was withdrawn is deleted.
-- A later run begins with N or before it: nothing is known yet.
-- A later run begins with N + 1: either the first one committed N, or the checkpoint is another one. What was withdrawn is kept,
-  as if the later run had withdrawn it.
-- A later run begins beyond N + 1: the checkpoint has micro-batches that the run which withdrew them did not know. They are
-  published again.
+- The run delivers a second micro-batch, so N is committed: the folders are deleted.
+- A later run begins with N or before it: the folders are kept.
+- A later run begins with N + 1: either the first run committed N, or the checkpoint is another one. The folders are kept, as if
+  the later run had withdrawn them.
+- A later run begins beyond N + 1: the checkpoint has micro-batches that the first run did not know. The folders are published
+  again.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _TAKEN = (errno.ENOTEMPTY, errno.EEXIST)
 
 @dataclass(frozen=True)
 class Withdrawn:
-    """What was withdrawn in a sink's folder.
+    """The withdrawn folders of a sink.
 
     Attributes:
         root: the sink's folder.
-        column: what folders are called by: ``COLUMN=N``.
-        publisher: of the run.
+        column: the name of the folders of micro-batches before ``=N``.
+        publisher: publishes for this run.
         shares: whether several micro-batches share a folder.
     """
 
@@ -59,8 +59,8 @@ class Withdrawn:
         self._move(copy, target, batch_id)
 
     def settle(self, batch_id: int) -> None:
-        """Decide about what earlier runs have withdrawn, as far as the first micro-batch of this run tells."""
-        # Of two copies of one folder that with the larger number was made first, and has the most: it is published last.
+        """Publish, keep or delete the folders that earlier runs have withdrawn, for a run that begins with ``batch_id``."""
+        # If there are two copies of a folder, that with the larger number was made first. It has the most, so it comes last.
         for path in sorted(self._all(), key=lambda path: path.name):
             first, name = path.name.split("-", 1)
             if batch_id <= int(first):
@@ -73,7 +73,7 @@ class Withdrawn:
             self.publisher.folders.delete(path)
 
     def _was_not_done_again(self, target: Path, first: int) -> bool:
-        """Whether a run ended before it wrote its first micro-batch, which was another run's before."""
+        """Whether a run ended before it wrote its first micro-batch again."""
         is_first = not self.shares and target.name == f"{self.column}={first}"
         return is_first and target not in self.publisher.folders.children(self.root)
 
