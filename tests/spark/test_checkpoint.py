@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from panestream.errors import CheckpointError, FencedError, PlanMismatchError, SinkError
+from panestream.errors import CheckpointError, FencedError, PlanMismatchError, SinkError, StateDamagedError
 from panestream.spark import checkpoint as checkpoints
 from panestream.spark import succession
 from panestream.spark.checkpoint import (
@@ -102,6 +102,38 @@ def test_entries_of_runs_long_past_are_forgotten(tmp_path):
     # Who does not see its own entry does not see the files that Spark sees.
     Epoch(str(tmp_path), 60, "ab").forget_old()
     assert len(list((tmp_path / "panestream/runs").iterdir())) == 22
+
+
+def test_checkpoint_that_lost_the_plan_of_a_committed_micro_batch_is_refused_before_anything_runs(tmp_path):
+    entry(tmp_path, 1)
+    logs(tmp_path, 3, 3)
+    assert look_at(SPARK, PLAN, str(tmp_path)).last == 3
+    (tmp_path / "offsets" / "3").unlink()
+    with pytest.raises(StateDamagedError) as error:
+        look_at(SPARK, PLAN, str(tmp_path))
+    assert str(error.value) == (
+        f"the checkpoint {tmp_path} is damaged: micro-batch 3 was committed (commits/3), and Spark's plan of it (offsets/3) is "
+        "gone. Put back that file, or a copy of the whole checkpoint from before the damage"
+    )
+
+
+def test_state_is_of_the_last_committed_micro_batch_unless_its_run_noted_one_without_rows(tmp_path):
+    logs(tmp_path, 5, 5)
+    entry(tmp_path, 1)
+    assert look_at(SPARK, PLAN, str(tmp_path)).state_of is None  # an earlier panestream committed it
+    entry(tmp_path, 2, after=2, tells_gaps=True)
+    entry(tmp_path, 3, after=5)
+    claim = look_at(SPARK, PLAN, str(tmp_path))
+    assert (claim.last, claim.state_of, claim.committer["after"]) == (5, 5, 2)
+    Epoch(str(tmp_path), 1, "ab").write_gap(SPARK, 0)
+    assert look_at(SPARK, PLAN, str(tmp_path)).state_of == 5
+    Epoch(str(tmp_path), 2, "ab").write_gap(SPARK, 3)
+    assert look_at(SPARK, PLAN, str(tmp_path)).state_of == 3
+    Epoch(str(tmp_path), 2, "ab").write_gap(SPARK, 8)  # it was noted before the commit, which never came
+    assert look_at(SPARK, PLAN, str(tmp_path)).state_of == 5
+    entry(tmp_path, 30, after=5)
+    Epoch(str(tmp_path), 30, "ab").forget_old()
+    assert list((tmp_path / "panestream/gaps").iterdir()) == []
 
 
 def test_whether_it_is_of_this_machine(tmp_path):
@@ -212,6 +244,7 @@ def test_what_a_run_leaves(tmp_path):
         "places": ["a", "b"],
         "data_frames": False,
         "planned": 6,
+        "tells_gaps": True,
         "clock": False,
         "signals": True,
     }

@@ -1,12 +1,15 @@
-"""Which names are one column, and what keys sinks take."""
+"""Which names are one column, what outputs may be called, and what keys sinks take."""
 
 from __future__ import annotations
 
+import inspect
 from types import SimpleNamespace
 
 import pytest
 
-from panestream.errors import SinkError
+from panestream.datastream.names import checked_tag
+from panestream.datastream.result import WindowedResult
+from panestream.errors import InvalidPlanError, SinkError
 from panestream.spark.names import Names, shown
 from panestream.spark.sinks.keys import check_key_columns, check_keys, key_and_window
 
@@ -55,6 +58,35 @@ def test_the_session_says_whether_case_matters(set_to, told):
 def test_names_are_shown_apart_where_they_differ():
     assert shown("k", "k") == "'k'"
     assert shown("k", "K") == "'k' and 'K', which are one name here (spark.sql.caseSensitive)"
+
+
+@pytest.mark.parametrize(
+    ("tag", "method"),
+    [
+        *((tag, "start") for tag in ("self", "checkpoint", "trigger", "name", "savepoint", "own_position", "on_progress")),
+        *((tag, "start") for tag in ("allow_incomplete", "migrate", "close_at_end")),
+        *((tag, "bootstrap") for tag in ("history", "path", "until", "position")),
+    ],
+)
+def test_output_called_like_an_argument_of_a_method_that_takes_sinks_is_refused(tag, method):
+    with pytest.raises(InvalidPlanError) as error:
+        checked_tag(tag)
+    assert str(error.value) == f"an output cannot be called {tag!r}, which is another argument of {method}: choose another tag"
+
+
+def test_no_argument_beside_the_sinks_is_left_out():
+    """An argument that is new tomorrow is refused as a tag without a change here."""
+    for method in (WindowedResult.start, WindowedResult.bootstrap, WindowedResult.run, WindowedResult.explain):
+        *arguments, sinks = inspect.signature(method).parameters
+        assert sinks == "sinks"
+        for tag in arguments:
+            with pytest.raises(InvalidPlanError, match="is another argument of"):
+                checked_tag(tag)
+
+
+@pytest.mark.parametrize("tag", ["late", "sinks", "key", "most_rows", "n"])
+def test_output_may_be_called_like_an_argument_of_a_method_without_sinks(tag):
+    assert checked_tag(tag) == tag
 
 
 @pytest.mark.parametrize("keys", [[], ["user"], ("user", "page")])

@@ -54,7 +54,8 @@ class Outputs:
 def writer_of(monkeypatch, steps, *, wakes_up=False, **more):
     computed = SimpleNamespace(rows="rows", present={"main"}, metrics=["counted"])
     monkeypatch.setattr(query_.Computed, "of", lambda operated, plan: steps("compute") or computed)
-    monkeypatch.setattr(query_, "check_that_groups_agree", lambda metrics: steps("groups agree", *metrics))
+    monkeypatch.setattr(query_.StateAge, "check", lambda self, metrics, batch_id: steps("groups agree", *metrics))
+    monkeypatch.setattr(query_.StateAge, "advance", lambda self, metrics, batch_id: True)
     told = lambda batch_id, seconds, metrics, plan, late_kept: (batch_id, metrics, late_kept)  # noqa: E731
     monkeypatch.setattr(query_.BatchProgress, "of", told)
     plan = SimpleNamespace(wakes_up=wakes_up)
@@ -81,11 +82,15 @@ def test_a_micro_batch_is_computed_once_and_delivered_between_two_looks_at_who_h
     assert writer.failure == []
 
 
-def test_groups_that_the_clock_wakes_need_not_agree(monkeypatch):
-    steps = Steps()
-    writer, operated = writer_of(monkeypatch, steps, wakes_up=True)
-    writer(operated, 3)
-    assert steps.done == [step for step in WHOLE if step[0] != "groups agree"]
+def test_first_micro_batch_without_rows_is_noted_in_the_checkpoint_once_a_run(monkeypatch):
+    steps, gaps = Steps(), []
+    writer, operated = writer_of(monkeypatch, steps)
+    monkeypatch.setattr(query_.StateAge, "advance", lambda self, metrics, batch_id: batch_id not in (3, 5))
+    monkeypatch.setattr(writer.outputs, "epoch", SimpleNamespace(write_gap=lambda *told: gaps.append(told)), raising=False)
+    writer.age.after, writer.age.state_of = 2, 1
+    for batch_id in (3, 4, 5):
+        writer(operated, batch_id)
+    assert gaps == [(SESSION, 1)]
 
 
 @pytest.mark.parametrize(("batch_id", "asked"), [(0, True), (1, False)])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import inspect
+from collections.abc import Mapping, Sequence
+from functools import cache
 
 import pyarrow as pa
 
@@ -12,8 +14,6 @@ from panestream.spark.names import Names
 
 __all__ = ["ASKED_FOR", "RESERVED", "check_added", "check_output", "checked_tag"]
 
-_ARGUMENTS = ("self", "checkpoint", "trigger", "name", "on_progress")
-"""What ``start`` takes besides the sinks, which are called by their tags."""
 ASKED_FOR = {
     "late": "late rows have one with .side_output_late_data('late')",
     "invalid": "rows without event time have one with .side_output_invalid('invalid')",
@@ -29,9 +29,25 @@ def checked_tag(tag: str) -> str:
     """
     if not isinstance(tag, str) or not tag.isidentifier() or tag.startswith("_") or tag == MAIN:
         raise InvalidPlanError(f"an output tag is a plain name other than 'main' (it becomes an argument of start), got {tag!r}")
-    if tag in _ARGUMENTS:
-        raise InvalidPlanError(f"an output cannot be called {tag!r}, which is another argument of start: choose another tag")
+    method = _arguments().get(tag)
+    if method is not None:
+        raise InvalidPlanError(f"an output cannot be called {tag!r}, which is another argument of {method}: choose another tag")
     return tag
+
+
+@cache
+def _arguments() -> Mapping[str, str]:
+    """Return the arguments of all methods that take sinks by their tags, each with the method."""
+    # The results import this module.
+    from panestream.datastream.result import WindowedResult
+
+    methods = [(name, inspect.signature(method)) for name, method in inspect.getmembers(WindowedResult, inspect.isfunction)]
+    taken: dict[str, str] = {}
+    for name, signature in sorted(methods, key=lambda each: each[0] != "start"):
+        kinds = {parameter.kind: parameter.name for parameter in signature.parameters.values()}
+        if kinds.get(inspect.Parameter.VAR_KEYWORD) == "sinks":
+            taken |= {argument: name for argument in signature.parameters if argument not in (*taken, "sinks")}
+    return taken
 
 
 def check_output(tag: str, known: Sequence[str]) -> None:

@@ -26,7 +26,6 @@ from panestream.spark.operator.flavours import check_data_frames, check_rows, wa
 from panestream.spark.operator.processor import TakenUp
 from panestream.spark.places import escaped, file_place, local_folder
 from panestream.spark.savepoint.birth import Birth, birth_of_next
-from panestream.spark.spark_logs import WAY_OUT
 from panestream.spark.succession import (
     SUCCESSOR,
     Succession,
@@ -41,7 +40,7 @@ from panestream.spark.succession import (
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_RUNS = "panestream/runs"
+_RUNS, _GAPS = "panestream/runs", "panestream/gaps"
 _ENTRY = re.compile(r"(\d{10})-([0-9a-f]+)")
 _KEPT = 20
 _BROKEN = (
@@ -119,11 +118,16 @@ class Epoch:
         """Whether a run is known to the checkpoint; one that is not belongs to a future that a restored copy has forgotten."""
         return rank in self._entries(spark)
 
+    def write_gap(self, spark: SparkSession, state_of: int) -> None:
+        """Leaves in the checkpoint that this run had a micro-batch which left the state as that of ``state_of``."""
+        write_marker(spark, f"{self.checkpoint}/{_GAPS}/{self.entry}", {"state_of": state_of})
+
     def forget_old(self) -> None:
         """Deletes the entries of runs long past, where this process sees the files."""
         runs = self._seen_here()
         if runs is not None:
-            for path in runs.iterdir():
+            gaps = runs.with_name(Path(_GAPS).name)
+            for path in (*runs.iterdir(), *(gaps.iterdir() if gaps.is_dir() else ())):
                 entry = _ENTRY.fullmatch(path.name)
                 if entry and int(entry.group(1)) < self.number - _KEPT:
                     shutil.rmtree(path, ignore_errors=True)
@@ -166,6 +170,8 @@ class Claim:
         born: the savepoint that it began with, or is to begin with; None: with nothing.
         mode: how the query runs on it.
         taken_up: what the run to come found planned.
+        state_of: after the last committed micro-batch the state is that of this one, or of a later one. None if that is unknown.
+        committer: the entry of the run that committed the last micro-batch, or empty if there is none.
     """
 
     epoch: Epoch
@@ -179,6 +185,8 @@ class Claim:
     born: Birth | None = None
     mode: Mode = field(default_factory=Mode)
     taken_up: TakenUp = field(default_factory=partial(TakenUp, ""))
+    state_of: int | None = None
+    committer: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def succession(self) -> Succession | None:
@@ -212,7 +220,7 @@ def look_at(
         CheckpointError: it began otherwise.
         PlanMismatchError: it belongs to another plan, and micro-batches of that were planned. (The state holds the plan too, and
             refuses another; here it is found before anything runs.)
-        StateDamagedError: an entry cannot be read.
+        StateDamagedError: an entry cannot be read; Spark's plan of a committed micro-batch is gone.
         StateFormatError: a newer panestream wrote it.
         EnvironmentNotReadyError: this Spark cannot go on with what another version began.
     """
@@ -225,9 +233,7 @@ def look_at(
         newest = max(entries)
         check_not_succeeded(_in_order(entries), checkpoint, partial(last_committed, spark))
         planned, last = _last(spark, checkpoint, "offsets"), _last(spark, checkpoint, "commits")
-        if last > planned:
-            # Spark would take the micro-batch before for the last one, and blame another query that writes to the checkpoint.
-            raise StateDamagedError(f"Spark's log in the checkpoint {checkpoint} is damaged: offsets/{last} is gone. {WAY_OUT}")
+        _check_planned(checkpoint, planned, last)
         told = Birth.of_json(entries[newest].get("born"))
         born = birth_of_next(checkpoint, told, birth, planned=planned >= 0, committed=last >= 0)
         if planned >= 0:
@@ -249,7 +255,31 @@ def look_at(
         written |= set(born.succession.places)
     epoch = Epoch(checkpoint, number, uuid.uuid4().hex)
     found = TakenUp(epoch.entry, planned, _planned_by(entries, planned))
-    return Claim(epoch, query, frozenset(queries), plan, last, frozenset(written), data_frames, not entries, born, mode, found)
+    committer = max((rank for rank, marker in entries.items() if marker["after"] < last), default=None)
+    known: dict[str, Any] = {"mode": mode, "taken_up": found}
+    if committer is not None:
+        known |= {"state_of": _state_after(spark, checkpoint, entries, committer, last), "committer": entries[committer]}
+    return Claim(epoch, query, frozenset(queries), plan, last, frozenset(written), data_frames, not entries, born, **known)
+
+
+def _state_after(
+    spark: SparkSession, checkpoint: str, entries: Mapping[Rank, Mapping[str, Any]], committer: Rank, last: int
+) -> int | None:
+    """Return the oldest micro-batch that may have written the state last, or None if that is unknown."""
+    if not entries[committer].get("tells_gaps"):
+        return None  # an earlier panestream committed it
+    way_out = "it says how old the state may be. Restore it from a copy of the checkpoint"
+    gaps = read_markers(spark, f"{escaped(checkpoint)}/{_GAPS}/{Epoch('', *committer).entry}/{PARTS}", way_out)
+    return min([last, *(int(gap["state_of"]) for gap in gaps.values())])
+
+
+def _check_planned(checkpoint: str, planned: int, last: int) -> None:
+    """Refuses a checkpoint that has lost Spark's plan of a micro-batch: Spark would run one before it again, and then fail."""
+    if last > planned:
+        raise StateDamagedError(
+            f"the checkpoint {checkpoint} is damaged: micro-batch {last} was committed (commits/{last}), and Spark's plan of it "
+            f"(offsets/{last}) is gone. Put back that file, or a copy of the whole checkpoint from before the damage"
+        )
 
 
 def _planned_by(entries: Mapping[Rank, Mapping[str, Any]], number: int) -> str:
@@ -299,7 +329,7 @@ def register(spark: SparkSession, claim: Claim, places: Iterable[str]) -> None:
     """
     marker = {"query": claim.query, "identity": claim.plan.identity(), "after": claim.last, "places": sorted(places)}
     marker |= {"data_frames": claim.data_frames, "plan": _saved_plan(claim.plan)}
-    marker |= {"planned": claim.taken_up.planned, **claim.mode.as_json()}
+    marker |= {"planned": claim.taken_up.planned, "tells_gaps": True, **claim.mode.as_json()}
     marker |= {} if claim.born is None else {"born": claim.born.as_json()}
     write_marker(spark, f"{claim.epoch.checkpoint}/{_RUNS}/{claim.epoch.entry}", marker)
     claim.epoch.check(spark)

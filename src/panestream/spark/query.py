@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 
 from panestream.engine.plan import WindowPlan, stable_repr
 from panestream.engine.shown import Shown, listed
-from panestream.engine.storage.sealed_state import check_that_groups_agree
+from panestream.engine.storage.state_age import StateAge
 from panestream.errors import InvalidPlanError, OperatorError, PanestreamError
 from panestream.spark import signals, spark_logs
 from panestream.spark.closing import Closing
@@ -53,6 +53,10 @@ class SinkWriter:
     failure: list[Exception] = field(default_factory=list)
     sources: Sources | None = None
     """Where the sources are to begin; None: they went on from somewhere before."""
+    age: StateAge = field(default_factory=StateAge)
+    """How old the state may be."""
+    has_gap: bool = False
+    """Whether the run had a micro-batch that left the state as it was, and the checkpoint says so."""
 
     def __call__(self, operated: DataFrame, batch_id: int) -> None:
         # Java waits for the answer, and py4j answers for ordinary exceptions only. Where this runs in the user's own process,
@@ -76,9 +80,9 @@ class SinkWriter:
         try:
             with of_operator(batch_id):
                 computed = Computed.of(operated, self.plan)
-                if not self.plan.wakes_up:
-                    check_that_groups_agree(computed.metrics)
+                self.age.check(computed.metrics, batch_id)
             self.outputs.deliver(computed.rows, computed.present, batch_id)
+            self._note_age(spark, computed.metrics, batch_id)
             # Not to be committed by a run that holds the checkpoint no more.
             self.outputs.check(spark)
         except Exception as error:
@@ -93,6 +97,13 @@ class SinkWriter:
                 self.on_progress(progress)
         if self.notices is not None:
             self.notices.look(progress)
+
+    def _note_age(self, spark: SparkSession, metrics: Sequence[Mapping[str, Any]], batch_id: int) -> None:
+        """Has the checkpoint say, before the commit, that after this micro-batch the state may be older than it."""
+        before = self.age.state_of if batch_id == self.age.after + 1 else None
+        if not self.age.advance(metrics, batch_id) and not self.has_gap:
+            self.outputs.epoch.write_gap(spark, -1 if before is None else before)
+            self.has_gap = True
 
 
 @dataclass(frozen=True, repr=False)
@@ -285,6 +296,7 @@ def start(
     sink_writer.sources = sources if initial is not None else None
     if remote:
         check_sendable(sink_writer)
+    sink_writer.age = replace(outputs.age, is_woken=plan.wakes_up)
     writer = observed(operated, plan, observed_as, late_kept=late_kept).writeStream.foreachBatch(sink_writer.__call__)
     writer = writer.outputMode("append").option("checkpointLocation", checkpoint).trigger(**trigger)
     if name is not None:

@@ -25,6 +25,7 @@ from panestream.engine.planner import calling
 from panestream.engine.storage import keyed_pages
 from panestream.engine.storage import sealed_state as seal
 from panestream.engine.storage.state import MemoryState
+from panestream.engine.storage.state_age import StateAge
 from panestream.engine.window_spec import WindowSpec
 from panestream.errors import StateDamagedError
 from panestream.windowing import aggregates as agg
@@ -327,3 +328,106 @@ def test_these_cases_would_be_wrong_without_the_checks(fault, monkeypatch):
         except AssertionError:
             wrong += 1
     assert wrong > 10
+
+
+class Groups:
+    """Two key groups, in micro-batches of which some have no rows, and a run that may end after each."""
+
+    def __init__(self, name, seed):
+        self.plan, self.rng = PLANS[name](), random.Random(seed)
+        self.is_woken = "clock" in name
+        self.states, self.batches = [MemoryState(), MemoryState()], stream(seed)
+        self.versions, self.number = [({}, {})], 0
+        self.age, self.has_gap, self.known = StateAge(is_woken=self.is_woken), False, None
+
+    def restart(self):
+        """What the checkpoint says then: the last micro-batch, or that before the first one without rows of the last run."""
+        last = self.number - 1
+        if self.known is None or not self.has_gap:
+            self.known = last
+        self.age = StateAge(last, min(self.known, last) if last >= 0 else None, self.is_woken)
+        self.has_gap = False
+
+    def step(self):
+        rows = self.rng.random() < 0.7
+        metrics = []
+        for group, state in enumerate(self.states) if rows else ():
+            given = harness.group_input(self.plan, self.batches[self.number % len(self.batches)])
+            metrics.append(
+                self.plan.operator.for_group(self.plan, AtBatch(state, self.number), group).process(given).metrics.to_json()
+            )
+        self.age.check(metrics, self.number)
+        before = self.age.state_of if self.number == self.age.after + 1 else None
+        if not self.age.advance(metrics, self.number) and not self.has_gap:
+            self.has_gap, self.known = True, -1 if before is None else before
+        elif not self.has_gap:
+            self.known = self.number
+        self.number += 1
+        self.versions.append(tuple(dict(state.values) for state in self.states))
+        return rows
+
+    def go_on(self, *, until_rows=False):
+        for _ in range(30):
+            if self.step() and until_rows:
+                return
+            if self.rng.random() < 0.3:
+                self.restart()
+
+
+class AtBatch(MemoryState):
+    """A store that knows its micro-batch, as Spark's does."""
+
+    def __init__(self, state, number):
+        self.values, self.number = state.values, number
+
+    @property
+    def micro_batch(self):
+        return self.number
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_state_of_runs_with_empty_micro_batches_and_restarts_is_never_taken_for_damaged(name):
+    Groups(name, 0).go_on()
+
+
+def exchanged_groups(groups):
+    if (groups.age.state_of or -1) < 0:
+        return False  # for all that the checkpoint says, there is no state yet
+    # In the folder of one group Spark finds nothing under the key of the other.
+    groups.states[0].values, groups.states[1].values = {}, {}
+    return True
+
+
+def all_put_back(groups):
+    if groups.age.state_of != groups.number - 1 or groups.number < 2:
+        return False  # a micro-batch without rows: the state may be as old as that
+    for state, values in zip(groups.states, groups.versions[groups.number - 1], strict=True):
+        state.values = dict(values)
+    return True
+
+
+def all_are_newer(groups):
+    while not groups.step():
+        pass
+    groups.number -= 1
+    groups.age = StateAge(groups.number - 1, None, groups.is_woken)
+    return not groups.is_woken
+
+
+@pytest.mark.parametrize("name", PLANS)
+@pytest.mark.parametrize("damage", [exchanged_groups, all_put_back, all_are_newer])
+@pytest.mark.parametrize("has_ended", [False, True])
+def test_key_groups_that_are_wrong_all_together_are_found_with_the_next_rows(name, damage, has_ended):
+    found = 0
+    for seed in range(3):
+        groups = Groups(name, seed)
+        for _ in range(3 + seed % 3):
+            groups.step()
+        if has_ended:
+            groups.restart()
+        if not damage(groups):
+            continue
+        found += 1
+        with pytest.raises(StateDamagedError, match=r"key group 0 is damaged: all of it is .*, where .*micro-batch"):
+            groups.go_on(until_rows=True)
+    assert found or (damage is all_are_newer and "clock" in name)

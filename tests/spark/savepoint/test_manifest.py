@@ -331,3 +331,12 @@ def test_a_checkpoint_that_was_born_otherwise(born, asked, planned, why):
 
 def test_it_is_public():
     assert pst.read_savepoint is read_savepoint
+
+
+def test_of_two_savepoints_written_to_a_folder_at_once_the_second_is_refused_when_it_is_to_be_finished(spark, tmp_path):
+    path = str(tmp_path / "s")
+    check_free(spark, path)
+    write_manifest(spark, path, replace(MANIFEST, name="ab"))
+    with pytest.raises(CheckpointError, match="holds a savepoint already: each needs a folder of its own"):
+        write_manifest(spark, path, MANIFEST)
+    assert read_manifest(spark, path).name == "ab"

@@ -35,7 +35,7 @@ class Place:
     def __init__(self, root: Path, size: int) -> None:
         self.root, self.size = root, size
         self.expected: dict[int, Counter] = {}
-        self.written = 0
+        self.written = self.begun_with = 0
 
     def run(self, number: int, size: int | None = None) -> SharedFolders:
         publisher = Publisher(self.root / "_attempts", (number, "ab"), lambda: None, lambda _: True)
@@ -43,10 +43,13 @@ class Place:
 
     def begin(self, folders: SharedFolders, batch: int) -> None:
         folders.begin(batch)
+        self.begun_with = batch
         self.expected = {each: rows for each, rows in self.expected.items() if each <= batch}
 
     def write(self, folders: SharedFolders, batch: int, files: int = 1, rows: int = 2) -> None:
         self.written += 1
+        if batch > self.begun_with:
+            folders.withdrawn.delete()
         sweep(folders.publisher.attempts, folders.publisher.rank)
         attempt = folders.publisher.aside()
         attempt.mkdir(parents=True)

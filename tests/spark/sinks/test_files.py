@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import random
+import threading
+import warnings
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import panestream as pst
-from panestream.errors import FencedError, SinkError
+from panestream.errors import FencedError, PanestreamWarning, SinkError
 from panestream.spark.checkpoint import Epoch
-from panestream.spark.sinks import files
+from panestream.spark.sinks import claims
 from panestream.spark.sinks.base import Run
 from tests.spark.local_files import LocalFiles, leave_marker
 
@@ -19,7 +25,7 @@ SPARK = LocalFiles()
 
 @pytest.fixture(autouse=True)
 def written_here(monkeypatch):
-    monkeypatch.setattr(files, "write_marker", leave_marker)
+    monkeypatch.setattr(claims, "write_marker", leave_marker)
 
 
 class Words:
@@ -118,6 +124,106 @@ def test_micro_batches_share_folders_and_what_a_crash_left_is_swept(tmp_path):
     assert next((query.folder / "batch_id=5").glob("b*")).name == "batches-0000000005-0000000005-part-0.parquet"
 
 
+@pytest.mark.parametrize("size", [1, 3])
+def test_what_a_run_withdrew_that_failed_comes_back_with_the_checkpoint_that_has_it(tmp_path, size):
+    query = Query(tmp_path, batches_per_folder=size)
+    sink = query.opened(1)
+    for batch in range(7):
+        sink.write(Words(f"of {batch}"), batch)
+    before = query.found()
+    for number in (2, 3):
+        # The checkpoint lacks its newest micro-batches: a run does one again, and ends before it is committed.
+        query.opened(number, first=2).write(Words("of 2"), 2)
+        assert sorted(word for words in query.found().values() for word in words) == ["of 0", "of 1", "of 2"]
+    query.opened(4, first=1).write(Words("of 1"), 1)
+    assert sorted(word for words in query.found().values() for word in words) == ["of 0", "of 1"]
+    # It is repaired.
+    repaired = query.opened(5, first=7)
+    assert query.found() == before
+    repaired.write(Words("of 7"), 7)
+    repaired.on_first_commit(Words())
+    assert list((query.folder / "_withdrawn").iterdir()) == []
+
+
+@pytest.mark.parametrize("size", [1, 3])
+@pytest.mark.parametrize("runs", ["one", "one for each micro-batch"])
+def test_what_was_withdrawn_is_gone_when_the_micro_batch_that_was_done_again_is_committed(tmp_path, size, runs):
+    query = Query(tmp_path, batches_per_folder=size)
+    sink = query.opened(1)
+    for batch in range(7):
+        sink.write(Words(f"of {batch}"), batch)
+    # An older copy of the checkpoint was restored.
+    sink = query.opened(2, first=2)
+    sink.write(Words("again"), 2)
+    if runs == "one":
+        sink.on_first_commit(Words())
+        assert list((query.folder / "_withdrawn").iterdir()) == []
+        again = ["again"]
+    else:
+        for batch in (3, 4):
+            query.opened(batch, first=batch).write(Words("again"), batch)
+        again = ["again"] * 3
+    # If micro-batches have no rows now, those of the other history do not come back.
+    query.opened(5, first=5).write(Words("of 5 again"), 5)
+    assert sorted(word for words in query.found().values() for word in words) == [*again, "of 0", "of 1", "of 5 again"]
+
+
+class Restored:
+    """A query whose checkpoint is restored, damaged and repaired by chance; what is committed must be found, and nothing else."""
+
+    def __init__(self, folder, chance):
+        self.query, self.chance = Query(folder, batches_per_folder=chance.choice([1, 1, 3, 5])), chance
+        self.committed, self.last, self.runs, self.version = {}, -1, 0, 0
+
+    def word(self, batch):
+        return f"{batch} of {self.version}"
+
+    def start(self, first):
+        self.runs += 1
+        return self.query.opened(self.runs, first=first)
+
+    def run(self):
+        """Goes on from what is committed, for some micro-batches; the last one may be broken off before its commit."""
+        sink, first = self.start(self.last + 1), self.last + 1
+        for batch in range(first, first + self.chance.randint(1, 4)):
+            words = [self.word(batch)] if batch == first or self.chance.random() < 0.7 else []
+            if batch == first + 1:
+                sink.on_first_commit(Words())
+            if words:
+                sink.write(Words(*words), batch)
+            self.check({**self.committed, batch: words})
+            if batch > first and self.chance.random() < 0.1:
+                return
+            self.committed[batch], self.last = words, batch
+
+    def fail(self):
+        """A checkpoint that lacks micro-batches: one is done again as it was, and the run fails. Then the checkpoint is repaired."""
+        first = self.chance.randint(max(self.last - 6, 0), self.last)
+        self.start(first).write(Words(*self.committed[first]), first)
+
+    def restore(self):
+        """From a copy: what came after it comes again, with other rows."""
+        self.last = self.chance.randint(max(self.last - 6, -1), self.last)
+        self.committed = {batch: words for batch, words in self.committed.items() if batch <= self.last}
+        self.version += 1
+        self.run()
+
+    def check(self, expected):
+        found = [word for words in self.query.found().values() for word in words]
+        assert sorted(found) == sorted(word for words in expected.values() for word in words)
+
+
+@pytest.mark.parametrize("case", range(40))
+def test_checkpoints_that_are_damaged_repaired_and_restored_by_chance_lose_no_row_and_double_none(tmp_path, case):
+    chance = random.Random(case)
+    history = Restored(tmp_path, chance)
+    history.run()
+    for _ in range(12):
+        for _ in range(chance.choice([0, 0, 1, 2])):
+            history.fail()
+        history.restore() if chance.random() < 0.2 else history.run()
+
+
 @pytest.mark.parametrize("step", ["begin", "write"])
 def test_where_another_run_holds_the_place_shared_folders_stay(tmp_path, step):
     query = Query(tmp_path, batches_per_folder=3)
@@ -151,6 +257,136 @@ def test_a_place_that_is_not_the_querys_is_refused(tmp_path):
     batch.open(SPARK, Run())
     with pytest.raises(SinkError, match="holds the output of another batch run"):
         batch.open(SPARK, Run("q", queries=frozenset({"q"})))
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_output_that_is_older_than_the_checkpoint_is_warned_of(tmp_path, size):
+    query = Query(tmp_path, batches_per_folder=size)
+    sink = query.opened(1)
+    for batch in range(7):
+        sink.write(Words(f"of {batch}"), batch)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        query.sink.open(SPARK, Run("q", queries=frozenset({"q"}), written=True, began=6))
+    # One copy of the folder is older than the run that began with micro-batch 7.
+    with pytest.warns(PanestreamWarning, match=r"out ends with micro-batch 6, and the checkpoint committed micro-batch 7 to it"):
+        query.sink.open(SPARK, Run("q", queries=frozenset({"q"}), written=True, began=7))
+
+
+def test_folder_whose_micro_batches_were_all_deleted_is_not_warned_of(tmp_path):
+    query = Query(tmp_path)
+    query.opened(1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        query.sink.open(SPARK, Run("q", queries=frozenset({"q"}), written=True, began=7))
+
+
+def test_files_without_a_column_of_the_output_are_warned_of(tmp_path):
+    query = Query(tmp_path)
+    query.opened(1)
+    for batch, names in ((0, ["n"]), (1, ["n", "top"])):
+        (query.folder / f"batch_id={batch}").mkdir()
+        pq.write_table(pa.table({name: [1] for name in names}), query.folder / f"batch_id={batch}" / "part-0.parquet")
+    with pytest.warns(PanestreamWarning, match=r"files without columns that the output 'main' has now \(top\).*mergeSchema"):
+        query.sink.open(SPARK, Run("q", queries=frozenset({"q"}), columns=("N", "top")))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        query.sink.open(SPARK, Run("q", queries=frozenset({"q"}), columns=("N",)))
+        (query.folder / "batch_id=0" / "part-0.parquet").write_text("damaged")
+        query.sink.open(SPARK, Run("q", queries=frozenset({"q"}), columns=("n", "top")))
+
+
+def start_first(monkeypatch, sink, *queries):
+    """Other queries that open the sink after this one has looked whose the folder is, and before it says that it is its own."""
+    waiting = list(queries)
+
+    def leave(spark, folder, marker):
+        leave_marker(spark, folder, marker)
+        while waiting:
+            sink.open(SPARK, Run(waiting[0], queries=frozenset({waiting.pop(0)})))
+
+    monkeypatch.setattr(claims, "write_marker", leave)
+
+
+def test_of_two_queries_that_start_together_in_a_new_folder_the_second_is_refused(tmp_path, monkeypatch):
+    sink = pst.ParquetSink(str(tmp_path / "out"))
+    start_first(monkeypatch, sink, "first")
+    with pytest.raises(SinkError, match="out holds the output of another query: its batch ids would collide"):
+        sink.open(SPARK, Run("second", queries=frozenset({"second"})))
+    sink.open(SPARK, Run("first", queries=frozenset({"first"})))
+
+
+def test_two_copies_of_a_query_that_start_together_in_a_new_folder_are_one_owner(tmp_path, monkeypatch):
+    sink = pst.ParquetSink(str(tmp_path / "out"))
+    start_first(monkeypatch, sink, "copy")
+    sink.open(SPARK, Run("q", queries=frozenset({"q", "copy"})))
+
+
+@pytest.mark.parametrize("moments", range(20))
+def test_of_many_queries_that_start_together_exactly_one_gets_the_folder(tmp_path, moments):
+    sink, together = pst.ParquetSink(str(tmp_path / "out")), threading.Barrier(4)
+
+    def start(query):
+        together.wait()
+        try:
+            sink.open(SPARK, Run(query, queries=frozenset({query})))
+        except SinkError as error:
+            return str(error)
+        return ""
+
+    with ThreadPoolExecutor(4) as pool:
+        said = list(pool.map(start, ("a", "b", "c", "d")))
+    assert said.count("") == 1
+    assert all("holds the output of another query" in each for each in said if each)
+
+
+@pytest.mark.parametrize("step", [1, 2])
+def test_where_nothing_is_created_exclusively_two_queries_never_both_get_the_folder(tmp_path, monkeypatch, step):
+    """Step 1: the other comes when the claim is written. Step 2: when the claims were read, and the marker is to be written."""
+    monkeypatch.setattr(claims, "local_folder", lambda address: None)
+    sink, steps, outcomes = pst.ParquetSink(str(tmp_path / "out")), [], {}
+
+    def start(query):
+        try:
+            sink.open(SPARK, Run(query, queries=frozenset({query})))
+        except SinkError as error:
+            return str(error)
+        return "opened"
+
+    def leave(spark, folder, marker):
+        steps.append(folder)
+        if len(steps) == step:
+            outcomes["other"] = start("other")
+        leave_marker(spark, folder, marker)
+
+    monkeypatch.setattr(claims, "write_marker", leave)
+    outcomes["this"] = start("this")
+    assert sorted(each == "opened" for each in outcomes.values()) == [False, True]
+    (refused,) = (each for each in outcomes.values() if each != "opened")
+    assert "is claimed by another query that starts at the same moment" in refused or "holds the output of another" in refused
+    owner = next(name for name, each in outcomes.items() if each == "opened")
+    assert start(owner) == "opened"
+    assert "holds the output of another query" in start("a third")
+
+
+def test_where_nothing_is_created_exclusively_a_claim_that_was_given_up_holds_nobody_up(tmp_path, monkeypatch):
+    monkeypatch.setattr(claims, "local_folder", lambda address: None)
+    sink = pst.ParquetSink(str(tmp_path / "out"))
+    leave_marker(SPARK, tmp_path / "out/_attempts/claim-ab", {"query": "other", "given_up": True})
+    sink.open(SPARK, Run("q", queries=frozenset({"q"})))
+    leave_marker(SPARK, tmp_path / "held/_attempts/claim-ab", {"query": "other"})
+    with pytest.raises(SinkError, match=r"is claimed by another query .*claim-ab.*delete that claim and start again"):
+        pst.ParquetSink(str(tmp_path / "held")).open(SPARK, Run("q", queries=frozenset({"q"})))
+
+
+def test_what_a_broken_start_of_an_earlier_panestream_left_of_a_marker_is_no_owner(tmp_path):
+    left = tmp_path / "out" / "_panestream" / "_temporary" / "0"
+    left.mkdir(parents=True)
+    (left.parent.parent / "_SUCCESS").touch()
+    sink = pst.ParquetSink(str(tmp_path / "out"))
+    sink.open(SPARK, Run("q", queries=frozenset({"q"})))
+    with pytest.raises(SinkError, match="holds the output of another query"):
+        sink.open(SPARK, Run("r", queries=frozenset({"r"})))
 
 
 def test_a_place_that_lost_its_marker_or_has_files_of_others_is_refused(tmp_path):

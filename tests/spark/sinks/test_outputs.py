@@ -19,6 +19,9 @@ class Noting:
     def begin(self, rows, number):
         self.calls.append((self.tag, "begin", rows, number))
 
+    def on_first_commit(self, rows):
+        self.calls.append((self.tag, "committed", rows))
+
     def write(self, rows, number):
         self.calls.append((self.tag, "write", rows, number))
 
@@ -47,7 +50,19 @@ def test_later_ones_only_write_what_has_rows():
     calls.clear()
     deliver(told, ["late"], 8)
     deliver(told, [], 9)
-    assert calls == [("late", "write", "rows of late", 8)]
+    assert [call for call in calls if call[1] != "committed"] == [("late", "write", "rows of late", 8)]
+
+
+def test_all_outputs_are_told_once_that_the_first_micro_batch_is_committed_also_those_without_rows():
+    told, calls = outputs()
+    deliver(told, [], 7)
+    deliver(told, [], 7)
+    assert "committed" not in [what for _, what, *_ in calls]
+    calls.clear()
+    deliver(told, ["late"], 8)
+    assert calls == [*((tag, "committed", f"rows of {tag}") for tag in ("main", "late")), ("late", "write", "rows of late", 8)]
+    deliver(told, [], 9)
+    assert len(calls) == 3
 
 
 def test_sinks_count_on_where_a_savepoint_ended():

@@ -17,6 +17,7 @@ import pytest
 from panestream.errors import FencedError, SinkError
 from panestream.spark.places import check_apart, file_place
 from panestream.spark.sinks import publication
+from panestream.spark.sinks.micro_batch_folders import MicroBatchFolders
 from panestream.spark.sinks.publication import NOBODY, Publisher, published, rank_of, sweep
 
 ROUNDS = 150
@@ -244,5 +245,5 @@ def test_what_is_there_of_later_micro_batches_goes_the_last_first(tmp_path):
         (tmp_path / f"batch_id={number}").mkdir()
     gone = []
     publisher = SimpleNamespace(check=lambda: None, folders=publication.LOCAL, withdraw=lambda path: gone.append(path.name))
-    publication.MicroBatchFolders(tmp_path, "batch_id", publisher).begin(7)
+    MicroBatchFolders(tmp_path, "batch_id", publisher).begin(7)
     assert gone == ["batch_id=12", "batch_id=10"]

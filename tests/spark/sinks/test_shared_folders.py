@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import random
 import threading
+from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from panestream.errors import FencedError, SinkError
-from panestream.spark.sinks.members import members
+from panestream.errors import FencedError, PanestreamWarning, SinkError
+from panestream.spark.sinks import compaction, publication
+from panestream.spark.sinks import members as member_files
+from panestream.spark.sinks.compaction import Compaction
+from panestream.spark.sinks.members import held, members
 from tests.spark.sinks.shared import Place
 
 CASES = int(os.environ.get("PANESTREAM_CASES", "20"))
@@ -102,6 +108,152 @@ def test_the_number_of_micro_batches_of_a_folder_may_change(tmp_path):
         for batch in range(first, first + 9):
             place.write(run, batch, files=1 + batch % 2)
             assert place.read() == place.wanted()
+
+
+def lock_of(root):
+    """The lock of a folder, held by a stranger through a handle of its own."""
+    handle = os.open(root / "_lock", os.O_RDWR | os.O_CREAT)
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    return handle
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    """The time that the lock is waited for is over at once."""
+    monkeypatch.setattr(member_files, "WARN_AFTER_SECONDS", 0.0)
+    monkeypatch.setattr(member_files, "MAX_WAIT_SECONDS", 0.0)
+
+
+def test_lock_that_a_stranger_holds_for_ever_is_replaced_when_the_wait_has_ended(tmp_path, impatient):
+    place = Place(tmp_path, 10)
+    run = place.run(1)
+    place.begin(run, 0)
+    stranger = lock_of(tmp_path)
+    place.write(run, 0)
+    place.write(run, 1)
+    assert place.read() == place.wanted()
+    os.close(stranger)
+    place.write(run, 2)
+    assert (place.read(), [path.name for path in tmp_path.glob("_lock*")]) == (place.wanted(), ["_lock"])
+
+
+def test_wait_for_the_lock_is_told_once_and_ends_when_it_is_let_go(tmp_path, monkeypatch):
+    monkeypatch.setattr(member_files, "WARN_AFTER_SECONDS", 0.0)
+    stranger, looks = lock_of(tmp_path), []
+    monkeypatch.setattr(member_files.time, "sleep", lambda _: looks.append(1) or len(looks) < 3 or os.close(stranger))
+    with pytest.warns(PanestreamWarning, match=r"waiting for .*/_lock, which another process holds") as told, held(tmp_path):
+        pass
+    assert (len(told), len(looks)) == (1, 3)
+
+
+def test_compaction_does_not_wait_for_ever_for_the_lock_and_says_who_can_be_asked(tmp_path, impatient):
+    place = Place(tmp_path, 2)
+    run = place.run(1)
+    place.begin(run, 0)
+    for batch in range(5):
+        place.write(run, batch)
+    before = place.read()
+    stranger = lock_of(tmp_path)
+    with pytest.raises(SinkError, match=r"_lock is held by another process for 0 seconds: end that process \(fuser "):
+        place.compact()
+    os.close(stranger)
+    assert place.read() == before
+    assert place.compact().folders == 2
+
+
+def test_run_that_does_not_hold_the_place_does_not_replace_the_lock(tmp_path, impatient):
+    run = replaced_check(Place(tmp_path, 10).run(1), [FencedError("another copy was started later")])
+    stranger = lock_of(tmp_path)
+    with pytest.raises(FencedError):
+        run.begin(0)
+    assert os.path.samestat(os.fstat(stranger), (tmp_path / "_lock").stat())
+    os.close(stranger)
+
+
+def replaced_check(run, outcomes):
+    """The same run, whose looks at the checkpoint end so, one after another; then as they did."""
+
+    def check():
+        outcome = outcomes.pop(0) if outcomes else None
+        if isinstance(outcome, Exception):
+            raise outcome
+        if outcome is not None:
+            outcome()
+
+    return replace(run, publisher=replace(run.publisher, check=check))
+
+
+STEPS_ON_FILES = (
+    (os, "rename"),
+    (os, "link"),
+    (publication, "exchanged"),
+    *((Path, name) for name in ("mkdir", "touch", "iterdir")),
+)
+
+
+@pytest.mark.filterwarnings("ignore:waiting for")
+@pytest.mark.parametrize("step", range(1, 25))
+@pytest.mark.parametrize("files", [1, 2])
+def test_copy_that_was_paused_with_the_lock_publishes_nothing_when_it_goes_on(tmp_path, monkeypatch, impatient, files, step):
+    """Before one of its steps on files a later run takes the lock over and writes the same micro-batch; then it goes on."""
+    place, entries, steps = Place(tmp_path, 10), [2], []
+
+    def run_of(number):
+        def check():
+            if max(entries) > number:
+                raise FencedError("another copy was started later")
+
+        run = place.run(number)
+        return replace(run, publisher=replace(run.publisher, check=check))
+
+    old, new = run_of(2), run_of(3)
+    place.begin(old, 0)
+    for batch in range(3):
+        place.write(old, batch, files=2)
+
+    def pause_at(owner, name):
+        plain = getattr(owner, name)
+
+        def step_of(*given, **named):
+            if entries == [2]:
+                steps.append(name)
+                if len(steps) == step and (tmp_path / "_lock").exists():
+                    entries.append(3)
+                    place.begin(new, 3)
+                    place.write(new, 3, files=2)
+            return plain(*given, **named)
+
+        monkeypatch.setattr(owner, name, step_of)
+
+    for owner, name in STEPS_ON_FILES:
+        pause_at(owner, name)
+    with suppress(FencedError, FileNotFoundError):
+        place.write(old, 3, files=files)
+    monkeypatch.undo()
+    if entries == [2, 3]:
+        assert {row[1] for row in place.read_of(3)} == {place.written}
+        place.expected[3] = place.read_of(3)
+    assert place.read() == place.wanted()
+
+
+@pytest.mark.filterwarnings("ignore:waiting for")
+def test_compaction_that_was_paused_with_the_lock_puts_nothing_old_back_when_it_goes_on(tmp_path, monkeypatch, impatient):
+    place = Place(tmp_path, 5)
+    run = place.run(1)
+    place.begin(run, 0)
+    for batch in range(7):
+        place.write(run, batch)
+    plain = compaction.exchanged
+
+    def exchange_late(out, folder):
+        later = place.run(2)
+        place.begin(later, 0)
+        place.write(later, 0)
+        return plain(out, folder)
+
+    monkeypatch.setattr(compaction, "exchanged", exchange_late)
+    assert place.compact() == Compaction(left=1)
+    assert place.read() == place.wanted()
 
 
 @pytest.mark.parametrize("case", range(CASES))

@@ -21,7 +21,7 @@ from panestream.engine.storage.keyed_pages import KeyedPages
 from panestream.engine.tiles import format as tiles
 from panestream.spark.checkpoint import Epoch
 from panestream.spark.kafka.once import KafkaOnce
-from panestream.spark.sinks import publication
+from panestream.spark.sinks import micro_batch_folders
 from panestream.spark.sinks.outputs import Outputs
 from panestream.testing.simulation import disk, process
 from panestream.testing.simulation.engines import PlanEngine
@@ -104,7 +104,7 @@ def an_output_is_appended_and_not_replaced():
         there = self.publisher.folders.tree.setdefault(target, {})
         there.update({f"{len(there)}-{name}": rows for name, rows in self.publisher.folders.tree.pop(attempt).items()})
 
-    return mock.patch.object(publication.MicroBatchFolders, "write", write)
+    return mock.patch.object(micro_batch_folders.MicroBatchFolders, "write", write)
 
 
 @fault("crash", "two copies")
@@ -119,12 +119,12 @@ def files_are_moved_one_by_one():
             folders.disk.before(f"move {file}")
             save_into[file] = rows
 
-    return mock.patch.object(publication.MicroBatchFolders, "write", write)
+    return mock.patch.object(micro_batch_folders.MicroBatchFolders, "write", write)
 
 
 @fault("older checkpoint", operators=("counts",))
 def what_later_micro_batches_left_stays():
-    return mock.patch.object(publication.MicroBatchFolders, "begin", return_value=None)
+    return mock.patch.object(micro_batch_folders.MicroBatchFolders, "begin", return_value=None)
 
 
 @fault("two copies", "savepoint")

@@ -11,10 +11,12 @@ others belong. What is *stale*, whole but not the last that was written, is foun
 all others
     hold values that are written once, under numbers that are never used again: there is no other version of them.
 
-So one value of a key group, or several, cannot be wrong in silence. That *everything* of a key group is what it once was, or is
-gone, no value tells; but all key groups write their state in the same micro-batches, so :func:`check_that_groups_agree` finds
-it in the metrics of all of them. (Not where the clock wakes groups one by one.) What cannot be found: that all key groups are
-what they once were.
+So one value of a key group, or several, cannot be wrong without an error. No value tells that *everything* of a key group is
+what it once was, or is gone. But all key groups write their state in the same micro-batches, so :func:`check_that_groups_agree`
+finds it in the metrics of all of them, and :class:`~panestream.engine.storage.state_age.StateAge` compares these with the last
+committed micro-batch: that finds groups which were exchanged, and all groups put back together. Two cases are not found. If the
+clock wakes groups one by one, a group may be as old as the last micro-batch with rows. If a run had micro-batches without rows,
+all groups together may be as old as the first of these.
 
 The checksum is CRC-32: against accidents, not against somebody who can write to the checkpoint and wants to do harm. (No bytes of
 the state are ever run: see :mod:`panestream.engine.operators.row.codec` about pickles.)
@@ -310,12 +312,16 @@ def check_that_groups_agree(groups: Sequence[Mapping[str, Any]]) -> None:
     newest = max(groups, key=lambda group: group["state_of"], default=None)
     for group in groups:
         if newest is not None and group["state_of"] < newest["state_of"]:
-            what = f"is that of micro-batch {group['state_of']}" if group["state_of"] >= 0 else "is gone"
-            raise StateDamagedError(
-                f"the state of key group {group['key_group']} is damaged: all of it {what}, where that of key group "
-                f"{newest['key_group']} is of micro-batch {newest['state_of']}; {_ADVICE}",
-                group=group["key_group"],
-            )
+            raise damaged_as_a_whole(group, f"that of key group {newest['key_group']} is of micro-batch {newest['state_of']}")
 
 
-__all__ = ["META", "CountingState", "SealedState", "check_that_groups_agree", "group_in"]
+def damaged_as_a_whole(group: Mapping[str, Any], expected: str) -> StateDamagedError:
+    """Return the error about a key group whose whole state is not what was last written; ``expected``: what it should be."""
+    what = f"is that of micro-batch {group['state_of']}" if group["state_of"] >= 0 else "is gone"
+    return StateDamagedError(
+        f"the state of key group {group['key_group']} is damaged: all of it {what}, where {expected}; {_ADVICE}",
+        group=group["key_group"],
+    )
+
+
+__all__ = ["META", "CountingState", "SealedState", "check_that_groups_agree", "damaged_as_a_whole", "group_in"]

@@ -90,7 +90,12 @@ def versions(spark: SparkSession) -> dict[str, str]:
 
 
 def write_manifest(spark: SparkSession, path: str, manifest: Manifest) -> None:
-    """Makes a savepoint of a folder that has all its tables."""
+    """Makes a savepoint of a folder that has all its tables.
+
+    Raises:
+        CheckpointError: another one was finished there meanwhile.
+    """
+    _check_no_savepoint(spark, path)
     write_marker(spark, f"{path.rstrip('/')}/{_MANIFEST}", {"savepoint": SAVEPOINT_FORMAT, **asdict(manifest)})
 
 
@@ -140,13 +145,17 @@ def check_free(spark: SparkSession, path: str) -> None:
         CheckpointError: it does.
     """
     base = path.rstrip("/")
-    if list_files(spark, _pattern(base)):
-        raise CheckpointError(f"{path} holds a savepoint already: each needs a folder of its own")
+    _check_no_savepoint(spark, path)
     files = list_files(spark, escaped(base), recursive=True)
     known = set(list_files(spark, f"{escaped(base)}/{{{_STATE},{SOURCES}}}/*/{PARTS}")) if files else set()
     other = next((file for file in files if file not in known), None)
     if other is not None:
         raise CheckpointError(f"{path} holds something else ({other}): a savepoint needs a folder of its own")
+
+
+def _check_no_savepoint(spark: SparkSession, path: str) -> None:
+    if list_files(spark, _pattern(path)):
+        raise CheckpointError(f"{path} holds a savepoint already: each needs a folder of its own")
 
 
 def _pattern(path: str) -> str:

@@ -34,6 +34,9 @@ class Run:
         first: what sinks call Spark's micro-batch 0: larger than 0 where the query started from a savepoint.
         succeeds: whether it started from a savepoint and has committed nothing yet: what a place has of ``first`` and beyond is
             of those before it.
+        began: the micro-batch with which the run began that committed last to this very place: it wrote that one there, with or
+            without rows. -1: none did.
+        columns: the names of the output's columns.
     """
 
     query: str = ""
@@ -44,6 +47,8 @@ class Run:
     added: frozenset[str] = frozenset({OP_COLUMN.name, *(each.name for each in FIRING_COLUMNS)})
     first: int = 0
     succeeds: bool = False
+    began: int = -1
+    columns: tuple[str, ...] = ()
 
     @property
     def writer(self) -> str:
@@ -77,7 +82,8 @@ class Sink(ABC):
     """Takes the rows of one output, a DataFrame for each micro-batch that has any, and for the first one of every run.
 
     The calls come in this order: :meth:`place`, :meth:`check_columns` and :meth:`open` when the query is started, where it is
-    started; then on the driver (through Spark Connect: on the server) once :meth:`begin`, and :meth:`write` for each micro-batch.
+    started; then on the driver (through Spark Connect: on the server) once :meth:`begin`, :meth:`write` for each micro-batch, and
+    once :meth:`on_first_commit` before the second one.
 
     Micro-batches have the numbers that Spark gives them. Those of a query that started from a savepoint, where Spark begins at 0
     again, go on from the savepoint's: to a sink it is the query that was there before.
@@ -112,12 +118,22 @@ class Sink(ABC):
     def begin(self, df: DataFrame, batch_id: int) -> None:  # noqa: B027 (optional to override)
         """Called once in a run, before the first :meth:`write`: nothing of ``batch_id`` or beyond is committed.
 
-        What is there of later micro-batches is of a run that was broken off, or newer than a checkpoint that was restored. It
-        must go: those batches come again, perhaps with other rows. What is at ``batch_id`` itself is for ``write`` to replace.
+        What is there of later micro-batches is of a run that was broken off, or newer than a checkpoint that was restored. No
+        reader may find it any more: those batches come again, perhaps with other rows. What is at ``batch_id`` itself is for
+        ``write`` to replace.
 
         Args:
             df: the rows of the first micro-batch, perhaps none.
             batch_id: its number.
+        """
+
+    def on_first_commit(self, df: DataFrame) -> None:  # noqa: B027 (optional to override)
+        """Called once in a run, when its first micro-batch is committed, before the rows of the second one come.
+
+        Until then the run may fail, and a repaired checkpoint may hold micro-batches that :meth:`begin` took away.
+
+        Args:
+            df: the rows of the second micro-batch, perhaps none.
         """
 
     @abstractmethod

@@ -11,8 +11,9 @@ from pyspark.sql import functions as F
 from panestream.errors import SinkError
 from panestream.spark.markers import PARTS, list_files
 from panestream.spark.places import escaped, local_folder
+from panestream.spark.sinks.claims import OWNER
 from panestream.spark.sinks.compaction import Compaction, compact_folders
-from panestream.spark.sinks.files import BATCH_COLUMN, OWNER
+from panestream.spark.sinks.looked_at import BATCH_COLUMN
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

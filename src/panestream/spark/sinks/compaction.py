@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from panestream.errors import SinkError
 from panestream.spark.sinks.members import (
     LOCK,
+    STAGED,
     Member,
     alone,
     assemble,
@@ -30,7 +31,6 @@ from panestream.spark.sinks.members import (
 )
 from panestream.spark.sinks.publication import exchanged, published
 
-STAGED = "_compacting"
 _ALONE = "_compactor"
 _SUFFIX = ".parquet"
 
@@ -156,9 +156,13 @@ def _compacted(root: Path, folder: Path, groups: Sequence[Sequence[_Seen]], merg
         there = members(folder, _number(folder))
         kept = [member for member in there if member.path not in gone]
         out = staged / "out"
-        assemble(folder, kept, added, out)
-        synced(out)
-        if not exchanged(out, folder):
+        try:
+            assemble(folder, kept, added, out)
+            synced(out)
+            is_done = exchanged(out, folder)
+        except FileNotFoundError:
+            return Compaction(left=1)  # this process was paused, and a query took over the lock
+        if not is_done:
             raise SinkError(
                 f"{folder} cannot be exchanged with another folder in one step: that takes Linux and a local file system. "
                 "Nothing was changed"

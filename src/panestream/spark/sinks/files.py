@@ -13,21 +13,19 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from panestream.errors import SinkError
-from panestream.spark.markers import PARTS, list_files, read_markers, write_marker
+from panestream.spark.markers import list_files
 from panestream.spark.places import FilePath, escaped, file_place, local_folder, path_of
 from panestream.spark.sinks.base import Run, Sink
+from panestream.spark.sinks.claims import ATTEMPTS, OWNER, claim, owners
+from panestream.spark.sinks.looked_at import BATCH_COLUMN, warn_of_age, warn_of_columns
 from panestream.spark.sinks.members import LOCK
-from panestream.spark.sinks.publication import MicroBatchFolders, Publisher, sweep
+from panestream.spark.sinks.micro_batch_folders import MicroBatchFolders
+from panestream.spark.sinks.publication import Publisher, sweep
 from panestream.spark.sinks.shared_folders import SharedFolders
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-OWNER = "_panestream"
-"""The marker in a sink's folder that says whose it is."""
-_ATTEMPTS = "_attempts"
-BATCH_COLUMN = "batch_id"
-"""The partition column of file sinks: the micro-batch that a row came with."""
 _WHOLE_RUN = -1
 _COMMIT_PROTOCOL = "spark.sql.sources.commitProtocolClass"
 _SPARKS_OWN = "org.apache.spark.sql.execution.datasources.SQLHadoopMapReduceCommitProtocol"
@@ -102,27 +100,28 @@ class FileSink(Sink):
                 )
 
     def open(self, spark: SparkSession, run: Run) -> Sink:
-        pattern = f"{escaped(self.folder)}/{OWNER}/{PARTS}"
-        markers = read_markers(
-            spark, pattern, f"it says which query {self.path} belongs to. Restore it from a copy, or choose another directory"
-        )
+        markers = owners(spark, self.folder)
         if not markers:
             self._check_free(spark, run)
-            write_marker(spark, f"{self.path}/{OWNER}", {"query": run.query})
+            markers = claim(spark, self.folder, run.query, run.queries)
         for owner in markers.values():
             if owner.get("query") not in run.queries:
                 raise SinkError(
                     f"{self.path} holds the output of another {'query' if owner.get('query') else 'batch run'}: its batch ids "
                     "would collide with this one's. Choose another directory, or start with the checkpoint that belongs to it"
                 )
-        addresses = list(markers) or list_files(spark, pattern)
+        addresses = list(markers)
         # Spark knows what a path without a scheme means, and says it in the addresses.
         marker = local_folder(addresses[0]) if addresses else None
         if marker is None:
             self._check_flat(addresses)
             return _FilesElsewhere(self, run)
-        if self.batches_per_folder > 1 and marker.is_file():
-            (marker.parent.parent / LOCK).touch()
+        if marker.is_file():
+            if self.batches_per_folder > 1:
+                (marker.parent.parent / LOCK).touch()
+            warn_of_age(marker.parent.parent, run)
+            if self.format == "parquet":
+                warn_of_columns(marker.parent.parent, run)
         return _LocalSharedFiles(self, run, marker)
 
     def _check_flat(self, where: Sequence[str]) -> None:
@@ -216,10 +215,14 @@ class _LocalFiles(Sink):
             return _FilesElsewhere(self.sink, self.run).begin(df, batch_id)
         return self._micro_batches(df.sparkSession).begin(batch_id)
 
+    def on_first_commit(self, df: DataFrame) -> None:
+        if self.marker.is_file():
+            self._micro_batches(df.sparkSession).withdrawn.delete()
+
     def write(self, df: DataFrame, batch_id: int | None) -> None:
         if not self.marker.is_file():
             return _FilesElsewhere(self.sink, self.run).write(df, batch_id)
-        attempts = f"{self.sink.path}/{_ATTEMPTS}"
+        attempts = f"{self.sink.path}/{ATTEMPTS}"
         return self._micro_batches(df.sparkSession).write(batch_id, lambda name: self.sink.save(df, f"{attempts}/{name}"))
 
     def describe(self) -> str:
@@ -236,7 +239,7 @@ class _LocalFiles(Sink):
         epoch = self.run.epoch
         rank = (0, uuid.uuid4().hex) if epoch is None else epoch.rank
         registered = partial(self.run.registered, spark)
-        return Publisher(self._folder / _ATTEMPTS, rank, lambda: self.run.check(spark), registered)
+        return Publisher(self._folder / ATTEMPTS, rank, lambda: self.run.check(spark), registered)
 
 
 @dataclass(frozen=True)
@@ -255,7 +258,7 @@ class _LocalSharedFiles(_LocalFiles):
         folders = self._folders(df.sparkSession)
         sweep(folders.publisher.attempts, folders.publisher.rank)
         attempt = folders.publisher.aside()
-        self.sink.save(df, f"{self.sink.path}/{_ATTEMPTS}/{attempt.name}")
+        self.sink.save(df, f"{self.sink.path}/{ATTEMPTS}/{attempt.name}")
         folders.write(attempt, batch_id)
         return None
 

@@ -12,15 +12,23 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+import time
+import uuid
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from panestream.errors import SinkError
+from panestream.errors import PanestreamWarning, SinkError
 
 LOCK = "_lock"
 """In the sink's folder: held while a folder is changed. It is there once folders are shared."""
+WARN_AFTER_SECONDS, MAX_WAIT_SECONDS = 10.0, 60.0
+"""When a process that waits for the lock says so, and when it waits no more. It is held for milliseconds."""
+_LOOK_EVERY_SECONDS = 0.02
+STAGED = "_compacting"
+"""In the sink's folder: what a compaction makes, until it is exchanged."""
 _NAME = re.compile(r"batches-(\d{10})-(\d{10})-.+")
 _COUNTS = "_counts-"
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS)
@@ -101,10 +109,24 @@ def read_counts(member: Member) -> list[tuple[int, int]]:
 
 
 @contextmanager
-def held(root: Path) -> Iterator[None]:
-    """The lock of a sink's folder, waited for. No reader needs it."""
-    with _locked(root / LOCK, wait=True):
+def held(root: Path, fence: Callable[[], None] | None = None) -> Iterator[None]:
+    """The lock of a sink's folder, waited for. No reader needs it.
+
+    Anyone who can read the file can hold the lock: a copy of the query that was paused, or a stranger. So the wait has an end.
+
+    Args:
+        root: the sink's folder.
+        fence: raises if this run does not hold the place; else makes sure that nobody who holds the old lock can publish any
+            more. Then the lock is replaced when the wait has ended. None: the caller cannot, and fails.
+
+    Raises:
+        SinkError: another process holds the lock for too long, and ``fence`` is None.
+    """
+    handle = _wait_for(root / LOCK, fence)
+    try:
         yield
+    finally:
+        os.close(handle)
 
 
 @contextmanager
@@ -114,25 +136,76 @@ def alone(lock: Path, what: str) -> Iterator[None]:
     Raises:
         SinkError: another process holds it; ``what`` begins the text.
     """
-    with _locked(lock, wait=False, what=what):
+    handle = _try_to_lock(lock)
+    if handle is None:
+        raise SinkError(f"{what} (it holds {lock}): let it end, or end it, then try again")
+    try:
         yield
+    finally:
+        os.close(handle)
 
 
-@contextmanager
-def _locked(lock: Path, *, wait: bool, what: str = "") -> Iterator[None]:
+def _wait_for(lock: Path, fence: Callable[[], None] | None) -> int:
+    """Return the handle of a lock that this process holds."""
+    began, has_warned = time.monotonic(), False
+    while (handle := _try_to_lock(lock)) is None:
+        waited = time.monotonic() - began
+        if waited >= MAX_WAIT_SECONDS:
+            if fence is not None:
+                return _replace(lock, fence)
+            raise SinkError(
+                f"{lock} is held by another process for {waited:.0f} seconds: end that process (fuser {lock} names it), then try "
+                "again"
+            )
+        if not has_warned and waited >= WARN_AFTER_SECONDS:
+            has_warned = True
+            end = "it is replaced then" if fence is not None else "the wait fails then"
+            warnings.warn(
+                f"waiting for {lock}, which another process holds (fuser {lock} names it), for at most {MAX_WAIT_SECONDS:.0f} "
+                f"seconds: {end}",
+                PanestreamWarning,
+                stacklevel=4,
+            )
+        time.sleep(_LOOK_EVERY_SECONDS)
+    return handle
+
+
+def _try_to_lock(lock: Path) -> int | None:
+    """Return the handle of the lock; None if another process holds it."""
     try:
         import fcntl
     except ModuleNotFoundError:
         raise SinkError("folders of several micro-batches need file locks (flock), which this system has not") from None
     handle = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
     try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        except BlockingIOError:
-            raise SinkError(f"{what} (it holds {lock}): let it end, or end it, then try again") from None
-        yield
-    finally:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # A lock that was replaced since it was opened protects nothing.
+        if os.path.samestat(os.fstat(handle), lock.stat()):
+            return handle
+    except (BlockingIOError, FileNotFoundError):
+        pass
+    except BaseException:
         os.close(handle)
+        raise
+    os.close(handle)
+    return None
+
+
+def _replace(lock: Path, fence: Callable[[], None]) -> int:
+    """Put a new lock, which this process holds, in the place of one that another process holds."""
+    fence()
+    fresh = lock.with_name(f"{LOCK}-{uuid.uuid4().hex}")
+    handle = _try_to_lock(fresh)
+    if handle is None:
+        raise SinkError(f"{fresh} was locked by another process as soon as it was made: end that process, then try again")
+    try:
+        fresh.rename(lock)
+        # Once more: who held the old lock may have gone on in between.
+        fence()
+    except BaseException:
+        os.close(handle)
+        raise
+    return handle
 
 
 def assemble(folder: Path, kept: Iterable[Member], added: Path | None, out: Path) -> None:

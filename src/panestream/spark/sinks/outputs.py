@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from panestream.engine.plan import MAIN, WindowPlan
+from panestream.engine.storage.state_age import StateAge
 from panestream.errors import FencedError, PanestreamWarning
 from panestream.spark.checkpoint import Claim, Epoch, introduce, register, succeed
 from panestream.spark.failures import of_sink
@@ -32,10 +33,13 @@ class Outputs:
         born: the savepoint that the checkpoint began with; None: with nothing.
         begins_with: the savepoint whose state must be put in; None: the checkpoint has what it began with.
         begun: whether the sinks know the first micro-batch.
+        begun_with: which one that was, by Spark's number.
+        committed: whether the sinks know that it is committed.
         first: what sinks call Spark's micro-batch 0.
         succeeded: the entry by which the query that this one succeeds learns of it; None: there is none to tell.
         mode: how the query runs on the checkpoint.
         taken_up: what the run found planned.
+        age: how old the state may be.
     """
 
     sinks: Mapping[str, Sink]
@@ -44,10 +48,13 @@ class Outputs:
     born: Birth | None = None
     begins_with: Birth | None = None
     begun: bool = field(default=False)
+    begun_with: int = field(default=-1)
+    committed: bool = field(default=False)
     first: int = 0
     succeeded: Epoch | None = None
     mode: Mode = field(default_factory=Mode)
     taken_up: TakenUp | None = None
+    age: StateAge = field(default_factory=StateAge)
 
     def deliver(self, rows_of: Callable[[str], DataFrame], present: Collection[str], batch_id: int) -> None:
         """Writes one micro-batch: outputs that have rows, and all of them in the first one of a run.
@@ -64,6 +71,11 @@ class Outputs:
         if self.begun:
             # With the first micro-batch committed, the old query can be started no more.
             self.succeeded = None
+        if self.begun and not self.committed and batch_id > self.begun_with:
+            for tag, sink in self.sinks.items():
+                with of_sink(tag, sink, batch_id):
+                    sink.on_first_commit(rows_of(tag))
+            self.committed = True
         for tag, sink in self.sinks.items():
             if self.begun and tag not in present:
                 continue
@@ -71,7 +83,8 @@ class Outputs:
                 if not self.begun:
                     sink.begin(rows_of(tag), number)
                 sink.write(rows_of(tag), number)
-        self.begun = True
+        if not self.begun:
+            self.begun, self.begun_with = True, batch_id
 
     def check(self, spark: SparkSession) -> None:
         """Raises where another copy of the query was started later.
@@ -134,6 +147,7 @@ def open_outputs(
     succeeded = succeed(spark, claim, places.values())
     register(spark, claim, places.values())
     first: dict[str, Any] = {"first": claim.first, "succeeded": succeeded, "mode": claim.mode, "taken_up": claim.taken_up}
+    first["age"] = StateAge(claim.last, claim.state_of)
     return Outputs(opened, claim.epoch, claim.data_frames, claim.born, claim.begins_with, **first)
 
 
@@ -176,7 +190,10 @@ def checked_places(
 def _run(plan: WindowPlan, claim: Claim, tag: str, place: str | None) -> Run:
     succeeds = claim.last < 0 and claim.succession is not None and place in claim.succession.places
     written = place in claim.written
-    return Run(claim.query, tag, claim.epoch, claim.queries, written, _added(plan, tag), claim.first, succeeds)
+    columns = tuple(plan.output_schema(tag).names)
+    known = Run(claim.query, tag, claim.epoch, claim.queries, written, _added(plan, tag), claim.first, succeeds, columns=columns)
+    last_run = claim.committer
+    return replace(known, began=claim.first + last_run["after"] + 1) if place in last_run.get("places", ()) else known
 
 
 def _added(plan: WindowPlan, tag: str) -> frozenset[str]:

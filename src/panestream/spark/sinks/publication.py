@@ -28,8 +28,6 @@ _CANNOT_EXCHANGE = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EPERM)
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 NOBODY: Rank = (-1, "")
 """Whoever wrote a folder without a mark."""
-_WHOLE_RUN = -1
-"""What the folder of a batch query is numbered."""
 
 
 class Folders(Protocol):
@@ -121,15 +119,20 @@ class Publisher:
             else:
                 return
 
-    def withdraw(self, target: Path) -> None:
-        """Takes away what is published at ``target``, in one step; it is now among the attempts."""
+    def withdraw(self, target: Path, away: Path | None = None) -> None:
+        """Takes away what is published at ``target``, in one step; it is now at ``away``, or among the attempts."""
         self.check()
-        away = self.aside()
+        away = away or self.aside()
         try:
             self.folders.rename(target, away)
         except FileNotFoundError:
-            return
+            return None
+        except OSError as error:
+            if error.errno not in _NOT_EMPTY:
+                raise
+            return self.withdraw(target)
         self._drop_or_return(away, target)
+        return None
 
     def _replace(self, attempt: Path, target: Path) -> bool:
         """False: somebody moved in between, look again."""
@@ -168,7 +171,7 @@ class Publisher:
 
     def mark(self, folder: Path) -> None:
         """Leaves the mark of the run in a folder."""
-        self.folders.touch(folder, f"{_MARK}{self.rank[0]:010d}-{self.rank[1]}")
+        self.folders.touch(folder, f"{_MARK}{self.own_prefix}")
 
     def aside(self) -> Path:
         """A folder of the run among the attempts that is not there yet."""
@@ -177,46 +180,12 @@ class Publisher:
 
     def new_name(self) -> str:
         """Of a folder among the attempts, which no other has."""
-        return f"{self.rank[0]:010d}-{self.rank[1]}-{uuid.uuid4().hex}"
+        return f"{self.own_prefix}-{uuid.uuid4().hex}"
 
-
-@dataclass(frozen=True)
-class MicroBatchFolders:
-    """What a file sink does with the folders ``COLUMN=N`` of one run, whatever is in them.
-
-    Attributes:
-        folder: where they are.
-        column: how they are called.
-        publisher: publishes them.
-    """
-
-    folder: Path
-    column: str
-    publisher: Publisher
-
-    def begin(self, batch_id: int) -> None:
-        """The run begins with ``batch_id``: what is there of later micro-batches is of another time, and goes."""
-        self.publisher.check()
-        there = published(self.folder, self.column, self.publisher.folders)
-        # The last first: whoever reads meanwhile finds the output as it once was.
-        for number in sorted((number for number in there if number > batch_id), reverse=True):
-            self.publisher.withdraw(there[number])
-
-    def write(self, batch_id: int | None, save: Callable[[str], None]) -> None:
-        """Writes a micro-batch in place of what is there of it; None: a batch query.
-
-        Args:
-            batch_id: its number.
-            save: writes the rows into a new folder among the attempts, whose name it is given.
-        """
-        publisher = self.publisher
-        sweep(publisher.attempts, None if batch_id is None else publisher.rank, publisher.folders)
-        name = publisher.new_name()
-        save(name)
-        number = _WHOLE_RUN if batch_id is None else batch_id
-        publisher.publish(publisher.attempts / name, self.folder / f"{self.column}={number}")
-        if batch_id is None:
-            sweep(publisher.attempts, None, publisher.folders)
+    @property
+    def own_prefix(self) -> str:
+        """What the names of the run's attempts begin with."""
+        return f"{self.rank[0]:010d}-{self.rank[1]}"
 
 
 def rank_of(folder: Path, folders: Folders = LOCAL) -> Rank:

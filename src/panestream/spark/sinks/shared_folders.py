@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from panestream.spark.sinks.members import Member, assemble, held, members, name_members, write_counts
+from panestream.spark.sinks.members import STAGED, Member, assemble, held, members, name_members, write_counts
 from panestream.spark.sinks.publication import Publisher, published
+from panestream.spark.sinks.withdrawn import Withdrawn
 
 Cut = Callable[[Path, int, Path], None]
 """Writes the first rows of a file, so many, as a file in a folder that is not there yet."""
@@ -31,18 +34,24 @@ class SharedFolders:
     publisher: Publisher
     cut: Cut
 
+    @property
+    def withdrawn(self) -> Withdrawn:
+        """What was taken away in the place."""
+        return Withdrawn(self.root, self.column, self.publisher, shares=True)
+
     def folder_of(self, batch_id: int) -> Path:
         """The folder that a micro-batch goes to."""
         return self.root / f"{self.column}={batch_id - batch_id % self.size}"
 
     def begin(self, batch_id: int) -> None:
         """Takes away what is there of later micro-batches, and of this one where it is not to go: the last first."""
-        with held(self.root):
+        with held(self.root, self._fence):
             self.publisher.check()
+            self.withdrawn.settle(batch_id)
             folders = published(self.root, self.column)
             for number in sorted(folders, reverse=True):
                 if number > batch_id:
-                    self.publisher.withdraw(folders[number])
+                    self.withdrawn.withdraw(folders[number], batch_id)
                 elif number >= 0:
                     self._forget(folders[number], number, batch_id)
 
@@ -50,7 +59,7 @@ class SharedFolders:
         """Publishes the files of ``attempt`` in place of what is there of this micro-batch."""
         given = name_members(attempt, batch_id, batch_id)
         target = self.folder_of(batch_id)
-        with held(self.root):
+        with held(self.root, self._fence):
             self.publisher.check()
             there = members(target, batch_id - batch_id % self.size) if target.is_dir() else []
             others = [member for member in there if not member.first <= batch_id <= member.last]
@@ -60,6 +69,16 @@ class SharedFolders:
                 self._join(given[0], target)
             else:
                 self._replace(target, others, attempt)
+
+    def _fence(self) -> None:
+        """Takes what is not published yet away from all who hold the lock: what they rename next is not there any more."""
+        publisher = self.publisher
+        publisher.check()
+        attempts = publisher.folders.children(publisher.attempts)
+        for path in (self.root / STAGED, *(path for path in attempts if not path.name.startswith(publisher.own_prefix))):
+            # In one step: a folder that is deleted file by file could still be published, with the files that are left.
+            with suppress(FileNotFoundError):
+                path.rename(publisher.aside())
 
     def _join(self, member: Member, target: Path) -> None:
         """One file more: in one step, whatever else is there."""
@@ -83,6 +102,8 @@ class SharedFolders:
         others = [member for member in there if member.last < batch_id or (own and member.first == member.last == batch_id)]
         if len(others) == len(there):
             return
+        if any(member.last > batch_id for member in there):
+            self.withdrawn.keep(partial(assemble, folder, there, None), folder, batch_id)
         added = self.publisher.aside()
         added.mkdir()
         for member in there:

@@ -21,7 +21,8 @@ from panestream.spark.checkpoint import Epoch, Rank
 from panestream.spark.kafka.headers import BATCH, ID, WRITER
 from panestream.spark.kafka.once import KafkaOnce
 from panestream.spark.sinks.base import Sink
-from panestream.spark.sinks.publication import MicroBatchFolders, Publisher
+from panestream.spark.sinks.micro_batch_folders import MicroBatchFolders
+from panestream.spark.sinks.publication import Publisher
 from panestream.spark.sinks.table_formats.iceberg_history import Snapshot, walk
 from panestream.testing.simulation.disk import ATTEMPTS, ROOT, Disk, MemoryFolders, Told
 
@@ -91,6 +92,9 @@ class Files(Place):
 
     def begin(self, df: Any, batch_id: int) -> None:
         self.micro_batches.begin(batch_id)
+
+    def on_first_commit(self, df: Any) -> None:
+        self.micro_batches.withdrawn.delete()
 
     def write(self, df: Any, batch_id: int | None) -> None:
         self.micro_batches.write(batch_id, lambda name: self.folders.save(ATTEMPTS / name, df))
@@ -208,6 +212,10 @@ class Several(Sink):
     def begin(self, df: Any, batch_id: int) -> None:
         for sink in self.sinks:
             sink.begin(df, batch_id)
+
+    def on_first_commit(self, df: Any) -> None:
+        for sink in self.sinks:
+            sink.on_first_commit(df)
 
     def write(self, df: Any, batch_id: int | None) -> None:
         for sink in self.sinks:

@@ -1,0 +1,71 @@
+"""Compare the state of all key groups with the last committed micro-batch.
+
+Key groups that are compared with each other agree also if all of them were put back, or exchanged for each other. So each is
+compared with the last committed micro-batch, too. All key groups write their state in a micro-batch that has rows. One that has
+none leaves the state as it is, so after it the state may be older.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from panestream.engine.storage.sealed_state import check_that_groups_agree, damaged_as_a_whole
+
+
+@dataclass(slots=True)
+class StateAge:
+    """Of which micro-batch the state must be at least.
+
+    Attributes:
+        after: the last micro-batch that was committed.
+        state_of: the state of each key group is then that of this micro-batch, or of a later one. None if that is unknown.
+        is_woken: whether the clock wakes key groups one by one. Then some write their state later than others.
+
+    >>> age = StateAge(after=4, state_of=4)
+    >>> age.check([{"key_group": 0, "state_of": 4}, {"key_group": 1, "state_of": 4}], 5)
+    >>> age.check([{"key_group": 0, "state_of": 3}, {"key_group": 1, "state_of": 3}], 5)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    panestream.errors.StateDamagedError: the state of key group 0 is damaged: all of it is that of micro-batch 3, where...
+    """
+
+    after: int = -1
+    state_of: int | None = None
+    is_woken: bool = False
+
+    def check(self, groups: Sequence[Mapping[str, Any]], batch_id: int) -> None:
+        """Compare the states of the key groups that took part in a micro-batch.
+
+        Args:
+            groups: the metrics of each, as JSON has them.
+            batch_id: the micro-batch.
+
+        Raises:
+            StateDamagedError: the state of one is too old, or newer than the micro-batch before.
+        """
+        if not self.is_woken:
+            check_that_groups_agree(groups)
+        # A group that has rows and is woken is there twice. A savepoint is put in by the first micro-batch itself.
+        newest = batch_id if self.is_woken else max(batch_id - 1, 0)
+        known = self.state_of if batch_id == self.after + 1 else None
+        for group in groups:
+            if known is not None and group["state_of"] < known:
+                since = f"that of micro-batch {known}" if self.after == known else f"that of micro-batch {known} or a later one"
+                raise damaged_as_a_whole(group, f"{since} is expected")
+            if group["state_of"] > newest:
+                raise damaged_as_a_whole(group, f"micro-batch {batch_id} comes only now")
+
+    def advance(self, groups: Sequence[Mapping[str, Any]], batch_id: int) -> bool:
+        """Take in that a micro-batch is done; return whether all key groups have written their state."""
+        has_written = any(not (self.is_woken and group["woken"]) for group in groups)
+        if has_written:
+            self.state_of = batch_id
+        elif batch_id != self.after + 1:
+            self.state_of = None
+        self.after = batch_id
+        return has_written
+
+
+__all__ = ["StateAge"]

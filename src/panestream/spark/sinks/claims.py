@@ -1,0 +1,103 @@
+"""The owner of a sink's folder: a marker that exactly one query leaves there, even if several start at the same moment.
+
+Each query writes its claim to a folder of its own, by Spark. On a local file system the claim becomes the marker by one rename,
+which fails if another marker is there: exactly one query gets the folder. Elsewhere nothing can be created exclusively. There a
+query writes its claim, then reads all claims, and gives its own up if it finds another one. If several queries start at the same
+moment, at most one gets the folder.
+"""
+
+from __future__ import annotations
+
+import errno
+import shutil
+import uuid
+from collections.abc import Collection
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from panestream.errors import SinkError
+from panestream.spark.markers import PARTS, list_files, read_markers, write_marker
+from panestream.spark.places import escaped, local_folder
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+OWNER = "_panestream"
+"""The marker in a sink's folder that names its query."""
+ATTEMPTS = "_attempts"
+"""In a sink's folder: attempts that are not published yet. Readers pass over it."""
+_CLAIM = "claim-"
+_GIVEN_UP = "given_up"
+_NOT_EMPTY = (errno.ENOTEMPTY, errno.EEXIST)
+
+
+def owners(spark: SparkSession, folder: str) -> dict[str, dict[str, Any]]:
+    """Return the markers of a sink's folder by the file's address; empty if no query has claimed it."""
+    way_out = f"it says which query {folder} belongs to. Restore it from a copy, or choose another directory"
+    return read_markers(spark, _pattern(folder), way_out)
+
+
+def claim(spark: SparkSession, folder: str, query: str, queries: Collection[str]) -> dict[str, dict[str, Any]]:
+    """Leave a marker in a sink's folder, unless another query is first.
+
+    Args:
+        spark: the session.
+        folder: of the sink.
+        query: the identity of the query that claims it.
+        queries: all identities of this query.
+
+    Returns:
+        The markers of the folder, as :func:`owners` returns them: this query's marker, or that of an earlier query.
+
+    Raises:
+        SinkError: another query claims the folder at the same moment.
+    """
+    mine = f"{folder}/{ATTEMPTS}/{_CLAIM}{uuid.uuid4().hex}"
+    write_marker(spark, mine, {"query": query})
+    local = [local_folder(address) for address in list_files(spark, f"{escaped(mine)}/{PARTS}")]
+    if local and local[0] is not None and local[0].is_file():
+        if not _move(local[0].parent, local[0].parents[2] / OWNER):
+            return owners(spark, folder)
+        return {address: {"query": query} for address in list_files(spark, _pattern(folder))}
+    advice = "it claims a sink's folder for a query. Delete it if no query starts at this moment"
+    claims = read_markers(spark, f"{escaped(folder)}/{ATTEMPTS}/{_CLAIM}*/{PARTS}", advice)
+    strangers = [path for path, one in claims.items() if one.get("query") not in queries and not one.get(_GIVEN_UP)]
+    if strangers:
+        write_marker(spark, mine, {"query": query, _GIVEN_UP: True})
+        raise SinkError(
+            f"{folder} is claimed by another query that starts at the same moment ({strangers[0]}): choose another directory for "
+            "one of them. If no other query starts, a start was broken off; delete that claim and start again"
+        )
+    write_marker(spark, f"{folder}/{OWNER}", {"query": query})
+    return owners(spark, folder)
+
+
+def _pattern(folder: str) -> str:
+    return f"{escaped(folder)}/{OWNER}/{PARTS}"
+
+
+def _move(claimed: Path, owner: Path) -> bool:
+    """Make a claim the marker; False if another one is there."""
+    if owner.is_dir() and not any(owner.glob(PARTS)):
+        _clear(owner)
+    try:
+        claimed.rename(owner)
+    except FileNotFoundError:
+        return False  # the owner has swept it
+    except OSError as error:
+        if error.errno not in _NOT_EMPTY:
+            raise
+        return False
+    return True
+
+
+def _clear(owner: Path) -> None:
+    """Delete the remains of a start that was broken off. An earlier panestream let Spark write the marker in place."""
+    for path in [path for path in owner.iterdir() if not path.match(PARTS)]:
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+
+
+__all__ = ["ATTEMPTS", "OWNER", "claim", "owners"]

@@ -1,0 +1,70 @@
+"""Warn at the start of a query if a file sink's folder is older than the checkpoint, or has files of other columns.
+
+Neither is an error: folders of old micro-batches may be deleted, and files of several schemas can be read. Without Spark.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+
+from panestream.errors import PanestreamWarning
+from panestream.spark.sinks.base import Run
+from panestream.spark.sinks.members import members
+from panestream.spark.sinks.publication import published
+
+BATCH_COLUMN = "batch_id"
+"""The partition column of file sinks: the micro-batch that a row came with."""
+_STACK = 6
+
+
+def warn_of_age(root: Path, run: Run) -> None:
+    """Warn if the newest micro-batch of a folder is older than the one with which the last run began.
+
+    Each run writes its first micro-batch to all outputs, also without rows. Micro-batches without rows that come later leave
+    nothing, so nobody can see whether these are missing.
+    """
+    folders = {number: path for number, path in published(root, BATCH_COLUMN).items() if number >= 0}
+    newest = max((max([number, *(one.last for one in members(path, number))]) for number, path in folders.items()), default=-1)
+    if 0 <= newest < run.began:
+        warnings.warn(
+            f"{root} ends with micro-batch {newest}, and the checkpoint committed micro-batch {run.began} to it: the folder was "
+            "put back from an older copy, or its newest micro-batches were deleted. They do not come again. Put back the newest "
+            "copy of the folder; or start with a new checkpoint and a new folder, which computes everything again",
+            PanestreamWarning,
+            stacklevel=_STACK,
+        )
+
+
+def warn_of_columns(root: Path, run: Run) -> None:
+    """Warn if readers that take the columns of one file would not find all columns of the output."""
+    import pyarrow.parquet as pq
+
+    # Spark takes the first file by its path.
+    first = next(_files(root), None)
+    if first is None or not run.columns:
+        return
+    try:
+        there = {name.lower() for name in pq.read_schema(first).names}
+    except (OSError, pa.ArrowInvalid):
+        return  # replaced at this moment, or damaged: who reads it finds out
+    missing = [name for name in run.columns if name.lower() not in there]
+    if missing:
+        warnings.warn(
+            f"{root} has files without columns that the output {run.output!r} has now ({', '.join(missing)}). spark.read.parquet "
+            "takes the columns of one file, and does not show these: read the folder with "
+            "spark.read.option('mergeSchema', True).parquet(...)",
+            PanestreamWarning,
+            stacklevel=_STACK,
+        )
+
+
+def _files(root: Path) -> Iterator[Path]:
+    for folder in sorted(published(root, BATCH_COLUMN).values(), key=str):
+        yield from sorted(path for path in folder.glob("*.parquet") if not path.name.startswith(("_", ".")))
+
+
+__all__ = ["BATCH_COLUMN", "warn_of_age", "warn_of_columns"]
