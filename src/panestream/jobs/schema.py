@@ -261,7 +261,8 @@ def column(value: object, place: Place) -> str:
 
 
 def _of_row(word: str, place: Place) -> str:
-    why = None if _NAME.fullmatch(word) else beyond_row(word)
+    # A single word, of whatever letters, is no call and no query.
+    why = None if word.isidentifier() else beyond_row(word)
     if why is not None:
         place.wrong(why)
     return word
