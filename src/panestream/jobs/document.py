@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from panestream.errors import JobError
+from panestream.jobs.file_limits import MAX_BYTES, MAX_DEPTH, cut
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -23,12 +24,6 @@ else:  # pragma: no cover - the standard library has it from 3.11 on
 KeyPath = tuple[str | int, ...]
 """Where a value stands: ``("window", "slide")``, ``("aggregate", 0, "function")``."""
 
-MAX_BYTES = 1 << 18
-"""Larger than any job file: somebody passed the data instead."""
-MAX_DEPTH = 30
-"""More than any job file nests tables and arrays."""
-MAX_VALUES = 20_000
-"""More keys and array elements than any job file has: PyYAML takes a tenth of a millisecond for each."""
 _MAX_DOTS = 1_000
 """In a line: the time that ``tomllib`` takes for a dotted key grows with the square of its parts."""
 _LONG_NUMBER = re.compile(r"(?<=[=\[,\s+-])[0-9_]{600,}")
@@ -102,11 +97,6 @@ def _toml(path: Path, text: str) -> Document:
         line_number = f":{text.count(chr(10), 0, found.start()) + 1}" if found is not None else ""
         raise JobError(f"{path}{line_number}: not valid TOML: {cut(str(error).split(';')[0])}") from None
     return Document(path, data, toml_lines(text))
-
-
-def cut(message: str) -> str:
-    """A parser's message, which may hold a whole line of the file."""
-    return message if len(message) <= 200 else message[:197] + "..."
 
 
 def _yaml(path: Path, text: str) -> Document:

@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from panestream.errors import JobError
-from panestream.jobs.document import MAX_DEPTH, MAX_VALUES, cut
+from panestream.jobs.file_limits import MAX_DEPTH, MAX_VALUES, cut
 
 _NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 _MAX_DIGITS = 100
