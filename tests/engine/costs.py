@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from panestream.engine.aggregates import Aggregation
+from panestream.engine.aggregates.saved_partials import partials_found, partials_saved
 from panestream.engine.exchange.group_run import bodies, run_micro_batch
 from panestream.engine.exchange.packing import PackColumns, pack
 from panestream.engine.operators.accumulating.windowed_rows import AllWindows
@@ -229,6 +231,43 @@ def costs(name: str, rows: int, keys: int) -> tuple[Cost, ...]:
         fired = output.metrics.fired_rows
         found.append(Cost(state.calls, state.read, state.written, kept, exchanged, came_out, calls, fired, len(left)))
     return tuple(found[query.fill :])
+
+
+class CountedName(str):
+    """The name of a column, whose comparisons :func:`python_calls` counts."""
+
+    __slots__ = ()
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        return str.__eq__(self, other)
+
+
+def run_wide_query(windows: WindowSpec, *, keys: int = 1, sums: int = 1, reports: bool = False) -> None:
+    """Plan a query with many key columns and aggregates, run a micro-batch of 12 rows, and take its partials over again.
+
+    Args:
+        windows: of the query.
+        keys: how many key columns.
+        sums: how many sums, each of a column of its own.
+        reports: whether each sum has an ``agg.complete``.
+    """
+    names = [CountedName(f"v{number}") for number in range(sums)]
+    key_schema = pa.schema([(f"key{number}", pa.int64()) for number in range(keys)])
+    declared: tuple[agg.Aggregate, ...] = tuple(agg.sum(name).alias(f"s_{name}") for name in names)
+    if reports:
+        declared += tuple(agg.complete(f"s_{name}").alias(f"c_{name}") for name in names)
+    operator = aggregating(windows, declared, dict.fromkeys(names, pa.int64()), key_schema)
+    plan = WindowPlan(tuple(key_schema.names), key_schema, windows.assigner, operator, WatermarkStrategy(SECOND), "ts", 1)
+    value = pa.array(np.arange(12) % 2)
+    arrays = [pa.array(np.arange(12) * SECOND), *[value] * (keys + len(operator.inputs))]
+    columns = PackColumns((value.type,) * keys, (value.type,) * len(operator.inputs))
+    batch = pa.RecordBatch.from_arrays(arrays, list(map(str, range(len(arrays)))))
+    parts = [part for _, part in pack(plan, columns, [batch])]
+    assert list(bodies(run_micro_batch(plan, MemoryState(), 0, parts)))
+    aggregation = Aggregation.build(declared, dict.fromkeys(names, pa.int64()), key_schema)
+    before = Aggregation.build(declared[:sums], dict.fromkeys(names, pa.int64()), key_schema)
+    partials_found(before.partial_schema.empty_table(), {"partials": partials_saved(before)}, aggregation)
 
 
 def _bytes(bodies: Iterable[bytes]) -> int:

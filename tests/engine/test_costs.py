@@ -9,12 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from statistics import median
 
 import numpy as np
 import pytest
 
-from tests.engine.costs import MEASURED, QUERIES, Cost, Query, costs, python_calls
+from panestream.engine.window_spec import WindowSpec
+from panestream.windowing.assigners import EventTimeSessionWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
+from panestream.windowing.assigners.global_windows import count_window
+from tests.engine.costs import MEASURED, QUERIES, SECOND, Cost, Query, costs, python_calls, run_wide_query
 
 COLUMNAR = [name for name, query in QUERIES.items() if query.runs_on != "row operator"]
 ROW_BY_ROW = [name for name in QUERIES if name not in COLUMNAR]
@@ -173,6 +177,31 @@ def test_a_micro_batch_begins_with_few_calls_in_python(name: str) -> None:
 def test_calls_in_python_for_a_row_of_the_row_operator(name: str) -> None:
     more = total(lambda cost: cost.python, many_rows(name)) - total(lambda cost: cost.python, few(name))
     assert more / MEASURED / 9_000 <= LIMITS[name].of_a_row + 0.6
+
+
+WIDE = {
+    "tumbling": WindowSpec(TumblingEventTimeWindows(10 * SECOND)),
+    "sliding": WindowSpec(SlidingEventTimeWindows(4 * SECOND, SECOND)),
+    "sessions": WindowSpec(EventTimeSessionWindows(SECOND)),
+    "counts": WindowSpec(*count_window(3)),
+    "rows": WindowSpec(EventTimeSessionWindows(SECOND), exact_firings=True),
+}
+"""Windows of each operator that runs declared aggregates."""
+GROWING: dict[str, Callable[[WindowSpec, int], None]] = {
+    "keys": lambda windows, number: run_wide_query(windows, keys=number),
+    "sums": lambda windows, number: run_wide_query(windows, sums=number),
+    "sums and reports": lambda windows, number: run_wide_query(windows, sums=number, reports=True),
+}
+"""What a query may have many of."""
+
+
+@pytest.mark.parametrize("windows", WIDE)
+@pytest.mark.parametrize("many", GROWING)
+def test_python_calls_grow_in_proportion_to_keys_and_aggregates(many: str, windows: str) -> None:
+    GROWING[many](WIDE[windows], 2)  # caches fill
+    few, twice, four_times = (python_calls(partial(GROWING[many], WIDE[windows], number))[0] for number in (20, 40, 80))
+    # In proportion, the second step costs twice the first; four times, if each is compared with all others.
+    assert four_times - twice <= 2.3 * (twice - few)
 
 
 def test_calls_are_counted() -> None:

@@ -14,11 +14,14 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 from typer.testing import CliRunner
 
 from panestream.errors import InvalidEventTimeError, PanestreamWarning, PlanMismatchError, SinkError
 from panestream.jobs import cli
-from panestream.jobs.live import Display, Totals, status_line
+from panestream.jobs.live import Display, PipeConsole, PlainConsole, Totals, status_line
+from panestream.jobs.schema import CONTROL
 from panestream.jobs.words import WORDS
 
 PACKAGE = Path(cli.__file__).parents[1]
@@ -357,3 +360,29 @@ def test_a_sink_that_finds_the_output_closed_ends_the_command_quietly(job, spark
     spark.error.__context__ = BrokenPipeError(32, "Broken pipe")
     assert ended(["run", job]) == 141
     assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("console", [PlainConsole, PipeConsole])
+def test_no_console_passes_control_characters_on(console):
+    said, table = "\x1b[31mred\x1b]0;title\x07 \x9b2J \u202eturned\x7f", Table()
+    table.add_row(Text(said))
+    written = StringIO()
+    for each in (said, Text(said), table):
+        console(file=written, width=200).print(each, markup=False)
+    assert not CONTROL.search(written.getvalue().replace("\n", ""))
+    assert written.getvalue().count("\\x1b[31mred\\x1b]0;title") == 3
+
+
+def test_colours_of_a_terminal_stay():
+    written = StringIO()
+    PlainConsole(file=written, force_terminal=True, color_system="standard").print(Text("error: ", style="bold red"))
+    assert "\x1b[1;31merror: " in written.getvalue()
+
+
+@pytest.mark.parametrize("command", ["run", "explain"])
+def test_control_characters_of_a_job_file_do_not_reach_the_terminal(tmp_path, command):
+    (tmp_path / "job\x1b[31m.toml").write_text('"\\u001b]0;title\\u0007" = 1\n[source]\nformat = "\\u009b2J"')
+    result = CliRunner().invoke(cli.app, [command, str(tmp_path / "job\x1b[31m.toml")])
+    assert result.exit_code == cli.EXIT_ERROR
+    assert not CONTROL.search(result.output.replace("\n", ""))
+    assert "\\x1b]0;title" in result.output

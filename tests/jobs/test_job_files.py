@@ -19,6 +19,7 @@ from panestream.jobs.runner import open_listeners
 from panestream.metrics import PrometheusMetrics
 from panestream.windowing.assigners import SlidingEventTimeWindows, TumblingEventTimeWindows
 from panestream.windowing.watermarks import WatermarkStrategy
+from tests.engine.costs import python_calls
 
 JOB = """\
 key = ["item_id"]
@@ -583,6 +584,68 @@ def test_files_that_are_no_job_files(tmp_path, complaint):
     (tmp_path / "deep.toml").write_text("a = " + "[" * 100_000)
     with pytest.raises(JobError, match=r"nested too deeply|not valid TOML"):
         load_job(tmp_path / "deep.toml")
+
+
+NESTED = "nested too deeply for a job file"
+HUGE = {
+    "toml": [
+        ("a = 1\nb = " + "9" * 5000, "job.toml:2: not valid TOML: Exceeds the limit (4300 digits)"),
+        ("a = 1\nb = 0x" + "f" * 5000, "job.toml:2: b: a number of 20,000 bits is too large"),
+        ("key_groups = " + "9" * 4000, "job.toml:1: key_groups: a number of 13,288 bits is too large"),
+        (".".join("a" * 3000) + " = 1", f"job.toml:1: more than 1,000 dots in a line: {NESTED}"),
+        (f"[{'.'.join('a' * 3000)}]", f"job.toml:1: more than 1,000 dots in a line: {NESTED}"),
+        ("a = {" + ".".join("a" * 100_000) + " = 1}", f"job.toml:1: more than 1,000 dots in a line: {NESTED}"),
+        (".".join("a" * 900) + " = 1", f"job.toml:1: {NESTED}"),
+        ("b = 1\na = " + "[" * 40 + "]" * 40, f"job.toml:2: {NESTED}"),
+        ("a = " + "{a = " * 500 + "1" + "}" * 500, f"job.toml: {NESTED}"),
+        ("a" * 500 + " = 1", "job.toml:1: " + "a" * 500 + ": the name of a key is short"),
+        ("key = [" + "1," * 30_000 + "]", "job.toml: more than 20,000 values are too many"),
+        ('a = 1\n"\\u001b[31mX" = 1', "job.toml:2: \\x1b[31mX: the name of a key is short, and without control characters"),
+        ("[spark.a]\n'\u202ea' = 1", "job.toml:2: spark.a.\\u202ea: the name of a key is short, and without control"),
+        ("a = 'x\x00'", "job.toml:1: not valid TOML: "),
+    ],
+    "yaml": [
+        ("a: 1\nb: " + "9" * 5000, "job.yaml:2: a number of 5,000 characters is too large"),
+        ("b: 0x" + "f" * 5000, "job.yaml:1: a number of 5,002 characters is too large"),
+        ("b: " + "1:" * 5000 + "1", "job.yaml:1: a number of 10,001 characters is too large"),
+        ("a: 1\nb: " + "[" * 20_000, f"job.yaml:2: {NESTED}"),
+        ("b: " + "{a: " * 20_000, f"job.yaml:1: {NESTED}"),
+        ("b:\n" + "- " * 20_000 + "1", f"job.yaml:2: {NESTED}"),
+        ("? " * 20_000, f"job.yaml:1: {NESTED}"),
+        ("a: [" + "1," * 50_000 + "]", "job.yaml:1: more than 20,000 values are too many"),
+        ('a: 1\n"\\e[31mX": 1', "job.yaml:2: \\x1b[31mX: the name of a key is short, and without control characters"),
+        ("a: 1\nb: 'x\x00'", "job.yaml:2: not valid YAML: the character '\\x00' is not allowed"),
+        ("a: 1\nb: 2020-13-45", "job.yaml:2: not valid YAML: month must be in 1..12"),
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("suffix", "text", "answer"),
+    [(suffix, *case) for suffix, cases in HUGE.items() for case in cases],
+    ids=[f"{suffix}-{place}" for suffix, cases in HUGE.items() for place in range(len(cases))],
+)
+def test_a_file_that_no_parser_ends_with_is_refused_shortly_with_its_line(complaint, suffix, text, answer):
+    (line,) = complaint(text, f"job.{suffix}")
+    assert line.startswith(answer)
+    assert len(line) < 700
+
+
+def test_only_the_first_hundred_problems_are_shown(complaint):
+    lines = complaint(JOB + "".join(f"a{place} = 1\n" for place in range(1000)))
+    assert len(lines) == 101
+    assert lines[-1] == "job.toml: more than 100 problems, the rest is not shown"
+
+
+def test_python_calls_of_reading_grow_in_proportion_to_the_file():
+    few, many = (python_calls(lambda size=size: toml_lines("[a]\nb = [1]\n" * size))[0] for size in (50, 500))
+    assert many <= 12 * few
+
+
+@pytest.mark.parametrize("path", ["file:../out", "file:out", "s3:bucket/out", "a:b"])
+def test_a_path_that_is_half_an_address_is_refused(complaint, path):
+    (line,) = complaint(JOB.replace("out/main", path))
+    assert line.startswith(f"job.toml:26: sinks.main.path: is neither an address nor a path: '{path}'.")
 
 
 def test_lines_of_toml_survive_everything_toml_can_write():

@@ -15,7 +15,7 @@ from panestream.demo.hot_items import read_output
 from panestream.errors import JobError
 from panestream.jobs import cli
 from panestream.jobs.loading import Overrides, load_job
-from panestream.jobs.reading import stream_path
+from panestream.jobs.reading import spark_path
 from panestream.jobs.runner import build
 
 pytestmark = pytest.mark.spark
@@ -166,11 +166,11 @@ def test_strings_with_a_zone_late_and_unreadable_rows(panestream, trips, tmp_pat
 
 def test_a_stream_may_read_a_single_file(spark, trips, tmp_path):
     loaded = load_job(trips, Overrides(input=tmp_path / "in" / "2.csv"))
-    assert stream_path(loaded.job.source) == str(tmp_path / "in" / "[2].csv")
+    assert spark_path(loaded.job.source, streaming=True) == str(tmp_path / "in" / "[2].csv")
     query = build(loaded, spark)
     assert query.is_streaming
     (tmp_path / "in" / "22.csv").write_text("9,2025-01-01 08:30:00,5\n")
-    read = spark.read.csv(stream_path(loaded.job.source)).collect()
+    read = spark.read.csv(spark_path(loaded.job.source, streaming=True)).collect()
     assert len(read) == 3
 
 

@@ -8,6 +8,8 @@ from panestream.errors import JobError
 from panestream.jobs.expressions import beyond_row
 from panestream.jobs.functions import find
 from panestream.jobs.loading import load_job
+from panestream.jobs.sql_functions import ALLOWED, REFUSED
+from tests.engine.costs import python_calls
 
 JOB = """
 key = ["user_id"]
@@ -84,11 +86,79 @@ BEYOND = [
     "$$ ' $$",
     "'\\' || reflect('a', 'b') || '",
     "r'\\' || reflect('a', 'b') || 'x'",
+    # Letters that Java folds to ASCII.
+    "(\u017felect max(price) from text.`/etc/passwd`)",
+    "\u0131dent\u0131f\u0131er('reflect')('java.lang.System', 'getProperty', 'user.home')",
+    "max(\u0131dent\u0131f\u0131er('java_method')('a', 'b'))",
+    "exists(\u017felect 1 from text.`/etc/passwd`)",
+    "(w\u0131th t as (values 1) table t)",
+    "(value\u017f 1)",
+    "`\u017fome`('a') || reflec\uff54('a')",
+    "\uff52\uff45flect('a', 'b')",
+    "upper\u00a0(city) || \u2003reflect('a')",
+    # Functions that open a file or an address.
+    "from_xml(city, 'a INT', map('rowValidationXSDPath', '/etc/passwd'))",
+    "schema_of_xml('<a/>', map('rowValidationXSDPath', '/etc/passwd'))",
+    "xpath_string(city, 'a')",
+    "`xpath`('<!DOCTYPE a SYSTEM \"http://example.org/\"><a/>', 'a')",
+    # SQL in the metadata of types.
+    """from_json(city, r'{"type":"struct","fields":[{"metadata":{"EXISTS_DEFAULT":"xpath_string(1)"}}]}')""",
+    "from_json(city, '\\\\u007b}')",
+    "from_json(city, concat('{', '}'))",
+    "from_json(city, 'a INT' || '')",
+    "from_csv(city, r'{}')",
+    "\"from_json\"(city, r'{}')",
+    "`from_json`(upper(city), r'{}')",
+    "from_json(schema => '{}', json => city)",
+    "variant_get(v, '$', '{}')",
+    "try_variant_get(v, concat('$', ','), '{}', 1)",
+    # A query that begins with what could be a column.
+    "price IN (VALUES -1 UNION TABLE shop.items)",
+    "price IN (values = 1 UNION ALL SELECT 1)",
+    "(table)",
+    "(FROM shop.items |> AGGREGATE count(*))",
+    "((FROM shop.items))",
+    "trim(upper(FROM shop.items))",
+    "exists(FROM shop.items) IS DISTINCT FROM true",
+    # Names that are put together, or called in another way.
+    "upper.reflect('a', 'b')",
+    "builtin . upper(city)",
+    "shop.db.my_function(city)",
+    "my_function(city)",
+    "range(10)",
+    "sql_keywords()",
+    "measure(price)",
+    "{fn reflect('a', 'b')}",
+    "city @ 1",
+    "price; DROP TABLE a",
+    "#reflect('a')",
+    "city = \\'a\\'",
+    "'open || reflect('a', 'b')",
+    "`open || reflect('a', 'b')",
+    "\"\\\" || '\\\\' || reflect('a', 'b') || '\\'\"'",
+    "(" * 101 + "1" + ")" * 101,
+    "1 --",
+    "/*+ BROADCAST(a) */ 1",
     "\"\\\" || reflect('a', 'b') || \"",
 ]
 OF_ROW = [
     "price * quantity",
-    "sum(values) + max(table) - min((from))",
+    "sum(`values`) + max(`table`) - min((`from`))",
+    "trim(BOTH upper('x') FROM lower(city))",
+    "count(DISTINCT (city)) FILTER (WHERE (price > 0))",
+    "listagg(city) WITHIN GROUP (ORDER BY (price))",
+    "CAST(price AS DECIMAL(10, 2)) :: VARCHAR(3)",
+    "overlay(city PLACING 'x' FROM (1) FOR 2)",
+    "`gr\u00f6\u00dfe` || '\u017felect'",
+    "city LIKE ANY ('a%', 'b') AND NOT (price BETWEEN (1) AND (2))",
+    "a BIGINT NOT NULL COMMENT 'x', b STRUCT<c: ARRAY<DECIMAL(10,2)>>",
+    "try_cast(city AS INT) DIV 2 % 3 ^ 1 | ~1",
+    "details:items[0].price::double",
+    "from_json(concat(city, ','), 'a INT, b ARRAY<STRUCT<c: STRING>>', map('mode', 'FAILFAST')).a",
+    "from_csv(city, 'a INT')",
+    "variant_get(parse_json(city), '$.a', 'int')",
+    "'\\\\' || \"it's\" || 'say \"x\"'",
+    "(" * 50 + "1" + ")" * 50,
     "extract(year FROM at)",
     "trim(BOTH 'x' FROM city)",
     "substring(city FROM 2 FOR 3)",
@@ -111,6 +181,23 @@ OF_ROW = [
 @pytest.mark.parametrize("sql", BEYOND)
 def test_sql_that_reaches_beyond_the_row_is_refused(sql):
     assert beyond_row(sql).startswith("must be an expression over the columns of a row: ")
+
+
+def test_an_open_quote_is_looked_for_once():
+    few, many = (python_calls(lambda size=size: beyond_row("\\'" * size + "'"))[0] for size in (100, 10_000))
+    assert many == few
+
+
+@pytest.mark.spark
+def test_every_function_of_spark_is_allowed_or_refused(spark):
+    """Only Spark knows its functions; those of earlier versions may be missing in it."""
+    functions = {row[0] for row in spark.sql("SHOW SYSTEM FUNCTIONS").collect()}
+    words = {name for name in functions if name.isidentifier()}
+    keywords = {"and", "between", "case", "div", "ilike", "in", "like", "not", "or", "regexp", "rlike", "when"}
+    assert words - keywords == words & (ALLOWED | REFUSED)
+    assert not ALLOWED & REFUSED
+    assert all(beyond_row(f"{name}(price)") is None for name in ALLOWED)
+    assert all(beyond_row(f"{name}(price)") for name in REFUSED)
 
 
 @pytest.mark.parametrize("sql", OF_ROW)

@@ -14,14 +14,20 @@ import pytest
 
 import panestream as pst
 from panestream import agg
+from panestream.engine.plan import WindowPlan
+from panestream.engine.planner import aggregating
+from panestream.engine.window_spec import WindowSpec
 from panestream.errors import AggregateOverflowError
 from panestream.spark import catalyst
 from panestream.spark.operator import dataflow
 from panestream.spark.shipping import ship_module
 from panestream.windowing.watermarks import WatermarkStrategy
 from tests.engine.aggregates import toy
+from tests.engine.costs import python_calls
 
 pytestmark = pytest.mark.spark
+
+KEYS = pa.schema([("key", pa.int64())])
 
 AGGREGATES = (
     agg.count().alias("n"),
@@ -120,3 +126,21 @@ def test_what_has_no_such_form_goes_the_other_way(spark: Any) -> None:
     # Spark adds doubles in any order: the last bits would differ from run to run.
     assert not catalyst.reducible(result(df, WINDOWS[0], agg.sum("v")).plan)
     assert not catalyst.reducible(result(df, WINDOWS[0], agg.count_distinct("v")).plan)
+
+
+def test_python_calls_of_reduced_rows_grow_in_proportion_to_aggregates() -> None:
+    def calls(sums: int) -> int:
+        names = [f"v{number}" for number in range(sums)]
+        declared = tuple(agg.sum(name).alias(f"s_{name}") for name in names)
+        windows = WindowSpec(pst.TumblingEventTimeWindows.of("7 seconds"))
+        operator = aggregating(windows, declared, dict.fromkeys(names, pa.int64()), KEYS)
+        plan = WindowPlan(("key",), KEYS, windows.assigner, operator, WatermarkStrategy.no_watermarks(), "ts", 1)
+        columns = {"key_0": pa.array([1]), "pane": pa.array([0]), "rows": pa.array([1])}
+        for number, one in enumerate(operator.aggregation.partial_aggregates):
+            texts = one.sql(operator.inputs)
+            columns |= {f"partial_{number}_{place}": pa.array([1]) for place in range(len(texts))}
+        assert catalyst.reducible(plan)
+        return python_calls(lambda: (catalyst.reducible(plan), catalyst.group_input(plan, pa.table(columns))))[0]
+
+    few, twice, four_times = calls(20), calls(40), calls(80)
+    assert four_times - twice <= 2.3 * (twice - few)

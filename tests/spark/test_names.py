@@ -118,3 +118,23 @@ def test_of_keys_that_are_no_columns_the_first_is_named():
 )
 def test_a_row_is_told_by_its_key_and_its_window(keys, columns, told):
     assert key_and_window(keys, columns) == told
+
+
+class CountedName(str):
+    """A name whose comparisons are counted."""
+
+    __slots__ = ()
+    __hash__ = str.__hash__
+    compared = 0
+
+    def __eq__(self, other: object) -> bool:
+        CountedName.compared += 1
+        return str.__eq__(self, other)
+
+
+@pytest.mark.parametrize("names", [Names(), Names(case_sensitive=True)])
+def test_finding_many_names_among_many_compares_none_with_all(names):
+    known = [CountedName(f"k{number}") for number in range(200)]
+    find, CountedName.compared = names.finder(known), 0
+    assert [find(f"K{number}") for number in range(200)] == ([None] * 200 if names.case_sensitive else known)
+    assert CountedName.compared <= 1_000

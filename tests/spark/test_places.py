@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
 
+import panestream as pst
 from panestream.errors import InvalidPlanError, SinkError
 from panestream.spark.places import check_apart, escaped, file_place, is_below, is_hidden, local_folder, path_of
+from panestream.testing import MicroBatches
 
 
 class Odd:
@@ -159,3 +162,18 @@ def test_outputs_and_the_checkpoint_lie_apart(places, checkpoint, said):
     with pytest.raises(SinkError) as raised:
         check_apart(places, checkpoint)
     assert str(raised.value) == said
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("name", [r"in[1]{a,b}\d*?", "in 100% #1 %20"])
+def test_a_query_reads_and_writes_below_a_folder_that_looks_like_a_pattern(spark, tmp_path, name):
+    """Only Spark shows how its readers take a path: input, signals and savepoints are read by patterns."""
+    home = tmp_path / name
+    rows = MicroBatches(spark, home / "in", "k string, at timestamp")
+    rows.add([("a", datetime(2026, 1, 1, tzinfo=timezone.utc))]).add([("a", datetime(2026, 1, 1, 0, 2, tzinfo=timezone.utc))])
+    assert rows.batch().count() == 2
+    stream = pst.stream(rows.stream()).assign_timestamps("at", pst.WatermarkStrategy.for_monotonous_timestamps())
+    counts = stream.key_by("k").window(pst.TumblingEventTimeWindows.of("1 minute")).aggregate(pst.agg.count().alias("n"))
+    query = counts.start(main=pst.FileSink(str(home / "out")), checkpoint=str(home / "checkpoint"), close_at_end=True)
+    query.await_termination()
+    assert [row.n for row in spark.read.parquet(escaped(str(home / "out"))).collect()] == [1, 1]

@@ -197,7 +197,8 @@ class CoGroupedWindows(WindowedStream):
         """The columns of a side that are not called as its keys: results have these anyway."""
         names, sides = Names.of(self._df.sparkSession), self._sides
         schema, keys = (sides.left, sides.keys[0]) if side == LEFT else (sides.right, sides.keys[1])
-        return [column for column in schema if names.find(column.name, keys) is None]
+        find_key = names.finder(keys)
+        return [column for column in schema if find_key(column.name) is None]
 
     def values_of(self, side: str) -> str:
         """What a join keeps of a row of a side, as SQL; null of rows of the other. The checkpoint knows it by this text."""
@@ -211,9 +212,10 @@ class CoGroupedWindows(WindowedStream):
             raise InvalidPlanError(f"pairs: suffixes are two texts, e.g. ('', '_right'), got {suffixes!r}")
         names = Names.of(self._df.sparkSession)
         columns = {side: self._own_columns(side) for side in SIDES}
+        finders = [names.finder(column.name for column in columns[other]) for other in (RIGHT, LEFT)]
         shared = [
-            {one.name for one in columns[side] if names.find(one.name, [each.name for each in columns[other]]) is not None}
-            for side, other in ((LEFT, RIGHT), (RIGHT, LEFT))
+            {column.name for column in columns[side] if find(column.name) is not None}
+            for side, find in zip(SIDES, finders, strict=True)
         ]
         of_right = how in OF_PAIRS
         called = {

@@ -59,10 +59,11 @@ def check_results(df: DataFrame, aggregates: Sequence[recipes.Aggregate], keys: 
         InvalidPlanError: names both.
     """
     naming, names = Names.of(df.sparkSession), [aggregate.name for aggregate in aggregates]
+    find_taken, find_key = naming.finder((*RESERVED, *added)), naming.finder(keys)
     for aggregate in aggregates:
-        if naming.find(aggregate.name, (*RESERVED, *added)) is not None:
+        if find_taken(aggregate.name) is not None:
             raise InvalidPlanError(f"a result cannot be named {aggregate.name!r}: choose another .alias(...)")
-        key = naming.find(aggregate.name, keys)
+        key = find_key(aggregate.name)
         if key is not None:
             raise InvalidPlanError(
                 f"an aggregate has the name of a key column, {shown(aggregate.name, key)}: choose another with .alias(...)"

@@ -82,17 +82,18 @@ def _kept(windowed: WindowedEvents, keep: Sequence[str] | None) -> list[str]:
     """The names of the columns of the row that results have, besides the keys."""
     df, keys = windowed.keyed.source.df, windowed.keyed.key_schema.names
     naming, wanted = Names.of(df.sparkSession), df.columns
+    find, find_key, find_reserved = map(naming.finder, (wanted, keys, RESERVED))
     if keep is not None:
         if isinstance(keep, str) or not all(isinstance(name, str) for name in keep):
             raise InvalidPlanError(f"keep wants the names of columns as a list, got {keep!r}")
         wanted = []
         for name in keep:
-            found = naming.find(name, df.columns)
+            found = find(name)
             if found is None:
                 raise InvalidPlanError(f"keep: there is no column {name!r}; {did_you_mean(name, df.columns)}")
             wanted.append(found)
-    names = [name for name in dict.fromkeys(wanted) if naming.find(name, keys) is None]
-    taken = [name for name in names if naming.find(name, RESERVED) is not None]
+    names = [name for name in dict.fromkeys(wanted) if find_key(name) is None]
+    taken = [name for name in names if find_reserved(name) is not None]
     if taken:
         raise InvalidPlanError(f"the input has a column {taken[0]!r}, results may have such a column too: rename it first")
     return names

@@ -260,8 +260,9 @@ def check_apart(left: Sequence[str], right: Sequence[str], taken: Sequence[str],
     Raises:
         InvalidPlanError: says which, and what to do.
     """
+    find_left, find_taken = names.finder(left), names.finder(taken)
     for column in right:
-        other = names.find(column, left)
+        other = find_left(column)
         if other is not None:
             raise InvalidPlanError(
                 f"pairs: a column of each stream would be called {shown(other, column)} in the results: tell them apart, "
@@ -275,7 +276,7 @@ def check_apart(left: Sequence[str], right: Sequence[str], taken: Sequence[str],
                 "take another suffix"
             )
     for column in (*left, *right):
-        if names.find(column, taken) is not None:
+        if find_taken(column) is not None:
             raise InvalidPlanError(
                 f"pairs: a column is called {column!r}, and results have such a column anyway: rename it before pst.stream(df)"
             )

@@ -362,8 +362,9 @@ class WindowedStream(WindowedEvents):
         check_gap_of_rows(self._df, self.windowing.assigner, self.gap)
         rows = self.keyed.source.row_schema
         naming = Names.of(self._df.sparkSession)
-        kept = [column for column in rows if naming.find(column.name, self.keyed.key_schema.names) is None]
-        taken = [column.name for column in kept if naming.find(column.name, RESERVED) is not None]
+        find_key, find_reserved = naming.finder(self.keyed.key_schema.names), naming.finder(RESERVED)
+        kept = [column for column in rows if find_key(column.name) is None]
+        taken = [column.name for column in kept if find_reserved(column.name) is not None]
         if taken:
             raise InvalidPlanError(f"the input has a column {taken[0]!r}, results have such a column too: rename it first")
         keys, accumulators = (self.keyed.key_schema, rows) if two_phase else (None, None)
@@ -483,8 +484,9 @@ class WindowedStream(WindowedEvents):
         """Columns that come after the key columns and the window."""
         columns = self._columns(schema)
         naming = Names.of(self._df.sparkSession)
+        find_taken = naming.finder((*RESERVED, *self.keyed.key_schema.names))
         for name in columns.names:
-            if naming.find(name, (*RESERVED, *self.keyed.key_schema.names)) is not None:
+            if find_taken(name) is not None:
                 raise InvalidPlanError(
                     f"the schema has a column {name!r}: outputs have it anyway, leave it out and do not return it, or rename it"
                 )

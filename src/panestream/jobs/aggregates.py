@@ -247,10 +247,11 @@ def aggregates(value: object, place: Place) -> tuple[AggregateSection, ...]:
         raise Wrong
     if not found:
         place.wrong('is empty: give at least one, e.g. clicks = "count"')
-    names = [each.name for each in found]
-    for index, each in enumerate(names):
-        if each in names[:index]:
+    names: set[str] = set()
+    for index, each in enumerate(one.name for one in found):
+        if each in names:
             place.at(index if isinstance(value, list) else each).note(f"there are two output columns {each!r}; set 'alias'")
+        names.add(each)
     if len(place.problems) > before:
         raise Wrong
     return tuple(found)

@@ -49,11 +49,14 @@ def is_read(path: str, folder: str) -> bool:
 
     >>> is_read("/in", "file:/in/out"), is_read("/in/*.csv", "file:/in/out"), is_read("/in/*", "file:/in/out")
     (True, False, True)
+    >>> is_read("/in[1]", "file:/in[1]/out"), is_read("/in[1]", "file:/in1/out")
+    (True, True)
     >>> is_read("/in", "file:/in/_out"), is_read("/in", "file:/in2")
     (False, False)
     """
     pattern, parts = file_place(path).split("/"), folder.split("/")
-    if len(parts) < len(pattern) or not all(fnmatchcase(part, one) for part, one in zip(parts, pattern, strict=False)):
+    matched = (part == one or fnmatchcase(part, one) for part, one in zip(parts, pattern, strict=False))
+    if len(parts) < len(pattern) or not all(matched):
         return False
     return not is_hidden("/".join(parts[len(pattern) :]))
 

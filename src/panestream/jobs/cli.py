@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
 from rich.text import Text
 
 from panestream import __version__
 from panestream.errors import PanestreamError
-from panestream.jobs.live import Display, PipeConsole, discard_output, summary
+from panestream.jobs.live import Display, PipeConsole, PlainConsole, discard_output, summary
 from panestream.jobs.loading import LoadedJob, Overrides, load_job
 from panestream.jobs.model import Job
 from panestream.jobs.reporting import reported
@@ -368,7 +368,7 @@ def execute(
 
 
 def _warn(text: str) -> None:
-    Console(stderr=True).print(Text("warning: ", style="bold yellow").append(text, style="default"), soft_wrap=True)
+    PlainConsole(stderr=True).print(Text("warning: ", style="bold yellow").append(text, style="default"), soft_wrap=True)
 
 
 def _wait(query: Query, stop: threading.Event, display: Display, closed: threading.Event) -> None:
@@ -474,12 +474,12 @@ def readable_errors(show_traceback: bool) -> Generator[None]:
     Raises:
         typer.Exit: after printing one.
     """
-    errors = Console(stderr=True)
+    errors = PlainConsole(stderr=True)
     try:
         yield
     except PanestreamError as error:
         if show_traceback:
-            traceback.print_exc()
+            errors.print(Text(traceback.format_exc()), soft_wrap=True)
         errors.print(Text("error: ", style="bold red").append(str(error), style="default"), soft_wrap=True)
         raise typer.Exit(EXIT_ERROR) from None
     except KeyboardInterrupt:
@@ -489,7 +489,7 @@ def readable_errors(show_traceback: bool) -> Generator[None]:
         if not of_spark(error):
             raise
         if show_traceback:
-            traceback.print_exc()
+            errors.print(Text(traceback.format_exc()), soft_wrap=True)
         said = f"Spark failed: {first_sentence(error)}"
         errors.print(Text("error: ", style="bold red").append(said, style="default"), soft_wrap=True)
         if not show_traceback:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from panestream.errors import JobError
+from panestream.jobs.file_limits import MAX_BYTES, MAX_DEPTH, cut
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -23,8 +24,10 @@ else:  # pragma: no cover - the standard library has it from 3.11 on
 KeyPath = tuple[str | int, ...]
 """Where a value stands: ``("window", "slide")``, ``("aggregate", 0, "function")``."""
 
-MAX_BYTES = 1 << 20
-"""Larger than any job file: somebody passed the data instead."""
+_MAX_DOTS = 1_000
+"""In a line: the time that ``tomllib`` takes for a dotted key grows with the square of its parts."""
+_LONG_NUMBER = re.compile(r"(?<=[=\[,\s+-])[0-9_]{600,}")
+"""A number that Python may refuse to read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,35 +81,45 @@ def load_document(path: Path) -> Document:
 
 
 def _toml(path: Path, text: str) -> Document:
+    for number, line in enumerate(text.split("\n") if text.count(".") > _MAX_DOTS else (), start=1):
+        if line.count(".") > _MAX_DOTS:
+            raise JobError(f"{path}:{number}: more than {_MAX_DOTS:,} dots in a line: nested too deeply for a job file")
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         at = re.search(r" \(at line (\d+), column (\d+)\)$", str(error))
         if at is None:
             raise JobError(f"{path}: not valid TOML: {error}") from None
-        raise JobError(f"{path}:{at.group(1)}: not valid TOML: {str(error)[: at.start()]} (column {at.group(2)})") from None
+        message = str(error)[: at.start()]
+        raise JobError(f"{path}:{at.group(1)}: not valid TOML: {cut(message)} (column {at.group(2)})") from None
+    except ValueError as error:
+        found = _LONG_NUMBER.search(text)
+        line_number = f":{text.count(chr(10), 0, found.start()) + 1}" if found is not None else ""
+        raise JobError(f"{path}{line_number}: not valid TOML: {cut(str(error).split(';')[0])}") from None
     return Document(path, data, toml_lines(text))
 
 
 def _yaml(path: Path, text: str) -> Document:
     try:
         import yaml
+
+        from panestream.jobs.yaml_loader import Loader
     except ImportError:
         raise JobError(f"{path}: YAML job files need PyYAML: pip install pyyaml (or write the job as .toml)") from None
 
     try:
-        # An alias may repeat, or contain, what it stands in: a few lines could unfold into gigabytes.
-        aliases = [event for event in yaml.parse(text, Loader=yaml.SafeLoader) if isinstance(event, yaml.AliasEvent)]
-        root, data = (None, None) if aliases else (yaml.compose(text, Loader=yaml.SafeLoader), yaml.safe_load(text))
+        loader = Loader(path, text)
+        root = loader.get_single_node()
+        data = None if root is None else loader.construct_document(root)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = f":{mark.line + 1}" if mark is not None else ""
-        raise JobError(f"{path}{line}: not valid YAML: {error.problem or error.context}") from None
-    except (yaml.YAMLError, ValueError) as error:
-        raise JobError(f"{path}: not valid YAML: {error}") from None
-    for alias in aliases:
-        at = f":{alias.start_mark.line + 1}" if alias.start_mark is not None else ""
-        raise JobError(f"{path}{at}: aliases (*{alias.anchor}) are not supported in job files")
+        raise JobError(f"{path}{line}: not valid YAML: {cut(str(error.problem or error.context))}") from None
+    except yaml.reader.ReaderError as error:
+        line = f":{text.count(chr(10), 0, error.position) + 1}"
+        raise JobError(f"{path}{line}: not valid YAML: the character {text[error.position]!r} is not allowed") from None
+    except yaml.YAMLError as error:
+        raise JobError(f"{path}: not valid YAML: {cut(str(error))}") from None
     if not isinstance(data, dict):
         raise JobError(f"{path}: a job file is a table of keys, this is {'empty' if data is None else type(data).__name__}")
     lines: dict[KeyPath, int] = {}
@@ -146,6 +159,7 @@ class _TomlScanner:
         self.position = 0
         self.lines: dict[KeyPath, int] = {}
         self._sizes: dict[KeyPath, int] = {}  # how many entries each array of tables has so far
+        self._counted = (0, 1)  # a position, and its line: counting from the start each time would take minutes
 
     def scan(self) -> dict[KeyPath, int]:
         table: KeyPath = ()
@@ -157,7 +171,9 @@ class _TomlScanner:
         return self.lines
 
     def _line(self) -> int:
-        return self.text.count("\n", 0, self.position) + 1
+        position, line = self._counted
+        self._counted = self.position, line + self.text.count("\n", position, self.position)
+        return self._counted[1]
 
     def _skip(self, *, newlines: bool) -> bool:
         """Steps over blanks and comments. Returns whether anything is left."""
@@ -176,7 +192,7 @@ class _TomlScanner:
         line = self._line()
         many = self.text.startswith("[[", self.position)
         self.position += 2 if many else 1
-        names = self._key()
+        names = self._key()[: MAX_DEPTH + 1]
         self.position += 2 if many else 1
         where: KeyPath = ()
         for depth, name in enumerate(names):
@@ -192,7 +208,7 @@ class _TomlScanner:
     def _pair(self, table: KeyPath) -> None:
         line = self._line()
         where = table
-        for name in self._key():
+        for name in self._key()[: MAX_DEPTH + 1]:
             where = (*where, name)
             self.lines.setdefault(where, line)
         self.position += 1  # the equals sign

@@ -1,9 +1,9 @@
-"""SQL texts of a job file are expressions over the columns of a row: what reaches beyond the row is refused before Spark sees it.
+"""SQL texts of a job file are expressions over the columns of a row: everything else is refused before Spark sees it.
 
-Spark's expressions can call any static method of Java's (``reflect``), read other tables and files (a subquery), read a file of
-descriptors (``from_protobuf``), and Spark's parser puts settings, properties and environment variables in the place of ``${…}``.
-None of that is a value of a row. The text is cut into tokens as Spark cuts it. Where a setting decides how (whether a backslash
-ends a string), both ways are looked at, and what would be cut in a third way (comments, ``$``) is refused.
+The text is cut into tokens as Spark's lexer cuts it, and each token must be known: ASCII words, quoted names, literals,
+operators. A word in front of a bracket must be a keyword or a function of :mod:`panestream.jobs.sql_functions`, and no word may
+begin a query. Settings of the session decide where a string ends (whether a backslash counts, whether double quotes are names),
+so each of these readings must pass. Letters outside ASCII are refused unless they are quoted: Java folds some of them to ASCII.
 """
 
 from __future__ import annotations
@@ -12,29 +12,41 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-_BEYOND = {
-    **dict.fromkeys(("reflect", "java_method", "try_reflect"), "calls methods of Java's"),
-    **dict.fromkeys(("from_protobuf", "to_protobuf"), "reads a file of descriptors"),
-    **dict.fromkeys(("from_avro", "to_avro", "schema_of_avro"), "may read a schema from elsewhere"),
-    "identifier": "makes a name of a text",
-}
-"""Functions that reach beyond the row, and how."""
-_QUERY = {"values", "table", "from", "with", "map", "reduce"}
-"""Words that begin a query behind a bracket, beside ``SELECT``; each may be the name of a column as well."""
-_AFTER_NAME = {")", ",", ".", "", "=", "<", ">", "!", "+", "-", "*", "/", "%", "|", "&", "^", "[", ":", "is", "in", "between"}
-_AFTER_NAME |= {"and", "or", "like", "rlike", "not", "div"}
-"""What follows a column in an expression, and no word that begins a query."""
-_NAME = r"[^\W\d]\w*|\d+[^\W\d]\w*"
-_STRINGS = {
-    True: r"[rR]'[^']*'|[rR]\"[^\"]*\"|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"",
-    False: r"'[^']*'|\"[^\"]*\"",
-}
-_TOKENS = {
-    backslash: re.compile(
-        rf"(?P<string>{strings})|(?P<quoted>`(?:[^`]|``)*`)|(?P<comment>--|/\*)|(?P<name>{_NAME})|(?P<other>\S)", re.DOTALL
+from panestream.jobs.sql_functions import ALLOWED
+
+_QUERY = {"select", "table", "values", "with", "using", "union", "intersect", "except", "minus", "from"}
+"""A query over a table has one of these words, however it begins."""
+_TAKES_FROM = {"extract", "trim", "btrim", "ltrim", "rtrim", "substring", "substr", "overlay"}
+"""Functions with FROM between their arguments."""
+_KEYWORDS = """
+    all and any between by case distinct div else escape exists filter from group ilike in interval is like not or order over
+    partition regexp rlike some then when where
+    char character dec decimal numeric time timestamp varchar
+"""
+_BEFORE_BRACKET = frozenset(_KEYWORDS.split())
+"""Keywords, and types with a length, which are no functions."""
+_TAKES_TYPES = {"from_json": 1, "from_csv": 1, "variant_get": 2, "try_variant_get": 2}
+"""Functions with an argument that is text of types, and its place."""
+_TYPES = re.compile(r"'[^{}\\']*'|\"[^{}\\\"]*\"")
+"""Types as DDL: in JSON they have braces, and may hold defaults, which Spark reads as SQL."""
+_MAX_BRACKETS = 100
+"""Spark's parser calls itself for each, and runs out of stack."""
+_STRING = {True: r"{0}(?:[^{0}\\]|\\.)*{0}", False: r"{0}[^{0}]*{0}"}
+"""By whether a backslash keeps a quote from ending a string."""
+
+
+def _tokens_of(single: bool, double: bool) -> re.Pattern[str]:
+    strings = "|".join(
+        ["[rR]'[^']*'", r"[rR]\"[^\"]*\"", _STRING[single].replace("{0}", "'"), _STRING[double].replace("{0}", '"')]
     )
-    for backslash, strings in _STRINGS.items()
-}
+    return re.compile(
+        rf"[ \t\r\n]*(?:(?P<quoted>{strings}|`(?:[^`]|``)*`)|(?P<comment>--|/\*)|(?P<word>[A-Za-z0-9_]+)"
+        r"|(?P<operator>[-()\[\],.+*/%=<>!|&^~:])|(?P<other>\S)|$)",
+        re.DOTALL,
+    )
+
+
+_READINGS = (_tokens_of(single=True, double=True), _tokens_of(single=True, double=False), _tokens_of(single=False, double=False))
 
 
 class _Token(NamedTuple):
@@ -43,61 +55,105 @@ class _Token(NamedTuple):
 
 
 def beyond_row(sql: str) -> str | None:
-    """What of a SQL text reaches beyond the row, in words that follow the name of its key; None: nothing does.
+    """Return why a SQL text is more than an expression over a row, in words that follow the name of its key, or None.
 
-    >>> beyond_row("sum(price * quantity)"), beyond_row("lower(trim(BOTH FROM city))"), beyond_row("max(values)")
+    >>> beyond_row("sum(price * quantity)"), beyond_row("lower(trim(BOTH FROM city))"), beyond_row("max(`values`)")
     (None, None, None)
     >>> print(beyond_row("reflect('java.lang.System', 'getenv', 'HOME')"))
-    must be an expression over the columns of a row: reflect() calls methods of Java's
+    must be an expression over the columns of a row: reflect() is not a function that SQL of a job file may call. Call it in a \
+view that the job reads
     >>> print(beyond_row("price > (SELECT avg(price) FROM shop.items)"))
-    must be an expression over the columns of a row: SELECT is a query of its own. Join before, in a table that the job reads
+    must be an expression over the columns of a row: SELECT begins a query. Join in a table that the job reads; a column of that \
+name stands in backticks
     """
     if "${" in sql:
-        return _told("Spark puts settings and environment variables in the place of ${...}")
-    for backslash in (True, False):
-        tokens = list(_tokens(sql, backslash))
-        for place, token in enumerate(tokens):
-            before = tokens[place - 1] if place else _Token("", "")
-            after = tokens[place + 1] if place + 1 < len(tokens) else _Token("", "")
-            found = _wrong(before, token, after)
-            if found is not None:
-                return _told(found)
+        return _refused("Spark puts settings and environment variables in the place of ${...}")
+    for reading in _READINGS:
+        why = _wrong(list(_tokens(sql, reading)))
+        if why is not None:
+            return _refused(why)
     return None
 
 
-def _told(what: str) -> str:
-    return f"must be an expression over the columns of a row: {what}"
+def _refused(why: str) -> str:
+    return f"must be an expression over the columns of a row: {why}"
 
 
-def _tokens(sql: str, backslash: bool) -> Iterator[_Token]:
-    for match in _TOKENS[backslash].finditer(sql):
-        yield _Token(str(match.lastgroup), match.group())
+def _tokens(sql: str, reading: re.Pattern[str]) -> Iterator[_Token]:
+    for match in reading.finditer(sql):
+        if match.lastgroup is not None:
+            yield _Token(match.lastgroup, match[match.lastgroup])
+            if match.lastgroup in ("comment", "other"):
+                return  # refused anyway, and what follows an open quote would be searched again for each letter
 
 
-def _wrong(before: _Token, token: _Token, after: _Token) -> str | None:
+def _wrong(tokens: list[_Token]) -> str | None:
+    """Why the tokens are refused, or None."""
+    owners: list[str] = []  # the word in front of each open bracket
+    commas: list[int] = []  # and how many arguments have ended there
+    before = _Token("", "")
+    for place, token in enumerate(tokens):
+        why = _wrong_token(token, before, owners)
+        if why is None and token.text == "(":
+            why = _wrong_call(before, tokens[place - 2] if place > 1 else before)
+            owners.append(_name(before))
+            commas.append(0)
+        elif token.text == ")" and owners:
+            owners.pop()
+            commas.pop()
+        elif token.text == "," and owners:
+            commas[-1] += 1
+            if _TAKES_TYPES.get(owners[-1]) == commas[-1]:
+                why = _wrong_type(owners[-1], tokens[place + 1 : place + 3])
+        if why is not None:
+            return why
+        before = token
+    return None
+
+
+def _wrong_token(token: _Token, before: _Token, owners: list[str]) -> str | None:
+    """Why a token is refused wherever it is, or None."""
+    word = token.text.lower()
     if token.kind == "comment":
         return f"it has a comment ({token.text}); write it behind a # on a line of its own in the job file"
-    if token.text == "$":
-        return "$ has no meaning in it outside of a string"
-    # A name may be quoted in either way, and a function all the same.
-    name = token.text.strip('`"').lower()
-    if token.kind != "other" and after.text == "(" and name in _BEYOND:
-        return f"{name}() {_BEYOND[name]}"
-    if token.kind != "name":
+    if token.kind == "other":
+        unclosed = ", and a quote does not end" if token.text in "'\"`" else ""
+        return f"{token.text!a} has no meaning in it outside of quotes{unclosed}"
+    if token.kind == "word" and word in _QUERY and not _is_harmless(word, before, owners):
+        return f"{word.upper()} begins a query. Join in a table that the job reads; a column of that name stands in backticks"
+    return f"it has more than {_MAX_BRACKETS} open brackets" if len(owners) > _MAX_BRACKETS else None
+
+
+def _wrong_type(function: str, argument: list[_Token]) -> str | None:
+    """Why the argument of a function that is text of types is refused, or None."""
+    text, end = (*argument, _Token("", ""), _Token("", ""))[:2]
+    if _TYPES.fullmatch(text.text) and end.text in (",", ")"):
         return None
-    query = "is a query of its own. Join before, in a table that the job reads"
-    if name in ("select", "using"):
-        return f"{name.upper()} {query}" if name == "select" else "USING hands rows to a command"
-    if name in _QUERY and before.text == "(" and not _is_column(name, after):
-        return f"{name.upper()} {query}"
-    return None
+    return f"{function}() takes types as plain text, such as 'a INT, b STRING' (in JSON they may hold SQL of their own)"
 
 
-def _is_column(name: str, after: _Token) -> bool:
-    """Whether a word that could begin a query is a column, or a function: by what follows it."""
-    if after.text == "(":
-        return name in ("map", "reduce")
-    return after.kind not in {"string", "quoted"} and after.text.lower() in _AFTER_NAME
+def _is_harmless(word: str, before: _Token, owners: list[str]) -> bool:
+    """Whether a word begins no query here: a field, ``place.table``; FROM in ``extract(year FROM at)``, ``IS DISTINCT FROM``."""
+    if before.text == ".":
+        return True
+    return word == "from" and (before.text.lower() == "distinct" or bool(owners and owners[-1] in _TAKES_FROM))
+
+
+def _name(token: _Token) -> str:
+    """The name that a token is: it may be quoted in either way, and a function all the same."""
+    return (token.text.lstrip("rR")[1:-1] if token.kind == "quoted" else token.text).lower()
+
+
+def _wrong_call(name: _Token, before: _Token) -> str | None:
+    """Why a bracket must not follow a token, or None."""
+    if name.kind not in ("word", "quoted"):
+        return None
+    function = _name(name)
+    if before.text == ".":
+        return f"{ascii(function)[1:-1]}() is called by more than its plain name. Call it in a view that the job reads"
+    if function in ALLOWED or (name.kind == "word" and function in _BEFORE_BRACKET):
+        return None
+    return f"{ascii(function)[1:-1]}() is not a function that SQL of a job file may call. Call it in a view that the job reads"
 
 
 __all__ = ["beyond_row"]

@@ -11,11 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console, RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.live import Live
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from panestream.jobs.schema import CONTROL, visible
 from panestream.pages.words import watermark_text
 from panestream.spark.progress.micro_batch import BatchProgress
 
@@ -124,7 +126,19 @@ def status_line(totals: Totals, width: int = 120) -> Text:
     return line
 
 
-class PipeConsole(Console):
+class PlainConsole(Console):
+    """A console that shows control characters by their numbers: text of users and of data moves no cursor and sets no title."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """Return the segments of something that is printed, however deep it lies in a table."""
+        for segment in super().render(renderable, options):
+            if segment.control is None and CONTROL.search(segment.text):
+                yield Segment(visible(segment.text), segment.style)
+            else:
+                yield segment
+
+
+class PipeConsole(PlainConsole):
     """A console whose output may be closed by whoever reads it, as ``head`` does: then it is silent, and :attr:`closed` is set.
 
     Rich's own raises SystemExit in whatever thread printed: in one that Spark calls, which waits for an answer for ever.

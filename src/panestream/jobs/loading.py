@@ -9,9 +9,13 @@ from typing import TYPE_CHECKING
 
 from panestream.errors import JobError
 from panestream.jobs.document import Document, load_document
+from panestream.jobs.file_limits import MAX_DEPTH, MAX_VALUES
 from panestream.jobs.model import Job
-from panestream.jobs.schema import Place, Wrong, section
+from panestream.jobs.schema import CONTROL, Place, Wrong, section
 from panestream.jobs.together import check_together
+
+_MAX_BITS, _MAX_NAME = 64, 200
+"""Of numbers, and of the names of keys."""
 
 if TYPE_CHECKING:
     from panestream.report.recording import RunReport
@@ -69,7 +73,9 @@ def load_job(path: Path, overrides: Overrides | None = None) -> LoadedJob:
         JobError: all that is wrong with it, a line each: ``file:line: path.of.key: what is wrong; did you mean …?``
     """
     overrides = overrides or Overrides()
-    document = _overridden(load_document(path), overrides)
+    document = load_document(path)
+    _check_content(Place(document))
+    document = _overridden(document, overrides)
     place = Place(document)
     try:
         job: Job = section(Job)(document.data, place)
@@ -84,6 +90,35 @@ def load_job(path: Path, overrides: Overrides | None = None) -> LoadedJob:
         # A stream without a checkpoint would begin again at every start, and double its output.
         job = replace(job, checkpoint=str((path.parent / f"{path.stem}.checkpoint").resolve()))
     return LoadedJob(job, document, overrides.savepoint, overrides.allow_incomplete)
+
+
+def _check_content(place: Place) -> None:
+    """Refuse what no key takes and what errors could not show: before the values are copied or read.
+
+    Raises:
+        JobError: says where.
+    """
+    ahead: list[tuple[Place, object]] = [(place, place.document.data)]
+    seen = 0
+    while ahead:
+        at, value = ahead.pop()
+        seen += 1
+        if seen + len(ahead) > MAX_VALUES:
+            raise JobError(f"{place.document.path}: more than {MAX_VALUES:,} values are too many for a job file; is it the data?")
+        if len(at.where) > MAX_DEPTH:
+            line = at.document.line_of(at.where)
+            raise JobError(f"{at.document.path}:{line}: nested too deeply for a job file (more than {MAX_DEPTH} levels)")
+        if isinstance(value, int) and value.bit_length() > _MAX_BITS:
+            at.note(f"a number of {value.bit_length():,} bits is too large")
+        elif isinstance(value, list):
+            ahead += [(at.at(index), each) for index, each in enumerate(value)]
+        elif isinstance(value, dict):
+            for name, inside in value.items():
+                if len(str(name)) > _MAX_NAME or CONTROL.search(str(name)):
+                    at.at(str(name)).note("the name of a key is short, and without control characters")
+                else:
+                    ahead.append((at.at(str(name)), inside))
+    place.finish()
 
 
 def _overridden(document: Document, overrides: Overrides) -> Document:

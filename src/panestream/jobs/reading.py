@@ -15,6 +15,7 @@ from panestream.jobs.schema import is_local
 from panestream.jobs.source import Source
 from panestream.jobs.streams import Stream
 from panestream.jobs.words import in_job_words
+from panestream.spark.places import escaped
 from panestream.spark.reasons import first_sentence, of_spark
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ def _read(loaded: LoadedJob, where: Side, one: Stream, spark: SparkSession) -> p
         reader = reader.format(source.format)
     if schema is not None:
         reader = asked(loaded, (*where, "source", "schema"), lambda: reader.schema(schema))
-    path = stream_path(source) if streaming else source.path
+    path = spark_path(source, streaming=streaming)
     if source.table is not None:
         df: DataFrame = asked(loaded, (*where, "source", "table"), lambda: _analysed(reader.table(source.table)))
     else:
@@ -151,13 +152,20 @@ def asked(loaded: LoadedJob, where: KeyPath, ask: Callable[[], T]) -> T:
         raise
 
 
-def stream_path(source: Source) -> str:
-    """The path of a stream of files. Spark wants a folder or a glob there; a single file becomes a glob that matches only it."""
-    path = str(source.path)
-    if not source.reads_files or not is_local(path) or not Path(path).is_file():
+def spark_path(source: Source, *, streaming: bool) -> str | None:
+    """Return the path as Spark's readers take it.
+
+    They take every path for a pattern, so a path that exists is escaped. A stream wants a folder or a pattern: a single file
+    becomes a pattern that matches only this file.
+    """
+    path = source.path
+    if path is None or not source.reads_files or source.is_pattern or not is_local(path):
         return path
+    pattern = escaped(path)
+    if not streaming or pattern != path or not Path(path).is_file():
+        return pattern
     name = Path(path).name
-    # A glob must have a wildcard to be one: [c] matches the letter c.
+    # A pattern must have a wildcard to be one: [c] matches the letter c.
     return str(Path(path).with_name(f"[{name[0]}]{name[1:]}"))
 
 
@@ -217,4 +225,4 @@ def _check_zone(loaded: LoadedJob, where: Side, one: Stream, spark: SparkSession
         place.finish()
 
 
-__all__ = ["asked", "check_paths", "read_stream", "stream_path"]
+__all__ = ["asked", "check_paths", "read_stream", "spark_path"]

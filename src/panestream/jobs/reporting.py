@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
-from rich.console import Console
 from rich.text import Text
 
 from panestream.errors import JobError
 from panestream.jobs.inspecting import check_writable
-from panestream.jobs.live import PipeConsole
+from panestream.jobs.live import PipeConsole, PlainConsole
 from panestream.jobs.loading import LoadedJob
 from panestream.spark.reasons import first_sentence, of_spark
 
@@ -87,7 +86,7 @@ def _write(report: RunReport, page: Path, console: PipeConsole) -> None:
         report.write(page)
     except Exception as error:  # noqa: BLE001 - a page is not worth a run
         said = f"the report {page} could not be written: {error}"
-        Console(stderr=True).print(Text("warning: ", style="bold yellow").append(said, style="default"), soft_wrap=True)
+        PlainConsole(stderr=True).print(Text("warning: ", style="bold yellow").append(said, style="default"), soft_wrap=True)
     else:
         console.print(Text("report  ", style="dim").append(str(page), style="default"), soft_wrap=True)
 

@@ -30,7 +30,9 @@ from panestream.windowing.time import to_micros
 T = TypeVar("T")
 
 # C0 and C1 controls, line and paragraph separators, and the marks that reorder text: none belongs in a name or a path.
-_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+MAX_PROBLEMS = 100
+"""Each costs the search for the nearest right name, and nobody reads more."""
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _TABLE_NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*){0,2}", re.ASCII)
 _WORD, _PLAIN_WORD = r"\w", "[A-Za-z0-9_]"
@@ -63,6 +65,9 @@ class Place:
     def note(self, message: str) -> None:
         """Notes a problem here and goes on."""
         line = self.document.line_of(self.where)
+        if len(self.problems) == MAX_PROBLEMS:
+            self.problems.append((2**31, f"{self.document.path}: more than {MAX_PROBLEMS} problems, the rest is not shown"))
+            self.finish()
         prefix = f"{self.document.path}:{line}" if line else f"{self.document.path}"
         path = path_text(self.where)
         self.problems.append((line or 0, f"{prefix}: {path}: {message}" if path else f"{prefix}: {message}"))
@@ -107,8 +112,18 @@ def path_text(where: KeyPath) -> str:
     """
     text = ""
     for part in where:
-        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else str(part)
+        name = visible(str(part))
+        text += f"[{part}]" if isinstance(part, int) else f".{name}" if text else name
     return text
+
+
+def visible(text: str) -> str:
+    r"""Return a text with its control characters, other than the ends of lines, as numbers: they do nothing to a terminal.
+
+    >>> print(visible("a\x1b[2Jb"))
+    a\x1b[2Jb
+    """
+    return CONTROL.sub(lambda found: found[0] if found[0] == "\n" else found[0].encode("unicode_escape").decode(), text)
 
 
 def shown(value: object) -> str:
@@ -225,7 +240,7 @@ def text(value: object, place: Place) -> str:
         place.wrong(f"must be a string, not {kind(value)}: {shown(value)}")
     if not value.strip():
         place.wrong("is empty")
-    if _CONTROL.search(value):
+    if CONTROL.search(value):
         place.wrong(f"has control characters: {shown(value)}")
     return value
 
@@ -246,7 +261,8 @@ def column(value: object, place: Place) -> str:
 
 
 def _of_row(word: str, place: Place) -> str:
-    why = None if _NAME.fullmatch(word) else beyond_row(word)
+    # A single word, of whatever letters, is no call and no query.
+    why = None if word.isidentifier() else beyond_row(word)
     if why is not None:
         place.wrong(why)
     return word
@@ -296,6 +312,8 @@ def location(value: object, place: Place) -> str:
     word = text(value, place)
     if _SCHEME.match(word):
         return word
+    if ":" in word.split("/")[0]:
+        place.wrong(f"is neither an address nor a path: {shown(word)}. An address has a slash behind its colon, 'file:/data/out'")
     if posixpath.normpath(word).split("/")[0] == "..":
         place.wrong(
             f"leaves the folder of the job file, where paths begin: {shown(word)}. Write where it is, as an absolute path "
@@ -329,9 +347,9 @@ def integer(least: int) -> Reader:
         if isinstance(value, bool) or not isinstance(value, int):
             place.wrong(f"must be an integer, not {kind(value)}: {shown(value)}")
         if value < least:
-            place.wrong(f"must be at least {least}, not {value}")
+            place.wrong(f"must be at least {least}, not {shown(value)}")
         if value >= 2**31:
-            place.wrong(f"{value} is too large")
+            place.wrong(f"{shown(value)} is too large")
         return value
 
     return read
@@ -434,7 +452,7 @@ def scalar(value: object, place: Place) -> str:
     if not isinstance(value, str):
         place.wrong(f"must be a string, a number or a boolean, not {kind(value)}: {shown(value)}")
     # Separators of CSV options may be a tab; nothing else below a blank makes sense.
-    if _CONTROL.search(value.replace("\t", " ")):
+    if CONTROL.search(value.replace("\t", " ")):
         place.wrong(f"has control characters: {shown(value)}")
     return value
 

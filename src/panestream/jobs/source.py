@@ -72,8 +72,9 @@ class Source:
 
     @property
     def is_pattern(self) -> bool:
-        """Whether the path is one, for Hadoop to match."""
-        return bool(set(str(self.path)) & set("*?[{"))
+        """Whether the path is one, for Hadoop to match. A path that exists as it is written is not."""
+        path = str(self.path)
+        return bool(set(path) & set("*?[{")) and not (is_local(path) and Path(path).exists())
 
     @property
     def matches_nothing(self) -> bool:

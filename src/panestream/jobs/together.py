@@ -185,8 +185,9 @@ def _check_outputs(job: Job, place: Place) -> None:
         if job.top is not None and getattr(job, name):
             place.at(name).note("does not go with [top]: a window's top is all there is of it")
     _check_keys(job, place)
+    taken = job.made_columns.union(job.keys)
     for each in outputs:
-        if each in job.keys or each in job.made_columns:
+        if each in taken:
             place.at("aggregate").note(f"the output has a column {each!r} of its own; give the aggregate another 'alias'")
     if "keys" in job.sinks.main.kind.takes and job.sinks.main.keys is None:
         for each in job.keys:
@@ -195,13 +196,16 @@ def _check_outputs(job: Job, place: Place) -> None:
 
 
 def _check_keys(job: Job, place: Place) -> None:
+    taken = job.made_columns
     for where, stream in job.streams:
+        seen: set[str] = set()
         for index, each in enumerate(stream.key):
             at = place.at(*where, "key", index)
-            if each in stream.key[:index]:
+            if each in seen:
                 at.note(f"{each!r} is given twice")
-            elif each in job.made_columns:
+            elif each in taken:
                 at.note(f"the results have a column {each!r} of their own: write '{each} AS my_{each}'")
+            seen.add(each)
 
 
 def _check_closing(job: Job, place: Place) -> None:

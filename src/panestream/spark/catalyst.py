@@ -7,6 +7,7 @@ partials either way. On streams Spark's own aggregation would be one more statef
 from __future__ import annotations
 
 from functools import reduce
+from itertools import count, takewhile
 from operator import or_
 
 import pyarrow as pa
@@ -28,6 +29,7 @@ _MOST_EDGES = 16
 def reducible(plan: WindowPlan) -> bool:
     """Whether Spark itself can reduce the rows of a batch."""
     spec = plan.operator
+    names = _names(spec) if isinstance(spec, PaneSpec) else []
     return (
         isinstance(spec, PaneSpec)
         and not spec.uses_processing_time
@@ -36,7 +38,7 @@ def reducible(plan: WindowPlan) -> bool:
         and not plan.watermark.limits_ahead
         and isinstance(spec.grid, EvenGrid)  # Spark knows other zone rules than the query
         and len(spec.grid.edges) <= _MOST_EDGES
-        and all(partial.sql(_names(spec)) is not None for partial in spec.aggregation.partial_aggregates)
+        and all(partial.sql(names) is not None for partial in spec.aggregation.partial_aggregates)
     )
 
 
@@ -96,11 +98,12 @@ def group_input(plan: WindowPlan, group: pa.Table) -> GroupInput:
     spec = plan.operator
     assert isinstance(spec, PaneSpec)  # noqa: S101 - reducible() looked
     aggregation = spec.aggregation
-    arrays = [one_chunk(group.column(f"key_{at}")).cast(key.type) for at, key in enumerate(aggregation.key_schema)]
-    arrays += [one_chunk(group.column("pane")), one_chunk(group.column("rows"))]
+    there = dict(zip(group.column_names, group.columns, strict=True))
+    arrays = [one_chunk(there[f"key_{at}"]).cast(key.type) for at, key in enumerate(aggregation.key_schema)]
+    arrays += [one_chunk(there["pane"]), one_chunk(there["rows"])]
     for number, partial in enumerate(aggregation.partial_aggregates):
-        names = [name for name in group.column_names if name.startswith(f"partial_{number}_")]
-        arrays += partial.from_sql([one_chunk(group.column(name)) for name in names])
+        names = takewhile(there.__contains__, (f"partial_{number}_{position}" for position in count()))
+        arrays += partial.from_sql([one_chunk(there[name]) for name in names])
     schema = aggregation.partial_schema
     columns = [array.cast(field.type) for array, field in zip(arrays, schema, strict=True)]
     table = pa.Table.from_arrays(columns, schema=schema)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column, DataFrame
@@ -62,15 +62,16 @@ def columns_of(df: DataFrame, given: Sequence[str | Column], what: str) -> list[
 
 def _understood(df: DataFrame, given: Sequence[str | Column], what: str) -> list[Column]:
     columns, asked, names = [], [], df.columns if given else []
-    naming: Names | None = None
+    there = set(names)
+    find: Callable[[str], str | None] | None = None
     with asking():
         for one in given:
             if not isinstance(one, Column):
                 if not isinstance(one, str) or not one.strip():
                     raise InvalidPlanError(f"{what} must be the name of a column, a SQL expression or a Column, not {one!r}")
-                if one not in names:
-                    naming = naming or Names.of(df.sparkSession)
-                if one in names or (naming is not None and naming.find(one, names) is not None):
+                if one not in there:
+                    find = find or Names.of(df.sparkSession).finder(names)
+                if one in there or (find is not None and find(one) is not None):
                     # By name, so that it is a column of every DataFrame that has one.
                     columns.append(F.col(quoted(one)))
                     continue

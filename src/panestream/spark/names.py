@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
@@ -29,11 +29,21 @@ class Names:
         return cls(str(spark.conf.get("spark.sql.caseSensitive", "false")).lower() == "true")
 
     def find(self, name: str, known: Iterable[str]) -> str | None:
-        """Which of the known names means the same column; None: none does."""
-        known = list(known)
-        if name in known or self.case_sensitive:
-            return name if name in known else None
-        return next((one for one in known if one.lower() == name.lower()), None)
+        """Which of the known names means the same column; None: none does. For several names, :meth:`finder` looks faster."""
+        return self.finder(known)(name)
+
+    def finder(self, known: Iterable[str]) -> Callable[[str], str | None]:
+        """Return :meth:`find` among these names: there may be thousands on both sides."""
+        literal: dict[str, str] = {}
+        folded: dict[str, str] = {}
+        for name in known:
+            literal[name] = name
+            folded.setdefault(name.lower(), name)
+
+        def find(name: str) -> str | None:
+            return literal.get(name) if name in literal or self.case_sensitive else folded.get(name.lower())
+
+        return find
 
     def doubled(self, names: Sequence[str]) -> tuple[str, str] | None:
         """The first two names that are one column; None: all differ."""

@@ -58,7 +58,7 @@ def exchanged(spark: SparkSession, checkpoint: str, plan: WindowPlan) -> DataFra
     # What was read is deleted: nobody needs it again, and the folder would grow with every start.
     reader = spark.readStream.option("cleanSource", "delete").option("pathGlobFilter", "part-*")
     with without_pandas():
-        return reader.text(_folder(checkpoint)).mapInArrow(PackSignals(plan).__call__, EXCHANGE_SCHEMA)
+        return reader.text(_folder(escaped(checkpoint))).mapInArrow(PackSignals(plan).__call__, EXCHANGE_SCHEMA)
 
 
 def _folder(checkpoint: str) -> str:

@@ -37,11 +37,13 @@ class MicroBatches:
 
     def __init__(self, spark: SparkSession, folder: str | Path, schema: str) -> None:
         # Here, not above: the rest of panestream.testing needs no Spark.
+        from panestream.spark.places import escaped
         from panestream.spark.types import schema_of
 
         self._spark = spark
         self._folder = Path(folder)
         self._folder.mkdir(parents=True, exist_ok=True)
+        self._read_from = escaped(str(self._folder))
         self._schema = schema
         self._arrow: pa.Schema = schema_of(spark, schema)
 
@@ -61,8 +63,8 @@ class MicroBatches:
     def stream(self) -> DataFrame:
         """The rows as a stream, a file for each micro-batch."""
         reader = self._spark.readStream.schema(self._schema).option("maxFilesPerTrigger", 1)
-        return reader.option("pathGlobFilter", "*.parquet").parquet(str(self._folder))
+        return reader.option("pathGlobFilter", "*.parquet").parquet(self._read_from)
 
     def batch(self) -> DataFrame:
         """All rows so far, at once."""
-        return self._spark.read.schema(self._schema).option("pathGlobFilter", "*.parquet").parquet(str(self._folder))
+        return self._spark.read.schema(self._schema).option("pathGlobFilter", "*.parquet").parquet(self._read_from)

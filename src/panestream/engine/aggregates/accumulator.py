@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -62,12 +62,12 @@ class RowLayout:
     """Where in a row the value of an expression is, and of what type; and the types of the results.
 
     Attributes:
-        inputs: the expressions, in the order of the values.
+        places: the place of the value of each expression.
         types: the type of each expression.
         results: the type of each result, by name.
     """
 
-    inputs: Sequence[str]
+    places: Mapping[str, int]
     types: Mapping[str, pa.DataType]
     results: Mapping[str, pa.DataType]
 
@@ -76,7 +76,7 @@ class RowLayout:
 
     def at(self, expr: str) -> int:
         """The place of an expression's value."""
-        return list(self.inputs).index(expr)
+        return self.places[expr]
 
     def type_of(self, expr: str) -> pa.DataType:
         """The type of an expression, dictionaries seen through."""

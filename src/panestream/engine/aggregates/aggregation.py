@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 from typing import Literal
 
 import numpy as np
@@ -272,11 +272,8 @@ class _Partials:
         columns = [plain(column) for column in table.columns]
         width = len(aggregation.key_schema)
         keys, panes, rows, rest = columns[:width], numbers(columns[width]), numbers(columns[width + 1]), columns[width + 2 :]
-        own = []
-        for partial in aggregation.partial_aggregates:
-            count = len(partial.columns)
-            own.append(rest[:count])
-            rest = rest[count:]
+        left = iter(rest)
+        own = [list(islice(left, len(partial.columns))) for partial in aggregation.partial_aggregates]
         return cls(keys, panes, rows, own)
 
     def keys(self) -> Keys:

@@ -6,7 +6,7 @@ were kept all along, knows all rows. Row by row each aggregate has an accumulato
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -26,20 +26,25 @@ from panestream.errors import InvalidPlanError, did_you_mean
 from panestream.windowing.aggregates import Aggregate, Complete
 
 
-def told_of(recipe: Complete, aggregates: Sequence[Aggregate]) -> Aggregate:
-    """The aggregate that it tells of.
+def told_of(recipe: Complete, aggregates: Mapping[str, Aggregate]) -> Aggregate:
+    """Return the aggregate that it reports on.
+
+    Args:
+        recipe: of the report.
+        aggregates: all that are planned, by the name of their result.
 
     Raises:
-        InvalidPlanError: no result is called so; it is one that tells of another itself.
+        InvalidPlanError: no result has that name, or it is a report itself.
     """
-    others = {one.name: one for one in aggregates if not isinstance(one, Complete)}
-    if recipe.output in others:
-        return others[recipe.output]
-    if any(one.name == recipe.output for one in aggregates):
+    target = aggregates.get(recipe.output)
+    if target is None:
+        others = [name for name, other in aggregates.items() if not isinstance(other, Complete)]
+        raise InvalidPlanError(f"{recipe!r}: no result is called {recipe.output!r}; {did_you_mean(recipe.output, others)}")
+    if isinstance(target, Complete):
         raise InvalidPlanError(
             f"{recipe!r}: {recipe.output!r} tells of another result itself, and is always right: name that one"
         )
-    raise InvalidPlanError(f"{recipe!r}: no result is called {recipe.output!r}; {did_you_mean(recipe.output, others)}")
+    return target
 
 
 @implements(Complete)
@@ -47,7 +52,7 @@ class CompleteImplementation(Implementation[Complete]):
     """``agg.complete``."""
 
     def plan(self, recipe: Complete, planner: AggregationPlanner) -> None:
-        target = told_of(recipe, list(planner.aggregates.values()))
+        target = told_of(recipe, planner.aggregates)
         alone = AggregationPlanner(planner.types)
         implementation_of(target).plan(target, alone)
         missing = [planner.partial(PartialMissing(0, partial.described(alone.inputs))) for partial in alone.partials]
@@ -124,12 +129,12 @@ class CompleteAccumulator(Accumulator):
         return state
 
 
-def described(recipe: Aggregate, aggregates: Sequence[Aggregate]) -> str:
+def described(recipe: Aggregate, aggregates: Mapping[str, Aggregate]) -> str:
     """What a part of an accumulator is of, whatever its result is called.
 
     Args:
         recipe: of the part.
-        aggregates: all of the accumulator.
+        aggregates: all of the accumulator, by the name of their result.
     """
     if isinstance(recipe, Complete):
         return lacks(described(told_of(recipe, aggregates), aggregates))

@@ -33,12 +33,11 @@ class AggregationPlanner:
     inputs: list[str] = field(default_factory=list)
     partials: list[PartialAggregate] = field(default_factory=list)
     results: list[Result] = field(default_factory=list)
+    _numbers: dict[object, int] = field(default_factory=dict)
 
     def source(self, expr: str) -> int:
         """The number of an expression."""
-        if expr not in self.inputs:
-            self.inputs.append(expr)
-        return self.inputs.index(expr)
+        return self._number_of(expr, self.inputs)
 
     def type_of(self, expr: str) -> pa.DataType:
         """The type of an expression, dictionaries seen through."""
@@ -49,9 +48,19 @@ class AggregationPlanner:
 
     def partial(self, partial: PartialAggregate) -> int:
         """The number of a partial aggregate; an equal one is shared."""
-        if partial not in self.partials:
-            self.partials.append(partial)
-        return self.partials.index(partial)
+        try:
+            return self._number_of(partial, self.partials)
+        except TypeError:  # it holds a callable of the user that has no hash
+            if partial not in self.partials:
+                self.partials.append(partial)
+            return self.partials.index(partial)
+
+    def _number_of(self, value: Any, known: list[Any]) -> int:
+        """The place of a value in a list, to which it is added if it is new: one look, as there may be thousands."""
+        number = self._numbers.setdefault(value, len(known))
+        if number == len(known):
+            known.append(value)
+        return number
 
     def result(self, kind: Callable[..., Result], aggregate: Aggregate, type_: pa.DataType, *partials: int, **more: Any) -> None:
         """Adds the result column of an aggregate.

@@ -11,7 +11,7 @@ import pyarrow as pa
 from panestream.engine.aggregates.aggregation import Aggregation
 from panestream.engine.aggregates.partial_aggregate import KEEPS
 from panestream.engine.kernels.columns import as_type, numbers, plain
-from panestream.engine.kernels.parts import known_from_the_start
+from panestream.engine.kernels.parts import complete_parts, known_from_the_start
 from panestream.engine.kernels.storable import typed
 from panestream.errors import PlanMismatchError, StateFormatError
 
@@ -57,16 +57,18 @@ def partials_found(table: pa.Table, header: Header, aggregation: Aggregation) ->
         StateFormatError: a column is missing, or of another type than it should have.
     """
     known = {str(one["of"]): list(one["columns"]) for one in header["partials"]}
+    complete = complete_parts(header)
+    names = set(table.column_names)
     rows = numbers(plain(table.column("rows")))
     found: list[pa.Array] = []
     for partial, of in zip(aggregation.partial_aggregates, parts_of(aggregation), strict=True):
         if of not in known:
             _check_function(of, known)
-            made = partial.without(rows, known=known_from_the_start(header, of))
+            made = partial.without(rows, known=known_from_the_start(complete, of))
             found += [as_type(column, type_) for column, (_, type_) in zip(made, partial.columns, strict=True)]
             continue
         for name, (_, type_) in zip(known[of], partial.columns, strict=True):
-            if name not in table.column_names:
+            if name not in names:
                 raise StateFormatError(f"a table of the saved state lacks the column {name!r} of {of}")
             found.append(typed(plain(table.column(name)), type_))
     return found

@@ -61,14 +61,20 @@ def encode_keys(columns: Sequence[pa.Array], rows: int) -> Keys:
     if not columns:
         return Keys(np.zeros(rows, np.int32), min(rows, 1), ())
     codes, distinct = _encode(columns[0])
-    count, held = len(distinct), (distinct,)
+    count = len(distinct)
+    pairings: list[tuple[pa.Array, Ints, Ints]] = []
     for column in columns[1:]:
         more, values = _encode(column)
         codes, pairs = _encode(array_of(codes.astype(np.int64) * len(values) + more, pa.int64()))
         count = len(pairs)
-        left, right = np.divmod(numbers(pairs), max(len(values), 1))
-        held = (*(values_.take(pa.array(left)) for values_ in held), values.take(pa.array(right)))
-    return Keys(codes, count, held)
+        pairings.append((values, *np.divmod(numbers(pairs), max(len(values), 1))))
+    # Read backwards each column is taken once, however many come after it.
+    held, codes_before = [], np.arange(count)
+    for values, left, right in reversed(pairings):
+        held.append(values.take(pa.array(right[codes_before])))
+        codes_before = left[codes_before]
+    held.append(distinct.take(pa.array(codes_before)) if pairings else distinct)
+    return Keys(codes, count, tuple(reversed(held)))
 
 
 def _encode(column: pa.Array) -> tuple[Vector, pa.Array]:

@@ -32,10 +32,14 @@ def parts_in(header: Mapping[str, Any]) -> list[str]:
     return [str(one["of"]) for one in header["partials"]] if "partials" in header else list(header.get("accumulators", []))
 
 
-def known_from_the_start(header: Mapping[str, Any], of: str) -> bool:
-    """Of a part that tells what another one lacks, and was not there before: whether that one was, and knows all rows."""
-    told = of.removeprefix(_LACKS)
-    return told != of and told in parts_in(header) and told not in header.get("incomplete", [])
+def complete_parts(header: Mapping[str, Any]) -> set[str]:
+    """The parts of saved state that know all rows."""
+    return set(parts_in(header)).difference(header.get("incomplete", []))
+
+
+def known_from_the_start(complete: set[str], of: str) -> bool:
+    """Whether a new part reports what another part lacks, and that one is among the parts that know all rows."""
+    return tells_of_another(of) and of.removeprefix(_LACKS) in complete
 
 
 def incomplete_parts(saved: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
@@ -45,11 +49,11 @@ def incomplete_parts(saved: Mapping[str, Any], now: Mapping[str, Any]) -> list[s
         saved: the header of the saved state.
         now: that of the query which takes it over.
     """
-    before, after = set(parts_in(saved)), parts_in(now)
+    before, after = set(parts_in(saved)), set(parts_in(now))
     unknown = set(saved.get("incomplete", []))
     # One that was told of, and is not any more, may lack what it lacked.
     unknown |= {of for of in after if lacks(of) not in after and (of not in before or lacks(of) in before)}
     return sorted(unknown & {of for of in after if not tells_of_another(of)})
 
 
-__all__ = ["incomplete_parts", "known_from_the_start", "lacks", "parts_in", "tells_of_another"]
+__all__ = ["complete_parts", "incomplete_parts", "known_from_the_start", "lacks", "parts_in", "tells_of_another"]

@@ -78,7 +78,8 @@ def named_columns(table: pa.Table, names: Sequence[str]) -> list[pa.Array]:
     Raises:
         StateFormatError: the table lacks one.
     """
-    missing = [name for name in names if name not in table.column_names]
+    known = set(table.column_names)
+    missing = [name for name in names if name not in known]
     if missing:
         raise StateFormatError(
             f"a table of the saved state lacks the column {missing[0]!r}; it has {', '.join(table.column_names)}"

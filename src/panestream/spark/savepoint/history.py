@@ -65,14 +65,14 @@ def rows_like(history: object, stream: DataFrame, called: str = "the stream") ->
         raise InvalidPlanError(
             "bootstrap wants history as a batch (spark.read), not as a stream: what comes later is the stream's"
         )
-    names, there = Names.of(history.sparkSession), history.columns
+    find, kinds = Names.of(history.sparkSession).finder(history.columns), {one.name: one.dataType for one in history.schema}
     wrong, columns = [], []
     for field in stream.schema:
-        found = names.find(field.name, there)
+        found = find(field.name)
         if found is None:
             wrong.append(f"  {field.name}: {field.dataType.simpleString()} in {called}, missing in history")
             continue
-        kind = history.schema[found].dataType
+        kind = kinds[found]
         if not _alike(kind, field.dataType):
             wrong.append(f"  {field.name}: {field.dataType.simpleString()} in {called}, {kind.simpleString()} in history")
         columns.append(F.col(quoted(found)).alias(field.name))

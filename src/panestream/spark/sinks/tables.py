@@ -115,8 +115,8 @@ class CatalogTableSink(Sink):
 
     def _check_fits(self, df: DataFrame) -> None:
         there = df.sparkSession.table(self.quoted_name).columns
-        names = Names.of(df.sparkSession)
-        missing = [column for column in df.schema if names.find(column.name, there) is None]
+        find = Names.of(df.sparkSession).finder(there)
+        missing = [column for column in df.schema if find(column.name) is None]
         if missing:
             name, kind = missing[0].name, missing[0].dataType.simpleString()
             raise SinkError(

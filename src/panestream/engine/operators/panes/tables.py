@@ -149,9 +149,9 @@ class PaneTables:
         order = pa.array(there[stable_order(windows[there])] if len(there) else there)
         columns = key_columns(table, self.keys)
         columns.append(pa.array(windows))
+        known = set(table.column_names)
         for field in own:
-            known = field.name in table.column_names
-            columns += named_columns(table, [field.name]) if known else [pa.nulls(len(windows), field.type)]
+            columns += named_columns(table, [field.name]) if field.name in known else [pa.nulls(len(windows), field.type)]
         blocks.append(with_types([column.take(order) for column in columns], blocks.schema))
 
 

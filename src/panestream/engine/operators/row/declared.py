@@ -12,7 +12,7 @@ from panestream.engine.aggregates.accumulator import Accumulator, RowLayout
 from panestream.engine.aggregates.complete import described
 from panestream.engine.aggregates.kept_rows import KeptRows
 from panestream.engine.aggregates.registry import implementation_of
-from panestream.engine.kernels.parts import known_from_the_start
+from panestream.engine.kernels.parts import complete_parts, known_from_the_start
 from panestream.windowing.aggregates import Aggregate, Complete
 from panestream.windowing.functions import AggregateFunction
 
@@ -41,14 +41,15 @@ class DeclaredFunction(AggregateFunction):
         self.aggregates = tuple(aggregates)
         aggregation = Aggregation.build(aggregates, input_types, pa.schema([]))
         results = {field.name: field.type for field in aggregation.output_schema}
-        layout = RowLayout(aggregation.inputs, input_types, results)
+        layout = RowLayout({text: place for place, text in enumerate(aggregation.inputs)}, input_types, results)
         self._parts = [_accumulator(aggregate, layout) for aggregate in aggregates]
         self._adders = [part.add for part in self._parts]
 
     @property
     def described(self) -> list[str]:
         """What each part of an accumulator is of, whatever its result is called."""
-        return [described(one, self.aggregates) for one in self.aggregates]
+        by_name = {recipe.name: recipe for recipe in self.aggregates}
+        return [described(recipe, by_name) for recipe in self.aggregates]
 
     def taking_over(self, header: Mapping[str, Any]) -> Callable[[tuple[Any, ...]], tuple[Any, ...]]:
         """What makes an accumulator of these aggregates of one of others: those that are new begin with no rows.
@@ -56,9 +57,9 @@ class DeclaredFunction(AggregateFunction):
         Args:
             header: of the saved state: its ``accumulators`` are what the parts of the others' are of.
         """
-        places = {of: place for place, of in enumerate(header["accumulators"])}
+        places, complete = {of: place for place, of in enumerate(header["accumulators"])}, complete_parts(header)
         own = [
-            (places.get(of), part, isinstance(recipe, Complete) and not known_from_the_start(header, of))
+            (places.get(of), part, isinstance(recipe, Complete) and not known_from_the_start(complete, of))
             for part, recipe, of in zip(self._parts, self.aggregates, self.described, strict=True)
         ]
 
