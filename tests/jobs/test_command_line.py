@@ -144,8 +144,8 @@ def test_run_sums_up_what_the_micro_batches_did(job, spark, tmp_path):
     assert result.exit_code == 0, result.output
     words = " ".join(result.output.split())
     assert "hot items: done" in words
-    assert "rows 2,000 in 2 micro-batches, 2,000 rows/s inside them" in words
-    assert "late 3 without event time 4 firings 8 open windows 7" in words
+    assert "rows 2,000 in 2 micro-batches, 2,000 rows/s while they ran" in words
+    assert "late rows 3 rows without a time 4 firings 8 open windows 7" in words
     assert "watermark 2017-11-26 01:00:00 UTC, 5 s behind the newest event" in words
     assert f"-> main {tmp_path / 'o' / 'main'} (parquet)" in words
 

@@ -161,7 +161,7 @@ def test_strings_with_a_zone_late_and_unreadable_rows(panestream, trips, tmp_pat
     assert [(row["started"], round(row["metres"])) for row in late] == [("2025-01-01 08:30:00", 8047)]
     assert [row["started"] for row in read_output(tmp_path / "out" / "invalid")] == ["at noon"]
     words = " ".join(result.output.split())
-    assert "late 1 without event time 1 firings 2 open windows 1" in words
+    assert "late rows 1 rows without a time 1 firings 2 open windows 1" in words
 
 
 def test_a_stream_may_read_a_single_file(spark, trips, tmp_path):

@@ -232,10 +232,10 @@ def summary(totals: Totals, outputs: Iterable[tuple[str, str]], *, title: str) -
     table.add_column(overflow="fold")
     if totals.batches:
         busy = totals.busy_ms / 1000
-        rate = f", {totals.rows / busy:,.0f} rows/s inside them" if busy else ""
+        rate = f", {totals.rows / busy:,.0f} rows/s while they ran" if busy else ""
         table.add_row("rows", f"{totals.rows:,} in {totals.batches:,} micro-batches{rate}")
-        table.add_row("late", f"{totals.late:,}")
-        table.add_row("without event time", f"{totals.invalid:,}")
+        table.add_row("late rows", f"{totals.late:,}")
+        table.add_row("rows without a time", f"{totals.invalid:,}")
         if totals.has_windows:
             table.add_row("firings", f"{totals.firings:,}")
             table.add_row("open windows", f"{totals.open_windows:,}")
