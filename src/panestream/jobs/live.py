@@ -16,7 +16,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from panestream.pages.words import watermark_text
+from panestream.inspection.words import watermark_text
 from panestream.spark.progress.micro_batch import BatchProgress
 
 if TYPE_CHECKING:
