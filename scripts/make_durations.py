@@ -10,7 +10,7 @@ import os
 import sys
 from collections import defaultdict
 from collections.abc import Iterable
-from datetime import date
+from datetime import datetime, timezone
 from pathlib import Path
 
 FILES = 60
@@ -32,17 +32,17 @@ def main(folder: Path, page: Path) -> None:
         for column in COLUMNS:
             own[column] += costs[column]
     total = {column: sum(own[column] for own in files.values()) for column in ("tests", *COLUMNS)}
-    head = [
-        "# What the tests cost",
-        "",
-        f"`make test-durations` wrote this on {date.today().isoformat()}, on {os.cpu_count()} cores with two processes."
-        " Seconds are those of the process that ran a test, so they add up to twice the time by the clock.",
-        "",
-        f"In all: {total['tests']:,.0f} tests, {total['seconds']:,.0f} s, {total['queries']:,.0f} streaming queries,"
-        f" {total['jobs']:,.0f} Spark jobs, {total['jvms']:,.0f} JVMs.",
-        "",
-    ]
-    lines = [*head, f"## The {FILES} slowest files", "", *table("file", files.items(), FILES, ("tests", *COLUMNS))]
+    when = datetime.now(tz=timezone.utc).date().isoformat()
+    head = f"""\
+# What the tests cost
+
+`make test-durations` wrote this on {when}, on {os.cpu_count()} cores with two processes. Seconds are those of the process that ran a test, so
+they add up to twice the time by the clock.
+
+In all: {total["tests"]:,.0f} tests, {total["seconds"]:,.0f} s, {total["queries"]:,.0f} streaming queries, {total["jobs"]:,.0f} Spark jobs,
+{total["jvms"]:,.0f} JVMs.
+"""
+    lines = [head, f"## The {FILES} slowest files", "", *table("file", files.items(), FILES, ("tests", *COLUMNS))]
     lines += ["", f"## The {TESTS} slowest tests", "", *table("test", tests.items(), TESTS, COLUMNS)]
     page.write_text("\n".join(lines) + "\n", "utf-8")
     print(f"wrote {page}")

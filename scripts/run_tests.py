@@ -51,9 +51,8 @@ class Part:
         """Run pytest; return its exit status and the seconds it took."""
         print(f"-- {self.name}: pytest {' '.join(self.words)}", flush=True)
         begin = time.monotonic()
-        done = subprocess.run(
-            [self.python, "-m", "pytest", *self.words], cwd=ROOT, env={**os.environ, **self.environment}, check=False
-        )  # noqa: S603
+        command = [self.python, "-m", "pytest", *self.words]
+        done = subprocess.run(command, cwd=ROOT, env={**os.environ, **self.environment}, check=False)  # noqa: S603
         return done.returncode, time.monotonic() - begin
 
 
@@ -69,11 +68,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=int, default=0, help="start no test of `changed` later than this")
     chosen = parser.parse_args(words[:split])
     own = words[split + 1 :]
-    parts = {"test": test, "all": test_all, "changed": changed, "smoke": smoke}[chosen.what](own, chosen)
+    parts = {
+        "test": lambda: test(own),
+        "all": lambda: test_all(own, chosen.python),
+        "changed": lambda: changed(own, chosen.seconds),
+        "smoke": lambda: smoke(own, chosen.python),
+    }[chosen.what]()
     return report([(part, *part.run()) for part in parts])
 
 
-def test(own: list[str], chosen: argparse.Namespace) -> list[Part]:
+def test(own: list[str]) -> list[Part]:
     """Return the parts of `make test`."""
     whole = not own
     return [
@@ -82,31 +86,31 @@ def test(own: list[str], chosen: argparse.Namespace) -> list[Part]:
     ]
 
 
-def test_all(own: list[str], chosen: argparse.Namespace) -> list[Part]:
+def test_all(own: list[str], connectors: str) -> list[Part]:
     """Return the parts of `make test-all`."""
     costs = os.environ.get("PANESTREAM_COSTS", "")
     parts = [
         Part(name, _words(name, SELECTED[name], own), {"PANESTREAM_FULL": "1", "PANESTREAM_COSTS": costs.replace("*", name)})
         for name in ("engine", "spark")
     ]
-    if chosen.python:
-        parts.append(Part("connectors", _words("connectors", SELECTED["connectors"], own), python=chosen.python))
+    if connectors:
+        parts.append(Part("connectors", _words("connectors", SELECTED["connectors"], own), python=connectors))
     return parts
 
 
-def changed(own: list[str], chosen: argparse.Namespace) -> list[Part]:
+def changed(own: list[str], seconds: int) -> list[Part]:
     """Return the part of `make test-all` that belongs to the files changed since the last tag, or in the last commits."""
     folders = rooms(changed_files())
     if not folders:
         print("-- changed: nothing to run", flush=True)
         return []
     words = ["-m", "full and not connectors", *PARALLEL["spark"], *own, *map(str, folders)]
-    return [Part("changed", words, {"PANESTREAM_SECONDS": str(chosen.seconds)})]
+    return [Part("changed", words, {"PANESTREAM_SECONDS": str(seconds)})]
 
 
-def smoke(own: list[str], chosen: argparse.Namespace) -> list[Part]:
+def smoke(own: list[str], connectors: str) -> list[Part]:
     """Return the smoke test of each connector."""
-    return [Part("smoke", ["-m", "smoke", "tests/connectors", *own], python=chosen.python or sys.executable)]
+    return [Part("smoke", ["-m", "smoke", "tests/connectors", *own], python=connectors or sys.executable)]
 
 
 def _words(name: str, marked: str, own: list[str]) -> list[str]:

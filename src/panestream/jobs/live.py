@@ -17,8 +17,8 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from panestream.inspection.words import watermark_text
 from panestream.jobs.schema import CONTROL, visible
-from panestream.pages.words import watermark_text
 from panestream.spark.progress.micro_batch import BatchProgress
 
 if TYPE_CHECKING:
