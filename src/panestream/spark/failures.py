@@ -11,15 +11,20 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from traceback import TracebackException
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn, Protocol
 
 from panestream import errors
 from panestream.errors import CallbackError, EnvironmentNotReadyError, OperatorError, PanestreamError, SinkError
 from panestream.spark.reasons import first_sentence, of_ended_spark, of_spark, words_of
 from panestream.windowing.failures import BAR, WindowFunctionError, users_lines
 
-if TYPE_CHECKING:
-    from panestream.spark.sinks.base import Sink
+
+class Described(Protocol):
+    """Anything that says in a few words what it is, as a sink does."""
+
+    def describe(self) -> str:
+        """Return the words."""
+
 
 _OURS = re.compile(r"(?<!concat\()panestream\.errors\.(\w+): (.*?)(?=\n\s*(?:at |File |SQLSTATE|\Z)|\n\n|\Z)", re.DOTALL)
 """Not what a plan would raise (``raise_error(… concat(panestream.errors…``): Spark quotes the plan of a stream that failed."""
@@ -107,7 +112,7 @@ def as_ours() -> Iterator[None]:
 
 
 @contextmanager
-def of_sink(tag: str, sink: Sink, batch_id: int | None) -> Iterator[None]:
+def of_sink(tag: str, sink: Described, batch_id: int | None) -> Iterator[None]:
     """Whatever is raised within becomes an error of a sink.
 
     Args:
