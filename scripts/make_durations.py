@@ -36,11 +36,11 @@ def main(folder: Path, page: Path) -> None:
     head = f"""\
 # What the tests cost
 
-`make test-durations` wrote this on {when}, on {os.cpu_count()} cores with two processes. Seconds are those of the process that ran a test, so
-they add up to twice the time by the clock.
+`make test-durations` wrote this on {when}, on {os.cpu_count()} cores with two processes.
+Seconds are those of the process that ran a test, so they add up to twice the time by the clock.
 
-In all: {total["tests"]:,.0f} tests, {total["seconds"]:,.0f} s, {total["queries"]:,.0f} streaming queries, {total["jobs"]:,.0f} Spark jobs,
-{total["jvms"]:,.0f} JVMs.
+In all: {total["tests"]:,.0f} tests, {total["seconds"]:,.0f} s, {total["queries"]:,.0f} streaming queries,
+{total["jobs"]:,.0f} Spark jobs, {total["jvms"]:,.0f} JVMs.
 """
     lines = [head, f"## The {FILES} slowest files", "", *table("file", files.items(), FILES, ("tests", *COLUMNS))]
     lines += ["", f"## The {TESTS} slowest tests", "", *table("test", tests.items(), TESTS, COLUMNS)]
