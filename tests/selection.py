@@ -21,7 +21,7 @@ def read(path: Path = LIST) -> frozenset[str]:
 def holds(selected: Collection[str], node: str) -> bool:
     """Return whether a test belongs to an entry.
 
-    >>> holds({"tests/a.py::test_x"}, "tests/a.py::test_x[1]"), holds({"tests/a.py::test_x"}, "tests/a.py::test_xy")
+    >>> holds({"a.py::test_x"}, "a.py::test_x[1]"), holds({"a.py::test_x"}, "a.py::test_xy")
     (True, False)
     """
     name = node.partition("[")[0]

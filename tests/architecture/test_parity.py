@@ -27,6 +27,7 @@ def test_the_page_is_not_old(make_parity, page):
     assert make_parity.renewed(page) == page, "run .venv/bin/python scripts/make_parity.py"
 
 
+@pytest.mark.full
 def test_an_old_page_is_found(make_parity, page):
     assert make_parity.renewed(page.replace("| `EventTimeTrigger` |", "| `TimeTrigger` |")) == page
 

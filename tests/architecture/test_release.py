@@ -49,7 +49,7 @@ def test_a_workflow_is_pinned_and_may_no_more_than_it_must(path):
 
 
 def test_every_change_and_every_release_tries_the_wheel_and_may_not_skip_it():
-    for path in WORKFLOWS:
+    for path in (path for path in WORKFLOWS if path.stem != "nightly"):
         tried = [step for step in steps(yaml.safe_load(path.read_text("utf-8"))) if step.get("run") == "make test-package"]
         assert [step["env"] for step in tried] == [{"PANESTREAM_AUDIT": "required"}], path.name
 

@@ -15,6 +15,8 @@ from benchmarks.catalog import SUM_COUNT_CASES
 from benchmarks.events import EventSpec, events, reference_event, write
 from benchmarks.rolling import Rolling
 
+pytestmark = pytest.mark.full
+
 SMALL = EventSpec(rows_per_batch=2_000, batches=6, keys=50, rate=500, disorder_ms=700)
 
 

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from benchmarks.breakdown import batches, table
+
+pytestmark = pytest.mark.full
 
 
 def log(folder):

@@ -12,6 +12,8 @@ from benchmarks.flink.slides import plot
 from benchmarks.flink.sweep import CONTESTANTS, LEAST_ROWS, MOST_ROWS, SLIDES_MS, rows_for, slide_workload
 from benchmarks.flink.workloads import WORKLOADS, CountWindows
 
+pytestmark = pytest.mark.full
+
 
 @pytest.mark.parametrize(
     ("name", "rows", "printed"),

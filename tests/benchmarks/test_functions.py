@@ -12,6 +12,8 @@ from benchmarks.catalog import FUNCTION_CASES
 from benchmarks.events import EventSpec, reference_event
 from benchmarks.functions.cases import Counted, Evicted, OwnMean, SessionMedian, median
 
+pytestmark = pytest.mark.full
+
 SPEC = EventSpec(rows_per_batch=1_500, batches=4, keys=40, rate=100, disorder_ms=900)
 
 

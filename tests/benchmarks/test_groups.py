@@ -5,7 +5,11 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+import pytest
+
 from benchmarks.groups import Configuration, Contestant, Kept, Point, configurations, page, parse
+
+pytestmark = pytest.mark.full
 
 OF = Configuration("sliding-10-2", 1_000, 1_000, 2, 2, 500, 4)
 

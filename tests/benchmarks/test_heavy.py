@@ -11,6 +11,8 @@ import pytest
 from benchmarks.heavy.cases import CASES, HOUR_US, START_US
 from benchmarks.heavy.run import _in_a_process, _line, _told, page, parse
 
+pytestmark = pytest.mark.full
+
 
 def rows_of(name, rows):
     *tables, last = CASES[name].tables(rows)

@@ -12,6 +12,8 @@ from benchmarks import model as pages
 from benchmarks.fitting import TERMS, Model, Work, as_good, beyond, non_negative, terms, without_each
 from benchmarks.groups import Configuration, Contestant, Kept, Point
 
+pytestmark = pytest.mark.full
+
 PRICES = np.array([300.0, 12.0, 20.0, 0.5, 4e-4, 2e-3, 1e-3, 0.4])
 """Milliseconds, in the order of the terms."""
 MACHINE = 2

@@ -24,6 +24,8 @@ from benchmarks.nexmark.generator import (
 )
 from benchmarks.nexmark.queries import GAP_MS, QUERIES, SIZE_MS, SLIDE_MS
 
+pytestmark = pytest.mark.full
+
 SPEC = NexmarkSpec(20_000, seed=7, rate=200, disorder_ms=1_500)
 ALL = {kind: [*columns, "n"] for kind, columns in COLUMNS.items()}
 

@@ -11,6 +11,8 @@ from benchmarks.soak.judge import BOUNDS, exactness, judged
 from benchmarks.soak.query import KEYS, SIZE_MS, SLIDE_MS, START_MS, Folders, event_time_ms, expected
 from benchmarks.soak.run import Look, Soak, parse, progress, report
 
+pytestmark = pytest.mark.full
+
 RATE, UPTO = 50, START_MS + 70_000
 
 

@@ -66,6 +66,7 @@ def test_a_micro_batch_that_is_run_again_gives_the_same_bytes(chunk, monkeypatch
     harness.run_cases(16, chunk, 4, case)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_slices_change_no_bit(chunk, monkeypatch):
     """With slices and without: of each key the same rows in the same order, whatever the aggregates; floats to the last bit."""

@@ -95,7 +95,7 @@ def test_the_ranking_has_a_line_for_each_window_that_fired(made, tmp_path):
     pq.write_table(table, folder / "part-0.parquet")
     progress = SimpleNamespace(batch_id=5, fired_rows=3)
     assert [line.plain for line in prepared.ranking(progress)] == [
-        "to 17:00   1.       7  120   2.      12   30",
-        "to 17:05   1.       7   99",
+        "to 17:00   1.       7    120   2.      12     30",
+        "to 17:05   1.       7     99",
     ]
     assert list(prepared.ranking(SimpleNamespace(batch_id=6, fired_rows=0))) == []

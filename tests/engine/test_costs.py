@@ -98,6 +98,7 @@ def calls(found: tuple[Cost, ...]) -> int:
     return total(lambda cost: cost.state_calls, found)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", QUERIES)
 def test_the_queries_do_what_they_are_here_for(name: str) -> None:
     found = many_keys(name)

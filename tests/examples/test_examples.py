@@ -199,6 +199,7 @@ def test_a_script_runs_by_itself():
     assert "tea > cup" in done.stdout
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_help_tells_what_it_is_about(script):
     done = subprocess.run([sys.executable, EXAMPLES / script, "--help"], capture_output=True, text=True, check=False, timeout=120)

@@ -79,6 +79,7 @@ def test_times_of_the_document_are_iso_8601_in_utc():
     assert document["by_end"]["bins"][0]["from"] == "2026-01-01T00:00:00Z"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", EVERY)
 def test_a_page_needs_nothing_and_runs_nothing(name):
     for text in (page_of(EVERY[name]), notebook_of(EVERY[name])):

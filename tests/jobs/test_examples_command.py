@@ -95,6 +95,7 @@ def test_the_version_costs_no_import():
     assert done.stdout == "[]\n"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("line", "wanted"),
     [

@@ -22,18 +22,6 @@ EQUIVALENT: dict[str, str] = {
     "engine/aggregates/two_phase.py:PartialAccumulator._failed: argument left out: TracebackException.from_exception(error, lookup_lines=False) -> TracebackException.from_exception(error)": (
         "The lines of the source are then read, of which what is shown has none."
     ),
-    "engine/co_groups.py:OfTables.__call__: argument left out: left.to_pandas(use_threads=False) -> left.to_pandas()": (
-        "Several threads then make a frame of the left rows: the same frame, while the other processors are for other tasks."
-    ),
-    "engine/co_groups.py:OfTables.__call__: argument left out: right.to_pandas(use_threads=False) -> right.to_pandas()": (
-        "Several threads then make a frame of the right rows: the same frame, while the other processors are for other tasks."
-    ),
-    "engine/co_groups.py:OfTables.__call__: constant: False -> True": (
-        "Several threads then make a frame of the left rows: the same frame, while the other processors are for other tasks."
-    ),
-    "engine/co_groups.py:OfTables.__call__: constant: False -> True (2)": (
-        "Several threads then make a frame of the right rows: the same frame, while the other processors are for other tasks."
-    ),
     "engine/exchange/group_run.py:bodies: constant: 1 -> 2 (2)": (
         "It keeps a division from one by nothing: a table that has rows has more bytes than two."
     ),

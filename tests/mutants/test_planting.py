@@ -11,6 +11,8 @@ from tests.mutants.planting import HUNG, IMPOSSIBLE, KILLED, SURVIVED, Job, Time
 from tests.mutants.reach import PACKAGE
 from tests.mutants.run import run_jobs, run_pytest
 
+pytestmark = pytest.mark.full
+
 PLANTED = [
     ("windowing/assigners/sliding.py", "time + (time - self.offset) % self.slide", "windowing/assigners/test_sliding.py::test_the_windows_of_an_instant_newest_first[10-5-0-12-starts0]", KILLED),
     ("engine/kernels/pairs.py", "constant: 'right' -> 'left'", "engine/kernels/test_pairs.py::test_what_is_among_others_and_where_it_stands_last[20]", KILLED),

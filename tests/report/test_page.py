@@ -21,6 +21,7 @@ from tests.inspection.test_showing import Page
 from tests.report.runs import BEGAN, DELAY, EVERY, SECOND, failed, progress, recorded, stopped
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", EVERY)
 def test_a_page_needs_nothing_and_runs_nothing(name):
     run = EVERY[name]().run

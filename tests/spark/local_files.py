@@ -61,7 +61,10 @@ def _matching(pattern: str, recursive: bool) -> list[Path]:
     for each in _spelled_out(pattern):
         plain = re.sub(r"\\(.)", lambda escaped: f"[{escaped.group(1)}]", each).removeprefix("file:")
         for path in sorted((Path("/") if plain.startswith("/") else Path.cwd()).glob(plain.lstrip("/"))):
-            inside = sorted(path.rglob("*") if recursive else path.iterdir()) if path.is_dir() else [path]
+            try:
+                inside = sorted(path.rglob("*") if recursive else path.iterdir()) if path.is_dir() else [path]
+            except FileNotFoundError:  # Spark, too, passes over folders that another start renames meanwhile
+                inside = []
             # Spark passes over hidden files, and over all that lies in hidden folders below the one that it lists.
             shown = [file for file in inside if not any(map(is_hidden, file.relative_to(path).parts))]
             found += [file for file in shown if file.is_file() and not is_hidden(file.name)]

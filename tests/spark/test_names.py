@@ -98,7 +98,8 @@ def test_keys_are_lists_of_names(keys):
 def test_what_is_no_list_of_names_is_refused(keys):
     with pytest.raises(SinkError) as error:
         check_keys(keys, "a MergeSink")
-    assert str(error.value) == f"a MergeSink wants the names of the key columns as a list, got {keys!r}"
+    advice = ": write ['user']" if keys == "user" else ""
+    assert str(error.value) == f"a MergeSink wants the names of the key columns as a list, got {keys!r}{advice}"
 
 
 def test_of_keys_that_are_no_columns_the_first_is_named():

@@ -8,10 +8,8 @@ import pytest
 from pyspark.errors import PySparkException
 
 from panestream.errors import OperatorError, StateDamagedError
-from panestream.spark.checkpoint import introduce, look_at
 from panestream.spark.spark_logs import WAY_OUT, damage_of_logs, explained, named
 from tests.spark.plain_files import PlainSpark
-from tests.spark.savepoint.test_manifest import PLAN
 
 METADATA = '{"id":"12345678-90ab-4def-8123-4567890abcde"}'
 OFFSETS = 'v1\n{"batchWatermarkMs":0,"conf":{}}\n{"logOffset":%d}'
@@ -162,12 +160,3 @@ def test_error_of_a_start_is_explained_and_keeps_sparks(spark, checkpoint):
         with pytest.raises(type(other)) as raised, explained(spark, str(checkpoint)):
             raise other
         assert raised.value is other
-
-
-def test_start_refuses_checkpoint_whose_last_committed_offsets_are_gone(spark, checkpoint):
-    """Spark would run the micro-batch before again, and then report two jobs on one checkpoint."""
-    introduce(spark, PLAN, str(checkpoint))
-    assert look_at(spark, PLAN, str(checkpoint)).last == 3
-    (checkpoint / "offsets/3").unlink()
-    with pytest.raises(StateDamagedError, match=r"is damaged: offsets/3 is gone\. Put back a copy"):
-        look_at(spark, PLAN, str(checkpoint))

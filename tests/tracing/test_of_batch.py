@@ -27,6 +27,7 @@ from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners.several import SeveralWindows
 from panestream.windowing.functions import applied
 from panestream.windowing.watermarks import WatermarkStrategy
+from tests.costs import random_cases
 
 SECOND = 1_000_000
 ROWS = pa.schema([("key", pa.string()), ("ts", pa.int64()), ("v", pa.int64())])
@@ -113,7 +114,7 @@ def told(trace):
     return found
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=random_cases(150), deadline=None)
 @given(assigners, rows_of)
 def test_what_is_traced_of_declared_aggregates_is_what_their_operator_gives(assigner, rows):
     window = WindowSpec(assigner)
@@ -128,14 +129,14 @@ def test_what_is_traced_of_declared_aggregates_is_what_their_operator_gives(assi
     assert all(window.cleared is not None or window.merged_into is not None for window in trace.windows)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=random_cases(60), deadline=None)
 @given(assigners, rows_of, st.sampled_from([BY_ROWS, BY_TABLES]))
 def test_what_is_traced_of_functions_over_rows_is_what_their_operator_gives(assigner, rows, asked):
     window = WindowSpec(assigner)
     assert told(trace_of(window, asked, rows)) == emitted(window, asked, rows)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=random_cases(60), deadline=None)
 @given(assigners, rows_of, st.integers(1, 6), st.integers(0, 4), st.integers(0, 4))
 def test_rows_as_a_stream_are_judged_by_the_watermark_before_their_micro_batch(assigner, rows, size, delay, lateness):
     window = WindowSpec(assigner, allowed_lateness=lateness * SECOND)
@@ -232,7 +233,7 @@ def taken(harness, steps):
     return harness
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=random_cases(300), deadline=None)
 @given(unit_assigners, triggers, evictors, st.integers(0, 5), st.booleans(), steps)
 def test_a_harness_that_is_traced_gives_what_one_does_that_is_not(assigner, trigger, evictor, lateness, reduces, steps):
     what = {"reduce": lambda a, b: a + b} if reduces else {"apply": lambda key, window, values: [list(values)]}

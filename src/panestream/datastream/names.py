@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
-from functools import cache
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -12,13 +12,27 @@ from panestream.engine.plan import MAIN, RESERVED
 from panestream.errors import InvalidPlanError, did_you_mean
 from panestream.spark.names import Names
 
-__all__ = ["ASKED_FOR", "RESERVED", "check_added", "check_output", "checked_tag"]
+__all__ = ["ASKED_FOR", "RESERVED", "check_added", "check_output", "checked_tag", "takes_sinks"]
+
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 ASKED_FOR = {
     "late": "late rows have one with .side_output_late_data('late')",
     "invalid": "rows without event time have one with .side_output_invalid('invalid')",
 }
 """How a query gets the outputs that it has on request, by how they are called in general."""
+
+
+_TAKEN: dict[str, str] = {}
+"""The arguments of all methods that take sinks by their tags, each with the method."""
+
+
+def takes_sinks(method: Method) -> Method:
+    """Reserve the arguments of a method that takes sinks as keywords: no output can be called like them."""
+    for parameter in inspect.signature(method).parameters.values():
+        if parameter.kind is not inspect.Parameter.VAR_KEYWORD:
+            _TAKEN.setdefault(parameter.name, method.__name__)
+    return method
 
 
 def checked_tag(tag: str) -> str:
@@ -29,25 +43,10 @@ def checked_tag(tag: str) -> str:
     """
     if not isinstance(tag, str) or not tag.isidentifier() or tag.startswith("_") or tag == MAIN:
         raise InvalidPlanError(f"an output tag is a plain name other than 'main' (it becomes an argument of start), got {tag!r}")
-    method = _arguments().get(tag)
+    method = _TAKEN.get(tag)
     if method is not None:
         raise InvalidPlanError(f"an output cannot be called {tag!r}, which is another argument of {method}: choose another tag")
     return tag
-
-
-@cache
-def _arguments() -> Mapping[str, str]:
-    """Return the arguments of all methods that take sinks by their tags, each with the method."""
-    # The results import this module.
-    from panestream.datastream.result import WindowedResult
-
-    methods = [(name, inspect.signature(method)) for name, method in inspect.getmembers(WindowedResult, inspect.isfunction)]
-    taken: dict[str, str] = {}
-    for name, signature in sorted(methods, key=lambda each: each[0] != "start"):
-        kinds = {parameter.kind: parameter.name for parameter in signature.parameters.values()}
-        if kinds.get(inspect.Parameter.VAR_KEYWORD) == "sinks":
-            taken |= {argument: name for argument in signature.parameters if argument not in (*taken, "sinks")}
-    return taken
 
 
 def check_output(tag: str, known: Sequence[str]) -> None:

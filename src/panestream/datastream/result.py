@@ -13,7 +13,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
 
 from panestream.datastream.histories import History, Positions, history_rows
-from panestream.datastream.names import ASKED_FOR, check_added, check_output
+from panestream.datastream.names import ASKED_FOR, check_added, check_output, takes_sinks
 from panestream.datastream.planned import PlannedQuery
 from panestream.datastream.stale_rows import warn_of_stale_rows
 from panestream.datastream.starting import (
@@ -211,6 +211,7 @@ class WindowedResult(PlannedQuery, Shown, TraceableByKey):
         kept = plan.late_tag is not None
         return output(observed(operated, plan, self._observed_as, late_kept=kept), plan, tag)
 
+    @takes_sinks
     def start(
         self,
         *places: Never,
@@ -337,6 +338,7 @@ class WindowedResult(PlannedQuery, Shown, TraceableByKey):
     def _with_groups(self, groups: int) -> WindowedResult:
         return replace(self, windowed=replace(self.windowed, groups=groups))
 
+    @takes_sinks
     def bootstrap(
         self,
         history: History,
@@ -407,6 +409,7 @@ class WindowedResult(PlannedQuery, Shown, TraceableByKey):
             )
         return micros_of(rows, source.event_time, source.unit)
 
+    @takes_sinks
     def run(self, *places: Never, **sinks: Sink) -> None:
         """Batch: computes the operator once and writes every output to its sink.
 
@@ -453,6 +456,7 @@ class WindowedResult(PlannedQuery, Shown, TraceableByKey):
 
         return traced(self.windowed, self.asked, self.inputs, plan_of, Wanted(key, most_rows, rows_per_batch))
 
+    @takes_sinks
     def explain(self, **sinks: Sink) -> Explanation:
         """How the query will run: operator, panes, state, exchange, and why.
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from panestream.engine.aggregates import Aggregation, approx_distinct, quantiles, sketches, top
 from panestream.engine.kernels import grouping, ranges
 from panestream.windowing import aggregates as agg
+from tests.costs import random_cases
 from tests.engine.aggregates import naive
 from tests.engine.aggregates.naive import Row
 
@@ -213,7 +214,7 @@ def check(aggregation, table, rows):
 
 @pytest.mark.parametrize("layout", ["auto", "dense", "sparse"])
 @pytest.mark.parametrize(("ranked", "sketched"), [(False, False), (True, True), (False, True)])
-@settings(max_examples=60, deadline=None, print_blob=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=random_cases(60), deadline=None, print_blob=True, suppress_health_check=list(HealthCheck))
 @given(case=cases())
 def test_windows_equal_the_naive_definition(layout, ranked, sketched, case):
     chosen, _, rows, _, _, first, end = case

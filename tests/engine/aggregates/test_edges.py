@@ -18,6 +18,7 @@ from panestream.engine.kernels.ordering import stable_order
 from panestream.engine.operators.row.declared import DeclaredFunction
 from panestream.errors import AggregateOverflowError
 from panestream.windowing import aggregates as agg
+from tests.costs import random_cases
 
 BIG = 2**63 - 1
 LAYOUTS = ["dense", "sparse"]
@@ -126,7 +127,7 @@ def test_halves_that_spark_has_summed_are_the_whole_sum(values):
     assert (low.type, high.type) == (pa.int64(), pa.int32())
 
 
-@settings(max_examples=60, deadline=None, print_blob=True)
+@settings(max_examples=random_cases(60), deadline=None, print_blob=True)
 @given(st.lists(st.integers(-(10**38) + 1, 10**38 - 1), min_size=1, max_size=30))
 def test_wide_sums_are_exact(values):
     aggregation, tables = one_key([agg.sum("x")], pa.decimal128(38, 0), [0] * len(values), list(map(Decimal, values)))
@@ -138,7 +139,7 @@ def test_wide_sums_are_exact(values):
             results(aggregation, table, [0], [1])
 
 
-@settings(max_examples=60, deadline=None, print_blob=True)
+@settings(max_examples=random_cases(60), deadline=None, print_blob=True)
 @given(st.lists(st.sampled_from([BIG, -BIG - 1, 1, -1, 2**32, 2**62, -(2**62), 0]), min_size=1, max_size=20))
 def test_integer_sums_are_exact(values):
     aggregation, tables = one_key([agg.sum("x")], pa.int64(), list(range(len(values))), values)
@@ -302,7 +303,7 @@ def test_many_windows_are_worked_on_some_at_a_time(monkeypatch):
     assert found == expected
 
 
-@settings(max_examples=150, deadline=None, print_blob=True)
+@settings(max_examples=random_cases(150), deadline=None, print_blob=True)
 @given(st.data())
 def test_stable_order(data):
     count = data.draw(st.integers(0, 30))
@@ -315,7 +316,7 @@ def test_stable_order(data):
     assert stable_order(*given_columns).tolist() == np.lexsort((np.arange(count), *given_columns[::-1])).tolist()
 
 
-@settings(max_examples=80, deadline=None, print_blob=True)
+@settings(max_examples=random_cases(80), deadline=None, print_blob=True)
 @given(st.sampled_from([3, 10_000, 2**40, 2**63 - 1]), st.integers(1, 400), st.booleans(), st.integers(0, 2**32 - 1))
 def test_integer_keys_of_any_spread(span, count, with_nulls, seed):
     random = np.random.default_rng(seed)

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from panestream.engine.aggregates import Aggregation
 from panestream.errors import InvalidPlanError
 from panestream.windowing import aggregates as agg
+from tests.costs import random_cases
 
 LEAST, MOST = -(2**63), 2**63 - 1
 
@@ -34,7 +35,7 @@ def result_of(recipe, types, *columns, panes=None, times=None):
     return one[0]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=random_cases(100), deadline=None)
 @given(
     st.lists(st.sampled_from([LEAST, LEAST + 1, -1, 0, 1, MOST - 1, MOST]), min_size=1),
     st.lists(
@@ -179,7 +180,7 @@ class Untyped(Range):
     result_type = None
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=random_cases(50), deadline=None)
 @given(st.data())
 def test_own_aggregates_over_windows_of_many_panes(data):
     rows, panes = data.draw(st.integers(1, 200)), data.draw(st.integers(1, 60))

@@ -13,6 +13,7 @@ from panestream.engine.aggregates.saved_partials import partials_found, partials
 from panestream.engine.kernels.storable import storable
 from panestream.errors import InvalidPlanError, PlanMismatchError, StateFormatError
 from panestream.windowing import aggregates as agg
+from tests.costs import random_cases
 from tests.engine.aggregates import naive
 from tests.engine.aggregates.naive import Row
 from tests.engine.aggregates.test_against_naive import NUMERIC, TYPES, VALUES, Story, recipes
@@ -52,7 +53,7 @@ def partials_of(recipe):
     return {partial.described(aggregation.inputs) for partial in aggregation.partial_aggregates}
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=random_cases(150), deadline=None, suppress_health_check=list(HealthCheck))
 @given(case=cases())
 def test_aggregates_that_stay_know_all_rows_and_others_those_from_now_on(case):
     known, after, early, late = case

@@ -19,6 +19,7 @@ from panestream.engine.kernels import hashing
 from panestream.engine.storage import payload
 from panestream.errors import EnvironmentNotReadyError
 from panestream.windowing import aggregates as agg
+from tests.costs import random_cases
 
 KEYS = pa.schema([("key", pa.int64())])
 
@@ -55,7 +56,7 @@ def coupons_of_the_library(values):
         st.lists(st.integers(1, 70).map(lambda n: "xé" * n), min_size=1),
     ],
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=random_cases(100), deadline=None)
 @given(data=st.data())
 def test_hashes_are_those_of_the_library(values, data):
     drawn = data.draw(values)
@@ -91,7 +92,7 @@ def test_counts_of_distinct_values_err_as_little_as_promised(relative_sd):
     assert abs(errors.mean()) < 4 * relative_sd / math.sqrt(groups)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=random_cases(30), deadline=None)
 @given(st.integers(0, 2**32), st.integers(1, 6_000), st.lists(st.integers(0, 6_000), max_size=3), st.integers(0, 3))
 def test_a_count_depends_on_the_values_alone(seed, count, cuts, spread):
     """However rows are cut, ordered and repeated: the same bytes in state, the same results in every kind of window."""

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from panestream.engine.kernels import ranges as kernel
 from panestream.engine.kernels.grouping import encode_keys, group
+from tests.costs import random_cases
 
 BIG = 2**40
 
@@ -48,7 +49,7 @@ def cases(draw):
 
 
 @pytest.mark.parametrize("dense", [False, True])
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=random_cases(150), deadline=None)
 @given(case=cases(), most=st.sampled_from([1, 3, 1 << 22]), slab=st.sampled_from([1, 1 << 17]))
 def test_each_key_and_window_combines_its_rows_in_order(dense, case, most, slab):
     rows, first, end = case

@@ -24,6 +24,7 @@ from panestream.engine.operators.accumulating.windowed_rows import (
 from panestream.engine.runtime.sides import Sides
 from panestream.errors import InvalidPlanError
 from panestream.windowing.functions import WindowFunctionError, applied
+from tests.costs import random_cases
 
 pd = pytest.importorskip("pandas")
 
@@ -54,7 +55,7 @@ def row(draw: Any) -> tuple[Any, ...]:
     return (draw % 7 or None, None if draw % 5 == 0 else draw / 2, None if draw % 3 == 0 else draw % 2 == 0, None if draw % 4 == 0 else f"t{draw}", None if draw % 6 == 0 else draw * 1_000_000, None if draw % 8 == 0 else draw)  # fmt: skip
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=random_cases(60), deadline=None)
 @given(
     st.lists(st.integers(1, 200), min_size=1, max_size=60), st.lists(st.integers(1, 9), min_size=1, max_size=12), st.booleans()
 )
@@ -189,7 +190,7 @@ SHAPES = {
 }
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=random_cases(120), deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(sorted(SHAPES)), st.integers(0, 3)), max_size=20))
 def test_results_of_any_shape_come_out_in_the_order_of_their_windows(returned: list[tuple[str, int]]) -> None:
     collected, expected, counts = Collected(OUT), [], []

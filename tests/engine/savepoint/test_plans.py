@@ -51,6 +51,7 @@ from panestream.windowing.watermarks import WatermarkGenerator, WatermarkStrateg
 from panestream.windowing.windows import TimeWindow
 from tests.comparison import harness, intervals, look_backs, predicates
 from tests.comparison.test_two_phase_random import Totals
+from tests.costs import random_cases
 from tests.engine.aggregates.test_against_naive import Story, recipes
 
 
@@ -58,7 +59,7 @@ def there_and_back(value):
     return recipe_of(json.loads(json.dumps(recipe_json(value))))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=random_cases(200), deadline=None)
 @given(recipe=recipes())
 def test_declared_aggregates_come_back_equal(recipe):
     found = there_and_back(recipe)

@@ -148,6 +148,7 @@ def test_the_block_of_docs_skew_on_a_stream(spark, tmp_path):
     assert len(found) == 6
 
 
+@pytest.mark.spark
 def test_parts_of_any_type_are_put_together(spark):
     columns = "k string, n bigint, total double, half float, price decimal(10, 2), low int, high string"
     rows = [

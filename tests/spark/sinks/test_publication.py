@@ -244,6 +244,6 @@ def test_what_is_there_of_later_micro_batches_goes_the_last_first(tmp_path):
     for number in (3, 10, 7, 12):
         (tmp_path / f"batch_id={number}").mkdir()
     gone = []
-    publisher = SimpleNamespace(check=lambda: None, folders=publication.LOCAL, withdraw=lambda path: gone.append(path.name))
+    publisher = SimpleNamespace(check=lambda: None, folders=publication.LOCAL, withdraw=lambda path, kept: gone.append(path.name))
     MicroBatchFolders(tmp_path, "batch_id", publisher).begin(7)
     assert gone == ["batch_id=12", "batch_id=10"]

@@ -11,6 +11,8 @@ from panestream.testing.simulation.shrink import Case, shrunk
 from panestream.testing.simulation.subject import Known
 from tests.testing.simulation.faults import FAULTS, planted
 
+pytestmark = pytest.mark.full
+
 SCHEDULES = 40
 
 

@@ -39,6 +39,7 @@ from panestream.windowing.triggers import (
 )
 from panestream.windowing.watermarks import WatermarkStrategy
 from tests.comparison import harness
+from tests.costs import random_cases
 
 AGGREGATES = (agg.count().alias("n"), agg.sum("v").alias("total"), agg.max("v").alias("top"), agg.collect_list("v").alias("all"))
 ROWS = pa.schema([("key", pa.string()), ("ts", pa.int64()), ("v", pa.int64())])
@@ -141,7 +142,7 @@ rows_ = st.tuples(st.sampled_from(["a", "b", None]), st.integers(-40, 60), st.on
 streams = st.lists(st.lists(st.lists(rows_, max_size=6), min_size=1, max_size=3), min_size=1, max_size=25)
 
 
-@settings(max_examples=400, deadline=None, print_blob=True)
+@settings(max_examples=random_cases(400), deadline=None, print_blob=True)
 @given(assigners, st.integers(0, 15), st.booleans(), streams)
 def test_streams_are_what_the_definition_says(assigner, delay, with_late, stream):
     plan = plan_of(assigner, delay, "late" if with_late else None)
@@ -159,7 +160,7 @@ def test_streams_are_what_the_definition_says(assigner, delay, with_late, stream
     assert_only_open_panes_are_kept(plan, state, definition)
 
 
-@settings(max_examples=100, deadline=None, print_blob=True)
+@settings(max_examples=random_cases(100), deadline=None, print_blob=True)
 @given(assigners, streams)
 def test_batch_fires_everything(assigner, stream):
     plan = plan_of(assigner)

@@ -350,7 +350,7 @@ MUTANTS: list[tuple[str, str, str]] = [
         "if window.max_timestamp() < ctx.get_current_watermark():",
     ),
     (TRIGGERS + "time.py", "if window.max_timestamp() > self._now(ctx):", "if True:"),
-    (TRIGGERS + "continuous.py", "if time >= 0 else time + -time % interval", ""),
+    (TRIGGERS + "continuous.py", "time - time % self.interval", "time"),
     (
         TRIGGERS + "continuous.py",
         'FIRE_TIME = ReducingStateDescriptor("fire-time", min)',

@@ -23,6 +23,7 @@ from panestream.errors import AggregateOverflowError
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import EventTimeSessionWindows, TumblingEventTimeWindows
 from panestream.windowing.evictors import CountEvictor
+from tests.costs import random_cases
 from tests.engine.aggregates import naive
 from tests.engine.aggregates.test_against_naive import TYPES, VALUES, recipes
 
@@ -61,7 +62,7 @@ def at_rest(accumulator):
     return ColumnReader(data).values("contents")[0]
 
 
-@settings(max_examples=200, suppress_health_check=list(HealthCheck))
+@settings(max_examples=random_cases(200), suppress_health_check=list(HealthCheck))
 @given(case=cases(), merged=st.booleans())
 def test_row_by_row_and_on_columns_is_the_same(case, merged):
     chosen, rows, cuts = case
