@@ -87,9 +87,9 @@ def test_no_test_starts_after_the_deadline(monkeypatch):
         deadline.pytest_runtest_setup(None)
 
 
-def test_random_tests_run_an_eighth_of_their_cases_unless_all_are_wanted(monkeypatch):
+def test_random_tests_run_a_tenth_of_their_cases_unless_all_are_wanted(monkeypatch):
     monkeypatch.delenv(costs.FULL, raising=False)
-    assert [costs.random_cases(number) for number in (4, 20, 400)] == [4, 8, 50]
+    assert [costs.random_cases(number) for number in (3, 20, 400)] == [1, 6, 40]
     monkeypatch.setenv(costs.FULL, "1")
     assert costs.random_cases(400) == 400
 

@@ -26,8 +26,15 @@ def test_the_set_is_whole():
     ]
 
 
-@pytest.mark.parametrize("restore", [False, True], ids=["plain", "restored after every step"])
-@pytest.mark.parametrize("executor", ["harness", "processor"])
+@pytest.mark.parametrize(
+    ("executor", "restore"),
+    [
+        pytest.param("harness", False, id="harness, plain"),
+        pytest.param("harness", True, id="harness, restored after every step", marks=pytest.mark.full),
+        pytest.param("processor", False, id="processor, plain", marks=pytest.mark.full),
+        pytest.param("processor", True, id="processor, restored after every step"),
+    ],
+)
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.json")), ids=lambda path: path.stem)
 def test_flinks_answers(path, executor, restore):
     """The executors also complain where state or timers are left after the end of input."""

@@ -59,6 +59,7 @@ def test_what_is_drawn_is_what_flink_did(scenario):
     assert all(drawn.first <= point.x <= drawn.last for point in drawn.points)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("scenario", DRAWN, ids=lambda scenario: scenario.name)
 def test_a_drawing_has_everything_once(scenario):
     trace, _ = traced(scenario)

@@ -46,6 +46,7 @@ def newest(rows):
     ]
 
 
+@pytest.mark.full
 def test_without_lateness_the_query_finds_the_newest_row_of_every_session_and_no_other():
     behind_a_closed_one = 0
     for seed in range(1_500):

@@ -18,6 +18,7 @@ from panestream.errors import FencedError, PanestreamWarning, SinkError
 from panestream.spark.checkpoint import Epoch
 from panestream.spark.sinks import claims
 from panestream.spark.sinks.base import Run
+from tests.costs import random_cases
 from tests.spark.local_files import LocalFiles, leave_marker
 
 SPARK = LocalFiles()
@@ -213,7 +214,7 @@ class Restored:
         assert sorted(found) == sorted(word for words in expected.values() for word in words)
 
 
-@pytest.mark.parametrize("case", range(40))
+@pytest.mark.parametrize("case", range(random_cases(40)))
 def test_checkpoints_that_are_damaged_repaired_and_restored_by_chance_lose_no_row_and_double_none(tmp_path, case):
     chance = random.Random(case)
     history = Restored(tmp_path, chance)
@@ -322,7 +323,7 @@ def test_two_copies_of_a_query_that_start_together_in_a_new_folder_are_one_owner
     sink.open(SPARK, Run("q", queries=frozenset({"q", "copy"})))
 
 
-@pytest.mark.parametrize("moments", range(20))
+@pytest.mark.parametrize("moments", range(random_cases(20)))
 def test_of_many_queries_that_start_together_exactly_one_gets_the_folder(tmp_path, moments):
     sink, together = pst.ParquetSink(str(tmp_path / "out")), threading.Barrier(4)
 

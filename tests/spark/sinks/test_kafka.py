@@ -4,12 +4,16 @@ import io
 import json
 from contextlib import redirect_stdout
 
+import pytest
 from pyspark.sql import functions as F
 
 import panestream as pst
 from panestream.spark.sinks.base import Run
 
 NAMES = ("__at", "at", "place", "key", "value", "firing", "nth", "id", "op", "firing_number")
+
+
+pytestmark = pytest.mark.spark
 
 
 def made(spark, rows, schema, added=frozenset(), output="main", keys=("user",), **given):

@@ -17,9 +17,10 @@ from panestream.spark.sinks import compaction, publication
 from panestream.spark.sinks import members as member_files
 from panestream.spark.sinks.compaction import Compaction
 from panestream.spark.sinks.members import held, members
+from tests.costs import random_cases
 from tests.spark.sinks.shared import Place
 
-CASES = int(os.environ.get("PANESTREAM_CASES", "20"))
+CASES = int(os.environ.get("PANESTREAM_CASES") or random_cases(20))
 SEED = int(os.environ.get("PANESTREAM_SEED", "0"))
 
 

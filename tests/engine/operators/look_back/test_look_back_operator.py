@@ -171,6 +171,7 @@ def test_what_does_not_merge_exactly_is_read_row_by_row():
     assert not [key for space, key in state.values if space != history.RECENT and space in (history.SETTLED, history.SLICES)]
 
 
+@pytest.mark.full
 def test_rows_that_lie_apart_read_the_slices_of_each():
     plan, state = look_backs.plan_of(LookBackWindows(HOUR, HOUR), NARROW, ("ts",), SECOND), MemoryState()
     for number in range(0, 2 * 3600, 60):
