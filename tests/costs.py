@@ -30,8 +30,8 @@ FULL = "PANESTREAM_FULL"
 
 
 def random_cases(number: int) -> int:
-    """Return how many of a test's random cases to run: a tenth in `make test`, but eight if a third is more, all in `make test-all`."""
-    return number if os.environ.get(FULL) else max(1, min(8, number // 3), number // 10)
+    """Return how many of a test's random cases to run: a tenth in `make test`, but eight if a fifth is more, all in `make test-all`."""
+    return number if os.environ.get(FULL) else max(1, min(8, number // 5), number // 10)
 
 
 @dataclass(frozen=True)

@@ -89,7 +89,7 @@ def test_no_test_starts_after_the_deadline(monkeypatch):
 
 def test_random_tests_run_a_tenth_of_their_cases_unless_all_are_wanted(monkeypatch):
     monkeypatch.delenv(costs.FULL, raising=False)
-    assert [costs.random_cases(number) for number in (3, 20, 400)] == [1, 6, 40]
+    assert [costs.random_cases(number) for number in (3, 20, 400)] == [1, 4, 40]
     monkeypatch.setenv(costs.FULL, "1")
     assert costs.random_cases(400) == 400
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 
+import pytest
+
 import panestream as pst
 from panestream.testing import WindowTestHarness
 

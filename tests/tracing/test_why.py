@@ -69,6 +69,7 @@ def late_numbers(scenario, more):
     return {element.number for element in made[0].trace().late}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda one: one.name)
 def test_the_lateness_that_is_said_to_keep_a_row_keeps_it_and_less_does_not(scenario):
     trace, observed = traced(scenario)

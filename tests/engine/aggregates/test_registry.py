@@ -68,6 +68,7 @@ def check_results(emitted):
     return len(values)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", WINDOWS)
 def test_an_aggregate_of_another_package_runs_on_columns_and_row_by_row(theirs, name):
     assigner, kind = WINDOWS[name]

@@ -418,7 +418,7 @@ def all_are_newer(groups):
 
 @pytest.mark.parametrize("name", PLANS)
 @pytest.mark.parametrize("damage", [exchanged_groups, all_put_back, all_are_newer])
-@pytest.mark.parametrize("has_ended", [False, True])
+@pytest.mark.parametrize("has_ended", [pytest.param(False, marks=pytest.mark.full), True])
 def test_key_groups_that_are_wrong_all_together_are_found_with_the_next_rows(name, damage, has_ended):
     found = 0
     for seed in range(20):  # in most the last micro-batches have rows, so the damage can be seen

@@ -164,6 +164,7 @@ def test_a_micro_batch_of_a_second_reads_slices_and_not_the_hour():
     assert metrics.state_calls < 60
 
 
+@pytest.mark.full
 def test_what_does_not_merge_exactly_is_read_row_by_row():
     plan, state = after_an_hour((agg.sum("x").alias("s"), *NARROW[:1]))
     metrics = process(plan, state, seconds(3660)).metrics
