@@ -97,3 +97,4 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.get_closest_marker("spark") and not selection.holds(selected, item.nodeid):
             item.add_marker(pytest.mark.full)
+    items[:] = [items[at] for at in selection.in_order(selected, [item.nodeid for item in items])]

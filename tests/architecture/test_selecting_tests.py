@@ -115,3 +115,14 @@ def test_a_part_without_tests_is_no_failure_but_a_run_without_any_is(runner, cap
     parts = [(runner.Part(f"part {number}", []), status, 61.0) for number, status in enumerate(statuses)]
     assert runner.report(parts) == failed
     assert capsys.readouterr().out.count("1 min 01 s") == len(statuses)
+
+
+def test_files_run_in_the_order_of_the_list_and_stay_whole():
+    nodes = ["rooms/x.py::test_1", "rooms/b.py::test_1", "rooms/a.py::test_1", "rooms/b.py::test_2"]
+    places = selection.in_order({"rooms/b.py::test_2": 0, "rooms/a.py": 1}, nodes)
+    assert [nodes[at] for at in places] == [
+        "rooms/b.py::test_1",
+        "rooms/b.py::test_2",
+        "rooms/a.py::test_1",
+        "rooms/x.py::test_1",
+    ]

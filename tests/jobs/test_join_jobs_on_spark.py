@@ -195,7 +195,7 @@ def test_tiles_are_read_as_windows(ran, spark, tmp_path, mode):
         ),
         (
             LEFT + RIGHT.replace("who AS user", "length(who) AS user") + WINDOW + '[join]\nright_suffix = "_r"\n' + OUT,
-            "of the right one is int: cast to a type that has the values of both, on the right .key_by('cast(user AS string) AS user')",
+            "of the right one is int: cast to a type that has the values of both, on the right key = 'cast(user AS string) AS user'",
         ),
         (
             LEFT + RIGHT.replace("who AS user", "user") + WINDOW + '[join]\nright_suffix = "_r"\n' + OUT,

@@ -58,7 +58,7 @@ KEY = ("--key", "user=ann", "--key", "shop=north")
 def test_a_late_row_and_the_same_for_machines(ask, checkpoint):
     told = ask(checkpoint, *KEY, "--time", "2026-01-01T10:08Z")
     assert "A row of key ('ann', 'north') with event time 2026-01-01 10:08:00, by the checkpoint" in told
-    assert "[2026-01-01 10:00:00, 2026-01-01 10:10:00) is closed since the watermark came to 2026-01-01 10:10:00." in told
+    assert "[2026-01-01 10:00:00, 2026-01-01 10:10:00) is closed since the watermark came to 2026-01-01 10:09:59.999999." in told
     assert "Late rows go to the output 'late': look for it there." in told
     found = json.loads(ask(checkpoint, *KEY, "--time", "2026-01-01T10:08", "--json"))
     assert (found["late_now"], found["late_rows_go_to"], found["watermark"]) == (True, "late", "2026-01-01T10:13:59.999999Z")
@@ -74,7 +74,7 @@ def test_an_open_window(ask, checkpoint):
         ("ann", "north"): {"total": 75},
         ("bob", "north"): {"total": 70},
     }
-    assert "It fires when the watermark comes to 2026-01-01 10:20:00." in found["text"]
+    assert "It fires when the watermark comes to 2026-01-01 10:19:59.999999." in found["text"]
 
 
 @pytest.mark.spark

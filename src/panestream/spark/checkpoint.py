@@ -26,6 +26,7 @@ from panestream.spark.operator.flavours import check_data_frames, check_rows, wa
 from panestream.spark.operator.processor import TakenUp
 from panestream.spark.places import escaped, file_place, local_folder
 from panestream.spark.savepoint.birth import Birth, birth_of_next
+from panestream.spark.session import is_connect
 from panestream.spark.succession import (
     SUCCESSOR,
     Succession,
@@ -329,7 +330,7 @@ def register(spark: SparkSession, claim: Claim, places: Iterable[str]) -> None:
     """
     marker = {"query": claim.query, "identity": claim.plan.identity(), "after": claim.last, "places": sorted(places)}
     marker |= {"data_frames": claim.data_frames, "plan": _saved_plan(claim.plan)}
-    marker |= {"planned": claim.taken_up.planned, "tells_gaps": True, **claim.mode.as_json()}
+    marker |= {"planned": claim.taken_up.planned, "tells_gaps": not is_connect(spark), **claim.mode.as_json()}
     marker |= {} if claim.born is None else {"born": claim.born.as_json()}
     write_marker(spark, f"{claim.epoch.checkpoint}/{_RUNS}/{claim.epoch.entry}", marker)
     claim.epoch.check(spark)

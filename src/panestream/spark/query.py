@@ -296,7 +296,7 @@ def start(
     sink_writer.sources = sources if initial is not None else None
     if remote:
         check_sendable(sink_writer)
-    sink_writer.age = replace(outputs.age, is_woken=plan.wakes_up)
+    sink_writer.age = replace(outputs.age, is_woken=plan.wakes_up, is_told=not remote)
     writer = observed(operated, plan, observed_as, late_kept=late_kept).writeStream.foreachBatch(sink_writer.__call__)
     writer = writer.outputMode("append").option("checkpointLocation", checkpoint).trigger(**trigger)
     if name is not None:

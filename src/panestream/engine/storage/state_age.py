@@ -22,6 +22,10 @@ class StateAge:
         after: the last micro-batch that was committed.
         state_of: the state of each key group is then that of this micro-batch, or of a later one. None if that is unknown.
         is_woken: whether the clock wakes key groups one by one. Then some write their state later than others.
+        is_told: whether Spark tells tasks the number of their micro-batch. In ``foreachBatch`` through Connect it does not, and
+            key groups count the micro-batches that have rows.
+        is_comparable: whether the state names micro-batches as Spark numbers them. If not, key groups are compared with each
+            other only.
 
     >>> age = StateAge(after=4, state_of=4)
     >>> age.check([{"key_group": 0, "state_of": 4}, {"key_group": 1, "state_of": 4}], 5)
@@ -34,6 +38,8 @@ class StateAge:
     after: int = -1
     state_of: int | None = None
     is_woken: bool = False
+    is_told: bool = True
+    is_comparable: bool = True
 
     def check(self, groups: Sequence[Mapping[str, Any]], batch_id: int) -> None:
         """Compare the states of the key groups that took part in a micro-batch.
@@ -47,6 +53,8 @@ class StateAge:
         """
         if not self.is_woken:
             check_that_groups_agree(groups)
+        if not (self.is_told and self.is_comparable):
+            return
         # A group that has rows and is woken is there twice. A savepoint is put in by the first micro-batch itself.
         newest = batch_id if self.is_woken else max(batch_id - 1, 0)
         known = self.state_of if batch_id == self.after + 1 else None
@@ -61,7 +69,7 @@ class StateAge:
         """Take in that a micro-batch is done; return whether all key groups have written their state."""
         has_written = any(not (self.is_woken and group["woken"]) for group in groups)
         if has_written:
-            self.state_of = batch_id
+            self.state_of, self.is_comparable = batch_id, self.is_told
         elif batch_id != self.after + 1:
             self.state_of = None
         self.after = batch_id

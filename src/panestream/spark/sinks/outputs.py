@@ -147,7 +147,7 @@ def open_outputs(
     succeeded = succeed(spark, claim, places.values())
     register(spark, claim, places.values())
     first: dict[str, Any] = {"first": claim.first, "succeeded": succeeded, "mode": claim.mode, "taken_up": claim.taken_up}
-    first["age"] = StateAge(claim.last, claim.state_of)
+    first["age"] = StateAge(claim.last, claim.state_of, is_comparable=claim.state_of is not None or claim.last < 0)
     return Outputs(opened, claim.epoch, claim.data_frames, claim.born, claim.begins_with, **first)
 
 

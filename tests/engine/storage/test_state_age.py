@@ -1,0 +1,41 @@
+"""The state of key groups is compared with the last committed micro-batch, if it names micro-batches as Spark numbers them."""
+
+from __future__ import annotations
+
+import pytest
+
+from panestream.engine.storage.state_age import StateAge
+from panestream.errors import StateDamagedError
+
+
+def groups(*written):
+    return [{"key_group": number, "state_of": state_of, "woken": False} for number, state_of in enumerate(written)]
+
+
+@pytest.mark.parametrize(
+    ("written", "damage"), [((3, 3), "that of micro-batch 3"), ((5, 5), "that of micro-batch 5"), ((4, 3), "that of")]
+)
+def test_state_older_or_newer_than_the_micro_batch_before_is_refused(written, damage):
+    with pytest.raises(StateDamagedError, match=damage):
+        StateAge(after=4, state_of=4).check(groups(*written), 5)
+
+
+def test_counted_micro_batches_are_not_compared_with_those_of_spark():
+    """Through Connect key groups count: one ahead after a savepoint, behind after micro-batches without rows."""
+    age = StateAge(is_told=False)
+    for batch_id, written in ((0, 0), (1, 1), (5, 2)):
+        age.check(groups(written, written), batch_id)
+        assert age.advance(groups(written, written), batch_id)
+    with pytest.raises(StateDamagedError, match="key group 1"):
+        age.check(groups(3, 2), 6)
+
+
+def test_first_micro_batch_with_rows_after_counted_ones_makes_the_state_comparable():
+    age = StateAge(after=7, is_comparable=False)
+    age.check(groups(8, 8), 8)
+    assert not age.advance([], 8)
+    age.check(groups(2, 2), 9)
+    assert age.advance(groups(2, 2), 9)
+    age.check(groups(9, 9), 10)
+    with pytest.raises(StateDamagedError, match="that of micro-batch 8, where that of micro-batch 9 is expected"):
+        age.check(groups(8, 8), 10)
