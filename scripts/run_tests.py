@@ -25,6 +25,8 @@ ROOT = Path(__file__).resolve().parent.parent
 TESTS = ROOT / "tests"
 NO_TESTS = 5
 """The exit status of pytest if nothing was selected."""
+NIGHTLY = ("benchmarks", "connectors", "data", "mutants", "recovery", "versions")
+"""Folders of tests of which one takes minutes: `all` runs them, and `changed` does not."""
 COMMITS = 50
 """Without a tag, this many commits count as changed."""
 CACHED = {"PYTHONDONTWRITEBYTECODE": ""}
@@ -163,7 +165,7 @@ def rooms(files: Iterable[str]) -> list[Path]:
             room = Path("tests", *path.parts[2:-1])
             found.add(room) if len(path.parts) > 3 and (ROOT / room).is_dir() else None
         elif name.startswith("tests/") and path.name.startswith("test_") and (ROOT / path).is_file():
-            found.add(path)
+            found.add(path) if path.parts[1] not in NIGHTLY else None
     return sorted(path for path in found if not any(parent in found for parent in path.parents))
 
 

@@ -100,6 +100,7 @@ def test_changed_sources_lead_to_the_tests_of_their_folder(runner):
     assert [path.as_posix() for path in runner.rooms(["tests/architecture/test_walls.py", "tests" + "/gone/test_x.py"])] == [
         "tests/architecture/test_walls.py"
     ]
+    assert runner.rooms(["tests/recovery/test_kill.py"]) == []
 
 
 def test_a_plain_word_imports_only_the_files_that_have_it(runner):
