@@ -136,6 +136,33 @@ def test_state_is_of_the_last_committed_micro_batch_unless_its_run_noted_one_wit
     assert list((tmp_path / "panestream/gaps").iterdir()) == []
 
 
+def test_micro_batches_that_no_run_of_start_committed_tell_nothing_of_the_state(tmp_path):
+    """``.main.writeStream`` leaves no entry and no gap: there may be micro-batches without rows."""
+    logs(tmp_path, 2, 2)
+    claim = introduce(SPARK, PLAN, str(tmp_path))
+    assert (claim.last, claim.state_of, claim.committer) == (2, None, {})
+
+
+def test_state_of_an_unknown_micro_batch_stays_unknown_in_the_next_run(tmp_path):
+    """E.g. a run through Connect, which counts, then one whose only micro-batch has no rows: the state is still as counted."""
+    logs(tmp_path, 6, 6)
+    entry(tmp_path, 1, after=5, tells_gaps=True)
+    Epoch(str(tmp_path), 1, "ab").write_gap(SPARK, checkpoints.UNKNOWN)
+    assert look_at(SPARK, PLAN, str(tmp_path)).state_of is None
+
+
+def test_a_run_that_commits_nothing_says_nothing_of_what_the_run_before_committed_meanwhile(tmp_path):
+    logs(tmp_path, 5, 5)
+    entry(tmp_path, 1, tells_gaps=True)
+    claim = look_at(SPARK, PLAN, str(tmp_path))
+    register(SPARK, claim, [])
+    assert not (tmp_path / "panestream/gaps").exists()
+    claim = look_at(SPARK, PLAN, str(tmp_path))
+    logs(tmp_path, 7, 7)
+    register(SPARK, claim, [])
+    assert look_at(SPARK, PLAN, str(tmp_path)).state_of is None
+
+
 def test_whether_it_is_of_this_machine(tmp_path):
     entry(tmp_path, 1)
     assert [Epoch(place, 1, "ab").is_local for place in (str(tmp_path), f"file:{tmp_path}", "hdfs://host/x")] == [

@@ -21,6 +21,7 @@ from panestream.spark.session import (
     STREAM_SETTINGS,
     build_session,
     missed_at_birth,
+    numbers_micro_batches,
     session_settings,
     settings_for,
     slow_settings,
@@ -53,6 +54,14 @@ class Conf:
 class Session:
     def __init__(self, given, version="4.3.0"):
         self.conf, self.version = Conf(**given), version
+
+
+@pytest.mark.parametrize(("pinned", "numbered"), [(None, True), ("true", True), ("True", True), ("false", False)])
+def test_tasks_learn_the_number_of_their_micro_batch_only_if_threads_are_pinned(pinned, numbered, monkeypatch):
+    monkeypatch.delenv("PYSPARK_PIN_THREAD", raising=False)
+    if pinned is not None:
+        monkeypatch.setenv("PYSPARK_PIN_THREAD", pinned)
+    assert numbers_micro_batches(Session({})) is numbered
 
 
 def test_all_settings_where_the_user_set_none():

@@ -26,7 +26,7 @@ from panestream.spark.operator.flavours import check_data_frames, check_rows, wa
 from panestream.spark.operator.processor import TakenUp
 from panestream.spark.places import escaped, file_place, local_folder
 from panestream.spark.savepoint.birth import Birth, birth_of_next
-from panestream.spark.session import is_connect
+from panestream.spark.session import numbers_micro_batches
 from panestream.spark.succession import (
     SUCCESSOR,
     Succession,
@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _RUNS, _GAPS = "panestream/runs", "panestream/gaps"
+UNKNOWN = -1
+"""In a gap, of which micro-batch the state is: nobody knows."""
 _ENTRY = re.compile(r"(\d{10})-([0-9a-f]+)")
 _KEPT = 20
 _BROKEN = (
@@ -256,7 +258,8 @@ def look_at(
         written |= set(born.succession.places)
     epoch = Epoch(checkpoint, number, uuid.uuid4().hex)
     found = TakenUp(epoch.entry, planned, _planned_by(entries, planned))
-    committer = max((rank for rank, marker in entries.items() if marker["after"] < last), default=None)
+    # Entry 0 is of no run: what is committed beside it alone, Spark's own writer committed (``.main.writeStream``).
+    committer = max((rank for rank, marker in entries.items() if rank[0] > 0 and marker["after"] < last), default=None)
     known: dict[str, Any] = {"mode": mode, "taken_up": found}
     if committer is not None:
         known |= {"state_of": _state_after(spark, checkpoint, entries, committer, last), "committer": entries[committer]}
@@ -271,7 +274,8 @@ def _state_after(
         return None  # an earlier panestream committed it
     way_out = "it says how old the state may be. Restore it from a copy of the checkpoint"
     gaps = read_markers(spark, f"{escaped(checkpoint)}/{_GAPS}/{Epoch('', *committer).entry}/{PARTS}", way_out)
-    return min([last, *(int(gap["state_of"]) for gap in gaps.values())])
+    oldest = min([last, *(int(gap["state_of"]) for gap in gaps.values())])
+    return None if oldest == UNKNOWN else oldest
 
 
 def _check_planned(checkpoint: str, planned: int, last: int) -> None:
@@ -330,10 +334,13 @@ def register(spark: SparkSession, claim: Claim, places: Iterable[str]) -> None:
     """
     marker = {"query": claim.query, "identity": claim.plan.identity(), "after": claim.last, "places": sorted(places)}
     marker |= {"data_frames": claim.data_frames, "plan": _saved_plan(claim.plan)}
-    marker |= {"planned": claim.taken_up.planned, "tells_gaps": not is_connect(spark), **claim.mode.as_json()}
+    marker |= {"planned": claim.taken_up.planned, "tells_gaps": numbers_micro_batches(spark), **claim.mode.as_json()}
     marker |= {} if claim.born is None else {"born": claim.born.as_json()}
     write_marker(spark, f"{claim.epoch.checkpoint}/{_RUNS}/{claim.epoch.entry}", marker)
     claim.epoch.check(spark)
+    if claim.epoch.number > 0 and last_committed(spark, claim.epoch.checkpoint) != claim.last:
+        # The run before went on meanwhile. If this one commits nothing, the next takes it for who committed these.
+        claim.epoch.write_gap(spark, UNKNOWN)
     claim.epoch.forget_old()
 
 

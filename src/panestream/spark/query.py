@@ -16,6 +16,7 @@ from panestream.engine.shown import Shown, listed
 from panestream.engine.storage.state_age import StateAge
 from panestream.errors import InvalidPlanError, OperatorError, PanestreamError
 from panestream.spark import signals, spark_logs
+from panestream.spark.checkpoint import UNKNOWN
 from panestream.spark.closing import Closing
 from panestream.spark.computed import Computed
 from panestream.spark.failures import of_callback, of_operator, own_error, without_java
@@ -29,7 +30,14 @@ from panestream.spark.savepoint.birth import Birth
 from panestream.spark.savepoint.initial_state import initial_state
 from panestream.spark.savepoint.saved import Savepoint
 from panestream.spark.sendable import check_sendable
-from panestream.spark.session import DEFAULT_GROUPS, chosen_partitions, is_connect, session_settings, settings_for
+from panestream.spark.session import (
+    DEFAULT_GROUPS,
+    chosen_partitions,
+    is_connect,
+    numbers_micro_batches,
+    session_settings,
+    settings_for,
+)
 from panestream.spark.sinks.base import Sink
 from panestream.spark.sinks.outputs import Outputs, open_outputs
 
@@ -102,7 +110,7 @@ class SinkWriter:
         """Has the checkpoint say, before the commit, that after this micro-batch the state may be older than it."""
         before = self.age.state_of if batch_id == self.age.after + 1 else None
         if not self.age.advance(metrics, batch_id) and not self.has_gap:
-            self.outputs.epoch.write_gap(spark, -1 if before is None else before)
+            self.outputs.epoch.write_gap(spark, UNKNOWN if before is None else before)
             self.has_gap = True
 
 
@@ -296,7 +304,7 @@ def start(
     sink_writer.sources = sources if initial is not None else None
     if remote:
         check_sendable(sink_writer)
-    sink_writer.age = replace(outputs.age, is_woken=plan.wakes_up, is_told=not remote)
+    sink_writer.age = replace(outputs.age, is_woken=plan.wakes_up, is_told=numbers_micro_batches(spark))
     writer = observed(operated, plan, observed_as, late_kept=late_kept).writeStream.foreachBatch(sink_writer.__call__)
     writer = writer.outputMode("append").option("checkpointLocation", checkpoint).trigger(**trigger)
     if name is not None:

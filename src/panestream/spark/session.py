@@ -179,6 +179,14 @@ def is_connect(spark: SparkSession) -> bool:
     return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
+def numbers_micro_batches(spark: SparkSession) -> bool:
+    """Whether Spark tells the tasks of ``foreachBatch`` the number of their micro-batch.
+
+    Through Connect it does not, nor with ``PYSPARK_PIN_THREAD=false``, where Python's calls arrive in another thread of Java.
+    """
+    return not is_connect(spark) and os.environ.get("PYSPARK_PIN_THREAD", "true").lower() == "true"
+
+
 def has_local_executors(spark: SparkSession) -> bool:
     """Whether executors run on the driver's machine."""
     return (spark.conf.get("spark.master", "") or "").partition("[")[0] == "local"

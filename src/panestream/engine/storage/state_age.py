@@ -22,8 +22,8 @@ class StateAge:
         after: the last micro-batch that was committed.
         state_of: the state of each key group is then that of this micro-batch, or of a later one. None if that is unknown.
         is_woken: whether the clock wakes key groups one by one. Then some write their state later than others.
-        is_told: whether Spark tells tasks the number of their micro-batch. In ``foreachBatch`` through Connect it does not, and
-            key groups count the micro-batches that have rows.
+        is_told: whether Spark tells tasks the number of their micro-batch. In ``foreachBatch`` through Connect it does not, nor
+            with ``PYSPARK_PIN_THREAD=false``: key groups count the micro-batches that have rows.
         is_comparable: whether the state names micro-batches as Spark numbers them. If not, key groups are compared with each
             other only.
 

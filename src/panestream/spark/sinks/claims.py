@@ -61,6 +61,8 @@ def claim(spark: SparkSession, folder: str, query: str, queries: Collection[str]
         return {address: {"query": query} for address in list_files(spark, _pattern(folder))}
     advice = "it claims a sink's folder for a query. Delete it if no query starts at this moment"
     claims = read_markers(spark, f"{escaped(folder)}/{ATTEMPTS}/{_CLAIM}*/{PARTS}", advice)
+    if not any(Path(mine).name in path for path in claims) and (found := owners(spark, folder)):
+        return found  # the owner has swept it, as only happens on a local file system
     strangers = [path for path, one in claims.items() if one.get("query") not in queries and not one.get(_GIVEN_UP)]
     if strangers:
         write_marker(spark, mine, {"query": query, _GIVEN_UP: True})
