@@ -84,7 +84,7 @@ BEYOND = [
     "1 /* here */ + 2",
     "price -- (\n > 0",
     "$$ ' $$",
-    "'\\' || reflect('a', 'b') || '",
+    "'\\' || reflect('a', 'b') || ''",
     "r'\\' || reflect('a', 'b') || 'x'",
     # Letters that Java folds to ASCII.
     "(\u017felect max(price) from text.`/etc/passwd`)",
@@ -139,7 +139,7 @@ BEYOND = [
     "(" * 101 + "1" + ")" * 101,
     "1 --",
     "/*+ BROADCAST(a) */ 1",
-    "\"\\\" || reflect('a', 'b') || \"",
+    "\"\\\" || reflect('a', 'b') || \"\"",
 ]
 OF_ROW = [
     "price * quantity",
@@ -170,6 +170,8 @@ OF_ROW = [
     "city IS DISTINCT FROM 'x'",
     "'it''s -- fine /* and */ $5'",
     "price - -1",
+    r"city = 'it\'s' OR city IN ('a\'b', 'don\'t')",
+    r'city = "say \"x\""',
     "shop.city",
     "`select` + `reflect`",
     "reflect + 1",

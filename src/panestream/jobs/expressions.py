@@ -3,7 +3,8 @@
 The text is cut into tokens as Spark's lexer cuts it, and each token must be known: ASCII words, quoted names, literals,
 operators. A word in front of a bracket must be a keyword or a function of :mod:`panestream.jobs.sql_functions`, and no word may
 begin a query. Settings of the session decide where a string ends (whether a backslash counts, whether double quotes are names),
-so each of these readings must pass. Letters outside ASCII are refused unless they are quoted: Java folds some of them to ASCII.
+so each of these readings must pass, unless a quote does not end in it: a session that reads the text so refuses it. Letters
+outside ASCII are refused unless they are quoted: Java folds some of them to ASCII.
 """
 
 from __future__ import annotations
@@ -49,6 +50,10 @@ def _tokens_of(single: bool, double: bool) -> re.Pattern[str]:
 _READINGS = (_tokens_of(single=True, double=True), _tokens_of(single=True, double=False), _tokens_of(single=False, double=False))
 
 
+_NO_TOKENS = frozenset("'\"`\\")
+"""No token of Spark begins with a backslash, or with a quote that does not end."""
+
+
 class _Token(NamedTuple):
     kind: str
     text: str
@@ -69,7 +74,10 @@ name stands in backticks
     if "${" in sql:
         return _refused("Spark puts settings and environment variables in the place of ${...}")
     for reading in _READINGS:
-        why = _wrong(list(_tokens(sql, reading)))
+        tokens = list(_tokens(sql, reading))
+        if reading is not _READINGS[0] and tokens and tokens[-1].text in _NO_TOKENS:
+            continue
+        why = _wrong(tokens)
         if why is not None:
             return _refused(why)
     return None

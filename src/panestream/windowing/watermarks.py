@@ -225,7 +225,8 @@ class WatermarkStrategy(metaclass=ForeignNamesOfClass):
         - Each source partition goes on from its own last row; the furthest behind counts, as with rows, but for those that are
           idle (:meth:`with_idleness`; of idle ones alone, the furthest ahead) or never had a row.
         - Silence is what the source was asked for in vain, by Spark's batch time. The time that the query was down is none of it.
-          A restart keeps the silence that was counted, but for the time around it: windows may close after twice the silence.
+          A restart keeps the silence that was counted, but for the time around it: windows may close after three
+          times the silence. A run with a single micro-batch counts nothing.
         - Data of the past go on at the pace of the clock, too: a day of theirs takes a day.
 
         It needs a query that runs without end (``trigger="10 seconds"``). One that ends by itself (``availableNow``) has no

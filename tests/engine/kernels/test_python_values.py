@@ -132,6 +132,12 @@ SINCE_1970 = "would take it for a time since 1970"
     ("type_", "value", "reason"),
     [
         (pa.list_(pa.string()), "ab", "would take it apart"),
+        (pa.map_(pa.string(), pa.int64()), "", "would take it apart"),
+        (pa.int64(), np.True_, "would make a number of it"),
+        (pa.list_(pa.float64()), [0.5, True], "would make a number of it"),
+        (pa.int64(), np.timedelta64(5, "ns"), "would drop its unit"),
+        (pa.float64(), np.uint64(2**64 - 1), "would change it"),
+        (pa.date32(), np.datetime64(5, "ns"), "would take it for days since 1970"),
         (pa.list_(pa.list_(pa.string())), [["ab"], "cd"], "would take it apart"),
         (pa.list_(pa.int32()), b"ab", "would take it apart"),
         (pa.list_(pa.int32()), bytearray(b"ab"), "would take it apart"),
@@ -168,6 +174,15 @@ def test_nanoseconds_of_pandas_are_refused(unit):
     types = {"timestamp": pa.timestamp("us"), "zoned": pa.timestamp("us", "UTC"), "duration": pa.duration("us")}
     with pytest.raises(InvalidPlanError, match="would cut its nanoseconds off"):
         result_columns([(value,)], pa.schema([("v", types[unit])]))
+
+
+@pytest.mark.parametrize(("labels", "said"), [([1, 0], "by their labels: return value.tolist"), ([5, 6], r"\(Series\)")])
+def test_series_of_pandas_is_a_list_only_if_its_labels_are_its_places(labels, said):
+    pd = pytest.importorskip("pandas")
+    schema = pa.schema([("n", pa.int64()), ("v", pa.list_(pa.int64()))])
+    assert result_columns([(1, pd.Series([7, 8]))], schema)[1].to_pylist() == [[7, 8]]
+    with pytest.raises(InvalidPlanError, match=said):
+        result_columns([(1, pd.Series([7, 8], index=labels))], schema)
 
 
 def test_missing_time_of_pandas_is_no_date():

@@ -99,6 +99,7 @@ def test_values_within_a_window_are_as_if_no_other_were_there(column: pa.Array, 
     assert [told(frame) for frame in seen] == alone
 
 
+OF_CODES = pa.StructArray.from_arrays([pa.array([1.005]).dictionary_encode()], ["x"])
 OF_DOUBLES = pa.map_(pa.string(), pa.float64())
 ID = 2**53 + 1
 """No double holds it."""
@@ -278,6 +279,11 @@ def test_what_does_not_fit_is_named(returned: list[Any], said: str) -> None:
         (pa.array([[("a", 1.005)]], OF_DOUBLES), pa.map_(pa.string(), pa.decimal128(12, 2)), "would change it|Expected bytes"),
         (pa.array(["ab"]), pa.list_(pa.string()), "Unsupported cast"),
         (pa.array([5]).dictionary_encode(), pa.timestamp("us"), "would take it for a time since 1970"),
+        (OF_CODES, pa.struct([("x", pa.decimal128(12, 2))]), "1.005 does not fit decimal128.*, which would change it"),
+        (pa.array([Decimal(2**53 + 1)]), pa.float64(), "which would change it: make it a decimal"),
+        (pa.array([5], pa.timestamp("us")), pa.int64(), "would drop its unit"),
+        (pa.array([5], pa.duration("us")), pa.int64(), "would drop its unit"),
+        (pa.array([10**13], pa.timestamp("s")), pa.date32(), "out of range"),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("kind", ["arrow", "pandas"])

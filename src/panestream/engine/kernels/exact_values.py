@@ -38,19 +38,23 @@ _SINCE_1970 = ("would take it for a time since 1970", "return a datetime with a 
 _DAYS_SINCE_1970 = ("would take it for days since 1970", "return a datetime.date, or make it an int")
 _MICROSECONDS = ("would take it for microseconds", "return a datetime.timedelta, or make it a bigint")
 _ROUNDED = ("would change it", "round the value, or make it a double")
+_TRUTH = ("would make a number of it", "return int(value), or make it a boolean")
+_UNIT = ("would drop its unit", "return a number, or make it a column of times")
+_INEXACT = ("would change it", "make it a decimal, or return float(value)")
+_LABELS = ("would take its values by their labels", "return value.tolist()")
 
 _TEXTS = (str, bytes, bytearray, memoryview)
 _WHOLE = {int, *(np.dtype(code).type for code in np.typecodes["AllInteger"])}
 _EXACT: dict[str, set[type]] = {
     "integer": {*_WHOLE, type(None)},
-    "float": {*_WHOLE, float, np.float64, np.float32, type(None)},
+    "float": {*(kind for kind in _WHOLE if not issubclass(kind, np.unsignedinteger)), float, np.float64, np.float32, type(None)},
     "date": {dt.date, type(None)},
     "timestamp": {dt.datetime, type(None)},
     "duration": {dt.timedelta, type(None)},
 }
 """Types whose values a column keeps, or Arrow refuses: nobody has to look at the values."""
 _TIMES: dict[str, tuple[type, ...]] = {
-    "date": (dt.date, np.datetime64),
+    "date": (dt.date,),
     "timestamp": (dt.datetime, np.datetime64),
     "duration": (dt.timedelta, np.timedelta64),
 }
@@ -77,7 +81,7 @@ def lost_value(values: Sequence[Any], type_: pa.DataType) -> Loss | None:
             suspects = _out_of_range(values, type_) if kind == "float" else ()
         return next((loss for value in suspects if (loss := _loss_of_one(value, kind, type_)) is not None), None)
     there = values if type(None) not in kinds else [value for value in values if value is not None]
-    loss = None if kind == "map" else _loss_of_text(there, kinds)
+    loss = _loss_of_text(there, kinds) or _loss_of_labels(there)
     if loss is None and kind == "struct":
         loss = _loss_of_fields(there, type_)
     if loss is not None:
@@ -105,12 +109,8 @@ def _loss_of_one(value: Any, kind: str, type_: pa.DataType) -> Loss | None:
     """Return how a column without parts would change a value."""
     if value is None or isinstance(value, pa.Scalar):  # Arrow itself compares the type of its own scalars
         return None
-    if kind == "integer":
-        return None if isinstance(value, int) or _is_whole(value) else Loss(value, *_FRACTION)
-    if kind == "float":
-        with np.errstate(over="ignore"):
-            becomes_infinite = np.isinf(_FLOATS[type_.bit_width](value)) and not np.isinf(value)
-        return Loss(value, *_INFINITE) if becomes_infinite else None
+    if kind in ("integer", "float"):
+        return _loss_of_number(value, kind, type_)
     if not isinstance(value, _TIMES[kind]):
         return Loss(value, *_NOT_TIMES[kind])
     if kind == "date":
@@ -118,6 +118,21 @@ def _loss_of_one(value: Any, kind: str, type_: pa.DataType) -> Loss | None:
         clock = [getattr(value, part, 0) for part in ("hour", "minute", "second", "microsecond", "nanosecond")]
         return Loss(value, *_TIME_OF_DAY) if clock != [0] * 5 else None
     return Loss(value, *_NANOSECONDS) if getattr(value, "nanosecond", getattr(value, "nanoseconds", 0)) else None
+
+
+def _loss_of_number(value: Any, kind: str, type_: pa.DataType) -> Loss | None:
+    """Return how a column of numbers would change a value."""
+    if isinstance(value, (bool, np.bool_)):
+        return Loss(value, *_TRUTH)
+    if kind == "integer":
+        if isinstance(value, np.timedelta64):
+            return Loss(value, *_UNIT)
+        return None if isinstance(value, int) or _is_whole(value) else Loss(value, *_FRACTION)
+    if isinstance(value, np.unsignedinteger) and value >= 2**63:  # Arrow makes it negative
+        return Loss(value, *_INEXACT)
+    with np.errstate(over="ignore"):
+        becomes_infinite = np.isinf(_FLOATS[type_.bit_width](value)) and not np.isinf(value)
+    return Loss(value, *_INFINITE) if becomes_infinite else None
 
 
 def _is_whole(value: Any) -> bool:
@@ -141,6 +156,12 @@ def _loss_of_text(values: Sequence[Any], kinds: set[type]) -> Loss | None:
     if not any(issubclass(kind, _TEXTS) for kind in kinds):
         return None
     return next(Loss(value, *_APART) for value in values if isinstance(value, _TEXTS))
+
+
+def _loss_of_labels(values: Sequence[Any]) -> Loss | None:
+    """Return how a column of lists would change a series of pandas: Arrow asks for the labels 0, 1, ... instead of the places."""
+    series = (value for value in values if hasattr(value, "iloc"))
+    return next((Loss(value, *_LABELS) for value in series if list(value.index) != list(range(len(value)))), None)
 
 
 def _loss_of_fields(values: Sequence[Any], type_: pa.DataType) -> Loss | None:
@@ -204,6 +225,8 @@ def cast_exactly(column: pa.Array, type_: pa.DataType) -> pa.Array:
 def _leaves(column: pa.Array, type_: pa.DataType) -> Iterator[tuple[pa.Array, pa.DataType]]:
     """Return the columns without parts of which a column consists, each with the type that it is cast to."""
     kind = _kind(type_)
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
     if kind == "struct" and pa.types.is_struct(column.type):
         parts = {field.name: part for field, part in zip(column.type, column.flatten(), strict=True)}
         names = [field.name for field in type_]
@@ -227,6 +250,8 @@ def _loss_of_cast(column: pa.Array, type_: pa.DataType) -> Loss | None:
     given, is_of = column.type, pa.types
     if given == type_ or column.null_count == len(column):
         return None
+    if is_of.is_temporal(given) and (is_of.is_integer(type_) or is_of.is_floating(type_)):
+        return Loss(_first(column), *_UNIT)
     if is_of.is_integer(given) and is_of.is_temporal(type_):
         return Loss(_first(column), *_NOT_TIMES.get(_kind(type_) or "", _SINCE_1970))
     if is_of.is_float64(given) and is_of.is_floating(type_):
@@ -236,6 +261,8 @@ def _loss_of_cast(column: pa.Array, type_: pa.DataType) -> Loss | None:
         reason = _TIME_OF_DAY
     elif (is_of.is_integer(given) or is_of.is_floating(given)) and (is_of.is_decimal(type_) or is_of.is_boolean(type_)):
         reason = _ROUNDED
+    elif is_of.is_decimal(given) and is_of.is_floating(type_):
+        reason = _INEXACT
     else:
         return None
     changed = pc.not_equal(column.cast(type_).cast(given), column)

@@ -19,6 +19,8 @@ Place: TypeAlias = Callable[[int], str]
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 _FIRST, _LAST = -62_135_596_800_000_000, 253_402_300_799_999_999
 """What Python's datetime can hold, in microseconds since the epoch."""
+_UNFIT = (pa.ArrowException, OverflowError, TypeError, ValueError, AttributeError, LookupError)
+"""What Arrow raises for values that do not fit a type. A series of pandas has no label 0, for example."""
 
 
 class Element(tuple[Any, ...]):
@@ -189,7 +191,7 @@ def arrow_column(values: Sequence[Any], field: pa.Field, place: Place | None = N
             made = instants(values, field.type)
         else:
             made = pa.array(values, field.type)
-    except (pa.ArrowException, OverflowError, TypeError, ValueError, AttributeError) as error:
+    except _UNFIT as error:
         at, wrong = next(((at, value) for at, value in enumerate(values) if not _fits(value, field.type)), (0, None))
         raise InvalidPlanError(
             f"the value {wrong!r} ({type(wrong).__name__}) does not fit the column {field.name!r} of type {field.type}"
@@ -218,7 +220,7 @@ def instants(values: Sequence[Any], type_: pa.TimestampType) -> pa.Array:
 def _fits(value: Any, wanted: pa.DataType) -> bool:
     try:
         pa.array([value], wanted)
-    except (pa.ArrowException, OverflowError, TypeError, ValueError, AttributeError):
+    except _UNFIT:
         return False
     return True
 

@@ -397,7 +397,7 @@ def fitted(returned: Any, schema: pa.Schema, place: str) -> pa.Table:
             given = returned.column(at) if is_table else pa.array(returned.iloc[:, at], from_pandas=True)
             given = one_chunk(given) if isinstance(given, pa.ChunkedArray) else given
             columns.append(cast_exactly(given, wanted.type))
-        except (pa.ArrowException, AttributeError, TypeError, ValueError) as error:
+        except (pa.ArrowException, AttributeError, OverflowError, TypeError, ValueError) as error:
             raise InvalidPlanError(
                 f"the returned column {wanted.name!r} does not fit its type {wanted.type}{place} ({error}): "
                 "change the schema, or return other values"
