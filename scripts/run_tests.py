@@ -109,7 +109,7 @@ def changed(own: list[str], seconds: int) -> list[Part]:
         print("-- changed: nothing to run", flush=True)
         return []
     words = ["-m", "full and not connectors", *PARALLEL["spark"], *own, *map(str, folders)]
-    return [Part("changed", words, {"PANESTREAM_SECONDS": str(seconds)})]
+    return [Part("changed", words, {"PANESTREAM_FULL": "1", "PANESTREAM_SECONDS": str(seconds)})]
 
 
 def smoke(own: list[str], connectors: str) -> list[Part]:

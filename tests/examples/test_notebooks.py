@@ -19,7 +19,7 @@ SHOWN = {
     ],
     "missing_row": [
         r"<th[^>]*>late rows</th><td[^>]*>1<",
-        r"is closed since the watermark came to 2026-01-01 10:10:00",
+        r"is closed since the watermark came to 2026-01-01 10:09:59\.999999",
         r"would have kept it",
         r"<svg",
     ],
