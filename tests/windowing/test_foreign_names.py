@@ -115,6 +115,12 @@ def names(owner):
     return {*dir(owner), *getattr(owner, "__dataclass_fields__", ())}
 
 
+@pytest.mark.parametrize("kind", ["IntervalJoin", "IntervalPairs", "RunningQuery"])
+def test_step_that_led_to_an_object_is_no_attribute_of_it(kind):
+    owner = object.__new__(getattr(pst, kind))
+    assert not any(hasattr(owner, name) for name in ("start", "keyBy", "interval_join", "zebra"))
+
+
 def test_arguments_that_a_method_does_not_take_are_answered_with_the_line_to_write():
     @advised(lambda given: f"write double({given})")
     def double(number):

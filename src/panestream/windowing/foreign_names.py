@@ -266,7 +266,8 @@ def _earlier(name: str, kinds: Sequence[str]) -> Iterator[str]:
         here = str(entry) if isinstance(entry, Same) else snake_case(name)
         if set(kinds) & set(after) and callable(getattr(WithForeignNames.classes.get(kind), here, None)):
             calls = [how.partition("(")[0], *(then.partition("(")[0] for _, then in _steps(after[:1]))]
-            yield f"that comes earlier: write .{here}(...) before {next(call for call in calls if call != f'.{here}')}(...)"
+            before = next((call for call in calls if call != f".{here}"), None)
+            yield f"that comes earlier: write .{here}(...)" + (f" before {before}(...)" if before else "")
 
 
 def _steps(kinds: Sequence[str]) -> Iterator[tuple[str, str]]:
