@@ -167,7 +167,7 @@ def _draw_late(axes: Any, late: Sequence[datetime], late_bin: timedelta) -> None
     if not late:
         axes.text(0.5, 0.5, "none", transform=axes.transAxes, ha="center", va="center", color=_FAINT, fontsize=11)
         return
-    if len(bins) <= 60:  # with more, the numbers would run into each other
+    if len(bins) * len(str(max(heights))) <= 60:  # with more digits, the numbers would run into each other
         for begin, height in zip(begins, heights, strict=True):
             axes.text(begin + late_bin / 2, height, str(height), ha="center", va="bottom", color=_LATE, fontsize=8)
     minutes = seconds / 60
