@@ -10,7 +10,7 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -206,9 +206,9 @@ def register(config: pytest.Config) -> None:
     if not hands_out:
         counter = Counter(jvm_folder())
         counter.count_queries()
-    chosen: Callable[[str], str | None] = os.environ.get
-    budget = None if worker else BUDGET.get(chosen(ENFORCED) or "")
-    output = None if worker or not chosen(OUTPUT) else Path(str(chosen(OUTPUT)))
-    if float(chosen(SECONDS) or 0):
-        config.pluginmanager.register(Deadline(float(str(chosen(SECONDS)))), "panestream-deadline")
-    config.pluginmanager.register(Ledger(counter, budget, output), "panestream-costs")
+    enforced, output, seconds = (os.environ.get(name, "") for name in (ENFORCED, OUTPUT, SECONDS))
+    budget = None if worker else BUDGET.get(enforced)
+    written = None if worker or not output else Path(output)
+    if float(seconds or 0):
+        config.pluginmanager.register(Deadline(float(seconds)), "panestream-deadline")
+    config.pluginmanager.register(Ledger(counter, budget, written), "panestream-costs")
