@@ -38,7 +38,7 @@ ON_ROWS: Mapping[str, Trigger | None] = {
 
 def case_of(name: str, trigger: Trigger | None, *, exact: bool) -> Case:
     """The workload."""
-    windows = WindowSpec(TumblingEventTimeWindows(MINUTE), trigger, allowed_lateness=LATENESS, exact_firings=exact)
+    windows = WindowSpec(TumblingEventTimeWindows(MINUTE), trigger, allowed_lateness=LATENESS, every_firing=exact)
     return Case(name, windows, fill=60, late=0.1)
 
 

@@ -23,7 +23,7 @@ from panestream.engine.storage.state import MemoryState
 from panestream.engine.window_spec import WindowSpec
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import EventTimeSessionWindows
-from panestream.windowing.assigners.global_windows import count_window
+from panestream.windowing.assigners.global_windows import CountWindows
 from panestream.windowing.watermarks import WatermarkStrategy
 
 KEYS = pa.schema([("key", pa.int64())])
@@ -50,7 +50,7 @@ class Case:
 
 def counted(size: int, slide: int | None = None) -> WindowSpec:
     """Count windows."""
-    return WindowSpec(*count_window(size, slide))
+    return WindowSpec(*CountWindows(size, slide).parts)
 
 
 CASES = (

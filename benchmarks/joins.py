@@ -81,7 +81,7 @@ def ours(spark: SparkSession, paths: tuple[str, str], given: argparse.Namespace,
     )
     by_time = left.interval_join(right).between("-5 seconds", "0 seconds")
     in_windows = left.join(right).window(pst.TumblingEventTimeWindows.of(WINDOW))
-    result = (by_time if given.interval else in_windows).key_groups(2).pairs(given.how)
+    result = (by_time if given.interval else in_windows).options(key_groups=2).pairs(given.how)
     result.start(main=pst.ForeachBatchSink(counting, idempotent=True), checkpoint=checkpoint).await_termination()
 
 

@@ -41,7 +41,7 @@ NO_TIME = "value % 20 = 0"
 RESULTS = Path(__file__).parent / "results"
 
 
-def windowed(events: DataFrame) -> pst.WindowedResult:
+def windowed(events: DataFrame) -> pst.datastream.WindowedResult:
     """The query on panestream, with as many key groups as the session has shuffle partitions."""
     delay = pst.WatermarkStrategy.for_bounded_out_of_orderness("1 second")
     timed = pst.stream(events).assign_timestamps("ts", delay).side_output_invalid("invalid")

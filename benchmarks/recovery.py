@@ -88,7 +88,7 @@ def _live(options: argparse.Namespace) -> None:
     stream = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(f"{told['rows']}/*")
     if told["contestant"] == "panestream":
         keyed = pst.stream(stream).assign_timestamps("ts", pst.WatermarkStrategy.for_bounded_out_of_orderness("1 day"))
-        windowed = keyed.key_by("user").window(pst.TumblingEventTimeWindows.of("10 seconds")).key_groups(options.groups)
+        windowed = keyed.key_by("user").window(pst.TumblingEventTimeWindows.of("10 seconds")).options(key_groups=options.groups)
         result = windowed.aggregate(agg.max("text").alias("text"))
         result.start(checkpoint=str(work / "checkpoint"), main=pst.ParquetSink(str(work / "out"))).await_termination()
     else:

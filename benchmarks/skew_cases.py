@@ -15,7 +15,7 @@ from panestream.engine.planner import aggregating, calling, over_tables
 from panestream.engine.window_spec import WindowSpec
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import EventTimeSessionWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
-from panestream.windowing.assigners.global_windows import count_window
+from panestream.windowing.assigners.global_windows import CountWindows
 from panestream.windowing.assigners.several import SeveralWindows
 from panestream.windowing.evictors import TimeEvictor
 from panestream.windowing.functions import AggregateFunction, applied, processed
@@ -115,7 +115,7 @@ def cases() -> Iterator[Case]:
     yield declared("panes: tumbling, collect_list", TUMBLING, [agg.collect_list("price")])
     yield declared("sessions: gap 2 s, sum and count", SESSIONS)
     yield declared("sessions: gap 2 s, sum and count, late output", SESSIONS, late=True)
-    yield declared("counts: 100 rows, sum and count", WindowSpec(*count_window(100)))
+    yield declared("counts: 100 rows, sum and count", WindowSpec(*CountWindows(100).parts))
     yield own("accumulating: tumbling, apply", TUMBLING, Elements(applied(_applied)))
     yield Case("accumulating: tumbling, apply_arrow of all windows", TUMBLING, _all_windows)
     evicting = WindowSpec(SLIDING.assigner, evictor=TimeEvictor(15 * SECOND))

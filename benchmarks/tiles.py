@@ -39,7 +39,7 @@ def make_rows(spark: SparkSession, folder: str, rows: int, keys: int, days: int)
     ).write.parquet(folder)
 
 
-def keyed(rows: DataFrame) -> pst.KeyedStream:
+def keyed(rows: DataFrame) -> pst.datastream.KeyedStream:
     """The rows by user."""
     return pst.stream(rows).assign_timestamps("ts", pst.WatermarkStrategy.for_monotonous_timestamps()).key_by("user")
 

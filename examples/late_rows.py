@@ -39,7 +39,7 @@ BIDS = [
 ]
 
 
-def highest_bids(bids: DataFrame) -> pst.WindowedResult:
+def highest_bids(bids: DataFrame) -> pst.datastream.WindowedResult:
     """A row for each auction and minute, and another where late rows change it; the rows that come too late."""
     return (
         pst.stream(bids)

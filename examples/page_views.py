@@ -40,7 +40,7 @@ VIEWS = [
 ]
 
 
-def views_today(views: DataFrame) -> pst.WindowedResult:
+def views_today(views: DataFrame) -> pst.datastream.WindowedResult:
     """How often each page was seen since the day began, and by how many users: a row for each page every five minutes."""
     return (
         pst.stream(views)

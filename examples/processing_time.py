@@ -29,7 +29,7 @@ ORDERS = [
 ]
 
 
-def sales(orders: DataFrame) -> pst.WindowedResult:
+def sales(orders: DataFrame) -> pst.datastream.WindowedResult:
     """A row for each shop and two seconds of the clock. No event time is needed."""
     return (
         pst.stream(orders)

@@ -23,31 +23,31 @@ from shopper_sessions import CLICKS, CLICKS_SCHEMA, VISITS_SCHEMA
 import panestream as pst
 from panestream.testing import MicroBatches
 
-LAST_CLICK = pst.ReducingStateDescriptor("last click", max)
+LAST_CLICK = pst.state.ReducingStateDescriptor("last click", max)
 
 
 @dataclass(frozen=True)
-class SessionTrigger(pst.Trigger):
+class SessionTrigger(pst.triggers.Trigger):
     """Fires, and empties the window, when the watermark is ``gap`` (in microseconds) past the last click."""
 
     gap: int
 
-    def on_element(self, element: Any, timestamp: int, window: pst.GlobalWindow, ctx: Any) -> pst.TriggerResult:
+    def on_element(self, element: Any, timestamp: int, window: pst.windows.GlobalWindow, ctx: Any) -> pst.triggers.TriggerResult:
         last = ctx.get_partitioned_state(LAST_CLICK)
         if last.get() is not None:
             ctx.delete_event_time_timer(self._end(last.get()))
         last.add(timestamp)
         ctx.register_event_time_timer(self._end(last.get()))
-        return pst.TriggerResult.CONTINUE
+        return pst.triggers.TriggerResult.CONTINUE
 
-    def on_event_time(self, time: int, window: pst.GlobalWindow, ctx: Any) -> pst.TriggerResult:
+    def on_event_time(self, time: int, window: pst.windows.GlobalWindow, ctx: Any) -> pst.triggers.TriggerResult:
         ctx.get_partitioned_state(LAST_CLICK).clear()
-        return pst.TriggerResult.FIRE_AND_PURGE
+        return pst.triggers.TriggerResult.FIRE_AND_PURGE
 
-    def on_processing_time(self, time: int, window: pst.GlobalWindow, ctx: Any) -> pst.TriggerResult:
-        return pst.TriggerResult.CONTINUE
+    def on_processing_time(self, time: int, window: pst.windows.GlobalWindow, ctx: Any) -> pst.triggers.TriggerResult:
+        return pst.triggers.TriggerResult.CONTINUE
 
-    def clear(self, window: pst.GlobalWindow, ctx: Any) -> None:
+    def clear(self, window: pst.windows.GlobalWindow, ctx: Any) -> None:
         ctx.get_partitioned_state(LAST_CLICK).clear()
 
     def _end(self, last_click: int) -> int:
@@ -63,7 +63,7 @@ class Visit(pst.ProcessWindowFunction):
         yield clicks[0].at, clicks[-1].at, len(clicks), " > ".join(click.item for click in clicks)
 
 
-def visits(clicks: DataFrame) -> pst.WindowedResult:
+def visits(clicks: DataFrame) -> pst.datastream.WindowedResult:
     """A row for each visit. A global window has no bounds: window_start and window_end are null."""
     return (
         pst.stream(clicks)

@@ -46,7 +46,7 @@ class Visit(pst.ProcessWindowFunction):
         yield clicks[0].at, clicks[-1].at, len(clicks), " > ".join(click.item for click in clicks)
 
 
-def visits(clicks: DataFrame) -> pst.WindowedResult:
+def visits(clicks: DataFrame) -> pst.datastream.WindowedResult:
     """A row for each visit: key, window, and what :class:`Visit` says of it."""
     return (
         pst.stream(clicks)

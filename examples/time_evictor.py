@@ -52,15 +52,15 @@ class Mean(pst.AggregateFunction):
         return a[0] + b[0], a[1] + b[1]
 
 
-def final_speeds(speeds: DataFrame) -> pst.WindowedResult:
+def final_speeds(speeds: DataFrame) -> pst.datastream.WindowedResult:
     """A row for each car and window: the mean speed of its last ten seconds, and of how many readings."""
     return (
         pst.stream(speeds)
         .assign_timestamps("at", pst.WatermarkStrategy.for_bounded_out_of_orderness("5 seconds"))
         .key_by("car")
         .window(pst.SlidingEventTimeWindows.of("1 minute", "30 seconds"))
-        .evictor(pst.TimeEvictor.of("10 seconds"))
-        .aggregate(Mean(), schema="speed double, readings int")
+        .evictor(pst.evictors.TimeEvictor.of("10 seconds"))
+        .aggregate_with(Mean(), schema="speed double, readings int")
     )
 
 

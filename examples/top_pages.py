@@ -36,7 +36,7 @@ VIEWS = [
 ]
 
 
-def top_pages(views: DataFrame) -> pst.WindowedResult:
+def top_pages(views: DataFrame) -> pst.datastream.WindowedResult:
     """Two rows for each window: page, window, views and the page's rank."""
     return (
         pst.stream(views)

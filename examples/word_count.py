@@ -45,7 +45,7 @@ class Count(pst.ProcessWindowFunction):
         yield len(elements)
 
 
-def counts(lines: DataFrame) -> pst.WindowedResult:
+def counts(lines: DataFrame) -> pst.datastream.WindowedResult:
     """A row for each word and window."""
     words = lines.select(F.explode(F.split("line", " ")).alias("word"), "at")
     return (

@@ -49,7 +49,7 @@ stream = reader.parquet(folder + "/in")
 def result(rows):
     timed = pst.stream(rows).assign_timestamps("at", pst.WatermarkStrategy.for_bounded_out_of_orderness("1 second"))
     windows = timed.key_by("k").window(pst.SlidingEventTimeWindows.of("10 seconds", "5 seconds")).side_output_late_data("late")
-    return windows.key_groups(2).aggregate(agg.count().alias("n"), agg.sum("v").alias("total"))
+    return windows.options(key_groups=2).aggregate(agg.count().alias("n"), agg.sum("v").alias("total"))
 
 sinks = {"main": pst.ParquetSink(folder + "/out"), "late": pst.FileSink(folder + "/late", "json")}
 result(stream).start(checkpoint=folder + "/checkpoint", **sinks).await_termination()

@@ -56,7 +56,7 @@ def _add(packed: tarfile.TarFile, name: str, what: Any) -> None:
     packed.addfile(info, BytesIO(text))
 
 
-def values_of(state: pst.CheckpointState) -> dict[str, Any]:
+def values_of(state: pst.state.CheckpointState) -> dict[str, Any]:
     """The plan, and what rests in the state of each key group: ``[space, number, value in base 64]``."""
     groups: dict[str, list[Any]] = {}
     for group, values in groups_in(state.stored.values().toArrow().to_batches()):
@@ -72,7 +72,7 @@ def make(spark: SparkSession, name: str, file: Path) -> None:
         for batch in ROWS[:KEPT]:
             rows.add(batch)
         gone_on(over(rows, name), checkpoint, KEPT)
-        values = values_of(pst.read_checkpoint(spark, checkpoint))
+        values = values_of(pst.state.read_checkpoint(spark, checkpoint))
         with tarfile.open(f"{scratch}/made.tar.gz", "w:gz") as packed:
             packed.add(checkpoint, "checkpoint", filter=_without_times)
             _add(packed, "values.json", values)

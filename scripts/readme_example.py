@@ -49,7 +49,7 @@ def picture() -> str:
             if user == "ann":
                 harness.process_element(price, time, key=user)
         harness.process_watermark(newest - timedelta(minutes=1))
-    return pst.timeline(harness, titles=["ann's revenue in windows of ten minutes"]).svg()
+    return pst.tools.timeline(harness, titles=["ann's revenue in windows of ten minutes"]).svg()
 
 
 if __name__ == "__main__":

@@ -51,12 +51,12 @@ def panestream(run: Run) -> Answer:
     )
     windowed = timed.window(_assigner(case))
     if run.groups:
-        windowed = windowed.key_groups(run.groups)
+        windowed = windowed.options(key_groups=run.groups)
     result = windowed.aggregate(agg.sum("value").alias("total"), agg.count("value").alias("events"))
     return _answer(result.main.select("key", "window_end", "total", "events"))
 
 
-def _assigner(case: Case) -> pst.WindowAssigner:
+def _assigner(case: Case) -> pst.windows.WindowAssigner:
     if isinstance(case, Sliding):
         return pst.SlidingEventTimeWindows.of(f"{case.size_ms} milliseconds", f"{case.slide_ms} milliseconds")
     return pst.EventTimeSessionWindows.with_gap(f"{case.gap_ms} milliseconds")

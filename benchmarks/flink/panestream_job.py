@@ -32,7 +32,7 @@ def sums_and_counts(rows: pa.Table) -> pa.Table:
     )
 
 
-def over_elements(windowed: pst.WindowedStream, shape: str) -> pst.WindowedResult:
+def over_elements(windowed: pst.datastream.WindowedStream, shape: str) -> pst.datastream.WindowedResult:
     """The windows with one of the functions."""
     schema = "total bigint, events bigint"
     if shape == "apply_arrow":

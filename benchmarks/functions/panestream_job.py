@@ -71,7 +71,7 @@ class SumAndCount(WindowFunction):
         yield sum(element.value for element in inputs), len(inputs)
 
 
-def _keyed(events: DataFrame, spec: EventSpec, column: str = "value") -> pst.KeyedStream:
+def _keyed(events: DataFrame, spec: EventSpec, column: str = "value") -> pst.datastream.KeyedStream:
     # Functions see whole rows, so users hand over only what their function reads.
     return (
         pst.stream(events.select("key", column, "ts"))
@@ -83,7 +83,7 @@ def _keyed(events: DataFrame, spec: EventSpec, column: str = "value") -> pst.Key
 def counted(events: DataFrame, case: Counted, spec: EventSpec) -> DataFrame:
     """Count trigger, purging."""
     windows = _keyed(events, spec, "batch").window(GlobalWindows.create())
-    result = windows.trigger(PurgingTrigger.of(CountTrigger.of(case.every))).aggregate(BatchSum(), schema="total bigint")
+    result = windows.trigger(PurgingTrigger.of(CountTrigger.of(case.every))).aggregate_with(BatchSum(), schema="total bigint")
     return result.main.select("key", "window_end", "total", F.lit(case.every).cast("bigint").alias("events"))
 
 
@@ -107,7 +107,7 @@ def evicted(events: DataFrame, case: Evicted, spec: EventSpec) -> DataFrame:
 def own_mean(events: DataFrame, case: OwnMean, spec: EventSpec) -> DataFrame:
     """Tumbling windows with an aggregate function of the user's own."""
     windows = _keyed(events, spec).window(TumblingEventTimeWindows.of(case.size))
-    result = windows.aggregate(Mean(), schema="mean double")
+    result = windows.aggregate_with(Mean(), schema="mean double")
     total = (F.col("mean") * MICRO).cast("bigint").alias("total")
     return result.main.select("key", "window_end", total, F.lit(1).cast("bigint").alias("events"))
 

@@ -87,7 +87,7 @@ def ours(spark: SparkSession, run: Run, counted: Counted, checkpoint: str) -> An
     """On panestream: a watermark for each partition, a few seconds behind it."""
     clicks = pst.from_kafka(spark, run.servers, run.topic, schema=CLICK, records_per_batch=run.records_per_batch)
     timed = clicks.assign_timestamps("at", pst.WatermarkStrategy.for_bounded_out_of_orderness("5 seconds"), unit="seconds")
-    windows = timed.key_by("item").window(pst.SlidingEventTimeWindows.of(SIZE, SLIDE)).key_groups(run.cores)
+    windows = timed.key_by("item").window(pst.SlidingEventTimeWindows.of(SIZE, SLIDE)).options(key_groups=run.cores)
     result = windows.aggregate(agg.count().alias("views"))
     return result.start(checkpoint=checkpoint, main=pst.ForeachBatchSink(counted, idempotent=True)).query
 

@@ -38,7 +38,7 @@ class Query:
     name: str
     title: str
     source: Mapping[str, str]
-    build: Callable[[DataFrame], pst.WindowedResult]
+    build: Callable[[DataFrame], pst.datastream.WindowedResult]
     checked: Callable[[], tuple[Column, Column]]
     keep: Callable[[], Column] | None = None
     by_processing_time: bool = False
@@ -50,20 +50,20 @@ class Query:
         return kept.select("window_end", who.cast("bigint").alias("who"), what.cast("bigint").alias("what"))
 
 
-def timed(events: DataFrame) -> pst.DataStream:
+def timed(events: DataFrame) -> pst.datastream.DataStream:
     """Nexmark's watermark: four seconds behind."""
     return pst.stream(events).assign_timestamps(
         "dateTime", WatermarkStrategy.for_bounded_out_of_orderness(f"{WATERMARK_DELAY_MS} milliseconds")
     )
 
 
-def q5(bids: DataFrame) -> pst.WindowedResult:
+def q5(bids: DataFrame) -> pst.datastream.WindowedResult:
     """Hot items: of each window the auction with the most bids. (Nexmark returns ties too; here the smallest of them.)"""
     windows = timed(bids).key_by("auction").window(pst.SlidingEventTimeWindows.of(SIZE, SLIDE))
     return windows.aggregate(agg.count().alias("bids")).top(1, by="bids")
 
 
-def q7(bids: DataFrame) -> pst.WindowedResult:
+def q7(bids: DataFrame) -> pst.datastream.WindowedResult:
     """Highest bid: the largest price of each window, who bid it on what."""
     return (
         timed(bids)
@@ -76,7 +76,7 @@ def q7(bids: DataFrame) -> pst.WindowedResult:
     )
 
 
-def q8(persons_and_auctions: DataFrame) -> pst.WindowedResult:
+def q8(persons_and_auctions: DataFrame) -> pst.datastream.WindowedResult:
     """New users: who registered and was a seller in the same window. A join of windows on their key, as one window of both."""
     return (
         timed(persons_and_auctions)
@@ -86,12 +86,12 @@ def q8(persons_and_auctions: DataFrame) -> pst.WindowedResult:
     )
 
 
-def q11(bids: DataFrame) -> pst.WindowedResult:
+def q11(bids: DataFrame) -> pst.datastream.WindowedResult:
     """User sessions: how many bids each bidder makes without a pause of ten seconds."""
     return timed(bids).key_by("bidder").window(pst.EventTimeSessionWindows.with_gap(GAP)).aggregate(agg.count().alias("bids"))
 
 
-def q12(bids: DataFrame) -> pst.WindowedResult:
+def q12(bids: DataFrame) -> pst.datastream.WindowedResult:
     """How many bids of each bidder arrive in ten seconds of processing time."""
     return (
         pst.stream(bids).key_by("bidder").window(pst.TumblingProcessingTimeWindows.of(SIZE)).aggregate(agg.count().alias("bids"))

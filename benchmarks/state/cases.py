@@ -33,11 +33,11 @@ class Case:
 
     name: str
     rows: Callable[[SparkSession, int, int], DataFrame]
-    query: Callable[[DataFrame, int], pst.WindowedResult]
+    query: Callable[[DataFrame, int], pst.datastream.WindowedResult]
     files: int
 
 
-def _keyed(df: DataFrame) -> pst.KeyedStream:
+def _keyed(df: DataFrame) -> pst.datastream.KeyedStream:
     # Far behind, so that every window stays open.
     return pst.stream(df).assign_timestamps("ts", pst.WatermarkStrategy.for_bounded_out_of_orderness("1 day")).key_by("user")
 
@@ -72,7 +72,7 @@ CASES = {
         lambda df, groups: (
             _keyed(df)
             .window(pst.TumblingEventTimeWindows.of(f"{EVERY} seconds"))
-            .key_groups(groups)
+            .options(key_groups=groups)
             .aggregate(agg.count().alias("n"), agg.sum("price").alias("total"))
         ),
         10,
@@ -83,7 +83,7 @@ CASES = {
         lambda df, groups: (
             _keyed(df)
             .window(pst.TumblingEventTimeWindows.of(f"{EVERY} seconds"))
-            .key_groups(groups)
+            .options(key_groups=groups)
             .apply_arrow(lambda _key, _window, table: table.select(["price"]).slice(0, 1), "price bigint")
         ),
         4,

@@ -99,7 +99,7 @@ def _step(options: argparse.Namespace) -> dict[str, Any]:
     watcher.start()
     began = time.perf_counter()
     if step == "inspect":
-        summary = pst.read_checkpoint(spark, str(folder / "checkpoint")).summary()
+        summary = pst.state.read_checkpoint(spark, str(folder / "checkpoint")).summary()
         told["windows"], told["rows"] = summary.windows, summary.rows
         if summary.rows != size * case.files:
             raise AssertionError(f"{summary.rows:,} rows, there should be {size * case.files:,}")
@@ -112,7 +112,7 @@ def _step(options: argparse.Namespace) -> dict[str, Any]:
     if step == "savepoint":
         told["mb"] = round(sum(one.stat().st_size for one in (folder / "savepoint").rglob("*") if one.is_file()) / 1e6)
     if step.startswith("start"):
-        found = pst.read_checkpoint(spark, str(folder / step.replace(" ", "_"))).summary()
+        found = pst.state.read_checkpoint(spark, str(folder / step.replace(" ", "_"))).summary()
         told["windows"], told["rows"] = found.windows, found.rows
         if found.rows != size * case.files + 4:
             raise AssertionError(f"{found.rows:,} rows, there should be {size * case.files + 4:,}")

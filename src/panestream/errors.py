@@ -130,7 +130,8 @@ class MemoryLimitError(PanestreamError, RuntimeError):
     Rows of a window for a function of your own, rows of a key group in one micro-batch, or a value that no state store takes.
 
     What to do: the message names the key and window, or the key group, and the size. Keep aggregates in place of rows, read less
-    at a time, take more key groups; or raise the limit, ``.memory_limit(bytes)``. Nothing of the micro-batch was committed.
+    at a time, take more key groups; or raise the limit, ``.options(memory_limit=bytes)``. Nothing of the micro-batch was
+    committed.
     """
 
 

@@ -76,7 +76,7 @@ def in_micros(rows, *, partitions=False, at_once=False):
 
 @pytest.mark.parametrize("partitions", [False, True])
 def test_late_rows_are_those_of_the_definition(df, rows, partitions):
-    found = pst.lateness(df, "ts", "number", partition="part" if partitions else None, delays=["7 minutes"])
+    found = pst.tools.lateness(df, "ts", "number", partition="part" if partitions else None, delays=["7 minutes"])
     definition = in_micros(rows, partitions=partitions)
     assert (found.rows, found.invalid, found.partitions) == (400, 3, 2 if partitions else 1)
     assert found.behind == late(definition, 0, [], 0)
@@ -91,7 +91,7 @@ def test_late_rows_are_those_of_the_definition(df, rows, partitions):
 
 def test_windows_lateness_and_rows_at_once(df, rows):
     windows = pst.SlidingEventTimeWindows.of("10 minutes", "5 minutes")
-    found = pst.lateness(
+    found = pst.tools.lateness(
         df.withColumn("seconds", F.unix_micros("ts") / 1e6), "seconds", "at", unit="seconds", windows=windows, together=True,
         allowed_lateness="1 minute", key="user",
     )  # fmt: skip
@@ -122,50 +122,50 @@ def test_what_a_result_says_of_its_rows_is_taken(df, rows):
         .allowed_lateness("2 minutes")
         .aggregate(agg.count().alias("n"))
     )
-    found = pst.lateness(result)
+    found = pst.tools.lateness(result)
     definition = in_micros(rows, partitions=True)
     sizes = [(10 * MINUTE * MICROS,) * 2]
     for cost in found.costs:
         assert cost.late == late(definition, cost.delay // timedelta(microseconds=1), sizes, 2 * MINUTE * MICROS)
     assert found.costs[0].open_panes is not None
     with pytest.raises(InvalidPlanError, match="the event time is the result's own"):
-        pst.lateness(result, "ts")
+        pst.tools.lateness(result, "ts")
 
 
 def test_rows_of_files_in_their_order(spark, rows, tmp_path):
     for n in range(8):
         times = [EPOCH + timedelta(seconds=row.time) for row in rows[50 * n : 50 * n + 50]]
         pq.write_table(pa.table({"ts": pa.array(times, pa.timestamp("us", tz="UTC"))}), tmp_path / f"{n}.parquet")
-    found = pst.lateness(spark.read.parquet(str(tmp_path)), "ts", pst.FILE_ORDER)
+    found = pst.tools.lateness(spark.read.parquet(str(tmp_path)), "ts", pst.order.FILE)
     assert found.behind == late(in_micros(rows), 0, [], 0)
     at_once = [Row(row.time, at=place // 50) for place, row in enumerate(rows)]
-    found = pst.lateness(spark.read.parquet(str(tmp_path)), "ts", pst.FILE_ORDER, together=True)
+    found = pst.tools.lateness(spark.read.parquet(str(tmp_path)), "ts", pst.order.FILE, together=True)
     assert found.behind == late(at_once, 0, [], 0)
 
 
 def test_what_cannot_be_asked(spark, df):
     with pytest.raises(InvalidPlanError, match="in which order the rows arrived"):
-        pst.lateness(df, "ts")
+        pst.tools.lateness(df, "ts")
     with pytest.raises(InvalidPlanError, match="wants the column of the event time"):
-        pst.lateness(df, arrival="number")
+        pst.tools.lateness(df, arrival="number")
     with pytest.raises(InvalidPlanError, match="batch DataFrame"):
-        pst.lateness("clicks", "ts", "number")
+        pst.tools.lateness("clicks", "ts", "number")
     with pytest.raises(InvalidPlanError, match=r"are not aligned windows\. Leave the windows out"):
-        pst.lateness(df, "ts", "number", windows=pst.EventTimeSessionWindows.with_gap("1 minute"))
+        pst.tools.lateness(df, "ts", "number", windows=pst.EventTimeSessionWindows.with_gap("1 minute"))
     with pytest.raises(InvalidPlanError, match="nothing is late by the clock"):
-        pst.lateness(df, "ts", "number", windows=pst.TumblingProcessingTimeWindows.of("1 minute"))
+        pst.tools.lateness(df, "ts", "number", windows=pst.TumblingProcessingTimeWindows.of("1 minute"))
     with pytest.raises(InvalidPlanError, match="must not be negative"):
-        pst.lateness(df, "ts", "number", delays=["-1 second"])
+        pst.tools.lateness(df, "ts", "number", delays=["-1 second"])
     with pytest.raises(InvalidPlanError, match="give it a batch"):
-        pst.lateness(spark.readStream.format("rate").load(), "timestamp", "value")
-    none = pst.lateness(df.where("ts IS NULL"), "ts", "number")
+        pst.tools.lateness(spark.readStream.format("rate").load(), "timestamp", "value")
+    none = pst.tools.lateness(df.where("ts IS NULL"), "ts", "number")
     assert (none.rows, none.invalid, none.costs, str(none).splitlines()[0]) == (0, 3, (), "No row has an event time.")
     with pytest.raises(InvalidPlanError, match="no delay can be told"):
         none.delay(0.99)
 
 
 def test_it_shows_itself(df):
-    found = pst.lateness(df, "ts", "number", windows="10 minutes")
+    found = pst.tools.lateness(df, "ts", "number", windows="10 minutes")
     text = str(found)
     assert re.match(
         r"Of 400 rows [\d.]+ % came behind others, by up to .*: a delay of .* keeps [\d.]+ %.* and .* keeps 100 % of them\.", text

@@ -35,6 +35,6 @@ def test_an_old_page_is_found(make_parity, page):
 def test_what_the_page_names_exists(make_parity, page):
     assert not make_parity.unknown_names(page)
     assert not make_parity.lost_tests(page)
-    wrong = "`pst.WindowedStream.fold` and `agg.sum`, [test_that_never_was](../../tests/conftest.py)"
-    assert make_parity.unknown_names(wrong) == ["`pst.WindowedStream.fold"]
+    wrong = "`pst.datastream.WindowedStream.fold` and `agg.sum`, [test_that_never_was](../../tests/conftest.py)"
+    assert make_parity.unknown_names(wrong) == ["`pst.datastream.WindowedStream.fold"]
     assert make_parity.lost_tests(wrong) == ["../../tests/conftest.py::test_that_never_was"]

@@ -35,7 +35,7 @@ def declared(windowing: WindowSpec, *, on_rows: bool = False) -> WindowPlan:
 
 
 def functions() -> WindowPlan:
-    windowing = WindowSpec(TUMBLING, exact_firings=True)
+    windowing = WindowSpec(TUMBLING, every_firing=True)
     function = Elements(applied(test_accumulating.listed))
     row = calling(windowing, function, test_accumulating.RESULTS, harness.ROWS, test_accumulating.listed, harness.KEYS)
     return harness.plan_for(row, windowing)

@@ -117,7 +117,7 @@ def query_of(
     strategy = strategy if max_ahead is None else strategy.max_ahead(max_ahead)
     stream = pst.stream(df).assign_timestamps(time, strategy, unit=unit)
     stream = stream.side_output_invalid("invalid") if invalid else stream
-    windowed = stream.key_by(key).window(pst.TumblingEventTimeWindows.of("1 minute")).key_groups(1)
+    windowed = stream.key_by(key).window(pst.TumblingEventTimeWindows.of("1 minute")).options(key_groups=1)
     windowed = windowed.side_output_late_data("late") if late else windowed
     return windowed.aggregate(agg.count().alias("rows"), agg.sum(value).alias("total"))
 

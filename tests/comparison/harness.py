@@ -93,7 +93,7 @@ class Query:
 
     def row(self) -> WindowPlan:
         """The plan of the row operator."""
-        return self._plan(replace(self.windowing, exact_firings=True))
+        return self._plan(replace(self.windowing, every_firing=True))
 
     def _plan(self, windowing: WindowSpec) -> WindowPlan:
         operator = aggregating(windowing, self.aggregates, TYPES, KEYS)

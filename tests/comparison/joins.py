@@ -98,7 +98,7 @@ def random_join(rng: random.Random, *, exact: bool = False) -> tuple[Join, int]:
     else:
         assigner = EventTimeSessionWindows(max(1, span // 3))
     lateness = rng.choice([0, 0, span // 2, 3 * span])
-    windowing = WindowSpec(assigner, allowed_lateness=lateness, exact_firings=exact)
+    windowing = WindowSpec(assigner, allowed_lateness=lateness, every_firing=exact)
     delays = rng.choice([0, 0, span // 2]), rng.choice([0, span // 3, 2 * span])
     return Join(windowing, rng.choice(HOWS), delays, late=rng.random() < 0.7), span
 

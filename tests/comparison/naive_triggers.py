@@ -408,16 +408,16 @@ class End(Part):
 def part_of(trigger) -> Part:
     """The definition of a trigger."""
     plain = {
-        pst.AfterCount: lambda: Count(trigger.count),
-        pst.AfterProcessingTime: lambda: Delay(trigger.delay),
+        pst.triggers.AfterCount: lambda: Count(trigger.count),
+        pst.triggers.AfterProcessingTime: lambda: Delay(trigger.delay),
         pst.CountTrigger: lambda: FlinkCount(trigger.count),
-        pst.EventTimeTrigger: FlinkEnd,
+        pst.triggers.EventTimeTrigger: FlinkEnd,
         pst.ContinuousEventTimeTrigger: lambda: FlinkContinuous(trigger.interval),
-        pst.Repeatedly: lambda: Again(part_of(trigger.inner)),
-        pst.AfterAny: lambda: First(*map(part_of, trigger.triggers)),
-        pst.AfterAll: lambda: Together(*map(part_of, trigger.triggers)),
-        pst.AfterEach: lambda: InTurn(*map(part_of, trigger.triggers)),
-        pst.OrFinally: lambda: Until(part_of(trigger.main), part_of(trigger.until)),
+        pst.triggers.Repeatedly: lambda: Again(part_of(trigger.inner)),
+        pst.triggers.AfterAny: lambda: First(*map(part_of, trigger.triggers)),
+        pst.triggers.AfterAll: lambda: Together(*map(part_of, trigger.triggers)),
+        pst.triggers.AfterEach: lambda: InTurn(*map(part_of, trigger.triggers)),
+        pst.triggers.OrFinally: lambda: Until(part_of(trigger.main), part_of(trigger.until)),
         pst.AfterWatermark: lambda: End(*(one and part_of(one) for one in (trigger.early_firings, trigger.late_firings))),
     }
     return plain[type(trigger)]()

@@ -40,7 +40,7 @@ def windowed_by(
     *,
     per_partition: str | None = None,
     arrival_order: Sequence[str] = (),
-) -> pst.WindowedStream:
+) -> pst.datastream.WindowedStream:
     """The windows of a random query, by the public API."""
     strategy = pst.WatermarkStrategy.for_bounded_out_of_orderness(timedelta(microseconds=delay))
     strategy = strategy if per_partition is None else strategy.per_partition(per_partition)

@@ -70,7 +70,7 @@ def plans(windowing: WindowSpec, shape: str, late: bool, delay: int) -> tuple[Wi
     """The plan of the row operator, and that of the panes."""
     more = {"side_outputs": SIDE} if shape in FUNCTIONS else {}
     function = Elements(processed(FUNCTIONS[shape]), True) if shape in FUNCTIONS else Elements(applied(listed))
-    row = calling(replace(windowing, exact_firings=True), function, RESULTS, harness.ROWS, listed, harness.KEYS)
+    row = calling(replace(windowing, every_firing=True), function, RESULTS, harness.ROWS, listed, harness.KEYS)
     if shape in ("rows", *FUNCTIONS):
         panes = calling(windowing, function, RESULTS, harness.ROWS, listed, harness.KEYS)
     else:
@@ -130,7 +130,7 @@ def test_a_function_without_state_is_refused_some(asked, exact):
     def process(key, context, rows):
         getattr(context, asked)()
 
-    windowing = WindowSpec(TumblingEventTimeWindows(10), exact_firings=exact)
+    windowing = WindowSpec(TumblingEventTimeWindows(10), every_firing=exact)
     function = Elements(processed(process), True)
     operator = calling(windowing, function, RESULTS, harness.ROWS, process, harness.KEYS)
     assert isinstance(operator, RowSpec if exact else AccumulatingSpec)
@@ -165,7 +165,7 @@ def test_a_text_is_no_list_of_results(shape, exact):
     asked = Elements(processed(lambda key, context, rows: "no"), True)
     if shape == "rows":
         asked = Elements(applied(lambda key, window, rows: "no"))
-    windowing = WindowSpec(TumblingEventTimeWindows(10), exact_firings=exact)
+    windowing = WindowSpec(TumblingEventTimeWindows(10), every_firing=exact)
     operator = calling(windowing, asked, pa.schema([("letter", pa.string())]), harness.ROWS, "no", harness.KEYS)
     rows = [("ann", 1, 1, None, 1), ("ann", 12, 1, None, 2)]
     with pytest.raises(InvalidPlanError, match="returned 'no': return a list of results"):

@@ -89,7 +89,7 @@ DECLARED = (
     agg.collect_list("u").alias("c"),
     agg.max_by("u", "key").alias("m"),
 )
-QUERIES: dict[str, Callable[[pst.KeyedStream], pst.WindowedResult]] = {
+QUERIES: dict[str, Callable[[pst.datastream.KeyedStream], pst.datastream.WindowedResult]] = {
     "tumbling": lambda keyed: keyed.window(TUMBLING).aggregate(*DECLARED),
     "sliding": lambda keyed: keyed.window(pst.SlidingEventTimeWindows.of("10 seconds", "4 seconds")).aggregate(*DECLARED),
     "sessions": lambda keyed: keyed.window(SESSIONS).aggregate(*DECLARED),
@@ -98,7 +98,7 @@ QUERIES: dict[str, Callable[[pst.KeyedStream], pst.WindowedResult]] = {
     "apply": lambda keyed: keyed.window(TUMBLING).apply(rows_of, "c array<bigint>"),
     "apply, sessions": lambda keyed: keyed.window(SESSIONS).apply(rows_of, "c array<bigint>"),
     "count trigger": lambda keyed: keyed.window(TUMBLING).trigger(pst.CountTrigger.of(3)).aggregate(*DECLARED),
-    "count evictor": lambda keyed: keyed.window(TUMBLING).evictor(pst.CountEvictor.of(3)).aggregate(*DECLARED),
+    "count evictor": lambda keyed: keyed.window(TUMBLING).evictor(pst.evictors.CountEvictor.of(3)).aggregate(*DECLARED),
 }
 
 
@@ -112,15 +112,15 @@ def test_batch_and_stream_agree(spark, tmp_path, seed):
     rng = random.Random(seed)
     named = rng.random() < 0.4
     kind = rng.choice([*QUERIES])
-    order = ("part", "at") if named else pst.FILE_ORDER
+    order = ("part", "at") if named else pst.order.FILE
     format_, most, groups = "parquet" if named else "csv", rng.choice([1, 2, 3, 100]), rng.randint(1, 4)
     write(rng, tmp_path / "in", random_rows(rng), named=named, together=most == 100)
 
-    def result_of(df: DataFrame) -> pst.WindowedResult:
+    def result_of(df: DataFrame) -> pst.datastream.WindowedResult:
         strategy = pst.WatermarkStrategy.for_bounded_out_of_orderness("1 minute")
         keyed = pst.stream(df).assign_timestamps("ts", strategy).arrival_order(*order).key_by("key")
         result = QUERIES[kind](keyed)
-        return pst.WindowedResult(result.windowed.key_groups(groups), result.operator, result.inputs)
+        return pst.datastream.WindowedResult(result.windowed.options(key_groups=groups), result.operator, result.inputs)
 
     for name, value in SPLITS.items():
         spark.conf.set(name, value)
@@ -160,4 +160,4 @@ def test_an_order_that_is_none(spark):
     with pytest.raises(InvalidPlanError, match="the arrival order 'parts' is a array<string>"):
         events.arrival_order("parts")
     with pytest.raises(InvalidPlanError, match=r"the arrival order '_metadata\.file_modification_time' is neither"):
-        events.arrival_order(*pst.FILE_ORDER)
+        events.arrival_order(*pst.order.FILE)

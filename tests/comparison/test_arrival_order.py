@@ -25,7 +25,7 @@ from panestream.windowing.assigners import (
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
 )
-from panestream.windowing.assigners.global_windows import count_window
+from panestream.windowing.assigners.global_windows import CountWindows
 from panestream.windowing.evictors import CountEvictor, DeltaEvictor, TimeEvictor
 from panestream.windowing.functions import AggregateFunction, applied, processed
 from panestream.windowing.triggers import ContinuousEventTimeTrigger, CountTrigger, DeltaTrigger, PurgingTrigger
@@ -104,8 +104,8 @@ WINDOWS = {
     "tumbling": TUMBLING,
     "sliding": SLIDING,
     "sessions": SESSIONS,
-    "tumbling by the row operator": WindowSpec(TUMBLING.assigner, exact_firings=True),
-    "sessions by the row operator": WindowSpec(SESSIONS.assigner, exact_firings=True),
+    "tumbling by the row operator": WindowSpec(TUMBLING.assigner, every_firing=True),
+    "sessions by the row operator": WindowSpec(SESSIONS.assigner, every_firing=True),
 }
 
 FREE = {
@@ -128,8 +128,8 @@ ELEMENTS = called(Elements(applied(rows_of)))
 EVICTING = WindowSpec(TUMBLING.assigner, evictor=TimeEvictor.of("3 microseconds"))
 GLOBAL = GlobalWindows.create()
 ALWAYS: dict[str, Case] = {
-    "count windows": declared(agg.sum("u"))(WindowSpec(*count_window(2))),
-    "sliding count windows": declared(agg.sum("u"), agg.first("u"))(WindowSpec(*count_window(4, 2))),
+    "count windows": declared(agg.sum("u"))(WindowSpec(*CountWindows(2).parts)),
+    "sliding count windows": declared(agg.sum("u"), agg.first("u"))(WindowSpec(*CountWindows(4, 2).parts)),
     "count trigger": declared(agg.sum("u"))(WindowSpec(TUMBLING.assigner, CountTrigger.of(2))),
     "purging count trigger": declared(agg.sum("u"))(WindowSpec(TUMBLING.assigner, PurgingTrigger.of(CountTrigger.of(2)))),
     "count trigger on the global window": declared(agg.sum("u"), last=True)(WindowSpec(GLOBAL, CountTrigger.of(2))),
@@ -173,7 +173,7 @@ def aggregates(chosen: Mapping[str, agg.Aggregate]) -> list[agg.Aggregate]:
 def test_these_do_not_depend_on_the_order(windows):
     case = declared(*aggregates(FREE))(windows)
     # The row operator does not ask what it runs.
-    assert case.operator.follows_arrival == windows.exact_firings
+    assert case.operator.follows_arrival == windows.every_firing
     check_they_agree(case, equal_times=True, ordered=False)
 
 
@@ -215,7 +215,7 @@ CONTINUOUS = ContinuousEventTimeTrigger.of("3 microseconds")
 
 @pytest.mark.parametrize("exact", [False, True], ids=["panes", "row operator"])
 def test_early_firings_depend_on_when_micro_batches_end_but_not_the_last_one(exact):
-    windows = WindowSpec(TUMBLING.assigner, CONTINUOUS, exact_firings=exact)
+    windows = WindowSpec(TUMBLING.assigner, CONTINUOUS, every_firing=exact)
     counted = declared(agg.count().alias("n"), agg.sum("v").alias("s"))(windows)
     check_they_agree(replace(counted, last=True), equal_times=True, ordered=False)
     listed = replace(declared(*aggregates(EQUAL_TIMES))(windows), last=True)

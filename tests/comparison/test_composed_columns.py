@@ -18,7 +18,7 @@ from tests.comparison.test_panes_random import random_assigner
 from tests.comparison.test_sessions_random import of_the_row_operator
 
 CHUNKS = 4
-AT_ROWS = [pst.AfterCount(1), pst.CountTrigger.of(1), pst.Repeatedly.of(pst.AfterCount(1))]
+AT_ROWS = [pst.triggers.AfterCount(1), pst.CountTrigger.of(1), pst.triggers.Repeatedly.of(pst.triggers.AfterCount(1))]
 
 
 def random_query(rng: random.Random) -> tuple[harness.Query, int]:
@@ -31,9 +31,9 @@ def random_query(rng: random.Random) -> tuple[harness.Query, int]:
     if lateness or rng.random() < 0.5:
         trigger = trigger.late(rng.choice(AT_ROWS))
     elif rng.random() < 0.3:
-        trigger = trigger.late(pst.AfterCount(7))
+        trigger = trigger.late(pst.triggers.AfterCount(7))
     if rng.random() < 0.15:
-        trigger = pst.Repeatedly.of(pst.AfterWatermark())
+        trigger = pst.triggers.Repeatedly.of(pst.AfterWatermark())
     windowing = WindowSpec(assigner, trigger, allowed_lateness=lateness)
     return harness.Query(windowing, harness.random_aggregates(rng), rng.choice([0, 3, span]), rng.random() < 0.4), span
 
@@ -68,7 +68,7 @@ def test_columns_do_what_the_composition_says(chunk):
 def numbered(rng: random.Random, seed: int) -> None:
     """What fires at every row says early, on time and late, and takes back what it said, as the row operator's last firings."""
     assigner, span = random_assigner(rng, False)
-    trigger = pst.AfterWatermark().early(pst.AfterCount(1)).late(pst.AfterCount(1))
+    trigger = pst.AfterWatermark().early(pst.triggers.AfterCount(1)).late(pst.triggers.AfterCount(1))
     windowing = WindowSpec(assigner, trigger, allowed_lateness=rng.choice([0, 5]))
     query = harness.Query(windowing, harness.random_aggregates(rng), more={"with_firing": True})
     batches = harness.random_stream(rng, span)
@@ -87,7 +87,7 @@ def counting(rng: random.Random, seed: int) -> None:
     count = rng.randint(1, 4)
     ours, theirs = (
         harness.Query(WindowSpec(pst.GlobalWindows.create(), trigger), (pst.agg.count(), pst.agg.sum("v")))
-        for trigger in (pst.Repeatedly.of(pst.AfterCount(count)), pst.CountTrigger.of(count))
+        for trigger in (pst.triggers.Repeatedly.of(pst.triggers.AfterCount(count)), pst.CountTrigger.of(count))
     )
     batches = harness.random_stream(rng, 10)
     expected = [one.fired for one in harness.run(theirs.row(), batches)]
@@ -108,11 +108,11 @@ MINUTES = pst.TumblingEventTimeWindows.of("1 minute")
     ("trigger", "lateness", "why"),
     [
         (pst.AfterWatermark(), 5, "drops the rows that come within the allowed lateness"),
-        (pst.AfterWatermark().late(pst.AfterCount(3)), 5, r"late firings of AfterCount.of\(3\)"),
-        (pst.AfterWatermark().early(pst.AfterCount(3)), 0, r"early firings by AfterCount.of\(3\)"),
-        (pst.AfterWatermark().early(pst.AfterProcessingTime.of("1 minute")), 0, "early firings by the clock"),
-        (pst.AfterAll.of(pst.AfterCount(3), pst.AfterWatermark()), 0, "AfterAll is asked row by row"),
-        (pst.PurgingTrigger.of(pst.AfterWatermark().early(pst.AfterCount(1))), 0, "gives every row by itself"),
+        (pst.AfterWatermark().late(pst.triggers.AfterCount(3)), 5, r"late firings of AfterCount.of\(3\)"),
+        (pst.AfterWatermark().early(pst.triggers.AfterCount(3)), 0, r"early firings by AfterCount.of\(3\)"),
+        (pst.AfterWatermark().early(pst.triggers.AfterProcessingTime.of("1 minute")), 0, "early firings by the clock"),
+        (pst.triggers.AfterAll.of(pst.triggers.AfterCount(3), pst.AfterWatermark()), 0, "AfterAll is asked row by row"),
+        (pst.PurgingTrigger.of(pst.AfterWatermark().early(pst.triggers.AfterCount(1))), 0, "gives every row by itself"),
     ],
 )
 def test_what_columns_cannot_do_is_said(trigger, lateness, why):
@@ -123,11 +123,11 @@ def test_what_columns_cannot_do_is_said(trigger, lateness, why):
 
 
 def test_explain_says_what_it_comes_to():
-    late = pst.AfterWatermark().late(pst.AfterCount(1))
+    late = pst.AfterWatermark().late(pst.triggers.AfterCount(1))
     assert told(WindowSpec(MINUTES, late, allowed_lateness=9), columnar=True) == [
         f"{late!r}: the same as EventTimeTrigger.create()"
     ]
     assert "once a micro-batch" in told(WindowSpec(MINUTES, AT_EVERY_ROW), columnar=True)[0]
-    (finishes,) = told(WindowSpec(MINUTES, pst.PurgingTrigger.of(pst.AfterCount(3))), columnar=False)
+    (finishes,) = told(WindowSpec(MINUTES, pst.PurgingTrigger.of(pst.triggers.AfterCount(3))), columnar=False)
     assert "may finish" in finishes
     assert told(WindowSpec(MINUTES), columnar=True) == told(WindowSpec(MINUTES, pst.CountTrigger.of(3)), columnar=False) == []

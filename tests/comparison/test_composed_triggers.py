@@ -18,12 +18,12 @@ CHUNKS = 4
 def random_trigger(rng: random.Random, depth: int = 3):
     """A composition, or one of Flink's."""
     leaves = [
-        lambda: pst.AfterCount(rng.randint(1, 4)),
-        lambda: pst.AfterCount(rng.randint(1, 4)),
-        lambda: pst.AfterProcessingTime(rng.choice([0, 1, 5, 20])),
+        lambda: pst.triggers.AfterCount(rng.randint(1, 4)),
+        lambda: pst.triggers.AfterCount(rng.randint(1, 4)),
+        lambda: pst.triggers.AfterProcessingTime(rng.choice([0, 1, 5, 20])),
         pst.AfterWatermark,
         lambda: pst.CountTrigger(rng.randint(1, 4)),
-        pst.EventTimeTrigger.create,
+        pst.triggers.EventTimeTrigger.create,
         lambda: pst.ContinuousEventTimeTrigger(rng.choice([3, 5, 8])),
     ]
     if depth == 0 or rng.random() < 0.25:
@@ -31,15 +31,17 @@ def random_trigger(rng: random.Random, depth: int = 3):
     some = [random_trigger(rng, depth - 1) for _ in range(rng.randint(1, 3))]
     kind = rng.randrange(6)
     if kind == 0:
-        return pst.Repeatedly.of(some[0])
+        return pst.triggers.Repeatedly.of(some[0])
     if kind == 1:
-        return pst.AfterAny.of(*some)
+        return pst.triggers.AfterAny.of(*some)
     if kind == 2:
-        return pst.AfterAll.of(*some)
+        return pst.triggers.AfterAll.of(*some)
     if kind == 3:
-        return pst.AfterEach.of(*(one if part_of(one).finishes else pst.AfterCount(2) for one in some[:-1]), some[-1])
+        return pst.triggers.AfterEach.of(
+            *(one if part_of(one).finishes else pst.triggers.AfterCount(2) for one in some[:-1]), some[-1]
+        )
     if kind == 4:
-        return pst.OrFinally.of(some[0], random_trigger(rng, depth - 1))
+        return pst.triggers.OrFinally.of(some[0], random_trigger(rng, depth - 1))
     trigger = pst.AfterWatermark()
     if rng.random() < 0.7:
         trigger = trigger.early(some[0])
@@ -47,7 +49,7 @@ def random_trigger(rng: random.Random, depth: int = 3):
 
 
 def is_composed(trigger) -> bool:
-    return type(trigger) not in (pst.CountTrigger, pst.EventTimeTrigger, pst.ContinuousEventTimeTrigger)
+    return type(trigger) not in (pst.CountTrigger, pst.triggers.EventTimeTrigger, pst.ContinuousEventTimeTrigger)
 
 
 def case(rng: random.Random, seed: int) -> None:

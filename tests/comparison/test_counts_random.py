@@ -15,7 +15,7 @@ import pytest
 from panestream.engine.storage.state import MemoryState
 from panestream.engine.window_spec import WindowSpec
 from panestream.windowing.assigners import GlobalWindows
-from panestream.windowing.assigners.global_windows import count_window
+from panestream.windowing.assigners.global_windows import CountWindows
 from panestream.windowing.triggers import CountTrigger
 from tests.comparison import harness
 
@@ -28,9 +28,9 @@ def random_query(rng: random.Random) -> harness.Query:
     if kind == "everything":
         windowing = WindowSpec(GlobalWindows.create(), CountTrigger.of(rng.choice([0, size])))
     elif kind == "tumbling":
-        windowing = WindowSpec(*count_window(size))
+        windowing = WindowSpec(*CountWindows(size).parts)
     else:
-        windowing = WindowSpec(*count_window(size, rng.randint(0, size)))
+        windowing = WindowSpec(*CountWindows(size, rng.randint(0, size)).parts)
     return harness.Query(windowing, harness.random_aggregates(rng))
 
 

@@ -57,7 +57,7 @@ def over_everything(rng: random.Random) -> Case:
     """A function with state over global windows, which fire by count or by distance."""
     trigger = rng.choice([CountTrigger.of(2), DeltaTrigger(9000.0, test_savepoints_random.distance)])
     trigger = PurgingTrigger.of(trigger) if rng.random() < 0.5 else trigger
-    windowing = WindowSpec(GlobalWindows.create(), trigger, exact_firings=True)
+    windowing = WindowSpec(GlobalWindows.create(), trigger, every_firing=True)
     function, pa = Sizes(), test_accumulating.pa
     results = pa.schema([("n", pa.int64()), ("seen", pa.int64()), ("last", pa.int64())])
     operator = calling(windowing, test_savepoints_random.Elements(function), results, harness.ROWS, function, harness.KEYS)
@@ -155,7 +155,7 @@ def test_history_then_the_stream_is_all_as_a_stream_and_all_as_a_batch(spark, tm
 
     def result_of(df, groups=before):
         how = {"per_partition": "part" if partitions else None, "arrival_order": ("number",) if ordered else ()}
-        return case.on_spark(windowed_by(df, case.windowing, case.delay, **how).key_groups(groups))
+        return case.on_spark(windowed_by(df, case.windowing, case.delay, **how).options(key_groups=groups))
 
     def at_once(rows):
         """A batch that keeps no order, or one that does by lying in one partition."""

@@ -43,7 +43,7 @@ class Case:
     """A query twice: as the engine has it, with one key group, and on Spark; and about how long its windows are."""
 
     plan: WindowPlan
-    on_spark: Callable[[pst.WindowedStream], pst.WindowedResult]
+    on_spark: Callable[[pst.datastream.WindowedStream], pst.datastream.WindowedResult]
     span: int
     delay: int
     windowing: WindowSpec
@@ -55,7 +55,7 @@ def declared(rng: random.Random, query: harness.Query, span: int, *, on_rows: bo
     plan = test_savepoints_random.asked(rng, query.row() if on_rows else query.columnar())
 
     def on_spark(windowed):
-        result = (windowed.exact_firings() if on_rows else windowed).aggregate(*query.aggregates)
+        result = (windowed.options(every_firing=True) if on_rows else windowed).aggregate(*query.aggregates)
         result = result.with_firing() if plan.with_firing else result
         return result.changelog() if plan.changelog else result
 
@@ -117,7 +117,7 @@ def remembering(rng: random.Random) -> Case:
     """A function with states of window and key; triggers that count."""
     assigner, span = test_panes_random.random_assigner(rng, by_processing_time=False)
     trigger = rng.choice([None, CountTrigger.of(rng.randint(1, 4)), PurgingTrigger.of(CountTrigger.of(2))])
-    windowing = WindowSpec(assigner, trigger, None, rng.choice([0, span]), exact_firings=True)
+    windowing = WindowSpec(assigner, trigger, None, rng.choice([0, span]), every_firing=True)
     function = Sizes()
     results = test_accumulating.pa.schema(
         [("n", test_accumulating.pa.int64()), ("seen", test_accumulating.pa.int64()), ("last", test_accumulating.pa.int64())]
@@ -126,7 +126,7 @@ def remembering(rng: random.Random) -> Case:
     plan = harness.plan_for(operator, windowing, 3)
     return Case(
         plan,
-        lambda windowed: windowed.exact_firings().process(function, "n bigint, seen bigint, last bigint"),
+        lambda windowed: windowed.options(every_firing=True).process(function, "n bigint, seen bigint, last bigint"),
         span,
         3,
         windowing,
@@ -137,18 +137,18 @@ class Sizes(pst.ProcessWindowFunction):
     """Keeps states of the window and of the key."""
 
     def process(self, key, context, elements):
-        runs = context.window_state().get_list_state(pst.ListStateDescriptor("runs"))
+        runs = context.window_state().get_list_state(pst.state.ListStateDescriptor("runs"))
         runs.add((len(elements), {"v": [row.v for row in elements]}))
-        seen = context.global_state().get_map_state(pst.MapStateDescriptor("seen"))
+        seen = context.global_state().get_map_state(pst.state.MapStateDescriptor("seen"))
         for row in elements:
             seen.put((row.v, row.x), {row.u})
-        last = context.global_state().get_state(pst.ValueStateDescriptor("last"))
+        last = context.global_state().get_state(pst.state.ValueStateDescriptor("last"))
         before = last.value() or 0
         last.update(before + sum(row.u for row in elements))
         yield len(elements), 1000 * len(list(runs.get())) + len(list(seen.items())), before
 
     def clear(self, context):
-        context.window_state().get_list_state(pst.ListStateDescriptor("runs")).clear()
+        context.window_state().get_list_state(pst.state.ListStateDescriptor("runs")).clear()
 
 
 def split(rng: random.Random) -> Case:
@@ -161,7 +161,7 @@ def split(rng: random.Random) -> Case:
     query, parts = harness.Query(windowing, aggregates, rng.choice([0, 3, span])), 2
     return Case(
         query.columnar(),
-        lambda windowed: windowed.split_distinct(parts).aggregate(*aggregates),
+        lambda windowed: windowed.options(split_distinct=parts).aggregate(*aggregates),
         span,
         query.delay,
         windowing,
@@ -203,7 +203,7 @@ def test_as_if_never_stopped(spark, tmp_path, seed):
         files = MicroBatches(spark, tmp_path / f"in-{first}", SCHEMA)
         for batch in part:
             files.add(with_timestamps(batch.rows))
-        result = case.on_spark(windowed_by(files.stream(), case.windowing, case.delay).key_groups(groups))
+        result = case.on_spark(windowed_by(files.stream(), case.windowing, case.delay).options(key_groups=groups))
         assert result.operator.name == case.plan.operator.name
         sink = pst.ForeachBatchSink(collect, idempotent=True)
         result.start(main=sink, checkpoint=f"{tmp_path}/c-{first}", **how).await_termination()

@@ -225,7 +225,7 @@ def on_rows(rng: random.Random, seed: int) -> None:
         trigger = ProcessingTimeoutTrigger(trigger, rng.randint(0, 9), rng.random() < 0.5, rng.random() < 0.5)
     evictors = [CountEvictor(rng.randint(0, 4), rng.random() < 0.4), TimeEvictor(rng.randint(0, span), rng.random() < 0.4)]
     evictor = rng.choice([None, None, *evictors, DeltaEvictor(500.0, distance)])
-    windowing = WindowSpec(assigner, trigger, evictor, rng.choice([0, 0, span]), exact_firings=True)
+    windowing = WindowSpec(assigner, trigger, evictor, rng.choice([0, 0, span]), every_firing=True)
     results, function = rng.choice(
         [
             (test_accumulating.RESULTS, Elements(applied(test_accumulating.listed))),

@@ -23,7 +23,7 @@ from panestream.windowing.assigners import (
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
 )
-from panestream.windowing.assigners.global_windows import count_window
+from panestream.windowing.assigners.global_windows import CountWindows
 from panestream.windowing.assigners.several import SeveralWindows
 from panestream.windowing.triggers import ContinuousEventTimeTrigger, CountTrigger
 from tests.comparison import harness, look_backs, predicates, test_accumulating, test_panes_random
@@ -220,7 +220,7 @@ def sessions(rng, seed):
 def counts(rng, seed):
     size = rng.randint(1, 6)
     everything = rng.random() < 0.3
-    windowing = WindowSpec(GlobalWindows.create(), CountTrigger.of(size)) if everything else WindowSpec(*count_window(size))
+    windowing = WindowSpec(GlobalWindows.create(), CountTrigger.of(size)) if everything else WindowSpec(*CountWindows(size).parts)
     query, came = Query(harness.Query(windowing, AGGREGATES).columnar(), rng.choice(GROUPS)), defaultdict(list)
     for batch in cut(harness.random_stream(rng, 10), rng):
         query.run(batch)

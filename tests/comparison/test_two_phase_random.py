@@ -107,7 +107,7 @@ class OwnFunction(harness.Query):
         return self._with(self.windowing, phases=True)
 
     def row(self):
-        return self._with(replace(self.windowing, exact_firings=True), phases=False)
+        return self._with(replace(self.windowing, every_firing=True), phases=False)
 
     def _with(self, windowing, *, phases):
         function, keys = self.function, harness.KEYS

@@ -40,8 +40,8 @@ class Case:
     """
 
     name: str
-    windows: pst.WindowAssigner | None = None
-    trigger: pst.Trigger | None = None
+    windows: pst.windows.WindowAssigner | None = None
+    trigger: pst.triggers.Trigger | None = None
     steps: tuple[Step, ...] = ()
     published: Firings | None = None
     one_by_one: Firings | None = None
@@ -58,12 +58,12 @@ def rows(text: str, *times: int) -> Step:
 
 END = ("watermark", 1000)
 FIXED, HUNDRED, SESSIONS = pst.TumblingEventTimeWindows(10), pst.TumblingEventTimeWindows(100), pst.EventTimeSessionWindows(10)
-DEFAULT, AT_END = pst.Repeatedly.of(pst.AfterWatermark()), pst.AfterWatermark()
+DEFAULT, AT_END = pst.triggers.Repeatedly.of(pst.AfterWatermark()), pst.AfterWatermark()
 BUNDLES = "published for larger bundles only; here rows are looked at one by one"
 TIMES = "what time a result has: here always the last instant of its window. The values are the same"
 CHECKER = "tests the checker of transcripts, which must refuse it: as here"
 ABC: Firings = {(0, 10): ["abc"]}
-EARLY_2 = pst.AfterWatermark().early(pst.AfterCount(2))
+EARLY_2 = pst.AfterWatermark().early(pst.triggers.AfterCount(2))
 
 UNIT_TESTS = [
     Case("test_fixed_watermark", FIXED, AT_END, (rows("abc", 1, 2, 13), END), {(0, 10): ["ab"], (10, 20): ["c"]}, backwards=True),
@@ -73,38 +73,38 @@ UNIT_TESTS = [
         {(0, 10): ["abc", "abc"]}, {(0, 10): ["ab", "abc"]}, why=BUNDLES,
     ),
     Case(
-        "test_fixed_watermark_with_early_late", HUNDRED, pst.AfterWatermark().early(pst.AfterCount(3)).late(pst.AfterCount(2)),
+        "test_fixed_watermark_with_early_late", HUNDRED, pst.AfterWatermark().early(pst.triggers.AfterCount(3)).late(pst.triggers.AfterCount(2)),
         (rows("abcdefghi"), END, rows("vwxyz")), {(0, 100): ["abcd", "efgh", "i", "vw", "xy"]},
         {(0, 100): ["abc", "def", "ghi", "vw", "xy"]}, discards=True, why=BUNDLES,
     ),
     Case(
-        "test_sessions_watermark_with_early_late", SESSIONS, EARLY_2.late(pst.AfterCount(1)),
+        "test_sessions_watermark_with_early_late", SESSIONS, EARLY_2.late(pst.triggers.AfterCount(1)),
         (rows("abcd", 1, 15, 7, 30), END, rows("xyz", 1, 2, 21)),
         {(1, 25): ["abc", "abc", "abcxy"], (30, 40): ["d"], (1, 40): ["abcdxyz"]},
         {(1, 25): ["abc", "abc", "abcx", "abcxy"], (30, 40): ["d"], (1, 40): ["abcdxyz"]}, why=BUNDLES,
     ),
-    Case("test_fixed_after_count", FIXED, pst.AfterCount(2), (rows("abcz", 1, 2, 3, 11), END), {(0, 10): ["ab"]}),
+    Case("test_fixed_after_count", FIXED, pst.triggers.AfterCount(2), (rows("abcz", 1, 2, 3, 11), END), {(0, 10): ["ab"]}),
     Case(
-        "test_fixed_after_count, bundles of three and four", FIXED, pst.AfterCount(2), (rows("abcz", 1, 2, 3, 11), END), ABC,
+        "test_fixed_after_count, bundles of three and four", FIXED, pst.triggers.AfterCount(2), (rows("abcz", 1, 2, 3, 11), END), ABC,
         {(0, 10): ["ab"]}, why=BUNDLES,
     ),
     Case(
-        "test_fixed_after_first", FIXED, pst.AfterAny.of(pst.AfterCount(2), AT_END), (rows("abc", 1, 2, 3), END), {(0, 10): ["ab"]}
+        "test_fixed_after_first", FIXED, pst.triggers.AfterAny.of(pst.triggers.AfterCount(2), AT_END), (rows("abc", 1, 2, 3), END), {(0, 10): ["ab"]}
     ),
     Case(
-        "test_fixed_after_first, the end comes first", FIXED, pst.AfterAny.of(pst.AfterCount(5), AT_END),
+        "test_fixed_after_first, the end comes first", FIXED, pst.triggers.AfterAny.of(pst.triggers.AfterCount(5), AT_END),
         (rows("abc", 1, 2, 3), END, rows("xyz", 1, 2, 3)), ABC,
     ),
     Case(
-        "test_repeatedly_after_first", HUNDRED, pst.Repeatedly.of(pst.AfterAny.of(pst.AfterCount(3), AT_END)),
+        "test_repeatedly_after_first", HUNDRED, pst.triggers.Repeatedly.of(pst.triggers.AfterAny.of(pst.triggers.AfterCount(3), AT_END)),
         (rows("abcdefg"), END, rows("xyz")), {(0, 100): ["abc", "abcdef", "abcdefg", "abcdefgx", "abcdefgxy", "abcdefgxyz"]},
     ),
     Case(
-        "test_sessions_after_all", SESSIONS, pst.AfterAll.of(pst.AfterCount(2), AT_END), (rows("abc", 1, 2, 3), END),
+        "test_sessions_after_all", SESSIONS, pst.triggers.AfterAll.of(pst.triggers.AfterCount(2), AT_END), (rows("abc", 1, 2, 3), END),
         {(1, 13): ["abc"]},
     ),
     Case(
-        "test_sessions_after_all, late rows complete it", SESSIONS, pst.AfterAll.of(pst.AfterCount(5), AT_END),
+        "test_sessions_after_all, late rows complete it", SESSIONS, pst.triggers.AfterAll.of(pst.triggers.AfterCount(5), AT_END),
         (rows("abc", 1, 2, 3), END, rows("xyz", 1, 2, 3)), {(1, 13): ["abcxy"]},
     ),
     Case("test_sessions_default", SESSIONS, DEFAULT, (rows("ab", 1, 2), END), {(1, 12): ["ab"]}, backwards=True),
@@ -114,31 +114,31 @@ UNIT_TESTS = [
     ),
     Case("test_sessions_watermark", SESSIONS, AT_END, (rows("ab", 1, 2), END), {(1, 12): ["ab"]}, backwards=True),
     Case(
-        "test_sessions_after_count", SESSIONS, pst.AfterCount(2), (rows("abcstzy", 1, 15, 6, 30, 31, 50, 50), END),
+        "test_sessions_after_count", SESSIONS, pst.triggers.AfterCount(2), (rows("abcstzy", 1, 15, 6, 30, 31, 50, 50), END),
         {(1, 25): ["abc"], (30, 41): ["st"], (50, 60): ["yz"]},
     ),
     Case(
-        "test_sessions_repeatedly_after_count", SESSIONS, pst.Repeatedly.of(pst.AfterCount(2)),
+        "test_sessions_repeatedly_after_count", SESSIONS, pst.triggers.Repeatedly.of(pst.triggers.AfterCount(2)),
         (rows("abcde", 1, 15, 6, 2, 7), END), {(1, 25): ["abc", "abcde"]},
     ),
     Case(
-        "test_sessions_repeatedly_after_count, discarding", SESSIONS, pst.Repeatedly.of(pst.AfterCount(2)),
+        "test_sessions_repeatedly_after_count, discarding", SESSIONS, pst.triggers.Repeatedly.of(pst.triggers.AfterCount(2)),
         (rows("abcde", 1, 15, 6, 2, 7), END), {(1, 25): ["abc", "de"]}, discards=True,
     ),
     Case(
-        "test_sessions_after_each", SESSIONS, pst.AfterEach.of(pst.AfterCount(2), pst.AfterCount(3)), (rows("abcdefghij"), END),
+        "test_sessions_after_each", SESSIONS, pst.triggers.AfterEach.of(pst.triggers.AfterCount(2), pst.triggers.AfterCount(3)), (rows("abcdefghij"), END),
         {(0, 11): ["ab"], (0, 15): ["abcdef"]}, {(0, 11): ["ab"], (0, 14): ["abcde"]}, why=BUNDLES,
     ),
     Case(
         "test_sessions_after_each, repeatedly", SESSIONS,
-        pst.Repeatedly.of(pst.AfterEach.of(pst.AfterCount(2), pst.AfterCount(3))), (rows("abcdefghij"), END),
+        pst.triggers.Repeatedly.of(pst.triggers.AfterEach.of(pst.triggers.AfterCount(2), pst.triggers.AfterCount(3))), (rows("abcdefghij"), END),
         {(0, 11): ["ab"], (0, 15): ["abcdef"], (0, 17): ["abcdefgh"]},
         {(0, 11): ["ab"], (0, 14): ["abcde"], (0, 16): ["abcdefg"], (0, 19): ["abcdefghij"]}, why=BUNDLES,
     ),
     Case("test_picklable_output", why="pickling of Beam's own lists of results"),
     Case("test_trigger_encoding", why="Beam's protocol buffers. (Here triggers travel as JSON: test_composition.py)"),
     Case(
-        "test_after_processing_time", FIXED, pst.AfterProcessingTime(20),
+        "test_after_processing_time", FIXED, pst.triggers.AfterProcessingTime(20),
         (
             *(step for number in range(4) for step in (("clock", 5 * (number + 1)), rows(str(number), 0))),
             ("clock", 40), rows("x", 0), rows("y", 0), ("clock", 99), END,
@@ -146,23 +146,23 @@ UNIT_TESTS = [
         {(0, 10): ["0123"]}, discards=True,
     ),
     Case(
-        "test_repeatedly_after_processing_time", FIXED, pst.Repeatedly.of(pst.AfterProcessingTime(200)),
+        "test_repeatedly_after_processing_time", FIXED, pst.triggers.Repeatedly.of(pst.triggers.AfterProcessingTime(200)),
         (*(step for number in range(7) for step in (("clock", 199 * (number + 1)), rows(str(number), 0))), ("clock", 5000), END),
         {(0, 10): ["01", "23", "45", "6"]}, discards=True,
     ),
     Case(
-        "test_after_count", FIXED, pst.AfterCount(3), (rows("abcdefg", 1, 2, 3, 4, 5, 10, 11), END), {(0, 10): ["abcde"]},
+        "test_after_count", FIXED, pst.triggers.AfterCount(3), (rows("abcdefg", 1, 2, 3, 4, 5, 10, 11), END), {(0, 10): ["abcde"]},
         {(0, 10): ["abc"]}, discards=True, why=BUNDLES,
     ),
-    Case("test_after_count_streaming", FIXED, pst.AfterCount(3), (rows("abcdef", *[0] * 6), END), ABC),
+    Case("test_after_count_streaming", FIXED, pst.triggers.AfterCount(3), (rows("abcdef", *[0] * 6), END), ABC),
     Case(
-        "test_always", FIXED, pst.Repeatedly.of(pst.AfterCount(1)), (rows("abc", 1, 1, 10), END), {(0, 10): ["ab"], (10, 20): ["c"]},
+        "test_always", FIXED, pst.triggers.Repeatedly.of(pst.triggers.AfterCount(1)), (rows("abc", 1, 1, 10), END), {(0, 10): ["ab"], (10, 20): ["c"]},
         {(0, 10): ["a", "b"], (10, 20): ["c"]}, discards=True, why=BUNDLES,
     ),
     Case("test_never", why="a window of Beam's that never fired gives its rows when it is closed; NeverTrigger gives none, as Flink's"),
     Case(
         "test_multiple_accumulating_firings", FIXED,
-        pst.AfterWatermark().early(pst.AfterAll.of(pst.AfterCount(1), pst.AfterProcessingTime(5))),
+        pst.AfterWatermark().early(pst.triggers.AfterAll.of(pst.triggers.AfterCount(1), pst.triggers.AfterProcessingTime(5))),
         (
             ("watermark", 0), rows("abcde", *[0] * 5), ("watermark", 5), ("clock", 5),
             rows("fghij", *[5] * 5), ("watermark", 10), ("clock", 10),
@@ -193,7 +193,7 @@ TRANSCRIPTS = [
     ),
     Case(
         "fixed_drop_late_data_after_allowed_lateness", FIXED,
-        pst.AfterWatermark().early(pst.AfterCount(3)).late(pst.AfterCount(1)),
+        pst.AfterWatermark().early(pst.triggers.AfterCount(3)).late(pst.triggers.AfterCount(1)),
         (rows("123456", 1, 2, 10, 11, 80, 81), ("watermark", 100), rows("78", 7, 8), rows("90", 17, 18)),
         {(0, 10): ["12"], (10, 20): ["34"], (80, 90): ["56"]}, which=("on_time",) * 3, lateness=20,
     ),
@@ -203,7 +203,7 @@ TRANSCRIPTS = [
     Case("timestamp_combiner_custom_timestamping_earliest", FIXED, DEFAULT, _ROWS_25, _FIXED_25, why=TIMES),
     Case("timestamp_combiner_custom_timestamping_earliest, transformed", FIXED, DEFAULT, _ROWS_25, _FIXED_25, why=TIMES),
     Case(
-        "early_late_sessions", SESSIONS, EARLY_2.late(pst.AfterCount(3)),
+        "early_late_sessions", SESSIONS, EARLY_2.late(pst.triggers.AfterCount(3)),
         (rows("123456", 1, 2, 3, 4, 5, 6), ("watermark", 100), rows("789", 1, 3, 4)),
         {(1, 13): ["123"], (1, 15): ["12345"], (1, 16): ["123456", "123456789"]},
         {(1, 12): ["12"], (1, 14): ["1234"], (1, 16): ["123456", "123456", "123456789"]},
@@ -215,7 +215,7 @@ TRANSCRIPTS = [
         which=("early",) * 4, why=BUNDLES + ". Beam's last pane is empty: here it is none",
     ),
     Case(
-        "garbage_collection", FIXED, pst.AfterCount(2), (rows("123456", 1, 2, 3, 10, 11, 25),),
+        "garbage_collection", FIXED, pst.triggers.AfterCount(2), (rows("123456", 1, 2, 3, 10, 11, 25),),
         {(0, 10): ["123"], (10, 20): ["45"]}, {(0, 10): ["12"], (10, 20): ["45"]}, discards=True, lateness=10, why=BUNDLES,
     ),
     Case(

@@ -22,7 +22,7 @@ from panestream.windowing.assigners import (
     TumblingProcessingTimeWindows,
     WindowAssigner,
 )
-from panestream.windowing.assigners.global_windows import count_window
+from panestream.windowing.assigners.global_windows import CountWindows
 from panestream.windowing.evictors import CountEvictor, DeltaEvictor, Evictor, TimeEvictor
 from panestream.windowing.functions import AggregateFunction, ProcessWindowFunction
 from panestream.windowing.state import ValueStateDescriptor
@@ -173,7 +173,7 @@ def plan_of(scenario: Scenario) -> RowPlan:
     trigger = _trigger(name, spec.get("trigger"))
     if kind == "count":
         _check(name, "assigner", spec["assigner"], ("type", "size", "slide"), ("size",))
-        windows, default, keep = count_window(spec["assigner"]["size"], spec["assigner"].get("slide"))
+        windows, default, keep = CountWindows(spec["assigner"]["size"], spec["assigner"].get("slide")).parts
         assigner: WindowAssigner = windows
         trigger, evictor = trigger or default, evictor or keep
     else:

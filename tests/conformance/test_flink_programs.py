@@ -244,10 +244,10 @@ def test_on_spark(spark, tmp_path):
 
     def in_windows(stream):
         windows = {name: program.windows for name, program in aligned.items()}
-        return stream.key_by("name").windows(windows).key_groups(2).split_distinct(2).aggregate(*DECLARED["counts"])
+        return stream.key_by("name").windows(windows).options(key_groups=2, split_distinct=2).aggregate(*DECLARED["counts"])
 
     def in_sessions(stream):
-        return stream.key_by("name").window(counted[-1].windows).key_groups(2).aggregate(*DECLARED["counts"])
+        return stream.key_by("name").window(counted[-1].windows).options(key_groups=2).aggregate(*DECLARED["counts"])
 
     columns = "number int, string string, name string"
     found = runs(tmp_path / "a", [of_rows(spark, tmp_path / "rows a", flink.COUNTED, columns)], in_windows)
@@ -258,7 +258,7 @@ def test_on_spark(spark, tmp_path):
     alike(counted[-1], *([(*bounds(row), row.name, row.n, row.total, row.different) for row in part] for part in found))
 
     def full(left, right):
-        windows = left.key_by("name").join(right.key_by("name")).window(flink.JOINS[3].windows).key_groups(2)
+        windows = left.key_by("name").join(right.key_by("name")).window(flink.JOINS[3].windows).options(key_groups=2)
         return windows.pairs("full", suffixes=("", "_r"))
 
     sides = [of_rows(spark, tmp_path / side, rows, "number int, name string") for side, rows in flink.SIDES.items()]
@@ -269,7 +269,7 @@ def test_on_spark(spark, tmp_path):
 def test_what_does_not_carry_over_is_refused():
     """``interval-join-negative-interval``: nothing lies between its bounds."""
     with pytest.raises(InvalidPlanError, match="exchange them"):
-        pst.IntervalJoin(None).between("10 seconds", "5 seconds")
+        pst.datastream.IntervalJoin(None).between("10 seconds", "5 seconds")
 
 
 def test_the_page_lists_them_all():

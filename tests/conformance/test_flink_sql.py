@@ -69,7 +69,7 @@ def run(spark, folder, build, rows=(flink.LEFT,)):
         for stream, its in zip(streams, rows, strict=True):
             stream.add(its[batch])
     result = build(*(pst.stream(stream.stream()).assign_timestamps("ts", STRATEGY) for stream in streams))
-    how = {"checkpoint": str(folder / "checkpoint"), "main": pst.MemorySink(), "close_at_end": True}
+    how = {"checkpoint": str(folder / "checkpoint"), "main": pst.MemorySink(), "fire_at_end": True}
     with pytest.raises(CallbackError):
         result.start(on_progress=break_off, **how).await_termination()
     result.start(**how).await_termination()
@@ -96,7 +96,7 @@ def by_name(spark, tmp_path_factory):
     return run(
         spark,
         tmp_path_factory.mktemp("by_name"),
-        lambda rows: rows.key_by("name AS key").windows(WINDOWS).key_groups(2).aggregate(*aggregates()),
+        lambda rows: rows.key_by("name AS key").windows(WINDOWS).options(key_groups=2).aggregate(*aggregates()),
     )
 
 
@@ -106,7 +106,7 @@ def of_all(spark, tmp_path_factory):
     return run(
         spark,
         tmp_path_factory.mktemp("of_all"),
-        lambda rows: rows.key_by("'all' AS key").windows(windows).key_groups(1).aggregate(*aggregates()),
+        lambda rows: rows.key_by("'all' AS key").windows(windows).options(key_groups=1).aggregate(*aggregates()),
     )
 
 
@@ -219,7 +219,7 @@ def test_a_join_of_streams(spark, tmp_path):
     """``testOuterJoin``, broken off and started again."""
 
     def full(left, right):
-        windows = left.key_by("name").join(right.key_by("name")).window(WINDOWS["tumble"]).key_groups(2)
+        windows = left.key_by("name").join(right.key_by("name")).window(WINDOWS["tumble"]).options(key_groups=2)
         return windows.pairs("full", suffixes=("", "_r"))
 
     alone = [*flink.LEFT_ALONE, *flink.RIGHT_ALONE, flink.NULL_OF_LEFT, flink.NULL_OF_RIGHT]

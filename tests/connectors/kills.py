@@ -181,7 +181,7 @@ def start(spark: SparkSession, name: str, folder: Path, kills: Sequence[Kill] = 
         .window(sessions if target.sessions else pst.TumblingEventTimeWindows.of("1 minute"))
         .allowed_lateness("3 minutes")
         .side_output_late_data("late")
-        .key_groups(1)
+        .options(key_groups=1)
         .aggregate(agg.count().alias("clicks"), agg.sum("price").alias("revenue"))
     )
     result = result.changelog() if target.changes else result

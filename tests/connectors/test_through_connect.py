@@ -17,7 +17,7 @@ SCRIPT = Path(__file__).with_name("through_connect.py")
 
 
 def taken(records):
-    once = pst.KafkaOnce()
+    once = pst.sinks.KafkaDeduplicator()
     return [one.json for one in records if once.takes(one.topic, one.partition, one.headers)]
 
 

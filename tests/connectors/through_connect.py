@@ -32,7 +32,7 @@ SCHEMA = "user STRING, at BIGINT"
 def counted(clicks):
     timed = clicks.assign_timestamps("at", pst.WatermarkStrategy.for_monotonous_timestamps(), unit="seconds")
     hours = timed.key_by("user").window(pst.TumblingEventTimeWindows.of("1 hour"))
-    return hours.allowed_lateness("2 hours").side_output_late_data("late").key_groups(2).aggregate(agg.count().alias("n"))
+    return hours.allowed_lateness("2 hours").side_output_late_data("late").options(key_groups=2).aggregate(agg.count().alias("n"))
 
 
 def forget_last_commit(checkpoint: Path) -> None:

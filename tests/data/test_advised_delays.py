@@ -49,8 +49,8 @@ def test_the_advised_delay_keeps_what_it_says(spark, event_data, tmp_path, name)
         os.utime(folder / f"{number:03d}.csv", (1_700_000_000 + number,) * 2)
     batch = spark.read.schema(schema).csv(str(folder))
     # A file is a micro-batch: what is in it arrives at once.
-    advice = pst.lateness(batch, event_time, BATCH, unit=unit, windows=windows, together=True, key=key)
-    one_by_one = pst.lateness(batch, event_time, pst.FILE_ORDER, unit=unit)
+    advice = pst.tools.lateness(batch, event_time, BATCH, unit=unit, windows=windows, together=True, key=key)
+    one_by_one = pst.tools.lateness(batch, event_time, pst.order.FILE, unit=unit)
     print(f"\n{name}, micro-batches of a file: {advice}\n{name}, row by row: {one_by_one}")
     assert advice.rows == one_by_one.rows == len(lines)
     assert one_by_one.delay(1.0) >= advice.delay(1.0)
@@ -78,7 +78,9 @@ def test_the_advised_delay_keeps_what_it_says(spark, event_data, tmp_path, name)
 def test_what_is_known_of_the_taxi_rides_is_found(spark, event_data, tmp_path):
     """shared/data's README says how far they are behind, row by row."""
     (tmp_path / "rides.csv").write_text("".join(taxi(event_data)))
-    found = pst.lateness(spark.read.schema(TAXI).csv(str(tmp_path)), "start", pst.FILE_ORDER, delays=["5 minutes", "30 minutes"])
+    found = pst.tools.lateness(
+        spark.read.schema(TAXI).csv(str(tmp_path)), "start", pst.order.FILE, delays=["5 minutes", "30 minutes"]
+    )
     assert (found.rows, found.behind) == (46_450, 46_101)
     assert found.furthest.total_seconds() == 4_637
     assert [found.delay(share).total_seconds() for share in (0.5, 0.9, 0.99, 0.999)] == [593, 1_317, 2_151, 3_060]

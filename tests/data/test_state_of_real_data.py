@@ -48,7 +48,7 @@ def after_some(spark, checkpoint, batches):
     chosen = {*random.Random(batches).sample(range(batches), LOOKS - 1), batches - 1}
     assert len(chosen) in (LOOKS, LOOKS - 1)
     for batch_id in sorted(chosen):
-        shown = pst.read_checkpoint(spark, checkpoint, batch_id).windows
+        shown = pst.state.read_checkpoint(spark, checkpoint, batch_id).windows
         columns = ["key.*", "unix_seconds(window_start) AS start", "unix_seconds(window_end) AS end", "results.*", "rows"]
         yield batch_id, [tuple(row) for row in shown.selectExpr(*columns).collect()]
 

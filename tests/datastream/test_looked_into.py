@@ -39,13 +39,13 @@ def test_a_gap_reads_a_column_that_no_aggregate_takes(clicks: DataFrame) -> None
 
 
 def test_a_trigger_reads_a_column_that_no_aggregate_takes(clicks: DataFrame) -> None:
-    trigger = pst.DeltaTrigger.of(10.0, lambda last, new: abs(new.price - last.price))
+    trigger = pst.triggers.DeltaTrigger.of(10.0, lambda last, new: abs(new.price - last.price))
     hour = pst.TumblingEventTimeWindows.of("1 hour")
     # The jump from 5 to 50 is the only one; this trigger does not fire at the window's end.
     assert _counts(clicks, lambda keyed: keyed.window(hour).trigger(trigger)) == [3]
 
 
 def test_an_evictor_reads_a_column_that_no_aggregate_takes(clicks: DataFrame) -> None:
-    evictor = pst.DeltaEvictor.of(10.0, lambda row, last: abs(last.price - row.price))
+    evictor = pst.evictors.DeltaEvictor.of(10.0, lambda row, last: abs(last.price - row.price))
     hour = pst.TumblingEventTimeWindows.of("1 hour")
     assert _counts(clicks, lambda keyed: keyed.window(hour).evictor(evictor)) == [2]

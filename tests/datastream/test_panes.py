@@ -205,7 +205,7 @@ def test_a_stream_with_restarts_writes_tiles_and_late_rows_correct_them(spark, t
 
 def test_the_row_operator_writes_tiles_too(rows):
     wanted = AGGREGATES[:5]
-    panes = keyed(rows).window(SLICES).exact_firings().panes(*wanted)
+    panes = keyed(rows).window(SLICES).options(every_firing=True).panes(*wanted)
     assert "row operator" in str(panes.explain())
     assert_same_rows(pst.from_panes(panes.main, *wanted).window(WINDOWS), keyed(rows).window(WINDOWS).aggregate(*wanted).main)
 
@@ -339,7 +339,7 @@ def test_what_is_refused_where_tiles_are_made(rows):
     with pytest.raises(InvalidPlanError, match="leave out the trigger"):
         windowed.trigger(pst.ContinuousEventTimeTrigger.of("5 minutes")).panes(agg.count())
     with pytest.raises(InvalidPlanError, match="leave out the evictor"):
-        windowed.evictor(pst.CountEvictor.of(3)).panes(agg.count())
+        windowed.evictor(pst.evictors.CountEvictor.of(3)).panes(agg.count())
     with pytest.raises(InvalidPlanError, match="windows of the clock depend on when rows were read"):
         keyed(rows).window(pst.TumblingProcessingTimeWindows.of("1 hour")).panes(agg.count())
     with pytest.raises(InvalidPlanError, match="panes wants at least one aggregate"):

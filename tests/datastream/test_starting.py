@@ -94,28 +94,28 @@ LIVE, ENDS = {"processingTime": "1 second"}, {"availableNow": True}
 
 
 @pytest.mark.parametrize(
-    ("asked", "when", "close_at_end", "said"),
+    ("asked", "when", "fire_at_end", "said"),
     [
         (plan(by_clock=True), ENDS, False, "need a clock that goes on"),
         (plan(CLOSING, processing_time="received"), LIVE, False, "closing_after goes by the clock"),
-        (plan(), LIVE, True, "close_at_end is for a query that ends"),
+        (plan(), LIVE, True, "fire_at_end is for a query that ends"),
         (plan(by_clock=True, processing_time="received"), ENDS, True, "windows or triggers of processing time go by the clock"),
         (plan(pst.WatermarkStrategy.no_watermarks()), ENDS, True, "no_watermarks"),
-        (plan(assigner=pst.GlobalWindows.create()), ENDS, True, "close_at_end closes windows of event time"),
+        (plan(assigner=pst.GlobalWindows.create()), ENDS, True, "fire_at_end closes windows of event time"),
     ],
     ids=["clock and end", "clock of rows", "no end", "processing time", "no watermarks", "no windows of time"],
 )
-def test_what_cannot_end_or_close_is_refused(asked, when, close_at_end, said):
+def test_what_cannot_end_or_close_is_refused(asked, when, fire_at_end, said):
     with pytest.raises(InvalidPlanError, match=said):
-        check_ending(asked, when, close_at_end=close_at_end)
+        check_ending(asked, when, fire_at_end=fire_at_end)
 
 
 def test_what_can_end_and_close():
-    check_ending(plan(CLOSING), LIVE, close_at_end=False)
+    check_ending(plan(CLOSING), LIVE, fire_at_end=False)
     for when in (ENDS, {"once": True}):
         assert ends_by_itself(when)
-        check_ending(plan(CLOSING), when, close_at_end=True)
-    check_ending(plan(CLOSING, processing_time="received"), ENDS, close_at_end=True)
+        check_ending(plan(CLOSING), when, fire_at_end=True)
+    check_ending(plan(CLOSING, processing_time="received"), ENDS, fire_at_end=True)
     assert not ends_by_itself(LIVE)
 
 

@@ -67,7 +67,7 @@ class Nobody(Evictor):
         (lambda: WINDOWED.apply_arrow(four, "n int", all_windows=True), "all_windows=True: .* (table)"),
         (lambda: WINDOWED.apply_in_pandas(four, "n int"), "apply_in_pandas: .* (key, window, frame)"),
         (
-            lambda: WINDOWED.aggregate(Average(), schema="n int"),
+            lambda: WINDOWED.aggregate_with(Average(), schema="n int"),
             "Average.add takes (value), and will be given (value, accumulator)",
         ),
         (lambda: WINDOWED.trigger(Always()), "Always.on_element takes (element), .* (element, timestamp, window, ctx)"),

@@ -181,7 +181,7 @@ def test_a_checkpoint_keeps_its_number_of_key_groups_whatever_the_machine_and_th
     windows = windows.key_by("user").window(pst.TumblingEventTimeWindows.of("10 seconds"))
     count, sink = agg.count().alias("n"), pst.MemorySink()
     assert windows.aggregate(count).plan.groups == 4 != spark.sparkContext.defaultParallelism
-    windows.key_groups(3).aggregate(count).start(main=sink, checkpoint=checkpoint).await_termination()
+    windows.options(key_groups=3).aggregate(count).start(main=sink, checkpoint=checkpoint).await_termination()
     write_files(spark, tmp_path / "more", BATCHES[1:])
     (tmp_path / "more" / "0007").rename(tmp_path / "in" / "9999")
     again = windows.aggregate(count).start(main=sink, checkpoint=checkpoint)
@@ -189,7 +189,7 @@ def test_a_checkpoint_keeps_its_number_of_key_groups_whatever_the_machine_and_th
     assert again.plan.groups == 3
     assert again.recent_progress[-1].rows == 20
     with pytest.raises(PlanMismatchError, match=r"key groups: 3  ->  2\n.*\.key_groups\(3\)"):
-        windows.key_groups(2).aggregate(count).start(main=sink, checkpoint=checkpoint)
+        windows.options(key_groups=2).aggregate(count).start(main=sink, checkpoint=checkpoint)
 
 
 def test_the_state_itself_refuses_another_plan(spark, tmp_path):
@@ -420,8 +420,8 @@ def test_explain_says_what_runs_and_why(spark):
 def test_the_limit_of_memory_is_that_of_the_plan_and_of_a_batch_where_it_is_set(spark):
     keyed = pst.stream(spark.createDataFrame([], SCHEMA)).assign_timestamps("ts", pst.WatermarkStrategy.no_watermarks())
     windowed = keyed.key_by("user").window(pst.TumblingEventTimeWindows.of("10 seconds"))
-    plans = [each.aggregate(agg.count().alias("n")).plan for each in (windowed, windowed.memory_limit(5_000_000))]
+    plans = [each.aggregate(agg.count().alias("n")).plan for each in (windowed, windowed.options(memory_limit=5_000_000))]
     assert [(plan.most_bytes, plan.batch_bytes) for plan in plans] == [(1 << 30, None), (5_000_000, 5_000_000)]
     for wrong in (True, 999_999, 1e6):
         with pytest.raises(InvalidPlanError, match="a number of bytes from 1,000,000 on"):
-            windowed.memory_limit(wrong)
+            windowed.options(memory_limit=wrong)

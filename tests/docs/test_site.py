@@ -50,7 +50,7 @@ def test_every_public_name_has_a_page():
 def test_a_class_shows_how_to_make_it():
     assert "of" in public_names.members(panestream.CumulatingEventTimeWindows)
     assert "with_gap" in public_names.members(panestream.EventTimeSessionWindows)
-    assert not [name for name in public_names.members(panestream.WindowedStream) if name.startswith("_")]
+    assert not [name for name in public_names.members(panestream.datastream.WindowedStream) if name.startswith("_")]
 
 
 def test_faults_of_a_site_are_found(tmp_path):

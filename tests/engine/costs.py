@@ -38,7 +38,7 @@ from panestream.windowing.assigners import (
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
 )
-from panestream.windowing.assigners.global_windows import count_window
+from panestream.windowing.assigners.global_windows import CountWindows
 from panestream.windowing.triggers import CountTrigger
 from panestream.windowing.watermarks import WatermarkStrategy
 
@@ -120,12 +120,12 @@ QUERIES = {
     "panes, tumbling 10 s": Query(WindowSpec(TumblingEventTimeWindows(10 * SECOND)), _declared, "aligned panes"),
     "sessions that end": Query(WindowSpec(EventTimeSessionWindows(SECOND)), _declared, "sessions", busy=0.25),
     "sessions that go on": Query(WindowSpec(EventTimeSessionWindows(5 * SECOND)), _declared, "sessions"),
-    "counts of 100": Query(WindowSpec(*count_window(100)), _declared, "counts"),
+    "counts of 100": Query(WindowSpec(*CountWindows(100).parts), _declared, "counts"),
     "accumulating, 10 s / 2 s": Query(_sliding(10, 2), _over_rows, "accumulating panes"),
     "interval join, outer": Query(WindowSpec(GlobalWindows.create()), _joined, "interval join"),
     "look-backs of 4 s": Query(WindowSpec(LookBackWindows(4 * SECOND)), _looking_back, "look-backs"),
     "predicates": Query(WindowSpec(PredicateWindows(end="v", gap=5 * SECOND)), _declared, "predicates"),
-    "rows, 10 s / 5 s": Query(_sliding(10, 5, exact_firings=True), _reduced, "row operator"),
+    "rows, 10 s / 5 s": Query(_sliding(10, 5, every_firing=True), _reduced, "row operator"),
     "rows, a trigger that counts": Query(_sliding(10, 5, trigger=CountTrigger(50)), _reduced, "row operator"),
 }
 

@@ -17,7 +17,7 @@ import pytest
 
 from panestream.engine.window_spec import WindowSpec
 from panestream.windowing.assigners import EventTimeSessionWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
-from panestream.windowing.assigners.global_windows import count_window
+from panestream.windowing.assigners.global_windows import CountWindows
 from tests.engine.costs import MEASURED, QUERIES, SECOND, Cost, Query, costs, python_calls, run_wide_query
 
 COLUMNAR = [name for name, query in QUERIES.items() if query.runs_on != "row operator"]
@@ -187,8 +187,8 @@ WIDE = {
     "tumbling": WindowSpec(TumblingEventTimeWindows(10 * SECOND)),
     "sliding": WindowSpec(SlidingEventTimeWindows(4 * SECOND, SECOND)),
     "sessions": WindowSpec(EventTimeSessionWindows(SECOND)),
-    "counts": WindowSpec(*count_window(3)),
-    "rows": WindowSpec(EventTimeSessionWindows(SECOND), exact_firings=True),
+    "counts": WindowSpec(*CountWindows(3).parts),
+    "rows": WindowSpec(EventTimeSessionWindows(SECOND), every_firing=True),
 }
 """Windows of each operator that runs declared aggregates."""
 GROWING: dict[str, Callable[[WindowSpec, int], None]] = {

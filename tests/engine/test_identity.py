@@ -23,7 +23,7 @@ def test_equal_plans_are_taken():
 
 
 def test_other_key_groups_are_named_where_there_is_a_key():
-    words = "The number of key groups is fixed when a checkpoint is born: .key_groups(4)."
+    words = "The number of key groups is fixed when a checkpoint is born: .options(key_groups=4)."
     found = said({"key": "user", KEY_GROUPS: "4"}, {"key": "user", KEY_GROUPS: "8"})
     assert found.splitlines()[:3] == [
         "the checkpoint c belongs to another plan. What changed (then -> now):",

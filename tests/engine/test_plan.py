@@ -27,7 +27,7 @@ from panestream.windowing.assigners import (
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
 )
-from panestream.windowing.assigners.global_windows import count_window
+from panestream.windowing.assigners.global_windows import CountWindows
 from panestream.windowing.assigners.several import SeveralWindows
 from panestream.windowing.evictors import CountEvictor
 from panestream.windowing.triggers import ContinuousProcessingTimeTrigger, CountTrigger, PurgingTrigger
@@ -94,7 +94,7 @@ def test_an_output_of_rows_without_their_columns_is_an_error():
         (intervals.Interval(0, 1, "inner", (0, 0)).plan(), False),
         (look_backs.plan_of(LookBackWindows(10), COUNT), False),
         (predicates.plan_of(PredicateWindows(end="u > 0"), COUNT), False),
-        (harness.Query(WindowSpec(*count_window(3)), COUNT).columnar(), False),
+        (harness.Query(WindowSpec(*CountWindows(3).parts), COUNT).columnar(), False),
         (harness.Query(WindowSpec(TumblingEventTimeWindows(5)), COUNT).columnar(), False),
         (harness.Query(WindowSpec(TumblingProcessingTimeWindows(5)), COUNT).columnar(), True),
         (harness.Query(WindowSpec(ProcessingTimeSessionWindows(5)), COUNT).columnar(), True),
@@ -141,7 +141,7 @@ def operator_of(assigner, *aggregates, **more):
             ),
             "rows windows follows_arrival by_time",
         ),
-        (operator_of(FIVE, exact_firings=True), "windows follows_arrival by_time shows_clock"),
+        (operator_of(FIVE, every_firing=True), "windows follows_arrival by_time shows_clock"),
         (operator_of(FIVE, evictor=CountEvictor(3)), "windows follows_arrival by_time evicts shows_clock"),
         (operator_of(FIVE, trigger=CountTrigger(3)), "windows follows_arrival shows_clock"),
     ],
@@ -289,7 +289,7 @@ def test_a_meta_record_of_the_same_plan_that_cannot_be_read_is_an_error():
 def test_what_operators_cannot_say_of_firings_is_said():
     operator = operator_of(GlobalWindows(), trigger=PurgingTrigger(CountTrigger(3)))
     assert operator.why_no_firings == (
-        "counts do not number firings: the row operator does, .exact_firings() makes it run the query"
+        "counts do not number firings: the row operator does, .options(every_firing=True) makes it run the query"
     )
     assert operator.why_no_changes == (
         "counts keep no results that a later one could take the place of: aligned windows and sessions of declared aggregates do"

@@ -18,7 +18,7 @@ from panestream.windowing.assigners import (
     PredicateWindows,
     TumblingEventTimeWindows,
 )
-from panestream.windowing.assigners.global_windows import count_window
+from panestream.windowing.assigners.global_windows import CountWindows
 from panestream.windowing.assigners.several import SeveralWindows
 from panestream.windowing.functions import applied
 from panestream.windowing.triggers import AfterCount, AfterWatermark, CountTrigger
@@ -49,9 +49,9 @@ def of_tables(windowing, function):
     [
         (WindowSpec(TEN), "aligned panes"),
         (WindowSpec(SEVERAL), "aligned panes"),
-        (WindowSpec(TEN, exact_firings=True), "row operator"),
+        (WindowSpec(TEN, every_firing=True), "row operator"),
         (WindowSpec(EventTimeSessionWindows(5)), "sessions"),
-        (WindowSpec(*count_window(3)), "counts"),
+        (WindowSpec(*CountWindows(3).parts), "counts"),
         (WindowSpec(GlobalWindows.create()), "row operator"),
         (WindowSpec(LookBackWindows(5)), "look-backs"),
         (WindowSpec(PredicateWindows("v > 0")), "predicates"),
@@ -66,7 +66,7 @@ def test_declared_aggregates(windowing, name):
     [
         (WindowSpec(TEN), ["row operator", "row operator", "accumulating panes", "accumulating panes"]),
         (WindowSpec(EventTimeSessionWindows(5)), ["row operator"] * 4),
-        (WindowSpec(TEN, exact_firings=True), ["row operator"] * 4),
+        (WindowSpec(TEN, every_firing=True), ["row operator"] * 4),
     ],
 )
 def test_functions_over_rows_and_tables(windowing, names):
@@ -77,7 +77,7 @@ def test_functions_over_rows_and_tables(windowing, names):
 
 def test_a_function_over_tables_sees_the_rows_as_the_row_operator_has_them():
     function = TablePerWindow(len)
-    operator = of_tables(WindowSpec(TEN, exact_firings=True), function)
+    operator = of_tables(WindowSpec(TEN, every_firing=True), function)
     assert (operator.reasons, operator.described) == ((EXACT,), "<built-in function len>")
     assert (operator.result_schema, operator.advice) == (RESULT, "")
 
@@ -102,9 +102,9 @@ ADD = "accumulator_type of aggregate would have them added before it, and accumu
         (WindowSpec(TEN, AfterWatermark()), Reduce(max), REDUCE),
         (WindowSpec(TEN), Reduce(max, NOTHING), ""),
         (WindowSpec(TEN), Aggregate(Mean(), NOTHING), ""),
-        (WindowSpec(TEN, exact_firings=True), Elements(NOTHING), ""),
-        (WindowSpec(TEN, exact_firings=True), Reduce(max), ""),
-        (WindowSpec(*count_window(3)), Aggregate(Mean()), ""),
+        (WindowSpec(TEN, every_firing=True), Elements(NOTHING), ""),
+        (WindowSpec(TEN, every_firing=True), Reduce(max), ""),
+        (WindowSpec(*CountWindows(3).parts), Aggregate(Mean()), ""),
     ],
 )
 def test_what_would_reduce_rows_before_the_shuffle_is_advised_where_anything_would(windowing, function, advice):
@@ -118,9 +118,9 @@ def test_nothing_is_advised_for_declared_aggregates():
 @pytest.mark.parametrize(
     ("windowing", "function", "why", "leave_out"),
     [
-        (WindowSpec(TEN, exact_firings=True), Aggregate(Mean()), EXACT, "accumulator_type"),
-        (WindowSpec(TEN, exact_firings=True), Reduce(max), EXACT, "two_phase=True"),
-        (WindowSpec(EventTimeSessionWindows(5), exact_firings=True), Reduce(max), EXACT, "two_phase=True"),
+        (WindowSpec(TEN, every_firing=True), Aggregate(Mean()), EXACT, "accumulator_type"),
+        (WindowSpec(TEN, every_firing=True), Reduce(max), EXACT, "two_phase=True"),
+        (WindowSpec(EventTimeSessionWindows(5), every_firing=True), Reduce(max), EXACT, "two_phase=True"),
         (
             WindowSpec(TEN),
             Aggregate(Mean(), NOTHING),
@@ -128,7 +128,7 @@ def test_nothing_is_advised_for_declared_aggregates():
             "accumulator_type",
         ),
         (
-            WindowSpec(TEN, exact_firings=True),
+            WindowSpec(TEN, every_firing=True),
             Aggregate(Mean(), NOTHING),
             f"then= sees one window at a time, with its context; {EXACT}",
             "accumulator_type",
@@ -154,14 +154,14 @@ def test_rows_that_a_function_sees_cannot_be_merged(function, keys):
 def test_all_windows_at_once_are_aligned_ones():
     assert of_tables(WindowSpec(TEN), AllWindows(len)).name == "accumulating panes"
     with pytest.raises(InvalidPlanError) as error:
-        of_tables(WindowSpec(TEN, exact_firings=True), AllWindows(len))
+        of_tables(WindowSpec(TEN, every_firing=True), AllWindows(len))
     assert str(error.value) == f"all_windows=True runs as aligned panes only, and cannot here: {EXACT}"
 
 
 @pytest.mark.parametrize(
     ("windowing", "why"),
     [
-        (WindowSpec(SEVERAL, exact_firings=True), EXACT),
+        (WindowSpec(SEVERAL, every_firing=True), EXACT),
         (
             WindowSpec(SEVERAL, AfterWatermark().early(AfterCount(3))),
             "AfterWatermark().early(AfterCount.of(3)) does not come to a trigger of columns: early firings by AfterCount.of(3)",

@@ -26,7 +26,7 @@ BEHIND = replace(COUNT, then=applied(lambda key, window, rows: rows), results=pa
 TRIGGER = "fire once, at the watermark: leave out the trigger CountTrigger.of(3)"
 EVICTOR = "keep no elements to evict: leave out CountEvictor.of(3)"
 LATENESS = "emit no result twice: leave out allowed_lateness, and let the watermark wait longer"
-FIRINGS = "have one firing each: leave out exact_firings"
+FIRINGS = "have one firing each: leave out every_firing"
 OWN = "functions of your own over rows do not run there: they compute declared aggregates (panestream.agg)"
 
 
@@ -41,12 +41,12 @@ def test_declared_aggregates_are_given_back(trigger):
         ({"trigger": CountTrigger.of(3)}, COUNT, TRIGGER),
         ({"evictor": CountEvictor.of(3)}, COUNT, EVICTOR),
         ({"allowed_lateness": 1}, COUNT, LATENESS),
-        ({"exact_firings": True}, COUNT, FIRINGS),
+        ({"every_firing": True}, COUNT, FIRINGS),
         ({}, OF_ROWS, OWN),
         ({}, BEHIND, OWN),
-        ({"evictor": CountEvictor.of(3), "exact_firings": True}, OF_ROWS, f"{EVICTOR}; {FIRINGS}; {OWN}"),
+        ({"evictor": CountEvictor.of(3), "every_firing": True}, OF_ROWS, f"{EVICTOR}; {FIRINGS}; {OWN}"),
         (
-            {"trigger": CountTrigger.of(3), "evictor": CountEvictor.of(3), "allowed_lateness": 1, "exact_firings": True},
+            {"trigger": CountTrigger.of(3), "evictor": CountEvictor.of(3), "allowed_lateness": 1, "every_firing": True},
             BEHIND,
             f"{TRIGGER}; {EVICTOR}; {LATENESS}; {FIRINGS}; {OWN}",
         ),

@@ -49,8 +49,8 @@ class Mean(pst.AggregateFunction):
 
 def visit(key: Any, context: Any, rows: Any) -> Any:
     """A process function with state for each key, and for each window."""
-    visits = context.global_state().get_state(pst.ValueStateDescriptor("visits"))
-    prices = context.window_state().get_list_state(pst.ListStateDescriptor("prices"))
+    visits = context.global_state().get_state(pst.state.ValueStateDescriptor("visits"))
+    prices = context.window_state().get_list_state(pst.state.ListStateDescriptor("prices"))
     visits.update((visits.value() or 0) + 1)
     prices.add(rows[-1].price)
     return [(len(rows), sum(prices.get()), visits.value())]
@@ -64,7 +64,7 @@ def keyed(df: Any) -> Any:
 
 def windowed(df: Any, *windows: Any) -> Any:
     """The same in windows, of which late rows are kept."""
-    return keyed(df).window(*windows).key_groups(2).side_output_late_data("late")
+    return keyed(df).window(*windows).options(key_groups=2).side_output_late_data("late")
 
 
 def two(one: Any, other: Any) -> Any:
@@ -78,20 +78,20 @@ def two(one: Any, other: Any) -> Any:
 def in_both(*streams: Any) -> Any:
     """Both in windows that fire again for late rows."""
     left, right = two(*streams)
-    return left.co_group(right).window(SLIDING).allowed_lateness("10 seconds").key_groups(2).side_output_late_data("late")
+    return left.co_group(right).window(SLIDING).allowed_lateness("10 seconds").options(key_groups=2).side_output_late_data("late")
 
 
 def around(*streams: Any) -> Any:
     """The rows of one around those of the other."""
     left, right = two(*streams)
-    return left.interval_join(right).between("-8 seconds", "4 seconds").key_groups(2).side_output_late_data("late")
+    return left.interval_join(right).between("-8 seconds", "4 seconds").options(key_groups=2).side_output_late_data("late")
 
 
 def by_the_clock(df: Any) -> Any:
     """Windows that fire when the clock says so."""
-    timeout = pst.ProcessingTimeoutTrigger.of(pst.CountTrigger.of(1000), "15 seconds")
+    timeout = pst.triggers.ProcessingTimeoutTrigger.of(pst.CountTrigger.of(1000), "15 seconds")
     by_user = pst.stream(df).key_by("user").window(pst.GlobalWindows.create())
-    return by_user.key_groups(2).trigger(timeout).aggregate(agg.count().alias("n"))
+    return by_user.options(key_groups=2).trigger(timeout).aggregate(agg.count().alias("n"))
 
 
 COUNT, TOTAL = agg.count().alias("n"), agg.sum("price").alias("total")
@@ -124,13 +124,15 @@ QUERIES: dict[str, Callable[..., Any]] = {
     ),
     "several": lambda df: windowed(df, TUMBLING, SLIDING).aggregate(COUNT, TOTAL),
     "split": lambda df: (
-        windowed(df, SLIDING).split_distinct(2).aggregate(COUNT, agg.count_distinct("price % 7").alias("different"))
+        windowed(df, SLIDING).options(split_distinct=2).aggregate(COUNT, agg.count_distinct("price % 7").alias("different"))
     ),
-    "two phases": lambda df: windowed(df, SLIDING).aggregate(Mean(), schema="mean double", accumulator_type="s bigint, n bigint"),
+    "two phases": lambda df: windowed(df, SLIDING).aggregate_with(
+        Mean(), schema="mean double", accumulator_type="s bigint, n bigint"
+    ),
     "sessions": lambda df: (
         windowed(df, pst.EventTimeSessionWindows.with_gap("8 seconds")).allowed_lateness("10 seconds").aggregate(*EVERY)
     ),
-    "counts": lambda df: keyed(df).count_window(4, 3).key_groups(2).aggregate(COUNT, TOTAL),
+    "counts": lambda df: keyed(df).count_window(4, 3).options(key_groups=2).aggregate(COUNT, TOTAL),
     "accumulating": lambda df: windowed(df, SLIDING).apply_arrow(
         lambda key, window, table: table.select(["price"]), "price bigint"
     ),
@@ -139,20 +141,20 @@ QUERIES: dict[str, Callable[..., Any]] = {
         .trigger(pst.ContinuousEventTimeTrigger.of("5 seconds"))
         .process(visit, "n int, total bigint, visits int")
     ),
-    "own aggregate": lambda df: windowed(df, pst.EventTimeSessionWindows.with_gap("8 seconds")).aggregate(
+    "own aggregate": lambda df: windowed(df, pst.EventTimeSessionWindows.with_gap("8 seconds")).aggregate_with(
         Mean(), schema="mean double"
     ),
     "evicted": lambda df: (
         windowed(df, SLIDING)
         .trigger(pst.CountTrigger.of(3))
-        .evictor(pst.TimeEvictor.of("8 seconds"))
+        .evictor(pst.evictors.TimeEvictor.of("8 seconds"))
         .apply(lambda key, window, rows: [(len(rows), sum(row.price for row in rows))], "n int, total bigint")
     ),
     "clock": by_the_clock,
     "look backs": lambda df: (
         keyed(df)
         .windows({"short": pst.LookBackWindows.of("5 seconds"), "long": pst.LookBackWindows.of("20 seconds")})
-        .key_groups(2)
+        .options(key_groups=2)
         .side_output_late_data("late")
         .aggregate(COUNT, TOTAL, agg.max_by("price", "at").alias("newest"))
     ),

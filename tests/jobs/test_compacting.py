@@ -96,12 +96,12 @@ def test_columns_that_only_some_files_have_stay(spark, tmp_path):
         part = next((tmp_path / "new").glob("part-*"))
         part.rename(folder / f"batches-{batch:010d}-{batch:010d}-{part.name}")
         shutil.rmtree(tmp_path / "new")
-    assert pst.compact(spark, str(tmp_path), grace_seconds=0) == pst.Compaction(1, 2, 1, 4)
+    assert pst.sinks.compact(spark, str(tmp_path), grace_seconds=0) == pst.sinks.Compaction(1, 2, 1, 4)
     rows = spark.read.parquet(f"{tmp_path}/batch_id=0").select("id", "more").collect()
     assert list(map(tuple, rows)) == [(0, None), (1, None), (1, 2), (2, 4)]
     for wrong in ({"file_bytes": 0}, {"file_bytes": 1.5}, {"grace_seconds": -1}):
         with pytest.raises(SinkError, match=f"{next(iter(wrong))} must be a number"):
-            pst.compact(spark, str(tmp_path), **wrong)
+            pst.sinks.compact(spark, str(tmp_path), **wrong)
 
 
 @pytest.mark.spark
@@ -109,7 +109,7 @@ def test_shared_folders_are_refused_where_spark_alone_sees_the_files(spark, tmp_
     with pytest.raises(SinkError, match="batches_per_folder=3 needs a local file system"):
         run(spark, tmp_path, 1, 3, place=viewfs)
     with pytest.raises(SinkError, match="is not on a local file system of this machine"):
-        pst.compact(spark, f"{viewfs}/main")
+        pst.sinks.compact(spark, f"{viewfs}/main")
 
 
 @pytest.mark.parametrize("wrong", [0, -1, True, 1.5, "3"])
@@ -119,7 +119,7 @@ def test_how_many_micro_batches_share_a_folder_is_a_whole_number(wrong):
 
 
 def test_folders_that_changed_are_told():
-    assert dict(told(pst.Compaction(2, 30, 4, 5000, 1))) == {
+    assert dict(told(pst.sinks.Compaction(2, 30, 4, 5000, 1))) == {
         "folders": "2",
         "files": "30 -> 4",
         "rows": "5,000",

@@ -38,7 +38,7 @@ def checkpoint(spark, tmp_path_factory):
         .key_by("user", "shop")
         .window(pst.TumblingEventTimeWindows.of("30 minutes"))
         .allowed_lateness("1 hour")
-        .key_groups(3)
+        .options(key_groups=3)
         .aggregate(agg.count().alias("orders"), agg.sum("price").alias("total"))
     )
     result.start(main=pst.ParquetSink(str(folder / "out")), checkpoint=str(folder / "checkpoint")).await_termination()
@@ -171,7 +171,7 @@ def test_settings_of_spark_are_handed_on(checkpoint, inspect):
 
 
 def test_a_notebook_shows_it_and_a_mere_repr_asks_nothing(checkpoint, spark):
-    state = pst.read_checkpoint(spark, str(checkpoint))
+    state = pst.state.read_checkpoint(spark, str(checkpoint))
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(type(state), "_summary", lambda *_: pytest.fail("Spark was asked"))
         assert "micro-batch 1" in repr(state)

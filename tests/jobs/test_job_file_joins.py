@@ -197,7 +197,7 @@ def without(text, line):
             text_of(then=NEAR.replace("-1 hour", "0 seconds") + "upper_exclusive = true\n", window=""),
             "interval_join.lower: nothing lies between the bounds: include them, or move one",
         ),
-        (text_of("[trigger]\nclose_at_end = true\n", then=NEAR, window=""), "trigger.close_at_end: closes windows, and [interval_join] has none"),
+        (text_of("[trigger]\nclose_at_end = true\n", then=NEAR, window=""), "trigger.fire_at_end: closes windows, and [interval_join] has none"),
         (text_of(then=NEAR.replace('upper = "0 seconds"\n', ""), window=""), "interval_join: 'upper' is missing"),
         (text_of(then=NEAR, window="", left=LEFT[: LEFT.index("[left.event_time]")]), "left: 'event_time' is missing"),
         (text_of(window=WINDOW.replace('"tumbling"', '"count"').replace('"1 hour"', "3")), "did you mean 'global', with trigger = 'count' in [firing]?"),
@@ -264,7 +264,7 @@ def test_tiles_in_place_of_results(loaded_of):
         (of_tiles(window=WINDOW.replace("window", "windows.h")), "windows: the slices of one kind are enough for tiles"),
         (of_tiles("[firing]\ntrigger = 'count'\ncount = 1\n"), "firing: a tile goes out when its slice is over"),
         (of_tiles("[top]\nn = 1\nby = 'n'\n"), "top: is of results, and a tile holds what aggregates keep"),
-        (of_tiles(before="exact_firings = true\n"), "exact_firings: is of results, and a tile holds what aggregates keep"),
+        (of_tiles(before="every_firing = true\n"), "every_firing: is of results, and a tile holds what aggregates keep"),
         (of_tiles().replace('key = "user"', 'key = "tile"'), "key[0]: the results have a column 'tile' of their own"),
     ],
 )

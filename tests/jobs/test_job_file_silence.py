@@ -15,20 +15,20 @@ AT_END = "[trigger]\nclose_at_end = true\n"
 def test_silence_is_a_part_of_the_watermark(job_of):
     job = job_of(text_of(MINUTE, time=CLOSING, after=EVERY))
     assert job.watermark.recipe == WatermarkStrategy.for_bounded_out_of_orderness("5 seconds").closing_after("30 seconds")
-    assert not job.trigger.close_at_end
+    assert not job.trigger.fire_at_end
 
 
 def test_the_end_of_a_run_is_a_part_of_the_trigger(job_of):
     job = job_of(text_of(MINUTE, time=CLOSING, after=AT_END))
-    assert (job.trigger.close_at_end, job.trigger.spark) == (True, {"availableNow": True})
+    assert (job.trigger.fire_at_end, job.trigger.spark) == (True, {"availableNow": True})
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
         (text_of(MINUTE, time=CLOSING), "closing_after: waits for silence in a query that runs on: trigger.every"),
-        (text_of(MINUTE, after=EVERY + "close_at_end = true\n"), "trigger.close_at_end: 'every' runs without end"),
-        (text_of(MINUTE, before="mode = 'batch'\n", after=AT_END), "close_at_end: a batch closes all windows at its end"),
+        (text_of(MINUTE, after=EVERY + "fire_at_end = true\n"), "trigger.fire_at_end: 'every' runs without end"),
+        (text_of(MINUTE, before="mode = 'batch'\n", after=AT_END), "fire_at_end: a batch closes all windows at its end"),
         (
             text_of(MINUTE, time=CLOSING.replace("30 seconds", "1 us"), after=EVERY),
             "watermark.closing_after: must be whole milliseconds",

@@ -223,7 +223,7 @@ def test_what_belongs_to_the_whole_job(job_of):
     assert (job.allowed_lateness, job.key_groups, job.tasks) == ("1 day", 8, 2)
     assert job.with_firing
     assert job.changelog
-    assert job.exact_firings
+    assert job.every_firing
 
 
 def test_the_clock_may_be_a_column_and_the_stream_then_ends(job_of):

@@ -23,7 +23,7 @@ def checkpoint(spark, tmp_path_factory):
     orders.add([("ann" if n % 2 else "bob", "north", n, START + dt.timedelta(minutes=n)) for n in range(20)])
     strategy = pst.WatermarkStrategy.for_bounded_out_of_orderness("5 minutes")
     stream = pst.stream(orders.stream()).assign_timestamps("ts", strategy).key_by("user", "shop")
-    windows = stream.window(pst.TumblingEventTimeWindows.of("10 minutes")).side_output_late_data("late").key_groups(1)
+    windows = stream.window(pst.TumblingEventTimeWindows.of("10 minutes")).side_output_late_data("late").options(key_groups=1)
     result = windows.aggregate(agg.sum("price").alias("total"))
     sinks = {"main": pst.ParquetSink(str(folder / "out")), "late": pst.MemorySink()}
     result.start(checkpoint=str(folder / "checkpoint"), **sinks).await_termination()

@@ -71,39 +71,39 @@ def shown(monkeypatch):
 
 
 def test_the_view_follows_the_query_and_ends_with_it(shown):
-    pst.live(Query([batch(0), batch(1), batch(2)]), every=0.001)
+    pst.tools.live(Query([batch(0), batch(1), batch(2)]), every=0.001)
     assert [text.split(":")[0] for text in shown] == ["<running"] * 3 + ["<ended"]
     assert shown[-1] == ("<ended: micro-batch 2, 2,000 rows/s, watermark 2026-01-01 00:02:00 UTC, 4 open, 9 firings, 1 late row>")
 
 
 def test_a_query_that_fails_fails_the_cell(shown):
     with pytest.raises(SinkError, match="the disk is full"):
-        pst.live(Query([batch(0)], SinkError("the disk is full\nand more")), every=0.001)
+        pst.tools.live(Query([batch(0)], SinkError("the disk is full\nand more")), every=0.001)
     assert shown[-1].startswith("<failed: the disk is full:")
 
 
 def test_an_interrupted_cell_leaves_the_query_running(shown):
-    pst.live(Query([batch(0), batch(1), batch(2)], interrupt=3), every=0.001)
+    pst.tools.live(Query([batch(0), batch(1), batch(2)], interrupt=3), every=0.001)
     assert "runs on, no longer watched" in shown[-1]
 
 
 def test_so_many_seconds(shown):
     query = Query([batch(n) for n in range(1_000)])
-    pst.live(query, every=0.01, seconds=0.1)
+    pst.tools.live(query, every=0.01, seconds=0.1)
     assert query.looks < 50
     assert "runs on" in shown[-1]
 
 
 def test_what_is_asked():
     with pytest.raises(InvalidPlanError, match="the query that start"):
-        pst.live("query")
+        pst.tools.live("query")
     with pytest.raises(InvalidPlanError, match="positive number of seconds"):
-        pst.live(Query([]), every=0)
+        pst.tools.live(Query([]), every=0)
 
 
 def test_without_a_notebook_it_prints_lines(capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "IPython", None)
-    pst.live(Query([batch(0)]), every=0.001)
+    pst.tools.live(Query([batch(0)]), every=0.001)
     assert capsys.readouterr().out.splitlines()[-1].startswith("<ended: micro-batch 0")
 
 

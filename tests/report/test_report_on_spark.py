@@ -51,7 +51,7 @@ def query(df, delay="1 minute"):
 
 def test_a_report_tells_of_a_run_and_changes_nothing_of_it(spark, folder, tmp_path):
     rows = spark.readStream.schema("ts timestamp, user bigint").option("maxFilesPerTrigger", 1).parquet(str(folder))
-    result, report, heard, main = query(rows), pst.RunReport(), [], pst.MemorySink()
+    result, report, heard, main = query(rows), pst.tools.RunReport(), [], pst.MemorySink()
     watched = report.watch(result)
     assert watched is not result
     spark.streams.addListener(report)
@@ -74,7 +74,7 @@ def test_a_report_tells_of_a_run_and_changes_nothing_of_it(spark, folder, tmp_pa
     found = report.run.times.completeness
     assert late <= FILES * ROWS - found.keeps(to_micros("1 minute")) <= late + 0.006 * FILES * ROWS
     batch = spark.read.schema("ts timestamp, user bigint").parquet(str(folder))
-    advised = pst.lateness(
+    advised = pst.tools.lateness(
         batch, "ts", F.col("_metadata.file_path"), windows="1 minute", allowed_lateness="30 seconds", together=True
     )
     for share in (0.9, 0.99):

@@ -108,7 +108,7 @@ class Mean(AggregateFunction):
 
 
 def pickling_query():
-    windowing = WindowSpec(TumblingEventTimeWindows(10), exact_firings=True, pickled_state=True)
+    windowing = WindowSpec(TumblingEventTimeWindows(10), every_firing=True, pickled_state=True)
     operator = calling(windowing, Aggregate(Mean()), pa.schema([("n", pa.int64())]), harness.ROWS, Mean(), harness.KEYS)
     query = Query(harness.plan_for(operator, windowing, 100), 1)
     query.run(harness.MicroBatch([[("a", 1, 1, None, 1)]], clock=100))

@@ -81,7 +81,7 @@ def main() -> None:
         saved = after.bootstrap(history, str(folder / "saved"), until="2026-01-01T00:01:35Z", **seamed)
         running = after.start(checkpoint=str(folder / "after"), savepoint=saved.path, **seamed)
         with redirect_stdout(io.StringIO()) as told:
-            pst.live(running)
+            pst.tools.live(running)
         saved = pst.savepoint(spark, str(folder / "after"), str(folder / "again"))
         found["saved"] = [saved.batch_id, saved.manifest.groups, saved.manifest.tables.get("panes", 0)]
         found["live"] = told.getvalue().splitlines()

@@ -44,7 +44,7 @@ def bounded(seconds):
 def counts(df, strategy):
     """Rows of each item in ten seconds."""
     keyed = pst.stream(df).assign_timestamps("at", strategy).key_by("item")
-    windowed = keyed.window(pst.TumblingEventTimeWindows.of("10 seconds")).key_groups(2).side_output_late_data("late")
+    windowed = keyed.window(pst.TumblingEventTimeWindows.of("10 seconds")).options(key_groups=2).side_output_late_data("late")
     return windowed.aggregate(agg.count().alias("n"))
 
 
@@ -175,7 +175,9 @@ def test_what_spark_drops_before_the_windows_is_counted_and_warned_of(inputs):
 def results(seen, lateness=0):
     """Firings, with the last instant of their window."""
     timed = pst.stream(seen).assign_timestamps("at", bounded(0)).key_by("item")
-    windowed = timed.window(pst.TumblingEventTimeWindows.of("10 seconds")).key_groups(2).allowed_lateness(f"{lateness} seconds")
+    windowed = (
+        timed.window(pst.TumblingEventTimeWindows.of("10 seconds")).options(key_groups=2).allowed_lateness(f"{lateness} seconds")
+    )
     found = windowed.aggregate(agg.count().alias("n")).main
     return found.withColumn("t", F.expr("window_end - INTERVAL 1 MICROSECOND"))
 

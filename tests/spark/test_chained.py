@@ -23,7 +23,7 @@ def at(seconds):
     return START + timedelta(seconds=seconds)
 
 
-class Ends(pst.WatermarkGenerator):
+class Ends(pst.functions.WatermarkGenerator):
     """All results of a window come in one micro-batch: with the first of them its end is reached."""
 
     def on_event(self, element, timestamp, output):
@@ -33,7 +33,11 @@ class Ends(pst.WatermarkGenerator):
 def counts(df):
     """Clicks of each item in 10 seconds, every 5."""
     keyed = pst.stream(df).assign_timestamps("at", MONOTONOUS).key_by("item")
-    return keyed.window(pst.SlidingEventTimeWindows.of("10 seconds", "5 seconds")).key_groups(2).aggregate(agg.count().alias("n"))
+    return (
+        keyed.window(pst.SlidingEventTimeWindows.of("10 seconds", "5 seconds"))
+        .options(key_groups=2)
+        .aggregate(agg.count().alias("n"))
+    )
 
 
 def largest(results, strategy=MONOTONOUS):

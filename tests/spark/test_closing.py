@@ -62,7 +62,7 @@ def test_input_that_never_stops_is_left_open_with_a_warning(sent):
     with pytest.warns(PanestreamWarning) as told:
         assert one.after([batch(1)]) is None
     assert str(told[0].message) == (
-        "close_at_end: 10 times rows came while windows were to be closed, and they were left open: the input does not end. Let "
+        "fire_at_end: 10 times rows came while windows were to be closed, and they were left open: the input does not end. Let "
         "the query run on (trigger='10 seconds'), and WatermarkStrategy.closing_after close them"
     )
     assert (one.over, one.tries, len(sent), len(one.before)) == (True, 10, 10, 10)

@@ -11,8 +11,8 @@ from tests.spark.test_row_operator import SCHEMA, keyed, row, run, shown, tens
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::panestream.errors.PanestreamWarning")]
 
-BY_TWOS = pst.AfterWatermark().early(pst.AfterCount.of(2)).late(pst.AfterCount.of(2))
-AT_ROWS = pst.AfterWatermark().early(pst.AfterCount.of(1)).late(pst.AfterCount.of(1))
+BY_TWOS = pst.AfterWatermark().early(pst.triggers.AfterCount.of(2)).late(pst.triggers.AfterCount.of(2))
+AT_ROWS = pst.AfterWatermark().early(pst.triggers.AfterCount.of(1)).late(pst.triggers.AfterCount.of(1))
 FIRST = [row("ann", 1, 1), row("ann", 2, 2), row("ann", 3, 4), row("bob", 4, 8)]
 SECOND = [row("ann", 4, 16), row("ann", 12, 32)]
 LATE = [row("ann", 5, 64), row("bob", 6, 128), row("bob", 7, 256)]
@@ -47,7 +47,7 @@ def test_a_stream_with_restarts(spark, tmp_path, trigger, operator, expected):
     rows = MicroBatches(spark, tmp_path / "in", SCHEMA)
 
     def result():
-        windows = keyed(rows.stream()).window(tens()).trigger(trigger).allowed_lateness("1 minute").key_groups(1)
+        windows = keyed(rows.stream()).window(tens()).trigger(trigger).allowed_lateness("1 minute").options(key_groups=1)
         return windows.aggregate(agg.sum("price"))
 
     assert operator in result().explain()
@@ -61,7 +61,7 @@ def test_a_stream_with_restarts(spark, tmp_path, trigger, operator, expected):
 def test_in_a_batch_only_rows_and_the_end_fire(spark):
     """There is no clock to wait for, and one watermark, at the end."""
     df = spark.createDataFrame([*FIRST, *SECOND], SCHEMA).coalesce(1)
-    either = pst.AfterAny.of(pst.AfterCount.of(3), pst.AfterProcessingTime.of("1 hour"))
+    either = pst.triggers.AfterAny.of(pst.triggers.AfterCount.of(3), pst.triggers.AfterProcessingTime.of("1 hour"))
     result = keyed(df).window(tens()).trigger(pst.AfterWatermark().early(either)).aggregate(agg.sum("price"))
     assert shown(result.main.collect()) == [
         ("ann", 0, 10, 23),
@@ -71,5 +71,5 @@ def test_in_a_batch_only_rows_and_the_end_fire(spark):
     ]
     told = keyed(df).window(tens()).trigger(pst.AfterWatermark()).aggregate(agg.sum("price")).explain()
     assert "AfterWatermark(): the same as EventTimeTrigger.create()" in told
-    told = keyed(df).window(tens()).trigger(pst.AfterCount.of(3)).aggregate(agg.sum("price")).explain()
+    told = keyed(df).window(tens()).trigger(pst.triggers.AfterCount.of(3)).aggregate(agg.sum("price")).explain()
     assert "it may finish: rows that come for a window after its last firing are dropped" in told

@@ -44,7 +44,7 @@ def in_new_york(spark):
 def windowed(rows, groups=2):
     delay = pst.WatermarkStrategy.for_bounded_out_of_orderness("1 second")
     stream = pst.stream(rows).assign_timestamps("at", delay).side_output_invalid("invalid")
-    return stream.key_by("k").window(pst.TumblingEventTimeWindows.of("1 minute")).key_groups(groups)
+    return stream.key_by("k").window(pst.TumblingEventTimeWindows.of("1 minute")).options(key_groups=groups)
 
 
 def rows_of(spark, columns=FLAT, number=8):

@@ -103,10 +103,10 @@ class Shop:
         calls = [one["rocksdbGetCount"] + one["rocksdbPutCount"] for one in metrics]
         return Counted(jobs, tasks, progress, self._files() - before, calls, len(asked))
 
-    def _query(self, groups: int) -> pst.WindowedResult:
+    def _query(self, groups: int) -> pst.datastream.WindowedResult:
         timed = pst.stream(self.orders.stream()).assign_timestamps("at", pst.WatermarkStrategy.for_monotonous_timestamps())
         keyed = timed.side_output_invalid("invalid").key_by("user")
-        sliding = keyed.window(pst.SlidingEventTimeWindows.of("10 seconds", "5 seconds")).key_groups(groups).tasks(2)
+        sliding = keyed.window(pst.SlidingEventTimeWindows.of("10 seconds", "5 seconds")).options(key_groups=groups, tasks=2)
         return sliding.aggregate(agg.sum("price").alias("total"), agg.count("price").alias("orders"))
 
     def _files(self) -> Counter[str]:

@@ -51,7 +51,8 @@ def result_of(df, delay="1 minute", keep=None, **look_backs):
     strategy = pst.WatermarkStrategy.for_bounded_out_of_orderness(delay)
     keyed = pst.stream(df).assign_timestamps("ts", strategy).key_by("user")
     windowed = keyed.windows(look_backs) if len(look_backs) > 1 else keyed.window(look_backs["alone"])
-    return windowed.side_output_late_data("late").aggregate(*AGGREGATES, keep=keep)
+    windowed = windowed if keep is None else windowed.keep(*keep)
+    return windowed.side_output_late_data("late").aggregate(*AGGREGATES)
 
 
 def of_spark(df, before, after, suffix=""):
@@ -103,7 +104,7 @@ def test_a_stream_that_is_stopped_and_started_is_the_batch(spark, clicks, tmp_pa
 
 def test_how_late_rows_are_for_look_backs_is_how_far_they_are_behind(clicks):
     rows_ = clicks.batch()
-    told_ = [pst.lateness(rows_, "ts", "id", windows=windows) for windows in (None, pst.LookBackWindows.of("1 hour"))]
+    told_ = [pst.tools.lateness(rows_, "ts", "id", windows=windows) for windows in (None, pst.LookBackWindows.of("1 hour"))]
     assert told_[0].delay(1) == told_[1].delay(1)
     assert told_[0].delay(1) > timedelta(seconds=1)
 
@@ -115,19 +116,19 @@ def test_what_does_not_go_with_look_backs_is_refused(clicks):
     for wrong, said in [
         (lambda: windowed.allowed_lateness("1 s").aggregate(agg.count()), "leave out allowed_lateness"),
         (lambda: windowed.trigger(pst.CountTrigger.of(1)).aggregate(agg.count()), "leave out the trigger"),
-        (lambda: windowed.evictor(pst.CountEvictor.of(1)).aggregate(agg.count()), "leave out CountEvictor"),
-        (lambda: windowed.exact_firings().aggregate(agg.count()), "leave out exact_firings"),
+        (lambda: windowed.evictor(pst.evictors.CountEvictor.of(1)).aggregate(agg.count()), "leave out CountEvictor"),
+        (lambda: windowed.options(every_firing=True).aggregate(agg.count()), "leave out every_firing"),
         (lambda: windowed.apply(lambda key, window, rows: [], "n int"), "functions of your own"),
         (lambda: windowed.aggregate(agg.count(), then=lambda key, context, rows: [], schema="n int"), "functions of your own"),
         (lambda: windowed.aggregate(agg.count().alias("ID")), "cannot be named 'ID'"),
-        (lambda: windowed.aggregate(agg.count(), keep=["no"]), "there is no column 'no'"),
-        (lambda: windowed.aggregate(agg.count(), keep="id"), "as a list"),
+        (lambda: windowed.keep("no").aggregate(agg.count()), "there is no column 'no'"),
+        (lambda: windowed.keep(1).aggregate(agg.count()), "the names of columns"),
         (lambda: windowed.aggregate(agg.count()).top(3, by="count"), "each row has one of its own"),
         (lambda: windowed.aggregate(agg.count()).with_firing(), "each row has one result"),
         (lambda: windowed.aggregate(agg.count()).changelog(), "each row has one result"),
         (lambda: windowed.aggregate(agg.count()).trace(), "runs on columns only"),
         (
-            lambda: keyed.window(pst.TumblingEventTimeWindows.of("1 h")).aggregate(agg.count(), keep=["id"]),
+            lambda: keyed.window(pst.TumblingEventTimeWindows.of("1 h")).keep("id").aggregate(agg.count()),
             "keep is for look-backs",
         ),
         (

@@ -33,7 +33,7 @@ def test_of_an_earlier_version_the_plan_says_whether_there_is_a_clock():
     [
         (Mode(clock=True), {"clock": False}, "no clock wakes"),
         (Mode(ends=True), {"clock": True}, "the clock wakes"),
-        (Mode(ends=True, closes=True, signals=True), {"clock": False}, "without close_at_end=True"),
+        (Mode(ends=True, closes=True, signals=True), {"clock": False}, "without fire_at_end=True"),
     ],
     ids=["no clock", "no end", "no signals"],
 )

@@ -64,7 +64,7 @@ def test_names_are_shown_apart_where_they_differ():
     ("tag", "method"),
     [
         *((tag, "start") for tag in ("self", "checkpoint", "trigger", "name", "savepoint", "own_position", "on_progress")),
-        *((tag, "start") for tag in ("allow_incomplete", "migrate", "close_at_end")),
+        *((tag, "start") for tag in ("allow_incomplete", "migrate", "fire_at_end")),
         *((tag, "bootstrap") for tag in ("history", "path", "until", "position")),
     ],
 )

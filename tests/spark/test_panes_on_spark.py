@@ -74,7 +74,7 @@ def last_of_each(found):
 def test_windows_that_fire_again_as_the_row_operator(clicks, tmp_path, assigner, trigger):
     windowed = keyed(clicks.stream()).window(assigner).allowed_lateness("1 minute")
     windowed = windowed if trigger is None else windowed.trigger(trigger)
-    columnar, row = windowed.aggregate(*AGGREGATES), windowed.exact_firings().aggregate(*AGGREGATES)
+    columnar, row = windowed.aggregate(*AGGREGATES), windowed.options(every_firing=True).aggregate(*AGGREGATES)
     assert (columnar.operator.name, row.operator.name) == ("aligned panes", "row operator")
     found = streamed(columnar, tmp_path / "columnar")
     assert last_of_each(found) == last_of_each(streamed(row, tmp_path / "row"))
@@ -96,7 +96,7 @@ def test_a_changelog_applied_to_a_table_gives_the_last_results(clicks, tmp_path)
                 assert (place in table) == (row.op == "update_after")
                 applied[place] = values
         table = applied
-    exact = streamed(windowed.exact_firings().aggregate(*AGGREGATES), tmp_path / "row")
+    exact = streamed(windowed.options(every_firing=True).aggregate(*AGGREGATES), tmp_path / "row")
     expected = {(row.user, row.window_start, row.window_end): (row.n, row.total, row.latest) for row in exact}
     assert {place: values[:3] for place, values in table.items()} == expected
     assert {row.firing for row in changes} == {"on_time", "late"}
@@ -133,8 +133,8 @@ def test_processing_time_as_the_row_operator(clicks, tmp_path):
     def result(exact):
         stream = pst.stream(clicks.stream()).processing_time_from("ts").key_by("user")
         windowed = stream.window(pst.SlidingProcessingTimeWindows.of("2 minutes", "30 seconds"))
-        windowed = windowed.trigger(pst.ContinuousProcessingTimeTrigger.of("20 seconds"))
-        return (windowed.exact_firings() if exact else windowed).aggregate(*AGGREGATES[:2])
+        windowed = windowed.trigger(pst.triggers.ContinuousProcessingTimeTrigger.of("20 seconds"))
+        return (windowed.options(every_firing=True) if exact else windowed).aggregate(*AGGREGATES[:2])
 
     assert result(exact=False).operator.name == "aligned panes"
     found = last_of_each(streamed(result(exact=False), tmp_path / "columnar"))
@@ -184,7 +184,7 @@ def test_functions_over_rows_in_every_shape(clicks, tmp_path):
         "all": windowed.apply_arrow(at_once, schema, all_windows=True),
         "process": windowed.side_output("seen", "till bigint").process(with_context, schema, stateless=True),
     }
-    expected = streamed(windowed.exact_firings().apply(over_rows, schema), tmp_path / "row")
+    expected = streamed(windowed.options(every_firing=True).apply(over_rows, schema), tmp_path / "row")
     assert expected
     for name, result in shapes.items():
         assert result.operator.name == "accumulating panes"
@@ -229,7 +229,7 @@ def test_what_panes_cannot_do_is_said(clicks):
 
 
 def test_the_row_operator_says_which_firing(clicks, tmp_path):
-    row = keyed(clicks.stream()).window(SLIDING).allowed_lateness("10 minutes").exact_firings().aggregate(*AGGREGATES)
+    row = keyed(clicks.stream()).window(SLIDING).allowed_lateness("10 minutes").options(every_firing=True).aggregate(*AGGREGATES)
     found = streamed(row.with_firing(), tmp_path / "row")
     numbers: dict[tuple, int] = {}
     for one in sorted(found, key=lambda row: (str(row.user), row.window_start, row.firing_number)):

@@ -174,6 +174,6 @@ def test_a_query_reads_and_writes_below_a_folder_that_looks_like_a_pattern(spark
     assert rows.batch().count() == 2
     stream = pst.stream(rows.stream()).assign_timestamps("at", pst.WatermarkStrategy.for_monotonous_timestamps())
     counts = stream.key_by("k").window(pst.TumblingEventTimeWindows.of("1 minute")).aggregate(pst.agg.count().alias("n"))
-    query = counts.start(main=pst.FileSink(str(home / "out")), checkpoint=str(home / "checkpoint"), close_at_end=True)
+    query = counts.start(main=pst.FileSink(str(home / "out")), checkpoint=str(home / "checkpoint"), fire_at_end=True)
     query.await_termination()
     assert [row.n for row in spark.read.parquet(escaped(str(home / "out"))).collect()] == [1, 1]

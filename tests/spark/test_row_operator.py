@@ -61,7 +61,7 @@ def run(result, checkpoint, *tags):
 
 def test_one_stream_with_everything(spark, tmp_path):
     """Evictor, lateness, late rows, a side output, state per window and per key; and a restart after the first micro-batch."""
-    firings = pst.ValueStateDescriptor("firings")
+    firings = pst.state.ValueStateDescriptor("firings")
 
     def bump(store):
         state = store.get_state(firings)
@@ -81,7 +81,7 @@ def test_one_stream_with_everything(spark, tmp_path):
     rows = MicroBatches(spark, tmp_path / "in", SCHEMA)
 
     def result():
-        windows = keyed(rows.stream()).window(tens()).evictor(pst.CountEvictor.of(2)).allowed_lateness("10 seconds")
+        windows = keyed(rows.stream()).window(tens()).evictor(pst.evictors.CountEvictor.of(2)).allowed_lateness("10 seconds")
         windows = windows.side_output_late_data("late").side_output("alerts", "message string, n int")
         return windows.process(Prices(), "n int, total bigint, of_window int, of_key int, watermark int, recent boolean")
 
@@ -119,7 +119,7 @@ class Mean(pst.AggregateFunction):
         return accumulator[0] / accumulator[1] if accumulator[1] else None
 
 
-class ByParity(pst.WindowAssigner):
+class ByParity(pst.windows.WindowAssigner):
     """Two windows for each row, by what is in it: its own ten seconds, and everything of the price's parity."""
 
     is_event_time = True
@@ -127,7 +127,10 @@ class ByParity(pst.WindowAssigner):
     def assign_windows(self, element, timestamp, processing_time):
         start = timestamp - timestamp % 10_000_000
         odd = (element.price or 0) % 2
-        return [pst.TimeWindow(start, start + 10_000_000), pst.TimeWindow(MICROS + odd * 100_000_000, MICROS + 200_000_000)]
+        return [
+            pst.windows.TimeWindow(start, start + 10_000_000),
+            pst.windows.TimeWindow(MICROS + odd * 100_000_000, MICROS + 200_000_000),
+        ]
 
 
 def the_ways(df):
@@ -148,21 +151,21 @@ def the_ways(df):
     return {
         "reduce": windows.reduce(larger),
         "reduce, then": windows.reduce(larger, then=lambda key, context, rows: [rows[0].price], schema="price bigint"),
-        "aggregate": windows.aggregate(Mean(), schema="mean double"),
-        "aggregate, then": windows.aggregate(Mean(), then=lambda key, context, means: [str(means[0])], schema="text string"),
+        "aggregate": windows.aggregate_with(Mean(), schema="mean double"),
+        "aggregate, then": windows.aggregate_with(Mean(), then=lambda key, context, means: [str(means[0])], schema="text string"),
         "declared, then": windows.aggregate(
             agg.count().alias("n"),
             agg.sum("price").alias("s"),
             then=lambda key, context, results: [results[0][0] * 100 + (results[0][1] or 0)],
             schema="x bigint",
         ),
-        "declared, exact": windows.exact_firings().aggregate(agg.count().alias("n"), agg.max("price").alias("m")),
+        "declared, exact": windows.options(every_firing=True).aggregate(agg.count().alias("n"), agg.max("price").alias("m")),
         "declared": windows.aggregate(agg.count().alias("n"), agg.max("price").alias("m")),
         "apply": windows.apply(spread, schema="spread bigint, micros bigint"),
         "process": windows.process(longest, schema="n int, label string"),
         "count": keyed(df).count_window(2).apply(lambda key, window, rows: [len(rows)], "n int"),
         "own assigner": keyed(df).window(ByParity()).apply(lambda key, window, rows: [len(rows)], "n int"),
-        "never": windows.trigger(pst.NeverTrigger()).apply(lambda key, window, rows: [len(rows)], "n int"),
+        "never": windows.trigger(pst.triggers.NeverTrigger()).apply(lambda key, window, rows: [len(rows)], "n int"),
     }
 
 
@@ -212,7 +215,7 @@ def _read(value):
 
 
 NOTEBOOK = """
-class Pairs(pst.WindowFunction):
+class Pairs(pst.functions.WindowFunction):
     def apply(self, key, window, inputs):
         check(inputs)
         return [[element.price for element in inputs]]
@@ -235,9 +238,9 @@ def test_a_function_that_raises_loses_nothing(spark, tmp_path):
 
     sink = pst.MemorySink()
     query = pairs(refuse).start(main=sink, checkpoint=str(tmp_path / "checkpoint"))
-    with pytest.raises(pst.WindowFunctionError) as raised:
+    with pytest.raises(pst.functions.WindowFunctionError) as raised:
         query.await_termination()
-    assert (raised.value.key, raised.value.window, raised.value.elements) == ("ann", pst.GlobalWindow(), 2)
+    assert (raised.value.key, raised.value.window, raised.value.elements) == ("ann", pst.windows.GlobalWindow(), 2)
     assert 'raise ValueError("thirteen!")' in str(raised.value)
     assert "ValueError: thirteen!" in str(raised.value)
     assert sink.rows == []
@@ -247,7 +250,7 @@ def test_a_function_that_raises_loses_nothing(spark, tmp_path):
     assert found == {1: [("ann", None, None, [1, 13]), ("bob", None, None, [2, 3])], 2: [("ann", None, None, [4, 5])]}
 
 
-class Trailing(pst.WatermarkGenerator):
+class Trailing(pst.functions.WatermarkGenerator):
     """Periodic: five seconds behind the largest time that it has seen, which is that of one micro-batch."""
 
     def __init__(self):
@@ -260,7 +263,7 @@ class Trailing(pst.WatermarkGenerator):
         output.emit_watermark(self.largest - 5_000_000)
 
 
-class Marks(pst.WatermarkGenerator):
+class Marks(pst.functions.WatermarkGenerator):
     """Punctuated: a row without a price says that all before it has come."""
 
     def on_event(self, element, timestamp, output):
@@ -291,22 +294,22 @@ def test_watermark_generators_of_ones_own(spark, tmp_path):
 
 def test_assigners_and_triggers_of_ones_own(spark, tmp_path):
     """A merging assigner, and a trigger with a value and a reducing state that survive restarts and merges."""
-    total = pst.ReducingStateDescriptor("total", lambda a, b: a + b)
-    last = pst.ValueStateDescriptor("last")
+    total = pst.state.ReducingStateDescriptor("total", lambda a, b: a + b)
+    last = pst.state.ValueStateDescriptor("last")
 
-    class Neighbours(pst.MergingWindowAssigner):
+    class Neighbours(pst.windows.MergingWindowAssigner):
         """Ten seconds each; neighbours that have data are one window."""
 
         is_event_time = True
 
         def assign_windows(self, element, timestamp, processing_time):
             start = timestamp - timestamp % 10_000_000
-            return [pst.TimeWindow(start, start + 10_000_000)]
+            return [pst.windows.TimeWindow(start, start + 10_000_000)]
 
         def merge_windows(self, windows):
             return merge_touching(windows)
 
-    class Steps(pst.Trigger):
+    class Steps(pst.triggers.Trigger):
         """Fires at every hundred of the total, when a price is twice the one before, and at the end."""
 
         def on_element(self, element, timestamp, window, ctx):
@@ -316,13 +319,17 @@ def test_assigners_and_triggers_of_ones_own(spark, tmp_path):
             sums.add(element.price)
             doubled = before.value() is not None and element.price >= 2 * before.value()
             before.update(element.price)
-            return pst.TriggerResult.FIRE if doubled or sums.get() // 100 > known // 100 else pst.TriggerResult.CONTINUE
+            return (
+                pst.triggers.TriggerResult.FIRE
+                if doubled or sums.get() // 100 > known // 100
+                else pst.triggers.TriggerResult.CONTINUE
+            )
 
         def on_event_time(self, time, window, ctx):
-            return pst.TriggerResult.FIRE if time == window.max_timestamp() else pst.TriggerResult.CONTINUE
+            return pst.triggers.TriggerResult.FIRE if time == window.max_timestamp() else pst.triggers.TriggerResult.CONTINUE
 
         def on_processing_time(self, time, window, ctx):
-            return pst.TriggerResult.CONTINUE
+            return pst.triggers.TriggerResult.CONTINUE
 
         def can_merge(self):
             return True
@@ -387,14 +394,16 @@ def test_a_trigger_must_say_that_it_uses_the_clock(spark, tmp_path):
 
 def test_stagger_and_windows_over_all_rows(spark):
     df = spark.createDataFrame([row(f"user{n}", n % 10, n) for n in range(40)], SCHEMA).coalesce(1)
-    staggered = keyed(df).window(tens(stagger=pst.WindowStagger.RANDOM)).key_groups(4).aggregate(agg.count().alias("n"))
+    staggered = (
+        keyed(df).window(tens(stagger=pst.windows.WindowStagger.RANDOM)).options(key_groups=4).aggregate(agg.count().alias("n"))
+    )
     group = F.pmod(F.xxhash64("user"), F.lit(4))
     found = (
         staggered.main.groupBy(group.alias("g"), (F.unix_micros("window_start") % 10_000_000).alias("shift"))
         .agg(F.sum("n"))
         .collect()
     )
-    shifts = [pst.WindowStagger.RANDOM.get_stagger_offset(0, 10_000_000, number) for number in range(4)]
+    shifts = [pst.windows.WindowStagger.RANDOM.get_stagger_offset(0, 10_000_000, number) for number in range(4)]
     assert sorted((one.g, one["shift"]) for one in found) == list(enumerate(shifts))
     assert len(set(shifts)) == 4
     assert sum(one[2] for one in found) == 40
@@ -414,7 +423,7 @@ def test_the_clock_in_a_batch_and_availablenow(spark, tmp_path):
         return windows.aggregate(agg.sum("price").alias("total"))
 
     assert sorted((one.user, one.total) for one in by_the_clock(rows.batch()).main.collect()) == [("ann", 4), ("bob", 2)]
-    patient = pst.ProcessingTimeoutTrigger.of(pst.CountTrigger.of(9), "1 minute")
+    patient = pst.triggers.ProcessingTimeoutTrigger.of(pst.CountTrigger.of(9), "1 minute")
     waiting = keyed(rows.stream()).window(pst.GlobalWindows.create()).trigger(patient).reduce(lambda a, b: b)
     for result in (by_the_clock(rows.stream()), waiting):
         with pytest.raises(InvalidPlanError, match=r"processingTime.*processing_time_from"):
@@ -445,9 +454,9 @@ def test_wrong_calls_say_what_to_do(spark, tmp_path):
     with pytest.raises(InvalidPlanError, match="outputs have it anyway"):
         windows.apply(lambda key, window, rows: [len(rows)], "user string, n int")
     with pytest.raises(InvalidPlanError, match="needs merge"):
-        keyed(df).window(pst.EventTimeSessionWindows.with_gap("1 second")).aggregate(Mean(), schema="mean double")
+        keyed(df).window(pst.EventTimeSessionWindows.with_gap("1 second")).aggregate_with(Mean(), schema="mean double")
     with pytest.raises(InvalidPlanError, match="assign_timestamps"):
-        pst.stream(df).key_by("user").count_window(3).evictor(pst.TimeEvictor.of("1 second"))
+        pst.stream(df).key_by("user").count_window(3).evictor(pst.evictors.TimeEvictor.of("1 second"))
     with pytest.raises(InvalidPlanError, match="another argument of start"):
         windows.side_output("checkpoint", "n int")
     for twice in (

@@ -139,7 +139,7 @@ def test_an_error_of_a_batch_is_short_for_those_who_use_main(spark):
     with pytest.raises(WindowFunctionError) as short:
         result.run(main=pst.MemorySink())
     assert str(short.value).splitlines()[0].startswith("the window function raised KeyError: 'prize' (at key 'ann'")
-    assert short.value.window == pst.TimeWindow(1_767_225_600_000_000, 1_767_225_610_000_000)
+    assert short.value.window == pst.windows.TimeWindow(1_767_225_600_000_000, 1_767_225_610_000_000)
     assert short.value.__suppress_context__
     assert isinstance(short.value.spark_error, PythonException)
 

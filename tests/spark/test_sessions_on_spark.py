@@ -70,7 +70,7 @@ def streamed(result, folder):
 )
 def test_sessions_as_the_row_operator(spark, clicks, tmp_path, assigner):
     windowed = keyed(clicks.stream()).window(assigner).side_output_late_data("late")
-    columnar, row = windowed.aggregate(*AGGREGATES), windowed.exact_firings().aggregate(*AGGREGATES)
+    columnar, row = windowed.aggregate(*AGGREGATES), windowed.options(every_firing=True).aggregate(*AGGREGATES)
     assert columnar.operator.name == "sessions"
     assert row.operator.name == "row operator"
     main, late = streamed(columnar, tmp_path / "columnar")
@@ -99,7 +99,7 @@ def test_count_windows_as_the_row_operator(spark, clicks, tmp_path, slide):
     found = []
     for exact in (False, True):
         windowed = pst.stream(clicks.stream()).key_by("user").count_window(10, slide)
-        result = (windowed.exact_firings() if exact else windowed).aggregate(
+        result = (windowed.options(every_firing=True) if exact else windowed).aggregate(
             agg.count().alias("n"), agg.sum("price").alias("total")
         )
         assert result.operator.name == ("row operator" if exact else "counts")

@@ -30,7 +30,7 @@ def windows(clicks, closing=None):
     strategy = pst.WatermarkStrategy.for_bounded_out_of_orderness("1 second")
     strategy = strategy if closing is None else strategy.closing_after(closing)
     keyed = pst.stream(clicks.stream()).assign_timestamps("ts", strategy).key_by("user")
-    windowed = keyed.window(pst.TumblingEventTimeWindows.of("10 seconds")).side_output_late_data("late").key_groups(2)
+    windowed = keyed.window(pst.TumblingEventTimeWindows.of("10 seconds")).side_output_late_data("late").options(key_groups=2)
     return windowed.aggregate(agg.count().alias("clicks"))
 
 
@@ -69,21 +69,21 @@ def clicks(spark, tmp_path):
 
 def test_the_end_of_what_is_available_closes_windows_and_the_next_run_goes_on(spark, clicks, tmp_path):
     checkpoint = tmp_path / "checkpoint"
-    first = Run(windows(clicks), checkpoint, close_at_end=True)
+    first = Run(windows(clicks), checkpoint, fire_at_end=True)
     assert (first.fired, first.late) == ([("ann", 0, 1), ("ann", 20, 1), ("bob", 0, 1)], [])
     assert [one.rows for one in first.progress] == [2, 1, 0]
     assert first.progress[-1].watermark == round(at(30).timestamp() * 1e6) - 1
     # What is behind the window that was closed is late, what is not goes on; and no window fires twice.
     clicks.add([("ann", at(28)), ("bob", at(31))])
-    second = Run(windows(clicks), checkpoint, close_at_end=True)
+    second = Run(windows(clicks), checkpoint, fire_at_end=True)
     assert (second.fired, second.late) == ([("bob", 30, 1)], [("ann", 28)])
     # Nothing new: there is nothing to close.
-    third = Run(windows(clicks), checkpoint, close_at_end=True)
+    third = Run(windows(clicks), checkpoint, fire_at_end=True)
     assert (third.fired, third.late) == ([], [])
     # Without it windows stay open; and it may come back.
     clicks.add([("ann", at(45))])
     assert Run(windows(clicks), checkpoint).fired == []
-    assert Run(windows(clicks), checkpoint, close_at_end=True).fired == [("ann", 40, 1)]
+    assert Run(windows(clicks), checkpoint, fire_at_end=True).fired == [("ann", 40, 1)]
     # A savepoint knows the input, and nothing of the signals.
     saved = pst.savepoint(spark, str(checkpoint), str(tmp_path / "saved"))
     assert [source["kind"] for source in saved.manifest.sources] == ["files"]
@@ -101,7 +101,7 @@ def test_what_is_broken_off_while_windows_close_is_done_once(spark, clicks, tmp_
 
     # In the micro-batch that closes, when the sink has its rows and Spark has not committed it.
     with pytest.raises(CallbackError):
-        start(close_at_end=True, on_progress=fail).await_termination()
+        start(fire_at_end=True, on_progress=fail).await_termination()
     start().await_termination()
     assert fired(spark.read.parquet(str(out)).collect()) == [("ann", 0, 1), ("ann", 20, 1), ("bob", 0, 1)]
     # Between the word and the run that reads it: with rows beside it, it is no end.
@@ -111,7 +111,7 @@ def test_what_is_broken_off_while_windows_close_is_done_once(spark, clicks, tmp_
     clicks.add([("bob", at(39))])
     start().await_termination()
     assert ("bob", 30, 2) not in fired(spark.read.parquet(str(out)).collect())
-    start(close_at_end=True).await_termination()
+    start(fire_at_end=True).await_termination()
     assert fired(spark.read.parquet(str(out)).collect())[-1] == ("bob", 30, 2)
 
 
@@ -151,8 +151,8 @@ def test_a_checkpoint_is_tied_to_how_it_was_begun_and_a_savepoint_leads_on(spark
     assert Run(windows(clicks, "1 second"), old).fired == [("ann", 0, 1), ("bob", 0, 1)]
     with pytest.raises(CheckpointError, match=r"begun by a query that no clock wakes.*pst.savepoint"):
         windows(clicks, "1 second").start(checkpoint=old, main=pst.MemorySink(), late=pst.MemorySink(), **LIVE)
-    with pytest.raises(CheckpointError, match="begun without close_at_end=True"):
-        windows(clicks).start(checkpoint=old, main=pst.MemorySink(), late=pst.MemorySink(), close_at_end=True)
+    with pytest.raises(CheckpointError, match="begun without fire_at_end=True"):
+        windows(clicks).start(checkpoint=old, main=pst.MemorySink(), late=pst.MemorySink(), fire_at_end=True)
     saved = pst.savepoint(spark, old, str(tmp_path / "saved"))
     main, late = pst.MemorySink(), pst.MemorySink()
     started = windows(clicks, "1 second").start

@@ -26,9 +26,9 @@ def _query(orders: MicroBatches, tasks: int | None) -> Any:
         .assign_timestamps("at", pst.WatermarkStrategy.for_monotonous_timestamps())
         .key_by("user")
         .window(pst.SlidingEventTimeWindows.of("10 seconds", "5 seconds"))
-        .key_groups(GROUPS)
+        .options(key_groups=GROUPS)
     )
-    return (windowed if tasks is None else windowed.tasks(tasks)).aggregate(agg.sum("price").alias("total"))
+    return (windowed if tasks is None else windowed.options(tasks=tasks)).aggregate(agg.sum("price").alias("total"))
 
 
 def _rows(folder: Path, spark: SparkSession) -> list[tuple[Any, ...]]:

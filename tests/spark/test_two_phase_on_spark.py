@@ -72,8 +72,8 @@ def windows(df, assigner):
 )
 def test_the_same_results_in_two_phases(clicks, assigner):
     over = windows(clicks, assigner)
-    once = over.aggregate(Kinds(), schema="most bigint, last timestamp")
-    twice = over.aggregate(Kinds(), schema="most bigint, last timestamp", accumulator_type=KINDS)
+    once = over.aggregate_with(Kinds(), schema="most bigint, last timestamp")
+    twice = over.aggregate_with(Kinds(), schema="most bigint, last timestamp", accumulator_type=KINDS)
     assert once.operator.name == "row operator"
     assert twice.operator.name in ("aligned panes", "sessions")
     assert "before the shuffle" in twice.explain()
@@ -99,7 +99,7 @@ def test_a_stream_goes_on_after_a_restart(spark, clicks, tmp_path):
         spark.readStream.schema(clicks.schema).option("maxFilesPerTrigger", 1).parquet(str(tmp_path / "in")),
         pst.TumblingEventTimeWindows.of("1 minute"),
     )
-    result = result.allowed_lateness("1 hour").aggregate(
+    result = result.allowed_lateness("1 hour").aggregate_with(
         Average(), schema="mean double", accumulator_type="total bigint, n bigint"
     )
     for trigger in ("once", "availableNow"):
@@ -117,15 +117,17 @@ def test_a_stream_goes_on_after_a_restart(spark, clicks, tmp_path):
 def test_what_cannot_be_is_refused(clicks):
     tumbling = windows(clicks, pst.TumblingEventTimeWindows.of("1 minute"))
     with pytest.raises(InvalidPlanError, match="write a column for each of its 2 values"):
-        tumbling.aggregate(Average(), schema="mean double", accumulator_type="total bigint")
+        tumbling.aggregate_with(Average(), schema="mean double", accumulator_type="total bigint")
     with pytest.raises(InvalidPlanError, match=r"an evictor needs all elements.*Leave out accumulator_type"):
-        tumbling.evictor(pst.CountEvictor.of(3)).aggregate(Average(), schema="mean double", accumulator_type="t bigint, n bigint")
+        tumbling.evictor(pst.evictors.CountEvictor.of(3)).aggregate_with(
+            Average(), schema="mean double", accumulator_type="t bigint, n bigint"
+        )
     with pytest.raises(InvalidPlanError, match="then= sees one window at a time"):
-        tumbling.aggregate(
+        tumbling.aggregate_with(
             Average(), schema="mean double", accumulator_type="t bigint, n bigint", then=lambda key, context, results: results
         )
     with pytest.raises(InvalidPlanError, match="partials have types"):
-        tumbling.aggregate(agg.count(), accumulator_type="n bigint")
+        tumbling.aggregate_with(agg.count(), accumulator_type="n bigint")
     with pytest.raises(InvalidPlanError, match="Leave out two_phase=True"):
         tumbling.trigger(pst.CountTrigger.of(3)).reduce(max, two_phase=True)
 
@@ -136,7 +138,7 @@ def test_an_error_names_the_row(clicks):
         def add(self, row, accumulator):
             return accumulator[0] + row.prize, accumulator[1]
 
-    result = windows(clicks, pst.TumblingEventTimeWindows.of("1 minute")).aggregate(
+    result = windows(clicks, pst.TumblingEventTimeWindows.of("1 minute")).aggregate_with(
         Broken(), schema="mean double", accumulator_type="total bigint, n bigint"
     )
     with pytest.raises(Exception, match=r"Broken.add raised AttributeError.*at the row Row\(user="):

@@ -156,7 +156,7 @@ def test_what_users_write_is_evaluated_once(spark, monkeypatch):
     source = pst.stream(spark.range(4000).toDF("v")).side_output_invalid("bad")
     source = source.assign_timestamps("if(rand() < 0.5, null, v)", NONE, unit="microseconds")
     salted = source.key_by("cast(floor(rand() * 4) AS int) AS salt", "uuid() AS u", "v AS __panestream_time")
-    windowed = salted.window(pst.TumblingEventTimeWindows.of("1 hour")).key_groups(4)
+    windowed = salted.window(pst.TumblingEventTimeWindows.of("1 hour")).options(key_groups=4)
     projected, _ = handed_over(monkeypatch, windowed.aggregate(agg.count()))
     group = F.pmod(F.xxhash64("key_0", "key_1", "key_2"), F.lit(4)).alias("expected")
     rows = projected.select("*", group).collect()
@@ -169,7 +169,9 @@ def test_what_users_write_is_evaluated_once(spark, monkeypatch):
 def test_spark_reduces_rows_by_the_key_that_was_drawn(spark, monkeypatch):
     source = pst.stream(spark.range(4000).toDF("v")).assign_timestamps("v + floor(rand() * 2) * 4000", NONE, unit="microseconds")
     windowed = (
-        source.key_by("cast(floor(rand() * 4) AS int) AS salt").window(pst.SlidingEventTimeWindows(3000, 4000)).key_groups(4)
+        source.key_by("cast(floor(rand() * 4) AS int) AS salt")
+        .window(pst.SlidingEventTimeWindows(3000, 4000))
+        .options(key_groups=4)
     )
     projected, plan = handed_over(monkeypatch, windowed.aggregate(agg.count(), agg.max("v")))
     assert reducible(plan)

@@ -31,7 +31,7 @@ class Average(pst.AggregateFunction):
 
 class LoudSum(pst.ProcessWindowFunction):
     def process(self, key, context, elements):
-        firings = context.window_state().get_state(pst.ValueStateDescriptor("firings"))
+        firings = context.window_state().get_state(pst.state.ValueStateDescriptor("firings"))
         firings.update((firings.value() or 0) + 1)
         if sum(elements) > 10:
             context.output("large", (key, sum(elements)))
@@ -66,7 +66,7 @@ def test_each_kind_of_function(function, expected):
 
 
 def test_trigger_evictor_and_lateness():
-    windows = {"trigger": pst.CountTrigger.of(2), "evictor": pst.CountEvictor.of(3), "allowed_lateness": "10 seconds"}
+    windows = {"trigger": pst.CountTrigger.of(2), "evictor": pst.evictors.CountEvictor.of(3), "allowed_lateness": "10 seconds"}
     harness = WindowTestHarness(MINUTE, **windows, apply=lambda key, window, rows: [list(rows)], side_output_late_data=True)
     for value in range(4):
         harness.process_element(value, value)
@@ -110,7 +110,7 @@ def test_times_may_be_written_in_several_ways():
         harness.process_watermark(instant)
         assert harness.current_watermark == harness.current_processing_time == 60_000_000
         harness.end_of_input()
-        assert harness.extract_output() == [WindowResult(None, pst.TimeWindow(60_000_000, 120_000_000), 3, 119_999_999)]
+        assert harness.extract_output() == [WindowResult(None, pst.windows.TimeWindow(60_000_000, 120_000_000), 3, 119_999_999)]
 
 
 def test_windows_of_processing_time_need_no_event_times():
@@ -208,18 +208,18 @@ def test_a_lateness_is_no_moment():
 
 @pytest.mark.parametrize("at_once", [True, False])
 def test_a_trigger_with_timers_of_the_clock_that_does_not_say_so_fails_as_on_spark(at_once):
-    class Patient(pst.Trigger):
+    class Patient(pst.triggers.Trigger):
         def on_element(self, element, timestamp, window, ctx):
             if at_once:
                 ctx.register_processing_time_timer(5)
-            return pst.TriggerResult.CONTINUE
+            return pst.triggers.TriggerResult.CONTINUE
 
         def on_event_time(self, time, window, ctx):
             ctx.register_processing_time_timer(5)
-            return pst.TriggerResult.CONTINUE
+            return pst.triggers.TriggerResult.CONTINUE
 
         def on_processing_time(self, time, window, ctx):
-            return pst.TriggerResult.FIRE
+            return pst.triggers.TriggerResult.FIRE
 
         def clear(self, window, ctx): ...
 
@@ -241,9 +241,9 @@ def test_a_trigger_with_timers_of_the_clock_that_does_not_say_so_fails_as_on_spa
 
 def test_the_ends_of_time_are_public():
     harness = WindowTestHarness(MINUTE, reduce=max)
-    assert harness.current_watermark == pst.MIN_TIMESTAMP
+    assert harness.current_watermark == pst.windows.MIN_TIMESTAMP
     harness.end_of_input()
-    assert harness.current_watermark == pst.MAX_TIMESTAMP == pst.GlobalWindow().max_timestamp()
+    assert harness.current_watermark == pst.windows.MAX_TIMESTAMP == pst.windows.GlobalWindow().max_timestamp()
 
 
 @pytest.mark.parametrize(
@@ -320,7 +320,7 @@ def test_results_show_their_times_and_stay_tuples_of_integers():
     assert repr(result) == "WindowResult(key='ann', window=[10:00:00, 10:05:00), value=7, timestamp=10:04:59.999999)"
     assert repr(late) == "LateElement(key='ann', timestamp=10:00:00, value=8)"
     start, end = 36_000_000_000, 36_300_000_000
-    assert result == WindowResult("ann", pst.TimeWindow(start, end), 7, end - 1)
+    assert result == WindowResult("ann", pst.windows.TimeWindow(start, end), 7, end - 1)
     assert late == LateElement("ann", start, 8)
     assert hash(result) == hash(tuple(result))
     assert repr(result._replace(key="bob")).startswith("WindowResult(key='bob', window=[10:00:00, 10:05:00)")
@@ -349,8 +349,8 @@ def test_a_harness_shows_how_far_time_is():
 
 
 TIMERS_AT_THE_END_OF_A_WAIT = [
-    pst.ProcessingTimeoutTrigger.of(pst.CountTrigger.of(100), "30 seconds"),
-    pst.ContinuousProcessingTimeTrigger.of("30 seconds"),
+    pst.triggers.ProcessingTimeoutTrigger.of(pst.CountTrigger.of(100), "30 seconds"),
+    pst.triggers.ContinuousProcessingTimeTrigger.of("30 seconds"),
 ]
 
 
@@ -369,7 +369,7 @@ def test_timer_of_the_clock_fires_once_the_clock_is_past_it(trigger):
     [
         (pst.TumblingProcessingTimeWindows.of("30 seconds"), None),
         (pst.ProcessingTimeSessionWindows.with_gap("30 seconds"), None),
-        (pst.GlobalWindows.create(), pst.AfterProcessingTime.of("30 seconds")),
+        (pst.GlobalWindows.create(), pst.triggers.AfterProcessingTime.of("30 seconds")),
     ],
     ids=["tumbling", "session", "after processing time"],
 )

@@ -39,7 +39,7 @@ def test_a_trace_has_the_rows_in_their_order_and_the_results(orders):
     assert (
         gave == {(row.user, row.n, row.twice) for row in every} == {("ann", 3, 18), ("ann", 1, 18), ("bob", 1, 4), (None, 1, 14)}
     )
-    said = str(pst.why(result, key="ann", row={"price": 5}))
+    said = str(pst.tools.why(result, key="ann", row={"price": 5}))
     assert "Row (user='ann', price=5, ts=2026-01-01 10:02:00+00:00, place=5) of key 'ann'" in said
     assert "since the watermark passed its end: 3 rows, gave {'n': 3, 'twice': 18}." in said
 
@@ -61,17 +61,17 @@ def test_rows_as_a_stream_may_be_late(orders):
     trace = result.trace(rows_per_batch=2)
     assert [one.value.price for one in trace.late] == [5, 7]
     assert "It was late: its window, [2026-01-01 10:00:00, 2026-01-01 10:30:00), had closed" in str(
-        pst.why(trace, row={"price": 5})
+        pst.tools.why(trace, row={"price": 5})
     )
     assert not trace.missing
     whole = result.trace()
     assert not whole.late
-    assert "Whether a row was late in a stream: here all came as one batch" in str(pst.why(whole, row={"price": 5}))
+    assert "Whether a row was late in a stream: here all came as one batch" in str(pst.tools.why(whole, row={"price": 5}))
     source = result.windowed.keyed.source
     unordered = replace(
         result, windowed=replace(result.windowed, keyed=replace(result.windowed.keyed, source=replace(source, order=())))
     )
-    assert "no .arrival_order(...) is named" in str(pst.why(unordered.trace(rows_per_batch=2), row={"price": 5}))
+    assert "no .arrival_order(...) is named" in str(pst.tools.why(unordered.trace(rows_per_batch=2), row={"price": 5}))
     with pytest.raises(InvalidPlanError, match="leave out key=, or rows_per_batch="):
         result.trace(key="ann", rows_per_batch=2)
 
@@ -98,6 +98,6 @@ def test_rows_are_found_by_keys_that_python_does_not_call_equal(spark, kind, key
     try:
         rows = spark.createDataFrame([(key, 1, at(0)), (None, 2, at(0))], f"user {kind}, price bigint, ts timestamp")
         result = windowed(rows.withColumn("place", rows.price)).aggregate(agg.count().alias("n"))
-        assert [one.element.value.price for one in pst.why(result, key=key).facts] == [1]
+        assert [one.element.value.price for one in pst.tools.why(result, key=key).facts] == [1]
     finally:
         spark.conf.set("spark.sql.session.timeZone", zone)

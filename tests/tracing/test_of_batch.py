@@ -203,11 +203,11 @@ triggers = st.sampled_from(
         pst.CountTrigger(2),
         pst.PurgingTrigger(pst.CountTrigger(2)),
         pst.ContinuousEventTimeTrigger(4),
-        pst.ContinuousProcessingTimeTrigger(4),
-        pst.ProcessingTimeTrigger(),
+        pst.triggers.ContinuousProcessingTimeTrigger(4),
+        pst.triggers.ProcessingTimeTrigger(),
     ]
 )
-evictors = st.sampled_from([None, pst.CountEvictor(1), pst.CountEvictor(2, True), pst.TimeEvictor(3)])
+evictors = st.sampled_from([None, pst.evictors.CountEvictor(1), pst.evictors.CountEvictor(2, True), pst.evictors.TimeEvictor(3)])
 unit_assigners = st.sampled_from(
     [
         pst.TumblingEventTimeWindows(7),

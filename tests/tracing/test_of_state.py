@@ -217,14 +217,14 @@ def test_what_is_asked():
         with pytest.raises(InvalidPlanError, match="one of both"):
             explain_state(known, **asked)
     with pytest.raises(InvalidPlanError, match="ask the state"):
-        pst.why(trace_of_state(known), at=0)
+        pst.tools.why(trace_of_state(known), at=0)
 
 
 def test_what_is_drawn():
     windows = [KnownWindow("ann", TimeWindow(0, MINUTE)), KnownWindow("bob", TimeWindow(0, MINUTE))]
     rows = [KnownRow("bob", 5, 7, (TimeWindow(0, MINUTE),)), KnownRow("bob", 6, 8, (TimeWindow(0, MINUTE),))]
     trace = trace_of_state(state(ASSIGNERS[0], watermark=MINUTE // 2, windows=windows, rows=rows))
-    (layout,) = pst.timeline(trace).layouts
+    (layout,) = pst.tools.timeline(trace).layouts
     assert [bar.is_open for bar in layout.bars] == [True, True]
     assert [(point.x, point.text) for point in layout.points] == [(5, "7"), (6, "8")]
     assert layout.watermarks == ((0, MINUTE // 2),)

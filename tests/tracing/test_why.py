@@ -111,23 +111,23 @@ def test_a_row_and_a_window_are_found_however_they_are_asked_for():
     )
     one.process_element({"price": 2.0}, "10 seconds", key="ann")
     one.process_element({"price": 3.0}, "20 seconds", key="bob")
-    assert [facts.element.number for facts in pst.why(one, row={"price": 3.0}).facts] == [1]
-    assert [facts.element.number for facts in pst.why(one, at="10 seconds").facts] == [0]
-    assert [facts.element.number for facts in pst.why(one, row=lambda row: row.price > 2).facts] == [1]
-    assert [facts.window.key for facts in pst.why(one, window="0 seconds").facts] == ["ann", "bob"]
-    assert [facts.window.key for facts in pst.why(one, window=(0, MINUTE), key="bob").facts] == ["bob"]
-    assert [facts.window.key for facts in pst.why(one, window=pst.TimeWindow(0, MINUTE), key="eve").facts] == []
+    assert [facts.element.number for facts in pst.tools.why(one, row={"price": 3.0}).facts] == [1]
+    assert [facts.element.number for facts in pst.tools.why(one, at="10 seconds").facts] == [0]
+    assert [facts.element.number for facts in pst.tools.why(one, row=lambda row: row.price > 2).facts] == [1]
+    assert [facts.window.key for facts in pst.tools.why(one, window="0 seconds").facts] == ["ann", "bob"]
+    assert [facts.window.key for facts in pst.tools.why(one, window=(0, MINUTE), key="bob").facts] == ["bob"]
+    assert [facts.window.key for facts in pst.tools.why(one, window=pst.windows.TimeWindow(0, MINUTE), key="eve").facts] == []
 
 
 def test_a_missing_row_and_window_are_told_with_what_is_there():
     one = harness()
-    assert str(pst.why(one, key="ann")).startswith("No such row: no row came.")
+    assert str(pst.tools.why(one, key="ann")).startswith("No such row: no row came.")
     one.process_element(1, "10 seconds", key="ann")
-    assert str(pst.why(one, key="bob")) == (
+    assert str(pst.tools.why(one, key="bob")) == (
         "No such row: 1 row came, of the keys 'ann'.\n"
         "  Not among them is what was filtered out before the windows, and what has another key than was asked for."
     )
-    assert "There were [00:00:00, 00:01:00) of 'ann'." in str(pst.why(one, window="1 minute"))
+    assert "There were [00:00:00, 00:01:00) of 'ann'." in str(pst.tools.why(one, window="1 minute"))
 
 
 @pytest.mark.parametrize(
@@ -141,21 +141,21 @@ def test_an_open_window_says_when_it_fires(trigger, told):
     one = harness(trigger=trigger)
     one.process_element(1, "10 seconds")
     one.process_watermark("30 seconds")
-    assert told in str(pst.why(one, row=1))
+    assert told in str(pst.tools.why(one, row=1))
     one.process_watermark("1 hour")
-    assert told not in str(pst.why(one, row=1))
+    assert told not in str(pst.tools.why(one, row=1))
 
 
 def test_an_evicted_row_is_in_no_result_and_the_answer_says_who_took_it():
-    one = harness(evictor=pst.CountEvictor.of(1))
+    one = harness(evictor=pst.evictors.CountEvictor.of(1))
     one.process_element(1, "10 seconds")
     one.process_element(2, "20 seconds")
     one.process_watermark("1 minute")
-    first, second = pst.why(one).facts
+    first, second = pst.tools.why(one).facts
     assert first.windows[0].seen_in == ()
     assert first.windows[0].evicted_in.number == 0
     assert [firing.results for firing in second.windows[0].seen_in] == [(2,)]
-    assert "The evictor took it out before the function was called for firing 1." in str(pst.why(one, row=1))
+    assert "The evictor took it out before the function was called for firing 1." in str(pst.tools.why(one, row=1))
 
 
 def test_a_purged_row_is_told():
@@ -164,13 +164,13 @@ def test_a_purged_row_is_told():
         one.process_element(price, "10 seconds")
     one.process_watermark("1 minute")
     assert [(firing.which, firing.purged, firing.cause.element) for firing in one.trace().firings] == [("early", True, 1)]
-    assert "never fired again before it went: the row is in no result." in str(pst.why(one, row=3))
+    assert "never fired again before it went: the row is in no result." in str(pst.tools.why(one, row=3))
 
 
 def test_html_says_the_same_and_users_values_do_nothing_to_a_page():
     one = harness()
     one.process_element("<b>", "10 seconds", key="<script>")
-    shown = pst.why(one)._repr_html_()
+    shown = pst.tools.why(one)._repr_html_()
     assert "<script>" not in shown
     assert "&lt;script&gt;" in shown
 
@@ -178,11 +178,11 @@ def test_html_says_the_same_and_users_values_do_nothing_to_a_page():
 def test_what_cannot_be_asked_is_refused_in_words():
     one = harness()
     with pytest.raises(InvalidPlanError, match="not for both at once"):
-        pst.why(one, row=1, window=0)
+        pst.tools.why(one, row=1, window=0)
     with pytest.raises(InvalidPlanError, match="has no trace: give a WindowTestHarness"):
-        pst.why([1, 2])
+        pst.tools.why([1, 2])
     with pytest.raises(InvalidPlanError, match="traced=True"):
-        pst.why(WindowTestHarness(pst.TumblingEventTimeWindows.of("1 minute"), reduce=max))
+        pst.tools.why(WindowTestHarness(pst.TumblingEventTimeWindows.of("1 minute"), reduce=max))
     with pytest.raises(InvalidPlanError, match="a traced harness has no snapshots"):
         one.snapshot()
 
@@ -191,7 +191,7 @@ def test_many_rows_are_not_all_told_but_all_are_facts():
     one = harness()
     for price in range(50):
         one.process_element(price, "10 seconds")
-    answer = pst.why(one)
+    answer = pst.tools.why(one)
     assert len(answer.facts) == 50
     assert "… and 30 rows more: .facts has all." in str(answer)
 
@@ -223,10 +223,10 @@ def test_a_row_is_late_only_for_the_cumulating_windows_that_were_closed():
     one.process_watermark(5)
     one.process_element("a", 3)  # [0, 5) lies within [0, 10), which takes it
     one.end_of_input()
-    (window,) = pst.why(one, window=(0, 10)).facts
+    (window,) = pst.tools.why(one, window=(0, 10)).facts
     assert window.window.elements == (0,)
     assert window.late == ()
-    assert "It came too late for [0, 5): closed when it came." in str(pst.why(one, row="a"))
+    assert "It came too late for [0, 5): closed when it came." in str(pst.tools.why(one, row="a"))
 
 
 def test_a_session_is_told_with_the_rows_that_came_after_it_and_not_with_those_before():
@@ -236,9 +236,9 @@ def test_a_session_is_told_with_the_rows_that_came_after_it_and_not_with_those_b
     one.process_element("late", 5)  # alone it would be [5, 15)
     one.process_element("next", 15)  # opens [15, 25), which [5, 15) would have met: but it was not there
     one.end_of_input()
-    (window,) = pst.why(one, window=(0, 10)).facts
+    (window,) = pst.tools.why(one, window=(0, 10)).facts
     assert [row.value for row in window.late] == ["late"]
-    (window,) = pst.why(one, window=(15, 25)).facts
+    (window,) = pst.tools.why(one, window=(15, 25)).facts
     assert window.late == ()
 
 
@@ -248,16 +248,16 @@ def test_nan_is_a_key_like_any_other():
     one.process_element("b", 2, key=(float("nan"), 2))
     one.end_of_input()
     asked = (float("nan"), 1)
-    assert [row.element.value for row in pst.why(one, key=asked).facts] == ["a"]
-    assert [window.window.elements for window in pst.why(one, key=asked, window=(0, 10)).facts] == [(0,)]
-    (drawn,) = pst.timeline(one, key=asked).layouts
+    assert [row.element.value for row in pst.tools.why(one, key=asked).facts] == ["a"]
+    assert [window.window.elements for window in pst.tools.why(one, key=asked, window=(0, 10)).facts] == [(0,)]
+    (drawn,) = pst.tools.timeline(one, key=asked).layouts
     assert drawn.rows == len(drawn.bars) == 1
 
 
 def test_of_rows_with_names_a_part_is_enough_and_a_name_that_none_has_is_told():
     one = WindowTestHarness(pst.TumblingEventTimeWindows.of("1 minute"), reduce=max, traced=True)
     one.process_element({"order": 4711, "price": 5}, 1, key="shop")
-    assert len(pst.why(one, row={"order": 4711}).facts) == 1
-    assert len(pst.why(one, row={"order": 4712}).facts) == 0
+    assert len(pst.tools.why(one, row={"order": 4711}).facts) == 1
+    assert len(pst.tools.why(one, row={"order": 4712}).facts) == 0
     with pytest.raises(InvalidPlanError, match=r"no row has a column 'orderid'; a row looks like this: .*4711"):
-        pst.why(one, row={"orderid": 4711})
+        pst.tools.why(one, row={"orderid": 4711})

@@ -43,14 +43,14 @@ def visiting(df: Any, *triggers: Any) -> Any:
     """The row operator: a function with state for each key."""
     import panestream as pst
 
-    visits = pst.ValueStateDescriptor("visits")
+    visits = pst.state.ValueStateDescriptor("visits")
 
     def visit(key: Any, context: Any, rows: Any) -> Any:
         store = context.global_state().get_state(visits)
         store.update((store.value() or 0) + 1)
         return [(len(rows), sum(row.price for row in rows), store.value())]
 
-    windowed = keyed(df).window(pst.SlidingEventTimeWindows.of("20 seconds", "10 seconds")).key_groups(2)
+    windowed = keyed(df).window(pst.SlidingEventTimeWindows.of("20 seconds", "10 seconds")).options(key_groups=2)
     for trigger in triggers:
         windowed = windowed.trigger(trigger)
     return windowed.side_output_late_data("late").process(visit, "n int, total bigint, visits int")
@@ -66,12 +66,12 @@ def queries() -> dict[str, Callable[[Any], Any]]:
     newest = agg.max_by("price", "at").alias("newest")
 
     def windowed(df: Any, windows: Any) -> Any:
-        return keyed(df).window(windows).key_groups(2).side_output_late_data("late")
+        return keyed(df).window(windows).options(key_groups=2).side_output_late_data("late")
 
     def by_the_clock(df: Any) -> Any:
-        timeout = pst.ProcessingTimeoutTrigger.of(pst.CountTrigger.of(1000), "15 seconds")
+        timeout = pst.triggers.ProcessingTimeoutTrigger.of(pst.CountTrigger.of(1000), "15 seconds")
         by_user = pst.stream(df).key_by("user").window(pst.GlobalWindows.create())
-        return by_user.key_groups(2).trigger(timeout).aggregate(count, total)
+        return by_user.options(key_groups=2).trigger(timeout).aggregate(count, total)
 
     return {
         "panes": lambda df: windowed(df, sliding).aggregate(count, total, newest),
@@ -79,7 +79,7 @@ def queries() -> dict[str, Callable[[Any], Any]]:
             lambda key, window, table: table.select(["price"]), "price bigint"
         ),
         "sessions": lambda df: windowed(df, pst.EventTimeSessionWindows.with_gap("8 seconds")).aggregate(count, total),
-        "counts": lambda df: keyed(df).count_window(3).key_groups(2).aggregate(count, total),
+        "counts": lambda df: keyed(df).count_window(3).options(key_groups=2).aggregate(count, total),
         "row": lambda df: visiting(df, pst.ContinuousEventTimeTrigger.of("5 seconds")),
         "clock": by_the_clock,
     }

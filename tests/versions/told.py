@@ -25,11 +25,11 @@ SECONDS = ([1, 2], [30, None], [3, 41])
 COUNTED = ("rows", "windowed_rows", "late_rows", "invalid_rows", "outside_rows", "dropped_rows", "micro_batches")
 
 
-def result_of(rows: MicroBatches) -> pst.WindowedResult:
+def result_of(rows: MicroBatches) -> pst.datastream.WindowedResult:
     """Counts by user; without an output for late rows, so that they are dropped, and counted."""
     timed = pst.stream(rows.stream()).assign_timestamps("at", pst.WatermarkStrategy.for_monotonous_timestamps())
     keyed = timed.side_output_invalid("invalid").key_by("user")
-    return keyed.window(pst.TumblingEventTimeWindows.of("10 seconds")).key_groups(2).aggregate(agg.count().alias("n"))
+    return keyed.window(pst.TumblingEventTimeWindows.of("10 seconds")).options(key_groups=2).aggregate(agg.count().alias("n"))
 
 
 def scraped(url: str) -> dict[str, dict[str, float]]:

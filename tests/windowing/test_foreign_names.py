@@ -65,7 +65,7 @@ def test_user_classes_with_the_metaclass_travel_to_workers():
     assert (made.__name__, made.withGap("1 second").gap) == ("Mine", 1_000_000)
 
 
-@pytest.mark.parametrize("base", [pst.Trigger, pst.WindowAssigner, pst.Evictor])
+@pytest.mark.parametrize("base", [pst.triggers.Trigger, pst.windows.WindowAssigner, pst.evictors.Evictor])
 def test_user_classes_may_have_another_metaclass(base):
     class Named(Protocol):
         name: str

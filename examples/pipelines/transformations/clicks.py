@@ -17,7 +17,7 @@ spark = SparkSession.active()
 path = spark.conf.get("clicks.path")
 
 
-def per_user(clicks: DataFrame) -> pst.WindowedResult:
+def per_user(clicks: DataFrame) -> pst.datastream.WindowedResult:
     """The windows. Columns are named: a column of this DataFrame, `clicks.price`, would belong to no other."""
     return (
         pst.stream(clicks)

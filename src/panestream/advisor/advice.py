@@ -45,7 +45,7 @@ class DelayCost:
 
 @dataclass(frozen=True, repr=False)
 class Lateness:
-    """How far behind rows came, and what each delay of a watermark would keep of them. Made by :func:`panestream.lateness`.
+    """How far behind rows came, and what each delay of a watermark would keep of them. Made by :func:`panestream.tools.lateness`.
 
     Shows itself: as text by ``print``, with a plot in a notebook.
 

@@ -111,7 +111,7 @@ def lateness(
         source: a batch DataFrame; or a :class:`WindowedResult` over one, which brings all that is said here, except
             ``together`` and ``delays``.
         event_time: a timestamp column, SQL that gives one, or a Column; a number with ``unit``.
-        arrival: in which order the rows arrived: one column, or several (:data:`panestream.FILE_ORDER`: files by modification
+        arrival: in which order the rows arrived: one column, or several (:data:`panestream.order.FILE`: files by modification
             time, and in each as it stands). Rows that are equal in all of them are taken in Spark's order.
         unit: of an event time that is a number: ``"seconds"``, ``"milliseconds"`` or ``"microseconds"`` since the epoch.
         windows: tumbling, sliding or cumulating event-time windows; a duration: tumbling ones of this size.
@@ -153,7 +153,7 @@ def _of_rows(df: object, event_time: object, order: Sequence[object], asked: Ask
         )
     if not order:
         raise InvalidPlanError(
-            "lateness wants what says in which order the rows arrived: a column, several, or pst.FILE_ORDER for rows of files"
+            "lateness wants what says in which order the rows arrived: a column, several, or pst.order.FILE for rows of files"
         )
     return replace(asked, event_time=event_time)
 

@@ -6,10 +6,13 @@ streaming and batch: the same code, the same numbers.
 
 from panestream.datastream.co_grouped import CoGroupedStream, CoGroupedWindows
 from panestream.datastream.interval_join import IntervalJoin, IntervalPairs
+from panestream.datastream.kafka import KafkaStream, from_kafka
 from panestream.datastream.keyed import DataStream, KeyedStream, stream
 from panestream.datastream.prepared import PreparedQuery, prepare
 from panestream.datastream.result import WindowedResult
+from panestream.datastream.stored import StoredPanes, from_panes
 from panestream.datastream.windowed import WindowedStream
+from panestream.spark.progress.micro_batch import PartitionProgress
 
 __all__ = [
     "CoGroupedStream",
@@ -17,10 +20,15 @@ __all__ = [
     "DataStream",
     "IntervalJoin",
     "IntervalPairs",
+    "KafkaStream",
     "KeyedStream",
+    "PartitionProgress",
     "PreparedQuery",
+    "StoredPanes",
     "WindowedResult",
     "WindowedStream",
+    "from_kafka",
+    "from_panes",
     "prepare",
     "stream",
 ]

@@ -244,14 +244,17 @@ class JoinedResult(WindowedResult):
         assert self.joined is not None  # noqa: S101 - made with it
         return self.joined.names
 
-    def _check_sinks(self, sinks: Mapping[str, Sink]) -> None:
-        super()._check_sinks(sinks)
+    def _sinks(
+        self, method: str, outputs: Mapping[str, Sink] | None, keywords: Mapping[str, Sink], options: Mapping[str, object]
+    ) -> dict[str, Sink]:
+        sinks = super()._sinks(method, outputs, keywords, options)
         sink = sinks.get(MAIN)
         if sink is not None and sink.keeps_last:
             raise InvalidPlanError(
                 f"the output {MAIN!r} ({sink.describe()}) keeps one row of each key and window, and a join has many: append "
                 "them, e.g. to a ParquetSink or TableSink"
             )
+        return sinks
 
     def changelog(self) -> WindowedResult:
         """Refused: no row of a join is the only one of its key and window, so none is changed by another."""

@@ -5,7 +5,7 @@ Each is immutable, and holds the one before.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -111,24 +111,23 @@ class WindowedEvents(Shown):
         windowing: the windows, and when they fire.
         late_tag: the output for late rows; None: they are counted.
         side_outputs: the columns of what window functions send to side outputs, by tag.
-        groups: the number of key groups that the user chose; None: none.
-        at_once: how many tasks the user lets take the key groups in turns; None: as many as run at a time.
-        most_bytes: no more bytes of rows are taken into memory at once; None: as many as a query takes that sets no limit.
+        key_groups, tasks, memory_limit, split_distinct: options that the user set, or None.
         gap: the gap of sessions, where the user gave a Column.
         predicates: those of windows that the user gave as Columns, by their texts.
-        parts: into how many parts the distinct values of a key are split; None: they are not.
+        kept: the columns of the row that results of look-backs have, or None for all.
     """
 
     keyed: KeyedEvents
     windowing: WindowSpec
     late_tag: str | None = None
     side_outputs: Mapping[str, pa.Schema] = field(default_factory=dict)
-    groups: int | None = None
-    at_once: int | None = None
-    most_bytes: int | None = None
+    key_groups: int | None = None
+    tasks: int | None = None
+    memory_limit: int | None = None
+    split_distinct: int | None = None
     gap: Column | None = None
     predicates: Mapping[str, Column] = field(default_factory=dict)
-    parts: int | None = None
+    kept: Sequence[str] | None = None
 
     def _parts(self) -> Mapping[str, str]:
         windowing = self.windowing

@@ -7,18 +7,23 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
+from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from panestream.datastream.names import RESERVED
 from panestream.errors import InvalidPlanError
-from panestream.spark.columns import columns_of
-from panestream.spark.expressions import as_written, instead_of, same, text_of
+from panestream.spark.aggregates import instead_of, split_alias, translations
+from panestream.spark.asking import asking
+from panestream.spark.columns import columns_of, quoted
+from panestream.spark.expressions import as_written, same, text_of
 from panestream.spark.names import Names, shown
 from panestream.spark.types import check_bytewise, collation_of
 from panestream.windowing import aggregates as recipes
 from panestream.windowing.aggregates.base import ColumnText
 from panestream.windowing.assigners import WindowAssigner
+from panestream.windowing.assigners.global_windows import CountWindows
 from panestream.windowing.assigners.session import GapColumn
 from panestream.windowing.foreign_names import AGGREGATES
 
@@ -44,6 +49,33 @@ def resolve_inputs(df: DataFrame, aggregates: Sequence[recipes.Aggregate]) -> tu
         if isinstance(given, ColumnText):
             texts[given] = text
     return [one.resolved(texts.__getitem__) for one in aggregates], found
+
+
+def declared_of(df: DataFrame, given: Sequence[object]) -> list[recipes.Aggregate]:
+    """Return declared aggregates. Aggregates of PySpark become those of ``panestream.agg`` that mean the same.
+
+    Raises:
+        InvalidPlanError: something else was given, or no aggregate here means the same; says what to write.
+    """
+    return [one if isinstance(one, recipes.Aggregate) else _translated(df, one) for one in given]
+
+
+def _translated(df: DataFrame, given: object) -> recipes.Aggregate:
+    if not isinstance(given, Column):
+        raise no_aggregate(df, given)
+    text, alias = split_alias(text_of(df, given, _INPUT))
+    names = set(df.columns)
+    wanted = given.alias("value")
+    for meaning in translations(text, lambda argument: quoted(argument) if argument in names else argument):
+        try:
+            with asking():
+                is_same = same(df, F.expr(meaning.sql).alias("value"), wanted)
+        except (AnalysisException, ParseException):
+            continue
+        if is_same:
+            name = alias or df.select(given).schema[0].name
+            return meaning.recipe if meaning.recipe.name == name else meaning.recipe.alias(name)
+    raise no_aggregate(df, given)
 
 
 def check_results(df: DataFrame, aggregates: Sequence[recipes.Aggregate], keys: Sequence[str], added: Sequence[str]) -> None:
@@ -116,15 +148,21 @@ def no_assigner(given: Sequence[object]) -> InvalidPlanError:
             f"window wants an assigner: write .window({kind}.of({', '.join(map(repr, given))})), or an assigner of another kind"
         )
     wrong = next(one for one in given if not isinstance(one, WindowAssigner))
+    if isinstance(wrong, CountWindows):
+        return InvalidPlanError(f"window: {wrong!r} does not go together with other windows: write a query of its own for it")
     return InvalidPlanError(f"{wants}, got {wrong!r}")
 
 
 def no_aggregate(df: DataFrame, given: object) -> InvalidPlanError:
     """The error for what stands where an aggregate belongs: Spark's own aggregates are answered with ours."""
-    wants = "aggregate wants aggregates such as agg.sum('price'), or one AggregateFunction"
+    wants = "aggregate wants aggregates such as agg.sum('price') or F.sum('price')"
     if isinstance(given, Column):
         text = text_of(df, given, _INPUT)
-        return InvalidPlanError(f"{wants}; got the Column {text!r}: {instead_of(text)}")
+        meaning = next(translations(split_alias(text)[0], str), None)
+        hint = instead_of(text)
+        if meaning is not None and not hint.startswith("there is no"):
+            hint = f"that name does not say all of it, so write agg.{meaning.recipe.function}(...) around the same Column"
+        return InvalidPlanError(f"{wants}; got the Column {text!r}: {hint}")
     hint = f": {instead_of(given)}" if isinstance(given, str) and "(" in given else ""
     if isinstance(given, Mapping) and {*given.values()} <= {*AGGREGATES}:
         hint = f": write .aggregate({', '.join(f'agg.{AGGREGATES[function]}({name!r})' for name, function in given.items())})"

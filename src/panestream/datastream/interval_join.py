@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
 from panestream.datastream.co_grouped import CoGroupedStream, CoGroupedWindows, JoinedResult, kind_of_join
+from panestream.datastream.options import Options, check_options
 from panestream.datastream.result import WindowedResult
 from panestream.engine.operators.intervals.spec import IntervalSpec
 from panestream.engine.runtime.sides import INNER, OF_PAIRS, SIDES
@@ -17,6 +19,9 @@ from panestream.spark.columns import type_of
 from panestream.spark.types import to_arrow
 from panestream.windowing.assigners import GlobalWindows
 from panestream.windowing.time import Duration, format_duration, to_micros
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 _LONGEST = 2**60
 """In microseconds, some 36,000 years: times and bounds together must not overflow."""
@@ -78,17 +83,14 @@ class IntervalPairs(Shown):
         """
         return replace(self, windows=self.windows.side_output_late_data(tag))
 
-    def key_groups(self, number: int) -> IntervalPairs:
-        """Sets the number of key groups; see :meth:`WindowedStream.key_groups`."""
-        return replace(self, windows=self.windows.key_groups(number))
+    def options(self, **options: Unpack[Options]) -> IntervalPairs:
+        """Set ``key_groups``, ``tasks`` or ``memory_limit``; see :class:`~panestream.datastream.Options`.
 
-    def tasks(self, number: int) -> IntervalPairs:
-        """Sets how many tasks of a stream take the key groups in turns; see :meth:`WindowedStream.tasks`."""
-        return replace(self, windows=self.windows.tasks(number))
-
-    def memory_limit(self, number: int) -> IntervalPairs:
-        """Sets how many bytes of rows a worker takes into memory at once; see :meth:`WindowedStream.memory_limit`."""
-        return replace(self, windows=self.windows.memory_limit(number))
+        Raises:
+            InvalidPlanError: an unknown option, one of windows, or a value that it does not take.
+        """
+        check_options(options, dict.fromkeys(("key_groups", "tasks", "memory_limit")))
+        return replace(self, windows=self.windows.options(**options))
 
     def pairs(self, how: str = INNER, *, suffixes: tuple[str, str] = ("", "")) -> WindowedResult:
         """The pairs, each once: in the micro-batch in which the later row comes. Flink: ``process``.

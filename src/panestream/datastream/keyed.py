@@ -23,19 +23,43 @@ from panestream.spark.names import Names, shown
 from panestream.spark.session import check_version
 from panestream.spark.types import check_bytewise
 from panestream.windowing.assigners import MergingWindowAssigner, WindowAssigner
-from panestream.windowing.assigners.global_windows import count_window
+from panestream.windowing.assigners.global_windows import CountWindows
 from panestream.windowing.assigners.several import SeveralWindows, label_of
 from panestream.windowing.signatures import check_methods
 from panestream.windowing.time import Duration
 from panestream.windowing.watermarks import WatermarkStrategy
 
 
-def stream(df: DataFrame) -> DataStream:
-    """Begins a windowed query over a streaming or a batch DataFrame.
+def stream(
+    df: DataFrame,
+    time: str | Column | None = None,
+    *,
+    out_of_orderness: Duration | None = None,
+    watermark: WatermarkStrategy | None = None,
+    unit: str | None = None,
+) -> DataStream:
+    """Begin a windowed query over a streaming or a batch DataFrame.
+
+    With ``time`` it is short for ``stream(df).assign_timestamps(time, strategy, unit=unit)``.
+
+    Args:
+        df: the rows.
+        time: the event time of each row: a timestamp column, SQL that gives one, or a Column; a number with ``unit``. Without it
+            the query has no event time.
+        out_of_orderness: how much later than newer rows a row may come, e.g. ``"5 seconds"``. Spark:
+            ``withWatermark(time, out_of_orderness)``.
+        watermark: another watermark strategy, instead of ``out_of_orderness``.
+        unit: the unit of a number: ``"seconds"``, ``"milliseconds"`` or ``"microseconds"`` since the epoch.
 
     Raises:
-        InvalidPlanError: it is no DataFrame, or has two columns of the same name.
+        InvalidPlanError: it is not a DataFrame, or has two columns of the same name; ``time`` without a watermark, or the other
+            way round.
+        InvalidEventTimeError: the column is not a time.
         EnvironmentNotReadyError: Spark is older than 4.0.
+
+    Examples:
+        >>> clicks = pst.stream(df, time="ts", out_of_orderness="5 seconds")  # doctest: +SKIP
+        >>> clicks.group_by("user", pst.sliding("1 hour", "5 minutes")).agg(F.sum("price").alias("total"))  # doctest: +SKIP
     """
     if not isinstance(df, DataFrame):
         raise InvalidPlanError(f"stream wants a DataFrame such as spark.readStream.schema(...).parquet('clicks'), got {df!r}")
@@ -43,7 +67,16 @@ def stream(df: DataFrame) -> DataStream:
     doubled = Names.of(df.sparkSession).doubled(df.columns)
     if doubled is not None:
         raise InvalidPlanError(f"the DataFrame has more than one column {shown(*doubled)}: rename or drop one")
-    return DataStream(df)
+    events = DataStream(df)
+    strategies = [one for one in (out_of_orderness, watermark) if one is not None]
+    if time is None and not strategies and unit is None:
+        return events
+    if time is None or len(strategies) != 1:
+        raise InvalidPlanError(
+            "stream wants a time and how late rows may be, e.g. stream(df, time='ts', out_of_orderness='5 seconds'); or a "
+            "strategy, stream(df, time='ts', watermark=WatermarkStrategy.for_monotonous_timestamps())"
+        )
+    return events.assign_timestamps(time, strategies[0], unit=unit)
 
 
 class DataStream(Events):
@@ -111,14 +144,14 @@ class DataStream(Events):
         on an existing checkpoint.
 
         Args:
-            *columns: columns, SQL expressions or Columns: ``"partition", "offset"`` for Kafka, ``*pst.FILE_ORDER`` for files.
+            *columns: columns, SQL expressions or Columns: ``"partition", "offset"`` for Kafka, ``*pst.order.FILE`` for files.
 
         Raises:
             InvalidPlanError: none given, no such column, or one whose values have no order.
         """
         columns = one_by_one(columns)
         if not columns:
-            raise InvalidPlanError('arrival_order wants at least one column, e.g. "partition", "offset" or *pst.FILE_ORDER')
+            raise InvalidPlanError('arrival_order wants at least one column, e.g. "partition", "offset" or *pst.order.FILE')
         order_of(self.df, columns)
         return replace(self, order=columns)
 
@@ -155,6 +188,31 @@ class DataStream(Events):
                 )
         return KeyedStream(self, keys)
 
+    def group_by(self, *columns: str | Column | WindowAssigner | CountWindows) -> WindowedStream:
+        """Key the events and put them into windows, as ``df.groupBy("user", F.window(...))`` does in PySpark.
+
+        It is short for ``.key_by(columns).window(windows)``; without columns, for ``.window_all(windows)``.
+
+        Args:
+            *columns: the columns of the key (see :meth:`key_by`) and one or more windows, e.g. ``pst.tumbling("1 hour")``.
+
+        Raises:
+            InvalidPlanError: there are no windows; see :meth:`key_by` and :meth:`KeyedStream.window`.
+
+        Examples:
+            >>> clicks.group_by("user", pst.sliding("1 hour", "5 minutes")).agg(F.sum("price"))  # doctest: +SKIP
+        """
+        columns = one_by_one(columns)
+        windows = [one for one in columns if isinstance(one, (WindowAssigner, CountWindows))]
+        keys = [one for one in columns if not isinstance(one, (WindowAssigner, CountWindows))]
+        if not windows:
+            raise InvalidPlanError(
+                "group_by wants windows, e.g. .group_by('user', pst.tumbling('1 hour')); to choose them in a call of their own, "
+                "write .key_by('user').window(...)"
+            )
+        keyed = self.key_by(*keys) if keys else KeyedStream(self, ())
+        return keyed.window(*windows)
+
     def window_all(self, assigner: WindowAssigner) -> WindowedStream:
         """Windows over all rows together. One key group, so one task fires them (pre-aggregation is parallel).
 
@@ -170,7 +228,7 @@ class DataStream(Events):
 class KeyedStream(KeyedEvents):
     """Events with a key. Flink: ``KeyedStream``."""
 
-    def window(self, assigner: WindowAssigner, *others: WindowAssigner) -> WindowedStream:
+    def window(self, assigner: WindowAssigner | CountWindows, *others: WindowAssigner | CountWindows) -> WindowedStream:
         """Puts the events of each key into windows.
 
         Args:
@@ -181,16 +239,19 @@ class KeyedStream(KeyedEvents):
         Raises:
             InvalidPlanError: it is no assigner, or needs event time and none was assigned; two of several are called the same.
         """
+        if isinstance(assigner, CountWindows) and not others:
+            return self.count_window(assigner.size, assigner.slide)
         every = (assigner, *others)
-        if not all(isinstance(one, WindowAssigner) for one in every):
+        if not isinstance(assigner, WindowAssigner) or not all(isinstance(one, WindowAssigner) for one in others):
             raise no_assigner(every)
         if others:
-            labels = [label_of(one) for one in every]
+            several = [one for one in every if isinstance(one, WindowAssigner)]
+            labels = [label_of(one) for one in several]
             if len(set(labels)) != len(labels):
                 raise InvalidPlanError(
                     f"several windows are called the same, {labels}: name them, .windows({{'label': assigner}})"
                 )
-            return self.windows(dict(zip(labels, every, strict=True)))
+            return self.windows(dict(zip(labels, several, strict=True)))
         check_methods(assigner, MergingWindowAssigner if isinstance(assigner, MergingWindowAssigner) else WindowAssigner)
         if self.source.event_time is None and assigner.is_event_time:
             raise InvalidPlanError(
@@ -271,6 +332,6 @@ class KeyedStream(KeyedEvents):
         Raises:
             InvalidWindowError: a number is negative, or no integer.
         """
-        assigner, trigger, evictor = count_window(size, slide)
+        assigner, trigger, evictor = CountWindows(size, slide).parts
         windowed = self.window(assigner).trigger(trigger)
         return windowed if evictor is None else windowed.evictor(evictor)

@@ -85,7 +85,7 @@ def _kept(windowed: WindowedEvents, keep: Sequence[str] | None) -> list[str]:
     find, find_key, find_reserved = map(naming.finder, (wanted, keys, RESERVED))
     if keep is not None:
         if isinstance(keep, str) or not all(isinstance(name, str) for name in keep):
-            raise InvalidPlanError(f"keep wants the names of columns as a list, got {keep!r}")
+            raise InvalidPlanError(f"keep wants the names of columns, got {keep!r}")
         wanted = []
         for name in keep:
             found = find(name)

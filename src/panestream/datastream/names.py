@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import difflib
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import pyarrow as pa
 
+from panestream.datastream.starting import SPARKS_NAMES, check_sink
 from panestream.engine.plan import MAIN, RESERVED
 from panestream.errors import InvalidPlanError, did_you_mean
 from panestream.spark.names import Names
+from panestream.spark.sinks.base import Sink
 
-__all__ = ["ASKED_FOR", "RESERVED", "check_added", "check_output", "checked_tag", "takes_sinks"]
+__all__ = ["ASKED_FOR", "RESERVED", "check_added", "check_output", "checked_tag", "sinks_of", "takes_outputs"]
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
@@ -23,29 +26,67 @@ ASKED_FOR = {
 """How a query gets the outputs that it has on request, by how they are called in general."""
 
 
-_TAKEN: dict[str, str] = {}
-"""The arguments of all methods that take sinks by their tags, each with the method."""
-
-
-def takes_sinks(method: Method) -> Method:
-    """Reserve the arguments of a method that takes sinks as keywords: no output can be called like them."""
-    for parameter in inspect.signature(method).parameters.values():
-        if parameter.kind is not inspect.Parameter.VAR_KEYWORD:
-            _TAKEN.setdefault(parameter.name, method.__name__)
+def takes_outputs(method: Method) -> Method:
+    """Remember the options of a method that takes sinks as keywords too, so that they can be told from outputs."""
+    kinds = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    parameters = inspect.signature(method).parameters.values()
+    _OPTIONS[method.__name__] = [one.name for one in parameters if one.kind in kinds and one.name not in ("self", "outputs")]
     return method
 
 
-def checked_tag(tag: str) -> str:
-    """A tag that the user chose.
+_OPTIONS: dict[str, list[str]] = {}
+"""The options of each method that takes sinks."""
+
+
+def sinks_of(
+    method: str,
+    outputs: Mapping[str, Sink] | None,
+    keywords: Mapping[str, object],
+    options: Mapping[str, object],
+    tags: Sequence[str],
+) -> dict[str, Sink]:
+    """Return the sinks by output.
+
+    Args:
+        method: the name of the method that was called, for errors.
+        outputs: what was given as ``outputs=``.
+        keywords: what was given as other keywords.
+        options: the options that were given, which must not be sinks.
+        tags: the outputs that the query has.
 
     Raises:
-        InvalidPlanError: it is no plain name, or taken.
+        InvalidPlanError: an output or an option does not exist, or an output was given twice.
+        SinkError: something else was given instead of a sink.
     """
-    if not isinstance(tag, str) or not tag.isidentifier() or tag.startswith("_") or tag == MAIN:
-        raise InvalidPlanError(f"an output tag is a plain name other than 'main' (it becomes an argument of start), got {tag!r}")
-    method = _TAKEN.get(tag)
-    if method is not None:
-        raise InvalidPlanError(f"an output cannot be called {tag!r}, which is another argument of {method}: choose another tag")
+    if outputs is not None and not isinstance(outputs, Mapping):
+        raise InvalidPlanError(f"{method}: outputs must be a dict from outputs to sinks, e.g. {{'main': sink}}, got {outputs!r}")
+    own = dict(outputs or {})
+    for name, value in options.items():
+        if isinstance(value, Sink):
+            raise InvalidPlanError(f"{name} is an option of {method}; for an output of that name write outputs={{{name!r}: ...}}")
+    for name, value in keywords.items():
+        if name not in tags and name in SPARKS_NAMES:
+            raise InvalidPlanError(f"{name} is a trigger, not an output: write start(trigger={{{name!r}: {value!r}}}, ...)")
+        if name in own:
+            raise InvalidPlanError(f"{method}: the output {name!r} was given twice, in outputs= and as a keyword")
+        if name not in tags and not isinstance(value, Sink):
+            near = difflib.get_close_matches(name, _OPTIONS.get(method, ()), n=1)
+            if near:
+                raise InvalidPlanError(f"{method} has no option {name!r}; did you mean {near[0]!r}?")
+    for tag, sink in {**own, **keywords}.items():
+        check_output(tag, tags)
+        own[tag] = check_sink(tag, sink)
+    return own
+
+
+def checked_tag(tag: str) -> str:
+    """Return the name that the user chose for an output.
+
+    Raises:
+        InvalidPlanError: it is empty, begins with an underscore, has control characters, or is ``main``.
+    """
+    if not isinstance(tag, str) or not tag or not tag.isprintable() or tag.startswith("_") or tag == MAIN:
+        raise InvalidPlanError(f"the name of an output is a text other than 'main', without a leading underscore, got {tag!r}")
     return tag
 
 

@@ -80,7 +80,7 @@ class PlannedQuery:
         if self._grouped:
             spark = self._df.sparkSession
             # What a checkpoint keeps must not depend on the machine; a batch keeps nothing.
-            groups = windowed.groups or chosen_partitions(spark) or 0
+            groups = windowed.key_groups or chosen_partitions(spark) or 0
             groups = groups or (DEFAULT_GROUPS if self.is_streaming else default_parallelism(spark))
         event_time = None if source.event_time is None else text_of(self._df, source.event_time, "the event time")
         if source.unit is not None:
@@ -108,8 +108,8 @@ class PlannedQuery:
             with_firing=self.firing,
             changelog=self.changes,
             since=self.since,
-            most_bytes=windowed.most_bytes or MOST_BYTES,
-            batch_bytes=windowed.most_bytes,
+            most_bytes=windowed.memory_limit or MOST_BYTES,
+            batch_bytes=windowed.memory_limit,
             ends=self.ends,
             arrival=self._order[1] if self._order[0] else None,
             row_schema=source.row_schema if whole_rows else None,
@@ -135,7 +135,7 @@ class PlannedQuery:
         """How many tasks take the key groups of a stream in turns; None: each has a task of its own."""
         if not self.is_streaming:
             return None
-        tasks = self.windowed.at_once or known_cores(self._df.sparkSession)
+        tasks = self.windowed.tasks or known_cores(self._df.sparkSession)
         return tasks if tasks is not None and tasks < self.plan.groups else None
 
     @cached_property

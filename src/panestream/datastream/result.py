@@ -6,22 +6,22 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
 
 from panestream.datastream.histories import History, Positions, history_rows
-from panestream.datastream.names import ASKED_FOR, check_added, check_output, takes_sinks
+from panestream.datastream.names import ASKED_FOR, check_added, check_output, sinks_of, takes_outputs
 from panestream.datastream.planned import PlannedQuery
 from panestream.datastream.stale_rows import warn_of_stale_rows
 from panestream.datastream.starting import (
-    SPARKS_NAMES,
+    StartRequest,
     check_ending,
     check_no_place,
-    check_sink,
     ends_by_itself,
+    reads_own_offsets,
     spark_trigger,
     warn_of_birth,
     warn_of_missing_sinks,
@@ -59,6 +59,7 @@ from panestream.spark.sinks.outputs import open_for_batch
 from panestream.tracing.events import Trace
 from panestream.tracing.why import ANY, TraceableByKey
 from panestream.windowing.signatures import ON_PROGRESS, check_function
+from panestream.windowing.time import Duration
 
 if TYPE_CHECKING:
     from typing_extensions import Never
@@ -148,8 +149,8 @@ class WindowedResult(PlannedQuery, Shown, TraceableByKey):
         Streaming: append mode; a row comes in the micro-batch whose rows move the watermark past the window's end. Set
         ``spark.sql.shuffle.partitions`` to the number of key groups, and the RocksDB state store; :meth:`start` does both. Late
         rows and the watermark are in the query's progress, ``observedMetrics["panestream"]``. A checkpoint is tied to its number
-        of key groups, which is not known here: where it was born with another one, the query fails and says ``.key_groups(n)``.
-        Nor is known that it was begun on Spark 4.0: to go on with it on a later version, first
+        of key groups, which is not known here: where it was born with another one, the query fails and says
+        ``.options(key_groups=n)``. Nor is known that it was begun on Spark 4.0: to go on with it on a later version, first
         ``spark.conf.set("panestreamDataFrames", "true")``.
 
         Warns (:class:`~panestream.errors.PanestreamWarning`) where the session's settings would make the stream slow, with the
@@ -211,18 +212,20 @@ class WindowedResult(PlannedQuery, Shown, TraceableByKey):
         kept = plan.late_tag is not None
         return output(observed(operated, plan, self._observed_as, late_kept=kept), plan, tag)
 
-    @takes_sinks
+    @takes_outputs
     def start(
         self,
         *places: Never,
+        outputs: Mapping[str, Sink] | None = None,
         checkpoint: FilePath | None = None,
         trigger: str | timedelta | Mapping[str, Any] | None = None,
+        processing_time: Duration | None = None,
         name: str | None = None,
         savepoint: FilePath | None = None,
-        own_position: bool = False,
+        source_offsets: Literal["savepoint", "job"] = "savepoint",
         allow_incomplete: bool = False,
         migrate: Mapping[str, Callable[[Any], Any]] | None = None,
-        close_at_end: bool = False,
+        fire_at_end: bool = False,
         on_progress: Callable[[BatchProgress], Any] | None = None,
         **sinks: Sink,
     ) -> spark_query.RunningQuery:
@@ -232,20 +235,23 @@ class WindowedResult(PlannedQuery, Shown, TraceableByKey):
         one that is only at least once warns. Of two copies of a query on one checkpoint the one started later goes on.
 
         Args:
+            outputs: a sink for each output, by its name: ``{"main": ParquetSink("out/main"), "late": ...}``. An output without a
+                sink is computed and dropped, and a warning says so.
             checkpoint: a directory; belongs to this plan from then on. Its number of key groups is taken, unless the query has
-                one of its own (``.key_groups(n)``).
+                one of its own (``.options(key_groups=n)``).
             trigger: when micro-batches run: ``"availableNow"`` (default: all that is there, then the query ends), ``"once"`` (the
                 same in one micro-batch), or how often, e.g. ``"10 seconds"``, without end. Spark's own arguments do as well:
                 ``{"processingTime": "10 seconds"}``.
+            processing_time: how often micro-batches run, e.g. ``"10 seconds"``: the same as ``trigger="10 seconds"``.
             name: of the query, for Spark's UI.
             savepoint: a folder that :func:`panestream.savepoint` made: the query goes on with its state, on a checkpoint that is
                 new. It has the savepoint's number of key groups, unless it has one of its own. What may have changed meanwhile
                 is told in docs/how-to/savepoints.md. Needed until the first micro-batch is committed; given again later,
                 it is not read. The sources begin where the savepoint ends: files that were read are left out; a stream of
-                Kafka or Delta must have the savepoint's :meth:`~panestream.Savepoint.source_options`. In places that the old
-                query wrote to, the outputs go on as if it were that one, which learns of it and publishes nothing more.
-            own_position: with ``savepoint``: the sources begin where their own options say, wherever the savepoint ends. Nothing
-                is left out, and nothing is checked.
+                Kafka or Delta must have the savepoint's :meth:`~panestream.state.Savepoint.source_options`. In places that the
+                old query wrote to, the outputs go on as if it were that one, which learns of it and publishes nothing more.
+            source_offsets: with ``savepoint``, where the sources begin: ``"savepoint"``, where it ends, which is checked; or
+                ``"job"``, where their own options say, and nothing is checked or left out.
             allow_incomplete: whether aggregates may be new that know, of windows which are open in the savepoint, the rows from
                 now on only, with no ``agg.complete`` of them in the results that says so.
             migrate: with ``savepoint``: functions that make new values of old ones, where code of yours keeps others than it did.
@@ -253,7 +259,7 @@ class WindowedResult(PlannedQuery, Shown, TraceableByKey):
                 ``accumulator_type`` it is given a named tuple of the old columns, or the value where there was one.
                 ``"state:NAME"``: the state of a trigger or function whose descriptor is called so, as Python keeps it (of list
                 state a list, of map state a dict).
-            close_at_end: with ``availableNow`` or ``once``: when all that is available has been read, that counts for silence
+            fire_at_end: with ``availableNow`` or ``once``: when all that is available has been read, that counts for silence
                 without end: open windows fire and close, in a micro-batch of their own while ``await_termination`` waits. The
                 watermark stays at the end of the last of them: rows before it are late in the next run. For a checkpoint that is
                 begun so. If it is broken off, the next run goes on.
@@ -261,8 +267,7 @@ class WindowedResult(PlannedQuery, Shown, TraceableByKey):
                 Through Spark Connect it is called in the client, about a second later; an exception stops the query, which may
                 have done some micro-batches more by then, and ``await_termination`` raises it.
             *places: none; sinks are given by the name of their output.
-            **sinks: by output tag: ``main=ParquetSink(...)``, ``late=...``. An output without a sink is computed and not kept,
-                which a warning says at the start.
+            **sinks: outputs whose names are not options, for short: ``main=ParquetSink(...)``.
 
         Warns (:class:`~panestream.errors.PanestreamWarning`) where the session was started without a setting that makes small
         micro-batches slow, which can be set nowhere else.
@@ -277,8 +282,8 @@ class WindowedResult(PlannedQuery, Shown, TraceableByKey):
             PlanMismatchError: the checkpoint belongs to another plan; the query cannot take over the savepoint's state.
             CheckpointError: there is no such savepoint; the checkpoint did not begin with it; a source cannot begin where it
                 ends; the old query went on in the same places after it, or a newer one succeeded this one there; the checkpoint
-                was begun without ``close_at_end``, or without a clock where one is needed.
-            InvalidPlanError: ``availableNow`` with windows of processing time, which Spark would never end; ``close_at_end`` of a
+                was begun without ``fire_at_end``, or without a clock where one is needed.
+            InvalidPlanError: ``availableNow`` with windows of processing time, which Spark would never end; ``fire_at_end`` of a
                 query that does not end, or of windows whose end no clock knows.
             SinkError: a sink's place belongs to another query or has lost what it held, or two outputs have one place.
             StateDamagedError: a marker in the checkpoint or in a sink's place cannot be read; names the file.
@@ -290,45 +295,68 @@ class WindowedResult(PlannedQuery, Shown, TraceableByKey):
         if not self.is_streaming:
             raise InvalidPlanError("start is for streams; this DataFrame is a batch: use result.run(main=...) or result.main")
         check_no_place("start", places)
-        self._check_sinks(sinks)
-        when = spark_trigger(trigger)
+        options = {"checkpoint": checkpoint, "trigger": trigger, "name": name, "savepoint": savepoint, "on_progress": on_progress}
+        every = self._sinks("start", outputs, sinks, options)
+        when = spark_trigger(trigger, processing_time)
         if on_progress is not None:
             check_function(on_progress, ON_PROGRESS)
-        check_ending(self.plan, when, close_at_end=close_at_end)
-        checkpoint = path_of(checkpoint, _CHECKPOINT, InvalidPlanError)
-        savepoint = None if savepoint is None else path_of(savepoint, "savepoint= must be a folder", CheckpointError)
-        how: dict[str, Any] = {"checkpoint": checkpoint, "trigger": when, "name": name, "on_progress": on_progress}
-        how["close_at_end"] = close_at_end
-        again: dict[str, Any] = {**how, "savepoint": savepoint, "own_position": own_position}
-        again |= {"allow_incomplete": allow_incomplete, "migrate": migrate, **sinks}
-        ends = self.plan.watermark.closes_after is not None and ends_by_itself(when)
+        check_ending(self.plan, when, fire_at_end=fire_at_end)
+        request = StartRequest(
+            sinks=every,
+            checkpoint=path_of(checkpoint, _CHECKPOINT, InvalidPlanError),
+            trigger=when,
+            name=name,
+            savepoint=None if savepoint is None else path_of(savepoint, "savepoint= must be a folder", CheckpointError),
+            own_position=reads_own_offsets(source_offsets),
+            allow_incomplete=allow_incomplete,
+            migrate=migrate or {},
+            fire_at_end=fire_at_end,
+            on_progress=on_progress,
+        )
+        return self._started(request)
+
+    def _started(self, request: StartRequest) -> spark_query.RunningQuery:
+        """Start the query, after a change of the plan if trigger, savepoint or checkpoint need one."""
+        ends = self.plan.watermark.closes_after is not None and ends_by_itself(request.trigger)
         if ends != self.ends:
-            return replace(self, ends=ends).start(**again)
-        spark = self._df.sparkSession
-        saved = None if savepoint is None else savepoint_for(spark, savepoint, checkpoint)
-        chosen = self.windowed.groups is not None or not self._grouped
+            return replace(self, ends=ends)._started(request)  # noqa: SLF001 - its own
+        spark, checkpoint = self._df.sparkSession, request.checkpoint
+        saved = None if request.savepoint is None else savepoint_for(spark, request.savepoint, checkpoint)
+        chosen = self.windowed.key_groups is not None or not self._grouped
         if isinstance(saved, Savepoint) and not chosen and self.plan.groups != saved.manifest.groups:
-            return self._with_groups(saved.manifest.groups).start(**again)
+            return self._with_groups(saved.manifest.groups)._started(request)  # noqa: SLF001 - its own
         seam = seam_of(spark, saved, checkpoint)
         if seam != self.since:
-            return replace(self, since=seam).start(**again)
+            return replace(self, since=seam)._started(request)  # noqa: SLF001 - its own
         if isinstance(saved, Savepoint):
             # Last, for the plan that runs: it may cost a Spark job, and it warns.
-            saved = replace(saved, migrate=migrate or {})
-            check_start(saved, self.plan, allow_incomplete=allow_incomplete)
-            Sources.of(replace(saved.birth, own_position=own_position), checkpoint).check(self._df)
-        warn_of_stale_rows(self.windowed.windowing, self.operator, sinks, changes=self.changes)
-        warn_of_missing_sinks(self.plan.tags, sinks, "start")
+            saved = replace(saved, migrate=request.migrate)
+            check_start(saved, self.plan, allow_incomplete=request.allow_incomplete)
+            Sources.of(replace(saved.birth, own_position=request.own_position), checkpoint).check(self._df)
+        warn_of_stale_rows(self.windowed.windowing, self.operator, request.sinks, changes=self.changes)
+        warn_of_missing_sinks(self.plan.tags, request.sinks, "start")
         warn_of_birth(spark)
         try:
-            given = {**how, "observed_as": self._observed_as, "savepoint": saved, "own_position": own_position}
-            return spark_query.start(spark, self._operated_over, self.plan, sinks, **given)
+            return spark_query.start(
+                spark,
+                self._operated_over,
+                self.plan,
+                request.sinks,
+                checkpoint=checkpoint,
+                trigger=request.trigger,
+                name=request.name,
+                on_progress=request.on_progress,
+                observed_as=self._observed_as,
+                savepoint=saved,
+                own_position=request.own_position,
+                fire_at_end=request.fire_at_end,
+            )
         except PlanMismatchError as error:
             of_checkpoint = error.changed.get(KEY_GROUPS, (None, None))[0]
-            if of_checkpoint is None or self.windowed.groups is not None or not self._grouped:
+            if of_checkpoint is None or chosen:
                 raise
         # Nobody asked for another number: the checkpoint's is taken, whatever the session was set to since.
-        return self._with_groups(int(of_checkpoint)).start(**again)
+        return self._with_groups(int(of_checkpoint))._started(request)  # noqa: SLF001 - its own
 
     @property
     def _of_batch(self) -> list[str]:
@@ -336,14 +364,15 @@ class WindowedResult(PlannedQuery, Shown, TraceableByKey):
         return [tag for tag in self.plan.tags if tag not in self.plan.late_tags]
 
     def _with_groups(self, groups: int) -> WindowedResult:
-        return replace(self, windowed=replace(self.windowed, groups=groups))
+        return replace(self, windowed=replace(self.windowed, key_groups=groups))
 
-    @takes_sinks
+    @takes_outputs
     def bootstrap(
         self,
         history: History,
         path: FilePath,
         *,
+        outputs: Mapping[str, Sink] | None = None,
         until: str | datetime | None = None,
         position: Positions = None,
         **sinks: Sink,
@@ -359,13 +388,14 @@ class WindowedResult(PlannedQuery, Shown, TraceableByKey):
             history: a batch with the columns of the stream, of the same types; others are left out. Of two streams the history of
                 each, ``(views, clicks)``, the left one first: of one that has none an empty DataFrame with its columns.
             path: a folder that holds nothing yet.
+            outputs: sinks for the outputs of history, by name. They may be the stream's own.
             until: the seam, where history and the stream overlap: rows of history with an event time at or after it are left
                 out, and the stream leaves out those before it (``history_rows`` of the progress counts them). ISO 8601, or a
                 ``datetime``; without a zone: UTC. None: all rows of history are taken, and all of the stream.
             position: of Kafka, where the stream goes on: the first offset of each partition that is not in history, by topic
                 (``{"clicks": {"0": 23}}``), of two streams one for each. Then ``start`` refuses a stream that begins elsewhere.
                 None: nothing is checked.
-            **sinks: by output tag, where the rows of history's outputs go. They may be the stream's own.
+            **sinks: outputs whose names are not options, for short.
 
         Returns:
             The savepoint.
@@ -381,9 +411,10 @@ class WindowedResult(PlannedQuery, Shown, TraceableByKey):
             raise InvalidPlanError(
                 "bootstrap is called on the stream's result, which is to start from it: history is given to it"
             )
-        if sinks:
-            self._check_sinks(sinks)
-            warn_of_missing_sinks(self._of_batch, sinks, "bootstrap")
+        every: Mapping[str, Sink] = {}
+        if sinks or outputs:
+            every = self._sinks("bootstrap", outputs, sinks, {"until": until, "position": position})
+            warn_of_missing_sinks(self._of_batch, every, "bootstrap")
         folder, events = path_of(path, "bootstrap needs a folder for the savepoint", CheckpointError), self.windowed.keyed.source
         sources = sources_of(position, streams=len(SIDES) if events.sides else 1)
         seam = None if until is None else instant_of(until)
@@ -399,7 +430,7 @@ class WindowedResult(PlannedQuery, Shown, TraceableByKey):
                 "bootstrap: the query uses a Column of the stream's own DataFrame, which history does not have: write the name"
             )
             raise_as(InvalidPlanError(f"{refused} or F.col('name') ({reason})"), error)
-        return bootstrap(rows, self.plan, projection, folder, sinks, seam, sources)
+        return bootstrap(rows, self.plan, projection, folder, every, seam, sources)
 
     def _time_over(self, rows: DataFrame) -> Column:
         source = self.windowed.keyed.source
@@ -409,9 +440,14 @@ class WindowedResult(PlannedQuery, Shown, TraceableByKey):
             )
         return micros_of(rows, source.event_time, source.unit)
 
-    @takes_sinks
-    def run(self, *places: Never, **sinks: Sink) -> None:
-        """Batch: computes the operator once and writes every output to its sink.
+    @takes_outputs
+    def run(self, *places: Never, outputs: Mapping[str, Sink] | None = None, **sinks: Sink) -> None:
+        """Batch: compute the operator once and write every output to its sink.
+
+        Args:
+            *places: none; sinks are given by the name of their output.
+            outputs: a sink for each output, by its name.
+            **sinks: the same, for short: ``main=ParquetSink(...)``.
 
         Raises:
             InvalidPlanError: a streaming DataFrame, an unknown output.
@@ -421,10 +457,10 @@ class WindowedResult(PlannedQuery, Shown, TraceableByKey):
         if self.is_streaming:
             raise InvalidPlanError("run is for batches; this DataFrame is a stream: use result.start(checkpoint=..., main=...)")
         check_no_place("run", places)
-        self._check_sinks(sinks)
+        every = self._sinks("run", outputs, sinks, {})
         spark = self._df.sparkSession
-        opened = open_for_batch(spark, self.plan, sinks)
-        warn_of_missing_sinks(self._of_batch, sinks, "run")
+        opened = open_for_batch(spark, self.plan, every)
+        warn_of_missing_sinks(self._of_batch, every, "run")
         with session_settings(spark, settings_for(spark, self.plan.groups)):
             operated = self._operated.persist()
             try:
@@ -435,7 +471,7 @@ class WindowedResult(PlannedQuery, Shown, TraceableByKey):
                 operated.unpersist()
 
     def trace(self, *, key: Any = ANY, most_rows: int = MOST_ROWS, rows_per_batch: int | None = None) -> Trace:
-        """Batch: what becomes of every row and window, for :func:`panestream.why` and :func:`panestream.timeline`.
+        """Batch: what becomes of every row and window, for :func:`panestream.tools.why` and :func:`panestream.tools.timeline`.
 
         The rows are brought to the driver, in the order of :meth:`DataStream.arrival_order` (without one: as Spark hands them
         over), and taken in by the row operator. In a batch no row is late.
@@ -456,24 +492,24 @@ class WindowedResult(PlannedQuery, Shown, TraceableByKey):
 
         return traced(self.windowed, self.asked, self.inputs, plan_of, Wanted(key, most_rows, rows_per_batch))
 
-    @takes_sinks
-    def explain(self, **sinks: Sink) -> Explanation:
+    @takes_outputs
+    def explain(self, *, outputs: Mapping[str, Sink] | None = None, **sinks: Sink) -> Explanation:
         """How the query will run: operator, panes, state, exchange, and why.
 
         Args:
-            sinks: as :meth:`start` and :meth:`run` take them: then also where each output goes, and of a stream how often a row
-                arrives there where a micro-batch is run again. Nothing is opened or made.
+            outputs: sinks as :meth:`start` and :meth:`run` take them: then also where each output goes, and of a stream how
+                often a row arrives there where a micro-batch is run again. Nothing is opened or made.
+            **sinks: the same, for short.
 
         Returns:
             A string for ``print``, which a console or a notebook shows as it is read.
         """
         chosen = chosen_partitions(self._df.sparkSession)
         reduced = not self.is_streaming and reducible(self.plan)
-        if sinks:
-            self._check_sinks(sinks)
+        every: Mapping[str, Sink] = self._sinks("explain", outputs, sinks, {}) if sinks or outputs else {}
         spark = self._df.sparkSession
         sent = {
-            tag: f"{sink.describe()}{', ' + sink.guarantee(spark) if self.is_streaming else ''}" for tag, sink in sinks.items()
+            tag: f"{sink.describe()}{', ' + sink.guarantee(spark) if self.is_streaming else ''}" for tag, sink in every.items()
         }
         how: dict[str, Any] = {"streaming": self.is_streaming, "chosen": chosen, "reduced_by_spark": reduced, "sinks": sent}
         how |= {"tasks": self._tasks, "session": missed_at_birth(spark) if self.is_streaming else None}
@@ -492,11 +528,10 @@ class WindowedResult(PlannedQuery, Shown, TraceableByKey):
         own = {"top": f"{self.largest.n} by {self.largest.by}" if self.largest else "", "operator": self.operator.name}
         return {"results": listed(results), **own, **parts_of(self.windowed)}
 
-    def _check_sinks(self, sinks: Mapping[str, Sink]) -> None:
-        if not sinks:
+    def _sinks(
+        self, method: str, outputs: Mapping[str, Sink] | None, keywords: Mapping[str, Sink], options: Mapping[str, object]
+    ) -> dict[str, Sink]:
+        """Return the sinks by output, checked."""
+        if not outputs and not keywords:
             raise InvalidPlanError("name at least one sink, e.g. main=ParquetSink('out/main')")
-        for tag, sink in sinks.items():
-            if tag not in self.plan.tags and tag in SPARKS_NAMES:
-                raise InvalidPlanError(f"{tag} is a trigger, not an output: write start(trigger={{{tag!r}: {sink!r}}}, …)")
-            check_output(tag, self.plan.tags)
-            check_sink(tag, sink)
+        return sinks_of(method, outputs, keywords, options, self.plan.tags)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from pyspark.sql import SparkSession
 from panestream.engine.plan import WindowPlan
 from panestream.engine.runtime.last_windows import check_closable
 from panestream.errors import InvalidDurationError, InvalidPlanError, PanestreamWarning, SinkError
+from panestream.spark.progress.micro_batch import BatchProgress
 from panestream.spark.session import missed_at_birth
 from panestream.spark.sinks.base import Sink
 from panestream.windowing.time import format_duration, to_micros
@@ -21,6 +23,7 @@ from panestream.windowing.triggers import Trigger
 
 _KINDS = ("availableNow", "once", "processingTime")
 _SWITCHES = {"availablenow": "availableNow", "once": "once"}
+_SNAKE = {"available_now": "availableNow", "processing_time": "processingTime"}
 _REFUSED = {
     "continuous": "continuous processing does not take Python operators",
     "realTime": "its real-time mode does not take Python operators",
@@ -40,20 +43,27 @@ _KNOWN = (
 )
 
 
-def spark_trigger(trigger: object) -> dict[str, Any]:
-    """The arguments of Spark's ``trigger``.
+def spark_trigger(trigger: object, processing_time: object = None) -> dict[str, Any]:
+    """Return the arguments of Spark's ``trigger``.
 
     Args:
         trigger: ``"availableNow"``, ``"once"``, a duration, or Spark's own arguments by name; None is ``availableNow``.
+        processing_time: how often micro-batches run, or None.
 
     Raises:
-        InvalidPlanError: none of these.
+        InvalidPlanError: it is none of these, or both were given.
 
     >>> spark_trigger(None), spark_trigger("availableNow"), spark_trigger({"once": True})
     ({'availableNow': True}, {'availableNow': True}, {'once': True})
     >>> spark_trigger("10 seconds"), spark_trigger("processingTime='1 minute'")
     ({'processingTime': '10 seconds'}, {'processingTime': '1 minute'})
+    >>> spark_trigger(None, processing_time="10 seconds")
+    {'processingTime': '10 seconds'}
     """
+    if processing_time is not None:
+        if trigger is not None:
+            raise InvalidPlanError("start takes trigger or processing_time, not both: leave out one")
+        return _of_mapping({"processingTime": processing_time})
     if trigger is None:
         return {"availableNow": True}
     if isinstance(trigger, Mapping):
@@ -80,6 +90,7 @@ def _of_mapping(trigger: Mapping[str, Any]) -> dict[str, Any]:
     if len(trigger) != 1:
         raise _wrong(trigger)
     ((name, value),) = trigger.items()
+    name = _SNAKE.get(name, name)
     if name in _REFUSED:
         raise InvalidPlanError(f"start: Spark's {name} trigger cannot run windows, {_REFUSED[name]}; trigger is one of {_KNOWN}")
     if name in _SWITCHES.values() and value is True:
@@ -104,18 +115,61 @@ def _wrong(trigger: object) -> InvalidPlanError:
     return InvalidPlanError(f"start's trigger is one of {_KNOWN}; got {trigger!r}")
 
 
+@dataclass(frozen=True)
+class StartRequest:
+    """What a user asks of ``start``, checked.
+
+    Attributes:
+        sinks: the sinks by output.
+        checkpoint: the directory of the checkpoint.
+        trigger: the arguments of Spark's trigger.
+        name: the name of the query, or None.
+        savepoint: the folder of a savepoint, or None.
+        own_position: whether sources begin where their own options say, not where the savepoint ends.
+        allow_incomplete: whether new aggregates may begin with windows that are open in the savepoint.
+        migrate: functions that make new accumulators and states of those in the savepoint.
+        fire_at_end: whether open windows fire when all available input was read.
+        on_progress: called after each micro-batch, or None.
+    """
+
+    sinks: Mapping[str, Sink]
+    checkpoint: str
+    trigger: Mapping[str, Any]
+    name: str | None
+    savepoint: str | None
+    own_position: bool
+    allow_incomplete: bool
+    migrate: Mapping[str, Callable[[Any], Any]]
+    fire_at_end: bool
+    on_progress: Callable[[BatchProgress], Any] | None
+
+
+def reads_own_offsets(source_offsets: object) -> bool:
+    """Return whether sources begin where their own options say.
+
+    Raises:
+        InvalidPlanError: it is neither ``"savepoint"`` nor ``"job"``.
+    """
+    if source_offsets not in ("savepoint", "job"):
+        raise InvalidPlanError(
+            "source_offsets is 'savepoint' (sources begin where the savepoint ends) or 'job' (where their own options say), got "
+            f"{source_offsets!r}"
+        )
+    return source_offsets == "job"
+
+
 def ends_by_itself(when: Mapping[str, Any]) -> bool:
     """Whether a query with this trigger of Spark's ends when it has read all there is."""
     return "processingTime" not in when
 
 
-def check_ending(plan: WindowPlan, when: Mapping[str, Any], *, close_at_end: bool) -> None:
+def check_ending(plan: WindowPlan, when: Mapping[str, Any], *, fire_at_end: bool) -> None:
     """Refuses a query that is to end and cannot, or to close its windows at an end that it has not.
 
     Args:
         plan: the query.
         when: the arguments of Spark's trigger.
-        close_at_end: whether windows are to close at the end.
+        fire_at_end: whether windows are to close at the end.
 
     Raises:
         InvalidPlanError: says what to do.
@@ -128,17 +182,17 @@ def check_ending(plan: WindowPlan, when: Mapping[str, Any], *, close_at_end: boo
             "closing_after goes by the clock, and processing_time_from takes the clock from rows, of which silence has none: "
             "leave out one of them"
         )
-    if not close_at_end:
+    if not fire_at_end:
         return
     if not ends_by_itself(when):
         raise InvalidPlanError(
-            "close_at_end is for a query that ends: trigger='availableNow', or 'once'. One that runs on closes its windows by "
+            "fire_at_end is for a query that ends: trigger='availableNow', or 'once'. One that runs on closes its windows by "
             "the clock: WatermarkStrategy.closing_after('30 seconds')"
         )
     if plan.operator.uses_processing_time:
-        raise InvalidPlanError("close_at_end moves the watermark, and windows or triggers of processing time go by the clock")
+        raise InvalidPlanError("fire_at_end moves the watermark, and windows or triggers of processing time go by the clock")
     if plan.watermark.delay is None and plan.watermark.generator is None:
-        raise InvalidPlanError("close_at_end moves the watermark, and no_watermarks() makes none: take another strategy")
+        raise InvalidPlanError("fire_at_end moves the watermark, and no_watermarks() makes none: take another strategy")
     check_closable(plan.assigner)
 
 
@@ -155,15 +209,16 @@ def check_no_place(method: str, places: Sequence[object]) -> None:
         raise InvalidPlanError(f"{method} takes sinks by the name of their output: write result.{method}(main={sink}{more})")
 
 
-def check_sink(tag: str, sink: object) -> None:
-    """Refuses what is not a sink.
+def check_sink(tag: str, sink: object) -> Sink:
+    """Return the sink of an output.
 
     Raises:
-        SinkError: says what to write.
+        SinkError: it is not a sink; says what to write.
     """
     if not isinstance(sink, Sink):
         instead = f": write {tag}=pst.ParquetSink({sink!r})" if isinstance(sink, (str, Path)) else ""
         raise SinkError(f"the sink of {tag!r} must be one of panestream's (ParquetSink, TableSink, …), got {sink!r}{instead}")
+    return sink
 
 
 def warn_of_missing_sinks(tags: Sequence[str], sinks: Iterable[str], method: str) -> None:

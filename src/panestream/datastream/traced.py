@@ -31,7 +31,7 @@ _AS_ONE_BATCH = (
     "as a stream does, in the order of .arrival_order(...)."
 )
 _IN_NO_ORDER = (
-    "Whether a stream had the rows in this order: no .arrival_order(...) is named (of files: *pst.FILE_ORDER), so they came as "
+    "Whether a stream had the rows in this order: no .arrival_order(...) is named (of files: *pst.order.FILE), so they came as "
     "Spark handed them over. In another order other rows are late."
 )
 
@@ -77,7 +77,8 @@ def traced(
     df = windowed.keyed.source.df
     if df.isStreaming:
         raise InvalidPlanError(
-            "a stream's rows are gone when it has run: ask its checkpoint, pst.read_checkpoint(spark, path), or trace the same "
+            "a stream's rows are gone when it has run: ask its checkpoint, pst.state.read_checkpoint(spark, path), or trace "
+            "the same "
             "query over a batch of the rows (spark.read instead of spark.readStream)"
         )
     if asked is None:

@@ -14,9 +14,10 @@ from pyspark.sql.types import StructType
 
 from panestream.datastream.events import WindowedEvents
 from panestream.datastream.gaps import check_gap_of_rows, gap_input
-from panestream.datastream.inputs import check_collations, check_results, no_aggregate, resolve_inputs
+from panestream.datastream.inputs import check_collations, check_results, declared_of, one_by_one, resolve_inputs
 from panestream.datastream.look_back import look_back_result
 from panestream.datastream.names import RESERVED, checked_tag
+from panestream.datastream.options import Options, check_options
 from panestream.datastream.panes import PanesResult, panes_of
 from panestream.datastream.predicates import predicate_inputs
 from panestream.datastream.result import WindowedResult
@@ -56,7 +57,7 @@ from panestream.windowing.time import Duration, to_micros
 from panestream.windowing.triggers import Trigger
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing_extensions import Self, Unpack
 
 Schema: TypeAlias = "str | StructType | pa.Schema"
 """The columns of what a function returns: DDL (``"n bigint, label string"``), Spark's type or Arrow's."""
@@ -126,21 +127,6 @@ class WindowedStream(WindowedEvents):
             raise InvalidWindowError(f"the allowed lateness must not be negative, got {lateness!r}")
         return replace(self, windowing=replace(self.windowing, allowed_lateness=micros))
 
-    def exact_firings(self) -> Self:
-        """Every single firing, as Flink would emit it, by the row operator.
-
-        Columnar operators emit at most one firing for each key, window and micro-batch: the last one.
-        """
-        return replace(self, windowing=replace(self.windowing, exact_firings=True))
-
-    def allow_pickled_state(self) -> Self:
-        """Lets accumulators and states of your own classes rest in the checkpoint as pickles.
-
-        Numbers, strings, times, tuples, lists, sets, dicts and rows rest as columns and need no permission. Reading a pickle runs
-        what is in it: give it only where nobody else can write to the checkpoint.
-        """
-        return replace(self, windowing=replace(self.windowing, pickled_state=True))
-
     def side_output_late_data(self, tag: str) -> Self:
         """Sends late rows, whole, to the output ``tag``. Without it they are counted and dropped. Flink: ``sideOutputLateData``.
 
@@ -157,133 +143,67 @@ class WindowedStream(WindowedEvents):
         self._check_free(tag, [self.keyed.source.invalid_tag, self.late_tag])
         return replace(self, side_outputs={**self.side_outputs, checked_tag(tag): self._results(schema)})
 
-    def key_groups(self, number: int) -> Self:
-        """Sets the number of key groups: the parallelism of the state, fixed when a checkpoint is born.
-
-        A checkpoint that is there already has a number, and ``start`` takes it where this was not called. Else, on a stream: what
-        ``spark.sql.shuffle.partitions`` was set to, or 4, whatever machine it is; each key group costs some time of a core in
-        each micro-batch (docs/how-to/key-groups.md), and no more tasks than there are key groups keep state and fire windows:
-        :meth:`tasks`. A batch takes as many as tasks run at a time.
-
-        Raises:
-            InvalidPlanError: ``number`` is not between 1 and 32768.
-        """
-        if not isinstance(number, int) or not 1 <= number <= 32768:
-            raise InvalidPlanError(f"the number of key groups must be between 1 and 32768, got {number!r}")
-        return replace(self, groups=number)
-
-    def tasks(self, number: int) -> Self:
-        """Sets how many tasks of a stream take the key groups in turns, in each micro-batch. It may change from run to run.
-
-        A task costs about as much as a key group does, and makes a file in file sinks. Without this it is as many as the session
-        runs at a time, where that is known and cannot grow: on one machine its cores, on a cluster
-        ``spark.executor.instances`` times ``spark.executor.cores``, without dynamic allocation. Else each key group has a task
-        of its own, as :meth:`WindowedResult.explain` says.
-
-        Raises:
-            InvalidPlanError: ``number`` is not between 1 and 32768.
-        """
-        if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= 32768:
-            raise InvalidPlanError(f"the number of tasks must be between 1 and 32768, got {number!r}")
-        return replace(self, at_once=number)
-
-    def memory_limit(self, number: int) -> Self:
-        """Sets how many bytes of rows a worker takes into memory at once; 1 GiB unless it is set. It may change from run to run.
-
-        More are an error that names key and window, or the key group, and says what to do, in place of a worker that is
-        killed. It is for what cannot be cut: the rows of one window that a function of your own is to see, and what a
-        micro-batch brings for one key group, or a batch has for it (there only where a limit is set). Counted are bytes as they
-        cross the exchange and rest in state; in memory they take three times as many, as Python objects (``apply``,
-        ``process``) ten to thirty times.
-
-        Raises:
-            InvalidPlanError: ``number`` is no number of bytes from 1,000,000 on.
-
-        Examples:
-            >>> keyed.window(hours).memory_limit(4 << 30).apply(function, "n BIGINT")  # doctest: +SKIP
-        """
-        if isinstance(number, bool) or not isinstance(number, int) or number < 1_000_000:
-            raise InvalidPlanError(f"the limit of memory must be a number of bytes from 1,000,000 on, got {number!r}")
-        return replace(self, most_bytes=number)
-
-    def split_distinct(self, parts: int = 16) -> Self:
-        """Spreads the distinct values that ``agg.count_distinct`` counts over key groups, so that not all of a key meet in one.
-
-        For a key with very many distinct values: each counts in one part, which follows from the value, and a window is put
-        together when it fires. Beside one expression's ``count_distinct`` it takes ``count``, ``sum``, ``min`` and ``max``. The
-        results are the same; ``fired_rows`` of the progress counts the parts. A checkpoint is tied to it. Flink SQL:
-        ``table.optimizer.distinct-agg.split.enabled``.
+    def options(self, **options: Unpack[Options]) -> Self:
+        """Set options of the query. Of two calls the later one counts.
 
         Args:
-            parts: at most so many key groups have values of a key. More are more work for keys with few values.
+            **options: see :class:`~panestream.datastream.Options`: ``key_groups``, ``tasks``, ``memory_limit``,
+                ``split_distinct``, ``every_firing``, ``allow_pickled_state``.
 
         Raises:
-            InvalidPlanError: ``parts`` is not between 2 and 32768. :meth:`aggregate`: windows that fire more than once, or other
-                aggregates; a stream's :attr:`WindowedResult.main` (use :meth:`WindowedResult.start`).
+            InvalidPlanError: an unknown option, or a value that it does not take.
+
+        Examples:
+            >>> keyed.window(pst.tumbling("1 hour")).options(key_groups=8, tasks=4)  # doctest: +SKIP
         """
-        if isinstance(parts, bool) or not isinstance(parts, int) or not 2 <= parts <= 32768:
-            raise InvalidPlanError(f"split_distinct wants between 2 and 32768 parts, got {parts!r}")
-        return replace(self, parts=parts)
+        check_options(options)
+        own: dict[str, Any] = dict(options)
+        windowing = replace(
+            self.windowing,
+            every_firing=own.pop("every_firing", self.windowing.every_firing),
+            pickled_state=own.pop("allow_pickled_state", self.windowing.pickled_state),
+        )
+        return replace(self, windowing=windowing, **own)
 
     @advised(_aliases)
     def aggregate(
         self,
-        *aggregates: recipes.Aggregate | AggregateFunction,
-        schema: Schema | None = None,
+        *aggregates: recipes.Aggregate | Column,
         then: AnyWindowFunction | Callable[..., Any] | None = None,
-        accumulator_type: Schema | None = None,
-        keep: Sequence[str] | None = None,
+        schema: Schema | None = None,
     ) -> WindowedResult:
-        """Aggregates the rows of each key and window.
+        """Aggregate the rows of each key and window, as columns.
 
         Args:
-            *aggregates: declared aggregates (``panestream.agg``), which run as columns; or one :class:`AggregateFunction` of your
-                own, whose ``add`` is called with every row, and which needs ``schema``.
-            schema: the columns of what your function returns (``get_result``, or ``then``).
-            then: a process function that is given the one result of each firing window (Flink: the second argument); of declared
-                aggregates a tuple, in their order.
-            accumulator_type: the columns of an accumulator of your function (``"total double, n bigint"``; PyFlink's argument).
-                With it the function runs in two phases: ``add`` before the shuffle, in all tasks that read the input and once for
-                all windows that a row lies in, ``merge`` in the key's own. It keeps the answer of a function for which
-                ``merge`` of two accumulators is what ``add`` makes of all their rows, in any order; it needs ``merge``,
-                the default or a continuous trigger, and no evictor. For a key that has most of the rows, see docs/how-to/skew.md.
-                A checkpoint is tied to it. Declared aggregates do so anyway.
-            keep: of :class:`~panestream.LookBackWindows`: the columns of the row that its result has; None: all.
+            *aggregates: aggregates of ``panestream.agg``, or aggregates of PySpark that mean the same: ``F.sum("price")``.
+            then: a process function that is given the results of each firing window, as a tuple in their order. Flink: the
+                second argument of ``aggregate``.
+            schema: the columns that ``then`` returns (DDL, Spark's type or Arrow's).
 
         Returns:
-            ``.main`` has the key columns, ``window_start``, ``window_end`` and a column for each aggregate or of the schema. Of
-            look-backs a row for each row: the key columns, the other columns of the row, and the aggregates, of several
-            look-backs with the label behind the name (``clicks_1h``).
+            ``.main`` has the key columns, ``window_start``, ``window_end`` and a column for each aggregate, or the columns of
+            ``schema``. Look-backs emit a row for each row: the key columns, the other columns of the row (see :meth:`keep`), and
+            the aggregates; with several look-backs the label follows the name (``clicks_1h``).
 
         Raises:
-            InvalidPlanError: none given, an unknown column, a type that an aggregate does not take, two results of the same name;
-                ``accumulator_type`` where the accumulators are other than that, or the windows need every row.
+            InvalidPlanError: no aggregate was given, a column is unknown, an aggregate does not take a type, or two results have
+                the same name.
+
+        Examples:
+            >>> hours.aggregate(agg.count().alias("n"), F.sum("price").alias("total"))  # doctest: +SKIP
         """
         if not aggregates:
             raise InvalidPlanError("aggregate wants at least one aggregate, e.g. agg.count()")
-        first = aggregates[0]
-        if isinstance(first, type) and issubclass(first, AggregateFunction):
-            raise InvalidPlanError(f"aggregate wants an object, not the class itself: {first.__name__}()")
-        if isinstance(first, AggregateFunction):
-            check_methods(first, AggregateFunction)
-            if len(aggregates) > 1:
-                raise InvalidPlanError(
-                    "aggregate takes one AggregateFunction: let its accumulator hold all you need; a function of the window, "
-                    "Flink's second argument, goes into then="
-                )
-            accumulators = None if accumulator_type is None else self._columns(accumulator_type)
-            return self._calling(Aggregate(first, following(then)), schema, "aggregate", accumulators)
-        if accumulator_type is not None:
-            raise InvalidPlanError("accumulator_type is for an AggregateFunction of your own: leave it out, partials have types")
-        for aggregate in aggregates:
-            if not isinstance(aggregate, recipes.Aggregate):
-                raise no_aggregate(self._df, aggregate)
-        declared, inputs = resolve_inputs(self._df, [one for one in aggregates if isinstance(one, recipes.Aggregate)])
+        first: object = aggregates[0]
+        if isinstance(first, AggregateFunction) or (isinstance(first, type) and issubclass(first, AggregateFunction)):
+            name = first.__name__ if isinstance(first, type) else type(first).__name__
+            raise InvalidPlanError(f"aggregate takes declared aggregates: write .aggregate_with({name}(), schema='...')")
+        declared, inputs = resolve_inputs(self._df, declared_of(self._df, aggregates))
         look_backs = look_backs_of(self.windowing.assigner)
         if look_backs is not None:
             self._check_not_split("look-backs")
-            return look_back_result(self, look_backs, declared, inputs, keep, following(then))
-        if keep is not None:
+            return look_back_result(self, look_backs, declared, inputs, self.kept, following(then))
+        if self.kept is not None:
             raise InvalidPlanError(
                 "keep is for look-backs, whose results are of rows: a window has no row of its own, leave it out"
             )
@@ -301,9 +221,55 @@ class WindowedStream(WindowedEvents):
             results = self._results(self._needed(schema, "then"))
         asked = DeclaredAggregates(declared, types, self.keyed.key_schema, function, results, tuple(looked_at))
         operator = choose(self.windowing, asked)
-        split = None if self.parts is None else split_of(self.parts, declared, operator)
+        split = None if self.split_distinct is None else split_of(self.split_distinct, declared, operator)
         collated = frozenset() if results is not None else collated
         return WindowedResult(self, operator, inputs, collated, split=split, asked=asked)
+
+    @advised(with_schema)
+    def aggregate_with(
+        self,
+        function: AggregateFunction,
+        schema: Schema,
+        *,
+        then: AnyWindowFunction | Callable[..., Any] | None = None,
+        accumulator_type: Schema | None = None,
+    ) -> WindowedResult:
+        """Aggregate the rows of each key and window with an aggregate function of your own. Flink: ``aggregate``.
+
+        Args:
+            function: its ``add`` is called with every row.
+            schema: the columns that ``get_result`` returns, or ``then``.
+            then: a process function that is given the one result of each firing window. Flink: the second argument.
+            accumulator_type: the columns of an accumulator (``"total double, n bigint"``; PyFlink's argument). With it the
+                function runs in two phases: ``add`` before the shuffle, in all tasks that read the input and once for all windows
+                that a row lies in, ``merge`` in the task of the key. The answer stays the same if ``merge`` of two accumulators
+                is what ``add`` makes of all their rows in any order. It needs ``merge``, the default or a continuous trigger, and
+                no evictor. A checkpoint is tied to it. For a key that has most of the rows, see docs/how-to/skew.md.
+
+        Returns:
+            ``.main`` has the key columns, ``window_start``, ``window_end`` and the columns of ``schema``.
+
+        Raises:
+            InvalidPlanError: it is not an aggregate function; accumulators do not fit ``accumulator_type``, or the windows need
+                every row.
+        """
+        if isinstance(function, type) and issubclass(function, AggregateFunction):
+            raise InvalidPlanError(f"aggregate_with wants an object, not the class itself: {function.__name__}()")
+        if isinstance(function, recipes.Aggregate):
+            raise InvalidPlanError(f"aggregate_with takes a function of your own: write .aggregate({function!r})")
+        if not isinstance(function, AggregateFunction):
+            raise InvalidPlanError(f"aggregate_with wants an object of a class that extends AggregateFunction, got {function!r}")
+        check_methods(function, AggregateFunction)
+        accumulators = None if accumulator_type is None else self._columns(accumulator_type)
+        return self._calling(Aggregate(function, following(then)), schema, "aggregate_with", accumulators)
+
+    def keep(self, *columns: str) -> Self:
+        """Name the columns of the row that the results of look-backs have; without it they have all.
+
+        Args:
+            *columns: names, or one list of names.
+        """
+        return replace(self, kept=one_by_one(columns))
 
     def panes(self, *aggregates: recipes.Aggregate) -> PanesResult:
         """Gives out what aggregates keep of the rows of each key and slice of time, instead of their results: tiles.
@@ -348,7 +314,7 @@ class WindowedStream(WindowedEvents):
             then: a process function that is given the one row of each firing window; needs ``schema``.
             schema: the columns of what ``then`` returns.
             two_phase: combine rows before the shuffle too, in all tasks that read the input, as ``accumulator_type`` of
-                :meth:`aggregate` does. The function must not depend on the order of rows.
+                :meth:`aggregate_with` does. The function must not depend on the order of rows.
 
         Returns:
             Without ``then``: key columns, window, and the other columns of the row.
@@ -463,7 +429,7 @@ class WindowedStream(WindowedEvents):
         return WindowedResult(self, choose(self.windowing, asked), asked=asked)
 
     def _check_not_split(self, what: str) -> None:
-        if self.parts is not None:
+        if self.split_distinct is not None:
             raise InvalidPlanError(f"split_distinct is for agg.count_distinct, not for {what}: leave it out")
 
     @staticmethod

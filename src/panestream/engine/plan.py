@@ -289,7 +289,9 @@ def check_identity(saved: Mapping[str, str], now: Mapping[str, str], where: str)
     )
     ways = [way]
     if KEY_GROUPS in changed and "none" not in (saved.get("key"), now.get("key")):
-        ways.insert(0, f"The number of key groups is fixed when a checkpoint is born: .key_groups({saved.get(KEY_GROUPS)}).")
+        ways.insert(
+            0, f"The number of key groups is fixed when a checkpoint is born: .options(key_groups={saved.get(KEY_GROUPS)})."
+        )
     text = f"{where} belongs to another plan. What changed (then -> now):\n" + "\n".join([*lines, *ways])
     raise PlanMismatchError(text, changed)
 
@@ -420,7 +422,7 @@ class OperatorSpec(ABC):
     @property
     def why_no_firings(self) -> str | None:
         """Why it cannot say which firing of its window a row comes from, nor what it changes; None: it can."""
-        return f"{self.name} do not number firings: the row operator does, .exact_firings() makes it run the query"
+        return f"{self.name} do not number firings: the row operator does, .options(every_firing=True) makes it run the query"
 
     @property
     def why_no_changes(self) -> str | None:

@@ -143,8 +143,8 @@ def _why_not(window: WindowSpec) -> list[str]:
         reasons.append(f"keep no elements to evict: leave out {window.evictor!r}")
     if window.allowed_lateness:
         reasons.append("emit no result twice: leave out allowed_lateness, and let the watermark wait longer")
-    if window.exact_firings:
-        reasons.append("have one firing each: leave out exact_firings")
+    if window.every_firing:
+        reasons.append("have one firing each: leave out every_firing")
     return reasons
 
 

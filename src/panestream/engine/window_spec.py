@@ -20,7 +20,7 @@ class WindowSpec:
         trigger: None: the assigner's default.
         evictor: None: everything stays in.
         allowed_lateness: in engine units.
-        exact_firings: whether every single firing is wanted, which only the row operator gives.
+        every_firing: whether every single firing is wanted, which only the row operator gives.
         pickled_state: whether values that have no columns may rest in state as pickles.
     """
 
@@ -28,7 +28,7 @@ class WindowSpec:
     trigger: Trigger | None = None
     evictor: Evictor | None = None
     allowed_lateness: int = 0
-    exact_firings: bool = False
+    every_firing: bool = False
     pickled_state: bool = False
 
     @property

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     import panestream as pst
     from panestream.datastream.interval_join import IntervalPairs
 
-W = TypeVar("W", "pst.WindowedStream", "IntervalPairs")
+W = TypeVar("W", "pst.datastream.WindowedStream", "IntervalPairs")
 
 
-def build(loaded: LoadedJob, spark: SparkSession) -> pst.WindowedResult:
+def build(loaded: LoadedJob, spark: SparkSession) -> pst.datastream.WindowedResult:
     """The windowed query of a job, not yet started.
 
     Raises:
@@ -57,17 +57,17 @@ def find_function(loaded: LoadedJob) -> Found | None:
     return find(function[1], loaded.document.path.resolve().parent, loaded.place(function[0], "function"))
 
 
-def _keyed(loaded: LoadedJob, where: Side, one: Stream, spark: SparkSession) -> pst.KeyedStream:
+def _keyed(loaded: LoadedJob, where: Side, one: Stream, spark: SparkSession) -> pst.datastream.KeyedStream:
     """The rows of a stream with their times and key."""
     import panestream as pst
 
     stream = read_stream(loaded, where, one, spark)
     if not one.key:
-        return pst.KeyedStream(stream, ())
+        return pst.datastream.KeyedStream(stream, ())
     return asked(loaded, (*where, "key"), partial(stream.key_by, *one.key))
 
 
-def _windowed(loaded: LoadedJob, streams: Sequence[pst.KeyedStream]) -> pst.WindowedStream:
+def _windowed(loaded: LoadedJob, streams: Sequence[pst.datastream.KeyedStream]) -> pst.datastream.WindowedStream:
     """The rows of one stream, or of two as one, in their windows."""
     job = loaded.job
     keyed: Any = streams[0]
@@ -75,7 +75,7 @@ def _windowed(loaded: LoadedJob, streams: Sequence[pst.KeyedStream]) -> pst.Wind
         left, right = streams
         # Two that do not go together: it is their keys in most cases.
         keyed = asked(loaded, ("right", "key"), partial(left.join if job.join is not None else left.co_group, right))
-    windowed: pst.WindowedStream
+    windowed: pst.datastream.WindowedStream
     if job.window is None:
         labelled = {label: spec.assigner for label, spec in job.windows.items()}
         windowed = asked(loaded, ("windows",), lambda: keyed.windows(labelled))
@@ -88,7 +88,7 @@ def _windowed(loaded: LoadedJob, streams: Sequence[pst.KeyedStream]) -> pst.Wind
     if job.allowed_lateness is not None:
         windowed = windowed.allowed_lateness(job.allowed_lateness)
     windowed = _spread(loaded, windowed)
-    return windowed.exact_firings() if job.exact_firings else windowed
+    return windowed.options(every_firing=True) if job.every_firing else windowed
 
 
 def _spread(loaded: LoadedJob, windowed: W) -> W:
@@ -98,11 +98,13 @@ def _spread(loaded: LoadedJob, windowed: W) -> W:
         windowed = asked(loaded, ("sinks",), partial(windowed.side_output_late_data, "late"))
     for name in ("key_groups", "tasks", "memory_limit"):
         if getattr(job, name) is not None:
-            windowed = asked(loaded, (name,), partial(getattr(windowed, name), getattr(job, name)))
+            windowed = asked(loaded, (name,), partial(windowed.options, **{name: getattr(job, name)}))
     return windowed
 
 
-def _near_in_time(loaded: LoadedJob, left: pst.KeyedStream, right: pst.KeyedStream) -> pst.WindowedResult:
+def _near_in_time(
+    loaded: LoadedJob, left: pst.datastream.KeyedStream, right: pst.datastream.KeyedStream
+) -> pst.datastream.WindowedResult:
     """The rows of the left stream with those of the right one around their times."""
     spec: Any = loaded.job.interval_join
     where = ("interval_join",)
@@ -114,20 +116,20 @@ def _near_in_time(loaded: LoadedJob, left: pst.KeyedStream, right: pst.KeyedStre
     return asked(loaded, where, partial(pairs.pairs, spec.how, suffixes=spec.suffixes))
 
 
-def _computed(loaded: LoadedJob, windowed: pst.WindowedStream, found: Found | None) -> pst.WindowedResult:
+def _computed(loaded: LoadedJob, windowed: pst.datastream.WindowedStream, found: Found | None) -> pst.datastream.WindowedResult:
     """What becomes of the rows of a window."""
     job: Any = loaded.job
     function = job.function
     if job.join is not None:
         how, suffixes = job.join.how, job.join.suffixes
-        pairs: Callable[..., pst.WindowedResult] = windowed.pairs  # type: ignore[attr-defined]
+        pairs: Callable[..., pst.datastream.WindowedResult] = windowed.pairs  # type: ignore[attr-defined]
         return asked(loaded, ("join",), partial(pairs, how, suffixes=suffixes))
     if job.panes:
         return asked(loaded, ("panes",), lambda: windowed.panes(*(each.recipe for each in job.panes)))
     if function is None or found is None:
         recipes = [each.recipe for each in loaded.job.aggregate]
-        keep = loaded.job.keep
-        return asked(loaded, ("aggregate",), lambda: windowed.aggregate(*recipes, keep=keep))
+        kept = windowed if loaded.job.keep is None else windowed.keep(*loaded.job.keep)
+        return asked(loaded, ("aggregate",), lambda: kept.aggregate(*recipes))
     name, spec = function
     value, where = found.value, (name,)
     if isinstance(spec, ArrowFunctionSection):

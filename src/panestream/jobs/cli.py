@@ -462,7 +462,7 @@ def _asked_for(job: Job) -> list[tuple[str, str]]:
     if job.function is not None:
         name, spec = job.function
         lines.append((name, f"{spec.function} -> {spec.schema}"))
-    shapes = {"with_firing": job.with_firing, "changelog": job.changelog, "exact_firings": job.exact_firings}
+    shapes = {"with_firing": job.with_firing, "changelog": job.changelog, "every_firing": job.every_firing}
     rows = [name for name, wanted in shapes.items() if wanted]
     return lines + ([("rows", ", ".join(rows))] if rows else [])
 

@@ -81,7 +81,7 @@ class KafkaSource:
 
     def stream(
         self, spark: SparkSession, schema: str | None, options: Mapping[str, str], *, invalid: bool, batch: bool
-    ) -> pst.KafkaStream:
+    ) -> pst.datastream.KafkaStream:
         """What the library makes of it.
 
         Args:

@@ -56,18 +56,18 @@ class Trigger:
         available_now: takes all that is there, in micro-batches of the source's size, then ends; the default.
         once: takes all that is there in one micro-batch, then ends.
         every: how often, without end.
-        close_at_end: closes open windows when all that is there has been read; for a checkpoint that is begun so.
+        fire_at_end: closes open windows when all that is there has been read; for a checkpoint that is begun so.
     """
 
     available_now: bool | None = field(default=None, metadata=reads(boolean))
     once: bool | None = field(default=None, metadata=reads(boolean))
     every: str | None = field(default=None, metadata=reads(duration()))
-    close_at_end: bool = field(default=False, metadata=reads(boolean))
+    fire_at_end: bool = field(default=False, metadata=reads(boolean))
 
     def check(self, place: Place) -> None:
         """One of them."""
-        if self.close_at_end and self.every is not None:
-            place.at("close_at_end").note("'every' runs without end: leave it out, or close windows by watermark.closing_after")
+        if self.fire_at_end and self.every is not None:
+            place.at("fire_at_end").note("'every' runs without end: leave it out, or close windows by watermark.closing_after")
         if self.available_now and self.every is not None:
             place.at("every").note("'available_now' and 'every' exclude each other: keep one of them")
         if self.once and (self.available_now or self.every is not None):
@@ -123,7 +123,7 @@ class Job:
         allowed_lateness: how long windows of event time take rows after their end, and fire again.
         with_firing: adds ``firing``, ``firing_number`` and ``is_last`` to the results: which firing of its window a row is from.
         changelog: makes the results changes, with the column ``op``: insert, update_before, update_after, delete.
-        exact_firings: every single firing, as Flink would emit it, instead of the last one of each micro-batch.
+        every_firing: every single firing, as Flink would emit it, instead of the last one of each micro-batch.
         keep: of look-backs: the columns of the row that its result has, besides the key; default: all.
         windows: several kinds of windows over the same rows, each as [windows.LABEL]; results have the label in ``window``, of
             look-backs behind their names.
@@ -158,7 +158,7 @@ class Job:
     allowed_lateness: str | None = field(default=None, metadata=reads(duration()))
     with_firing: bool = field(default=False, metadata=reads(boolean))
     changelog: bool = field(default=False, metadata=reads(boolean))
-    exact_firings: bool = field(default=False, metadata=reads(boolean))
+    every_firing: bool = field(default=False, metadata=reads(boolean))
     keep: tuple[str, ...] | None = field(default=None, metadata=reads(array(text)))
     mode: str = field(default="stream", metadata=reads(choice("stream", "batch")))
     name: str | None = field(default=None, metadata=reads(text))

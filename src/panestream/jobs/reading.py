@@ -45,7 +45,7 @@ def check_paths(loaded: LoadedJob) -> None:
     place.finish()
 
 
-def read_stream(loaded: LoadedJob, where: Side, one: Stream, spark: SparkSession) -> pst.DataStream:
+def read_stream(loaded: LoadedJob, where: Side, one: Stream, spark: SparkSession) -> pst.datastream.DataStream:
     """The rows of a stream: read, with the derived columns, filtered, those columns that are wanted; with their times.
 
     Args:
@@ -70,7 +70,7 @@ def read_stream(loaded: LoadedJob, where: Side, one: Stream, spark: SparkSession
     return _timed(loaded, where, one, replace(stream, df=df))
 
 
-def _read(loaded: LoadedJob, where: Side, one: Stream, spark: SparkSession) -> pst.DataStream:
+def _read(loaded: LoadedJob, where: Side, one: Stream, spark: SparkSession) -> pst.datastream.DataStream:
     import panestream as pst
 
     source, streaming = one.source, loaded.job.mode == "stream"
@@ -169,7 +169,7 @@ def spark_path(source: Source, *, streaming: bool) -> str | None:
     return str(Path(path).with_name(f"[{name[0]}]{name[1:]}"))
 
 
-def _timed(loaded: LoadedJob, where: Side, one: Stream, stream: pst.DataStream) -> pst.DataStream:
+def _timed(loaded: LoadedJob, where: Side, one: Stream, stream: pst.datastream.DataStream) -> pst.datastream.DataStream:
     """The rows with their event time, watermark and clock."""
     if one.event_time is not None and one.watermark is not None:
         column, unit, strategy = one.event_time.expression, one.event_time.unit, one.watermark.recipe

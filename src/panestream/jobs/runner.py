@@ -80,19 +80,19 @@ class SessionRunner:
             self.spark.streams.addListener(listener)
         loaded, how = from_savepoint(self.loaded, self.spark)
         how |= {"checkpoint": str(job.checkpoint), "trigger": job.trigger.spark, "name": job.name, "on_progress": on_progress}
-        how["close_at_end"] = job.trigger.close_at_end
-        return self._watched(build(loaded, self.spark)).start(**how, **sinks)
+        how["fire_at_end"] = job.trigger.fire_at_end
+        return self._watched(build(loaded, self.spark)).start(outputs=sinks, **how)
 
     def run_batch(self) -> None:
         job = self.loaded.job
-        self._watched(self._result()).run(**job.sinks.recipes(job.keys))
+        self._watched(self._result()).run(outputs=job.sinks.recipes(job.keys))
 
-    def _watched(self, result: pst.WindowedResult) -> pst.WindowedResult:
+    def _watched(self, result: pst.datastream.WindowedResult) -> pst.datastream.WindowedResult:
         """For the report, where one is wanted; of what starts from a savepoint the rows are left as they are."""
         report = self.loaded.report
         return result if report is None else report.watch(result, times=self.loaded.savepoint is None)
 
-    def _result(self) -> pst.WindowedResult:
+    def _result(self) -> pst.datastream.WindowedResult:
         return build(self.loaded, self.spark)
 
 

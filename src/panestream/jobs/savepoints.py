@@ -53,7 +53,7 @@ def from_savepoint(loaded: LoadedJob, spark: SparkSession) -> tuple[LoadedJob, d
             job = job.with_source(where, replace(source, options={**source.options, **options}))
     if all(told):
         # They were just told, and it cannot be seen.
-        how["own_position"] = True
+        how["source_offsets"] = "job"
     return replace(loaded, job=job), how
 
 

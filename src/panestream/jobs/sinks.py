@@ -45,7 +45,7 @@ class Format(ABC):
         """The sink in a line."""
 
     @abstractmethod
-    def made(self, sink: Sink, key: Sequence[str]) -> pst.Sink:
+    def made(self, sink: Sink, key: Sequence[str]) -> pst.sinks.Sink:
         """The library's sink; ``key`` is the job's."""
 
 
@@ -55,7 +55,7 @@ class _Files(Format):
     def told(self, sink: Sink) -> str:
         return f"{sink.path} ({sink.format})"
 
-    def made(self, sink: Sink, key: Sequence[str]) -> pst.Sink:
+    def made(self, sink: Sink, key: Sequence[str]) -> pst.sinks.Sink:
         import panestream as pst
 
         shared = sink.batches_per_folder or 1
@@ -71,7 +71,7 @@ class _Table(Format):
     def told(self, sink: Sink) -> str:
         return f"table {sink.table}"
 
-    def made(self, sink: Sink, key: Sequence[str]) -> pst.Sink:
+    def made(self, sink: Sink, key: Sequence[str]) -> pst.sinks.Sink:
         import panestream as pst
 
         return pst.TableSink(str(sink.table), format=self.format_of(sink), options=sink.options)
@@ -99,7 +99,7 @@ class _Merge(Format):
     def told(self, sink: Sink) -> str:
         return f"merged into table {sink.table}"
 
-    def made(self, sink: Sink, key: Sequence[str]) -> pst.Sink:
+    def made(self, sink: Sink, key: Sequence[str]) -> pst.sinks.Sink:
         import panestream as pst
 
         return pst.MergeSink(str(sink.table), list(key if sink.keys is None else sink.keys), format=sink.table_format)
@@ -111,7 +111,7 @@ class _Kafka(Format):
     def told(self, sink: Sink) -> str:
         return f"topic {sink.topic}"
 
-    def made(self, sink: Sink, key: Sequence[str]) -> pst.Sink:
+    def made(self, sink: Sink, key: Sequence[str]) -> pst.sinks.Sink:
         import panestream as pst
 
         keys = list(key if sink.keys is None else sink.keys)
@@ -122,7 +122,7 @@ class _Console(Format):
     def told(self, sink: Sink) -> str:
         return "console"
 
-    def made(self, sink: Sink, key: Sequence[str]) -> pst.Sink:
+    def made(self, sink: Sink, key: Sequence[str]) -> pst.sinks.Sink:
         import panestream as pst
 
         return pst.ConsoleSink()
@@ -191,7 +191,7 @@ class Sink:
         if self.options and "options" not in self.kind.takes:
             place.at("options").note(f"format {self.format!r} takes none")
 
-    def recipe(self, key: Sequence[str] = ()) -> pst.Sink:
+    def recipe(self, key: Sequence[str] = ()) -> pst.sinks.Sink:
         """What the library calls it; ``key`` is the job's, by which a table is merged that names no others."""
         return self.kind.made(self, key)
 
@@ -221,7 +221,7 @@ class Sinks:
         every = ((each.name, getattr(self, each.name)) for each in fields(self))
         return [(tag, sink) for tag, sink in every if sink is not None]
 
-    def recipes(self, key: Sequence[str]) -> dict[str, pst.Sink]:
+    def recipes(self, key: Sequence[str]) -> dict[str, pst.sinks.Sink]:
         """The library's sinks by output; ``key`` is the job's, which the rows of ``main`` have."""
         return {tag: sink.recipe(key if tag == "main" else ()) for tag, sink in self.items()}
 

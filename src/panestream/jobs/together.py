@@ -13,7 +13,7 @@ from panestream.jobs.windows import ALIGNED, EVEN, LOOK_BACK
 _OUTPUTS_OF_TWO = tuple(f"{tag}_{side}" for tag in ("late", "invalid") for side in SIDES)
 """The outputs that only these have."""
 
-_OF_WINDOWS = ("window", "windows", "firing", "allowed_lateness", "with_firing", "changelog", "exact_firings", "top", "keep")
+_OF_WINDOWS = ("window", "windows", "firing", "allowed_lateness", "with_firing", "changelog", "every_firing", "top", "keep")
 """The keys that say something of windows."""
 
 _OF_TILES = tuple(kind for kind in ALIGNED if kind not in ("sliding", "cumulating"))
@@ -116,8 +116,8 @@ def _check_no_windows(job: Job, place: Place) -> None:
     for name in _OF_WINDOWS:
         if getattr(job, name):
             place.at(name).note("is about windows, and [interval_join] has none: leave it out")
-    if job.trigger.close_at_end:
-        place.at("trigger", "close_at_end").note(
+    if job.trigger.fire_at_end:
+        place.at("trigger", "fire_at_end").note(
             "closes windows, and [interval_join] has none: leave it out (a row without a partner comes when the "
             "watermark has passed its interval)"
         )
@@ -135,7 +135,7 @@ def _check_panes(job: Job, place: Place) -> None:
         place.at("window", "slide").note("tiles do not overlap: leave it out")
     if job.firing is not None:
         place.at("firing").note("a tile goes out when its slice is over, and again for late rows: leave it out")
-    for name in ("top", "exact_firings"):
+    for name in ("top", "every_firing"):
         if getattr(job, name):
             place.at(name).note("is of results, and a tile holds what aggregates keep: leave it out")
 
@@ -209,18 +209,18 @@ def _check_keys(job: Job, place: Place) -> None:
 
 
 def _check_closing(job: Job, place: Place) -> None:
-    if job.mode == "batch" and job.trigger.close_at_end:
-        place.at("trigger", "close_at_end").note("a batch closes all windows at its end: leave it out")
+    if job.mode == "batch" and job.trigger.fire_at_end:
+        place.at("trigger", "fire_at_end").note("a batch closes all windows at its end: leave it out")
     for where, one in job.streams if job.mode == "stream" else ():
         if one.watermark is None or one.watermark.closing_after is None:
             continue
         at = place.at(*where, "watermark", "closing_after")
         if one.processing_time is not None:
             at.note("goes by the clock, which [processing_time] takes from rows: leave out one")
-        elif job.trigger.every is None and not job.trigger.close_at_end:
+        elif job.trigger.every is None and not job.trigger.fire_at_end:
             at.note(
                 "waits for silence in a query that runs on: trigger.every = '10 seconds'; of one that ends, "
-                "trigger.close_at_end = true closes the windows"
+                "trigger.fire_at_end = true closes the windows"
             )
 
 

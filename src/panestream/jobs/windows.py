@@ -24,7 +24,7 @@ from panestream.windowing.assigners import (
     WindowAssigner,
 )
 from panestream.windowing.assigners.calendar_days import WEEKDAYS
-from panestream.windowing.assigners.global_windows import count_window
+from panestream.windowing.assigners.global_windows import CountWindows
 from panestream.windowing.triggers import (
     AfterWatermark,
     ContinuousEventTimeTrigger,
@@ -144,7 +144,7 @@ class WindowSection:
     @staticmethod
     def explain_unknown(name: str) -> str | None:
         """A better answer for a key that is one of the whole job."""
-        if name in ("allowed_lateness", "with_firing", "changelog", "exact_firings", "key_groups", "tasks", "memory_limit"):
+        if name in ("allowed_lateness", "with_firing", "changelog", "every_firing", "key_groups", "tasks", "memory_limit"):
             return f"is a key of the whole job: write {name} before the first [section]"
         return "belongs into a section of its own, [firing]" if name in ("trigger", "every", "purge", "timeout") else None
 
@@ -224,7 +224,7 @@ class WindowSection:
         if self.type == LOOK_BACK:
             return LookBackWindows.of(size, self.following or "0 seconds")
         if self.type == "count":
-            return count_window(*self.counts)[0]
+            return CountWindows(*self.counts).parts[0]
         return self._sessions() if self.type == "session" else GlobalWindows.create()
 
     def _sessions(self) -> WindowAssigner:

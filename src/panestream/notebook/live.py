@@ -1,4 +1,4 @@
-"""``pst.live``: a running query in a notebook, as small plots that refresh themselves."""
+"""``pst.tools.live``: a running query in a notebook, as small plots that refresh themselves."""
 
 from __future__ import annotations
 

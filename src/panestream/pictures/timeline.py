@@ -1,4 +1,4 @@
-"""``pst.timeline``: the picture of one query's windows, or of several beside each other."""
+"""``pst.tools.timeline``: the picture of one query's windows, or of several beside each other."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def timeline(*sources: Trace | Traceable, key: Any = ANY, titles: tuple[str, ...
     >>> harness = pst.testing.WindowTestHarness(pst.TumblingEventTimeWindows.of("1 minute"), reduce=max, traced=True)
     >>> harness.process_element(7, "10 seconds", key="ann")
     >>> harness.process_watermark("1 minute")
-    >>> pst.timeline(harness)
+    >>> pst.tools.timeline(harness)
     <Timeline: 1 rows, 1 windows; .save('windows.svg') or .save('windows.png')>
     """
     traces = [_of_key(trace_of(source), key) for source in sources]

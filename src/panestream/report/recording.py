@@ -31,7 +31,7 @@ class RunReport(ProgressListener):
 
     ::
 
-        report = pst.RunReport()
+        report = pst.tools.RunReport()
         spark.streams.addListener(report)
         query = report.watch(result).start(main=..., checkpoint=...)
         query.await_termination()

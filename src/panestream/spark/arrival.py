@@ -15,12 +15,6 @@ from panestream.spark.expressions import text_of
 from panestream.spark.operator.placement import group_values
 from panestream.spark.types import to_arrow
 
-FILE_ORDER = ("_metadata.file_modification_time", "_metadata.file_path", "_metadata.file_block_start")
-"""For ``arrival_order``: files by modification time, then by name; in each of them the rows as they stand there.
-
-Spark's streams take files by modification time, too. It knows the three columns of every DataFrame that was read from files and
-then only projected, filtered or partitioned anew, not of joins, unions and aggregations."""
-
 _ORDERABLE = (
     T.BooleanType, T.IntegralType, T.DecimalType, T.FloatType, T.DoubleType, T.StringType, T.BinaryType, T.DateType,
     T.TimestampType, T.TimestampNTZType,

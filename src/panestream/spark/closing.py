@@ -1,4 +1,4 @@
-"""What ``close_at_end`` does: when a query has read all there is, it runs once more, with the word that this is so."""
+"""What ``fire_at_end`` does: when a query has read all there is, it runs once more, with the word that this is so."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Closing:
         if self.tries == _MOST_TRIES:
             self.over = True
             warnings.warn(
-                f"close_at_end: {_MOST_TRIES} times rows came while windows were to be closed, and they were left open: the "
+                f"fire_at_end: {_MOST_TRIES} times rows came while windows were to be closed, and they were left open: the "
                 "input does not end. Let the query run on (trigger='10 seconds'), and WatermarkStrategy.closing_after close them",
                 PanestreamWarning,
                 stacklevel=4,

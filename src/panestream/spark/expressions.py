@@ -16,10 +16,10 @@ from pyspark.sql.types import StructType
 
 from panestream.engine.runtime.sides import SIDE_COLUMN
 from panestream.errors import InvalidPlanError, did_you_mean
+from panestream.spark.aggregates import instead_of
 from panestream.spark.asking import asking
 from panestream.spark.failures import raise_as
 from panestream.spark.names import Names
-from panestream.windowing.foreign_names import AGGREGATES, QUANTILES
 
 _ASKED = " IS NULL)"
 _FOREIGN = ("MISSING_ATTRIBUTES", "CANNOT_RESOLVE_DATAFRAME_COLUMN", "AMBIGUOUS_COLUMN_REFERENCE")
@@ -33,7 +33,6 @@ _NOT_OF_A_ROW = {
 """What Spark says of a condition that is not a value of each row, and what to do about it."""
 _WORD = re.compile(r"(user|current_user|session_user)(?:\s+as\s+\S+)?", re.IGNORECASE)
 """What Spark reads as a function without parentheses, and might be a column; with or without a name."""
-_OTHERS = ("histogram", "top_k", "weighted_mean", "user")
 
 
 def text_of(df: DataFrame, given: str | Column, what: str) -> str:
@@ -121,67 +120,3 @@ def refused(df: DataFrame, given: str | Column, what: str, error: AnalysisExcept
             f"F.col('...'), which belongs to none ({reason})"
         )
     return InvalidPlanError(f"{what} {shown!r} is no Column over these columns; {did_you_mean(shown, df.columns)} ({reason})")
-
-
-def instead_of(text: str) -> str:
-    """What to write instead of one of Spark's aggregates.
-
-    >>> instead_of("sum(price) AS revenue")
-    "write .aggregate(agg.sum('price').alias('revenue'))"
-    >>> instead_of("count(DISTINCT user)")
-    "write .aggregate(agg.count_distinct('user'))"
-    >>> instead_of("percentile_approx(price, array(0.5, 0.9), 10000)")
-    "write .aggregate(agg.approx_quantiles('price', [0.5, 0.9]))"
-    >>> instead_of("sums(price)")
-    'there is no agg.sums; did you mean agg.sum?'
-    """
-    called = re.fullmatch(r"(\w+)\((.*?)\)(?: (?:AS|as) (.+))?", text.strip(), re.DOTALL)
-    arguments = None if called is None else _arguments(called[2])
-    if called is None or arguments is None or _computes(called[1].lower(), arguments):
-        return "give .aggregate the aggregates of panestream.agg, e.g. agg.sum('price'), and compute on its results"
-    function = called[1].lower()
-    alias = "" if called[3] is None else f".alias({called[3].strip('`')!r})"
-    if arguments and arguments[0].upper().startswith("DISTINCT "):
-        function, arguments[0] = f"{function} distinct", arguments[0][len("DISTINCT ") :]
-    if function in ("max distinct", "min distinct"):
-        function = function.removesuffix(" distinct")
-    if function in QUANTILES:
-        return f"write .aggregate({_quantile(function, arguments)}{alias})"
-    if function not in AGGREGATES:
-        near = difflib.get_close_matches(function, {*AGGREGATES.values(), *_OTHERS, "approx_quantile"}, n=1, cutoff=0.5)
-        return f"there is no agg.{function.replace(' ', '_')}; " + (f"did you mean agg.{near[0]}?" if near else _known())
-    if function == "count" and arguments in (["1"], ["*"]):
-        arguments = []
-    taken = arguments[:2] if function in ("max_by", "min_by") else arguments[:1]
-    return f"write .aggregate(agg.{AGGREGATES[function]}({', '.join(repr(one) for one in taken)}){alias})"
-
-
-def _computes(function: str, arguments: list[str]) -> bool:
-    """Whether it is a function of aggregates, as ``coalesce(sum(price), 0)`` is."""
-    return function not in (*AGGREGATES, *QUANTILES) and any("(" in one for one in arguments)
-
-
-def _known() -> str:
-    return "known there: " + ", ".join(sorted({*AGGREGATES.values(), *_OTHERS, "approx_quantile"}))
-
-
-def _quantile(function: str, arguments: list[str]) -> str:
-    share = "0.5" if function == "median" or len(arguments) < 2 else arguments[1]
-    several = re.fullmatch(r"array\((.*)\)", share)
-    if several is not None:
-        return f"agg.approx_quantiles({arguments[0]!r}, [{several[1]}])"
-    return f"agg.approx_quantile({arguments[0]!r}, {share})"
-
-
-def _arguments(text: str) -> list[str] | None:
-    """What stands between the commas that are in no parentheses; None where the parentheses do not match."""
-    parts, depth = [""], 0
-    for letter in text:
-        depth += (letter in "([") - (letter in ")]")
-        if depth < 0:
-            return None
-        if letter == "," and not depth:
-            parts.append("")
-        else:
-            parts[-1] += letter
-    return None if depth else [part.strip() for part in parts if part.strip()]

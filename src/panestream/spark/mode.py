@@ -55,7 +55,7 @@ class Mode:
         if self.clock and not clock:
             raise CheckpointError(
                 f"the checkpoint {checkpoint} was begun by a query that no clock wakes, and Spark cannot change that: it can run "
-                "on without closing_after, or until it has read all there is (trigger='availableNow', with close_at_end=True "
+                "on without closing_after, or until it has read all there is (trigger='availableNow', with fire_at_end=True "
                 f"where it was begun so). For closing_after {_NEW}"
             )
         if clock and self.ends:
@@ -67,7 +67,7 @@ class Mode:
         signals = bool(entry.get("signals", False))
         if self.closes and not signals:
             raise CheckpointError(
-                f"the checkpoint {checkpoint} was begun without close_at_end=True, which has Spark read a source of signals "
+                f"the checkpoint {checkpoint} was begun without fire_at_end=True, which has Spark read a source of signals "
                 f"beside the input, and Spark cannot add a source: go on without it, or {_NEW}"
             )
         return Mode(clock, signals, self.ends, self.closes)

@@ -276,7 +276,7 @@ def start(
     observed_as: str = OBSERVED,
     savepoint: Savepoint | Birth | None = None,
     own_position: bool = False,
-    close_at_end: bool = False,
+    fire_at_end: bool = False,
 ) -> RunningQuery:
     """Starts one streaming query that serves all ``sinks``; see ``WindowedResult.start``.
 
@@ -286,7 +286,7 @@ def start(
     _check_name(spark, name)
     remote = is_connect(spark)
     birth = replace(savepoint.birth, own_position=own_position) if isinstance(savepoint, Savepoint) else savepoint
-    mode = Mode.wanted(plan, ends="availableNow" in trigger, closes=close_at_end)
+    mode = Mode.wanted(plan, ends="availableNow" in trigger, closes=fire_at_end)
     outputs = open_outputs(spark, plan, sinks, checkpoint, birth, mode)
     initial, sources = None, Sources.of(outputs.born, checkpoint)
     if isinstance(savepoint, Savepoint) and outputs.begins_with is not None:
@@ -322,5 +322,5 @@ def start(
 
     query, watcher = run()
     looks = notices if remote else None
-    closing = Closing(spark, checkpoint, run, lambda: outputs.check(spark)) if close_at_end else None
+    closing = Closing(spark, checkpoint, run, lambda: outputs.check(spark)) if fire_at_end else None
     return RunningQuery(query, plan, spark, outputs, sink_writer.failure, looks, observed_as, watcher, closing=closing)

@@ -124,7 +124,7 @@ class ColumnTestHarness(Shown):
         return taken
 
     def trace(self) -> Trace:
-        """What has become of every row and window so far, for :func:`panestream.timeline` and :func:`panestream.why`."""
+        """Return what became of every row and window so far, for ``pst.tools.timeline`` and ``pst.tools.why``."""
         return Trace(
             tuple(self._elements),
             tuple(self._windows),

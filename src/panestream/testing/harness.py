@@ -165,7 +165,7 @@ class WindowTestHarness(Shown):
             "state entries": f"{count_state_entries(operator):,}",
             "late, dropped": f"{operator.late_dropped:,}",
             "trigger": repr(self._query.plan.window.firing_trigger),
-            "traced": "yes: .explain(), .trace(), pst.timeline(harness)" if self._traced else "no",
+            "traced": "yes: .explain(), .trace(), pst.tools.timeline(harness)" if self._traced else "no",
         }
 
     # ---------------------------------------------------------------- what goes in
@@ -353,7 +353,7 @@ class WindowTestHarness(Shown):
         at: Instant | None = None,
         window: Window | tuple[int, int] | Instant | None = None,
     ) -> Explanation:
-        """Why rows are where they are, or nowhere; or, with ``window``, what windows gave, and why: see :func:`panestream.why`.
+        """Explain where rows are; or, with ``window``, what windows emitted: see :func:`panestream.tools.why`.
 
         Raises:
             InvalidPlanError: the harness was not made with ``traced=True``; rows and windows were asked for at once.

@@ -74,7 +74,8 @@ def explain(
     """
     if not trace.watched:
         raise InvalidPlanError(
-            "a trace of a state has what is in it, to be drawn, and not what became of rows: ask the state, pst.why(state, ...)"
+            "a trace of a state has what is in it, to be drawn, and not what became of rows: ask the state, "
+            "pst.tools.why(state, ...)"
         )
     if window is None:
         time = None if at is None else instant(at, "the row's event time")
@@ -372,7 +373,7 @@ def why(
     Args:
         source: a :class:`~panestream.testing.WindowTestHarness` made with ``traced=True``; the result of a query over a batch
             DataFrame (up to 100,000 rows, of the key if there is one: see :meth:`WindowedResult.trace`); a checkpoint or
-            savepoint (``pst.read_checkpoint``, ``pst.read_savepoint``); or a trace.
+            savepoint (``pst.state.read_checkpoint``, ``pst.state.read_savepoint``); or a trace.
         key: only of this key.
         row: the row itself; or a function of a row that says whether it is meant; or, of rows with columns, a dict of some.
         at: the row's event time: a text such as ``"2026-01-31 10:04"`` (UTC, or with its zone), a ``datetime`` with a zone, a
@@ -394,7 +395,7 @@ def why(
     >>> harness = pst.testing.WindowTestHarness(minutes, reduce=max, traced=True)
     >>> harness.process_element(7, "10 seconds", key="ann")
     >>> harness.process_watermark("1 minute")
-    >>> pst.why(harness, window="0 seconds")
+    >>> pst.tools.why(harness, window="0 seconds")
     Window [00:00:00, 00:01:00) of key 'ann'.
       It took 1 row: 7.
       Firing 1 of [00:00:00, 00:01:00) (on time), since the watermark passed its end: 1 row, gave 7.

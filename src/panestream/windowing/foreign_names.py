@@ -112,7 +112,7 @@ _TABLES: Mapping[str, Mapping[str, str]] = {
     "DataStream": {
         **_each(_REWRITERS, _ROWS_BEFORE),
         **_looking(_LOOKED_AT),
-        **_each(("group_by", "groupby"), Same("key_by")),
+        "groupby": Same("group_by"),
         "with_watermark": Same("assign_timestamps"),
         "assign_timestamps_and_watermarks": "write .assign_timestamps('ts', strategy)",
         "window": f"write .key_by('user').window({_HOUR}), or .window_all({_HOUR}) for windows over all rows together",
@@ -170,9 +170,9 @@ _TABLES: Mapping[str, Mapping[str, str]] = {
     },
     "panestream": {
         **{name: f"write pst.agg.{here}({_GIVEN.get(here, repr('price'))})" for name, here in AGGREGATES.items()},
-        **_each(("aggregates", "functions", "F"), "aggregates are in pst.agg"),
-        **_each(("window", "tumble", "TumblingWindow"), f"write .window(pst.{_HOUR})"),
-        "session_window": "write .window(pst.EventTimeSessionWindows.with_gap('30 minutes'))",
+        **_each(("aggregates", "F"), "aggregates are in pst.agg"),
+        **_each(("window", "tumble", "TumblingWindow"), "write pst.tumbling('1 hour'), or pst.sliding('1 hour', '5 minutes')"),
+        "session_window": "write pst.session('30 minutes')",
         **{f"{kind}Sink": f"write pst.TableSink('clicks', format='{kind.lower()}')" for kind in ("Delta", "Iceberg")},
         **{f"{kind}Sink": f"write pst.FileSink('out/main', {kind.lower()!r})" for kind in ("Json", "JSON", "Csv", "CSV", "Orc")},
         **_each(("Time", "Duration"), "a duration is a text or a timedelta, e.g. '10 minutes'"),

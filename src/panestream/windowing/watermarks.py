@@ -230,7 +230,7 @@ class WatermarkStrategy(metaclass=ForeignNamesOfClass):
         - Data of the past go on at the pace of the clock, too: a day of theirs takes a day.
 
         It needs a query that runs without end (``trigger="10 seconds"``). One that ends by itself (``availableNow``) has no
-        silence to wait for: ``start(close_at_end=True)`` takes the end of what is there for it. A batch closes all windows at its
+        silence to wait for: ``start(fire_at_end=True)`` takes the end of what is there for it. A batch closes all windows at its
         end, with or without this. Flink has no counterpart: its ``withIdleness`` holds the watermark when all is idle.
 
         Args:

@@ -111,7 +111,7 @@ class _Run:
         df = self.spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(self.folder / "in"))
         events = stream(df).assign_timestamps("ts", WatermarkStrategy.for_generator(StepWatermarks), unit="microseconds")
         windows = events.processing_time_from("clock", unit="microseconds").key_by("key").window(plan.window.assigner)
-        windows = windows.key_groups(2)
+        windows = windows.options(key_groups=2)
         if plan.window.trigger is not None:
             windows = windows.trigger(plan.window.trigger)
         if plan.window.evictor is not None:
@@ -122,7 +122,7 @@ class _Run:
             windows = windows.allowed_lateness(f"{plan.window.allowed_lateness} microseconds")
         function, schema = plan.function, "value string"
         if isinstance(function, Aggregate):
-            return windows.aggregate(function.function, then=function.then, schema=schema)
+            return windows.aggregate_with(function.function, then=function.then, schema=schema)
         if isinstance(function, Reduce):
             return windows.reduce(function.function, then=function.then, schema=schema)
         assert isinstance(function.function, ProcessWindowFunction)

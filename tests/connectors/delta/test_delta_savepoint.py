@@ -35,7 +35,7 @@ def test_it_goes_on_at_the_version(spark, clicks, tmp_path):
         result.start(checkpoint=new, savepoint=saved.path, **appended()).await_termination()
     for minute in range(3, 6):
         add(spark, minute)
-    result.start(checkpoint=new, savepoint=saved.path, own_position=True, **appended()).await_termination()
+    result.start(checkpoint=new, savepoint=saved.path, source_offsets="job", **appended()).await_termination()
     expected = [row for row in found(minutes(spark.table("clicks")).main) if row[1].minute < 5]
     assert len(expected) == 10
     assert found(spark.table("minutes")) == expected

@@ -31,7 +31,7 @@ def add(spark, minute):
 
 def minutes(df):
     timed = pst.stream(df).assign_timestamps("ts", pst.WatermarkStrategy.for_monotonous_timestamps())
-    windows = timed.key_by("user").window(pst.TumblingEventTimeWindows.of("1 minute")).key_groups(1)
+    windows = timed.key_by("user").window(pst.TumblingEventTimeWindows.of("1 minute")).options(key_groups=1)
     return windows.aggregate(agg.count().alias("n"), agg.sum("price").alias("price"))
 
 
@@ -75,7 +75,7 @@ def test_the_change_feed_says_which_came_first(spark, clicks, tmp_path):
     def pairs(df):
         ordered = pst.stream(df.where("_change_type = 'insert'")).arrival_order("_commit_version", "ts").key_by("user")
         values = (agg.first("price").alias("first"), agg.last("price").alias("last"), agg.max("_commit_version").alias("version"))
-        return ordered.count_window(2).key_groups(1).aggregate(*values)
+        return ordered.count_window(2).options(key_groups=1).aggregate(*values)
 
     memory = pst.MemorySink()
     stream = pairs(spark.readStream.options(**options).option("maxFilesPerTrigger", 1).table("clicks"))

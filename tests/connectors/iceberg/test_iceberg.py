@@ -49,7 +49,7 @@ class Clicks:
             "ts", pst.WatermarkStrategy.for_monotonous_timestamps()
         )
         windows = timed.key_by("user").window(pst.TumblingEventTimeWindows.of("10 seconds"))
-        return windows.key_groups(2).aggregate(agg.count().alias("n"), agg.sum("price").alias("total"))
+        return windows.options(key_groups=2).aggregate(agg.count().alias("n"), agg.sum("price").alias("total"))
 
     def run(self, sink):
         self.windowed().start(checkpoint=str(self.checkpoint), main=sink).await_termination()

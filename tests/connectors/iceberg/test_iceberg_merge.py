@@ -48,7 +48,9 @@ def test_sessions_that_merge(spark, table, tmp_path):
 
     def sessions(df):
         timed = pst.stream(df).assign_timestamps("ts", pst.WatermarkStrategy.for_monotonous_timestamps()).key_by("user")
-        windows = timed.window(pst.EventTimeSessionWindows.with_gap("20 seconds")).allowed_lateness("1 hour").key_groups(1)
+        windows = (
+            timed.window(pst.EventTimeSessionWindows.with_gap("20 seconds")).allowed_lateness("1 hour").options(key_groups=1)
+        )
         return windows.aggregate(agg.count().alias("n")).changelog()
 
     for _ in range(2):

@@ -76,7 +76,7 @@ def test_a_table_is_read_on_after_a_restart_and_as_a_batch_of_then(spark, tmp_pa
     def views(rows):
         timed = pst.stream(rows).assign_timestamps("clicked", pst.WatermarkStrategy.for_monotonous_timestamps())
         windows = timed.key_by("page").window(pst.TumblingEventTimeWindows.of("1 hour"))
-        return windows.key_groups(1).aggregate(agg.count().alias("views"))
+        return windows.options(key_groups=1).aggregate(agg.count().alias("views"))
 
     def run():
         reader = spark.readStream.option("streaming-max-files-per-micro-batch", 10)

@@ -34,7 +34,7 @@ def records(folder: Path, name: str) -> list[Record]:
 
 def once(folder: Path, name: str) -> list[tuple[str]]:
     """What a reader takes that follows the rule of the newest micro-batch."""
-    rule = pst.KafkaOnce()
+    rule = pst.sinks.KafkaDeduplicator()
     return [
         (one.value.decode(),) for one in records(folder, name) if rule.takes(one.topic, one.partition, one.headers)
     ]  # fmt: skip

@@ -54,7 +54,7 @@ def test_hot_items_with_a_partition_that_lags_and_stops(spark, topics, broker, e
     )
     timed = clicks.assign_timestamps("at", pst.WatermarkStrategy.for_monotonous_timestamps(), unit="seconds")
     hours = timed.key_by("item").window(pst.TumblingEventTimeWindows.of("1 hour")).side_output_late_data("late")
-    result = hours.key_groups(2).aggregate(agg.count().alias("views"))
+    result = hours.options(key_groups=2).aggregate(agg.count().alias("views"))
     query = result.start(checkpoint=str(tmp_path / "checkpoint"), trigger="10 milliseconds", main=main, late=late)
     found = {}
 

@@ -115,7 +115,12 @@ def test_avro_of_a_schema_registry(spark, topics, broker, tmp_path):
     known = {"spark": spark, "pst": pst}
     exec(block.replace("localhost:9092", broker.servers).replace('"avro-clicks"', f'"{topic}"'), known)
     timed = known["avro_clicks"].assign_timestamps("at", pst.WatermarkStrategy.for_monotonous_timestamps())
-    hours = timed.side_output_invalid("invalid").key_by("item").window(pst.TumblingEventTimeWindows.of("1 hour")).key_groups(1)
+    hours = (
+        timed.side_output_invalid("invalid")
+        .key_by("item")
+        .window(pst.TumblingEventTimeWindows.of("1 hour"))
+        .options(key_groups=1)
+    )
     main, invalid = pst.MemorySink(), pst.MemorySink()
     result = hours.aggregate(agg.collect_list("user").alias("users"))
     result.start(checkpoint=str(tmp_path / "checkpoint"), main=main, invalid=invalid).await_termination()

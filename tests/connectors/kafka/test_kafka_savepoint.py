@@ -49,7 +49,7 @@ def test_it_goes_on_at_the_offsets(spark, topics, broker, tmp_path):
         int(header["panestream-batch"]) for header in headers
     )
     assert len({header["panestream-batch"] for header in headers}) == 2
-    once = pst.KafkaOnce()
+    once = pst.sinks.KafkaDeduplicator()
     assert all(once.takes(target, 0, record.headers) for record in written)
 
 

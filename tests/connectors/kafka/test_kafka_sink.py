@@ -31,10 +31,10 @@ def few_partitions(spark):
 
 def taken(records):
     """What a reader takes that follows the rule, partition by partition."""
-    once = pst.KafkaOnce()
+    once = pst.sinks.KafkaDeduplicator()
     for record in records:
         # Started again after every record, with what it remembers.
-        once = pst.KafkaOnce.from_json(once.to_json())
+        once = pst.sinks.KafkaDeduplicator.from_json(once.to_json())
         if once.takes(record.topic, record.partition, record.headers):
             yield record
 
@@ -187,7 +187,7 @@ def test_a_query_from_topic_to_topic(spark, topics, broker, tmp_path):
     clicks = pst.from_kafka(spark, broker.servers, source, schema="user STRING, at BIGINT")
     timed = clicks.assign_timestamps("at", pst.WatermarkStrategy.for_monotonous_timestamps(), unit="seconds")
     windows = timed.key_by("user").window(HOURS).allowed_lateness("1 hour").side_output_late_data("late")
-    result = windows.key_groups(2).aggregate(agg.count().alias("n")).with_firing()
+    result = windows.options(key_groups=2).aggregate(agg.count().alias("n")).with_firing()
 
     def run(*rows):
         topics.write(source, [{"partition": at % 2, "value": {"user": user, "at": at}} for user, at in rows])

@@ -27,7 +27,7 @@ def counted(clicks, strategy=STRICT):
     """Events by user and hour; with the outputs for late and for invalid rows."""
     timed = clicks.assign_timestamps("at", strategy, unit="seconds").side_output_invalid("invalid")
     hours = timed.key_by("user").window(pst.TumblingEventTimeWindows.of("1 hour")).side_output_late_data("late")
-    return hours.key_groups(2).aggregate(agg.count().alias("n"), agg.min("at").alias("first"))
+    return hours.options(key_groups=2).aggregate(agg.count().alias("n"), agg.min("at").alias("first"))
 
 
 def run(result, checkpoint, **sinks):

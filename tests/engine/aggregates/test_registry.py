@@ -27,7 +27,7 @@ from panestream.errors import InvalidPlanError
 from panestream.windowing import aggregates as agg
 from panestream.windowing.aggregates.base import OfOne
 from panestream.windowing.assigners import EventTimeSessionWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
-from panestream.windowing.assigners.global_windows import count_window
+from panestream.windowing.assigners.global_windows import CountWindows
 from tests.comparison import harness
 from tests.engine.aggregates import toy
 
@@ -86,7 +86,7 @@ def test_an_aggregate_of_another_package_runs_on_columns_and_row_by_row(theirs, 
 
 
 def test_an_aggregate_of_another_package_runs_in_count_windows(theirs):
-    asked = query(theirs, WindowSpec(*count_window(2)))
+    asked = query(theirs, WindowSpec(*CountWindows(2).parts))
     assert isinstance(asked.columnar().operator, CountSpec)
     assert sum(check_results(harness.run(asked.columnar(), streams(seed))) for seed in range(12)) > 100
 

@@ -19,7 +19,7 @@ from panestream.engine.window_spec import WindowSpec
 from panestream.errors import InvalidPlanError
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import EventTimeSessionWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
-from panestream.windowing.assigners.global_windows import count_window
+from panestream.windowing.assigners.global_windows import CountWindows
 from panestream.windowing.evictors import CountEvictor
 from panestream.windowing.functions import AggregateFunction, WindowFunctionError, applied
 from tests.comparison import harness
@@ -184,8 +184,8 @@ def operator(window=SLIDING, function=None, accumulators=ACCUMULATOR, results=RE
             None,
             "an evictor needs all elements.*Leave out accumulator_type",
         ),
-        (WindowSpec(SLIDING.assigner, exact_firings=True), None, "exact firings were asked for"),
-        (WindowSpec(*count_window(3)), None, "GlobalWindows are not aligned windows"),
+        (WindowSpec(SLIDING.assigner, every_firing=True), None, "exact firings were asked for"),
+        (WindowSpec(*CountWindows(3).parts), None, "GlobalWindows are not aligned windows"),
         (SLIDING, Aggregate(Mean(), applied(lambda key, window, rows: [])), "then= sees one window at a time"),
         (SLIDING, Elements(applied(lambda key, window, rows: [])), "sees rows, which cannot be merged"),
         (SLIDING, Aggregate(Unmerged()), r"Unmerged needs merge\(a, b\)"),

@@ -67,7 +67,7 @@ class Query:
 
     def plan(self) -> WindowPlan:
         """What the engine runs."""
-        windowing = WindowSpec(self.assigner, allowed_lateness=self.lateness, exact_firings=self.exact)
+        windowing = WindowSpec(self.assigner, allowed_lateness=self.lateness, every_firing=self.exact)
         counted = [agg.count().alias("n"), agg.sum("v").alias("s")]
         return WindowPlan(
             keys=("key",),

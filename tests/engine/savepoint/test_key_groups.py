@@ -27,7 +27,7 @@ from tests.comparison.test_two_phase_random import Totals
 
 
 def plan_of(windowing, *aggregates, exact=False, **more):
-    windowing = replace(windowing, exact_firings=exact)
+    windowing = replace(windowing, every_firing=exact)
     operator = aggregating(windowing, aggregates or (agg.sum("v"),), harness.TYPES, harness.KEYS)
     return harness.plan_for(operator, windowing, **more)
 
@@ -193,7 +193,7 @@ def test_aggregates_are_added_left_out_renamed_and_put_in_another_order(exact):
 
 def test_a_users_function_and_declared_aggregates_do_not_take_over_each_others_accumulators():
     operator = calling(
-        replace(TUMBLING, exact_firings=True), Aggregate(Totals()), Totals.results, harness.ROWS, Totals(), harness.KEYS
+        replace(TUMBLING, every_firing=True), Aggregate(Totals()), Totals.results, harness.ROWS, Totals(), harness.KEYS
     )
     own = harness.plan_for(operator, TUMBLING)
     declared = plan_of(TUMBLING, exact=True)

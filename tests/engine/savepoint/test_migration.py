@@ -146,7 +146,7 @@ def test_without_a_function_another_accumulator_is_refused():
 
 @pytest.mark.parametrize("migrate", [{}, {"state:seen": by_name}])
 def test_what_no_function_is_for_stays_as_it_is(migrate):
-    plan = plan_of(WindowSpec(TumblingEventTimeWindows(100), exact_firings=True), Aggregate(Counted()))
+    plan = plan_of(WindowSpec(TumblingEventTimeWindows(100), every_firing=True), Aggregate(Counted()))
     query = Query(plan, 1)
     query.run(harness.MicroBatch([[("a", 1, 2, 0.5, 3)]]))
     (saved,) = query.tables()

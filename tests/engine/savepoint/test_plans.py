@@ -126,7 +126,7 @@ class Silent(WatermarkGenerator):
 
 
 def plan(windowing, function, results=Totals.results, **more):
-    operator = calling(replace(windowing, exact_firings=True), function, results, harness.ROWS, function, harness.KEYS)
+    operator = calling(replace(windowing, every_firing=True), function, results, harness.ROWS, function, harness.KEYS)
     return replace(harness.plan_for(operator, windowing), **more)
 
 

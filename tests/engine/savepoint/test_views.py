@@ -46,7 +46,7 @@ def row(key, time, value):
 
 
 def plan_of(windowing, function):
-    operator = calling(replace(windowing, exact_firings=True), function, RESULT, harness.ROWS, function, harness.KEYS)
+    operator = calling(replace(windowing, every_firing=True), function, RESULT, harness.ROWS, function, harness.KEYS)
     return harness.plan_for(operator, windowing, 100)
 
 
@@ -135,7 +135,7 @@ def test_a_reduced_row_is_contents():
     windowing = WindowSpec(TumblingEventTimeWindows(10))
     rest = pa.schema([field for field in harness.ROWS if field.name != "key"])
     function = Reduce(lambda a, b: a if a.v > b.v else b)
-    operator = calling(replace(windowing, exact_firings=True), function, rest, harness.ROWS, function, harness.KEYS)
+    operator = calling(replace(windowing, every_firing=True), function, rest, harness.ROWS, function, harness.KEYS)
     (view,) = views_of(harness.plan_for(operator, windowing), [row("a", 1, 7), row("a", 2, 5)])
     assert [one["contents"] for one in view.windows.to_pylist()] == ['{"$row": ["a", 1, 7, null, 7]}']
 
@@ -244,7 +244,7 @@ def test_windows_that_do_not_number_their_firings_do_not_tell_of_them():
 
 
 def test_of_a_function_behind_the_aggregates_no_results_are_shown():
-    windowing = WindowSpec(TEN, exact_firings=True)
+    windowing = WindowSpec(TEN, every_firing=True)
     operator = aggregating(windowing, SUMS, harness.TYPES, harness.KEYS, applied(lambda key, window, rows: rows), RESULT)
     (view,) = views_of(harness.plan_for(operator, windowing), [row("a", 1, 7)])
     (window,) = view.windows.to_pylist()

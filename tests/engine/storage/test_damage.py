@@ -39,7 +39,7 @@ from panestream.windowing.assigners import (
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
 )
-from panestream.windowing.assigners.global_windows import count_window
+from panestream.windowing.assigners.global_windows import CountWindows
 from panestream.windowing.evictors import CountEvictor
 from panestream.windowing.functions import ProcessWindowFunction, applied
 from panestream.windowing.state import ValueStateDescriptor
@@ -87,7 +87,7 @@ def interval() -> WindowPlan:
 
 
 def windows(assigner, trigger=None, evictor=None, *, exact: bool = False, lateness: int = 12) -> WindowSpec:
-    return WindowSpec(assigner, trigger, evictor, lateness, exact_firings=exact)
+    return WindowSpec(assigner, trigger, evictor, lateness, every_firing=exact)
 
 
 SLIDING, TUMBLING, SESSIONS = SlidingEventTimeWindows(20, 5), TumblingEventTimeWindows(20), EventTimeSessionWindows(6)
@@ -100,7 +100,7 @@ PLANS: dict[str, Callable[[], WindowPlan]] = {
     "sessions": lambda: declared(windows(SESSIONS)),
     "sessions by the clock": lambda: declared(windows(ProcessingTimeSessionWindows(15), lateness=0)),
     "interval join": interval,
-    "counts": lambda: declared(windows(*count_window(7, 3), lateness=0)),
+    "counts": lambda: declared(windows(*CountWindows(7, 3).parts, lateness=0)),
     "look-backs": lambda: look_backs.plan_of(LookBackWindows(20), SUMS, ("u", "v"), 3),
     "look-backs with slices": lambda: look_backs.plan_of(LookBackWindows(20), SUMS[:3], ("u", "v"), 3),
     "predicates": lambda: predicates.plan_of(PredicateWindows("v > 0", "u % 4 = 1", 9), SUMS, 3),

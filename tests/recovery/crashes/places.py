@@ -83,7 +83,7 @@ class Place:
         """What a reader takes that follows the rule of the newest micro-batch."""
         from tests.connectors.kafka.kafka_topics import Topics
 
-        rule = pst.KafkaOnce()
+        rule = pst.sinks.KafkaDeduplicator()
         records = Topics(self.servers).read(topic)
         return [_from_json(one.json) for one in records if rule.takes(one.topic, one.partition, one.headers)]
 

@@ -50,10 +50,10 @@ class Query:
         late: its outputs of late rows; count windows know no late ones.
         last: the column that grows with each firing of a window; None: each of its rows stands for itself.
         open_end: whether the rows of the last file, which move the watermark on, are in no result of their own.
-        closing: whether its windows are closed when all has been read (``close_at_end``), in a micro-batch of their own.
+        closing: whether its windows are closed when all has been read (``fire_at_end``), in a micro-batch of their own.
     """
 
-    build: Callable[[DataFrame], pst.WindowedResult]
+    build: Callable[[DataFrame], pst.datastream.WindowedResult]
     operator: str
     results: tuple[str, ...] = ("clicks", "revenue", "newest")
     changes: bool = False
@@ -96,19 +96,19 @@ def write_clicks(folder: Path, rows: Iterable[list[tuple[int, int, int, datetime
         os.utime(path, (1_700_000_000 + number,) * 2)
 
 
-def _keyed(df: DataFrame, delay: str = "10 seconds", time: str = "ts", number: str = "n") -> pst.KeyedStream:
+def _keyed(df: DataFrame, delay: str = "10 seconds", time: str = "ts", number: str = "n") -> pst.datastream.KeyedStream:
     watermark = pst.WatermarkStrategy.for_bounded_out_of_orderness(delay)
     return pst.stream(df).assign_timestamps(time, watermark).arrival_order(number).key_by("user")
 
 
-def _parted(df: DataFrame, delay: str = "10 seconds") -> tuple[pst.KeyedStream, pst.KeyedStream]:
+def _parted(df: DataFrame, delay: str = "10 seconds") -> tuple[pst.datastream.KeyedStream, pst.datastream.KeyedStream]:
     """A third of the clicks, and the others under other names; rows that are too late, and of the last file, are in both."""
     offers = df.where("n % 3 <> 0").selectExpr("user", "n AS m", "price AS offer", "ts AS at")
     return _keyed(df.where("n % 3 = 0"), delay), _keyed(offers, delay, "at", "m")
 
 
-def _windowed(df: DataFrame, windows: pst.WindowAssigner) -> pst.WindowedStream:
-    return _keyed(df).window(windows).allowed_lateness("3 minutes").side_output_late_data("late").key_groups(2)
+def _windowed(df: DataFrame, windows: pst.windows.WindowAssigner) -> pst.datastream.WindowedStream:
+    return _keyed(df).window(windows).allowed_lateness("3 minutes").side_output_late_data("late").options(key_groups=2)
 
 
 def _around(df: DataFrame) -> Any:
@@ -119,10 +119,10 @@ def _around(df: DataFrame) -> Any:
 def _in_both(df: DataFrame) -> Any:
     left, right = _parted(df)
     windowed = left.co_group(right).window(_MINUTE).allowed_lateness("3 minutes")
-    return windowed.side_output_late_data("late").key_groups(2)
+    return windowed.side_output_late_data("late").options(key_groups=2)
 
 
-def _totals(windowed: pst.WindowedStream) -> pst.WindowedResult:
+def _totals(windowed: pst.datastream.WindowedStream) -> pst.datastream.WindowedResult:
     return windowed.aggregate(*_AGGREGATES)
 
 
@@ -134,7 +134,7 @@ def summed_up(key: Any, window: Any, rows: pa.Table) -> pa.Table:
 
 def remembered(key: Any, context: Any, rows: Any) -> list[tuple[int, int, int, int]]:
     """A process function, which counts in the window's state how often it was called for it."""
-    calls = context.window_state().get_state(pst.ValueStateDescriptor("calls"))
+    calls = context.window_state().get_state(pst.state.ValueStateDescriptor("calls"))
     calls.update((calls.value() or 0) + 1)
     newest = max(rows, key=lambda row: row.n)
     return [(len(rows), sum(row.price for row in rows), newest.price, calls.value())]
@@ -160,35 +160,38 @@ QUERIES = {
     ),
     "sessions": Query(lambda df: _totals(_windowed(df, _SESSIONS)).changelog(), "sessions", changes=True),
     "counts": Query(
-        lambda df: _totals(_keyed(df).count_window(7, 3).key_groups(2)), "counts", late=(), last=None, open_end=False
+        lambda df: _totals(_keyed(df).count_window(7, 3).options(key_groups=2)), "counts", late=(), last=None, open_end=False
     ),
     "row": Query(
         lambda df: (
-            _windowed(df, _SLIDING).evictor(pst.CountEvictor.of(6)).process(remembered, _RESULTS + ", calls bigint").with_firing()
+            _windowed(df, _SLIDING)
+            .evictor(pst.evictors.CountEvictor.of(6))
+            .process(remembered, _RESULTS + ", calls bigint")
+            .with_firing()
         ),
         "row operator",
     ),
     "look_backs": Query(
-        lambda df: _totals(_keyed(df, _WAIT).window(_LOOK_BACKS).side_output_late_data("late").key_groups(2)),
+        lambda df: _totals(_keyed(df, _WAIT).window(_LOOK_BACKS).side_output_late_data("late").options(key_groups=2)),
         "look-backs",
         results=("n", "price", "ts", "clicks", "revenue", "newest"),
         last=None,
     ),
     "predicates": Query(
-        lambda df: _totals(_keyed(df, _WAIT).window(_PREDICATES).side_output_late_data("late").key_groups(2)),
+        lambda df: _totals(_keyed(df, _WAIT).window(_PREDICATES).side_output_late_data("late").options(key_groups=2)),
         "predicates",
         last=None,
     ),
     "join": Query(lambda df: _in_both(df).pairs("full").with_firing(), "aligned panes", results=_PAIR, late=_BOTH),
     "interval_join": Query(
-        lambda df: _around(df).side_output_late_data("late").key_groups(2).pairs("full"),
+        lambda df: _around(df).side_output_late_data("late").options(key_groups=2).pairs("full"),
         "interval join",
         results=_PAIR,
         late=_BOTH,
         last=None,
     ),
     "co_group": Query(
-        lambda df: _in_both(df).exact_firings().apply(met, _MET).with_firing(),
+        lambda df: _in_both(df).options(every_firing=True).apply(met, _MET).with_firing(),
         "row operator",
         results=("lefts", "rights", "revenue", "offered"),
         late=_BOTH,

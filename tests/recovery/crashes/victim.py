@@ -76,7 +76,7 @@ def run_one(spark: SparkSession, folder: Path, cell: dict[str, Any]) -> None:
                 sinks = {output: Struck(sink, kill.target, output, folder, (kill,)) for output, sink in sinks.items()}
             if cell.get("rename"):
                 strike_at_rename(folder, cell["rename"])
-            result.start(checkpoint=cell["checkpoint"], close_at_end=query.closing, **sinks).await_termination()
+            result.start(checkpoint=cell["checkpoint"], fire_at_end=query.closing, **sinks).await_termination()
             break
         except Exception as error:  # noqa: BLE001 - whatever the kill makes of it
             _fail(folder, cell["name"], error)

@@ -1,4 +1,4 @@
-"""What a reader takes that asks ``KafkaOnce``, of records as clients give them."""
+"""What a reader takes that asks ``KafkaDeduplicator``, of records as clients give them."""
 
 import pytest
 
@@ -11,17 +11,17 @@ def record(batch, id_, writer=b"q/main", more=()):
 
 
 def test_headers_of_others_need_not_be_text():
-    once = pst.KafkaOnce()
+    once = pst.sinks.KafkaDeduplicator()
     trace = [("trace", b"\xff\xfe\x00"), ("empty", None)]
     assert [once.takes("hot", 0, record(b"1", id_, more=trace)) for id_ in (b"a", b"a", b"b")] == [True, False, True]
     assert [once.takes("hot", 0, headers) for headers in (trace, trace, None, [])] == [True] * 4
 
 
 def test_partitions_and_writers_are_apart_and_restarts_forget_nothing():
-    once = pst.KafkaOnce()
+    once = pst.sinks.KafkaDeduplicator()
     asked = [("hot", 0, b"q/main"), ("hot", 1, b"q/main"), ("cold", 0, b"q/main"), ("hot", 0, b"q/late")]
     assert all(once.takes(topic, part, record(b"3", b"a", writer)) for topic, part, writer in asked)
-    once = pst.KafkaOnce.from_json(once.to_json())
+    once = pst.sinks.KafkaDeduplicator.from_json(once.to_json())
     assert not any(once.takes(topic, part, record(b"3", b"a", writer)) for topic, part, writer in asked)
     assert not any(once.takes(topic, part, record(b"2", b"new", writer)) for topic, part, writer in asked)
     assert all(once.takes(topic, part, record(b"10", b"a", writer)) for topic, part, writer in asked)
@@ -29,14 +29,14 @@ def test_partitions_and_writers_are_apart_and_restarts_forget_nothing():
 
 @pytest.mark.parametrize("missing", ["panestream-writer", "panestream-batch", "panestream-id"])
 def test_a_record_with_some_of_the_headers_is_none_of_a_sinks(missing):
-    once, some = pst.KafkaOnce(), [header for header in record(b"1", b"a") if header[0] != missing]
+    once, some = pst.sinks.KafkaDeduplicator(), [header for header in record(b"1", b"a") if header[0] != missing]
     assert [once.takes("hot", 0, some) for _ in range(2)] == [True, True]
     assert once.to_json() == "[]"
 
 
 def test_what_it_remembers_is_the_last_micro_batch_of_each_writer():
     """A batch query writes micro-batch -1."""
-    once = pst.KafkaOnce()
+    once = pst.sinks.KafkaDeduplicator()
     taken = [once.takes("hot", 0, record(batch, id_)) for batch, id_ in ((b"-1", b"b"), (b"-1", b"a"), (b"-1", b"b"))]
     assert taken == [True, True, False]
     assert once.to_json() == '[["hot", 0, "q/main", -1, ["a", "b"]]]'
@@ -46,5 +46,5 @@ def test_what_it_remembers_is_the_last_micro_batch_of_each_writer():
 
 @pytest.mark.parametrize("text", ["", "5", "[[1]]", "{}x"])
 def test_what_it_did_not_write_is_refused(text):
-    with pytest.raises(StateFormatError, match=r"nothing that KafkaOnce\.to_json gave"):
-        pst.KafkaOnce.from_json(text)
+    with pytest.raises(StateFormatError, match=r"nothing that KafkaDeduplicator\.to_json gave"):
+        pst.sinks.KafkaDeduplicator.from_json(text)

@@ -37,7 +37,7 @@ def clicks(spark):
 
 def windows(df, *keys, assigner=HOUR):
     events = pst.stream(df).assign_timestamps("ts", pst.WatermarkStrategy.for_monotonous_timestamps())
-    return events.key_by(*keys).window(assigner).key_groups(2) if keys else events.window_all(assigner)
+    return events.key_by(*keys).window(assigner).options(key_groups=2) if keys else events.window_all(assigner)
 
 
 def rows_of(df):
@@ -47,7 +47,7 @@ def rows_of(df):
 @pytest.mark.spark
 def test_the_same_results(clicks):
     over = windows(clicks, "shop", assigner=pst.SlidingEventTimeWindows.of("1 hour", "20 minutes"))
-    split = over.split_distinct(4).aggregate(*RESULTS)
+    split = over.options(split_distinct=4).aggregate(*RESULTS)
     assert split.main.schema == over.aggregate(*RESULTS).main.schema
     assert "the rows of a key go to up to 2 key groups, by user" in split.explain()
     assert rows_of(split.main) == rows_of(over.aggregate(*RESULTS).main)
@@ -58,7 +58,7 @@ def test_the_same_results_on_a_stream_without_a_key(spark, clicks, tmp_path):
     clicks.orderBy("ts").coalesce(1).write.parquet(str(tmp_path / "in"))
     clicks.withColumn("ts", F.expr("ts + interval 1 day")).coalesce(1).write.mode("append").parquet(str(tmp_path / "in"))
     stream = spark.readStream.schema(clicks.schema).option("maxFilesPerTrigger", 1).parquet(str(tmp_path / "in"))
-    split = windows(stream).key_groups(2).split_distinct(4).aggregate(*RESULTS)
+    split = windows(stream).options(key_groups=2, split_distinct=4).aggregate(*RESULTS)
     with pytest.raises(InvalidPlanError, match="split_distinct on a stream"):
         split.main.collect()
     query = split.start(main=pst.ParquetSink(str(tmp_path / "out")), checkpoint=str(tmp_path / "checkpoint"))
@@ -75,7 +75,10 @@ def test_the_same_results_on_a_stream_without_a_key(spark, clicks, tmp_path):
 @pytest.mark.spark
 def test_a_whole_that_does_not_fit_is_an_error(spark, clicks):
     plan = (
-        windows(clicks).split_distinct(8).aggregate(agg.count_distinct("user").alias("n"), agg.sum("price").alias("total")).plan
+        windows(clicks)
+        .options(split_distinct=8)
+        .aggregate(agg.count_distinct("user").alias("n"), agg.sum("price").alias("total"))
+        .plan
     )
     columns = "window_start timestamp, window_end timestamp, n bigint, total bigint"
     # Each part fits, both together do not; of no values at all the sum is null.
@@ -89,7 +92,7 @@ def test_a_whole_that_does_not_fit_is_an_error(spark, clicks):
 
 @pytest.mark.spark
 def test_what_cannot_be_split_is_refused(clicks):
-    split = windows(clicks, "shop").split_distinct()
+    split = windows(clicks, "shop").options(split_distinct=16)
     users = agg.count_distinct("user")
     for aggregates, message in [
         ([agg.count()], "there is none"),
@@ -106,7 +109,7 @@ def test_what_cannot_be_split_is_refused(clicks):
     with pytest.raises(InvalidPlanError, match="top looks at whole results"):
         split.aggregate(users.alias("n")).top(3, by="n")
     with pytest.raises(PanestreamError, match="between 2 and 32768 parts"):
-        windows(clicks, "shop").split_distinct(1)
+        windows(clicks, "shop").options(split_distinct=1)
 
 
 @pytest.mark.spark

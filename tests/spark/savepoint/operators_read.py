@@ -36,7 +36,7 @@ def main() -> None:
 
     found = {}
     for checkpoint in sorted((folder / "checkpoints").iterdir()):
-        state = pst.read_checkpoint(spark, str(checkpoint))
+        state = pst.state.read_checkpoint(spark, str(checkpoint))
         frames = {name: getattr(state, name) for name in ("windows", "elements", "user_state", "timers", "watermarks")}
         found[checkpoint.name] = {name: [told(row) for row in frame.collect()] for name, frame in frames.items()}
     (folder / "found.json").write_text(json.dumps(found))

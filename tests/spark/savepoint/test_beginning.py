@@ -40,7 +40,7 @@ def begun(folder: Path, offsets: str = "v1\n{}\n-", **sources) -> str:
 
 
 def test_they_are_of_the_birth():
-    born = Birth("one", "/saved", None, as_saved([CLICKS, TABLE]), own_position=True)
+    born = Birth("one", "/saved", None, as_saved([CLICKS, TABLE]), source_offsets="job")
     assert Sources.of(born, "cp") == Sources((CLICKS, TABLE), "/saved", "cp", True)
     assert Sources.of(None, "cp") == Sources((), "", "cp", False)
 
@@ -78,12 +78,12 @@ def test_kafka_that_begins_elsewhere_is_refused(spark, tmp_path, log, where):
     there = begun(tmp_path, s1=f"v1\n{log}")
     with pytest.raises(CheckpointError, match=where) as caught:
         Sources((CLICKS,), "/saved", there).check_begun(spark)
-    assert str(caught.value).endswith("If it is meant so, start(…, own_position=True) says it")
+    assert str(caught.value).endswith("If it is meant so, start(…, source_offsets='job') says it")
     if "partition" in where:
         options = (
             """startingOffsets='{"clicks":{"0":23,"1":4}}' (of from_kafka: starting=), and start on another new checkpoint"""
         )
-        assert f"pst.read_savepoint(spark, '/saved').source_options(1)), which is {options}" in str(caught.value)
+        assert f"pst.state.read_savepoint(spark, '/saved').source_options(1)), which is {options}" in str(caught.value)
     Sources((CLICKS,), "/saved", there, own=True).check_begun(spark)
 
 
@@ -130,7 +130,7 @@ def test_of_delta_it_is_warned_before_the_start(spark):
         Sources((CLICKS, TABLE), "/saved", "cp").check(None)
     (one,) = caught
     assert "source 2 of the savepoint /saved is a Delta table, read up to version 7, without it." in str(one.message)
-    assert ".options(**pst.read_savepoint(spark, '/saved').source_options(2))" in str(one.message)
+    assert ".options(**pst.state.read_savepoint(spark, '/saved').source_options(2))" in str(one.message)
     Sources((CLICKS, TABLE), "/saved", "cp", own=True).check(None)
     odd = SourcePosition(0, "other", "17")
     with pytest.raises(CheckpointError, match="source 0 was read up to 17"):

@@ -42,7 +42,7 @@ class MeanByName(pst.AggregateFunction):
 
 def windowed(clicks):
     timed = pst.stream(clicks.stream()).assign_timestamps("ts", pst.WatermarkStrategy.for_monotonous_timestamps())
-    return timed.key_by("user").window(pst.TumblingEventTimeWindows.of("15 minutes")).key_groups(2)
+    return timed.key_by("user").window(pst.TumblingEventTimeWindows.of("15 minutes")).options(key_groups=2)
 
 
 def test_added_aggregates_and_changed_accumulators(spark, tmp_path):
@@ -54,19 +54,19 @@ def test_added_aggregates_and_changed_accumulators(spark, tmp_path):
     saved = pst.savepoint(spark, str(tmp_path / "old-1"), str(tmp_path / "saved-1")).path
     added = (agg.count().alias("n"), agg.sum("n").alias("total"))
     with pytest.raises(PlanMismatchError, match=r"'total' is new.*agg\.complete\('total'\)"):
-        fired(windowed(new).aggregate(*added), tmp_path / "no", savepoint=saved, own_position=True)
+        fired(windowed(new).aggregate(*added), tmp_path / "no", savepoint=saved, source_offsets="job")
     told = windowed(new).aggregate(*added, agg.complete("total").alias("whole"))
     sink = pst.MemorySink()
-    told.start(main=sink, checkpoint=str(tmp_path / "new-1"), savepoint=saved, own_position=True).await_termination()
+    told.start(main=sink, checkpoint=str(tmp_path / "new-1"), savepoint=saved, source_offsets="job").await_termination()
     # The window that was open when the aggregate came lacks rows; the one after it does not.
     assert [whole for _, whole in sorted({(row.window_start, row.whole) for row in sink.rows})] == [False, True]
 
-    expected = fired(windowed(whole).aggregate(MeanByName(), schema="mean double"), tmp_path / "whole")
-    first = fired(windowed(old).aggregate(Mean(), schema="mean double"), tmp_path / "old-2")
+    expected = fired(windowed(whole).aggregate_with(MeanByName(), schema="mean double"), tmp_path / "whole")
+    first = fired(windowed(old).aggregate_with(Mean(), schema="mean double"), tmp_path / "old-2")
     saved = pst.savepoint(spark, str(tmp_path / "old-2"), str(tmp_path / "saved-2")).path
-    changed = windowed(new).aggregate(MeanByName(), schema="mean double")
+    changed = windowed(new).aggregate_with(MeanByName(), schema="mean double")
     with pytest.raises(PlanMismatchError, match="MeanByName"):
-        fired(changed, tmp_path / "no-2", savepoint=saved, own_position=True)
+        fired(changed, tmp_path / "no-2", savepoint=saved, source_offsets="job")
     migrate = {"accumulator": lambda old: {"total": old[0], "n": old[1]}}
-    rest = fired(changed, tmp_path / "new-2", savepoint=saved, own_position=True, migrate=migrate)
+    rest = fired(changed, tmp_path / "new-2", savepoint=saved, source_offsets="job", migrate=migrate)
     assert sorted(first + rest) == expected

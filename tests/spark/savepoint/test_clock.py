@@ -16,9 +16,9 @@ PATIENCE = 240
 
 
 def timing_out(clicks, groups=4):
-    timeout = pst.ProcessingTimeoutTrigger.of(pst.CountTrigger.of(1000), "10 milliseconds")
+    timeout = pst.triggers.ProcessingTimeoutTrigger.of(pst.CountTrigger.of(1000), "10 milliseconds")
     windowed = pst.stream(clicks.stream().where("user <> 'nobody'")).key_by("user").window(pst.GlobalWindows.create())
-    windowed = windowed.key_groups(groups)
+    windowed = windowed.options(key_groups=groups)
     return windowed.trigger(timeout).apply(lambda key, window, rows: [(sum(row.n for row in rows),)], "total bigint")
 
 

@@ -24,7 +24,9 @@ ROWS = [(f"u{number % 5}", number, START + dt.timedelta(minutes=number)) for num
 
 def counted(df):
     stream = pst.stream(df).assign_timestamps("ts", pst.WatermarkStrategy.for_bounded_out_of_orderness("5 minutes"))
-    return stream.key_by("user").window(pst.TumblingEventTimeWindows.of("10 minutes")).key_groups(2).aggregate(agg.sum("n"))
+    return (
+        stream.key_by("user").window(pst.TumblingEventTimeWindows.of("10 minutes")).options(key_groups=2).aggregate(agg.sum("n"))
+    )
 
 
 @pytest.fixture(scope="module")
@@ -34,10 +36,10 @@ def saved(spark, tmp_path_factory):
     clicks = MicroBatches(spark, folder / "clicks", "user string, n bigint, ts timestamp").add(ROWS)
     counted(clicks.stream()).start(checkpoint=folder / "checkpoint", main=pst.ParquetSink(folder / "out")).await_termination()
     taken = pst.savepoint(spark, folder / "checkpoint", folder / "saved")
-    read = pst.read_savepoint(spark, folder / "saved")
+    read = pst.state.read_savepoint(spark, folder / "saved")
     assert (read.manifest.name, read.manifest.checksums) == (taken.manifest.name, taken.manifest.checksums)
     assert read.has_checksums
-    assert pst.read_checkpoint(spark, folder / "checkpoint").windows.count() > 0
+    assert pst.state.read_checkpoint(spark, folder / "checkpoint").windows.count() > 0
     return clicks, folder / "saved"
 
 
@@ -59,7 +61,7 @@ def test_a_manifest_that_somebody_wrote_is_refused(spark, saved, tmp_path, harm)
     clicks, whole = saved
     path = crafted(whole, tmp_path / "crafted", HARM[harm])
     with pytest.raises(PanestreamError, match=r"savepoint|saved plan"):
-        pst.read_savepoint(spark, path)
+        pst.state.read_savepoint(spark, path)
     with pytest.raises(PanestreamError):
         counted(clicks.stream()).start(checkpoint=tmp_path / "new", main=pst.ParquetSink(tmp_path / "out"), savepoint=path)
     assert sorted(each.name for each in tmp_path.iterdir()) == ["crafted"]
@@ -72,7 +74,7 @@ def test_a_manifest_nested_too_deeply(spark, saved, tmp_path):
     (file.parent / f".{file.name}.crc").unlink()
     file.write_text("[" * 100_000)
     with pytest.raises(StateDamagedError, match="is cut off or no marker"):
-        pst.read_savepoint(spark, tmp_path / "crafted")
+        pst.state.read_savepoint(spark, tmp_path / "crafted")
 
 
 def test_the_copy_itself_starts(spark, saved, tmp_path):
@@ -89,8 +91,8 @@ def test_what_is_no_place_is_refused(spark, saved, path):
     for ask in (
         lambda: counted(clicks.stream()).start(checkpoint=path, main=pst.MemorySink()),
         lambda: pst.ParquetSink(path),
-        lambda: pst.read_checkpoint(spark, path),
-        lambda: pst.read_savepoint(spark, path),
+        lambda: pst.state.read_checkpoint(spark, path),
+        lambda: pst.state.read_savepoint(spark, path),
         lambda: pst.savepoint(spark, path, "x"),
     ):
         with pytest.raises(PanestreamError, match=r"; got|pathlib has made"):

@@ -30,7 +30,7 @@ def counted(clicks, groups):
         .assign_timestamps("ts", pst.WatermarkStrategy.for_bounded_out_of_orderness("5 minutes"))
         .key_by("user")
         .window(pst.SlidingEventTimeWindows.of("30 minutes", "10 minutes"))
-        .key_groups(groups)
+        .options(key_groups=groups)
     )
     return windowed.aggregate(agg.count().alias("n"), agg.sum("n").alias("total"))
 

@@ -41,7 +41,9 @@ def counted(rows, groups=2, late=False):
         .window(pst.SlidingEventTimeWindows.of("30 minutes", "10 minutes"))
     )
     windowed = windowed.side_output_late_data("late") if late else windowed
-    return windowed.key_groups(groups).aggregate(agg.count().alias("n"), agg.sum("n").alias("total"), agg.complete("total"))
+    return windowed.options(key_groups=groups).aggregate(
+        agg.count().alias("n"), agg.sum("n").alias("total"), agg.complete("total")
+    )
 
 
 def test_history_and_the_stream_from_there_are_all_as_a_stream(spark, tmp_path):

@@ -48,18 +48,23 @@ def keyed(views, clicks):
 
 def in_windows(views, clicks):
     seen, clicked = keyed(views, clicks)
-    windows = seen.join(clicked).window(pst.SlidingEventTimeWindows.of("20 minutes", "10 minutes")).key_groups(2)
+    windows = seen.join(clicked).window(pst.SlidingEventTimeWindows.of("20 minutes", "10 minutes")).options(key_groups=2)
     return windows.pairs("full", suffixes=("", "_click"))
 
 
 def near_in_time(views, clicks):
     seen, clicked = keyed(views, clicks)
-    return seen.interval_join(clicked).between("-4 minutes", "9 minutes").key_groups(2).pairs("full", suffixes=("", "_click"))
+    return (
+        seen.interval_join(clicked)
+        .between("-4 minutes", "9 minutes")
+        .options(key_groups=2)
+        .pairs("full", suffixes=("", "_click"))
+    )
 
 
 def over_both(views, clicks):
     seen, clicked = keyed(views, clicks)
-    windows = seen.co_group(clicked).window(pst.EventTimeSessionWindows.with_gap("5 minutes")).key_groups(2)
+    windows = seen.co_group(clicked).window(pst.EventTimeSessionWindows.with_gap("5 minutes")).options(key_groups=2)
     return windows.aggregate(agg.count("left.ad").alias("views"), agg.sum("right.price").alias("paid"))
 
 
@@ -149,7 +154,7 @@ def test_tiles_of_history_and_of_the_stream_are_those_of_all_rows(spark, tmp_pat
             .key_by("user")
             .window(pst.TumblingEventTimeWindows.of("10 minutes"))
         )
-        return timed.key_groups(2).panes(agg.count().alias("n"), agg.last("ad").alias("last"))
+        return timed.options(key_groups=2).panes(agg.count().alias("n"), agg.last("ad").alias("last"))
 
     whole, _ = ran(tiles(streams_in(spark, tmp_path / "all", [HALF])[0]), tmp_path / "whole")
     result, out = tiles(streams_in(spark, tmp_path / "rest", [45], HALF)[0]), str(tmp_path / "tiles")

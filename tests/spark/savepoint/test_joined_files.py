@@ -34,13 +34,13 @@ def test_each_side_without_its_own_files(spark, tmp_path):
 
     joined = two.near_in_time(*(stream.stream() for stream in streams))
     with pytest.raises(
-        CheckpointError, match=r"source=0.*of a join the left stream's is 0, the right one's 1.*own_position=True"
+        CheckpointError, match=r"source=0.*of a join the left stream's is 0, the right one's 1.*source_offsets='job'"
     ):
         joined.start(main=pst.MemorySink(), checkpoint=str(tmp_path / "refused"), savepoint=saved.path)
 
-    read = pst.read_savepoint(spark, saved.path)
+    read = pst.state.read_savepoint(spark, saved.path)
     without = [read.unread(stream.stream(), source=number) for number, stream in enumerate(streams)]
-    rest, running = ran(two.near_in_time(*without), tmp_path / "new", savepoint=saved.path, own_position=True)
+    rest, running = ran(two.near_in_time(*without), tmp_path / "new", savepoint=saved.path, source_offsets="job")
     whole, _ = ran(two.near_in_time(*(stream.stream() for stream in streams)), tmp_path / "whole")
     assert sorted(first + rest) == whole
     assert rest

@@ -292,7 +292,7 @@ ONE, ANOTHER = Birth("one", "/saved/one"), Birth("another", "/saved/another")
 
 
 def test_a_birth_rests_as_json():
-    born = Birth("one", "/saved", SUCCESSION, as_saved(SOURCES), own_position=True, until=7)
+    born = Birth("one", "/saved", SUCCESSION, as_saved(SOURCES), source_offsets="job", until=7)
     assert Birth.of_json(json.loads(json.dumps(born.as_json()))) == born
     assert Birth.of_json(json.loads(json.dumps(ONE.as_json()))) == replace(ONE, sources=[])
     assert Birth.of_json(None) is None
@@ -330,7 +330,7 @@ def test_a_checkpoint_that_was_born_otherwise(born, asked, planned, why):
 
 
 def test_it_is_public():
-    assert pst.read_savepoint is read_savepoint
+    assert pst.state.read_savepoint is read_savepoint
 
 
 def test_of_two_savepoints_written_to_a_folder_at_once_the_second_is_refused_when_it_is_to_be_finished(spark, tmp_path):

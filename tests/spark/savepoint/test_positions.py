@@ -61,7 +61,7 @@ def test_options():
         (delta(index=5, isStartingVersion=True), "up to the midst of the table as it was found"),
         (delta(index=-20), "midst"),  # a change of the schema is at hand
         ('{"version":1,"snapshot_id":4,"position":2,"scan_all_files":false}', "Iceberg table.*stream-from-timestamp"),
-        ("17", r"source 2 was read up to 17.*own_position=True"),
+        ("17", r"source 2 was read up to 17.*source_offsets='job'"),
     ],
 )
 def test_where_a_source_cannot_begin(offset, why):

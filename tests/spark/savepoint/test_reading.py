@@ -26,7 +26,7 @@ def utc(time):
 
 def sums(df):
     keyed = pst.stream(df).assign_timestamps("ts", pst.WatermarkStrategy.for_bounded_out_of_orderness("5 minutes")).key_by("user")
-    windowed = keyed.window(pst.SlidingEventTimeWindows.of("30 minutes", "10 minutes")).key_groups(2)
+    windowed = keyed.window(pst.SlidingEventTimeWindows.of("30 minutes", "10 minutes")).options(key_groups=2)
     return windowed.aggregate(agg.count().alias("n"), agg.sum("n").alias("total"))
 
 
@@ -60,7 +60,7 @@ def test_open_windows_are_those_of_the_input_after_every_micro_batch_also_while_
     try:
         while not (query.recent_progress and query.recent_progress[-1].batch_id == 2):
             assert not query.await_termination(0.2)
-        found = pst.read_checkpoint(spark, checkpoint)
+        found = pst.state.read_checkpoint(spark, checkpoint)
         assert (found.batch_id, found.plan.key_names) == (2, ("user",))
         expected, watermark = expected_after(ROWS)
         assert shown(found) == expected
@@ -71,14 +71,14 @@ def test_open_windows_are_those_of_the_input_after_every_micro_batch_also_while_
     finally:
         query.stop()
     for batch_id, rows in enumerate((40, 60)):
-        assert shown(pst.read_checkpoint(spark, checkpoint, batch_id)) == expected_after(ROWS[:rows])[0]
+        assert shown(pst.state.read_checkpoint(spark, checkpoint, batch_id)) == expected_after(ROWS[:rows])[0]
     check_times(found, watermark)
     check_tables(found)
     for asked in (9, -1):
         with pytest.raises(CheckpointError, match=f"has no micro-batch {asked}: it has 0 to 2"):
-            pst.read_checkpoint(spark, checkpoint, asked)
+            pst.state.read_checkpoint(spark, checkpoint, asked)
     with pytest.raises(CheckpointError, match="is no checkpoint of a streaming query"):
-        pst.read_checkpoint(spark, str(tmp_path / "out"))
+        pst.state.read_checkpoint(spark, str(tmp_path / "out"))
 
 
 def check_times(found, watermark):
@@ -117,12 +117,12 @@ def test_what_spark_has_cleaned_is_refused_in_words(spark, tmp_path):
     finally:
         spark.conf.unset("spark.sql.streaming.minBatchesToRetain")
     with pytest.raises(CheckpointError, match="has no micro-batch 1: it has 2 to 4"):
-        pst.read_checkpoint(spark, str(checkpoint), 1)
-    assert shown(pst.read_checkpoint(spark, str(checkpoint), 2)) == expected_after(ROWS[:60])[0]
+        pst.state.read_checkpoint(spark, str(checkpoint), 1)
+    assert shown(pst.state.read_checkpoint(spark, str(checkpoint), 2)) == expected_after(ROWS[:60])[0]
     for file in (checkpoint / "state/0/0").glob("3.*"):
         file.unlink()
     with pytest.raises(CheckpointError, match="has no micro-batch 2: it has 3 to 4"):
-        pst.read_checkpoint(spark, str(checkpoint), 2)
+        pst.state.read_checkpoint(spark, str(checkpoint), 2)
 
 
 def test_key_groups_that_share_a_partition_are_told_apart_and_long_values_are_put_together(spark, tmp_path):
@@ -140,8 +140,8 @@ def test_key_groups_that_share_a_partition_are_told_apart_and_long_values_are_pu
     finally:
         spark.conf.unset("spark.sql.shuffle.partitions")
     with pytest.raises(CheckpointError, match=r"start\(\) did not begin it. Give the plan of the query: .*plan=result.plan"):
-        pst.read_checkpoint(spark, checkpoint)
-    found = pst.read_checkpoint(spark, checkpoint, plan=result.plan)
+        pst.state.read_checkpoint(spark, checkpoint)
+    found = pst.state.read_checkpoint(spark, checkpoint, plan=result.plan)
     lengths = found.stored.values().selectExpr("max(parts) AS parts", "max(length(value)) AS length").first()
     assert lengths.parts > 1
     assert lengths.length == 16 * 1024

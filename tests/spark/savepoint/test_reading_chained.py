@@ -21,7 +21,7 @@ def at(seconds):
 
 def counts(df, size="10 seconds"):
     keyed = pst.stream(df).assign_timestamps("at", MONOTONOUS).key_by("item")
-    return keyed.window(pst.TumblingEventTimeWindows.of(size)).key_groups(2).aggregate(agg.count().alias("n"))
+    return keyed.window(pst.TumblingEventTimeWindows.of(size)).options(key_groups=2).aggregate(agg.count().alias("n"))
 
 
 def test_the_state_of_each_of_several_operators(spark, tmp_path):
@@ -39,11 +39,11 @@ def test_the_state_of_each_of_several_operators(spark, tmp_path):
         return sorted((*row.results, row.window_start.second) for row in state.windows.collect())
 
     # start() was called of the second: windows that end at 10 and 20 have fired, two results each.
-    assert shown(pst.read_checkpoint(spark, checkpoint)) == [(2, 4, 0)]
-    assert shown(pst.read_checkpoint(spark, checkpoint, 0)) == [(2, 2, 0)]
-    found = pst.read_checkpoint(spark, checkpoint, plan=first.plan)
+    assert shown(pst.state.read_checkpoint(spark, checkpoint)) == [(2, 4, 0)]
+    assert shown(pst.state.read_checkpoint(spark, checkpoint, 0)) == [(2, 2, 0)]
+    found = pst.state.read_checkpoint(spark, checkpoint, plan=first.plan)
     assert [row.key.item for row in found.windows.collect()] == ["a"]
     assert shown(found) == [(1, 20)]
-    assert shown(pst.read_checkpoint(spark, checkpoint, 0, plan=first.plan)) == [(1, 10), (1, 10)]
+    assert shown(pst.state.read_checkpoint(spark, checkpoint, 0, plan=first.plan)) == [(1, 10), (1, 10)]
     with pytest.raises(PlanMismatchError, match=r"is of another plan .there -> given.:\n  windows: .*'10 seconds'.*'20 seconds'"):
-        pst.read_checkpoint(spark, checkpoint, plan=counts(stream, "20 seconds").plan)
+        pst.state.read_checkpoint(spark, checkpoint, plan=counts(stream, "20 seconds").plan)

@@ -28,8 +28,10 @@ class Prices(pst.ProcessWindowFunction):
     """Its code is not there where the state is read."""
 
     def process(self, key, context, elements):
-        context.global_state().get_state(pst.ValueStateDescriptor("totals")).update((key, sum(row.price for row in elements)))
-        context.window_state().get_list_state(pst.ListStateDescriptor("sizes")).add(len(elements))
+        context.global_state().get_state(pst.state.ValueStateDescriptor("totals")).update(
+            (key, sum(row.price for row in elements))
+        )
+        context.window_state().get_list_state(pst.state.ListStateDescriptor("sizes")).add(len(elements))
         yield len(elements)
 
 
@@ -41,26 +43,36 @@ def queries():
         return pst.stream(df).assign_timestamps("at", watermark).key_by("user")
 
     def windowed(df, windows):
-        return keyed(df).window(windows).key_groups(2)
+        return keyed(df).window(windows).options(key_groups=2)
 
     tens, sliding = pst.TumblingEventTimeWindows.of("10 seconds"), pst.SlidingEventTimeWindows.of("20 seconds", "10 seconds")
     aggregates = agg.count().alias("n"), agg.sum("price").alias("total")
-    timeout = pst.ProcessingTimeoutTrigger.of(pst.CountTrigger.of(1000), "1 hour")
+    timeout = pst.triggers.ProcessingTimeoutTrigger.of(pst.CountTrigger.of(1000), "1 hour")
     return {
-        "several": lambda df: keyed(df).windows({"ten": tens, "slid": sliding}).key_groups(2).aggregate(*aggregates),
+        "several": lambda df: keyed(df).windows({"ten": tens, "slid": sliding}).options(key_groups=2).aggregate(*aggregates),
         "parts": lambda df: (
-            windowed(df, tens).key_groups(3).split_distinct(4).aggregate(agg.count_distinct("price").alias("prices"), *aggregates)
+            windowed(df, tens)
+            .options(key_groups=3, split_distinct=4)
+            .aggregate(agg.count_distinct("price").alias("prices"), *aggregates)
         ),
         "sessions": lambda df: windowed(df, pst.EventTimeSessionWindows.with_gap("8 seconds")).aggregate(*aggregates),
-        "counts": lambda df: keyed(df).count_window(3).key_groups(2).aggregate(*aggregates),
+        "counts": lambda df: keyed(df).count_window(3).options(key_groups=2).aggregate(*aggregates),
         "accumulating": lambda df: windowed(df, sliding).apply_arrow(
             lambda key, window, rows: rows.select(["price"]), "price bigint"
         ),
         "row": lambda df: (
-            windowed(df, tens).trigger(pst.CountTrigger.of(2)).evictor(pst.CountEvictor.of(5)).process(Prices(), "n bigint")
+            windowed(df, tens)
+            .trigger(pst.CountTrigger.of(2))
+            .evictor(pst.evictors.CountEvictor.of(5))
+            .process(Prices(), "n bigint")
         ),
         "clock": lambda df: (
-            pst.stream(df).key_by("user").window(pst.GlobalWindows.create()).key_groups(2).trigger(timeout).aggregate(*aggregates)
+            pst.stream(df)
+            .key_by("user")
+            .window(pst.GlobalWindows.create())
+            .options(key_groups=2)
+            .trigger(timeout)
+            .aggregate(*aggregates)
         ),
     }
 

@@ -57,7 +57,7 @@ def test_where_no_micro_batch_was_committed(spark, tmp_path):
     for name in ("started", "planned"):
         assert said(name) == f"the checkpoint {name} has no micro-batch: none was committed yet"
     for name in ("saved", "broken"):
-        assert said(name) == f"{name} is a savepoint, and no checkpoint: pst.read_savepoint(spark, folder) looks into it"
+        assert said(name) == f"{name} is a savepoint, and no checkpoint: pst.state.read_savepoint(spark, folder) looks into it"
     assert said("other") == "other is no checkpoint of a streaming query"
     assert said("nothing") == "nothing is no checkpoint of a streaming query: there is nothing"
     with pytest.raises(CheckpointError, match="a checkpoint is a folder; got 3"):

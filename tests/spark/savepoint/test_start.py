@@ -41,7 +41,7 @@ def counted(clicks, groups=None, *, key="user", windows=("30 minutes", "10 minut
         .window(pst.SlidingEventTimeWindows.of(*windows))
     )
     if groups is not None:
-        windowed = windowed.key_groups(groups)
+        windowed = windowed.options(key_groups=groups)
     return windowed.aggregate(*aggregates)
 
 
@@ -138,13 +138,13 @@ def test_folders_that_are_none(spark, old, tmp_path):
     with pytest.raises(CheckpointError, match="holds something else"):
         pst.savepoint(spark, checkpoint, f"{folder}/first")
     with pytest.raises(CheckpointError, match=r"is a checkpoint, and no savepoint: pst\.savepoint"):
-        pst.read_savepoint(spark, checkpoint)
+        pst.state.read_savepoint(spark, checkpoint)
     with pytest.raises(CheckpointError, match=r"is a savepoint, and no checkpoint: pst\.read_savepoint"):
-        pst.read_checkpoint(spark, f"{folder}/saved")
+        pst.state.read_checkpoint(spark, f"{folder}/saved")
     with pytest.raises(CheckpointError, match=r"is no savepoint .*: there is nothing"):
-        pst.read_savepoint(spark, f"{folder}/nowhere")
+        pst.state.read_savepoint(spark, f"{folder}/nowhere")
     with pytest.raises(CheckpointError, match="is no checkpoint of a streaming query: there is nothing"):
-        pst.read_checkpoint(spark, f"{folder}/nowhere")
+        pst.state.read_checkpoint(spark, f"{folder}/nowhere")
     # Killed before the manifest was written: none yet, and the next one may take its place.
     broken = tmp_path / "broken"
     shutil.copytree(folder / "saved", broken)
@@ -153,5 +153,5 @@ def test_folders_that_are_none(spark, old, tmp_path):
         counted(rest).start(main=pst.MemorySink(), checkpoint=f"{tmp_path}/new", savepoint=str(broken))
     again = pst.savepoint(spark, checkpoint, str(broken))
     rows = again.table("panes")
-    assert rows.count() == pst.read_savepoint(spark, f"{folder}/saved").table("panes").count() > 0
+    assert rows.count() == pst.state.read_savepoint(spark, f"{folder}/saved").table("panes").count() > 0
     assert rows.columns[:5] == ["key_group", "key 0", "start", "end", "arrival"]

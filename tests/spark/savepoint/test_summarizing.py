@@ -31,7 +31,7 @@ def test_a_key_that_was_typed_lies_where_the_exchange_sends_it(spark):
         for kind, (typed, literal) in KEYS.items():
             rows = spark.sql(f"SELECT CAST({literal} AS {kind.removesuffix(', but none')}) AS key, now() AS ts")
             stream = pst.stream(rows).assign_timestamps("ts", pst.WatermarkStrategy.for_monotonous_timestamps())
-            windowed = stream.key_by("key").window(pst.TumblingEventTimeWindows.of("1 hour")).key_groups(GROUPS)
+            windowed = stream.key_by("key").window(pst.TumblingEventTimeWindows.of("1 hour")).options(key_groups=GROUPS)
             plan = windowed.aggregate(agg.count().alias("n")).plan
             expected = rows.select(F.pmod(F.xxhash64("key"), F.lit(GROUPS))).first()[0]
             assert groups_of_key(spark, plan, asked_of(plan, [typed], [], 1)) == [expected], kind

@@ -21,7 +21,7 @@ WINDOW = 10_000_000
 
 def taken(groups: int) -> tuple[Taken, list[dict[str, pa.Table]]]:
     """Of two key groups with a row each, of which the clock woke the second once more; and their tables."""
-    windowing = WindowSpec(TumblingProcessingTimeWindows(WINDOW), exact_firings=True)
+    windowing = WindowSpec(TumblingProcessingTimeWindows(WINDOW), every_firing=True)
     plan = replace(harness.Query(windowing, (agg.count().alias("n"),)).row(), groups=2, ticks=TICKS, event_time=None)
     headers, tables = [], []
     for group, clocks in enumerate(((CLOCKS[0],), CLOCKS)):

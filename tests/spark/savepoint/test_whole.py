@@ -31,7 +31,7 @@ def counted(df, groups=None):
         .window(pst.TumblingEventTimeWindows.of("10 minutes"))
     )
     if groups is not None:
-        windowed = windowed.key_groups(groups)
+        windowed = windowed.options(key_groups=groups)
     return windowed.aggregate(agg.count().alias("n"), agg.sum("n").alias("total"))
 
 
@@ -100,7 +100,7 @@ def test_what_is_not_whole_is_refused(spark, old, part, harm, said, tmp_path):
     with wrong():
         fired(counted(clicks.stream()), tmp_path / "new", savepoint=str(saved))
     with wrong():
-        found = pst.read_savepoint(spark, str(saved))
+        found = pst.state.read_savepoint(spark, str(saved))
         found.summary() if part.startswith("state") else found.unread(clicks.stream())
     assert not (tmp_path / "new").exists()
 
@@ -126,7 +126,7 @@ def test_the_list_of_files_of_a_checkpoint_was_changed(old, tmp_path):
 def test_a_query_to_which_no_row_has_come(spark, tmp_path):
     clicks = MicroBatches(spark, tmp_path / "clicks", COLUMNS).add([])
     assert fired(counted(clicks.stream(), 3), tmp_path / "old") == []
-    assert pst.read_checkpoint(spark, f"{tmp_path}/old").summary().windows == 0
+    assert pst.state.read_checkpoint(spark, f"{tmp_path}/old").summary().windows == 0
     saved = pst.savepoint(spark, f"{tmp_path}/old", f"{tmp_path}/saved")
     assert (saved.manifest.groups, saved.table("panes").count(), saved.summary().windows) == (3, 0, 0)
     clicks.add(ROWS[:30])
@@ -138,7 +138,7 @@ def test_a_query_to_which_no_row_has_come(spark, tmp_path):
 
 def test_a_key_group_that_was_lost(spark, old, tmp_path):
     _, checkpoint, _ = old
-    state = pst.read_checkpoint(spark, str(checkpoint))
+    state = pst.state.read_checkpoint(spark, str(checkpoint))
     headers = state.stored.headers().where("key_group <> 1")
     manifest = Manifest(saved_plan={}, headers=[], tables={})
     with pytest.raises(StateDamagedError, match="the state of key group 1 is gone: there are 2 of 3"):
@@ -150,8 +150,8 @@ def test_checkpoint_whose_address_is_encoded_is_read_and_saved(spark, old, name,
     """Spark's state reader alone would look for a folder with the encoded name."""
     _, checkpoint, _ = old
     shutil.copytree(checkpoint, tmp_path / name)
-    found = pst.read_checkpoint(spark, tmp_path / name)
-    assert found.windows.count() == pst.read_checkpoint(spark, checkpoint).windows.count() > 0
+    found = pst.state.read_checkpoint(spark, tmp_path / name)
+    assert found.windows.count() == pst.state.read_checkpoint(spark, checkpoint).windows.count() > 0
     assert pst.savepoint(spark, tmp_path / name, tmp_path / "saved in here").batch_id == found.batch_id
     assert sorted(each.name for each in tmp_path.iterdir()) == sorted([name, "saved in here"])
 
@@ -176,7 +176,7 @@ def test_a_state_that_lost_something(spark, old, harm, of_summary, of_savepoint,
     shutil.copytree(old[1], checkpoint)
     harm(checkpoint)
     with pytest.raises(StateDamagedError, match=of_summary):
-        pst.read_checkpoint(spark, str(checkpoint)).summary()
+        pst.state.read_checkpoint(spark, str(checkpoint)).summary()
     with pytest.raises(StateDamagedError, match=of_savepoint):
         pst.savepoint(spark, str(checkpoint), f"{tmp_path}/saved")
 
@@ -187,7 +187,7 @@ def test_a_data_frame_misses_no_partition(spark, old, tmp_path):
     shutil.copytree(old[1], checkpoint)
     shutil.rmtree(checkpoint / "state/0/2")
     with pytest.raises(StateDamagedError, match="state/0/2 is gone"):
-        pst.read_checkpoint(spark, str(checkpoint)).windows.count()
+        pst.state.read_checkpoint(spark, str(checkpoint)).windows.count()
 
 
 def test_a_log_that_was_lost(spark, old, tmp_path):
@@ -195,4 +195,4 @@ def test_a_log_that_was_lost(spark, old, tmp_path):
     shutil.copytree(old[1], checkpoint)
     (checkpoint / "offsets/0").unlink()
     with pytest.raises(CheckpointError, match=r"Spark cannot read the checkpoint .*checkpoint: \[STDS_"):
-        pst.read_checkpoint(spark, str(checkpoint))
+        pst.state.read_checkpoint(spark, str(checkpoint))

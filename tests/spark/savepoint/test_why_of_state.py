@@ -1,4 +1,4 @@
-"""``pst.why`` and ``pst.timeline`` of a checkpoint and of a savepoint."""
+"""``pst.tools.why`` and ``pst.tools.timeline`` of a checkpoint and of a savepoint."""
 
 import datetime as dt
 
@@ -28,10 +28,10 @@ def run(spark, folder, windows, computed):
     orders = MicroBatches(spark, folder / "orders", "user string, price bigint, ts timestamp")
     orders.add([("ann" if n % 2 else "bob", n, at(n)) for n in range(20)])
     strategy = pst.WatermarkStrategy.for_bounded_out_of_orderness("5 minutes")
-    stream = pst.stream(orders.stream()).assign_timestamps("ts", strategy).key_by("user").window(windows).key_groups(2)
+    stream = pst.stream(orders.stream()).assign_timestamps("ts", strategy).key_by("user").window(windows).options(key_groups=2)
     main, checkpoint = pst.ParquetSink(str(folder / "out")), str(folder / "checkpoint")
     computed(stream).start(main=main, checkpoint=checkpoint).await_termination()
-    return pst.read_checkpoint(spark, checkpoint)
+    return pst.state.read_checkpoint(spark, checkpoint)
 
 
 @pytest.fixture(scope="module")
@@ -47,36 +47,36 @@ def rows(spark, tmp_path_factory):
 
 
 def test_an_open_window_and_a_closed_one(panes):
-    told = str(pst.why(panes, key="ann", at=at(12)))
+    told = str(pst.tools.why(panes, key="ann", at=at(12)))
     assert "The watermark is at 2026-01-01 10:13:59.999999." in told
     assert "5 rows went in; results as they stand: total=75." in told
     assert "It fires when the watermark comes to 2026-01-01 10:19:59.999999." in told
     assert "Such a row is taken, if it comes now." in told
-    told = str(pst.why(panes, key="ann", at=at(8)))
+    told = str(pst.tools.why(panes, key="ann", at=at(8)))
     assert "[2026-01-01 10:00:00, 2026-01-01 10:10:00) is closed since the watermark came to 2026-01-01 10:09:59.999999." in told
     assert "Such a row is late, if it comes now" in told
 
 
 def test_all_keys_and_a_key_that_is_none(panes):
-    (facts,) = pst.why(panes, window=at(10)).facts
+    (facts,) = pst.tools.why(panes, window=at(10)).facts
     assert {one.key: one.results for one in facts.known} == {"ann": {"total": 75}, "bob": {"total": 70}}
     with pytest.raises(CheckpointError, match="a tuple of one for each"):
-        pst.why(panes, key=("ann", 1), at=at(12))
+        pst.tools.why(panes, key=("ann", 1), at=at(12))
     with pytest.raises(InvalidPlanError, match="keeps no account of rows"):
-        pst.why(panes, row={"user": "ann"})
+        pst.tools.why(panes, row={"user": "ann"})
 
 
 def test_a_session_that_a_row_would_join_and_the_rows_that_are_kept(rows):
-    (facts,) = pst.why(rows, key="bob", at=at(18)).facts
+    (facts,) = pst.tools.why(rows, key="bob", at=at(18)).facts
     assert [row.value.price for row in facts.kept] == [18]
     (now,) = facts.windows
-    assert (now.is_open, [len(pst.why(rows, key="bob", window=known.window).facts) for known in now.known]) == (True, [1])
+    assert (now.is_open, [len(pst.tools.why(rows, key="bob", window=known.window).facts) for known in now.known]) == (True, [1])
     with pytest.raises(InvalidPlanError, match="which session"):
-        pst.why(rows, at=at(18))
+        pst.tools.why(rows, at=at(18))
 
 
 def test_what_is_open_is_drawn(panes, rows):
-    (layout,) = pst.timeline(rows, key="bob").layouts
+    (layout,) = pst.tools.timeline(rows, key="bob").layouts
     assert [point.text for point in layout.points] == [""] * 10
     assert len(layout.bars) == 1
     trace = panes.trace(key="ann")
@@ -87,5 +87,5 @@ def test_what_is_open_is_drawn(panes, rows):
 
 def test_a_savepoint_says_the_same(spark, panes, tmp_path):
     pst.savepoint(spark, panes.path, str(tmp_path / "saved"))
-    saved = pst.read_savepoint(spark, str(tmp_path / "saved"))
-    assert pst.why(saved, key="ann", at=at(12)).facts == pst.why(panes, key="ann", at=at(12)).facts
+    saved = pst.state.read_savepoint(spark, str(tmp_path / "saved"))
+    assert pst.tools.why(saved, key="ann", at=at(12)).facts == pst.tools.why(panes, key="ann", at=at(12)).facts

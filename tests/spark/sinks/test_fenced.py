@@ -59,7 +59,7 @@ def test_what_a_run_finds_of_its_future_goes(spark, tmp_path):
     assert not (tmp_path / "main" / "_attempts" / "0000000001-ab-broken").exists()
 
 
-class Overtaken(pst.Sink):
+class Overtaken(pst.sinks.Sink):
     """A sink before whose first write another copy of the query is started."""
 
     def __init__(self, result, checkpoint):

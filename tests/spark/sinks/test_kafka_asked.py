@@ -57,7 +57,7 @@ def test_what_it_guarantees_follows_from_who_reads():
     again = (
         "at least once: of a micro-batch that is run again Kafka has the records twice, with the same ids; exactly once for a "
     )
-    assert SINK.guarantee(None) == again + "reader that takes each panestream-id once (pst.KafkaOnce)"
+    assert SINK.guarantee(None) == again + "reader that takes each panestream-id once (pst.sinks.KafkaDeduplicator)"
     compacted = pst.KafkaSink("host:9092", "hot", ["user"], compacted=True)
     assert compacted.guarantee(None) == "exactly once for a reader of the last record of each key (the topic as a table)"
     assert (SINK.keeps_last, compacted.keeps_last) == (False, True)

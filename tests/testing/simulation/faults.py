@@ -20,7 +20,7 @@ from panestream.engine.storage.blocks import PaneBlocks
 from panestream.engine.storage.keyed_pages import KeyedPages
 from panestream.engine.tiles import format as tiles
 from panestream.spark.checkpoint import Epoch
-from panestream.spark.kafka.once import KafkaOnce
+from panestream.spark.kafka.deduplicator import KafkaDeduplicator
 from panestream.spark.sinks import micro_batch_folders
 from panestream.spark.sinks.outputs import Outputs
 from panestream.testing.simulation import disk, process
@@ -138,12 +138,12 @@ def a_reader_takes_records_as_they_come_only_once_of_each_batch():
         batch = dict(headers)["panestream-batch"]
         return self._seen.setdefault((topic, partition, batch), batch) is not None and batch != "1"
 
-    return mock.patch.object(KafkaOnce, "takes", takes)
+    return mock.patch.object(KafkaDeduplicator, "takes", takes)
 
 
 @fault("crash")
 def a_reader_takes_every_record():
-    return mock.patch.object(KafkaOnce, "takes", return_value=True)
+    return mock.patch.object(KafkaDeduplicator, "takes", return_value=True)
 
 
 @fault("nothing", operators=("panes", "sessions", "accumulating", "row"))

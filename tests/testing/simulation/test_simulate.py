@@ -44,27 +44,27 @@ class Mean(pst.AggregateFunction):
         return a[0] + b[0], a[1] + b[1]
 
 
-class EverySecond(pst.Trigger):
+class EverySecond(pst.triggers.Trigger):
     """Counts in state."""
 
     def on_element(self, element, timestamp, window, ctx):
-        count = ctx.get_partitioned_state(pst.ValueStateDescriptor("count"))
+        count = ctx.get_partitioned_state(pst.state.ValueStateDescriptor("count"))
         count.update((count.value() or 0) + 1)
-        return pst.TriggerResult.FIRE if count.value() % 2 == 0 else pst.TriggerResult.CONTINUE
+        return pst.triggers.TriggerResult.FIRE if count.value() % 2 == 0 else pst.triggers.TriggerResult.CONTINUE
 
     def on_event_time(self, time, window, ctx):
-        return pst.TriggerResult.CONTINUE
+        return pst.triggers.TriggerResult.CONTINUE
 
     def on_processing_time(self, time, window, ctx):
-        return pst.TriggerResult.CONTINUE
+        return pst.triggers.TriggerResult.CONTINUE
 
     def clear(self, window, ctx):
-        ctx.get_partitioned_state(pst.ValueStateDescriptor("count")).clear()
+        ctx.get_partitioned_state(pst.state.ValueStateDescriptor("count")).clear()
 
 
 class Firings(pst.ProcessWindowFunction):
     def process(self, key, context, elements):
-        firings = context.global_state().get_state(pst.ValueStateDescriptor("firings"))
+        firings = context.global_state().get_state(pst.state.ValueStateDescriptor("firings"))
         firings.update((firings.value() or 0) + 1)
         context.output("seen", firings.value())
         yield firings.value(), sum(elements)

@@ -9,7 +9,7 @@ from panestream.windowing.assigners import (
     TumblingEventTimeWindows,
     merge_touching,
 )
-from panestream.windowing.assigners.global_windows import count_window
+from panestream.windowing.assigners.global_windows import CountWindows
 from panestream.windowing.triggers import CountTrigger, EventTimeTrigger, NeverTrigger, ProcessingTimeTrigger, PurgingTrigger
 from panestream.windowing.windows import TimeWindow
 from tests.windowing.driven import Driven
@@ -19,7 +19,7 @@ def test_default_triggers():
     assert TumblingEventTimeWindows(5).get_default_trigger() == EventTimeTrigger.create()
     assert SlidingProcessingTimeWindows(5, 1).get_default_trigger() == ProcessingTimeTrigger.create()
     assert GlobalWindows.create().get_default_trigger() == NeverTrigger()
-    assert count_window(5)[1:] == (PurgingTrigger(CountTrigger(5)), None)
+    assert CountWindows(5).parts[1:] == (PurgingTrigger(CountTrigger(5)), None)
 
 
 def test_merge_touching():

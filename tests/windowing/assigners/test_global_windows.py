@@ -6,7 +6,7 @@ import pytest
 
 from panestream.errors import InvalidWindowError
 from panestream.windowing.assigners import GlobalWindows
-from panestream.windowing.assigners.global_windows import count_window
+from panestream.windowing.assigners.global_windows import CountWindows
 from panestream.windowing.evictors import CountEvictor
 from panestream.windowing.triggers import CountTrigger, EndOfStreamTrigger, NeverTrigger, PurgingTrigger
 from panestream.windowing.windows import GlobalWindow
@@ -35,14 +35,16 @@ def test_the_default_trigger_is_part_of_it():
 
 
 def test_count_windows_are_global_windows_with_trigger_and_evictor():
-    assert count_window(3) == (GlobalWindows.create(), PurgingTrigger.of(CountTrigger.of(3)), None)
-    assert count_window(3, 2) == (GlobalWindows.create(), CountTrigger.of(2), CountEvictor.of(3))
-    driven = Driven(*count_window(2)[:2])
+    assert CountWindows(3).parts == (GlobalWindows.create(), PurgingTrigger.of(CountTrigger.of(3)), None)
+    assert CountWindows(3, 2).parts == (GlobalWindows.create(), CountTrigger.of(2), CountEvictor.of(3))
+    driven = Driven(*CountWindows(2).parts[:2])
     assert [driven.element(0, value) for value in (1, 2, 3, 4, 5)] == [[], [[1, 2]], [], [[3, 4]], []]
     assert driven.end() == [], "an incomplete rest is never emitted"
 
 
-@pytest.mark.parametrize("build", [lambda: count_window(-1), lambda: count_window(2, "3"), lambda: count_window(True)])
+@pytest.mark.parametrize(
+    "build", [lambda: CountWindows(-1).parts, lambda: CountWindows(2, "3").parts, lambda: CountWindows(True).parts]
+)
 def test_what_is_no_number_of_elements_is_refused(build):
     with pytest.raises(InvalidWindowError, match="of a count window is a number of elements"):
         build()

@@ -11,38 +11,38 @@ from panestream.windowing.triggers.by_time import fires_by_time
 EVENT, CLOCK = pst.TumblingEventTimeWindows.of("1 minute"), pst.TumblingProcessingTimeWindows.of("1 minute")
 
 
-class Own(pst.Trigger):
+class Own(pst.triggers.Trigger):
     """Fires at nothing, but nobody knows."""
 
     def on_element(self, element, timestamp, window, ctx):
-        return pst.TriggerResult.CONTINUE
+        return pst.triggers.TriggerResult.CONTINUE
 
     def on_event_time(self, time, window, ctx):
-        return pst.TriggerResult.CONTINUE
+        return pst.triggers.TriggerResult.CONTINUE
 
     def on_processing_time(self, time, window, ctx):
-        return pst.TriggerResult.CONTINUE
+        return pst.triggers.TriggerResult.CONTINUE
 
     def clear(self, window, ctx):
         pass
 
 
 SAID = [
-    (EVENT, pst.EventTimeTrigger.create(), True),
-    (CLOCK, pst.ProcessingTimeTrigger.create(), True),
+    (EVENT, pst.triggers.EventTimeTrigger.create(), True),
+    (CLOCK, pst.triggers.ProcessingTimeTrigger.create(), True),
     (EVENT, pst.ContinuousEventTimeTrigger.of("10 seconds"), True),
-    (CLOCK, pst.ContinuousProcessingTimeTrigger.of("10 seconds"), True),
+    (CLOCK, pst.triggers.ContinuousProcessingTimeTrigger.of("10 seconds"), True),
     (EVENT, pst.CountTrigger.of(5), False),
     (CLOCK, pst.PurgingTrigger.of(pst.CountTrigger.of(5)), False),
-    (EVENT, pst.DeltaTrigger.of(5.0, lambda a, b: b - a), False),
-    (EVENT, pst.PurgingTrigger.of(pst.EventTimeTrigger.create()), True),
-    (EVENT, pst.ProcessingTimeoutTrigger.of(pst.CountTrigger.of(5), "1 hour"), True),
+    (EVENT, pst.triggers.DeltaTrigger.of(5.0, lambda a, b: b - a), False),
+    (EVENT, pst.PurgingTrigger.of(pst.triggers.EventTimeTrigger.create()), True),
+    (EVENT, pst.triggers.ProcessingTimeoutTrigger.of(pst.CountTrigger.of(5), "1 hour"), True),
     (EVENT, pst.AfterWatermark(), True),
-    (EVENT, pst.AfterCount.of(5), False),
-    (EVENT, pst.Repeatedly.of(pst.AfterWatermark()), True),
-    (EVENT, pst.Repeatedly.of(pst.CountTrigger.of(5)), False),
+    (EVENT, pst.triggers.AfterCount.of(5), False),
+    (EVENT, pst.triggers.Repeatedly.of(pst.AfterWatermark()), True),
+    (EVENT, pst.triggers.Repeatedly.of(pst.CountTrigger.of(5)), False),
     (EVENT, Own(), None),
-    (EVENT, pst.ContinuousProcessingTimeTrigger.of("10 seconds"), None),
+    (EVENT, pst.triggers.ContinuousProcessingTimeTrigger.of("10 seconds"), None),
 ]
 
 

@@ -16,17 +16,17 @@ from panestream.windowing.functions import WindowFunctionError
 from panestream.windowing.triggers.composition import all_parts
 from tests.windowing.driven import Driven
 
-CONTINUE, FIRE, PURGE, BOTH = pst.TriggerResult
-SUM = pst.ReducingStateDescriptor("count", lambda a, b: a + b)
+CONTINUE, FIRE, PURGE, BOTH = pst.triggers.TriggerResult
+SUM = pst.state.ReducingStateDescriptor("count", lambda a, b: a + b)
 """Called like the state of the count triggers."""
 
 
 @dataclass(frozen=True)
-class AtSum(pst.Trigger):
+class AtSum(pst.triggers.Trigger):
     """A user's: says something when the sum of rows is enough; the clean-up timer alone would make it fire, too."""
 
     enough: int
-    says: pst.TriggerResult = FIRE
+    says: pst.triggers.TriggerResult = FIRE
 
     def on_element(self, element, timestamp, window, ctx):
         total = ctx.get_partitioned_state(SUM)
@@ -64,19 +64,19 @@ def test_a_users_trigger_may_be_a_part_and_is_called_for_its_own_timers_only():
 @pytest.mark.parametrize(
     ("trigger", "can"),
     [
-        (pst.AfterCount.of(1), True),
-        (pst.AfterProcessingTime(1), True),
+        (pst.triggers.AfterCount.of(1), True),
+        (pst.triggers.AfterProcessingTime(1), True),
         (pst.AfterWatermark(), True),
-        (pst.AfterWatermark().late(pst.AfterCount.of(1)), False),
-        (pst.Repeatedly.of(pst.AfterCount.of(1)), False),
-        (pst.AfterAny.of(pst.AfterCount.of(1), pst.CountTrigger.of(2)), True),
-        (pst.AfterAny.of(pst.CountTrigger.of(2), pst.CountTrigger.of(3)), False),
-        (pst.AfterAll.of(pst.AfterCount.of(1), pst.AfterCount.of(2)), True),
-        (pst.AfterAll.of(pst.AfterCount.of(1), pst.CountTrigger.of(2)), False),
-        (pst.AfterEach.of(pst.AfterCount.of(1), pst.AfterCount.of(1)), True),
-        (pst.AfterEach.of(pst.AfterCount.of(1), pst.AfterCount.of(1), pst.CountTrigger.of(2)), False),
-        (pst.AfterEach.of(pst.CountTrigger.of(2)), False),
-        (pst.OrFinally.of(pst.CountTrigger.of(2), pst.CountTrigger.of(3)), True),
+        (pst.AfterWatermark().late(pst.triggers.AfterCount.of(1)), False),
+        (pst.triggers.Repeatedly.of(pst.triggers.AfterCount.of(1)), False),
+        (pst.triggers.AfterAny.of(pst.triggers.AfterCount.of(1), pst.CountTrigger.of(2)), True),
+        (pst.triggers.AfterAny.of(pst.CountTrigger.of(2), pst.CountTrigger.of(3)), False),
+        (pst.triggers.AfterAll.of(pst.triggers.AfterCount.of(1), pst.triggers.AfterCount.of(2)), True),
+        (pst.triggers.AfterAll.of(pst.triggers.AfterCount.of(1), pst.CountTrigger.of(2)), False),
+        (pst.triggers.AfterEach.of(pst.triggers.AfterCount.of(1), pst.triggers.AfterCount.of(1)), True),
+        (pst.triggers.AfterEach.of(pst.triggers.AfterCount.of(1), pst.triggers.AfterCount.of(1), pst.CountTrigger.of(2)), False),
+        (pst.triggers.AfterEach.of(pst.CountTrigger.of(2)), False),
+        (pst.triggers.OrFinally.of(pst.CountTrigger.of(2), pst.CountTrigger.of(3)), True),
     ],
     ids=repr,
 )
@@ -85,7 +85,9 @@ def test_what_may_come_to_its_end(trigger, can):
 
 
 def test_states_of_one_name_are_several():
-    trigger = pst.AfterWatermark().early(pst.AfterAny.of(AtSum(100), pst.CountTrigger.of(3), pst.CountTrigger.of(4), AtSum(9)))
+    trigger = pst.AfterWatermark().early(
+        pst.triggers.AfterAny.of(AtSum(100), pst.CountTrigger.of(3), pst.CountTrigger.of(4), AtSum(9))
+    )
     driven = Driven(pst.TumblingEventTimeWindows(10), trigger)
     assert [driven.element(1, 2) for _ in range(3)] == [[], [], [[2, 2, 2]]]
     driven.restart()
@@ -96,7 +98,9 @@ def test_states_of_one_name_are_several():
     assert driven.left == (0, 0)
 
 
-@pytest.mark.parametrize("around", [pst.AfterAny.of, pst.AfterAll.of, lambda one: pst.AfterWatermark().early(one)])
+@pytest.mark.parametrize(
+    "around", [pst.triggers.AfterAny.of, pst.triggers.AfterAll.of, lambda one: pst.AfterWatermark().early(one)]
+)
 def test_a_part_that_purges_when_it_fires_has_the_whole_purge(around):
     driven = Driven(pst.TumblingEventTimeWindows(10), around(AtSum(5, BOTH)))
     assert [driven.element(1, value) for value in (3, 2, 3, 2)] == [[], [[3, 2]], [], [[3, 2]]]
@@ -109,21 +113,25 @@ def test_a_part_may_purge_without_firing():
 
 
 def test_purging_around_the_whole_discards():
-    trigger = pst.PurgingTrigger.of(pst.AfterWatermark().early(pst.AfterCount.of(2)))
+    trigger = pst.PurgingTrigger.of(pst.AfterWatermark().early(pst.triggers.AfterCount.of(2)))
     driven = Driven(pst.TumblingEventTimeWindows(10), trigger)
     assert [driven.element(1, value) for value in (1, 2, 3)] == [[], [[1, 2]], []]
     driven.restart()
     assert driven.watermark(9) == [[3]]
 
 
-@pytest.mark.parametrize("around", [pst.Repeatedly.of, pst.AfterAll.of, pst.AfterAny.of, pst.AfterEach.of])
+@pytest.mark.parametrize(
+    "around", [pst.triggers.Repeatedly.of, pst.triggers.AfterAll.of, pst.triggers.AfterAny.of, pst.triggers.AfterEach.of]
+)
 def test_purging_inside_is_refused_with_what_to_write(around):
     with pytest.raises(InvalidWindowError, match=r"leave it out inside: CountTrigger.of\(2\)"):
         around(pst.PurgingTrigger.of(pst.CountTrigger.of(2)))
 
 
 def test_two_guests_that_wait_for_one_instant_both_get_it():
-    trigger = pst.AfterAll.of(pst.EventTimeTrigger.create(), pst.EventTimeTrigger.create(), pst.AfterWatermark())
+    trigger = pst.triggers.AfterAll.of(
+        pst.triggers.EventTimeTrigger.create(), pst.triggers.EventTimeTrigger.create(), pst.AfterWatermark()
+    )
     driven = Driven(pst.TumblingEventTimeWindows(10), trigger)
     driven.element(1, 1)
     driven.restart()
@@ -132,8 +140,10 @@ def test_two_guests_that_wait_for_one_instant_both_get_it():
 
 def test_what_one_guest_lets_go_another_one_still_waits_for():
     """The count fires the first and has both begin anew: the event-time trigger's clear takes the timer back."""
-    first = pst.Repeatedly.of(pst.AfterAny.of(pst.EventTimeTrigger.create(), pst.AfterCount.of(2)))
-    driven = Driven(pst.TumblingEventTimeWindows(10), pst.AfterAny.of(first, pst.AfterWatermark()))
+    first = pst.triggers.Repeatedly.of(
+        pst.triggers.AfterAny.of(pst.triggers.EventTimeTrigger.create(), pst.triggers.AfterCount.of(2))
+    )
+    driven = Driven(pst.TumblingEventTimeWindows(10), pst.triggers.AfterAny.of(first, pst.AfterWatermark()))
     driven.element(1, 1)
     assert driven.element(1, 2) == [[1, 2]]
     driven.restart()
@@ -141,7 +151,7 @@ def test_what_one_guest_lets_go_another_one_still_waits_for():
 
 
 def test_a_timeout_around_it_has_it_begin_anew():
-    trigger = pst.ProcessingTimeoutTrigger(pst.AfterCount.of(2), 10)
+    trigger = pst.triggers.ProcessingTimeoutTrigger(pst.triggers.AfterCount.of(2), 10)
     driven = Driven(pst.GlobalWindows.create(), trigger)
     driven.element(0, 1)
     assert driven.clock(11) == [[1]]
@@ -150,7 +160,7 @@ def test_a_timeout_around_it_has_it_begin_anew():
 
 
 def test_sessions_are_refused_where_a_part_cannot_merge():
-    part = pst.DeltaTrigger.of(1, lambda old, new: new - old)
+    part = pst.triggers.DeltaTrigger.of(1, lambda old, new: new - old)
     with pytest.raises(InvalidPlanError, match="whose windows merge"):
         Driven(pst.EventTimeSessionWindows(10), pst.AfterWatermark().early(part))
     Driven(pst.EventTimeSessionWindows(10), pst.AfterWatermark().early(AtSum(3)))
@@ -171,17 +181,17 @@ def test_what_is_no_result_is_an_error():
         def on_element(self, element, timestamp, window, ctx):
             return None
 
-    driven = Driven(pst.GlobalWindows.create(), pst.AfterAny.of(Wrong(1)))
+    driven = Driven(pst.GlobalWindows.create(), pst.triggers.AfterAny.of(Wrong(1)))
     with pytest.raises((InvalidPlanError, WindowFunctionError), match="callbacks return a TriggerResult"):
         driven.element(0, 1)
 
 
 ALL = [
     pst.AfterWatermark(),
-    pst.AfterWatermark().early(pst.AfterCount.of(2)).late(pst.AfterProcessingTime.of("1 minute")),
-    pst.AfterAll.of(pst.AfterCount.of(2), pst.Repeatedly.of(pst.CountTrigger.of(4))),
-    pst.AfterEach.of(pst.AfterCount.of(2), pst.AfterAny.of(pst.AfterWatermark())),
-    pst.OrFinally.of(pst.ContinuousEventTimeTrigger.of("1 minute"), pst.AfterCount.of(4)),
+    pst.AfterWatermark().early(pst.triggers.AfterCount.of(2)).late(pst.triggers.AfterProcessingTime.of("1 minute")),
+    pst.triggers.AfterAll.of(pst.triggers.AfterCount.of(2), pst.triggers.Repeatedly.of(pst.CountTrigger.of(4))),
+    pst.triggers.AfterEach.of(pst.triggers.AfterCount.of(2), pst.triggers.AfterAny.of(pst.AfterWatermark())),
+    pst.triggers.OrFinally.of(pst.ContinuousEventTimeTrigger.of("1 minute"), pst.triggers.AfterCount.of(4)),
 ]
 
 
@@ -194,12 +204,12 @@ def test_it_travels_as_pickle_json_and_text(trigger):
 
 
 def test_what_is_inside_is_told():
-    trigger = pst.PurgingTrigger.of(pst.AfterWatermark().early(pst.ProcessingTimeoutTrigger(AtSum(2), 5)))
+    trigger = pst.PurgingTrigger.of(pst.AfterWatermark().early(pst.triggers.ProcessingTimeoutTrigger(AtSum(2), 5)))
     assert [type(part).__name__ for part in all_parts(trigger)] == [
         "PurgingTrigger", "AfterWatermark", "ProcessingTimeoutTrigger", "AtSum"
     ]  # fmt: skip
     windows = pst.TumblingEventTimeWindows(10)
     assert WindowSpec(windows, trigger).sees_elements
     assert not WindowSpec(windows, ALL[1]).sees_elements
-    delta = pst.DeltaTrigger.of(1, lambda old, new: new - old)
+    delta = pst.triggers.DeltaTrigger.of(1, lambda old, new: new - old)
     assert WindowSpec(windows, pst.AfterWatermark().early(delta)).sees_elements

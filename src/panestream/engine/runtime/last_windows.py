@@ -48,12 +48,12 @@ def check_closable(assigner: WindowAssigner) -> None:
     for one in assigner.assigners if isinstance(assigner, SeveralWindows) else (assigner,):
         if isinstance(one, EventTimeSessionWindows) and not isinstance(one.gap, int):
             raise InvalidPlanError(
-                f"close_at_end: when sessions of {one!r} end, their rows alone say, and the watermark would have to know it "
+                f"fire_at_end: when sessions of {one!r} end, their rows alone say, and the watermark would have to know it "
                 "beforehand: give them one gap (.with_gap), or let the last ones wait for the next rows"
             )
         if not isinstance(one, _KNOWN) and not (isinstance(one, PredicateWindows) and one.gap is not None):
             raise InvalidPlanError(
-                "close_at_end closes windows of event time whose end follows from the time of a row: tumbling, sliding and "
+                "fire_at_end closes windows of event time whose end follows from the time of a row: tumbling, sliding and "
                 "cumulating ones, look-backs, sessions of one gap, and windows by predicates with a gap, "
                 f"not {one!r}: leave it out"
             )

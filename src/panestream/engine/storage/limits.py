@@ -10,14 +10,14 @@ MOST_BYTES = 1 << 30
 """The limit of a query that sets none (``.memory_limit``)."""
 STORED_BYTES = (1 << 31) - (1 << 20)
 """No value in state is larger: what carries it to the state store (Protocol Buffers, Java's arrays) ends at two gigabytes."""
-_RAISE = "raise the limit, .memory_limit(bytes), where workers have several times as much memory"
+_RAISE = "raise the limit, .options(memory_limit=bytes), where workers have several times as much memory"
 
 
 def micro_batch_too_large(group: int, most: int) -> MemoryLimitError:
     """The error about what a micro-batch brings for one key group."""
     return MemoryLimitError(
         f"key group {group} has more than {shown(most)} of rows in one micro-batch. Read less at a time "
-        "(maxFilesPerTrigger of files, maxOffsetsPerTrigger of Kafka), take more key groups (.key_groups(n), on a new "
+        "(maxFilesPerTrigger of files, maxOffsetsPerTrigger of Kafka), take more key groups (.options(key_groups=n), on a new "
         f"checkpoint or from a savepoint), or {_RAISE}"
     )
 
@@ -25,7 +25,8 @@ def micro_batch_too_large(group: int, most: int) -> MemoryLimitError:
 def batch_too_large(group: int, most: int) -> MemoryLimitError:
     """The error about what a batch has for one key group."""
     return MemoryLimitError(
-        f"key group {group} has more than {shown(most)} of rows in this batch. Take more key groups (.key_groups(n)), or {_RAISE}"
+        f"key group {group} has more than {shown(most)} of rows in this batch. Take more key groups (.options(key_groups=n)), "
+        f"or {_RAISE}"
     )
 
 
@@ -51,7 +52,8 @@ def look_back_too_large(size: int, most: int) -> MemoryLimitError:
     """The error about what rows look back to, which is read at once for all keys of a key group."""
     return MemoryLimitError(
         f"a key group would take {shown(size)} of what its rows look back to into memory at once; the limit is {shown(most)}. "
-        "Take shorter look-backs, aggregates that keep less (no lists, no distinct values), or more key groups (.key_groups(n), "
+        "Take shorter look-backs, aggregates that keep less (no lists, no distinct values), or more key groups "
+        "(.options(key_groups=n), "
         f"on a new checkpoint or from a savepoint); or {_RAISE}"
     )
 

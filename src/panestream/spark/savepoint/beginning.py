@@ -74,7 +74,8 @@ class Sources:
                 warnings.warn(
                     f"source {each.number} of the savepoint {self.savepoint} is a Delta table, read up to version "
                     f"{given['startingVersion']}, without it. Whether the stream begins there cannot be seen: it must have "
-                    f".options(**pst.read_savepoint(spark, {self.savepoint!r}).source_options({each.number})), and own_position="
+                    f".options(**pst.state.read_savepoint(spark, {self.savepoint!r}).source_options({each.number})), and "
+                    "own_position="
                     "True then ends this warning",
                     PanestreamWarning,
                     stacklevel=5,
@@ -170,13 +171,14 @@ class Sources:
     def _told(self, saved: SourcePosition) -> str:
         given = ", ".join(f"{name}={value!r}" for name, value in saved.options().items())
         return (
-            f"Give the stream .options(**pst.read_savepoint(spark, {self.savepoint!r}).source_options({saved.number})), which is "
+            f"Give the stream .options(**pst.state.read_savepoint(spark, {self.savepoint!r}).source_options({saved.number})), "
+            "which is "
             f"{given} (of from_kafka: starting=), and start on another new checkpoint: this one keeps where it began. "
             f"{self._on_purpose()}"
         )
 
     def _on_purpose(self) -> str:
-        return "If it is meant so, start(…, own_position=True) says it"
+        return "If it is meant so, start(…, source_offsets='job') says it"
 
 
 def save_positions(

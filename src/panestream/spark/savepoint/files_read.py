@@ -91,8 +91,9 @@ def check_tells_files(df: DataFrame, count: int) -> None:
             f"the savepoint says which files were read ({count}), and start() cannot leave them out: where the windows begin "
             "nobody can tell from which file a row comes, since a union, an aggregation or a Python function is in between, or "
             "two streams are put together. Leave them out where the files are read: df = "
-            "pst.read_savepoint(spark, DIR).unread(spark.readStream…load(…), source=0), of each source with its number (of a "
-            "join the left stream's is 0, the right one's 1, see .positions), and start(…, own_position=True). "
+            "pst.state.read_savepoint(spark, DIR).unread(spark.readStream…load(…), source=0), of each source with its number "
+            "(of a "
+            "join the left stream's is 0, the right one's 1, see .positions), and start(…, source_offsets='job'). "
             f"(Spark says: {first_sentence(error)})"
         ) from error
 

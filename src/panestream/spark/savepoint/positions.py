@@ -25,7 +25,8 @@ _VOID = "-"
 _WHOLE_VERSION = (-1, -100)
 """The index that Delta gives before the first file of a version, in the two versions of its offsets."""
 _WAY_OUT = (
-    "start(savepoint=, own_position=True) leaves it to the source's own options where it begins: then rows may be lost or come "
+    "start(savepoint=, source_offsets='job') leaves it to the source's own options where it begins: then rows may be lost or "
+    "come "
     "twice, and nothing is checked"
 )
 

@@ -117,7 +117,8 @@ def read_checkpoint(
             windows, the first operator's; and in a checkpoint of a query that ``start`` did not begin (``.main.writeStream``),
             which holds no plan.
         allow_pickled_state: whether pickles in it are read, which runs what is in them: for queries with
-            ``.allow_pickled_state()``, where nobody else can write to the checkpoint. A plan that is given says so itself.
+            ``.options(allow_pickled_state=True)``, where nobody else can write to the checkpoint. A plan that is given says so
+            itself.
 
     Raises:
         CheckpointError: there is no checkpoint, or none with panestream's windows; it has no plan, and none was given; it has no
@@ -169,7 +170,7 @@ def _refuse_empty(spark: SparkSession, path: str, *, known: bool) -> NoReturn:
     if known or logged(spark, path, "offsets"):
         raise CheckpointError(f"the checkpoint {path} has no micro-batch: none was committed yet")
     if is_savepoint(spark, path):
-        raise CheckpointError(f"{path} is a savepoint, and no checkpoint: pst.read_savepoint(spark, folder) looks into it")
+        raise CheckpointError(f"{path} is a savepoint, and no checkpoint: pst.state.read_savepoint(spark, folder) looks into it")
     there = "" if list_files(spark, f"{escaped(path.rstrip('/'))}/*") else ": there is nothing"
     raise CheckpointError(f"{path} is no checkpoint of a streaming query{there}")
 

@@ -99,8 +99,8 @@ class Savepoint(ShownState):
 
         ``start(savepoint=)`` does this by itself. It cannot where a row no longer says its file: behind a union, an aggregation
         or a Python function, or where two streams are joined. Then do it where the files are read, and give ``start``
-        ``own_position=True``. Spark lists files that were read as new ones, once: this must be there until it has listed all of
-        them.
+        ``source_offsets='job'``. Spark lists files that were read as new ones, once: this must be there until it has listed all
+        of them.
 
         Args:
             df: the stream, ``spark.readStream…load(…)``.
@@ -171,7 +171,7 @@ def read_savepoint(spark: SparkSession, path: FilePath, *, allow_pickled_state: 
         spark: a session, classic or Spark Connect's.
         path: its folder.
         allow_pickled_state: whether pickles in it are read, which runs what is in them: for savepoints of queries with
-            ``.allow_pickled_state()``, where nobody else can write to them.
+            ``.options(allow_pickled_state=True)``, where nobody else can write to them.
 
     Raises:
         CheckpointError: there is none, or one that was broken off.

@@ -66,7 +66,7 @@ class ShownState(Shown, TraceableByKey):
         window: Window | tuple[int, int] | Instant | None = None,
         most: int = MOST_LISTED,
     ) -> Explanation:
-        """What the state still knows of rows with an event time, or of windows: what ``pst.why`` asks of it.
+        """What the state still knows of rows with an event time, or of windows: what ``pst.tools.why`` asks of it.
 
         Of a time: which windows have it, whether they are open, what they hold, when they are due, whether a row with it is late
         by now and which lateness would have kept it. Of a window: the same. What a state cannot know, it says.
@@ -85,7 +85,7 @@ class ShownState(Shown, TraceableByKey):
         return explain_state(self.known(self._keys(key), at=at, window=window, most=most, key=key), key=key, at=at, window=window)
 
     def trace(self, *, key: Any = ANY, most: int = MOST_LISTED) -> Trace:
-        """Open windows, kept rows and how far time is, as ``pst.timeline`` draws them.
+        """Open windows, kept rows and how far time is, as ``pst.tools.timeline`` draws them.
 
         Args:
             key: only of this key: a value, or a tuple of one for each key column.

@@ -62,7 +62,7 @@ def savepoint(
         path: a folder that holds nothing yet. It is a savepoint once all is there: a call that was broken off leaves none.
         batch_id: after which micro-batch; None: the last that was committed.
         allow_pickled_state: whether pickles in it are read, which runs what is in them: for queries with
-            ``.allow_pickled_state()``, where nobody else can write to the checkpoint.
+            ``.options(allow_pickled_state=True)``, where nobody else can write to the checkpoint.
 
     Returns:
         The savepoint, as :func:`read_savepoint` has it.

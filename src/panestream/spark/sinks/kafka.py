@@ -66,7 +66,7 @@ class _Columns:
 
 @dataclass(frozen=True)
 class KafkaSink(Sink):
-    """Writes rows as records of a topic. At least once; exactly once for a reader that follows the rule of :class:`KafkaOnce`.
+    """Write rows as records of a topic: at least once, or exactly once for readers with a :class:`KafkaDeduplicator`.
 
     **Records.** The key is JSON of the key columns and, of ``main``, the window's: all records of a key and window are in one
     partition, in the order in which they were emitted. The value is JSON of all columns; times are in UTC with microseconds.
@@ -79,7 +79,7 @@ class KafkaSink(Sink):
     A query that goes on from a savepoint is the same writer, whose micro-batches go on.
 
     **Exactly once** is what a reader makes of it, since Spark cannot commit a micro-batch together with records of Kafka. It
-    takes each id once: :class:`KafkaOnce` is the rule with little memory, a unique key on the id is the one with none.
+    takes each id once: :class:`KafkaDeduplicator` is the rule with little memory, a unique key on the id is the one with none.
 
     **Compacted.** With ``compacted=True`` the last record of a key is what counts, as in a topic with ``cleanup.policy=compact``:
     of a micro-batch one record per key and window, the last one; of rows of ``.changelog()`` those that are gone become
@@ -206,7 +206,7 @@ class KafkaSink(Sink):
             return f"{EXACTLY_ONCE} for a reader of the last record of each key (the topic as a table)"
         return (
             f"{AT_LEAST_ONCE}: of a micro-batch that is run again Kafka has the records twice, with the same ids; exactly once "
-            f"for a reader that takes each {ID} once (pst.KafkaOnce)"
+            f"for a reader that takes each {ID} once (pst.sinks.KafkaDeduplicator)"
         )
 
     def describe(self) -> str:

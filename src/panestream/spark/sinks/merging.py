@@ -130,7 +130,7 @@ class MergeSink(CatalogTableSink):
             raise SinkError(
                 f"a micro-batch has {count} rows for one row of the table {self.name} ({row}): which of them is the last cannot "
                 "be told. A window must fire at most once in a micro-batch and give one row: let columns run it (explain() says "
-                "why they do not; without .exact_firings()), or write all rows with a TableSink"
+                "why they do not; without .options(every_firing=True)), or write all rows with a TableSink"
             )
 
     def _merge(self, spark: SparkSession, found: TableFormat, statement: str, batch_id: int | None) -> None:

@@ -28,7 +28,7 @@ from panestream.windowing.assigners import (
     TumblingProcessingTimeWindows,
     WindowAssigner,
 )
-from panestream.windowing.assigners.global_windows import count_window
+from panestream.windowing.assigners.global_windows import CountWindows
 from panestream.windowing.evictors import CountEvictor, Evictor, TimeEvictor
 from panestream.windowing.functions import AggregateFunction, ProcessWindowFunction, WindowFunction
 from panestream.windowing.state import ValueStateDescriptor
@@ -109,7 +109,7 @@ def assigner_of(said: Mapping[str, Any]) -> tuple[WindowAssigner, Trigger | None
     if kind == "session":
         return (ProcessingTimeSessionWindows if clock else EventTimeSessionWindows)(said["gap"]), None, None
     if kind == "count":
-        return count_window(said["size"], *([said["slide"]] if said["slide"] is not None else []))
+        return CountWindows(said["size"], said["slide"]).parts
     return GlobalWindows.create(), None, None
 
 
@@ -144,7 +144,7 @@ def window_of(query: Query, settings: Settings) -> WindowSpec:
     """The windows of a query, and when they fire."""
     assigner, trigger, evictor = assigner_of(query.assigner)
     trigger, evictor = trigger_of(query.trigger) or trigger, evictor_of(query.evictor) or evictor
-    return WindowSpec(assigner, trigger, evictor, settings.lateness, exact_firings=query.exact or query.operator == "row")
+    return WindowSpec(assigner, trigger, evictor, settings.lateness, every_firing=query.exact or query.operator == "row")
 
 
 def plan_of(query: Query, settings: Settings, groups: int) -> WindowPlan:

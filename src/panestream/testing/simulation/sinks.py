@@ -2,7 +2,7 @@
 
 ======================  ================================================================================================
 ``Files``               the code of :class:`~panestream.FileSink` on a local file system, on folders in memory
-``Records``             readers: the code of :class:`~panestream.KafkaOnce`; the topic is a list of records
+``Records``             readers: the code of :class:`~panestream.sinks.KafkaDeduplicator`; the topic is a list of records
 ``Transactions``        Delta's rule: a transaction whose number is not larger than the writer's last is passed over
 ``Snapshots``           the rule of :class:`~panestream.TableSink` into Iceberg; going back in the history is its own code
 ``Merged``              the rule of MERGE into Delta: rows by key and window, and a number that is not larger is passed over
@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from panestream.spark.checkpoint import Epoch, Rank
+from panestream.spark.kafka.deduplicator import KafkaDeduplicator
 from panestream.spark.kafka.headers import BATCH, ID, WRITER
-from panestream.spark.kafka.once import KafkaOnce
 from panestream.spark.sinks.base import Sink
 from panestream.spark.sinks.micro_batch_folders import MicroBatchFolders
 from panestream.spark.sinks.publication import Publisher
@@ -174,7 +174,7 @@ class Records(Place):
 
     def read(self) -> dict[int, tuple[Told, ...]]:
         """What a reader takes that sees each record once."""
-        once, found = KafkaOnce(), dict[int, tuple[Told, ...]]()
+        once, found = KafkaDeduplicator(), dict[int, tuple[Told, ...]]()
         for writer, number, id_, row in self.disk.places.records.get(self.name, []):
             if once.takes(self.name, 0, [(WRITER, writer), (BATCH, str(number)), (ID, id_)]):
                 found[number] = (*found.get(number, ()), row)

@@ -6,7 +6,7 @@ from panestream.windowing.assigners.calendar import CalendarWindows
 from panestream.windowing.assigners.calendar_days import CalendarDays, CalendarHours, CalendarWeeks
 from panestream.windowing.assigners.calendar_months import CalendarMonths, CalendarQuarters, CalendarYears
 from panestream.windowing.assigners.cumulating import CumulatingEventTimeWindows, CumulatingProcessingTimeWindows
-from panestream.windowing.assigners.global_windows import GlobalWindows
+from panestream.windowing.assigners.global_windows import CountWindows, GlobalWindows
 from panestream.windowing.assigners.look_back import LookBackWindows
 from panestream.windowing.assigners.predicates import PredicateWindows
 from panestream.windowing.assigners.session import (
@@ -14,6 +14,7 @@ from panestream.windowing.assigners.session import (
     GapExtractor,
     ProcessingTimeSessionWindows,
 )
+from panestream.windowing.assigners.short import count, cumulating, session, sliding, tumbling
 from panestream.windowing.assigners.sliding import SlidingEventTimeWindows, SlidingProcessingTimeWindows
 from panestream.windowing.assigners.stagger import WindowStagger
 from panestream.windowing.assigners.tumbling import TumblingEventTimeWindows, TumblingProcessingTimeWindows
@@ -28,6 +29,7 @@ __all__ = [
     "CalendarWeeks",
     "CalendarWindows",
     "CalendarYears",
+    "CountWindows",
     "CumulatingEventTimeWindows",
     "CumulatingProcessingTimeWindows",
     "EventTimeSessionWindows",
@@ -43,5 +45,10 @@ __all__ = [
     "TumblingProcessingTimeWindows",
     "WindowAssigner",
     "WindowStagger",
+    "count",
+    "cumulating",
     "merge_touching",
+    "session",
+    "sliding",
+    "tumbling",
 ]

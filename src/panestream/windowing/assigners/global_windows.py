@@ -59,23 +59,39 @@ class GlobalWindows(WindowAssigner):
         return f"GlobalWindows({self.default_trigger!r})"
 
 
-def count_window(size: int, slide: int | None = None) -> tuple[GlobalWindows, Trigger, Evictor | None]:
-    """What Flink's ``countWindow(size[, slide])`` stands for: an assigner, a trigger and an evictor.
+@dataclass(frozen=True, slots=True, repr=False)
+class CountWindows:
+    """Windows of ``size`` elements, or every ``slide`` elements the last ``size``. Flink: ``countWindow(size[, slide])``.
 
-    Without ``slide``: every ``size`` elements of a key, each once. With it: every ``slide`` elements the last ``size``; the first
-    firings have fewer. An incomplete rest is never emitted; watermarks do not matter. 0 is taken for 1, as in Flink.
+    An incomplete rest is never emitted, and watermarks do not matter. 0 is taken for 1, as in Flink.
+
+    Attributes:
+        size: the number of elements in a window.
+        slide: after how many elements a window fires, or None for ``size``. The first firings have fewer than ``size``.
 
     Raises:
-        InvalidWindowError: ``size`` or ``slide`` is negative, or no integer.
+        InvalidWindowError: ``size`` or ``slide`` is negative or not an integer.
 
-    >>> count_window(100)
+    >>> CountWindows(100).parts
     (GlobalWindows.create(), PurgingTrigger.of(CountTrigger.of(100)), None)
-    >>> count_window(100, 10)
+    >>> CountWindows(100, slide=10).parts
     (GlobalWindows.create(), CountTrigger.of(10), CountEvictor.of(100))
     """
-    for name, value in (("size", size), ("slide", slide)):
-        if value is not None and not is_count(value):
-            raise InvalidWindowError(f"the {name} of a count window is a number of elements, an integer >= 0, got {value!r}")
-    if slide is None:
-        return GlobalWindows.create(), PurgingTrigger.of(CountTrigger.of(size)), None
-    return GlobalWindows.create(), CountTrigger.of(slide), CountEvictor.of(size)
+
+    size: int
+    slide: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, value in (("size", self.size), ("slide", self.slide)):
+            if value is not None and not is_count(value):
+                raise InvalidWindowError(f"the {name} of a count window is a number of elements, an integer >= 0, got {value!r}")
+
+    @property
+    def parts(self) -> tuple[GlobalWindows, Trigger, Evictor | None]:
+        """The assigner, the trigger and the evictor, or None for one, of which count windows are made."""
+        if self.slide is None:
+            return GlobalWindows.create(), PurgingTrigger.of(CountTrigger.of(self.size)), None
+        return GlobalWindows.create(), CountTrigger.of(self.slide), CountEvictor.of(self.size)
+
+    def __repr__(self) -> str:
+        return f"CountWindows(size={self.size}{'' if self.slide is None else f', slide={self.slide}'})"

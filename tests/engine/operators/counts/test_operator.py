@@ -17,7 +17,7 @@ from panestream.engine.window_spec import WindowSpec
 from panestream.errors import PlanMismatchError
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import GlobalWindows, TumblingEventTimeWindows
-from panestream.windowing.assigners.global_windows import count_window
+from panestream.windowing.assigners.global_windows import CountWindows
 from panestream.windowing.evictors import CountEvictor, TimeEvictor
 from panestream.windowing.functions import applied
 from panestream.windowing.triggers import CountTrigger, PurgingTrigger
@@ -27,7 +27,7 @@ LIST = (agg.collect_list("v").alias("all"),)
 
 
 def query(size, slide=None, aggregates=LIST):
-    return harness.Query(WindowSpec(*count_window(size, slide)), aggregates)
+    return harness.Query(WindowSpec(*CountWindows(size, slide).parts), aggregates)
 
 
 def batch(*values, end=False, key="a"):
@@ -68,7 +68,7 @@ A, B, C = (("a", None, None), ("b", None, None), ("c", None, None))
     ("windowing", "expected"),
     [
         (
-            WindowSpec(*count_window(3, 2)),
+            WindowSpec(*CountWindows(3, 2).parts),
             [
                 {A: [(2, 2, 2), (3, 7, 13)], B: [(2, 5, 6)], C: [(2, 6, 9)]},
                 {},
@@ -157,7 +157,7 @@ def test_state_of_another_plan_is_refused():
 
 def test_rows_of_one_key_that_are_only_counted():
     plan = harness.plan_for(
-        aggregating(WindowSpec(*count_window(2)), (agg.count().alias("n"),), {}, pa.schema([])), query(2).windowing
+        aggregating(WindowSpec(*CountWindows(2).parts), (agg.count().alias("n"),), {}, pa.schema([])), query(2).windowing
     )
     plan, given = replace(plan, keys=(), key_schema=pa.schema([])), harness.GroupInput(end_of_input=True)
     for kind, part in plan.operator.pack(plan, Chunk(np.arange(5), [], [])):
@@ -183,8 +183,8 @@ def test_windows_are_whole_numbers_of_panes(size, slide):
 @pytest.mark.parametrize(
     ("windowing", "reason"),
     [
-        (WindowSpec(*count_window(3), exact_firings=True), "exact firings were asked for"),
-        (WindowSpec(*count_window(2, 3)), "windows of fewer rows than lie between two firings"),
+        (WindowSpec(*CountWindows(3).parts, every_firing=True), "exact firings were asked for"),
+        (WindowSpec(*CountWindows(2, 3).parts), "windows of fewer rows than lie between two firings"),
         (WindowSpec(GlobalWindows.create()), "with a CountTrigger only"),
         (
             WindowSpec(GlobalWindows.create(), CountTrigger.of(2), TimeEvictor(3)),

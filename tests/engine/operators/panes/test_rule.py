@@ -95,7 +95,7 @@ def test_why_windows_have_no_panes(assigner, reasons):
         (WindowSpec(SlidingEventTimeWindows(20, 10), PurgingTrigger(EventTimeTrigger())), []),
         (WindowSpec(SlidingEventTimeWindows(20, 10), EARLY), []),
         (
-            WindowSpec(EVENT, CountTrigger(2), CountEvictor(3), exact_firings=True),
+            WindowSpec(EVENT, CountTrigger(2), CountEvictor(3), every_firing=True),
             ["an evictor needs all elements", "exact firings were asked for"],
         ),
     ],

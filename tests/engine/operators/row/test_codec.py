@@ -180,7 +180,7 @@ def test_what_has_no_columns_is_refused_with_its_type_and_place(case):
     with pytest.raises(InvalidPlanError) as found:
         roundtrip(values)
     assert f"an element holds a {name if '.' in name else f'{__name__}.{name}'}{place}, which" in str(found.value)
-    assert ".allow_pickled_state()" in str(found.value)
+    assert ".options(allow_pickled_state=True)" in str(found.value)
 
 
 @pytest.mark.parametrize("case", NOT_PLAIN)

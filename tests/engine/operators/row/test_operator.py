@@ -55,7 +55,7 @@ class Values(ProcessWindowFunction):
 
 
 def of_values(windowing, **more):
-    operator = calling(replace(windowing, exact_firings=True), Elements(Values()), RESULT, harness.ROWS, "it", harness.KEYS)
+    operator = calling(replace(windowing, every_firing=True), Elements(Values()), RESULT, harness.ROWS, "it", harness.KEYS)
     return harness.plan_for(operator, windowing, side_outputs=SIDES, **more)
 
 

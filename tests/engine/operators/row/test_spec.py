@@ -21,7 +21,7 @@ from panestream.windowing.triggers import CountTrigger
 from tests.comparison import harness
 from tests.engine.aggregates.test_two_phase import Mean
 
-EXACT = WindowSpec(TumblingEventTimeWindows(10), exact_firings=True)
+EXACT = WindowSpec(TumblingEventTimeWindows(10), every_firing=True)
 AGGREGATES = (agg.sum("v").alias("total"), agg.last("x"))
 TYPES = {**harness.TYPES, "session gap u in seconds": pa.int64()}
 RESULT = pa.schema([("mean", pa.float64()), ("n", pa.int64())])

@@ -54,7 +54,7 @@ class SeesKeys(ProcessWindowFunction):
 
 
 def of_elements(windowing, function=Sees):
-    operator = calling(replace(windowing, exact_firings=True), Elements(function()), RESULT, harness.ROWS, "it", harness.KEYS)
+    operator = calling(replace(windowing, every_firing=True), Elements(function()), RESULT, harness.ROWS, "it", harness.KEYS)
     return harness.plan_for(operator, windowing)
 
 
@@ -112,7 +112,7 @@ KEY_COLUMNS = [("x", pa.string()), ("y", pa.int64())]
 @pytest.mark.parametrize("width", [0, 1, 2])
 def test_keys_have_as_many_columns_as_they_are_of(width):
     keys = pa.schema(KEY_COLUMNS[:width])
-    windowing = WindowSpec(TEN, EVERY_TWO, CountEvictor.of(9), exact_firings=True)
+    windowing = WindowSpec(TEN, EVERY_TWO, CountEvictor.of(9), every_firing=True)
     operator = calling(windowing, Elements(Sees()), RESULT, harness.ROWS, "it", keys)
     plan = replace(harness.plan_for(operator, windowing), keys=tuple(keys.names), key_schema=keys)
     state, again = MemoryState(), MemoryState()

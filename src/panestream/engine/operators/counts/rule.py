@@ -18,7 +18,7 @@ def counts_rule(window: WindowSpec, asked: Asked) -> Supported | Unsupported | N
     """Global windows with a count trigger, over declared aggregates: purging, with the evictor of count windows, or with none."""
     if type(window.assigner) is not GlobalWindows or not isinstance(asked, DeclaredAggregates):
         return None
-    shape = "exact firings were asked for" if window.exact_firings else _shape(window)
+    shape = "every firing was asked for" if window.every_firing else _shape(window)
     reasons = [shape] if isinstance(shape, str) else []
     if asked.then is not None:
         reasons.append(PYTHON)

@@ -68,8 +68,8 @@ def why_not_panes(window: WindowSpec) -> list[str]:
     reasons = why_not_aligned(window.assigner)
     if window.evictor is not None:
         reasons.append("an evictor needs all elements")
-    if window.exact_firings:
-        reasons.append("exact firings were asked for")
+    if window.every_firing:
+        reasons.append("every firing was asked for")
     return reasons or _why_not_trigger(window)
 
 

@@ -318,7 +318,8 @@ class Codec:
     def _read_pickle(self, array: pa.Array, kind: Kind) -> list[Any]:
         if not self._pickled:
             raise InvalidPlanError(
-                "the state holds pickled values, and reading a pickle runs what is in it: allow it with .allow_pickled_state() "
+                "the state holds pickled values, and reading a pickle runs what is in it: allow it with "
+                ".options(allow_pickled_state=True) "
                 "(where it is only looked at: allow_pickled_state=True) if nobody else can write to the checkpoint, or start on "
                 "a new one"
             )

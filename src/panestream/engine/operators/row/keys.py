@@ -79,7 +79,8 @@ def canonical_bytes(value: Any, pickled: bool = False) -> bytes:
         return pickle.dumps(value, protocol=4)
     raise InvalidPlanError(
         f"{value!r} of the type {kind.__module__}.{kind.__qualname__} cannot be a key, nor rest in a set: take numbers, strings, "
-        "dates or tuples of such; or allow pickles with .allow_pickled_state(), if nobody else can write to the checkpoint"
+        "dates or tuples of such; or allow pickles with .options(allow_pickled_state=True), if nobody else can write to the "
+        "checkpoint"
     )
 
 

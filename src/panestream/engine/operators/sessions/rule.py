@@ -41,8 +41,8 @@ def _why_not(window: WindowSpec) -> list[str]:
         reasons.append(f"the trigger {window.trigger!r} is not the default one")
     if window.evictor is not None:
         reasons.append("an evictor needs all elements")
-    if window.exact_firings:
-        reasons.append("exact firings were asked for")
+    if window.every_firing:
+        reasons.append("every firing was asked for")
     return reasons
 
 

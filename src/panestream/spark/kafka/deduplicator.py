@@ -11,7 +11,7 @@ from panestream.spark.kafka.headers import BATCH, ID, WRITER
 
 
 @dataclass
-class KafkaOnce:
+class KafkaDeduplicator:
     """Tells a reader of a topic which records of a :class:`KafkaSink` to take, so that it sees each once.
 
     The rule, for each partition and each writer (a query's output): of a micro-batch later than all before, take the record; of
@@ -26,7 +26,7 @@ class KafkaOnce:
     Should a query go on from a checkpoint that is older than the topic (restored from a copy), the micro-batches that are there
     are passed over when they come again, even where they bring other rows now; as Delta does.
 
-    >>> once = KafkaOnce()
+    >>> once = KafkaDeduplicator()
     >>> def record(batch, id):
     ...     return [("panestream-writer", b"q/main"), ("panestream-batch", batch), ("panestream-id", id)]
     >>> [once.takes("hot", 0, record(b"7", one)) for one in (b"a", b"b", b"a", b"b", b"c")]
@@ -66,7 +66,7 @@ class KafkaOnce:
         return json.dumps([[*place, batch, sorted(ids)] for place, (batch, ids) in sorted(self._seen.items())])
 
     @classmethod
-    def from_json(cls, text: str) -> KafkaOnce:
+    def from_json(cls, text: str) -> KafkaDeduplicator:
         """What :meth:`to_json` gave.
 
         Raises:
@@ -77,7 +77,7 @@ class KafkaOnce:
                 {(topic, int(part), writer): (int(batch), set(ids)) for topic, part, writer, batch, ids in json.loads(text)}
             )
         except (ValueError, TypeError) as error:
-            raise StateFormatError(f"this is nothing that KafkaOnce.to_json gave: {text[:80]!r}") from error
+            raise StateFormatError(f"this is nothing that KafkaDeduplicator.to_json gave: {text[:80]!r}") from error
 
 
 def _text(value: bytes | str | None) -> str | None:

@@ -1,0 +1,77 @@
+"""Options of a query: how its work is spread, how much memory it takes, what its state may hold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypedDict
+
+from panestream.errors import InvalidPlanError, did_you_mean
+
+
+class Options(TypedDict, total=False):
+    """What ``.options(...)`` takes.
+
+    Attributes:
+        key_groups: the number of key groups, 1 to 32768: the parallelism of the state, fixed when a checkpoint is made. A stream
+            on an existing checkpoint takes the checkpoint's number. Otherwise a stream has as many as
+            ``spark.sql.shuffle.partitions`` was set to, or 4, and a batch as many as tasks run at a time.
+        tasks: how many tasks of a stream take the key groups in turns in each micro-batch, 1 to 32768. It may change from run to
+            run. By default it is the number of tasks that the session runs at a time, if that number is known and fixed.
+        memory_limit: how many bytes of rows a worker takes into memory at once, at least 1,000,000; 1 GiB by default. More rows
+            are an error that names the key and window, or the key group. Bytes are counted as they cross the exchange and lie in
+            the state: in memory they take three times as much, as Python objects (``apply``, ``process``) ten to thirty times.
+        split_distinct: into how many parts (2 to 32768) the distinct values that ``agg.count_distinct`` counts are split. Each
+            part lies in its own key group, so that one key with very many values does not fill one. Works for windows that fire
+            once, with ``count_distinct`` of one expression, ``count``, ``sum``, ``min`` and ``max``. Flink SQL:
+            ``table.optimizer.distinct-agg.split.enabled``.
+        every_firing: whether the row operator emits every single firing, as Flink does. Columnar operators emit at most one for
+            each key, window and micro-batch: the last one.
+        allow_pickled_state: whether accumulators and states of user classes are stored as pickles. Numbers, strings, times,
+            tuples, lists, sets, dicts and rows are stored as columns and need no permission. Reading a pickle runs code: allow it
+            only if nobody else can write to the checkpoint.
+    """
+
+    key_groups: int
+    tasks: int
+    memory_limit: int
+    split_distinct: int
+    every_firing: bool
+    allow_pickled_state: bool
+
+
+_RANGES = {
+    "key_groups": (1, 32768),
+    "tasks": (1, 32768),
+    "memory_limit": (1_000_000, 1 << 62),
+    "split_distinct": (2, 32768),
+}
+"""The smallest and the largest value of each option that is a number."""
+
+
+def check_options(options: Mapping[str, Any], known: Mapping[str, object] = Options.__annotations__) -> None:
+    """Refuse unknown options and wrong values.
+
+    Args:
+        options: the options.
+        known: the names of those that the query takes.
+
+    Raises:
+        InvalidPlanError: names the option and the values that it takes.
+    """
+    if not options:
+        raise InvalidPlanError(f"options needs at least one option: {', '.join(known)}; write e.g. .options(key_groups=8)")
+    for name, value in options.items():
+        if name not in known:
+            raise InvalidPlanError(f"there is no option {name!r}; {did_you_mean(name, known)}")
+        low, high = _RANGES.get(name, (False, True))
+        is_kind = isinstance(value, bool) if isinstance(low, bool) else isinstance(value, int) and not isinstance(value, bool)
+        if not is_kind or not low <= value <= high:
+            wanted = "True or False" if isinstance(low, bool) else _range(low, high)
+            raise InvalidPlanError(f"the option {name} must be {wanted}, got {value!r}")
+
+
+def _range(low: int, high: int) -> str:
+    return f"a whole number from {low:,} on" if high > 1 << 60 else f"a whole number from {low} to {high}"
+
+
+__all__ = ["Options", "check_options"]

@@ -1,0 +1,15 @@
+"""What users write: window functions, accumulators and watermark generators, and what these are given."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from panestream.lazy_names import LazyNames
+
+if TYPE_CHECKING:
+    from panestream.windowing.functions import *
+    from panestream.windowing.watermarks import WatermarkGenerator as WatermarkGenerator
+    from panestream.windowing.watermarks import WatermarkOutput as WatermarkOutput
+
+_NAMES = LazyNames(__name__)
+__getattr__, __dir__ = _NAMES.get, _NAMES.names

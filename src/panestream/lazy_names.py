@@ -1,0 +1,76 @@
+"""Load the public names of a module when they are first used.
+
+Spark starts fresh Pythons that need a single module of this package and should not wait for all of it. A public module lists its
+names as imports under ``if TYPE_CHECKING:``. Type checkers read that block as it stands, and so does this module.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import import_module
+from typing import Any
+
+from panestream.windowing.foreign_names import resolve
+
+
+@dataclass(frozen=True)
+class LazyNames:
+    """The names that a module offers, each with its home.
+
+    Attributes:
+        module: the name of the public module.
+        tables: the tables of foreign names that give advice for unknown names.
+    """
+
+    module: str
+    tables: Sequence[str] = ("panestream",)
+
+    @cached_property
+    def homes(self) -> dict[str, tuple[str, str]]:
+        """The home of each public name: the module that defines it, and its name there."""
+        loader: Any = sys.modules[self.module].__spec__.loader  # type: ignore[union-attr]
+        blocks = [node for node in ast.parse(loader.get_source(self.module)).body if isinstance(node, ast.If)]
+        homes: dict[str, tuple[str, str]] = {}
+        for statement in blocks[0].body:
+            if isinstance(statement, ast.Assign):  # another public name for what was imported above
+                homes[ast.unparse(statement.targets[0])] = homes.pop(ast.unparse(statement.value))
+            elif isinstance(statement, ast.ImportFrom):
+                home = str(statement.module)
+                for imported in statement.names:
+                    names = import_module(home).__all__ if imported.name == "*" else [imported.name]
+                    homes.update({(imported.asname or name): (home, name) for name in names})
+        return homes
+
+    def get(self, name: str) -> Any:
+        """Return the value of a name, for the module's ``__getattr__``.
+
+        Raises:
+            UnknownNameError: the module does not offer it. The message has the line to write, if there is one.
+            ModuleNotFoundError: it needs PySpark, which is not installed.
+        """
+        module = sys.modules[self.module]
+        if name == "__all__":
+            return sorted(self.homes)
+        if name.startswith("_") or name not in self.homes:
+            return resolve(module, name, self.tables, f"module {self.module!r}")
+        home, own = self.homes[name]
+        try:
+            defining = import_module(home)
+            # A name that the module does not define is a module inside it.
+            value = getattr(defining, own) if own in vars(defining) else import_module(f"{home}.{own}")
+        except ModuleNotFoundError as error:
+            if error.name != "pyspark":
+                raise
+            raise ModuleNotFoundError(
+                "panestream needs PySpark, which is not installed: pip install 'panestream[spark]'", name="pyspark"
+            ) from error
+        setattr(module, name, value)
+        return value
+
+    def names(self) -> list[str]:
+        """Return what ``dir()`` of the module shows."""
+        return sorted({*self.homes, *(name for name in vars(sys.modules[self.module]) if name.startswith("__"))})

@@ -1,0 +1,24 @@
+"""All sinks, which take the outputs of a query, and tools for the files that they write."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from panestream.lazy_names import LazyNames
+
+if TYPE_CHECKING:
+    from panestream.spark.kafka.deduplicator import KafkaDeduplicator as KafkaDeduplicator
+    from panestream.spark.sinks.base import Sink as Sink
+    from panestream.spark.sinks.compacting import compact as compact
+    from panestream.spark.sinks.compaction import Compaction as Compaction
+    from panestream.spark.sinks.files import FileSink as FileSink
+    from panestream.spark.sinks.files import ParquetSink as ParquetSink
+    from panestream.spark.sinks.kafka import KafkaSink as KafkaSink
+    from panestream.spark.sinks.merging import MergeSink as MergeSink
+    from panestream.spark.sinks.others import ConsoleSink as ConsoleSink
+    from panestream.spark.sinks.others import ForeachBatchSink as ForeachBatchSink
+    from panestream.spark.sinks.others import MemorySink as MemorySink
+    from panestream.spark.sinks.tables import TableSink as TableSink
+
+_NAMES = LazyNames(__name__)
+__getattr__, __dir__ = _NAMES.get, _NAMES.names

@@ -1,0 +1,168 @@
+"""Aggregates of PySpark: which aggregate of ``panestream.agg`` means the same.
+
+A Column of PySpark cannot be taken apart in the same way in both of Spark's clients. So Spark names it, the name is parsed here,
+and the caller lets Spark compare what was understood with the Column itself.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from panestream.windowing import aggregates as agg
+from panestream.windowing.foreign_names import AGGREGATES, QUANTILES
+
+_OTHERS = ("histogram", "top_k", "weighted_mean", "user")
+
+
+@dataclass(frozen=True)
+class Translation:
+    """One meaning that the name of an aggregate may have.
+
+    Attributes:
+        sql: the aggregate in SQL, to compare.
+        recipe: the same aggregate of ``panestream.agg``.
+    """
+
+    sql: str
+    recipe: agg.Aggregate
+
+
+_OF_ONE: dict[str, Callable[[str], agg.Aggregate]] = {
+    "any_value": agg.first,
+    "approx_count_distinct": agg.approx_count_distinct,
+    "avg": agg.mean,
+    "collect_list": agg.collect_list,
+    "count": agg.count,
+    "count distinct": agg.count_distinct,
+    "first": agg.first,
+    "first_value": agg.first,
+    "last": agg.last,
+    "last_value": agg.last,
+    "max": agg.max,
+    "mean": agg.mean,
+    "min": agg.min,
+    "std": agg.stddev,
+    "stddev": agg.stddev,
+    "stddev_samp": agg.stddev,
+    "sum": agg.sum,
+    "var_samp": agg.var,
+    "variance": agg.var,
+}
+_OF_TWO = {"max_by": agg.max_by, "min_by": agg.min_by}
+_MAY_SKIP_NULLS = {"any_value": agg.first, "first": agg.first, "first_value": agg.first, "last": agg.last, "last_value": agg.last}
+"""Functions that Spark calls the same whether they leave out nulls or not."""
+
+
+def translations(text: str, quote: Callable[[str], str]) -> Iterator[Translation]:
+    """Yield the meanings that an aggregate with this name may have.
+
+    Args:
+        text: what Spark calls the aggregate, without an alias.
+        quote: returns an argument as SQL: the name of a column is quoted.
+
+    >>> [each.recipe for each in translations("sum(price)", str)]
+    [agg.sum('price')]
+    >>> [each.sql for each in translations("first(price)", str)]
+    ['first(price)', 'first(price, true)']
+    """
+    called = _call(text)
+    if called is None:
+        return
+    function, arguments = called
+    name = function.removesuffix(" distinct")
+    distinct = "DISTINCT " if name != function else ""
+    if function == "count" and arguments in (["1"], ["*"]):
+        yield Translation("count(1)", agg.count())
+    elif len(arguments) == 1 and function in _OF_ONE:
+        yield Translation(f"{name}({distinct}{quote(arguments[0])})", _OF_ONE[function](arguments[0]))
+        if function in _MAY_SKIP_NULLS:
+            yield Translation(f"{name}({quote(arguments[0])}, true)", _MAY_SKIP_NULLS[function](arguments[0], True))
+    elif len(arguments) == 2 and function in _OF_TWO:
+        yield Translation(f"{name}({', '.join(map(quote, arguments))})", _OF_TWO[function](*arguments))
+
+
+def _call(text: str) -> tuple[str, list[str]] | None:
+    """Return the function, in lower case and with ``distinct`` behind it, and its arguments; None if it is not a call."""
+    called = re.fullmatch(r"(\w+)\((.*)\)", text.strip(), re.DOTALL)
+    arguments = None if called is None else _arguments(called[2])
+    if called is None or arguments is None:
+        return None
+    function = called[1].lower()
+    if arguments and arguments[0].upper().startswith("DISTINCT "):
+        function, arguments[0] = f"{function} distinct", arguments[0][len("DISTINCT ") :]
+    return function, arguments
+
+
+def instead_of(text: str) -> str:
+    """What to write instead of one of Spark's aggregates.
+
+    >>> instead_of("sum(price) AS revenue")
+    "write .aggregate(agg.sum('price').alias('revenue'))"
+    >>> instead_of("count(DISTINCT user)")
+    "write .aggregate(agg.count_distinct('user'))"
+    >>> instead_of("percentile_approx(price, array(0.5, 0.9), 10000)")
+    "write .aggregate(agg.approx_quantiles('price', [0.5, 0.9]))"
+    >>> instead_of("sums(price)")
+    'there is no agg.sums; did you mean agg.sum?'
+    """
+    given, alias = split_alias(text)
+    called = _call(given)
+    if called is None or _computes(*called):
+        return "give .aggregate aggregates such as agg.sum('price') or F.sum('price'), and compute on its results"
+    function, arguments = called
+    alias = alias and f".alias({alias!r})"
+    if function in ("max distinct", "min distinct"):
+        function = function.removesuffix(" distinct")
+    if function in QUANTILES:
+        return f"write .aggregate({_quantile(function, arguments)}{alias})"
+    if function not in AGGREGATES:
+        near = difflib.get_close_matches(function, {*AGGREGATES.values(), *_OTHERS, "approx_quantile"}, n=1, cutoff=0.5)
+        return f"there is no agg.{function.replace(' ', '_')}; " + (f"did you mean agg.{near[0]}?" if near else _known())
+    if function == "count" and arguments in (["1"], ["*"]):
+        arguments = []
+    taken = arguments[:2] if function in ("max_by", "min_by") else arguments[:1]
+    return f"write .aggregate(agg.{AGGREGATES[function]}({', '.join(repr(one) for one in taken)}){alias})"
+
+
+def split_alias(text: str) -> tuple[str, str]:
+    """Return what Spark calls an expression without its alias, and the alias, or an empty one.
+
+    >>> split_alias("sum(price) AS revenue"), split_alias("sum(price)")
+    (('sum(price)', 'revenue'), ('sum(price)', ''))
+    """
+    found = re.fullmatch(r"(.+\)) (?:AS|as) ([^)]+)", text.strip(), re.DOTALL)
+    return (text.strip(), "") if found is None else (found[1], found[2].strip("`"))
+
+
+def _computes(function: str, arguments: list[str]) -> bool:
+    """Whether it is a function of aggregates, as ``coalesce(sum(price), 0)`` is."""
+    return function not in (*AGGREGATES, *QUANTILES) and any("(" in one for one in arguments)
+
+
+def _known() -> str:
+    return "known there: " + ", ".join(sorted({*AGGREGATES.values(), *_OTHERS, "approx_quantile"}))
+
+
+def _quantile(function: str, arguments: list[str]) -> str:
+    share = "0.5" if function == "median" or len(arguments) < 2 else arguments[1]
+    several = re.fullmatch(r"array\((.*)\)", share)
+    if several is not None:
+        return f"agg.approx_quantiles({arguments[0]!r}, [{several[1]}])"
+    return f"agg.approx_quantile({arguments[0]!r}, {share})"
+
+
+def _arguments(text: str) -> list[str] | None:
+    """What stands between the commas that are in no parentheses; None where the parentheses do not match."""
+    parts, depth = [""], 0
+    for letter in text:
+        depth += (letter in "([") - (letter in ")]")
+        if depth < 0:
+            return None
+        if letter == "," and not depth:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return None if depth else [part.strip() for part in parts if part.strip()]

@@ -1,0 +1,18 @@
+"""State: what functions and triggers keep, and the state of whole queries in checkpoints and savepoints."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from panestream.lazy_names import LazyNames
+
+if TYPE_CHECKING:
+    from panestream.spark.savepoint.reading import CheckpointState as CheckpointState
+    from panestream.spark.savepoint.reading import read_checkpoint as read_checkpoint
+    from panestream.spark.savepoint.saved import Savepoint as Savepoint
+    from panestream.spark.savepoint.saved import read_savepoint as read_savepoint
+    from panestream.spark.savepoint.writing import savepoint as savepoint
+    from panestream.windowing.state import *
+
+_NAMES = LazyNames(__name__)
+__getattr__, __dir__ = _NAMES.get, _NAMES.names

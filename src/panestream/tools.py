@@ -1,0 +1,22 @@
+"""Tools that look into a query: why a window has its result, pictures, reports, advice."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from panestream.lazy_names import LazyNames
+
+if TYPE_CHECKING:
+    from panestream.advisor.advice import DelayCost as DelayCost
+    from panestream.advisor.advice import Lateness as Lateness
+    from panestream.advisor.lateness import lateness as lateness
+    from panestream.notebook.live import live as live
+    from panestream.pictures.timeline import Timeline as Timeline
+    from panestream.pictures.timeline import timeline as timeline
+    from panestream.report.recording import RunReport as RunReport
+    from panestream.spark.shipping import ship as ship
+    from panestream.tracing.events import Trace as Trace
+    from panestream.tracing.why import why as why
+
+_NAMES = LazyNames(__name__)
+__getattr__, __dir__ = _NAMES.get, _NAMES.names

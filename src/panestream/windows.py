@@ -1,0 +1,16 @@
+"""All windows: assigners, what an assigner of your own extends, and the windows that functions are given."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from panestream.lazy_names import LazyNames
+
+if TYPE_CHECKING:
+    from panestream.windowing.assigners import *
+    from panestream.windowing.time import MAX_TIMESTAMP as MAX_TIMESTAMP
+    from panestream.windowing.time import MIN_TIMESTAMP as MIN_TIMESTAMP
+    from panestream.windowing.windows import *
+
+_NAMES = LazyNames(__name__)
+__getattr__, __dir__ = _NAMES.get, _NAMES.names
