@@ -70,8 +70,12 @@ def _documented(node: ast.stmt, following: ast.stmt) -> tuple[str, str]:
 
 
 def _shown(module: str, owner: str, name: str) -> str:
-    if (owner or name).removesuffix(".") in panestream.__all__:
+    public = (owner or name).removesuffix(".")
+    if public in panestream.__all__:
         return f"pst.{owner}{name}"
+    for namespace in panestream._NAMESPACES:  # noqa: SLF001 - the one list
+        if public in getattr(panestream, namespace).__all__:
+            return f"pst.{namespace}.{owner}{name}"
     if (owner or name).removesuffix(".") in panestream.testing.__all__:
         return f"pst.testing.{owner}{name}"
     of_agg = module.startswith("panestream.windowing.aggregates.") and inspect.isfunction(getattr(panestream.agg, name, None))

@@ -6,6 +6,7 @@ import importlib
 from types import ModuleType
 
 import panestream
+from panestream.lazy_names import LazyNames
 
 # The beginning of the module that a name is from -> the page. The longest one counts.
 ROOMS: dict[str, str] = {
@@ -18,7 +19,7 @@ ROOMS: dict[str, str] = {
     "panestream.spark.progress": "running",
     "panestream.spark.session": "running",
     "panestream.spark.shipping": "running",
-    "panestream.spark.arrival": "streams",
+    "panestream.order": "streams",
     "panestream.spark.savepoint": "savepoints",
     "panestream.windowing.assigners": "assigners",
     "panestream.windowing.triggers": "triggers",
@@ -42,10 +43,34 @@ ROOMS: dict[str, str] = {
 OF_MODULES = {"agg": "aggregates", "testing": "testing", "metrics": "metrics", "errors": "errors"}
 # What one is given rather than makes: shown without what makes it.
 GIVEN = {
-    *("DataStream", "KeyedStream", "KafkaStream", "WindowedStream", "WindowedResult", "PreparedQuery", "RunningQuery"),
-    *("BatchProgress", "PartitionProgress", "CheckpointState", "Savepoint", "Trace", "Timeline", "Lateness", "DelayCost"),
-    *("Compaction", "StoredPanes"),
-    *("WindowContext", "EvictorContext", "TriggerContext", "OnMergeContext", "WatermarkOutput", "WindowFunctionError"),
+    *(
+        "datastream.DataStream",
+        "datastream.KeyedStream",
+        "datastream.KafkaStream",
+        "datastream.WindowedStream",
+        "datastream.WindowedResult",
+        "datastream.PreparedQuery",
+        "RunningQuery",
+    ),
+    *(
+        "BatchProgress",
+        "datastream.PartitionProgress",
+        "state.CheckpointState",
+        "state.Savepoint",
+        "tools.Trace",
+        "tools.Timeline",
+        "tools.Lateness",
+        "tools.DelayCost",
+    ),
+    *("sinks.Compaction", "datastream.StoredPanes"),
+    *(
+        "functions.WindowContext",
+        "evictors.EvictorContext",
+        "triggers.TriggerContext",
+        "triggers.OnMergeContext",
+        "functions.WatermarkOutput",
+        "functions.WindowFunctionError",
+    ),
     *("errors.PlanMismatchError", "errors.StateDamagedError", "testing.WindowResult", "testing.LateElement", "testing.Snapshot"),
     "testing.Simulation",
 }
@@ -61,20 +86,32 @@ def page_of(home: str) -> str | None:
 def names_by_page() -> dict[str, list[str]]:
     """The dotted names behind ``panestream.`` that each page has, in the order of the one list."""
     found: dict[str, list[str]] = {}
-    for name, (home, _) in panestream._homes().items():  # noqa: SLF001 - the one list
-        if name in OF_MODULES:
-            inner = _of_module(getattr(panestream, name))
-            found.setdefault(OF_MODULES[name], []).extend(f"{name}.{each}" for each in inner)
-            continue
+    for name, page in OF_MODULES.items():
+        found.setdefault(page, []).extend(f"{name}.{each}" for each in _of_module(getattr(panestream, name)))
+    for dotted, home in homes().items():
         page = page_of(home)
         if page is None:
-            raise LookupError(f"{name} is from {home}: docs/_ext/public_names.py does not say on which page it belongs")
-        found.setdefault(page, []).append(name)
+            raise LookupError(f"{dotted} is from {home}: docs/_ext/public_names.py does not say on which page it belongs")
+        found.setdefault(page, []).append(dotted)
     # Functions first, and of these what a page is about.
     return {
         page: sorted(names, key=lambda name: (name != "stream", not name.rpartition(".")[2].islower()))
         for page, names in found.items()
     }
+
+
+def homes() -> dict[str, str]:
+    """The module of each public name: of those at the top by name, and of those that only a namespace has by ``namespace.name``."""
+    own = {name: home for name, (home, _) in LazyNames("panestream").homes.items()}
+    own = {name: home for name, home in own.items() if not isinstance(getattr(panestream, name), ModuleType)}
+    for namespace in panestream._NAMESPACES:  # noqa: SLF001 - the same
+        module = getattr(panestream, namespace)
+        lazy = getattr(module, "_NAMES", None)
+        for name in module.__all__:
+            if name not in own:
+                home = lazy.homes[name][0] if lazy else getattr(getattr(module, name), "__module__", module.__name__)
+                own[f"{namespace}.{name}"] = home
+    return own
 
 
 def members(cls: type) -> list[str]:

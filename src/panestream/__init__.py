@@ -7,11 +7,7 @@ Names are loaded when they are first used (see :mod:`panestream.lazy_names`); th
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
-
-from panestream.errors import UnknownNameError
-from panestream.lazy_names import LazyNames
 
 __version__ = "0.1.0"
 """As in pyproject.toml. A constant, since asking for the metadata of packages takes longer than importing this."""
@@ -80,18 +76,18 @@ if TYPE_CHECKING:
 
     agg = _aggregates
 
-_NAMES = LazyNames(__name__)
-_NAMESPACES = ("windows", "triggers", "evictors", "functions", "state", "sinks", "tools", "datastream")
+_NAMESPACES = ("windows", "triggers", "evictors", "functions", "state", "sinks", "tools", "order", "datastream")
+"""The modules with further public names. Not all are here: ``agg``, ``errors``, ``metrics`` and ``testing`` have their own lists."""
 
 
 def __getattr__(name: str) -> Any:
-    try:
-        return _NAMES.get(name)
-    except UnknownNameError:
-        homes = [namespace for namespace in _NAMESPACES if name in import_module(f"{__name__}.{namespace}").__all__]
-        if not homes:
-            raise
-    raise UnknownNameError(f"module 'panestream' has no attribute {name!r}: write pst.{homes[0]}.{name}")
+    from panestream.lazy_names import LazyNames, in_namespaces
+
+    names = LazyNames(__name__)
+    return names.get(name) if name == "__all__" or name in names.homes else in_namespaces(names, name, _NAMESPACES)
 
 
-__dir__ = _NAMES.names
+def __dir__() -> list[str]:
+    from panestream.lazy_names import LazyNames
+
+    return LazyNames(__name__).names()

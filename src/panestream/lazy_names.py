@@ -10,10 +10,11 @@ import ast
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache
 from importlib import import_module
 from typing import Any
 
+from panestream.errors import UnknownNameError
 from panestream.windowing.foreign_names import resolve
 
 
@@ -29,21 +30,10 @@ class LazyNames:
     module: str
     tables: Sequence[str] = ("panestream",)
 
-    @cached_property
+    @property
     def homes(self) -> dict[str, tuple[str, str]]:
         """The home of each public name: the module that defines it, and its name there."""
-        loader: Any = sys.modules[self.module].__spec__.loader  # type: ignore[union-attr]
-        blocks = [node for node in ast.parse(loader.get_source(self.module)).body if isinstance(node, ast.If)]
-        homes: dict[str, tuple[str, str]] = {}
-        for statement in blocks[0].body:
-            if isinstance(statement, ast.Assign):  # another public name for what was imported above
-                homes[ast.unparse(statement.targets[0])] = homes.pop(ast.unparse(statement.value))
-            elif isinstance(statement, ast.ImportFrom):
-                home = str(statement.module)
-                for imported in statement.names:
-                    names = import_module(home).__all__ if imported.name == "*" else [imported.name]
-                    homes.update({(imported.asname or name): (home, name) for name in names})
-        return homes
+        return _homes(self.module)
 
     def get(self, name: str) -> Any:
         """Return the value of a name, for the module's ``__getattr__``.
@@ -74,3 +64,34 @@ class LazyNames:
     def names(self) -> list[str]:
         """Return what ``dir()`` of the module shows."""
         return sorted({*self.homes, *(name for name in vars(sys.modules[self.module]) if name.startswith("__"))})
+
+
+@cache
+def _homes(module: str) -> dict[str, tuple[str, str]]:
+    loader: Any = sys.modules[module].__spec__.loader  # type: ignore[union-attr]
+    blocks = [node for node in ast.parse(loader.get_source(module)).body if isinstance(node, ast.If)]
+    homes: dict[str, tuple[str, str]] = {}
+    for statement in blocks[0].body:
+        if isinstance(statement, ast.Assign):  # another public name for what was imported above
+            homes[ast.unparse(statement.targets[0])] = homes.pop(ast.unparse(statement.value))
+        elif isinstance(statement, ast.ImportFrom):
+            home = str(statement.module)
+            for imported in statement.names:
+                names = import_module(home).__all__ if imported.name == "*" else [imported.name]
+                homes.update({(imported.asname or name): (home, name) for name in names})
+    return homes
+
+
+def in_namespaces(names: LazyNames, name: str, namespaces: Sequence[str]) -> Any:
+    """Return the value of a foreign name, or raise an error that says which namespace has the name.
+
+    Raises:
+        UnknownNameError: as :meth:`LazyNames.get`.
+    """
+    try:
+        return names.get(name)
+    except UnknownNameError:
+        homes = [each for each in namespaces if name in import_module(f"{names.module}.{each}").__all__]
+        if not homes:
+            raise
+    raise UnknownNameError(f"module {names.module!r} has no attribute {name!r}: write pst.{homes[0]}.{name}")

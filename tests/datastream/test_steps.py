@@ -96,8 +96,8 @@ QUERY = RunningQuery(SimpleNamespace(isActive=True, recentProgress=[], id="7", n
 @pytest.mark.parametrize(
     ("step", "foreign", "own"),
     [
-        (SOURCE, "groupBy", "key_by"),
-        (SOURCE, "group_by", "key_by"),
+        (SOURCE, "groupBy", "group_by"),
+        (SOURCE, "groupby", "group_by"),
         (SOURCE, "keyBy", "key_by"),
         (SOURCE, "withWatermark", "assign_timestamps"),
         (KEYED, "intervalJoin", "interval_join"),

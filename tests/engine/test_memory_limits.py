@@ -205,7 +205,7 @@ def test_a_micro_batch_beyond_the_limit_is_an_error_before_it_is_put_together(ki
     plan = plan_of(kind, 1_000_000)
     with pytest.raises(
         MemoryLimitError,
-        match=r"key group 0 has more than 1,000,000 bytes of rows in one micro-batch\. Read less .*maxFilesPerTrigger.*\.memory_limit",
+        match=r"key group 0 has more than 1,000,000 bytes of rows in one micro-batch\. Read less .*maxFilesPerTrigger.*memory_limit=bytes",
     ):
         run(plan, MemoryState(), [0] * 700, 2_000)
     assert run(plan, MemoryState(), [0] * 300, 2_000) == []

@@ -28,7 +28,7 @@ from tests.engine.aggregates.test_two_phase import ACCUMULATOR, Mean
 TEN = TumblingEventTimeWindows(10)
 SEVERAL = SeveralWindows.of({"a": TEN, "b": TumblingEventTimeWindows(20)})
 RESULT = pa.schema([("mean", pa.float64())])
-EXACT = "exact firings were asked for"
+EXACT = "every firing was asked for"
 NOTHING = applied(lambda key, window, rows: [])
 
 

@@ -197,7 +197,7 @@ def without(text, line):
             text_of(then=NEAR.replace("-1 hour", "0 seconds") + "upper_exclusive = true\n", window=""),
             "interval_join.lower: nothing lies between the bounds: include them, or move one",
         ),
-        (text_of("[trigger]\nclose_at_end = true\n", then=NEAR, window=""), "trigger.fire_at_end: closes windows, and [interval_join] has none"),
+        (text_of("[trigger]\nfire_at_end = true\n", then=NEAR, window=""), "trigger.fire_at_end: closes windows, and [interval_join] has none"),
         (text_of(then=NEAR.replace('upper = "0 seconds"\n', ""), window=""), "interval_join: 'upper' is missing"),
         (text_of(then=NEAR, window="", left=LEFT[: LEFT.index("[left.event_time]")]), "left: 'event_time' is missing"),
         (text_of(window=WINDOW.replace('"tumbling"', '"count"').replace('"1 hour"', "3")), "did you mean 'global', with trigger = 'count' in [firing]?"),

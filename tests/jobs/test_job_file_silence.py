@@ -9,7 +9,7 @@ from tests.jobs.test_job_file_windows import EVERY, TIME, text_of
 
 MINUTE = "[window]\ntype = 'tumbling'\nsize = '1 minute'\n"
 CLOSING = TIME + "closing_after = '30 seconds'\n"
-AT_END = "[trigger]\nclose_at_end = true\n"
+AT_END = "[trigger]\nfire_at_end = true\n"
 
 
 def test_silence_is_a_part_of_the_watermark(job_of):

@@ -218,7 +218,7 @@ TUMBLING = "[window]\ntype = 'tumbling'\nsize = '1 hour'\n"
 
 
 def test_what_belongs_to_the_whole_job(job_of):
-    before = "allowed_lateness = '1 day'\nkey_groups = 8\ntasks = 2\nwith_firing = true\nchangelog = true\nexact_firings = true\n"
+    before = "allowed_lateness = '1 day'\nkey_groups = 8\ntasks = 2\nwith_firing = true\nchangelog = true\nevery_firing = true\n"
     job = job_of(text_of(TUMBLING, before=before))
     assert (job.allowed_lateness, job.key_groups, job.tasks) == ("1 day", 8, 2)
     assert job.with_firing

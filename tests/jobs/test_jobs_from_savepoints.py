@@ -74,7 +74,7 @@ def test_kafka(begun):
 def test_delta(begun):
     loaded, how = begun(DELTA, SourcePosition(0, "delta", VERSION % -1))
     assert loaded.job.source.options == {"startingVersion": "7", "ignoreDeletes": "true"}
-    assert how == {"savepoint": "saved", "own_position": True}
+    assert how == {"savepoint": "saved", "source_offsets": "job"}
     with pytest.raises(CheckpointError, match="midst of version 7"):
         begun(DELTA, SourcePosition(0, "delta", VERSION % 3))
 

@@ -37,7 +37,7 @@ RIGHT = SIDE.format(
 )
 WINDOW = '[window]\ntype = "tumbling"\nsize = "1 minute"\n'
 OUT = '[sinks.main]\nformat = "json"\npath = "main"\n'
-END = "[trigger]\nclose_at_end = true\n"
+END = "[trigger]\nfire_at_end = true\n"
 
 
 def put(folder, batches):

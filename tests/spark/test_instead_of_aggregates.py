@@ -8,10 +8,11 @@ import pytest
 from pyspark.sql import types as T
 
 from panestream.engine.runtime.sides import SIDE_COLUMN
-from panestream.spark.expressions import _arguments, _hint, as_written, instead_of
+from panestream.spark.aggregates import _arguments, instead_of
+from panestream.spark.expressions import _hint, as_written
 from panestream.windowing.foreign_names import AGGREGATES
 
-GENERAL = "give .aggregate the aggregates of panestream.agg, e.g. agg.sum('price'), and compute on its results"
+GENERAL = "give .aggregate aggregates such as agg.sum('price') or F.sum('price'), and compute on its results"
 ALL = (
     "known there: approx_count_distinct, approx_quantile, avg, collect_list, count, count_distinct, first, histogram, last, max, "
     "max_by, mean, min, min_by, stddev, sum, top_k, user, var, weighted_mean"

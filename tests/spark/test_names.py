@@ -7,10 +7,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from panestream.datastream.names import checked_tag
+from panestream.datastream.names import checked_tag, sinks_of
 from panestream.datastream.result import WindowedResult
 from panestream.errors import InvalidPlanError, SinkError
 from panestream.spark.names import Names, shown
+from panestream.spark.sinks.base import Sink
 from panestream.spark.sinks.keys import check_key_columns, check_keys, key_and_window
 
 
@@ -60,33 +61,62 @@ def test_names_are_shown_apart_where_they_differ():
     assert shown("k", "K") == "'k' and 'K', which are one name here (spark.sql.caseSensitive)"
 
 
+class Anything(Sink):
+    """A sink that does nothing."""
+
+    def write(self, batch, batch_id):
+        pass
+
+
+SINK = Anything()
+METHODS = [WindowedResult.start, WindowedResult.bootstrap, WindowedResult.run, WindowedResult.explain]
+
+
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.__name__)
+def test_output_named_like_an_option_is_given_in_outputs(method):
+    *options, keywords = inspect.signature(method).parameters
+    assert keywords == "sinks"
+    for tag in options:
+        assert checked_tag(tag) == tag
+        assert sinks_of(method.__name__, {tag: SINK}, {}, {}, ["main", tag]) == {tag: SINK}
+
+
+@pytest.mark.parametrize("tag", ["late", "late rows", "zu spät", "key", "to-fix"])
+def test_output_may_have_any_name(tag):
+    assert checked_tag(tag) == tag
+
+
+@pytest.mark.parametrize("tag", ["", "main", "_late", "a\nb", None, 3])
+def test_name_of_an_output_that_cannot_be_is_refused(tag):
+    with pytest.raises(InvalidPlanError, match="the name of an output is a text other than 'main'"):
+        checked_tag(tag)
+
+
+def test_outputs_and_keywords_are_put_together():
+    assert sinks_of("start", {"late": SINK}, {"main": SINK}, {"name": "clicks"}, ["main", "late"]) == {"late": SINK, "main": SINK}
+
+
 @pytest.mark.parametrize(
-    ("tag", "method"),
+    ("outputs", "keywords", "options", "said"),
     [
-        *((tag, "start") for tag in ("self", "checkpoint", "trigger", "name", "savepoint", "own_position", "on_progress")),
-        *((tag, "start") for tag in ("allow_incomplete", "migrate", "fire_at_end")),
-        *((tag, "bootstrap") for tag in ("history", "path", "until", "position")),
+        (None, {"chekpoint": "folder"}, {}, "start has no option 'chekpoint'; did you mean 'checkpoint'?"),
+        (None, {"lat": SINK}, {}, "there is no output 'lat'; did you mean 'late'?"),
+        ({"lat": SINK}, {}, {}, "there is no output 'lat'; did you mean 'late'?"),
+        ({"main": SINK}, {"main": SINK}, {}, "start: the output 'main' was given twice, in outputs= and as a keyword"),
+        (None, {}, {"checkpoint": SINK}, "checkpoint is an option of start; for an output of that name write outputs="),
+        (SINK, {}, {}, "start: outputs must be a dict from outputs to sinks"),
+        (None, {"processingTime": "1 second"}, {}, "processingTime is a trigger, not an output: write start(trigger="),
     ],
 )
-def test_output_called_like_an_argument_of_a_method_that_takes_sinks_is_refused(tag, method):
+def test_wrong_output_or_option_is_refused_with_the_way_out(outputs, keywords, options, said):
     with pytest.raises(InvalidPlanError) as error:
-        checked_tag(tag)
-    assert str(error.value) == f"an output cannot be called {tag!r}, which is another argument of {method}: choose another tag"
+        sinks_of("start", outputs, keywords, options, ["main", "late"])
+    assert said in str(error.value)
 
 
-def test_no_argument_beside_the_sinks_is_left_out():
-    """An argument that is new tomorrow is refused as a tag without a change here."""
-    for method in (WindowedResult.start, WindowedResult.bootstrap, WindowedResult.run, WindowedResult.explain):
-        *arguments, sinks = inspect.signature(method).parameters
-        assert sinks == "sinks"
-        for tag in arguments:
-            with pytest.raises(InvalidPlanError, match="is another argument of"):
-                checked_tag(tag)
-
-
-@pytest.mark.parametrize("tag", ["late", "sinks", "key", "most_rows", "n"])
-def test_output_may_be_called_like_an_argument_of_a_method_without_sinks(tag):
-    assert checked_tag(tag) == tag
+def test_something_else_than_a_sink_is_refused():
+    with pytest.raises(SinkError, match="the sink of 'late' must be one of panestream's"):
+        sinks_of("start", {"late": 3}, {}, {}, ["main", "late"])
 
 
 @pytest.mark.parametrize("keys", [[], ["user"], ("user", "page")])

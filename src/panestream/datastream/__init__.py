@@ -8,6 +8,7 @@ from panestream.datastream.co_grouped import CoGroupedStream, CoGroupedWindows
 from panestream.datastream.interval_join import IntervalJoin, IntervalPairs
 from panestream.datastream.kafka import KafkaStream, from_kafka
 from panestream.datastream.keyed import DataStream, KeyedStream, stream
+from panestream.datastream.options import Options
 from panestream.datastream.prepared import PreparedQuery, prepare
 from panestream.datastream.result import WindowedResult
 from panestream.datastream.stored import StoredPanes, from_panes
@@ -22,6 +23,7 @@ __all__ = [
     "IntervalPairs",
     "KafkaStream",
     "KeyedStream",
+    "Options",
     "PartitionProgress",
     "PreparedQuery",
     "StoredPanes",

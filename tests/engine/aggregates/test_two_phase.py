@@ -184,7 +184,7 @@ def operator(window=SLIDING, function=None, accumulators=ACCUMULATOR, results=RE
             None,
             "an evictor needs all elements.*Leave out accumulator_type",
         ),
-        (WindowSpec(SLIDING.assigner, every_firing=True), None, "exact firings were asked for"),
+        (WindowSpec(SLIDING.assigner, every_firing=True), None, "every firing was asked for"),
         (WindowSpec(*CountWindows(3).parts), None, "GlobalWindows are not aligned windows"),
         (SLIDING, Aggregate(Mean(), applied(lambda key, window, rows: [])), "then= sees one window at a time"),
         (SLIDING, Elements(applied(lambda key, window, rows: [])), "sees rows, which cannot be merged"),

@@ -40,7 +40,7 @@ def begun(folder: Path, offsets: str = "v1\n{}\n-", **sources) -> str:
 
 
 def test_they_are_of_the_birth():
-    born = Birth("one", "/saved", None, as_saved([CLICKS, TABLE]), source_offsets="job")
+    born = Birth("one", "/saved", None, as_saved([CLICKS, TABLE]), own_position=True)
     assert Sources.of(born, "cp") == Sources((CLICKS, TABLE), "/saved", "cp", True)
     assert Sources.of(None, "cp") == Sources((), "", "cp", False)
 

@@ -292,7 +292,7 @@ ONE, ANOTHER = Birth("one", "/saved/one"), Birth("another", "/saved/another")
 
 
 def test_a_birth_rests_as_json():
-    born = Birth("one", "/saved", SUCCESSION, as_saved(SOURCES), source_offsets="job", until=7)
+    born = Birth("one", "/saved", SUCCESSION, as_saved(SOURCES), own_position=True, until=7)
     assert Birth.of_json(json.loads(json.dumps(born.as_json()))) == born
     assert Birth.of_json(json.loads(json.dumps(ONE.as_json()))) == replace(ONE, sources=[])
     assert Birth.of_json(None) is None

@@ -200,7 +200,7 @@ def test_it_travels_as_pickle_json_and_text(trigger):
     assert pickle.loads(pickle.dumps(trigger)) == trigger == copy.deepcopy(trigger)
     assert hash(pickle.loads(pickle.dumps(trigger))) == hash(trigger)
     assert recipe_of(recipe_json(trigger)) == trigger
-    assert eval(repr(trigger), dict(vars(pst))) == trigger
+    assert eval(repr(trigger), {name: getattr(pst.triggers, name) for name in pst.triggers.__all__}) == trigger
 
 
 def test_what_is_inside_is_told():

@@ -225,7 +225,7 @@ def _row(spec: Any) -> Own:
     return {
         "trigger": window.trigger,
         "evictor": window.evictor,
-        "every_firing": window.every_firing,
+        "exact_firings": window.every_firing,
         "pickled_state": window.pickled_state,
         "function": "declared" if declared is not None else type(function).__name__,
         "then": getattr(function, "then", None) is not None,
@@ -246,7 +246,7 @@ def _is_declared(function: Any) -> bool:
 
 def _read_row(own: Own) -> OperatorSpec:
     window = WindowSpec(
-        own["assigner"], own["trigger"], own["evictor"], own["allowed_lateness"], own["every_firing"], own["pickled_state"]
+        own["assigner"], own["trigger"], own["evictor"], own["allowed_lateness"], own["exact_firings"], own["pickled_state"]
     )
     then = AbsentFunction(own["named"]) if own["then"] else None
     function: Reduce | Aggregate | Elements

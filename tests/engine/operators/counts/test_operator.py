@@ -183,7 +183,7 @@ def test_windows_are_whole_numbers_of_panes(size, slide):
 @pytest.mark.parametrize(
     ("windowing", "reason"),
     [
-        (WindowSpec(*CountWindows(3).parts, every_firing=True), "exact firings were asked for"),
+        (WindowSpec(*CountWindows(3).parts, every_firing=True), "every firing was asked for"),
         (WindowSpec(*CountWindows(2, 3).parts), "windows of fewer rows than lie between two firings"),
         (WindowSpec(GlobalWindows.create()), "with a CountTrigger only"),
         (

@@ -234,7 +234,9 @@ def test_nothing_is_unpickled_that_the_user_did_not_allow():
     writer = ColumnWriter(Codec(pickled=True))
     writer.values("value", [(1, Bomb())])
     data = writer.finish()
-    with pytest.raises(InvalidPlanError, match=r"reading a pickle runs what is in it: allow it with .allow_pickled_state"):
+    with pytest.raises(
+        InvalidPlanError, match=r"reading a pickle runs what is in it: allow it with .options\(allow_pickled_state=True"
+    ):
         ColumnReader(data, Codec()).values("value")
     assert not Bomb.exploded
 

@@ -107,7 +107,7 @@ def explained(operator, *, streaming=True):
 
 def test_explain_says_why_it_runs_and_what_it_keeps():
     assert explained(declared()) == {
-        "operator": ["not columnar: exact firings were asked for"],
+        "operator": ["not columnar: every firing was asked for"],
         "trigger": ["EventTimeTrigger.create()"],
         "function": ["agg.sum('v').alias('total'), agg.last('x')"],
         "exchange": ["rows cross the shuffle unreduced, in columns"],

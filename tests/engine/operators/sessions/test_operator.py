@@ -325,7 +325,7 @@ def chosen(windowing):
         (WindowSpec(EventTimeSessionWindows(lambda row: 5)), "the gap is a function in Python"),
         (WindowSpec(EventTimeSessionWindows(5), CountTrigger.of(3)), "the trigger CountTrigger.of(3) is not the default one"),
         (WindowSpec(EventTimeSessionWindows(5), evictor=CountEvictor.of(3)), "an evictor needs all elements"),
-        (WindowSpec(EventTimeSessionWindows(5), every_firing=True), "exact firings were asked for"),
+        (WindowSpec(EventTimeSessionWindows(5), every_firing=True), "every firing was asked for"),
         (WindowSpec(type("Own", (EventTimeSessionWindows,), {})(5)), "Own is an assigner of the user's own"),
     ],
 )
