@@ -8,8 +8,8 @@ from panestream.inspection.summary import KeyShown, SameBounds, Summary
 from panestream.inspection.values import Json, text_of
 from panestream.inspection.words import holders, key_shown
 from panestream.pages.tables import Column, ShownTable
-from panestream.pages.times import micros_in
 from panestream.pages.words import behind, many, moment, number, printable, size, span, watermark_text
+from panestream.windowing.instants import micros_in
 
 MEASURES = ("keys", "windows", "rows", "elements", "bytes")
 """Of key groups."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from panestream.pages.times import iso, micros_in
+from panestream.windowing.instants import iso, micros_in
 
 Json = Any
 """What ``json.dumps`` takes."""

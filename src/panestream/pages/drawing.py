@@ -11,7 +11,7 @@ from collections.abc import Callable
 from io import StringIO
 from typing import Any
 
-from panestream.pages.times import iso
+from panestream.windowing.instants import iso
 
 WIDE, NARROW = 9.2, 4.2
 """Inches; of text of the same size: a phone gets a picture of its own rather than one that is too small to read."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import date, datetime, time
 
-from panestream.pages.times import iso
 from panestream.pages.words import printable
 from panestream.tracing.events import Firing, Trace
+from panestream.windowing.instants import iso
 from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP, format_duration
 from panestream.windowing.windows import TimeWindow, Window
 

@@ -6,6 +6,8 @@ import re
 from datetime import datetime, timedelta, timezone
 from typing import TypeAlias
 
+import numpy as np
+
 from panestream.errors import InvalidDurationError, InvalidPlanError
 from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP, to_micros
 
@@ -69,4 +71,38 @@ def instant(time: Instant, what: str) -> int:
         raise InvalidDurationError(f"{error}; of a time {_WRITTEN}") from None
 
 
-__all__ = ["Instant", "instant", "micros_of_text"]
+def iso(micros: int | None) -> str | None:
+    """A time as ISO 8601 in UTC; None: there is none, or it is the beginning or the end of all time.
+
+    >>> iso(1_511_658_000_000_000), iso(1_500_000), iso(None)
+    ('2017-11-26T01:00:00Z', '1970-01-01T00:00:01.500000Z', None)
+    """
+    if micros is None or not MIN_TIMESTAMP < micros < MAX_TIMESTAMP:
+        return None
+    # Not datetime, which ends with the year 9999.
+    text = str(np.datetime64(micros, "us"))
+    return f"{text.removesuffix('.000000')}Z"
+
+
+def micros_in(text: str) -> int:
+    """A time that :func:`iso` wrote.
+
+    >>> micros_in("1970-01-01T00:00:01.500000Z")
+    1500000
+    """
+    return int(np.datetime64(text.removesuffix("Z"), "us").astype(np.int64))
+
+
+def time_text(micros: int) -> str:
+    """Return a time for people: ISO 8601 in UTC without the ``T`` and the ``Z``.
+
+    >>> time_text(1_511_658_000_000_000), time_text(2**63 - 1)
+    ('2017-11-26 01:00:00', 'the end of time')
+    """
+    text = iso(micros)
+    if text is None:
+        return "the end of time" if micros > 0 else "the beginning of time"
+    return text.removesuffix("Z").replace("T", " ")
+
+
+__all__ = ["Instant", "instant", "iso", "micros_in", "micros_of_text", "time_text"]

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from panestream.windowing.instants import time_text
 from panestream.windowing.time import MAX_TIMESTAMP
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class TimeWindow:
-    """The half-open span ``[start, end)``, in engine units. Flink: ``TimeWindow``."""
+    """The half-open span ``[start, end)``, in microseconds since the epoch. Flink: ``TimeWindow``.
+
+    As a text it shows its times, in UTC.
+
+    >>> window = TimeWindow(1_511_658_000_000_000, 1_511_661_600_000_000)
+    >>> print(window)
+    [2017-11-26 01:00:00, 2017-11-26 02:00:00)
+    """
 
     start: int
     end: int
@@ -25,6 +33,9 @@ class TimeWindow:
     def cover(self, other: TimeWindow) -> TimeWindow:
         """The smallest window that contains both."""
         return TimeWindow(min(self.start, other.start), max(self.end, other.end))
+
+    def __str__(self) -> str:
+        return f"[{time_text(self.start)}, {time_text(self.end)})"
 
 
 @dataclass(frozen=True, slots=True, order=True)
