@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from panestream.engine.operators.intervals.spec import IntervalSpec
-from panestream.engine.operators.panes.rule import why_not_panes
+from panestream.engine.operators.panes.spec import why_not_panes
 from panestream.engine.operators.row.row_plan import Aggregate, Elements, Reduce
 from panestream.engine.operators.row.spec import RowSpec
 from panestream.engine.plan import WindowPlan

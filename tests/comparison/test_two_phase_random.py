@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pytest
 
-from panestream.engine.operators.panes.rule import why_not_panes
+from panestream.engine.operators.panes.spec import why_not_panes
 from panestream.engine.operators.row.row_plan import Aggregate, Reduce
 from panestream.engine.planner import calling
 from panestream.engine.window_spec import WindowSpec

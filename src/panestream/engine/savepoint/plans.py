@@ -16,13 +16,10 @@ from panestream.engine.operators.accumulating.spec import AccumulatingSpec
 from panestream.engine.operators.counts.shape import CountShape
 from panestream.engine.operators.counts.spec import CountSpec
 from panestream.engine.operators.intervals.spec import IntervalSpec
-from panestream.engine.operators.look_back.rule import look_back_rule
-from panestream.engine.operators.look_back.spec import LookBackSpec
+from panestream.engine.operators.look_back.spec import LookBackSpec, look_back_rule
 from panestream.engine.operators.panes.firing import HIDDEN, HIDDEN_TYPES, Interval
-from panestream.engine.operators.panes.rule import pane_grid
-from panestream.engine.operators.panes.spec import PaneSpec
-from panestream.engine.operators.predicates.rule import predicates_rule
-from panestream.engine.operators.predicates.spec import PredicateSpec
+from panestream.engine.operators.panes.spec import PaneSpec, pane_grid
+from panestream.engine.operators.predicates.spec import PredicateSpec, predicates_rule
 from panestream.engine.operators.row.declared import DeclaredFunction
 from panestream.engine.operators.row.row_plan import Aggregate, Elements, Reduce, RowPlan
 from panestream.engine.operators.row.spec import RowSpec

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from panestream.engine.operators.predicates.operator import label_of
-from panestream.engine.operators.predicates.rule import predicates_rule
+from panestream.engine.operators.predicates.spec import predicates_rule
 from panestream.engine.plan import Chunk
 from panestream.engine.rule import DeclaredAggregates
 from panestream.engine.storage.state import MemoryState

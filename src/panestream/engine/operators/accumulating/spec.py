@@ -3,15 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import numpy as np
 import pyarrow as pa
 
-from panestream.engine.operators.accumulating.operator import KEPT, AccumulatingOperator, AccumulatingSettings
-from panestream.engine.operators.accumulating.views import accumulating_views
+from panestream.engine.kernels.columns import array_of, list_of
+from panestream.engine.kernels.grouping import encode_keys
+from panestream.engine.kernels.ordering import stable_order
+from panestream.engine.operators.accumulating.evicting import why_not_evicted
+from panestream.engine.operators.accumulating.operator import KEPT, ROWS, AccumulatingOperator, AccumulatingSettings, expanded
+from panestream.engine.operators.accumulating.windowed_rows import OverRows, PerWindow
+from panestream.engine.operators.accumulating.with_context import PerWindowWithContext
+from panestream.engine.operators.panes.spec import interval_of, pane_grid, why_not_panes
+from panestream.engine.operators.row.row_plan import Elements
 from panestream.engine.plan import Chunk, OperatorSpec, WindowPlan, stable_repr
+from panestream.engine.reduction import AT_EVERY_ROW
+from panestream.engine.rule import Asked, DeclaredAggregates, FunctionOfRows, FunctionOfTables, Supported, Unsupported
+from panestream.engine.runtime.state_views import INSTANT, ViewSchemas, WindowRows, instants, share
+from panestream.engine.runtime.watermarks import BEYOND_ALL, Closing, closing_times, last_ended
 from panestream.engine.storage.sealed_state import SealedState
-from panestream.engine.storage.state_tables import StateTables, StateViews
+from panestream.engine.storage.state_tables import StateTables, StateViews, integers, key_columns, named_columns
+from panestream.engine.window_spec import WindowSpec
+from panestream.windowing.assigners.several import SeveralWindows
+from panestream.windowing.functions import ProcessWindowFunction, WindowFunction
+from panestream.windowing.time import MAX_TIMESTAMP
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,3 +84,88 @@ class AccumulatingSpec(AccumulatingSettings, OperatorSpec):
             "exchange": ["rows cross the shuffle whole, in columns"],
             "state": [kept if streaming else "none: a batch fires every window at the end of input"],
         }
+
+
+def accumulating_rule(window: WindowSpec, asked: Asked) -> Supported | Unsupported | None:
+    """Aligned windows of event time that fire at their end, over all rows of a window: a window function, or one over tables."""
+    if isinstance(asked, DeclaredAggregates):
+        return None
+    function = _over_rows(asked)
+    if function is None:
+        return None
+    reasons = why_not_rows(window)
+    if isinstance(function, str):
+        # Of other windows the rule for panes says why not.
+        return None if reasons else Unsupported([function])
+    if reasons or asked.keys is None:
+        return Unsupported(reasons)
+    grid = pane_grid(window.assigner)
+    return Supported(AccumulatingSpec(grid, function, asked.results, asked.rows, asked.keys, window.evictor))
+
+
+def why_not_rows(window: WindowSpec) -> list[str]:
+    """Why windows cannot run as panes of whole rows; empty where they can."""
+    if isinstance(window.assigner, SeveralWindows):
+        return ["several windows in one query need declared aggregates"]
+    reasons = why_not_panes(replace(window, evictor=None))
+    reasons += why_not_evicted(window.evictor, window.allowed_lateness)
+    if not reasons and not window.assigner.is_event_time:
+        reasons = ["panes of whole rows know event time only"]
+    if not reasons and (interval_of(window) is not None or window.trigger == AT_EVERY_ROW):
+        reasons = [f"panes of whole rows fire at the end of the window, not as {window.trigger!r} says"]
+    return reasons
+
+
+def _over_rows(asked: FunctionOfRows | FunctionOfTables) -> OverRows | str | None:
+    """The function in its shape; in words, what of it needs the row operator; None: it sees no rows."""
+    function = asked.function
+    if not isinstance(function, Elements):
+        return function if isinstance(function, OverRows) else None
+    if isinstance(function.function, WindowFunction):
+        return PerWindow(function.function)
+    if not function.stateless:
+        return "process may keep state, per window and per key: stateless=True says of a function that it does not"
+    if type(function.function).clear is not ProcessWindowFunction.clear:
+        return "the function has clear(), which is called when a window goes"
+    return PerWindowWithContext(function.function)
+
+
+def accumulating_views(plan: WindowPlan, settings: AccumulatingSettings, saved: StateTables, group: int) -> StateViews:
+    """The views of a key group; the arguments are those of :func:`~panestream.engine.operators.panes.spec.pane_views`."""
+    table, grid = saved.table(ROWS), settings.grid
+    (one,) = grid.windows
+    reached, lateness = saved.header["watermarks"]["watermark"], plan.allowed_lateness
+    closed = Closing(lateness, saved.header["closed"]).at(reached)
+    keys = key_columns(table, plan.key_schema)
+    times, schemas = integers(table, "time"), ViewSchemas(plan, group, settings.rows)
+    order = stable_order(times)
+    distinct = np.unique(times)
+    windows = one.over(distinct, distinct, last_ended(one, closed), BEYOND_ALL)
+    starts, ends = one.start_of(windows), one.end_of(windows)
+    which, places = expanded(grid.panes_of(times[order]), grid.panes_of(starts), grid.panes_of(ends))
+    row = order[places] if len(places) else places
+    # A key and window once, with the number of its rows.
+    coded = encode_keys(keys, table.num_rows)
+    pairs, counts = np.unique(which * max(coded.count, 1) + coded.codes.astype(np.int64)[row], return_counts=True)
+    window, code = np.divmod(pairs, max(coded.count, 1))
+    last = ends[window] - 1
+    shown = WindowRows(
+        keys=coded.take(code),
+        count=len(pairs),
+        starts=pa.array(starts[window]),
+        ends=pa.array(ends[window]),
+        rows=counts,
+        due=np.where(last > reached, last, MAX_TIMESTAMP),
+        closes=closing_times(last, lateness),
+        size=share(table.nbytes, counts),
+    )
+    by_row = stable_order(row)
+    bounds = [array_of(bound[which[by_row]], pa.int64()).cast(INSTANT) for bound in (starts, ends)]
+    lists = list_of(pa.StructArray.from_arrays(bounds, ["start", "end"]), np.bincount(row, minlength=table.num_rows))
+    columns = {"windows": lists, "place": pa.array(integers(table, "arrival")), "time": instants(times)}
+    rows = named_columns(table, [f"row {place}" for place in range(len(settings.rows))])
+    elements = schemas.elements_of(keys, table.num_rows, columns, rows)
+    return schemas.with_windows(schemas.windows_of(shown), elements=elements)
+
+
+__all__ = ["AccumulatingSpec", "accumulating_rule", "accumulating_views", "why_not_rows"]

@@ -5,13 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 
-from panestream.engine.operators.counts.operator import INPUTS, CountOperator, CountSettings
-from panestream.engine.operators.counts.views import count_views
+from panestream.engine.aggregates import Aggregation
+from panestream.engine.aggregates.saved_partials import partials_found
+from panestream.engine.aggregates.standing import standing
+from panestream.engine.kernels.grouping import encode_keys
+from panestream.engine.kernels.ordering import stable_order
+from panestream.engine.operators.counts.operator import INPUTS, PANES, CountOperator, CountSettings
+from panestream.engine.operators.counts.shape import CountShape
 from panestream.engine.plan import Chunk, OperatorSpec, WindowPlan
+from panestream.engine.rule import PYTHON, Asked, DeclaredAggregates, Supported, Unsupported
+from panestream.engine.runtime.state_views import ViewSchemas, WindowRows, share
 from panestream.engine.storage.sealed_state import SealedState
-from panestream.engine.storage.state_tables import StateTables, StateViews
+from panestream.engine.storage.state_tables import StateTables, StateViews, integers, key_columns, named_columns, with_types
+from panestream.engine.window_spec import WindowSpec
+from panestream.windowing.assigners import GlobalWindows
+from panestream.windowing.evictors import CountEvictor
+from panestream.windowing.triggers import CountTrigger, PurgingTrigger
+
 
 _INSTANT = pa.timestamp("us")
 """What event times travel as: the payload drops the decimal places that they have in common."""
@@ -82,3 +95,59 @@ class CountSpec(CountSettings, OperatorSpec):
                 else "none: a batch fires every complete window"
             ],
         }
+
+
+def counts_rule(window: WindowSpec, asked: Asked) -> Supported | Unsupported | None:
+    """Global windows with a count trigger, over declared aggregates: purging, with the evictor of count windows, or with none."""
+    if type(window.assigner) is not GlobalWindows or not isinstance(asked, DeclaredAggregates):
+        return None
+    shape = "every firing was asked for" if window.every_firing else _shape(window)
+    reasons = [shape] if isinstance(shape, str) else []
+    if asked.then is not None:
+        reasons.append(PYTHON)
+    if reasons or isinstance(shape, str):
+        return Unsupported(reasons)
+    aggregation = Aggregation.build(asked.aggregates, asked.types, pa.schema([]))
+    input_types = tuple(asked.types[text] for text in aggregation.inputs)
+    return Supported(CountSpec(shape, tuple(asked.aggregates), aggregation, input_types))
+
+
+def _shape(window: WindowSpec) -> CountShape | str:
+    """What the windows fire, or why that is not known in columns. A count of 0 fires at every row, like 1."""
+    trigger, evictor = window.trigger, window.evictor
+    purges = type(trigger) is PurgingTrigger
+    inner = trigger.inner if isinstance(trigger, PurgingTrigger) else trigger
+    if type(inner) is not CountTrigger:
+        return f"global windows run as columns with a CountTrigger only, not with {trigger!r}"
+    slide = max(inner.count, 1)
+    if evictor is None:
+        return CountShape(slide if purges else None, slide)
+    if type(evictor) is not CountEvictor or evictor.do_evict_after or purges:
+        return "an evictor other than the one of count windows needs all elements"
+    size = evictor.max_count
+    return CountShape(size, slide) if size >= slide else "windows of fewer rows than lie between two firings"
+
+
+def count_views(plan: WindowPlan, settings: CountSettings, saved: StateTables, group: int) -> StateViews:
+    """The views of a key group; the arguments are those of :func:`~panestream.engine.operators.panes.spec.pane_views`."""
+    table, aggregation = saved.table(PANES), settings.aggregation
+    keys = encode_keys(key_columns(table, plan.key_schema), table.num_rows)
+    codes = keys.codes.astype(np.int64)
+    # All panes of a key as one, in their order.
+    order = pa.array(stable_order(codes, integers(table, "pane")))
+    columns = [pa.array(codes), *named_columns(table, ["rows"]), *partials_found(table, saved.header, aggregation)]
+    partials = with_types([column.take(order) for column in columns], aggregation.partial_schema)
+    each = np.arange(keys.count)
+    found = standing(aggregation, partials, each, each + 1)
+    rows = WindowRows(
+        keys=keys.take(found.which),
+        count=len(found.which),
+        results=found.results,
+        rows=found.rows,
+        size=share(table.nbytes, found.rows),
+    )
+    schemas = ViewSchemas(plan, group)
+    return schemas.with_windows(schemas.windows_of(rows))
+
+
+__all__ = ["CountSpec", "count_views", "counts_rule"]

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from panestream.engine.kernels.columns import plain
 from panestream.engine.operators.intervals.operator import WHOLE, IntervalOperator, IntervalSettings
-from panestream.engine.operators.intervals.views import interval_views
 from panestream.engine.plan import Chunk, OperatorSpec, WindowPlan
 from panestream.engine.runtime.sides import SIDES
+from panestream.engine.runtime.state_views import ViewSchemas, WindowRows, instants
 from panestream.engine.storage.sealed_state import SealedState
-from panestream.engine.storage.state_tables import StateTables, StateViews
+from panestream.engine.storage.state_tables import StateTables, StateViews, integers, key_columns
 from panestream.windowing.time import format_duration
+
+if TYPE_CHECKING:
+    from panestream.engine.operators.intervals.operator import IntervalSettings
+    from panestream.engine.plan import WindowPlan
+    from panestream.engine.storage.state_tables import StateTables, StateViews
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,3 +102,20 @@ class IntervalSpec(IntervalSettings, OperatorSpec):
                 else "none: a batch emits all at the end of input"
             ],
         }
+
+
+def interval_views(plan: WindowPlan, settings: IntervalSettings, saved: StateTables, group: int) -> StateViews:
+    """The views of a key group; the arguments are those of :func:`~panestream.engine.operators.panes.spec.pane_views`."""
+    rows = pa.schema([pa.field(side, settings.row_of(side)) for side in SIDES])
+    schemas, shown = ViewSchemas(plan, group, rows), []
+    for side in SIDES:
+        table = saved.table(side)
+        count = table.num_rows
+        columns = [plain(table.column("row")) if name == side else pa.nulls(count, settings.row_of(name)) for name in SIDES]
+        times = {"time": instants(integers(table, "time"))}
+        shown.append(schemas.elements_of(key_columns(table, plan.key_schema), count, times, columns))
+    nothing = [pa.nulls(0, key.type) for key in plan.key_schema]
+    return schemas.with_windows(schemas.windows_of(WindowRows(nothing, 0)), elements=pa.concat_tables(shown))
+
+
+__all__ = ["IntervalSpec", "interval_views"]

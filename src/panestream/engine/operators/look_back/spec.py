@@ -5,16 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 
+from panestream.engine.aggregates import Aggregation
+from panestream.engine.kernels.columns import array_of, list_of
+from panestream.engine.kernels.grouping import encode_keys
 from panestream.engine.operators.look_back.history import SHORTEST, slice_length
-from panestream.engine.operators.look_back.operator import LookBackOperator, LookBackSettings
-from panestream.engine.operators.look_back.views import look_back_views
+from panestream.engine.operators.look_back.operator import WAITING, LookBackOperator, LookBackSettings
 from panestream.engine.plan import Chunk, OperatorSpec, WindowPlan
+from panestream.engine.rule import Asked, Supported, on_columns_only
+from panestream.engine.runtime.state_views import INSTANT, ViewSchemas, WindowRows, instants, share
 from panestream.engine.runtime.timed_rows import ROWS, pack_timed, timed_schema
 from panestream.engine.storage.sealed_state import SealedState
-from panestream.engine.storage.state_tables import StateTables, StateViews
-from panestream.windowing.assigners.look_back import LookBackWindows, result_name
+from panestream.engine.storage.state_tables import StateTables, StateViews, integers, key_columns, key_fields, named_columns
+from panestream.engine.window_spec import WindowSpec
+from panestream.windowing.assigners.look_back import LookBackWindows, look_backs_of, result_name
 from panestream.windowing.time import format_duration
 
 
@@ -111,4 +117,50 @@ def _told(label: str, one: LookBackWindows) -> str:
     return f"{label + ': ' if label else ''}the {format_duration(one.size)} before each row{ahead}, and the row itself"
 
 
-__all__ = ["LookBackSpec"]
+def look_back_rule(window: WindowSpec, asked: Asked) -> Supported | None:
+    """Look-backs, one or several, over declared aggregates.
+
+    Raises:
+        InvalidPlanError: anything else is asked for of look-backs.
+    """
+    look_backs = look_backs_of(window.assigner)
+    if look_backs is None:
+        return None
+    asked = on_columns_only(window, asked, "look-backs")
+    bare = Aggregation.build(asked.aggregates, asked.types, pa.schema([]))
+    keyed = Aggregation.build(asked.aggregates, asked.types, pa.schema(key_fields(asked.keys)))
+    kept = pa.schema([]) if asked.kept is None else asked.kept
+    return Supported(LookBackSpec(look_backs, tuple(asked.aggregates), bare, keyed, asked.columns, kept, asked.keys))
+
+
+def look_back_views(plan: WindowPlan, settings: LookBackSettings, saved: StateTables, group: int) -> StateViews:
+    """The views of a key group; the arguments are those of :func:`~panestream.engine.operators.panes.spec.pane_views`.
+
+    Of several look-backs the window that is shown covers all. What is kept of rows that were emitted is no window any more.
+    """
+    table = saved.table(WAITING)
+    keys, times = key_columns(table, plan.key_schema), integers(table, "time")
+    coded = encode_keys(keys, table.num_rows)
+    # A key and instant once, with the number of its rows.
+    pairs, counts = np.unique(np.stack([coded.codes.astype(np.int64), times]), axis=1, return_counts=True)
+    starts, last = pairs[1] - settings.longest, pairs[1] + settings.ahead
+    shown = WindowRows(
+        keys=coded.take(pairs[0]),
+        count=len(counts),
+        starts=pa.array(starts),
+        ends=pa.array(last + 1),
+        rows=counts,
+        due=last,
+        closes=last,
+        size=share(table.nbytes, counts),
+    )
+    schemas = ViewSchemas(plan, group, settings.kept)
+    bounds = [array_of(bound, pa.int64()).cast(INSTANT) for bound in (times - settings.longest, times + settings.ahead + 1)]
+    lists = list_of(pa.StructArray.from_arrays(bounds, ["start", "end"]), np.ones(table.num_rows, np.int64))
+    columns = {"windows": lists, "place": pa.array(integers(table, "arrival")), "time": instants(times)}
+    rows = named_columns(table, [f"row {place}" for place in range(len(settings.kept))])
+    elements = schemas.elements_of(keys, table.num_rows, columns, rows)
+    return schemas.with_windows(schemas.windows_of(shown), elements=elements)
+
+
+__all__ = ["LookBackSpec", "look_back_rule", "look_back_views"]

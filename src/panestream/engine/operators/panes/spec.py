@@ -8,15 +8,47 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from panestream.engine.kernels.calendar_grid import LineGrid, ZonedGrid
-from panestream.engine.kernels.slicing import EvenGrid, PaneGrid
+from panestream.engine.aggregates import Aggregation
+from panestream.engine.aggregates.standing import Standing, standing
+from panestream.engine.kernels.calendar_grid import LineGrid, ZonedGrid, calendar_grid
+from panestream.engine.kernels.columns import Ints
+from panestream.engine.kernels.pairs import numbered, places_of
+from panestream.engine.kernels.slicing import AlignedWindows, CumulatingWindows, EvenGrid, EvenWindows, PaneGrid, SlidingWindows
+from panestream.engine.operators.panes.calendars import CALENDAR, calendar_windows
+from panestream.engine.operators.panes.firing import HIDDEN, HIDDEN_TYPES, Interval
 from panestream.engine.operators.panes.operator import GAPS, PARTIALS, ROWS, PaneOperator, PaneSettings
 from panestream.engine.operators.panes.rollups import FAN_OUT
-from panestream.engine.operators.panes.views import pane_views
+from panestream.engine.operators.panes.tables import EMITTED, PANES, PaneTables, emitted_for
 from panestream.engine.plan import Chunk, OperatorSpec, WindowPlan
+from panestream.engine.reduction import AT_EVERY_ROW
+from panestream.engine.rule import PYTHON, Asked, DeclaredAggregates, Supported, Unsupported
+from panestream.engine.runtime.state_views import ViewSchemas, WindowRows, reached_by, share
+from panestream.engine.runtime.watermarks import BEYOND_ALL, Closing, LatenessPolicy, closing_times, last_ended
 from panestream.engine.storage.sealed_state import SealedState
-from panestream.engine.storage.state_tables import StateTables, StateViews
-from panestream.windowing.time import format_duration
+from panestream.engine.storage.state_tables import StateTables, StateViews, integers, key_columns
+from panestream.engine.window_spec import WindowSpec
+from panestream.errors import InvalidPlanError
+from panestream.windowing.assigners import (
+    CumulatingEventTimeWindows,
+    CumulatingProcessingTimeWindows,
+    SlidingEventTimeWindows,
+    SlidingProcessingTimeWindows,
+    TumblingEventTimeWindows,
+    TumblingProcessingTimeWindows,
+    WindowAssigner,
+    WindowStagger,
+)
+from panestream.windowing.assigners.several import SeveralWindows
+from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP, format_duration
+from panestream.windowing.triggers import (
+    ContinuousEventTimeTrigger,
+    ContinuousProcessingTimeTrigger,
+    EventTimeTrigger,
+    ProcessingTimeTrigger,
+    PurgingTrigger,
+    Trigger,
+)
+
 
 _GAPS_SCHEMA = pa.schema([("time", pa.int64())])
 
@@ -178,4 +210,178 @@ def _of_calendar(grid: PaneGrid) -> str:
     return f"one between any two edges of windows, at most {grid.longest} to a window"
 
 
-__all__ = ["PaneSpec"]
+_TUMBLING = (TumblingEventTimeWindows, TumblingProcessingTimeWindows)
+_SLIDING = (SlidingEventTimeWindows, SlidingProcessingTimeWindows)
+_CUMULATING = (CumulatingEventTimeWindows, CumulatingProcessingTimeWindows)
+
+
+def panes_rule(window: WindowSpec, asked: Asked) -> Supported | Unsupported | None:
+    """Aligned windows of one kind or several over declared aggregates, that fire at their end or at an interval.
+
+    It is the last rule: of what no other knows it says why panes do not run it.
+    """
+    reasons = why_not_panes(window)
+    if not isinstance(asked, DeclaredAggregates) or asked.then is not None:
+        reasons.append(PYTHON)
+    if reasons or not isinstance(asked, DeclaredAggregates):
+        return Unsupported(reasons)
+    return Supported(_spec(window, asked))
+
+
+def _spec(window: WindowSpec, asked: DeclaredAggregates) -> PaneSpec:
+    aggregates, assigner = tuple(asked.aggregates), window.assigner
+    if isinstance(assigner, SeveralWindows) and "window" in [*asked.keys.names, *(one.name for one in aggregates)]:
+        raise InvalidPlanError("results of several windows have a column 'window' with the label: rename the other one")
+    interval = interval_of(window)
+    hidden = HIDDEN if interval is not None else ()
+    aggregation = Aggregation.build([*aggregates, *hidden], {**asked.types, **(HIDDEN_TYPES if hidden else {})}, asked.keys)
+    by_processing_time = not assigner.is_event_time
+    again = bool(window.allowed_lateness) and not by_processing_time
+    grid, at_every_row = pane_grid(assigner), _trigger(window) == AT_EVERY_ROW
+    return PaneSpec(grid, aggregates, aggregation, by_processing_time, interval, again, at_every_row)
+
+
+def why_not_panes(window: WindowSpec) -> list[str]:
+    """Why windows cannot run as aligned panes of declared aggregates; empty where they can."""
+    reasons = why_not_aligned(window.assigner)
+    if window.evictor is not None:
+        reasons.append("an evictor needs all elements")
+    if window.every_firing:
+        reasons.append("every firing was asked for")
+    return reasons or _why_not_trigger(window)
+
+
+def why_not_aligned(assigner: WindowAssigner) -> list[str]:
+    """Why windows have no panes; empty where they have."""
+    if isinstance(assigner, SeveralWindows):
+        return [reason for one in assigner.assigners for reason in why_not_aligned(one)]
+    if not isinstance(assigner, (*_TUMBLING, *_SLIDING, *_CUMULATING, *CALENDAR)):
+        return [f"{type(assigner).__name__} are not aligned windows"]
+    if getattr(assigner, "stagger", WindowStagger.ALIGNED) is not WindowStagger.ALIGNED:
+        return ["staggered windows differ between key groups"]
+    return []
+
+
+def pane_grid(assigner: WindowAssigner) -> PaneGrid:
+    """The panes under aligned windows."""
+    assigners = assigner.assigners if isinstance(assigner, SeveralWindows) else (assigner,)
+    windows = [_aligned(one) for one in assigners]
+    even = [one for one in windows if isinstance(one, EvenWindows)]
+    return EvenGrid.over(even) if len(even) == len(windows) else calendar_grid(windows)
+
+
+def _aligned(assigner: WindowAssigner) -> AlignedWindows:
+    if isinstance(assigner, CALENDAR):
+        return calendar_windows(assigner)
+    if isinstance(assigner, _TUMBLING):
+        return SlidingWindows(assigner.size, assigner.size, assigner.offset)
+    if isinstance(assigner, _SLIDING):
+        return SlidingWindows(assigner.size, assigner.slide, assigner.offset)
+    if isinstance(assigner, _CUMULATING):
+        return CumulatingWindows(assigner.size, assigner.step, assigner.offset)
+    raise TypeError(f"{assigner!r} has no panes")
+
+
+def _why_not_trigger(window: WindowSpec) -> list[str]:
+    trigger, by_processing_time = _trigger(window), not window.assigner.is_event_time
+    purging = isinstance(trigger, PurgingTrigger)
+    inner = trigger.inner if isinstance(trigger, PurgingTrigger) else trigger
+    at_end = ProcessingTimeTrigger if by_processing_time else EventTimeTrigger
+    continuous = ContinuousProcessingTimeTrigger if by_processing_time else ContinuousEventTimeTrigger
+    if inner == AT_EVERY_ROW and not purging and not by_processing_time:
+        return []
+    if type(inner) not in (at_end, continuous):
+        return [f"the trigger {trigger!r} looks at single rows, or at another time than its windows"]
+    if purging and window.allowed_lateness and not by_processing_time:
+        return ["a purging trigger fires every late row by itself"]
+    if purging and isinstance(inner, continuous) and pane_grid(window.assigner).overlaps:
+        return ["a purging trigger takes rows out of one of several overlapping windows"]
+    return []
+
+
+def interval_of(window: WindowSpec) -> Interval | None:
+    """The continuous trigger; None: windows fire at their end."""
+    trigger = _trigger(window)
+    purging = isinstance(trigger, PurgingTrigger)
+    inner = trigger.inner if isinstance(trigger, PurgingTrigger) else trigger
+    if isinstance(inner, (ContinuousEventTimeTrigger, ContinuousProcessingTimeTrigger)):
+        return Interval(inner.interval, purging)
+    return None
+
+
+def _trigger(window: WindowSpec) -> Trigger:
+    return window.trigger or window.assigner.get_default_trigger()
+
+
+def pane_views(plan: WindowPlan, settings: PaneSettings, saved: StateTables, group: int) -> StateViews:
+    """The views of a key group.
+
+    Args:
+        plan: the query.
+        settings: what its operator knows of it.
+        saved: its state.
+        group: its number.
+    """
+    grid, width = settings.grid, len(settings.result_schema)
+    reached = reached_by(saved, by_processing_time=settings.by_processing_time)
+    closing = Closing(0 if settings.by_processing_time else plan.allowed_lateness, saved.header["closed"])
+    closed = closing.at(reached)
+    own = PaneTables(plan.key_schema, grid, LatenessPolicy(grid, closing), closed)
+    partials = own.unmerged(saved, settings.aggregation)
+    times = np.unique(grid.starts_of(partials.column("pane").to_numpy()))
+    schemas, parts = ViewSchemas(plan, group), []
+    for kind, one in enumerate(grid.windows):
+        windows = one.over(times, times, last_ended(one, closed), BEYOND_ALL)
+        starts, ends = one.start_of(windows), one.end_of(windows)
+        found = standing(settings.aggregation, partials, grid.panes_of(starts), grid.panes_of(ends))
+        which = found.which
+        last = ends[which] - 1
+        firings, last_firing = _fired(plan, saved, kind, one, found, windows[which])
+        rows = WindowRows(
+            keys=found.keys,
+            count=len(which),
+            starts=pa.array(starts[which]),
+            ends=pa.array(ends[which]),
+            kinds=np.full(len(which), kind),
+            results=None if found.results is None else found.results[:width],
+            rows=found.rows,
+            firings=firings,
+            last_firing=last_firing,
+            due=_due(settings, last, reached),
+            closes=closing_times(last, closing.lateness),
+            size=share(saved.table(PANES).nbytes, found.rows),
+        )
+        parts.append(schemas.windows_of(rows))
+    return schemas.with_windows(pa.concat_tables(parts))
+
+
+def _due(settings: PaneSettings, last: Ints, reached: int) -> Ints:
+    """When windows fire next: at their end, or where a continuous trigger is, not before its next multiple."""
+    due = last
+    if settings.interval is not None and reached not in (MIN_TIMESTAMP, MAX_TIMESTAMP):
+        due = np.minimum(last, settings.interval.next_after(reached))
+    return np.where(last > reached, due, MAX_TIMESTAMP)
+
+
+def _fired(
+    plan: WindowPlan, saved: StateTables, kind: int, one: AlignedWindows, found: Standing, windows: Ints
+) -> tuple[Ints | None, Ints | None]:
+    """How often windows have fired, and how the last time; None: it is not kept."""
+    none = np.zeros(len(windows), np.int64), np.full(len(windows), -1)
+    if plan.operator.fires_once:
+        return none
+    if EMITTED not in saved.tables:
+        return None, None
+    table = emitted_for(saved, plan.labels, kind)
+    keys = [pa.chunked_array([column]) for column in key_columns(table, plan.key_schema)]
+    emitted = one.first_ending_after(integers(table, "end") - 1)
+    ours, theirs, _ = numbered([pa.chunked_array([key]) for key in found.keys], keys, windows, emitted)
+    places = places_of(ours, theirs)
+    known = places >= 0
+    firings, last_firing = none
+    firings[known] = integers(table, "number")[places[known]] + 1
+    last_firing[known] = integers(table, "firing")[places[known]]
+    return firings, last_firing
+
+
+__all__ = ["PaneSpec", "interval_of", "pane_grid", "pane_views", "panes_rule", "why_not_aligned", "why_not_panes"]

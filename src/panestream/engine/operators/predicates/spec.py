@@ -5,15 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 
-from panestream.engine.operators.predicates.operator import PredicateOperator, PredicateSettings, label_of
-from panestream.engine.operators.predicates.views import predicate_views
+from panestream.engine.aggregates import Aggregation
+from panestream.engine.aggregates.saved_partials import partials_found
+from panestream.engine.aggregates.standing import standing
+from panestream.engine.operators.predicates.cuts import OPEN
+from panestream.engine.operators.predicates.operator import STEPS, PredicateOperator, PredicateSettings, label_of
 from panestream.engine.plan import Chunk, OperatorSpec, WindowPlan
+from panestream.engine.rule import Asked, Supported, on_columns_only
+from panestream.engine.runtime.state_views import ViewSchemas, WindowRows, share
 from panestream.engine.runtime.timed_rows import ROWS, pack_timed, timed_schema
 from panestream.engine.storage.sealed_state import SealedState
-from panestream.engine.storage.state_tables import StateTables, StateViews
-from panestream.windowing.time import format_duration
+from panestream.engine.storage.state_tables import StateTables, StateViews, integers, key_columns, named_columns, with_types
+from panestream.engine.window_spec import WindowSpec
+from panestream.windowing.assigners import PredicateWindows
+from panestream.windowing.time import MAX_TIMESTAMP, format_duration
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,4 +111,45 @@ class PredicateSpec(PredicateSettings, OperatorSpec):
         return f"a window begins with {begin}, and ends {' or '.join(ends)}"
 
 
-__all__ = ["PredicateSpec"]
+def predicates_rule(window: WindowSpec, asked: Asked) -> Supported | None:
+    """Windows by predicates over declared aggregates.
+
+    Raises:
+        InvalidPlanError: anything else is asked for of them.
+    """
+    assigner = window.assigner
+    if not isinstance(assigner, PredicateWindows):
+        return None
+    asked = on_columns_only(window, asked, "windows by predicates")
+    bare = Aggregation.build(asked.aggregates, asked.types, pa.schema([]))
+    return Supported(PredicateSpec(assigner, tuple(asked.aggregates), bare, asked.keys))
+
+
+def predicate_views(plan: WindowPlan, settings: PredicateSettings, saved: StateTables, group: int) -> StateViews:
+    """The views of a key group; the arguments are those of :func:`~panestream.engine.operators.panes.spec.pane_views`.
+
+    Of an open window the end that is shown is a gap after its last row, or an instant after it where there is none: where it ends
+    is not known yet. A step that waits is shown as a window of its instant, since nobody knows which one it will be part of.
+    """
+    table, bare, gap = saved.table(STEPS), settings.bare, settings.windows.gap
+    each = np.arange(table.num_rows)
+    columns = [pa.array(each), *named_columns(table, ["rows"]), *partials_found(table, saved.header, bare)]
+    found = standing(bare, with_types(columns, bare.partial_schema), each, each + 1)
+    starts, times, is_open = integers(table, "start"), integers(table, "time"), integers(table, "flags") & OPEN > 0
+    due = np.where(is_open, MAX_TIMESTAMP if gap is None else times + gap, times)
+    rows = WindowRows(
+        keys=key_columns(table, plan.key_schema),
+        count=table.num_rows,
+        starts=pa.array(starts),
+        ends=pa.array(times + np.where(is_open, 1 if gap is None else gap, 1)),
+        results=found.results,
+        rows=found.rows,
+        due=due,
+        closes=due,
+        size=share(table.nbytes, found.rows),
+    )
+    schemas = ViewSchemas(plan, group)
+    return schemas.with_windows(schemas.windows_of(rows))
+
+
+__all__ = ["PredicateSpec", "predicate_views", "predicates_rule"]

@@ -8,18 +8,25 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from panestream.engine.aggregates import Aggregation
+from panestream.engine.aggregates.saved_partials import partials_found
+from panestream.engine.aggregates.standing import standing
 from panestream.engine.kernels.columns import Ints, numbers, valid_of
 from panestream.engine.kernels.grouping import encode_keys
 from panestream.engine.operators.sessions.exchange import ROWS, ROWS_SCHEMA, SESSIONS, pack_rows, session_schema, session_table
 from panestream.engine.operators.sessions.local import SessionSettings, local_sessions, own_ends
 from panestream.engine.operators.sessions.operator import ProcessingTimeSessionOperator, SessionOperator
-from panestream.engine.operators.sessions.views import session_views
-from panestream.engine.plan import Chunk, Operator, OperatorSpec, WindowPlan
+from panestream.engine.plan import FIRINGS, LATE, ON_TIME, Chunk, Operator, OperatorSpec, WindowPlan
+from panestream.engine.rule import PYTHON, Asked, DeclaredAggregates, Supported, Unsupported
+from panestream.engine.runtime.state_views import ViewSchemas, WindowRows, reached_by, share
+from panestream.engine.runtime.watermarks import closing_times
 from panestream.engine.storage.sealed_state import SealedState
-from panestream.engine.storage.state_tables import StateTables, StateViews
+from panestream.engine.storage.state_tables import StateTables, StateViews, integers, key_columns, named_columns, with_types
+from panestream.engine.window_spec import WindowSpec
 from panestream.errors import InvalidWindowError
-from panestream.windowing.assigners.session import LONGEST_GAP, GapColumn
-from panestream.windowing.time import format_duration
+from panestream.windowing.assigners import EventTimeSessionWindows, ProcessingTimeSessionWindows
+from panestream.windowing.assigners.session import LONGEST_GAP, GapColumn, LimitedEventTimeSessionWindows
+from panestream.windowing.time import MAX_TIMESTAMP, format_duration
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,3 +144,69 @@ class SessionSpec(SessionSettings, OperatorSpec):
         gap = f"a gap for each row, {self.gap.expr}" if isinstance(self.gap, GapColumn) else f"gap {format_duration(self.gap)}"
         cut = "" if self.longest is None else f"; cut at every multiple of {format_duration(self.longest)}"
         return f"of {time}, {gap}{cut}"
+
+
+def sessions_rule(window: WindowSpec, asked: Asked) -> Supported | Unsupported | None:
+    """Sessions over declared aggregates: with a gap that is a number or a column, and the default trigger."""
+    assigner = window.assigner
+    if not isinstance(assigner, (EventTimeSessionWindows, ProcessingTimeSessionWindows)):
+        return None
+    if not isinstance(asked, DeclaredAggregates):
+        return None
+    gap, reasons = assigner.gap, _why_not(window)
+    if asked.then is not None:
+        reasons.append(PYTHON)
+    if reasons or not isinstance(gap, (int, GapColumn)):
+        return Unsupported(reasons)
+    aggregation = Aggregation.build(asked.aggregates, asked.types, pa.schema([]))
+    input_types = tuple(asked.types[text] for text in aggregation.inputs)
+    by_processing_time = not assigner.is_event_time
+    return Supported(SessionSpec(gap, assigner.longest, tuple(asked.aggregates), aggregation, input_types, by_processing_time))
+
+
+def _why_not(window: WindowSpec) -> list[str]:
+    assigner = window.assigner
+    if type(assigner) not in (EventTimeSessionWindows, LimitedEventTimeSessionWindows, ProcessingTimeSessionWindows):
+        return [f"{type(assigner).__name__} is an assigner of the user's own"]
+    reasons = []
+    if not isinstance(getattr(assigner, "gap", None), (int, GapColumn)):
+        reasons.append("the gap is a function in Python: with_gap_column(expression) gives one that runs as a column")
+    if window.trigger is not None and window.trigger != assigner.get_default_trigger():
+        reasons.append(f"the trigger {window.trigger!r} is not the default one")
+    if window.evictor is not None:
+        reasons.append("an evictor needs all elements")
+    if window.every_firing:
+        reasons.append("every firing was asked for")
+    return reasons
+
+
+def session_views(plan: WindowPlan, settings: SessionSettings, saved: StateTables, group: int) -> StateViews:
+    """The views of a key group; the arguments are those of :func:`~panestream.engine.operators.panes.spec.pane_views`."""
+    table, aggregation = saved.table(SESSIONS), settings.aggregation
+    reached = reached_by(saved, by_processing_time=settings.by_processing_time)
+    lateness = 0 if settings.by_processing_time else plan.allowed_lateness
+    each = np.arange(table.num_rows)
+    columns = [pa.array(each), *named_columns(table, ["rows"]), *partials_found(table, saved.header, aggregation)]
+    found = standing(aggregation, with_types(columns, aggregation.partial_schema), each, each + 1)
+    starts, ends, fired = (integers(table, name) for name in ("start", "end", "fired"))
+    last, late = ends - 1, integers(table, "late")
+    words = np.where(fired == 0, -1, np.where(late > 0, FIRINGS.index(LATE), FIRINGS.index(ON_TIME)))
+    kept = plan.keeps_emitted
+    rows = WindowRows(
+        keys=key_columns(table, plan.key_schema),
+        count=table.num_rows,
+        starts=pa.array(starts),
+        ends=pa.array(ends),
+        results=found.results,
+        rows=found.rows,
+        firings=fired if kept else None,
+        last_firing=words if kept else None,
+        due=np.where(last > reached, last, MAX_TIMESTAMP),
+        closes=closing_times(last, lateness),
+        size=share(table.nbytes, found.rows),
+    )
+    schemas = ViewSchemas(plan, group)
+    return schemas.with_windows(schemas.windows_of(rows))
+
+
+__all__ = ["SessionSpec", "session_views", "sessions_rule"]
