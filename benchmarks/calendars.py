@@ -12,9 +12,9 @@ import statistics
 from dataclasses import replace
 
 from benchmarks.pane_profile import Case, chunk_of, plan_of, timed
+from panestream.engine.query import WindowSpec
 from panestream.engine.runtime.group_io import GroupInput
 from panestream.engine.storage.state import MemoryState
-from panestream.engine.window_spec import WindowSpec
 from panestream.windowing.assigners import (
     CalendarDays,
     CumulatingEventTimeWindows,

@@ -14,9 +14,9 @@ from dataclasses import replace
 from statistics import median
 
 from benchmarks.pane_profile import SECOND, Case, chunk_of, plan_of
+from panestream.engine.query import WindowSpec
 from panestream.engine.runtime.group_io import GroupInput
 from panestream.engine.storage.state import MemoryState
-from panestream.engine.window_spec import WindowSpec
 from panestream.windowing.assigners import TumblingEventTimeWindows
 from panestream.windowing.triggers import AfterCount, AfterWatermark, ContinuousEventTimeTrigger, Trigger
 

@@ -18,9 +18,9 @@ import pyarrow as pa
 
 from panestream.engine.plan import Chunk, WindowPlan
 from panestream.engine.planner import aggregating
+from panestream.engine.query import WindowSpec
 from panestream.engine.runtime.group_io import GroupInput, GroupOutput
 from panestream.engine.storage.state import MemoryState
-from panestream.engine.window_spec import WindowSpec
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import EventTimeSessionWindows
 from panestream.windowing.assigners.global_windows import CountWindows

@@ -12,7 +12,7 @@ from panestream.engine.operators.accumulating.windowed_rows import AllWindows
 from panestream.engine.operators.row.row_plan import Aggregate, Elements, Reduce
 from panestream.engine.plan import OperatorSpec
 from panestream.engine.planner import aggregating, calling, over_tables
-from panestream.engine.window_spec import WindowSpec
+from panestream.engine.query import WindowSpec
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import EventTimeSessionWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
 from panestream.windowing.assigners.global_windows import CountWindows

@@ -101,7 +101,7 @@ def names_by_page() -> dict[str, list[str]]:
 
 
 def homes() -> dict[str, str]:
-    """The module of each public name: of those at the top by name, and of those that only a namespace has by ``namespace.name``."""
+    """Return the module of each public name: by its name if it is at the top, else by ``namespace.name``."""
     own = {name: home for name, (home, _) in LazyNames("panestream").homes.items()}
     own = {name: home for name, home in own.items() if not isinstance(getattr(panestream, name), ModuleType)}
     for namespace in panestream._NAMESPACES:  # noqa: SLF001 - the same

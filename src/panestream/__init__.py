@@ -77,7 +77,8 @@ if TYPE_CHECKING:
     agg = _aggregates
 
 _NAMESPACES = ("windows", "triggers", "evictors", "functions", "state", "sinks", "tools", "order", "datastream")
-"""The modules with further public names. Not all are here: ``agg``, ``errors``, ``metrics`` and ``testing`` have their own lists."""
+"""The modules with further public names. Not all are here: ``agg``, ``errors``, ``metrics`` and ``testing`` have their own
+lists."""
 
 
 def __getattr__(name: str) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -88,10 +89,8 @@ def in_namespaces(names: LazyNames, name: str, namespaces: Sequence[str]) -> Any
     Raises:
         UnknownNameError: as :meth:`LazyNames.get`.
     """
-    try:
-        return names.get(name)
-    except UnknownNameError:
-        homes = [each for each in namespaces if name in import_module(f"{names.module}.{each}").__all__]
-        if not homes:
-            raise
-    raise UnknownNameError(f"module {names.module!r} has no attribute {name!r}: write pst.{homes[0]}.{name}")
+    for namespace in [] if name.startswith("_") else namespaces:
+        with suppress(ModuleNotFoundError):  # without PySpark some cannot be imported
+            if name in import_module(f"{names.module}.{namespace}").__all__:
+                raise UnknownNameError(f"module {names.module!r} has no attribute {name!r}: write pst.{namespace}.{name}")
+    return names.get(name)

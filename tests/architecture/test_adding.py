@@ -9,7 +9,7 @@ import pytest
 
 from panestream.engine.explain import explain_plan
 from panestream.engine.plan import WindowPlan
-from panestream.engine.window_spec import WindowSpec
+from panestream.engine.query import WindowSpec
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import TumblingEventTimeWindows
 from tests.comparison import harness

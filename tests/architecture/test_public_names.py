@@ -29,12 +29,37 @@ MADE_BY_METHODS = {LimitedEventTimeSessionWindows, SeveralWindows}
 """``max_duration``, and ``.window`` with several."""
 
 
-@pytest.mark.parametrize("name", panestream.__all__)
+NAMESPACES = {name: getattr(panestream, name) for name in panestream._NAMESPACES}
+PUBLIC = {
+    **{name: getattr(panestream, name) for name in panestream.__all__},
+    **{f"{at}.{name}": getattr(namespace, name) for at, namespace in NAMESPACES.items() for name in namespace.__all__},
+}
+"""All public values by their names behind ``pst.``."""
+NAMES = {name.rpartition(".")[2] for name in PUBLIC}
+
+
+def test_the_top_level_has_at_most_sixty_names():
+    assert len(panestream.__all__) <= 60
+
+
+@pytest.mark.parametrize("name", PUBLIC)
 def test_a_public_name_can_be_had_and_is_what_it_is_called(name):
-    value = getattr(panestream, name)
+    value, own = PUBLIC[name], name.rpartition(".")[2]
     if is_class(value) or isinstance(value, (ModuleType, FunctionType)):
-        assert value.__name__.split(".")[-1] == {"agg": "aggregates"}.get(name, name)
-    assert name in dir(panestream)
+        assert value.__name__.split(".")[-1] == {"agg": "aggregates"}.get(own, own)
+    assert own in dir(NAMESPACES.get(name.partition(".")[0], panestream) if "." in name else panestream)
+
+
+def test_a_name_of_two_namespaces_means_one_thing():
+    values: dict[str, object] = {}
+    for name, value in PUBLIC.items():
+        assert values.setdefault(name.rpartition(".")[2], value) is value, name
+
+
+@pytest.mark.parametrize("name", sorted(NAMES - {*panestream.__all__}))
+def test_a_name_that_only_a_namespace_has_is_answered_with_the_line_to_write(name):
+    with pytest.raises(panestream.errors.UnknownNameError, match=rf"write pst\.\w+\.{name}$"):
+        getattr(panestream, name)
 
 
 @pytest.mark.parametrize("name", ["nothing", "aggregates", "_aggregates", "GapColumn", "__path_of_nothing__"])
@@ -44,7 +69,7 @@ def test_other_names_are_not_there(name):
         getattr(panestream, name)
 
 
-@pytest.mark.parametrize("namespace", [panestream, panestream.agg, panestream.metrics, panestream.testing])
+@pytest.mark.parametrize("namespace", [panestream, panestream.agg, panestream.metrics, panestream.testing, *NAMESPACES.values()])
 def test_dir_of_a_namespace_shows_public_names_only(namespace):
     shown = {name for name in dir(namespace) if not name.startswith("__")}
     assert shown == {*namespace.__all__}
@@ -70,8 +95,8 @@ def documented_names(path: Path) -> set[str]:
 
 def test_every_alias_and_constant_says_what_it_is_for():
     documented = {name for path in sorted(Path(panestream.__file__).parent.rglob("*.py")) for name in documented_names(path)}
-    values = [name for name in panestream.__all__ if not isinstance(getattr(panestream, name), ModuleType)]
-    assert not [name for name in values if name not in documented]
+    values = [name for name, value in PUBLIC.items() if not isinstance(value, ModuleType)]
+    assert not [name for name in values if name.rpartition(".")[2] not in documented]
 
 
 def test_what_users_write_windows_with_is_public():
@@ -80,7 +105,7 @@ def test_what_users_write_windows_with_is_public():
         *("merge_touching", "Evictor", "EvictorContext", "TimestampedValue", "ProcessWindowFunction", "WindowContext"),
         *("KeyedStateStore", "ValueStateDescriptor", "TimeWindow", "GlobalWindow", "Window", "testing", "agg", "errors"),
     }
-    assert wanted <= set(panestream.__all__)
+    assert wanted <= NAMES
 
 
 def is_class(value: object) -> bool:
@@ -107,24 +132,23 @@ def test_every_trigger_and_assigner_is_in_the_one_list(package, base):
     defined = public_classes(f"panestream.windowing.{package}", base)
     assert len(defined) > 8
     assert {MergingWindowAssigner, Trigger} & defined
-    assert not [
-        kind.__name__ for kind in defined - MADE_BY_METHODS if not (isabstract(kind) or kind.__name__ in panestream.__all__)
-    ]
+    assert not [kind.__name__ for kind in defined - MADE_BY_METHODS if not (isabstract(kind) or kind.__name__ in NAMES)]
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page.is_file()], ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_the_pages_name_what_is_public(page):
     """`pst.x.y` exists; and nobody is sent into a module for what users need."""
     text = page.read_text("utf-8")
-    for name in sorted(set(re.findall(r"\bpst\.(\w+)", text))):
-        assert name in panestream.__all__, f"{page.name} speaks of pst.{name}"
+    for name in sorted(set(re.findall(r"\bpst\.(\w+(?:\.\w+)?)", text))):
+        at, _, inner = name.partition(".")
+        assert name in PUBLIC if inner and at in NAMESPACES else at in panestream.__all__, f"{page.name} speaks of pst.{name}"
     deep = set(re.findall(r"\bpanestream\.(?:windowing|engine|datastream)\.[\w.]*\w", text))
     assert not {name for name in deep if not name.startswith("panestream.windowing.aggregates.")}, page.name
 
 
 def test_a_strict_type_checker_sees_every_name():
     """Without following imports of what is not handed on explicitly; one run, since mypy is slow to start."""
-    program = "import panestream as pst\n" + "".join(f"pst.{name}\n" for name in panestream.__all__)
+    program = "import panestream as pst\n" + "".join(f"pst.{name}\n" for name in PUBLIC)
     found = subprocess.run(
         [sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent", "--no-incremental", "-c", program],
         cwd=ROOT,
@@ -137,9 +161,10 @@ def test_a_strict_type_checker_sees_every_name():
     assert "has no attribute" not in found.stdout, found.stdout
 
 
-def test_the_list_is_written_once():
+@pytest.mark.parametrize("module", [panestream, *(each for each in NAMESPACES.values() if hasattr(each, "_NAMES"))])
+def test_a_list_of_public_names_has_none_twice(module):
     """Each name stands in one import; what a star brings is not imported by name as well."""
-    tree = ast.parse(Path(panestream.__file__).read_text("utf-8"))
+    tree = ast.parse(Path(module.__file__).read_text("utf-8"))
     (block,) = [node for node in tree.body if isinstance(node, ast.If)]
     named = [alias.name for node in block.body if isinstance(node, ast.ImportFrom) for alias in node.names if alias.name != "*"]
     starred = [
@@ -148,4 +173,4 @@ def test_the_list_is_written_once():
         if isinstance(node, ast.ImportFrom) and node.names[0].name == "*"
         for name in importlib.import_module(str(node.module)).__all__
     ]
-    assert len({*named, *starred}) == len(named) + len(starred) == len(panestream.__all__)
+    assert len({*named, *starred}) == len(named) + len(starred) == len(module.__all__)

@@ -11,7 +11,7 @@ import pytest
 from panestream.engine.operators.row.row_plan import Elements
 from panestream.engine.plan import KEY_GROUPS, WindowPlan, check_taken_over
 from panestream.engine.planner import calling
-from panestream.engine.window_spec import WindowSpec
+from panestream.engine.query import WindowSpec
 from panestream.errors import PlanMismatchError
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import (

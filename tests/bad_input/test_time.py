@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from panestream.engine.window_spec import WindowSpec
+from panestream.engine.query import WindowSpec
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import (
     ProcessingTimeSessionWindows,

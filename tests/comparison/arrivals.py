@@ -16,9 +16,9 @@ from panestream.engine.exchange import packing
 from panestream.engine.exchange.group_run import gather
 from panestream.engine.exchange.packing import PackColumns, pack
 from panestream.engine.plan import MAIN, OperatorSpec, WindowPlan
+from panestream.engine.query import WindowSpec
 from panestream.engine.storage.payload import PayloadPart
 from panestream.engine.storage.state import MemoryState
-from panestream.engine.window_spec import WindowSpec
 from panestream.windowing.watermarks import WatermarkStrategy
 from tests.comparison import harness
 

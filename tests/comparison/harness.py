@@ -25,10 +25,10 @@ from panestream.engine.operators.panes.spec import PaneSpec
 from panestream.engine.operators.row.spec import RowSpec
 from panestream.engine.plan import MAIN, Chunk, WindowPlan
 from panestream.engine.planner import aggregating
+from panestream.engine.query import WindowSpec
 from panestream.engine.runtime.group_io import GroupInput, GroupMetrics
 from panestream.engine.runtime.sides import SIDES
 from panestream.engine.storage.state import MemoryState
-from panestream.engine.window_spec import WindowSpec
 from panestream.windowing import aggregates as agg
 from panestream.windowing.watermarks import WatermarkStrategy
 from tests.costs import random_cases

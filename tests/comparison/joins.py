@@ -14,11 +14,11 @@ import pyarrow as pa
 
 from panestream.engine.plan import MAIN, Chunk, WindowPlan
 from panestream.engine.planner import aggregating
+from panestream.engine.query import WindowSpec
 from panestream.engine.runtime.group_io import GroupInput
 from panestream.engine.runtime.sides import HOWS, SIDES, Pairs, Sides
 from panestream.engine.storage import payload
 from panestream.engine.storage.state import MemoryState
-from panestream.engine.window_spec import WindowSpec
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import EventTimeSessionWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
 from panestream.windowing.watermarks import WatermarkStrategy

@@ -15,8 +15,8 @@ import pyarrow as pa
 from panestream.engine.operators.look_back import history
 from panestream.engine.plan import WindowPlan
 from panestream.engine.planner import choose
+from panestream.engine.query import WindowSpec
 from panestream.engine.rule import DeclaredAggregates
-from panestream.engine.window_spec import WindowSpec
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import LookBackWindows
 from panestream.windowing.assigners.look_back import look_backs_of

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 import panestream as pst
-from panestream.engine.window_spec import WindowSpec
+from panestream.engine.query import WindowSpec
 from tests.comparison.harness import Place, Row
 
 SCHEMA = "key string, ts timestamp, v bigint, x double, u bigint"

@@ -14,8 +14,8 @@ from itertools import groupby
 
 from panestream.engine.plan import WindowPlan
 from panestream.engine.planner import choose
+from panestream.engine.query import WindowSpec
 from panestream.engine.rule import DeclaredAggregates
-from panestream.engine.window_spec import WindowSpec
 from panestream.windowing.assigners import PredicateWindows
 from tests.comparison import harness
 from tests.engine.aggregates import naive

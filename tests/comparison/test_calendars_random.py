@@ -10,7 +10,7 @@ import pytest
 
 from panestream.engine.kernels import calendar_grid
 from panestream.engine.operators.panes.spec import pane_grid, why_not_panes
-from panestream.engine.window_spec import WindowSpec
+from panestream.engine.query import WindowSpec
 from panestream.windowing.assigners import CumulatingEventTimeWindows, SlidingEventTimeWindows
 from panestream.windowing.assigners.several import SeveralWindows
 from panestream.windowing.triggers import (

@@ -11,8 +11,8 @@ import pytest
 
 import panestream as pst
 from panestream.engine.planner import aggregating
+from panestream.engine.query import WindowSpec
 from panestream.engine.reduction import AT_EVERY_ROW, reduction, told
-from panestream.engine.window_spec import WindowSpec
 from tests.comparison import harness
 from tests.comparison.test_panes_random import random_assigner
 from tests.comparison.test_sessions_random import of_the_row_operator

@@ -12,8 +12,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from panestream.engine.query import WindowSpec
 from panestream.engine.storage.state import MemoryState
-from panestream.engine.window_spec import WindowSpec
 from panestream.windowing.assigners import GlobalWindows
 from panestream.windowing.assigners.global_windows import CountWindows
 from panestream.windowing.triggers import CountTrigger

@@ -20,7 +20,7 @@ from panestream import agg
 from panestream.engine.operators.panes.spec import why_not_panes
 from panestream.engine.plan import Top
 from panestream.engine.planner import calling
-from panestream.engine.window_spec import WindowSpec
+from panestream.engine.query import WindowSpec
 from panestream.testing import MicroBatches
 from panestream.windowing.assigners import GlobalWindows
 from panestream.windowing.triggers import CountTrigger, DeltaTrigger, PurgingTrigger

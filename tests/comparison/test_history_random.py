@@ -15,9 +15,9 @@ import pytest
 from panestream.engine.exchange.group_run import check_history
 from panestream.engine.operators.panes.spec import why_not_panes
 from panestream.engine.operators.row.spec import RowSpec
+from panestream.engine.query import WindowSpec
 from panestream.engine.split import split_of
 from panestream.engine.storage.state import MemoryState
-from panestream.engine.window_spec import WindowSpec
 from panestream.errors import InvalidPlanError
 from panestream.windowing.assigners import ProcessingTimeSessionWindows, TumblingEventTimeWindows
 from panestream.windowing.assigners.several import SeveralWindows

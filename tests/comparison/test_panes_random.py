@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 
 from panestream.engine.operators.panes.spec import why_not_panes
+from panestream.engine.query import WindowSpec
 from panestream.engine.runtime.group_io import GroupMetrics
-from panestream.engine.window_spec import WindowSpec
 from panestream.windowing.assigners import (
     CumulatingEventTimeWindows,
     CumulatingProcessingTimeWindows,

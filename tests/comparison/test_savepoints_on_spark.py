@@ -15,7 +15,7 @@ import panestream as pst
 from panestream.engine.operators.panes.spec import why_not_panes
 from panestream.engine.plan import WindowPlan
 from panestream.engine.planner import calling
-from panestream.engine.window_spec import WindowSpec
+from panestream.engine.query import WindowSpec
 from panestream.testing import MicroBatches
 from panestream.windowing.assigners.several import SeveralWindows
 from panestream.windowing.evictors import CountEvictor, TimeEvictor

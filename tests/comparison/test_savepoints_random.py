@@ -15,8 +15,8 @@ from panestream.engine.operators.row.row_plan import Aggregate, Elements, Reduce
 from panestream.engine.operators.row.spec import RowSpec
 from panestream.engine.plan import WindowPlan
 from panestream.engine.planner import calling
+from panestream.engine.query import WindowSpec
 from panestream.engine.split import split_of
-from panestream.engine.window_spec import WindowSpec
 from panestream.windowing.assigners import (
     EventTimeSessionWindows,
     GlobalWindows,

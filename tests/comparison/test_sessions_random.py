@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 
 import pytest
 
+from panestream.engine.query import WindowSpec
 from panestream.engine.storage.state import MemoryState
-from panestream.engine.window_spec import WindowSpec
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import EventTimeSessionWindows, ProcessingTimeSessionWindows
 from panestream.windowing.assigners.session import GapColumn

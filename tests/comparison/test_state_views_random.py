@@ -12,10 +12,10 @@ import pyarrow as pa
 import pytest
 
 from panestream.engine.operators.intervals.spec import IntervalSpec
+from panestream.engine.query import WindowSpec
 from panestream.engine.runtime.sides import SIDES
 from panestream.engine.runtime.time_view import watermarks_of
 from panestream.engine.storage.state import MemoryState
-from panestream.engine.window_spec import WindowSpec
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import (
     EventTimeSessionWindows,

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 import pytest
 
-from panestream.engine.window_spec import WindowSpec
+from panestream.engine.query import WindowSpec
 from panestream.inspection.asked import Asked, asked_of
 from panestream.inspection.bins import WIDTHS
 from panestream.inspection.document import document_of

@@ -14,7 +14,7 @@ import pytest
 from panestream.engine.operators.panes.spec import why_not_panes
 from panestream.engine.operators.row.row_plan import Aggregate, Reduce
 from panestream.engine.planner import calling
-from panestream.engine.window_spec import WindowSpec
+from panestream.engine.query import WindowSpec
 from panestream.windowing.assigners.several import SeveralWindows
 from panestream.windowing.functions import AggregateFunction
 from tests.comparison import harness, test_panes_random, test_sessions_random

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from panestream.engine.operators.row.row_plan import Aggregate, Elements, Reduce, RowPlan
-from panestream.engine.window_spec import WindowSpec
+from panestream.engine.query import WindowSpec
 from panestream.errors import PanestreamError, did_you_mean
 from panestream.windowing.assigners import (
     EventTimeSessionWindows,

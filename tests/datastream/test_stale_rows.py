@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 import panestream as pst
-from panestream.datastream.stale_rows import warn_of_stale_rows
+from panestream.datastream.starting import warn_of_stale_rows
 from panestream.errors import PanestreamWarning
 
 SESSIONS = pst.EventTimeSessionWindows.with_gap("5 minutes")

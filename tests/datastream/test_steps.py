@@ -17,7 +17,7 @@ from panestream.datastream import (
     WindowedStream,
 )
 from panestream.datastream.inputs import no_aggregate
-from panestream.engine.window_spec import WindowSpec
+from panestream.engine.query import WindowSpec
 from panestream.errors import InvalidPlanError, UnknownNameError
 from panestream.spark.query import RunningQuery
 from panestream.windowing import aggregates as agg

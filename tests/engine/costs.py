@@ -26,9 +26,9 @@ from panestream.engine.operators.intervals.spec import IntervalSpec
 from panestream.engine.operators.row.row_plan import Reduce
 from panestream.engine.plan import OperatorSpec, WindowPlan
 from panestream.engine.planner import aggregating, calling, choose, over_tables
+from panestream.engine.query import WindowSpec
 from panestream.engine.rule import DeclaredAggregates
 from panestream.engine.storage.state import MemoryState
-from panestream.engine.window_spec import WindowSpec
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import (
     EventTimeSessionWindows,

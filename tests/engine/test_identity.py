@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from panestream.engine.plan import KEY_GROUPS, STATE_FORMAT, check_identity, check_taken_over
-from panestream.engine.window_spec import WindowSpec
+from panestream.engine.query import WindowSpec
 from panestream.errors import PlanMismatchError
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import TumblingEventTimeWindows

@@ -19,10 +19,10 @@ from panestream.engine.operators.row import state as row_state
 from panestream.engine.operators.row.row_plan import Elements
 from panestream.engine.plan import WindowPlan
 from panestream.engine.planner import calling, over_tables
+from panestream.engine.query import WindowSpec
 from panestream.engine.storage import blocks, sealed_state
 from panestream.engine.storage.limits import MOST_BYTES
 from panestream.engine.storage.state import MemoryState
-from panestream.engine.window_spec import WindowSpec
 from panestream.errors import MemoryLimitError
 from panestream.windowing.assigners import EventTimeSessionWindows, TumblingEventTimeWindows
 from panestream.windowing.evictors import CountEvictor

@@ -10,10 +10,10 @@ import pytest
 from panestream.engine.operators.accumulating.windowed_rows import TablePerWindow
 from panestream.engine.plan import MAIN, Split, WindowPlan
 from panestream.engine.planner import aggregating, over_tables
+from panestream.engine.query import WindowSpec
 from panestream.engine.storage import payload
 from panestream.engine.storage.sealed_state import SealedState
 from panestream.engine.storage.state import MemoryState
-from panestream.engine.window_spec import WindowSpec
 from panestream.errors import PlanMismatchError
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import (

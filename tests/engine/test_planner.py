@@ -8,7 +8,7 @@ import pytest
 from panestream.engine.operators.accumulating.windowed_rows import AllWindows, TablePerWindow
 from panestream.engine.operators.row.row_plan import Aggregate, Elements, Reduce
 from panestream.engine.planner import aggregating, calling, over_tables
-from panestream.engine.window_spec import WindowSpec
+from panestream.engine.query import WindowSpec
 from panestream.errors import InvalidPlanError
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import (

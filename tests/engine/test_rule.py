@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from panestream.engine.operators.row.row_plan import Reduce
+from panestream.engine.query import WindowSpec
 from panestream.engine.rule import DeclaredAggregates, FunctionOfRows, on_columns_only
-from panestream.engine.window_spec import WindowSpec
 from panestream.errors import InvalidPlanError
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import LookBackWindows

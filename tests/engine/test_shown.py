@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from panestream.engine.shown import Explanation, Shown, listed, parts_of, small_table
+from panestream.engine.explain import Explanation, Shown, listed, parts_of, small_table
 
 
 class Page(Shown):

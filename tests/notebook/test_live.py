@@ -10,8 +10,7 @@ import pytest
 import panestream as pst
 from panestream.errors import InvalidPlanError, SinkError
 from panestream.notebook import live as module
-from panestream.notebook.sparkline import sparkline
-from panestream.notebook.view import MOST, View
+from panestream.notebook.view import MOST, View, sparkline
 from panestream.spark.progress.micro_batch import BatchProgress
 from panestream.spark.query import RunningQuery
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 
+from panestream.report.page import DONE, FAILED, STOPPED
 from panestream.report.recording import RunReport
-from panestream.report.run import DONE, FAILED, STOPPED
 from panestream.report.times import LEVELS, Times
 from panestream.spark.progress.micro_batch import BatchProgress, PartitionProgress
 

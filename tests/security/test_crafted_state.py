@@ -22,11 +22,11 @@ from panestream.engine.operators.row.columns import ColumnReader, ColumnWriter
 from panestream.engine.operators.row.row_plan import Aggregate
 from panestream.engine.operators.row.value_texts import ValueTexts
 from panestream.engine.planner import calling
+from panestream.engine.query import WindowSpec
 from panestream.engine.savepoint.plans import plan_json, plan_of
 from panestream.engine.savepoint.recipes import recipe_of
 from panestream.engine.storage import payload
 from panestream.engine.storage.sealed_state import SealedState
-from panestream.engine.window_spec import WindowSpec
 from panestream.errors import InvalidPlanError, PanestreamError, StateFormatError
 from panestream.windowing.assigners import TumblingEventTimeWindows
 from panestream.windowing.functions import AggregateFunction

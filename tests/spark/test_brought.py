@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from panestream.engine.exchange.group_run import METRICS
+from panestream.engine.query import WindowSpec
 from panestream.engine.storage import payload
-from panestream.engine.window_spec import WindowSpec
 from panestream.spark import computed as computed_
 from panestream.spark.computed import FEW_BYTES, Computed
 from panestream.spark.types import spark_schema

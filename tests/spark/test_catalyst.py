@@ -16,7 +16,7 @@ import panestream as pst
 from panestream import agg
 from panestream.engine.plan import WindowPlan
 from panestream.engine.planner import aggregating
-from panestream.engine.window_spec import WindowSpec
+from panestream.engine.query import WindowSpec
 from panestream.errors import AggregateOverflowError
 from panestream.spark import catalyst
 from panestream.spark.operator import dataflow

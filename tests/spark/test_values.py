@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 import panestream as pst
 from panestream import agg
 from panestream.datastream import planned
-from panestream.datastream.gaps import gap_input
+from panestream.datastream.inputs import gap_input
 from panestream.errors import InvalidWindowError
 from panestream.spark.catalyst import reduce_rows, reducible
 from panestream.spark.columns import micros_of

@@ -17,8 +17,8 @@ from panestream.engine.operators.accumulating.windowed_rows import AllWindows, T
 from panestream.engine.operators.row.row_plan import Elements, Reduce
 from panestream.engine.plan import MAIN, WindowPlan
 from panestream.engine.planner import choose
+from panestream.engine.query import WindowSpec
 from panestream.engine.rule import DeclaredAggregates, FunctionOfRows, FunctionOfTables
-from panestream.engine.window_spec import WindowSpec
 from panestream.errors import InvalidPlanError
 from panestream.testing import WindowTestHarness
 from panestream.tracing.of_batch import row_operator_of, trace_of_batch, traced_query

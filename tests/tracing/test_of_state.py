@@ -11,7 +11,7 @@ import pytest
 import panestream as pst
 from panestream import agg
 from panestream.engine.operators.intervals.spec import IntervalSpec
-from panestream.engine.window_spec import WindowSpec
+from panestream.engine.query import WindowSpec
 from panestream.errors import InvalidPlanError
 from panestream.testing import ColumnTestHarness, WindowTestHarness
 from panestream.testing.column_query import column_operator

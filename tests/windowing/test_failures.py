@@ -11,7 +11,7 @@ import pytest
 
 from panestream.engine.kernels.python_values import RowType
 from panestream.engine.operators.row.row_plan import Aggregate, Elements, Reduce, RowPlan
-from panestream.engine.window_spec import WindowSpec
+from panestream.engine.query import WindowSpec
 from panestream.errors import MemoryLimitError
 from panestream.spark.reasons import in_few_words
 from panestream.testing import WindowTestHarness

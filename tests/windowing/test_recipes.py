@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from panestream.engine.operators.row.row_plan import Reduce, RowPlan
-from panestream.engine.window_spec import WindowSpec
+from panestream.engine.query import WindowSpec
 from panestream.errors import InvalidWindowError
 from panestream.windowing import assigners, evictors, triggers
 from panestream.windowing.assigners import (

@@ -10,7 +10,7 @@ import pytest
 
 from panestream.engine.operators.row.row_plan import Aggregate, Elements, Reduce, RowPlan
 from panestream.engine.plan import stable_repr
-from panestream.engine.window_spec import WindowSpec
+from panestream.engine.query import WindowSpec
 from panestream.errors import InvalidPlanError, InvalidWindowError, SinkError
 from panestream.spark.sinks.others import ForeachBatchSink
 from panestream.windowing import aggregates as agg

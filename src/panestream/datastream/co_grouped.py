@@ -15,6 +15,7 @@ from panestream.datastream.result import WindowedResult
 from panestream.datastream.two_streams import check_apart
 from panestream.datastream.windowed import Schema, WindowedStream, with_schema
 from panestream.engine.co_groups import OfLists, OfTables
+from panestream.engine.explain import Shown, parts_of
 from panestream.engine.plan import MAIN, WindowPlan
 from panestream.engine.runtime.sides import (
     HOWS,
@@ -28,7 +29,6 @@ from panestream.engine.runtime.sides import (
     Sides,
     join_called,
 )
-from panestream.engine.shown import Shown, parts_of
 from panestream.errors import InvalidPlanError, did_you_mean
 from panestream.spark.columns import quoted
 from panestream.spark.names import Names

@@ -12,16 +12,41 @@ from functools import cached_property
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 
-from panestream.datastream.united import United
+from panestream.engine.explain import Shown, listed, parts_of
 from panestream.engine.plan import WAY_OUT, stable_repr
+from panestream.engine.query import WindowSpec
 from panestream.engine.runtime.sides import SIDES, Sides
-from panestream.engine.shown import Shown, listed, parts_of
-from panestream.engine.window_spec import WindowSpec
 from panestream.spark.columns import key_of, type_of
 from panestream.spark.expressions import as_written, text_of
 from panestream.spark.types import arrow_schema, to_arrow
 from panestream.windowing.time import format_duration
 from panestream.windowing.watermarks import WatermarkStrategy
+
+
+@dataclass(frozen=True, eq=False)
+class United:
+    """How the rows of two streams become those of one.
+
+    Attributes:
+        left: the rows of the left stream, as it was given.
+        right: those of the right one.
+        of_left: what is taken of a row of the left: key, times and order, as both streams have them, its side, the row itself.
+        of_right: the same of the right, in the same order.
+    """
+
+    left: DataFrame
+    right: DataFrame
+    of_left: tuple[Column, ...]
+    of_right: tuple[Column, ...]
+
+    def rows_of(self, left: DataFrame, right: DataFrame) -> DataFrame:
+        """The rows of both as one. Asks Spark nothing.
+
+        Args:
+            left: rows with the columns of the left stream.
+            right: rows with the columns of the right one.
+        """
+        return left.select(*self.of_left).unionAll(right.select(*self.of_right))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -141,3 +166,6 @@ class WindowedEvents(Shown):
             **parts_of(self.keyed),
             "other outputs": ", ".join([*outputs, *self.side_outputs]),
         }
+
+
+__all__ = ["Events", "KeyedEvents", "United", "WindowedEvents"]

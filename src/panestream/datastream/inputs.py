@@ -13,16 +13,17 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from panestream.datastream.names import RESERVED
-from panestream.errors import InvalidPlanError
+from panestream.engine.operators.predicates.operator import label_of
+from panestream.errors import InvalidPlanError, InvalidWindowError, did_you_mean
 from panestream.spark.aggregates import instead_of, split_alias, translations
 from panestream.spark.asking import asking
-from panestream.spark.columns import columns_of, quoted
+from panestream.spark.columns import column_of, columns_of, micros_of_interval, micros_of_number, quoted, type_of
 from panestream.spark.expressions import as_written, same, text_of
 from panestream.spark.names import Names, shown
 from panestream.spark.types import check_bytewise, collation_of
 from panestream.windowing import aggregates as recipes
 from panestream.windowing.aggregates.base import ColumnText
-from panestream.windowing.assigners import WindowAssigner
+from panestream.windowing.assigners import PredicateWindows, WindowAssigner
 from panestream.windowing.assigners.global_windows import CountWindows
 from panestream.windowing.assigners.session import GapColumn
 from panestream.windowing.foreign_names import AGGREGATES
@@ -187,3 +188,134 @@ def resolve_gap(df: DataFrame, assigner: WindowAssigner) -> tuple[WindowAssigner
     column = gap.expr.column
     text = text_of(df, column, "the session gap")
     return replace(assigner, gap=replace(gap, expr=text)), column  # type: ignore[type-var]
+
+
+def gap_input(df: DataFrame, assigner: WindowAssigner, given: Column | None = None) -> dict[str, Column]:
+    """The gap in microseconds under the name by which the engine asks for it; nothing where sessions have no gap column.
+
+    Args:
+        df: the input.
+        assigner: the windows.
+        given: the gap, where the user gave a Column instead of text.
+
+    Raises:
+        InvalidWindowError: the column is neither an interval nor a number with a unit.
+        InvalidPlanError: there is no such column.
+    """
+    gap = _gap_of(assigner)
+    if gap is None:
+        return {}
+    column, kind = _checked(df, gap, given)
+    return {gap.label: micros_of_interval(column) if gap.unit is None else micros_of_number(column, kind, gap.unit)}
+
+
+def check_gap_of_rows(df: DataFrame, assigner: WindowAssigner, given: Column | None = None) -> None:
+    """Where functions see whole rows, the gap must be one of their columns.
+
+    Raises:
+        InvalidPlanError: it is an expression.
+        InvalidWindowError: the column is neither an interval nor a number with a unit.
+    """
+    gap = _gap_of(assigner)
+    if gap is None:
+        return
+    if gap.expr not in df.columns or (given is not None and not same(df, given, column_of(df, gap.expr, "the session gap"))):
+        raise InvalidPlanError(
+            f"with functions of your own over rows the session gap must be a column of them: "
+            f"df.withColumn('gap', expr({gap.expr!r})) and with_gap_column('gap'); {did_you_mean(gap.expr, df.columns)}"
+        )
+    _checked(df, gap, given)
+
+
+def _gap_of(assigner: WindowAssigner) -> GapColumn | None:
+    gap = getattr(assigner, "gap", None)
+    return gap if isinstance(gap, GapColumn) else None
+
+
+def _checked(df: DataFrame, gap: GapColumn, given: Column | None) -> tuple[Column, T.DataType]:
+    """The column and its type."""
+    column = column_of(df, gap.expr if given is None else given, "the session gap")
+    kind = type_of(df, column)
+    if isinstance(kind, T.DayTimeIntervalType):
+        if gap.unit is not None:
+            raise InvalidWindowError(f"the session gap {gap.expr!r} is an interval already: leave out unit={gap.unit!r}")
+        return column, kind
+    if not isinstance(kind, (T.IntegralType, T.DoubleType, T.FloatType, T.DecimalType)):
+        raise InvalidWindowError(
+            f"the session gap {gap.expr!r} is a {kind.simpleString()}: it must be an interval of days to seconds, or a number "
+            "with unit='seconds', 'milliseconds' or 'microseconds'"
+        )
+    if gap.unit is None:
+        raise InvalidWindowError(
+            f"the session gap {gap.expr!r} is a number ({kind.simpleString()}): "
+            "say of what, unit='seconds', 'milliseconds' or 'microseconds'"
+        )
+    return column, kind
+
+
+_PREDICATE = "a predicate of windows"
+
+
+def resolve_predicates(df: DataFrame, assigner: WindowAssigner) -> tuple[WindowAssigner, Mapping[str, Column]]:
+    """Windows whose predicates are Columns with their texts instead, and the Columns by text.
+
+    Raises:
+        InvalidPlanError: one cannot be understood over these columns; two that differ have the same text.
+    """
+    if not isinstance(assigner, PredicateWindows):
+        return assigner, {}
+    given: dict[str, Column] = {}
+    texts: dict[str, str] = {}
+    for what, one in (("start", assigner.start), ("end", assigner.end)):
+        if not isinstance(one, ColumnText):
+            continue
+        text = text_of(df, one.column, _PREDICATE)
+        other = assigner.end if what == "start" else assigner.start
+        known = given.get(text, column_of(df, other, _PREDICATE) if text == other and type(other) is str else one.column)
+        if not same(df, known, one.column):
+            raise InvalidPlanError(f"start and end are both called {text!r} and differ: give one a name with .alias('...')")
+        given[text], texts[what] = one.column, text
+    return replace(assigner, **texts) if texts else assigner, given  # type: ignore[arg-type]
+
+
+def predicate_inputs(df: DataFrame, assigner: WindowAssigner, given: Mapping[str, Column]) -> dict[str, Column]:
+    """The predicates under the names by which the engine asks for them; nothing where windows have none.
+
+    Args:
+        df: the input.
+        assigner: the windows.
+        given: Columns in place of texts.
+
+    Raises:
+        InvalidWindowError: one is no boolean.
+        InvalidPlanError: there is no such column.
+    """
+    if not isinstance(assigner, PredicateWindows):
+        return {}
+    found = {}
+    for text in assigner.predicates:
+        column = given[text] if text in given else column_of(df, text, _PREDICATE)
+        kind = type_of(df, column)
+        if not isinstance(kind, T.BooleanType):
+            raise InvalidWindowError(
+                f"the predicate {text!r} of windows is a {kind.simpleString()}: it must be true or false, such as "
+                "\"action = 'logout'\""
+            )
+        found[label_of(text)] = column
+    return found
+
+
+__all__ = [
+    "check_collations",
+    "check_gap_of_rows",
+    "check_results",
+    "declared_of",
+    "gap_input",
+    "no_aggregate",
+    "no_assigner",
+    "one_by_one",
+    "predicate_inputs",
+    "resolve_gap",
+    "resolve_inputs",
+    "resolve_predicates",
+]

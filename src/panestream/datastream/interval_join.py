@@ -11,9 +11,9 @@ from pyspark.sql import functions as F
 from panestream.datastream.co_grouped import CoGroupedStream, CoGroupedWindows, JoinedResult, kind_of_join
 from panestream.datastream.options import Options, check_options
 from panestream.datastream.result import WindowedResult
+from panestream.engine.explain import Shown, parts_of
 from panestream.engine.operators.intervals.spec import IntervalSpec
 from panestream.engine.runtime.sides import INNER, OF_PAIRS, SIDES
-from panestream.engine.shown import Shown, parts_of
 from panestream.errors import InvalidPlanError
 from panestream.spark.columns import type_of
 from panestream.spark.types import to_arrow

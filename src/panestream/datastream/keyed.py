@@ -9,13 +9,12 @@ from pyspark.sql import Column, DataFrame
 
 from panestream.datastream.co_grouped import CoGroupedStream
 from panestream.datastream.events import Events, KeyedEvents
-from panestream.datastream.inputs import no_assigner, one_by_one, resolve_gap
+from panestream.datastream.inputs import no_assigner, one_by_one, resolve_gap, resolve_predicates
 from panestream.datastream.interval_join import IntervalJoin
 from panestream.datastream.names import RESERVED, checked_tag
-from panestream.datastream.predicates import resolve_predicates
 from panestream.datastream.two_streams import together
 from panestream.datastream.windowed import WindowedStream
-from panestream.engine.window_spec import WindowSpec
+from panestream.engine.query import WindowSpec
 from panestream.errors import InvalidPlanError, did_you_mean
 from panestream.spark.arrival import order_of
 from panestream.spark.columns import key_of, micros_of, quoted, type_of

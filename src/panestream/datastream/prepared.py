@@ -11,8 +11,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from panestream.datastream.result import WindowedResult
+from panestream.engine.explain import Explanation, Shown, parts_of
 from panestream.engine.plan import MAIN
-from panestream.engine.shown import Explanation, Shown, parts_of
 from panestream.errors import InvalidPlanError
 from panestream.spark.asking import asking
 from panestream.spark.failures import raise_as

@@ -15,7 +15,6 @@ from pyspark.sql import Column, DataFrame
 from panestream.datastream.histories import History, Positions, history_rows
 from panestream.datastream.names import ASKED_FOR, check_added, check_output, sinks_of, takes_outputs
 from panestream.datastream.planned import PlannedQuery
-from panestream.datastream.stale_rows import warn_of_stale_rows
 from panestream.datastream.starting import (
     StartRequest,
     check_ending,
@@ -25,14 +24,14 @@ from panestream.datastream.starting import (
     spark_trigger,
     warn_of_birth,
     warn_of_missing_sinks,
+    warn_of_stale_rows,
 )
 from panestream.datastream.traced import MOST_ROWS, Wanted, traced
-from panestream.engine.explain import explain_plan
+from panestream.engine.explain import Explanation, Shown, explain_plan, listed, parts_of
 from panestream.engine.operators.row.spec import RowSpec
 from panestream.engine.plan import FIRING_COLUMNS, KEY_GROUPS, MAIN, OP_COLUMN, OperatorSpec, Top, WindowPlan
 from panestream.engine.reduction import told
 from panestream.engine.runtime.sides import SIDES
-from panestream.engine.shown import Explanation, Shown, listed, parts_of
 from panestream.errors import CheckpointError, InvalidPlanError, PanestreamWarning, PlanMismatchError, did_you_mean
 from panestream.spark import query as spark_query
 from panestream.spark.asking import asking

@@ -8,18 +8,26 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import SparkSession
 
-from panestream.engine.plan import WindowPlan
+from panestream.engine.plan import MAIN, WindowPlan
 from panestream.engine.runtime.last_windows import check_closable
 from panestream.errors import InvalidDurationError, InvalidPlanError, PanestreamWarning, SinkError
 from panestream.spark.progress.micro_batch import BatchProgress
 from panestream.spark.session import missed_at_birth
 from panestream.spark.sinks.base import Sink
+from panestream.windowing.assigners import MergingWindowAssigner
 from panestream.windowing.time import format_duration, to_micros
 from panestream.windowing.triggers import Trigger
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from panestream.engine.plan import OperatorSpec
+    from panestream.engine.query import WindowSpec
+    from panestream.spark.sinks.base import Sink
 
 _KINDS = ("availableNow", "once", "processingTime")
 _SWITCHES = {"availablenow": "availableNow", "once": "once"}
@@ -239,3 +247,40 @@ def warn_of_birth(spark: SparkSession, *, deeper: int = 0) -> None:
     missed = missed_at_birth(spark)
     if missed is not None:
         warnings.warn(missed, PanestreamWarning, stacklevel=3 + deeper)
+
+
+def warn_of_stale_rows(windowing: WindowSpec, operator: OperatorSpec, sinks: Mapping[str, Sink], *, changes: bool) -> None:
+    """Warns where rows of sessions that have grown since would stay beside those of the longer ones.
+
+    A session that fires, and then takes a row, is another window: nothing replaces the row of the shorter one but a changelog.
+    """
+    sink = sinks.get(MAIN)
+    if sink is None or not sink.keeps_last or changes or not isinstance(windowing.assigner, MergingWindowAssigner):
+        return
+    early = windowing.trigger is not None and windowing.trigger != windowing.assigner.get_default_trigger()
+    if not early and not windowing.allowed_lateness:
+        return
+    instead = "Write all rows and take the newest where you read them (docs/ideas/changelogs.md, early results of sessions)"
+    if operator.why_no_changes is None:
+        instead = "Add .changelog(), which deletes it"
+    warnings.warn(
+        f"the output {MAIN!r} ({sink.describe()}) keeps the last row of each key and window, and these windows grow: where one "
+        f"has fired and then takes another row, its first row stays beside that of the longer window. {instead}",
+        PanestreamWarning,
+        stacklevel=3,
+    )
+
+
+__all__ = [
+    "SPARKS_NAMES",
+    "StartRequest",
+    "check_ending",
+    "check_no_place",
+    "check_sink",
+    "ends_by_itself",
+    "reads_own_offsets",
+    "spark_trigger",
+    "warn_of_birth",
+    "warn_of_missing_sinks",
+    "warn_of_stale_rows",
+]

@@ -13,13 +13,20 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from panestream.datastream.events import WindowedEvents
-from panestream.datastream.gaps import check_gap_of_rows, gap_input
-from panestream.datastream.inputs import check_collations, check_results, declared_of, one_by_one, resolve_inputs
+from panestream.datastream.inputs import (
+    check_collations,
+    check_gap_of_rows,
+    check_results,
+    declared_of,
+    gap_input,
+    one_by_one,
+    predicate_inputs,
+    resolve_inputs,
+)
 from panestream.datastream.look_back import look_back_result
 from panestream.datastream.names import RESERVED, checked_tag
 from panestream.datastream.options import Options, check_options
 from panestream.datastream.panes import PanesResult, panes_of
-from panestream.datastream.predicates import predicate_inputs
 from panestream.datastream.result import WindowedResult
 from panestream.engine.operators.accumulating.windowed_rows import AllWindows, OverRows, TablePerWindow
 from panestream.engine.operators.row.row_plan import Aggregate, AnyWindowFunction, Elements, Reduce

@@ -18,9 +18,9 @@ from panestream.engine.operators.row.row_plan import Aggregate, AnyWindowFunctio
 from panestream.engine.operators.row.rule import row_spec
 from panestream.engine.operators.sessions.spec import sessions_rule
 from panestream.engine.plan import OperatorSpec
+from panestream.engine.query import WindowSpec
 from panestream.engine.reduction import reduced, reduction
 from panestream.engine.rule import Asked, DeclaredAggregates, FunctionOfRows, FunctionOfTables, Rule, Supported, Unsupported
-from panestream.engine.window_spec import WindowSpec
 from panestream.errors import InvalidPlanError
 from panestream.windowing import aggregates as recipes
 from panestream.windowing.assigners.several import SeveralWindows

@@ -15,7 +15,7 @@ from panestream.engine.operators.accumulating.windowed_rows import OverRows
 from panestream.engine.operators.row.row_plan import Aggregate as AggregateWith
 from panestream.engine.operators.row.row_plan import AnyWindowFunction, Elements, Reduce
 from panestream.engine.plan import OperatorSpec
-from panestream.engine.window_spec import WindowSpec
+from panestream.engine.query import WindowSpec
 from panestream.errors import InvalidPlanError
 from panestream.windowing.aggregates import Aggregate
 

@@ -11,7 +11,7 @@ from panestream.engine.explain import explain_plan
 from panestream.engine.plan import WindowPlan, stable_repr
 from panestream.inspection.asked import Asked
 from panestream.inspection.bins import Counted, to_show, together
-from panestream.inspection.notebook import ShownSummary
+from panestream.inspection.page import ShownSummary
 from panestream.inspection.reducing import LISTED, NEVER, Part
 from panestream.inspection.summary import (
     GroupShown,

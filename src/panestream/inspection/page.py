@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from html import escape
 
 from panestream.inspection.pictures import lateness, skew, windows_over_time
@@ -40,4 +41,12 @@ def _body(summary: Summary) -> str:
     return "\n".join(parts)
 
 
-__all__ = ["notebook_of", "page_of"]
+@dataclass(frozen=True, slots=True, repr=False)
+class ShownSummary(Summary):
+    """The data, and in a notebook the page."""
+
+    def _repr_html_(self) -> str:
+        return notebook_of(self)
+
+
+__all__ = ["ShownSummary", "notebook_of", "page_of"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from panestream.engine.shown import listed
+from panestream.engine.explain import listed
 from panestream.inspection.summary import SameBounds, Summary
 from panestream.inspection.values import Json, key_text
 from panestream.pages.words import behind, many, moment, number, printable, size, span, watermark_text

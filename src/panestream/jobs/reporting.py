@@ -39,8 +39,8 @@ def reported(loaded: LoadedJob, page: Path | None, told: Sequence[tuple[str, str
     if page is None:
         yield loaded
         return
+    from panestream.report.page import DONE
     from panestream.report.recording import RunReport, shown_settings, versions
-    from panestream.report.run import DONE
 
     check_writable(page)
     _check_beside(page)
@@ -72,7 +72,7 @@ def _check_beside(page: Path) -> None:
 
 
 def _ended_by(error: BaseException) -> tuple[str, str]:
-    from panestream.report.run import FAILED, STOPPED
+    from panestream.report.page import FAILED, STOPPED
 
     if isinstance(error, (typer.Exit, KeyboardInterrupt)):
         # After Ctrl-C, or as nobody reads what is printed.

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 
 from rich.text import Text
 
+from panestream.engine.explain import listed
 from panestream.engine.plan import stable_repr
-from panestream.engine.shown import listed
 from panestream.jobs.live import PipeConsole
 from panestream.jobs.sessions import QuietSession, SessionOf
 from panestream.spark.savepoint.manifest import Manifest

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from io import BytesIO, StringIO
 from typing import Any
 
-from panestream.pictures.layout import BINS, Bar, Layout, Mark
-from panestream.pictures.ticks import ticks
+from panestream.pictures.layout import BINS, Bar, Layout, Mark, ticks
 from panestream.tracing.words import value
 
 WIDTH = 7.4

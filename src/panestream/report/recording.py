@@ -15,8 +15,7 @@ from typing import Any
 import pyspark
 
 from panestream.datastream import WindowedResult
-from panestream.report.page import notebook_of, page_of
-from panestream.report.run import DONE, FAILED, RUNNING, Run
+from panestream.report.page import DONE, FAILED, RUNNING, Run, notebook_of, page_of
 from panestream.report.times import Times, closes, observed_in, watched
 from panestream.spark.progress.listening import ProgressListener, QueryRun
 from panestream.spark.progress.micro_batch import BatchProgress

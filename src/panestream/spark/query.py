@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 
+from panestream.engine.explain import Shown, listed
 from panestream.engine.plan import WindowPlan, stable_repr
-from panestream.engine.shown import Shown, listed
 from panestream.engine.storage.state_age import StateAge
 from panestream.errors import InvalidPlanError, OperatorError, PanestreamError
 from panestream.spark import signals, spark_logs

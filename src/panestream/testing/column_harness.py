@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from panestream.engine.explain import Shown
 from panestream.engine.plan import MAIN, Chunk, WindowPlan
+from panestream.engine.query import WindowSpec
 from panestream.engine.runtime.group_io import GroupInput
-from panestream.engine.shown import Shown
 from panestream.engine.storage.state import MemoryState
-from panestream.engine.window_spec import WindowSpec
 from panestream.errors import InvalidPlanError, did_you_mean
 from panestream.testing.column_query import column_operator, runs_on_columns_only
 from panestream.testing.elements import Columns, schema_of

@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from panestream.engine.plan import OperatorSpec
 from panestream.engine.planner import choose
+from panestream.engine.query import WindowSpec
 from panestream.engine.rule import DeclaredAggregates
-from panestream.engine.window_spec import WindowSpec
 from panestream.errors import InvalidPlanError, did_you_mean
 from panestream.windowing.aggregates import Aggregate
 from panestream.windowing.assigners import PredicateWindows, WindowAssigner

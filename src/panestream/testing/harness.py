@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from panestream.engine.explain import Shown
 from panestream.engine.operators.row.counting import count_key_state_entries, count_state_entries, count_timers
 from panestream.engine.operators.row.output import FiredResult, Output
 from panestream.engine.operators.row.row_plan import AnyWindowFunction, RowPlan
 from panestream.engine.operators.row.window_operator import RowOperator
-from panestream.engine.shown import Shown
+from panestream.engine.query import WindowSpec
 from panestream.engine.storage.sealed_state import SealedState
 from panestream.engine.storage.state import MemoryState
-from panestream.engine.window_spec import WindowSpec
 from panestream.errors import InvalidPlanError, InvalidWindowError, PanestreamError
 from panestream.testing.clockwork import Clockwork
 from panestream.testing.elements import Columns

@@ -12,7 +12,7 @@ from panestream.engine.aggregates import Aggregation
 from panestream.engine.kernels.python_values import RowType
 from panestream.engine.operators.row.declared import TIME, DeclaredFunction
 from panestream.engine.operators.row.row_plan import Aggregate, AnyWindowFunction, Elements, Reduce, RowPlan
-from panestream.engine.window_spec import WindowSpec
+from panestream.engine.query import WindowSpec
 from panestream.errors import InvalidPlanError
 from panestream.testing.elements import Columns, RowMaker, schema_of
 from panestream.windowing import aggregates as recipes

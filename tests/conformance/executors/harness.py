@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from panestream.engine.operators.row.row_plan import RowPlan
-from panestream.engine.window_spec import WindowSpec
+from panestream.engine.query import WindowSpec
 from panestream.errors import PanestreamError
 from panestream.testing.harness import WindowTestHarness
 from panestream.windowing.windows import TimeWindow

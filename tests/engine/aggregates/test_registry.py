@@ -22,7 +22,7 @@ from panestream.engine.explain import explain_plan
 from panestream.engine.operators.counts.spec import CountSpec
 from panestream.engine.operators.panes.spec import PaneSpec
 from panestream.engine.operators.sessions.spec import SessionSpec
-from panestream.engine.window_spec import WindowSpec
+from panestream.engine.query import WindowSpec
 from panestream.errors import InvalidPlanError
 from panestream.windowing import aggregates as agg
 from panestream.windowing.aggregates.base import OfOne

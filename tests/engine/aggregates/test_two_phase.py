@@ -14,8 +14,8 @@ from panestream.engine.explain import explain_plan
 from panestream.engine.operators.row.row_plan import Aggregate, Elements, Reduce
 from panestream.engine.plan import Chunk
 from panestream.engine.planner import aggregating, calling
+from panestream.engine.query import WindowSpec
 from panestream.engine.storage.state import MemoryState
-from panestream.engine.window_spec import WindowSpec
 from panestream.errors import InvalidPlanError
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import EventTimeSessionWindows, SlidingEventTimeWindows, TumblingEventTimeWindows

@@ -11,7 +11,7 @@ import pytest
 from panestream.engine.exchange.arrival_order import in_order, unordered
 from panestream.engine.operators.accumulating.operator import KEPT
 from panestream.engine.plan import Chunk
-from panestream.engine.window_spec import WindowSpec
+from panestream.engine.query import WindowSpec
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import TumblingEventTimeWindows
 from tests.comparison import harness

@@ -14,9 +14,9 @@ from panestream.engine.operators.accumulating.operator import KEPT
 from panestream.engine.operators.row.row_plan import Elements
 from panestream.engine.plan import WindowPlan
 from panestream.engine.planner import calling
+from panestream.engine.query import WindowSpec
 from panestream.engine.storage import payload
 from panestream.engine.storage.payload import END, PayloadPart, cut
-from panestream.engine.window_spec import WindowSpec
 from panestream.windowing.assigners import TumblingEventTimeWindows
 from panestream.windowing.functions import applied
 from panestream.windowing.watermarks import WatermarkStrategy

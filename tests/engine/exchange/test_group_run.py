@@ -13,10 +13,10 @@ from panestream.engine.exchange.packing import PackColumns, pack
 from panestream.engine.operators.row.row_plan import Elements
 from panestream.engine.plan import MAIN
 from panestream.engine.planner import calling
+from panestream.engine.query import WindowSpec
 from panestream.engine.runtime.group_io import GroupOutput
 from panestream.engine.storage import payload
 from panestream.engine.storage.state import MemoryState
-from panestream.engine.window_spec import WindowSpec
 from panestream.errors import InvalidPlanError, MemoryLimitError
 from panestream.windowing.assigners import TumblingEventTimeWindows, TumblingProcessingTimeWindows
 from panestream.windowing.functions import applied

@@ -14,9 +14,9 @@ import pyarrow as pa
 
 from panestream.engine.plan import MAIN, Chunk, WindowPlan
 from panestream.engine.planner import aggregating
+from panestream.engine.query import WindowSpec
 from panestream.engine.runtime.group_io import GroupInput
 from panestream.engine.storage.state import MemoryState
-from panestream.engine.window_spec import WindowSpec
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import SlidingEventTimeWindows, TumblingEventTimeWindows
 from panestream.windowing.time import MIN_TIMESTAMP

@@ -10,8 +10,8 @@ import pytest
 
 from panestream.engine.operators.row.row_plan import Elements
 from panestream.engine.planner import calling
+from panestream.engine.query import WindowSpec
 from panestream.engine.runtime.main_rows import firing_columns, side_schema, window_rows
-from panestream.engine.window_spec import WindowSpec
 from panestream.errors import InvalidPlanError
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import GlobalWindows, TumblingEventTimeWindows

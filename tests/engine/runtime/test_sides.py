@@ -8,12 +8,12 @@ import pyarrow as pa
 import pytest
 
 from panestream.engine.exchange.packing import PackColumns, pack
+from panestream.engine.query import WindowSpec
 from panestream.engine.runtime.sides import HOWS, Pairs, Sides, join_called
 from panestream.engine.runtime.watermarks import WatermarkTracker
 from panestream.engine.savepoint.plans import plan_json, plan_of
 from panestream.engine.storage import payload
 from panestream.engine.storage.state import MemoryState
-from panestream.engine.window_spec import WindowSpec
 from panestream.errors import InvalidPlanError
 from panestream.windowing.assigners import TumblingEventTimeWindows
 from panestream.windowing.time import MIN_TIMESTAMP

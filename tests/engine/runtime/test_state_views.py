@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from panestream.engine.query import WindowSpec
 from panestream.engine.runtime.state_views import ViewSchemas, WindowRows, instants, reached_by, share
 from panestream.engine.storage.state_tables import StateTables
-from panestream.engine.window_spec import WindowSpec
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import TumblingEventTimeWindows, TumblingProcessingTimeWindows
 from panestream.windowing.assigners.several import SeveralWindows

@@ -3,9 +3,9 @@
 import datetime as dt
 from dataclasses import replace
 
+from panestream.engine.query import WindowSpec
 from panestream.engine.runtime.time_view import watermarks_of
 from panestream.engine.runtime.watermarks import WatermarkTracker
-from panestream.engine.window_spec import WindowSpec
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import TumblingEventTimeWindows
 from panestream.windowing.time import MIN_TIMESTAMP

@@ -4,9 +4,9 @@ import pytest
 
 from panestream.engine.operators.row.row_plan import Elements
 from panestream.engine.planner import calling
+from panestream.engine.query import WindowSpec
 from panestream.engine.savepoint.added import check_added, untold_results
 from panestream.engine.storage.state import MemoryState
-from panestream.engine.window_spec import WindowSpec
 from panestream.errors import InvalidPlanError, PlanMismatchError
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import TumblingEventTimeWindows

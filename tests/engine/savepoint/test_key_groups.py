@@ -9,9 +9,9 @@ import pytest
 from panestream.engine.operators.accumulating.windowed_rows import TablePerWindow
 from panestream.engine.operators.row.row_plan import Aggregate
 from panestream.engine.planner import aggregating, calling, over_tables
+from panestream.engine.query import WindowSpec
 from panestream.engine.savepoint.key_groups import dealt, header_for, header_of_all, new_groups, rescaled
 from panestream.engine.storage.state_tables import StateTables
-from panestream.engine.window_spec import WindowSpec
 from panestream.errors import PlanMismatchError, StateDamagedError, StateFormatError
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import (

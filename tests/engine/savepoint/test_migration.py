@@ -8,8 +8,8 @@ import pytest
 
 from panestream.engine.operators.row.row_plan import Aggregate, Elements, Reduce
 from panestream.engine.planner import calling
+from panestream.engine.query import WindowSpec
 from panestream.engine.savepoint.migration import check_migrations, migrated, migrated_identity
-from panestream.engine.window_spec import WindowSpec
 from panestream.errors import InvalidPlanError, PlanMismatchError
 from panestream.windowing.assigners import EventTimeSessionWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
 from panestream.windowing.evictors import CountEvictor

@@ -11,11 +11,11 @@ from panestream.engine.operators.accumulating.windowed_rows import TablePerWindo
 from panestream.engine.operators.row.row_plan import Aggregate, Elements, Reduce
 from panestream.engine.plan import Top, stable_repr
 from panestream.engine.planner import COLUMNS_ONLY, RULES, aggregating, calling, over_tables
+from panestream.engine.query import WindowSpec
 from panestream.engine.savepoint import plans
 from panestream.engine.savepoint.absent import AbsentOverRows
 from panestream.engine.savepoint.plans import plan_json, plan_of
 from panestream.engine.savepoint.recipes import recipe_json, recipe_of
-from panestream.engine.window_spec import WindowSpec
 from panestream.errors import InvalidPlanError, StateFormatError
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import (

@@ -9,8 +9,8 @@ import pytest
 
 from panestream.engine.operators.row.row_plan import Aggregate, Elements, Reduce
 from panestream.engine.planner import aggregating, calling
+from panestream.engine.query import WindowSpec
 from panestream.engine.runtime.state_views import share
-from panestream.engine.window_spec import WindowSpec
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import GlobalWindows, TumblingEventTimeWindows, TumblingProcessingTimeWindows
 from panestream.windowing.evictors import CountEvictor

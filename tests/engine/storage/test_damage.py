@@ -22,11 +22,11 @@ from panestream.engine.operators.row import index as row_index
 from panestream.engine.operators.row.row_plan import Elements
 from panestream.engine.plan import WindowPlan
 from panestream.engine.planner import calling
+from panestream.engine.query import WindowSpec
 from panestream.engine.storage import keyed_pages
 from panestream.engine.storage import sealed_state as seal
 from panestream.engine.storage.state import MemoryState
 from panestream.engine.storage.state_age import StateAge
-from panestream.engine.window_spec import WindowSpec
 from panestream.errors import StateDamagedError
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import (

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
+from panestream.engine.query import WindowSpec
 from panestream.engine.storage.state import MemoryState
-from panestream.engine.window_spec import WindowSpec
 from panestream.spark.savepoint.initial_state import Taken
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import TumblingProcessingTimeWindows

@@ -6,8 +6,8 @@ import pytest
 
 from panestream.engine.operators.row.row_plan import Reduce, RowPlan
 from panestream.engine.operators.row.window_operator import RowOperator
+from panestream.engine.query import WindowSpec
 from panestream.engine.storage.state import MemoryState
-from panestream.engine.window_spec import WindowSpec
 from panestream.windowing.assigners import TumblingEventTimeWindows, TumblingProcessingTimeWindows, WindowStagger
 from panestream.windowing.triggers import CountTrigger
 

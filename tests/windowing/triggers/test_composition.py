@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import pytest
 
 import panestream as pst
+from panestream.engine.query import WindowSpec
 from panestream.engine.savepoint.recipes import recipe_json, recipe_of
-from panestream.engine.window_spec import WindowSpec
 from panestream.errors import InvalidPlanError, InvalidWindowError
 from panestream.windowing.functions import WindowFunctionError
 from panestream.windowing.triggers.composition import all_parts

@@ -25,10 +25,10 @@ from panestream.engine.operators.row.row_plan import Aggregate, Elements, Reduce
 from panestream.engine.operators.row.spec import RowSpec
 from panestream.engine.operators.sessions.spec import SessionSpec
 from panestream.engine.plan import OperatorSpec, WindowPlan, stable_repr
+from panestream.engine.query import WindowSpec
 from panestream.engine.rule import DeclaredAggregates
 from panestream.engine.savepoint.absent import AbsentFunction, AbsentOverRows, absent_aggregate, absent_reduce
 from panestream.engine.savepoint.recipes import recipe_json, recipe_of
-from panestream.engine.window_spec import WindowSpec
 from panestream.errors import PanestreamError, StateFormatError
 from panestream.windowing.assigners.session import GapColumn
 

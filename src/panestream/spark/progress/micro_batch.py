@@ -12,8 +12,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from panestream.engine.exchange.group_run import METRICS
+from panestream.engine.explain import small_table
 from panestream.engine.plan import FIRINGS, WindowPlan
-from panestream.engine.shown import small_table
 from panestream.inspection.values import iso
 
 OBSERVED = "panestream"

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, NoReturn
 
 from pyspark.sql import DataFrame
 
+from panestream.engine.explain import listed
 from panestream.engine.plan import WindowPlan, stable_repr
 from panestream.engine.savepoint.plans import plan_of
-from panestream.engine.shown import listed
 from panestream.errors import CheckpointError, StateDamagedError
 from panestream.inspection.asked import Asked
 from panestream.inspection.summary import Summary

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
 
+from panestream.engine.explain import listed
 from panestream.engine.plan import WindowPlan, stable_repr
 from panestream.engine.savepoint.migration import Migrations
 from panestream.engine.savepoint.plans import plan_of
-from panestream.engine.shown import listed
 from panestream.engine.storage.state import MemoryState
 from panestream.errors import CheckpointError
 from panestream.inspection.asked import Asked

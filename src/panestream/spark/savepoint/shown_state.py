@@ -8,8 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from panestream.engine.explain import Shown
 from panestream.engine.plan import WindowPlan
-from panestream.engine.shown import Shown
 from panestream.errors import CheckpointError
 from panestream.inspection.asked import Asked, asked_of, keys_of
 from panestream.inspection.page import notebook_of

@@ -106,7 +106,7 @@ def simulate(
     """
     __tracebackhide__ = True  # what went wrong is in the message, not in the simulator
     functions = {"reduce": reduce, "aggregate": aggregate, "apply": apply, "process": process}
-    from panestream.engine.window_spec import WindowSpec
+    from panestream.engine.query import WindowSpec
     from panestream.testing.column_query import runs_on_columns_only
     from panestream.testing.simulation.own import Asked, row_maker
     from panestream.testing.window_query import window_query

@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from panestream.engine.operators.predicates.operator import label_of
 from panestream.engine.planner import choose
+from panestream.engine.query import WindowSpec
 from panestream.engine.rule import DeclaredAggregates
-from panestream.engine.window_spec import WindowSpec
 from panestream.testing.simulation.engines import PlanEngine
 from panestream.testing.simulation.queries import AGGREGATES, KEYS, ROWS, TYPES, plan_with, table_of
 from panestream.testing.simulation.schedule import Query, Row, Settings

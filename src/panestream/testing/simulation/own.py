@@ -16,9 +16,9 @@ from panestream.engine.exchange.packing import pack
 from panestream.engine.operators.predicates.operator import label_of
 from panestream.engine.plan import MAIN, WindowPlan
 from panestream.engine.planner import aggregating
+from panestream.engine.query import WindowSpec
 from panestream.engine.storage import payload
 from panestream.engine.storage.state import MemoryState
-from panestream.engine.window_spec import WindowSpec
 from panestream.errors import InvalidPlanError
 from panestream.testing.column_query import column_operator, runs_on_columns_only
 from panestream.testing.simulation.disk import State, Told

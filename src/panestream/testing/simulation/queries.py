@@ -15,7 +15,7 @@ from panestream.engine.kernels.key_hashing import key_hashes
 from panestream.engine.operators.row.row_plan import Aggregate, Elements
 from panestream.engine.plan import OperatorSpec, WindowPlan
 from panestream.engine.planner import aggregating, calling
-from panestream.engine.window_spec import WindowSpec
+from panestream.engine.query import WindowSpec
 from panestream.testing.simulation.schedule import Query, Row, Settings
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import (

@@ -11,9 +11,9 @@ from panestream.engine.operators.counts.shape import CountShape
 from panestream.engine.operators.row.spec import RowSpec
 from panestream.engine.plan import Chunk
 from panestream.engine.planner import aggregating
+from panestream.engine.query import WindowSpec
 from panestream.engine.rule import PYTHON
 from panestream.engine.storage.state import MemoryState
-from panestream.engine.window_spec import WindowSpec
 from panestream.errors import PlanMismatchError
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import GlobalWindows, TumblingEventTimeWindows

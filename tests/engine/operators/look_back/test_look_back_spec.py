@@ -7,8 +7,8 @@ import pytest
 
 from panestream.engine.operators.look_back.spec import look_back_rule
 from panestream.engine.plan import Chunk
+from panestream.engine.query import WindowSpec
 from panestream.engine.rule import DeclaredAggregates
-from panestream.engine.window_spec import WindowSpec
 from panestream.errors import InvalidPlanError
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import LookBackWindows, TumblingEventTimeWindows

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from panestream.engine.explain import explain_plan
 from panestream.engine.plan import MAIN, Chunk, Top, WindowPlan
 from panestream.engine.planner import aggregating
+from panestream.engine.query import WindowSpec
 from panestream.engine.runtime.group_io import GroupInput
 from panestream.engine.storage.state import MemoryState
-from panestream.engine.window_spec import WindowSpec
 from panestream.errors import PlanMismatchError
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import (

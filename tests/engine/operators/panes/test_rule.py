@@ -9,9 +9,9 @@ from panestream.engine.kernels.slicing import CumulatingWindows, SlidingWindows
 from panestream.engine.operators.panes.firing import Interval
 from panestream.engine.operators.panes.spec import interval_of, pane_grid, panes_rule, why_not_aligned, why_not_panes
 from panestream.engine.operators.row.row_plan import Elements
+from panestream.engine.query import WindowSpec
 from panestream.engine.reduction import AT_EVERY_ROW
 from panestream.engine.rule import PYTHON, DeclaredAggregates, FunctionOfRows, Supported, Unsupported
-from panestream.engine.window_spec import WindowSpec
 from panestream.errors import InvalidPlanError
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import (

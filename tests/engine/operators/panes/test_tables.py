@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from panestream.engine.query import WindowSpec
 from panestream.engine.savepoint.key_groups import rescaled
-from panestream.engine.window_spec import WindowSpec
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import TumblingEventTimeWindows
 from panestream.windowing.assigners.several import SeveralWindows

@@ -10,10 +10,10 @@ import pytest
 from panestream.engine.operators.predicates.operator import label_of
 from panestream.engine.operators.predicates.spec import predicates_rule
 from panestream.engine.plan import Chunk
+from panestream.engine.query import WindowSpec
 from panestream.engine.rule import DeclaredAggregates
 from panestream.engine.storage.state import MemoryState
 from panestream.engine.storage.state_tables import StateTables
-from panestream.engine.window_spec import WindowSpec
 from panestream.errors import InvalidPlanError
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import PredicateWindows, TumblingEventTimeWindows

@@ -27,8 +27,8 @@ from panestream.engine.operators.row.columns import ColumnReader, ColumnWriter, 
 from panestream.engine.operators.row.keys import canonical_key, stable_hash
 from panestream.engine.operators.row.row_plan import Aggregate, Elements, Reduce, RowPlan
 from panestream.engine.operators.row.window_operator import RowOperator
+from panestream.engine.query import WindowSpec
 from panestream.engine.storage.state import MemoryState
-from panestream.engine.window_spec import WindowSpec
 from panestream.errors import InvalidPlanError, StateFormatError
 from panestream.windowing.assigners import TumblingEventTimeWindows
 from panestream.windowing.functions import AggregateFunction, ProcessWindowFunction

@@ -8,8 +8,8 @@ import pytest
 
 from panestream.engine.operators.row.row_plan import Aggregate, Elements, Reduce, RowPlan
 from panestream.engine.operators.row.window_operator import RowOperator
+from panestream.engine.query import WindowSpec
 from panestream.engine.storage.state import MemoryState
-from panestream.engine.window_spec import WindowSpec
 from panestream.errors import InvalidPlanError, InvalidWindowError
 from panestream.testing import LateElement, WindowResult, WindowTestHarness
 from panestream.windowing.assigners import (

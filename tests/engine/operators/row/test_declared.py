@@ -17,8 +17,8 @@ from panestream.engine.operators.row.columns import ColumnReader, ColumnWriter, 
 from panestream.engine.operators.row.declared import DeclaredFunction
 from panestream.engine.operators.row.row_plan import Aggregate, RowPlan
 from panestream.engine.operators.row.window_operator import RowOperator
+from panestream.engine.query import WindowSpec
 from panestream.engine.storage.state import MemoryState
-from panestream.engine.window_spec import WindowSpec
 from panestream.errors import AggregateOverflowError
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import EventTimeSessionWindows, TumblingEventTimeWindows

@@ -13,9 +13,9 @@ import pytest
 from panestream.engine.operators.row.row_plan import Elements, Reduce
 from panestream.engine.plan import Chunk, WindowPlan
 from panestream.engine.planner import calling
+from panestream.engine.query import WindowSpec
 from panestream.engine.runtime.group_io import GroupInput
 from panestream.engine.storage.state import MemoryState
-from panestream.engine.window_spec import WindowSpec
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import (
     EventTimeSessionWindows,

@@ -13,9 +13,9 @@ from panestream.engine.operators.row.keys import stable_hash
 from panestream.engine.operators.row.row_plan import Elements, Reduce, RowPlan
 from panestream.engine.operators.row.timers import NEVER
 from panestream.engine.operators.row.window_operator import RowOperator
+from panestream.engine.query import WindowSpec
 from panestream.engine.storage.sealed_state import CountingState
 from panestream.engine.storage.state import MemoryState
-from panestream.engine.window_spec import WindowSpec
 from panestream.windowing.assigners import EventTimeSessionWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
 from panestream.windowing.evictors import TimeEvictor
 from panestream.windowing.functions import ProcessWindowFunction

@@ -16,8 +16,8 @@ from panestream.engine.operators.row.row_plan import Elements
 from panestream.engine.operators.row.window_states import KeyState, WindowState
 from panestream.engine.plan import MAIN
 from panestream.engine.planner import calling
+from panestream.engine.query import WindowSpec
 from panestream.engine.storage.state import MemoryState
-from panestream.engine.window_spec import WindowSpec
 from panestream.errors import InvalidPlanError, MemoryLimitError
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import EventTimeSessionWindows, TumblingEventTimeWindows

@@ -12,7 +12,7 @@ from panestream.engine.operators.row.operator import INPUTS
 from panestream.engine.operators.row.row_plan import Aggregate, Elements, Reduce
 from panestream.engine.plan import Chunk
 from panestream.engine.planner import aggregating, calling
-from panestream.engine.window_spec import WindowSpec
+from panestream.engine.query import WindowSpec
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import EventTimeSessionWindows, GlobalWindows, TumblingEventTimeWindows
 from panestream.windowing.evictors import CountEvictor

@@ -18,9 +18,9 @@ from panestream.engine.operators.row.state import MANY_CHUNKS
 from panestream.engine.operators.row.timers import NEVER, TimerQueue, WindowTimers
 from panestream.engine.operators.row.window_operator import RowOperator
 from panestream.engine.operators.row.window_states import KeyPage, KeyState, WindowState
+from panestream.engine.query import WindowSpec
 from panestream.engine.storage.sealed_state import CountingState
 from panestream.engine.storage.state import MemoryState
-from panestream.engine.window_spec import WindowSpec
 from panestream.errors import StateDamagedError, StateFormatError
 from panestream.windowing.assigners import (
     EventTimeSessionWindows,

@@ -11,9 +11,9 @@ import pytest
 from panestream.engine.operators.row.row_plan import Elements
 from panestream.engine.plan import Chunk
 from panestream.engine.planner import calling
+from panestream.engine.query import WindowSpec
 from panestream.engine.runtime.group_io import GroupInput
 from panestream.engine.storage.state import MemoryState
-from panestream.engine.window_spec import WindowSpec
 from panestream.errors import PlanMismatchError
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import (

@@ -15,10 +15,10 @@ from panestream.engine.operators.row.spec import RowSpec
 from panestream.engine.operators.sessions.exchange import pack_rows, unpack_rows
 from panestream.engine.plan import Chunk
 from panestream.engine.planner import aggregating
+from panestream.engine.query import WindowSpec
 from panestream.engine.rule import PYTHON
 from panestream.engine.storage import keyed_pages as pages
 from panestream.engine.storage.state import MemoryState
-from panestream.engine.window_spec import WindowSpec
 from panestream.errors import InvalidWindowError, PlanMismatchError
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import EventTimeSessionWindows, ProcessingTimeSessionWindows

@@ -18,13 +18,13 @@ from panestream.engine.operators.accumulating.with_context import PerWindowWithC
 from panestream.engine.operators.panes.spec import interval_of, pane_grid, why_not_panes
 from panestream.engine.operators.row.row_plan import Elements
 from panestream.engine.plan import Chunk, OperatorSpec, WindowPlan, stable_repr
+from panestream.engine.query import WindowSpec
 from panestream.engine.reduction import AT_EVERY_ROW
 from panestream.engine.rule import Asked, DeclaredAggregates, FunctionOfRows, FunctionOfTables, Supported, Unsupported
 from panestream.engine.runtime.state_views import INSTANT, ViewSchemas, WindowRows, instants, share
 from panestream.engine.runtime.watermarks import BEYOND_ALL, Closing, closing_times, last_ended
 from panestream.engine.storage.sealed_state import SealedState
 from panestream.engine.storage.state_tables import StateTables, StateViews, integers, key_columns, named_columns
-from panestream.engine.window_spec import WindowSpec
 from panestream.windowing.assigners.several import SeveralWindows
 from panestream.windowing.functions import ProcessWindowFunction, WindowFunction
 from panestream.windowing.time import MAX_TIMESTAMP

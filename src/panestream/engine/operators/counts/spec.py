@@ -16,15 +16,14 @@ from panestream.engine.kernels.ordering import stable_order
 from panestream.engine.operators.counts.operator import INPUTS, PANES, CountOperator, CountSettings
 from panestream.engine.operators.counts.shape import CountShape
 from panestream.engine.plan import Chunk, OperatorSpec, WindowPlan
+from panestream.engine.query import WindowSpec
 from panestream.engine.rule import PYTHON, Asked, DeclaredAggregates, Supported, Unsupported
 from panestream.engine.runtime.state_views import ViewSchemas, WindowRows, share
 from panestream.engine.storage.sealed_state import SealedState
 from panestream.engine.storage.state_tables import StateTables, StateViews, integers, key_columns, named_columns, with_types
-from panestream.engine.window_spec import WindowSpec
 from panestream.windowing.assigners import GlobalWindows
 from panestream.windowing.evictors import CountEvictor
 from panestream.windowing.triggers import CountTrigger, PurgingTrigger
-
 
 _INSTANT = pa.timestamp("us")
 """What event times travel as: the payload drops the decimal places that they have in common."""

@@ -14,12 +14,12 @@ from panestream.engine.kernels.grouping import encode_keys
 from panestream.engine.operators.look_back.history import SHORTEST, slice_length
 from panestream.engine.operators.look_back.operator import WAITING, LookBackOperator, LookBackSettings
 from panestream.engine.plan import Chunk, OperatorSpec, WindowPlan
+from panestream.engine.query import WindowSpec
 from panestream.engine.rule import Asked, Supported, on_columns_only
 from panestream.engine.runtime.state_views import INSTANT, ViewSchemas, WindowRows, instants, share
 from panestream.engine.runtime.timed_rows import ROWS, pack_timed, timed_schema
 from panestream.engine.storage.sealed_state import SealedState
 from panestream.engine.storage.state_tables import StateTables, StateViews, integers, key_columns, key_fields, named_columns
-from panestream.engine.window_spec import WindowSpec
 from panestream.windowing.assigners.look_back import LookBackWindows, look_backs_of, result_name
 from panestream.windowing.time import format_duration
 

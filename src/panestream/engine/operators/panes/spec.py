@@ -20,13 +20,13 @@ from panestream.engine.operators.panes.operator import GAPS, PARTIALS, ROWS, Pan
 from panestream.engine.operators.panes.rollups import FAN_OUT
 from panestream.engine.operators.panes.tables import EMITTED, PANES, PaneTables, emitted_for
 from panestream.engine.plan import Chunk, OperatorSpec, WindowPlan
+from panestream.engine.query import WindowSpec
 from panestream.engine.reduction import AT_EVERY_ROW
 from panestream.engine.rule import PYTHON, Asked, DeclaredAggregates, Supported, Unsupported
 from panestream.engine.runtime.state_views import ViewSchemas, WindowRows, reached_by, share
 from panestream.engine.runtime.watermarks import BEYOND_ALL, Closing, LatenessPolicy, closing_times, last_ended
 from panestream.engine.storage.sealed_state import SealedState
 from panestream.engine.storage.state_tables import StateTables, StateViews, integers, key_columns
-from panestream.engine.window_spec import WindowSpec
 from panestream.errors import InvalidPlanError
 from panestream.windowing.assigners import (
     CumulatingEventTimeWindows,
@@ -48,7 +48,6 @@ from panestream.windowing.triggers import (
     PurgingTrigger,
     Trigger,
 )
-
 
 _GAPS_SCHEMA = pa.schema([("time", pa.int64())])
 

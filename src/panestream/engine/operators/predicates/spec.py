@@ -14,12 +14,12 @@ from panestream.engine.aggregates.standing import standing
 from panestream.engine.operators.predicates.cuts import OPEN
 from panestream.engine.operators.predicates.operator import STEPS, PredicateOperator, PredicateSettings, label_of
 from panestream.engine.plan import Chunk, OperatorSpec, WindowPlan
+from panestream.engine.query import WindowSpec
 from panestream.engine.rule import Asked, Supported, on_columns_only
 from panestream.engine.runtime.state_views import ViewSchemas, WindowRows, share
 from panestream.engine.runtime.timed_rows import ROWS, pack_timed, timed_schema
 from panestream.engine.storage.sealed_state import SealedState
 from panestream.engine.storage.state_tables import StateTables, StateViews, integers, key_columns, named_columns, with_types
-from panestream.engine.window_spec import WindowSpec
 from panestream.windowing.assigners import PredicateWindows
 from panestream.windowing.time import MAX_TIMESTAMP, format_duration
 

@@ -11,8 +11,8 @@ from panestream.engine.operators.row.declared import TIME, DeclaredFunction
 from panestream.engine.operators.row.row_plan import Aggregate, Elements, Reduce, RowPlan
 from panestream.engine.operators.row.spec import RowSpec
 from panestream.engine.plan import stable_repr
+from panestream.engine.query import WindowSpec
 from panestream.engine.rule import DeclaredAggregates, FunctionOfRows
-from panestream.engine.window_spec import WindowSpec
 from panestream.windowing.assigners.session import GapColumn
 
 

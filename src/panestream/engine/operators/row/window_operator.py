@@ -47,7 +47,7 @@ class RowOperator:
         timer: the time of the timer that runs, if it is of the time by which windows end; None: an element has come.
 
     >>> from panestream.engine.storage.state import MemoryState
-    >>> from panestream.engine.window_spec import WindowSpec
+    >>> from panestream.engine.query import WindowSpec
     >>> from panestream.windowing.assigners import TumblingEventTimeWindows
     >>> from panestream.engine.operators.row.row_plan import Reduce
     >>> operator = RowOperator(RowPlan(WindowSpec(TumblingEventTimeWindows(10)), Reduce(lambda a, b: a + b)), MemoryState())

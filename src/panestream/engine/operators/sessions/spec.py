@@ -17,12 +17,12 @@ from panestream.engine.operators.sessions.exchange import ROWS, ROWS_SCHEMA, SES
 from panestream.engine.operators.sessions.local import SessionSettings, local_sessions, own_ends
 from panestream.engine.operators.sessions.operator import ProcessingTimeSessionOperator, SessionOperator
 from panestream.engine.plan import FIRINGS, LATE, ON_TIME, Chunk, Operator, OperatorSpec, WindowPlan
+from panestream.engine.query import WindowSpec
 from panestream.engine.rule import PYTHON, Asked, DeclaredAggregates, Supported, Unsupported
 from panestream.engine.runtime.state_views import ViewSchemas, WindowRows, reached_by, share
 from panestream.engine.runtime.watermarks import closing_times
 from panestream.engine.storage.sealed_state import SealedState
 from panestream.engine.storage.state_tables import StateTables, StateViews, integers, key_columns, named_columns, with_types
-from panestream.engine.window_spec import WindowSpec
 from panestream.errors import InvalidWindowError
 from panestream.windowing.assigners import EventTimeSessionWindows, ProcessingTimeSessionWindows
 from panestream.windowing.assigners.session import LONGEST_GAP, GapColumn, LimitedEventTimeSessionWindows
