@@ -59,9 +59,9 @@ def rows(text: str, *times: int) -> Step:
 END = ("watermark", 1000)
 FIXED, HUNDRED, SESSIONS = pst.TumblingEventTimeWindows(10), pst.TumblingEventTimeWindows(100), pst.EventTimeSessionWindows(10)
 DEFAULT, AT_END = pst.triggers.Repeatedly.of(pst.AfterWatermark()), pst.AfterWatermark()
-BUNDLES = "published for larger bundles only; here rows are looked at one by one"
-TIMES = "what time a result has: here always the last instant of its window. The values are the same"
-CHECKER = "tests the checker of transcripts, which must refuse it: as here"
+BUNDLES = "published for larger bundles only; panestream evaluates rows one by one"
+TIMES = "the time of a result, here always the last instant of its window. The values are the same"
+CHECKER = "tests that the checker of transcripts refuses it, as it does here"
 ABC: Firings = {(0, 10): ["abc"]}
 EARLY_2 = pst.AfterWatermark().early(pst.triggers.AfterCount(2))
 
@@ -136,7 +136,7 @@ UNIT_TESTS = [
         {(0, 11): ["ab"], (0, 14): ["abcde"], (0, 16): ["abcdefg"], (0, 19): ["abcdefghij"]}, why=BUNDLES,
     ),
     Case("test_picklable_output", why="pickling of Beam's own lists of results"),
-    Case("test_trigger_encoding", why="Beam's protocol buffers. (Here triggers travel as JSON: test_composition.py)"),
+    Case("test_trigger_encoding", why="Beam's protocol buffers. (panestream encodes triggers as JSON: test_composition.py)"),
     Case(
         "test_after_processing_time", FIXED, pst.triggers.AfterProcessingTime(20),
         (
@@ -159,7 +159,7 @@ UNIT_TESTS = [
         "test_always", FIXED, pst.triggers.Repeatedly.of(pst.triggers.AfterCount(1)), (rows("abc", 1, 1, 10), END), {(0, 10): ["ab"], (10, 20): ["c"]},
         {(0, 10): ["a", "b"], (10, 20): ["c"]}, discards=True, why=BUNDLES,
     ),
-    Case("test_never", why="a window of Beam's that never fired gives its rows when it is closed; NeverTrigger gives none, as Flink's"),
+    Case("test_never", why="a Beam window that never fired emits its rows when it is closed; NeverTrigger emits nothing, as in Flink"),
     Case(
         "test_multiple_accumulating_firings", FIXED,
         pst.AfterWatermark().early(pst.triggers.AfterAll.of(pst.triggers.AfterCount(1), pst.triggers.AfterProcessingTime(5))),
@@ -169,8 +169,8 @@ UNIT_TESTS = [
         ),
         {(0, 10): ["abcde", "abcdefghij"]},
     ),
-    Case("test_on_pane_watermark_hold_no_pipeline_stall", why="expects nothing; is about a runner's holds of the watermark"),
-    Case("UnsafeTriggerTests (17)", why="which triggers Beam refuses without a flag; here explain() says that one may finish"),
+    Case("test_on_pane_watermark_hold_no_pipeline_stall", why="expects nothing; tests how a runner holds the watermark"),
+    Case("UnsafeTriggerTests (17)", why="Beam refuses these triggers without a flag; explain() warns that they may finish"),
 ]  # fmt: skip
 
 REFUSED: list[tuple[str, tuple[Step, ...], Firings]] = [
@@ -212,7 +212,7 @@ TRANSCRIPTS = [
     Case(
         "discarding_early_fixed", FIXED, EARLY_2, (rows("12345678", 1, 2, 3, 4, 14, 5, 18, 6), ("watermark", 100)),
         {(0, 10): ["123", "46", "8"], (10, 20): ["57"]}, {(0, 10): ["12", "34", "68"], (10, 20): ["57"]}, discards=True,
-        which=("early",) * 4, why=BUNDLES + ". Beam's last pane is empty: here it is none",
+        which=("early",) * 4, why=BUNDLES + ". Beam also fires an empty last pane",
     ),
     Case(
         "garbage_collection", FIXED, pst.triggers.AfterCount(2), (rows("123456", 1, 2, 3, 10, 11, 25),),

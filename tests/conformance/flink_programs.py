@@ -481,7 +481,7 @@ SHIPMENTS: Rows = (
 SHIPPED = [(1, 2), (2, 5), (5, 6)], [(10, 13)]
 """Order and shipment."""
 
-CLOCK = "windows of Flink's clock: which rows lie in one is chance, and Flink's answer is that of a fast run"
+CLOCK = "they use windows of Flink's clock. The rows in such a window depend on chance, and Flink's answer comes from a fast run"
 NOT_READ = {
     "window-table-function-tumble-tvf-agg-proc-time": CLOCK,
     "window-table-function-hop-tvf-agg-proc-time": CLOCK,
@@ -489,8 +489,8 @@ NOT_READ = {
     "group-window-aggregate-tumble-proc-time": CLOCK,
     "group-window-aggregate-hop-proc-time": CLOCK,
     "group-window-aggregate-session-proc-time": CLOCK,
-    "interval-join-proc-time": "interval joins here go by event time only",
-    "interval-join-negative-interval": "bounds of which the lower one is after the upper one: refused here, in words",
+    "interval-join-proc-time": "panestream's interval joins use event time only",
+    "interval-join-negative-interval": "its lower bound is after the upper bound, which panestream refuses with a message",
 }
 
 
