@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import sys
+import warnings
 from collections.abc import Iterable, Mapping
 
 
@@ -189,6 +191,14 @@ class PanestreamWarning(UserWarning):
     Warned on the driver, through Python's :mod:`warnings`: ``warnings.simplefilter("error", PanestreamWarning)`` makes each one
     an error, ``"ignore"`` silences them.
     """
+
+
+def warn(message: str) -> None:
+    """Warn (:class:`PanestreamWarning`) at the line of the user's code that called panestream."""
+    frame, level = sys._getframe(1), 2  # noqa: SLF001 - the frame of the caller
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "panestream":
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, PanestreamWarning, stacklevel=level)
 
 
 def did_you_mean(wrong: str, known: Iterable[str]) -> str:

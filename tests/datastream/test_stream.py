@@ -188,7 +188,7 @@ def test_a_checkpoint_keeps_its_number_of_key_groups_whatever_the_machine_and_th
     again.await_termination()
     assert again.plan.groups == 3
     assert again.recent_progress[-1].rows == 20
-    with pytest.raises(PlanMismatchError, match=r"key groups: 3  ->  2\n.*\.key_groups\(3\)"):
+    with pytest.raises(PlanMismatchError, match=r"key groups: 3  ->  2\n.*\.options\(key_groups=3\)"):
         windows.options(key_groups=2).aggregate(count).start(main=sink, checkpoint=checkpoint)
 
 
@@ -423,5 +423,5 @@ def test_the_limit_of_memory_is_that_of_the_plan_and_of_a_batch_where_it_is_set(
     plans = [each.aggregate(agg.count().alias("n")).plan for each in (windowed, windowed.options(memory_limit=5_000_000))]
     assert [(plan.most_bytes, plan.batch_bytes) for plan in plans] == [(1 << 30, None), (5_000_000, 5_000_000)]
     for wrong in (True, 999_999, 1e6):
-        with pytest.raises(InvalidPlanError, match="a number of bytes from 1,000,000 on"):
+        with pytest.raises(InvalidPlanError, match="a whole number from 1,000,000 on"):
             windowed.options(memory_limit=wrong)

@@ -116,7 +116,7 @@ def test_a_savepoint_starts(file, spark, tmp_path):
     rows = MicroBatches(spark, tmp_path / "in", SCHEMA)
     for batch in ROWS[KEPT:]:
         rows.add(batch)
-    more = {"savepoint": str(tmp_path / "savepoint"), "own_position": True}
+    more = {"savepoint": str(tmp_path / "savepoint"), "source_offsets": "job"}
     # Those that were written before savepoints had checksums start too, and it is said.
     older = pytest.warns(PanestreamWarning, match="the savepoint .* has no checksums, an earlier panestream wrote it")
     with nullcontext() if has_checksums(file) else older:
@@ -139,6 +139,6 @@ def test_one_of_which_a_value_has_changed_does_not_start(spark, tmp_path):
     pq.write_table(table.set_column(place, table.schema.field(place), more), changed)
     rows = MicroBatches(spark, tmp_path / "in", SCHEMA)
     rows.add(ROWS[KEPT])
-    more = {"savepoint": str(tmp_path / "savepoint"), "own_position": True}
+    more = {"savepoint": str(tmp_path / "savepoint"), "source_offsets": "job"}
     with pytest.raises(PanestreamError, match=f"{re.escape(changed.name)} was changed: it has another checksum"):
         gone_on(over(rows, "counts"), str(tmp_path / "checkpoint"), 1, **more)

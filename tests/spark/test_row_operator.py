@@ -449,16 +449,20 @@ def test_wrong_calls_say_what_to_do(spark, tmp_path):
         windows.trigger(pst.CountTrigger)
     with pytest.raises(InvalidPlanError, match="an object, not the class itself"):
         windows.process(pst.ProcessWindowFunction, "n int")
-    with pytest.raises(InvalidPlanError, match="schema="):
+    with pytest.raises(InvalidPlanError, match=r"write \.aggregate_with\(Mean\(\), schema="):
         windows.aggregate(Mean())
+    with pytest.raises(InvalidPlanError, match="schema='n bigint"):
+        windows.aggregate_with(Mean())
+    with pytest.raises(InvalidPlanError, match=r"write \.aggregate\(agg\.count\(\)\)"):
+        windows.aggregate_with(pst.agg.count(), "n bigint")
     with pytest.raises(InvalidPlanError, match="outputs have it anyway"):
         windows.apply(lambda key, window, rows: [len(rows)], "user string, n int")
     with pytest.raises(InvalidPlanError, match="needs merge"):
         keyed(df).window(pst.EventTimeSessionWindows.with_gap("1 second")).aggregate_with(Mean(), schema="mean double")
     with pytest.raises(InvalidPlanError, match="assign_timestamps"):
         pst.stream(df).key_by("user").count_window(3).evictor(pst.evictors.TimeEvictor.of("1 second"))
-    with pytest.raises(InvalidPlanError, match="another argument of start"):
-        windows.side_output("checkpoint", "n int")
+    with pytest.raises(InvalidPlanError, match="other than 'main'"):
+        windows.side_output("main", "n int")
     for twice in (
         lambda: windows.side_output_late_data("other").side_output("other", "n int"),
         lambda: windows.side_output("other", "n int").side_output_late_data("other"),

@@ -91,7 +91,7 @@ def test_the_plan_says_so(spark: SparkSession, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("tasks", [0, -1, True, 2.0, "2", 32769])
 def test_a_number_of_tasks_is_a_number(spark: SparkSession, tmp_path: Path, tasks: Any) -> None:
-    with pytest.raises(InvalidPlanError, match="number of tasks must be between 1 and 32768"):
+    with pytest.raises(InvalidPlanError, match="the option tasks must be a whole number from 1 to 32768"):
         _query(_orders(spark, tmp_path), tasks)
 
 

@@ -64,7 +64,7 @@ def declared_of(df: DataFrame, given: Sequence[object]) -> list[recipes.Aggregat
 def _translated(df: DataFrame, given: object) -> recipes.Aggregate:
     if not isinstance(given, Column):
         raise no_aggregate(df, given)
-    text, alias = split_alias(text_of(df, given, _INPUT))
+    text = split_alias(text_of(df, given, _INPUT))[0]
     names = set(df.columns)
     wanted = given.alias("value")
     for meaning in translations(text, lambda argument: quoted(argument) if argument in names else argument):
@@ -74,7 +74,7 @@ def _translated(df: DataFrame, given: object) -> recipes.Aggregate:
         except (AnalysisException, ParseException):
             continue
         if is_same:
-            name = alias or df.select(given).schema[0].name
+            name = df.select(given).schema[0].name
             return meaning.recipe if meaning.recipe.name == name else meaning.recipe.alias(name)
     raise no_aggregate(df, given)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -32,7 +31,7 @@ from panestream.engine.operators.row.spec import RowSpec
 from panestream.engine.plan import FIRING_COLUMNS, KEY_GROUPS, MAIN, OP_COLUMN, OperatorSpec, Top, WindowPlan
 from panestream.engine.reduction import told
 from panestream.engine.runtime.sides import SIDES
-from panestream.errors import CheckpointError, InvalidPlanError, PanestreamWarning, PlanMismatchError, did_you_mean
+from panestream.errors import CheckpointError, InvalidPlanError, PlanMismatchError, did_you_mean, warn
 from panestream.spark import query as spark_query
 from panestream.spark.asking import asking
 from panestream.spark.catalyst import reducible
@@ -194,18 +193,16 @@ class WindowedResult(PlannedQuery, Shown, TraceableByKey):
         if not self.is_streaming:
             return output(operated, plan, tag)
         if not quiet:
-            warn_of_birth(self._df.sparkSession, deeper=2)
+            warn_of_birth(self._df.sparkSession)
         lines = [] if quiet else slow_settings(self._df.sparkSession, plan.groups)
         if lines:
-            warnings.warn(
+            warn(
                 f"a stream of {plan.groups} key group{'s' if plan.groups > 1 else ''} built from .main or .output is slow, or "
                 "fails, with this session's settings (an empty shuffle partition costs as much as one with a key group). Before "
                 "it is started:\n  "
                 + "\n  ".join(lines)
                 + "\nresult.start(main=...) sets all that for its query alone; a pipeline's "
-                "spec has a place for them, `configuration`",
-                PanestreamWarning,
-                stacklevel=3,
+                "spec has a place for them, `configuration`"
             )
         # Who reads the output for late rows is not known here: it is another query.
         kept = plan.late_tag is not None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -14,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from panestream.engine.plan import MAIN, WindowPlan
 from panestream.engine.runtime.last_windows import check_closable
-from panestream.errors import InvalidDurationError, InvalidPlanError, PanestreamWarning, SinkError
+from panestream.errors import InvalidDurationError, InvalidPlanError, SinkError, warn
 from panestream.spark.progress.micro_batch import BatchProgress
 from panestream.spark.session import missed_at_birth
 from panestream.spark.sinks.base import Sink
@@ -234,19 +233,17 @@ def warn_of_missing_sinks(tags: Sequence[str], sinks: Iterable[str], method: str
     missing = [tag for tag in tags if tag not in sinks]
     if missing:
         rows = f"the output {missing[0]!r} has" if len(missing) == 1 else f"the outputs {', '.join(map(repr, missing))} have"
-        warnings.warn(
+        warn(
             f"{rows} no sink, so the rows are computed and dropped. Keep them with "
-            f"result.{method}({missing[0]}=pst.ParquetSink('out/{missing[0]}'), ...)",
-            PanestreamWarning,
-            stacklevel=3,
+            f"result.{method}({missing[0]}=pst.ParquetSink('out/{missing[0]}'), ...)"
         )
 
 
-def warn_of_birth(spark: SparkSession, *, deeper: int = 0) -> None:
-    """Warns where the session was started without what makes small micro-batches fast; ``deeper`` lies who called."""
+def warn_of_birth(spark: SparkSession) -> None:
+    """Warn if the session was started without a setting that makes small micro-batches fast."""
     missed = missed_at_birth(spark)
     if missed is not None:
-        warnings.warn(missed, PanestreamWarning, stacklevel=3 + deeper)
+        warn(missed)
 
 
 def warn_of_stale_rows(windowing: WindowSpec, operator: OperatorSpec, sinks: Mapping[str, Sink], *, changes: bool) -> None:
@@ -263,11 +260,9 @@ def warn_of_stale_rows(windowing: WindowSpec, operator: OperatorSpec, sinks: Map
     instead = "Write all rows and take the newest where you read them (docs/ideas/changelogs.md, early results of sessions)"
     if operator.why_no_changes is None:
         instead = "Add .changelog(), which deletes it"
-    warnings.warn(
+    warn(
         f"the output {MAIN!r} ({sink.describe()}) keeps the last row of each key and window, and these windows grow: where one "
-        f"has fired and then takes another row, its first row stays beside that of the longer window. {instead}",
-        PanestreamWarning,
-        stacklevel=3,
+        f"has fired and then takes another row, its first row stays beside that of the longer window. {instead}"
     )
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from panestream.errors import PanestreamWarning
+from panestream.errors import warn
 from panestream.spark import signals
 from panestream.spark.progress.micro_batch import BatchProgress
 from panestream.spark.progress.watching import ProgressWatcher
@@ -61,11 +60,9 @@ class Closing:
             return None
         if self.tries == _MOST_TRIES:
             self.over = True
-            warnings.warn(
+            warn(
                 f"fire_at_end: {_MOST_TRIES} times rows came while windows were to be closed, and they were left open: the "
-                "input does not end. Let the query run on (trigger='10 seconds'), and WatermarkStrategy.closing_after close them",
-                PanestreamWarning,
-                stacklevel=4,
+                "input does not end. Let the query run on (trigger='10 seconds'), and WatermarkStrategy.closing_after close them"
             )
             return None
         self.check()

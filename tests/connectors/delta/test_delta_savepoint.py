@@ -83,7 +83,7 @@ def killed(spark, tmp_path):
 
 def test_what_a_table_has_beyond_the_savepoint_is_refused(spark, killed, tmp_path):
     assert killed.batch_id == 0
-    result, how = minutes(source(spark, **killed.source_options())), {"savepoint": killed.path, "own_position": True}
+    result, how = minutes(source(spark, **killed.source_options())), {"savepoint": killed.path, "source_offsets": "job"}
     with pytest.raises(SinkError, match=r"has micro-batch 1 of a query that this one succeeds.*start it once more"):
         result.start(checkpoint=str(tmp_path / "new"), **how, **appended())
     # Elsewhere it may, and so may the old one.

@@ -108,7 +108,7 @@ def test_what_cannot_be_split_is_refused(clicks):
         split.apply(lambda key, window, rows: [len(rows)], "n int")
     with pytest.raises(InvalidPlanError, match="top looks at whole results"):
         split.aggregate(users.alias("n")).top(3, by="n")
-    with pytest.raises(PanestreamError, match="between 2 and 32768 parts"):
+    with pytest.raises(PanestreamError, match="the option split_distinct must be a whole number from 2 to 32768"):
         windows(clicks, "shop").options(split_distinct=1)
 
 

@@ -139,7 +139,7 @@ def test_folders_that_are_none(spark, old, tmp_path):
         pst.savepoint(spark, checkpoint, f"{folder}/first")
     with pytest.raises(CheckpointError, match=r"is a checkpoint, and no savepoint: pst\.savepoint"):
         pst.state.read_savepoint(spark, checkpoint)
-    with pytest.raises(CheckpointError, match=r"is a savepoint, and no checkpoint: pst\.read_savepoint"):
+    with pytest.raises(CheckpointError, match=r"is a savepoint, and no checkpoint: pst\.state\.read_savepoint"):
         pst.state.read_checkpoint(spark, f"{folder}/saved")
     with pytest.raises(CheckpointError, match=r"is no savepoint .*: there is nothing"):
         pst.state.read_savepoint(spark, f"{folder}/nowhere")

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from panestream.engine.exchange.event_times import instant
 from panestream.engine.plan import WindowPlan
-from panestream.errors import PanestreamWarning
+from panestream.errors import warn
 from panestream.spark.progress.micro_batch import BatchProgress
 from panestream.windowing.time import format_duration
 
@@ -41,12 +40,10 @@ class LateRows:
             else "keep them with .side_output_late_data('late') and start(late=...), or wait longer for them: more delay of the "
             "watermark, .allowed_lateness(...)"
         )
-        warnings.warn(
+        warn(
             f"micro-batch {progress.batch_id} dropped {progress.late_rows:,} late "
             f"{'row' if progress.late_rows == 1 else 'rows'}, behind the watermark: {way_out}. (Said once for each start; "
-            "the counts of every micro-batch are in query.recent_progress.)",
-            PanestreamWarning,
-            stacklevel=2,
+            "the counts of every micro-batch are in query.recent_progress.)"
         )
 
 
@@ -75,12 +72,10 @@ class Jumps:
         self.warned = True
         far = format_duration(ahead // 1_000_000 * 1_000_000)
         moved = f"by {far}, to {instant(after)}" if before is not None else f"to {instant(after)}, {far} ahead of the clock"
-        warnings.warn(
+        warn(
             f"micro-batch {progress.batch_id} moved the watermark {moved}: if a row with a wrong event "
             "time did that, all that comes after it is late, for ever. WatermarkStrategy.max_ahead('1 hour') makes such rows "
-            "invalid (of='rows' for data of the past). (Said once for each start.)",
-            PanestreamWarning,
-            stacklevel=2,
+            "invalid (of='rows' for data of the past). (Said once for each start.)"
         )
 
 
@@ -96,12 +91,10 @@ class DroppedBySpark:
             return
         self.warned = True
         rows = f"{progress.spark_dropped_rows:,} {'row' if progress.spark_dropped_rows == 1 else 'rows'}"
-        warnings.warn(
+        warn(
             f"in micro-batch {progress.batch_id} Spark's own operators in this query (joins, dropDuplicates, groupBy) "
             f"dropped {rows} behind Spark's watermark, before the windows or behind them: more delay in withWatermark(...) keeps "
-            "them. (Said once for each start; the counts of every micro-batch are spark_dropped_rows in query.recent_progress.)",
-            PanestreamWarning,
-            stacklevel=2,
+            "them. (Said once for each start; the counts of every micro-batch are spark_dropped_rows in query.recent_progress.)"
         )
 
 

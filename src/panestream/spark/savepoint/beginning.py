@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame
 
-from panestream.errors import CheckpointError, PanestreamWarning
+from panestream.errors import CheckpointError, warn
 from panestream.spark.failures import writing
 from panestream.spark.markers import list_files
 from panestream.spark.places import escaped
@@ -71,14 +70,12 @@ class Sources:
         for each in () if self.own else self.positions:
             given = each.options()
             if each.kind == DELTA:
-                warnings.warn(
+                warn(
                     f"source {each.number} of the savepoint {self.savepoint} is a Delta table, read up to version "
                     f"{given['startingVersion']}, without it. Whether the stream begins there cannot be seen: it must have "
                     f".options(**pst.state.read_savepoint(spark, {self.savepoint!r}).source_options({each.number})), and "
                     "own_position="
-                    "True then ends this warning",
-                    PanestreamWarning,
-                    stacklevel=5,
+                    "True then ends this warning"
                 )
 
     def prepare(self, spark: SparkSession) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,7 +12,7 @@ from panestream.engine.savepoint.added import check_added
 from panestream.engine.savepoint.key_groups import new_groups
 from panestream.engine.savepoint.migration import check_migrations, migrated, migrated_identity
 from panestream.engine.storage.state_tables import StateTables
-from panestream.errors import CheckpointError, PanestreamWarning, PlanMismatchError
+from panestream.errors import CheckpointError, PlanMismatchError, warn
 from panestream.spark.checkpoint import last_committed, newest_entry
 from panestream.spark.failures import as_ours
 from panestream.spark.savepoint.birth import Birth
@@ -79,11 +78,9 @@ def check_start(savepoint: Savepoint, plan: WindowPlan, *, allow_incomplete: boo
     check_added(first.header, plan, allow_incomplete=allow_incomplete)
     savepoint.check_whole()
     if not savepoint.has_checksums:
-        warnings.warn(
+        warn(
             f"the savepoint {savepoint.path} has no checksums, an earlier panestream wrote it: that all its rows are there was "
-            "checked, and not that they are what was written. A savepoint that is taken now has them",
-            PanestreamWarning,
-            stacklevel=5,
+            "checked, and not that they are what was written. A savepoint that is taken now has them"
         )
     if manifest.plan.identity()["windows"] != plan.identity()["windows"]:
         # Whether the old panes lie in new ones the rows say.

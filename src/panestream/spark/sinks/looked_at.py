@@ -5,20 +5,18 @@ Neither is an error: folders of old micro-batches may be deleted, and files of s
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
 
-from panestream.errors import PanestreamWarning
+from panestream.errors import warn
 from panestream.spark.sinks.base import Run
 from panestream.spark.sinks.members import members
 from panestream.spark.sinks.publication import published
 
 BATCH_COLUMN = "batch_id"
 """The partition column of file sinks: the micro-batch that a row came with."""
-_STACK = 6
 
 
 def warn_of_age(root: Path, run: Run) -> None:
@@ -30,12 +28,10 @@ def warn_of_age(root: Path, run: Run) -> None:
     folders = {number: path for number, path in published(root, BATCH_COLUMN).items() if number >= 0}
     newest = max((max([number, *(one.last for one in members(path, number))]) for number, path in folders.items()), default=-1)
     if 0 <= newest < run.began:
-        warnings.warn(
+        warn(
             f"{root} ends with micro-batch {newest}, and the checkpoint committed micro-batch {run.began} to it: the folder was "
             "put back from an older copy, or its newest micro-batches were deleted. They do not come again. Put back the newest "
-            "copy of the folder; or start with a new checkpoint and a new folder, which computes everything again",
-            PanestreamWarning,
-            stacklevel=_STACK,
+            "copy of the folder; or start with a new checkpoint and a new folder, which computes everything again"
         )
 
 
@@ -53,12 +49,10 @@ def warn_of_columns(root: Path, run: Run) -> None:
         return  # replaced at this moment, or damaged: who reads it finds out
     missing = [name for name in run.columns if name.lower() not in there]
     if missing:
-        warnings.warn(
+        warn(
             f"{root} has files without columns that the output {run.output!r} has now ({', '.join(missing)}). spark.read.parquet "
             "takes the columns of one file, and does not show these: read the folder with "
-            "spark.read.option('mergeSchema', True).parquet(...)",
-            PanestreamWarning,
-            stacklevel=_STACK,
+            "spark.read.option('mergeSchema', True).parquet(...)"
         )
 
 

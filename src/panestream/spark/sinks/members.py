@@ -14,13 +14,12 @@ import re
 import shutil
 import time
 import uuid
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from panestream.errors import PanestreamWarning, SinkError
+from panestream.errors import SinkError, warn
 
 LOCK = "_lock"
 """In the sink's folder: held while a folder is changed. It is there once folders are shared."""
@@ -160,11 +159,9 @@ def _wait_for(lock: Path, fence: Callable[[], None] | None) -> int:
         if not has_warned and waited >= WARN_AFTER_SECONDS:
             has_warned = True
             end = "it is replaced then" if fence is not None else "the wait fails then"
-            warnings.warn(
+            warn(
                 f"waiting for {lock}, which another process holds (fuser {lock} names it), for at most {MAX_WAIT_SECONDS:.0f} "
-                f"seconds: {end}",
-                PanestreamWarning,
-                stacklevel=4,
+                f"seconds: {end}"
             )
         time.sleep(_LOOK_EVERY_SECONDS)
     return handle

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from panestream.engine.plan import MAIN, WindowPlan
 from panestream.engine.storage.state_age import StateAge
-from panestream.errors import FencedError, PanestreamWarning
+from panestream.errors import FencedError, warn
 from panestream.spark.checkpoint import Claim, Epoch, introduce, register, succeed
 from panestream.spark.failures import of_sink
 from panestream.spark.mode import Mode
@@ -205,4 +204,4 @@ def _warn(spark: SparkSession, sinks: Mapping[str, Sink]) -> None:
         guarantee = sink.guarantee(spark)
         if guarantee.startswith(AT_LEAST_ONCE):
             message = f"the output {tag!r} ({sink.describe()}) is written {guarantee}"
-            warnings.warn(message, PanestreamWarning, stacklevel=5)
+            warn(message)
