@@ -61,7 +61,7 @@ class Counted:
 def plan_of(case: Case, operator: OperatorSpec) -> WindowPlan:
     """The plan of a case."""
     keys = KEYS if case.keyed else pa.schema([])
-    needs_rows = operator.takes_rows or case.late
+    needs_rows = operator.capabilities.takes_rows or case.late
     return WindowPlan(
         tuple(keys.names), keys, case.window.assigner, operator, WatermarkStrategy(SECOND), "ts", GROUPS if case.keyed else 1,
         late_tag="late" if case.late else None, row_schema=ROWS if needs_rows else None,

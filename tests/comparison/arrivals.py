@@ -105,7 +105,7 @@ def _plan(case: Case, delay: int, *, ordered: bool) -> WindowPlan:
         watermark=WatermarkStrategy(delay),
         event_time="ts",
         groups=1,
-        row_schema=harness.ROWS if case.operator.takes_rows else None,
+        row_schema=harness.ROWS if case.operator.capabilities.takes_rows else None,
         arrival=ARRIVAL if ordered else None,
     )
 

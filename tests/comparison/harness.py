@@ -112,7 +112,7 @@ def plan_for(operator, windowing: WindowSpec, delay: int = 0, *, late: bool = Fa
         groups=1,
         allowed_lateness=windowing.allowed_lateness,
         late_tag=LATE if late else None,
-        row_schema=ROWS if late or operator.takes_rows else None,
+        row_schema=ROWS if late or operator.capabilities.takes_rows else None,
         **more,
     )
 

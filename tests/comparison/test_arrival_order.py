@@ -173,7 +173,7 @@ def aggregates(chosen: Mapping[str, agg.Aggregate]) -> list[agg.Aggregate]:
 def test_these_do_not_depend_on_the_order(windows):
     case = declared(*aggregates(FREE))(windows)
     # The row operator does not ask what it runs.
-    assert case.operator.follows_arrival == windows.every_firing
+    assert case.operator.capabilities.order_sensitive == windows.every_firing
     check_they_agree(case, equal_times=True, ordered=False)
 
 
@@ -200,12 +200,12 @@ def test_these_depend_on_it_only_where_event_times_are_equal(windows):
 @pytest.mark.parametrize("windows", WINDOWS.values(), ids=WINDOWS)
 @pytest.mark.parametrize("aggregate", EQUAL_TIMES.values(), ids=EQUAL_TIMES)
 def test_each_of_them_is_known_to_depend_on_it(aggregate, windows):
-    assert declared(aggregate)(windows).operator.follows_arrival
+    assert declared(aggregate)(windows).operator.capabilities.order_sensitive
 
 
 @pytest.mark.parametrize("case", ALWAYS.values(), ids=ALWAYS)
 def test_these_depend_on_it_whatever_the_event_times(case):
-    assert case.operator.follows_arrival
+    assert case.operator.capabilities.order_sensitive
     check_they_agree(case, equal_times=True, ordered=True)
     assert any(harness.difference(batch, stream) for _, stream, batch in pairs(case, 100, equal_times=False, ordered=False))
 

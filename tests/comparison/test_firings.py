@@ -40,7 +40,7 @@ def numbered(rng: random.Random, seed: int) -> None:
 
 def changed(rng: random.Random, seed: int) -> None:
     query, span = random_query(rng)
-    if query.columnar().operator.why_no_changes is not None:
+    if query.columnar().operator.capabilities.no_changelog is not None:
         return
     batches = harness.random_stream(rng, span, clock=not query.windowing.assigner.is_event_time)
     expected = harness.run(query.row(), batches)

@@ -99,8 +99,8 @@ def test_a_plan_comes_back_equal():
 
 def test_firings_and_changes_are_refused_with_the_reason():
     spec = intervals.Interval(-2, 5, "full", (3, 4)).plan().operator
-    assert "there is nothing to number" in spec.why_no_firings
-    assert "nothing is taken back" in spec.why_no_changes
+    assert "there is nothing to number" in spec.capabilities.no_firings
+    assert "nothing is taken back" in spec.capabilities.no_changelog
 
 
 def test_state_is_cleaned():

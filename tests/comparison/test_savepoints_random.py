@@ -60,7 +60,9 @@ CHUNKS = 8
 def asked(rng: random.Random, plan: WindowPlan) -> WindowPlan:
     """The plan, maybe with numbered firings, or as a changelog."""
     more = rng.choice([{}, {}, {"with_firing": True}, {"changelog": True}, {"changelog": True, "with_firing": True}])
-    if plan.operator.why_no_firings is not None or (more.get("changelog") and plan.operator.why_no_changes is not None):
+    if plan.operator.capabilities.no_firings is not None or (
+        more.get("changelog") and plan.operator.capabilities.no_changelog is not None
+    ):
         return plan
     return replace(plan, **more)
 

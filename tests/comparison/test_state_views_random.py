@@ -184,7 +184,7 @@ def look(rng, seed, windowing, span, whole):
         views = shown(query, rng)
         check(windows_shown(views), expected, reached, 0 if clock else lateness, f"seed {seed}: {plan.operator.name}: {batches}")
         check_times(query, reached, lateness, clock)
-        if plan.operator.takes_rows:
+        if plan.operator.capabilities.takes_rows:
             elements = [row for view in views for row in view.elements.to_pylist()]
             assert sum(len(row["windows"]) for row in elements) == sum(map(len, expected.values()))
             kept = {id(row) for rows in expected.values() for row in rows}

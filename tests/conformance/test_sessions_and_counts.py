@@ -83,7 +83,7 @@ def run(scenario, plan):
         batch = GroupInput()
         # On the clock the end of the input fires nothing in Flink; a batch of ours does, so there it is no end but a watermark.
         if step is None:
-            if plan.operator.uses_processing_time:
+            if plan.operator.capabilities.uses_processing_time:
                 steps.append([])
                 late.append([])
                 continue

@@ -7,22 +7,27 @@ import pytest
 
 import panestream as pst
 from panestream.datastream.starting import warn_of_stale_rows
+from panestream.engine.plan import Capabilities
 from panestream.errors import PanestreamWarning
 
 SESSIONS = pst.EventTimeSessionWindows.with_gap("5 minutes")
 MERGED = pst.MergeSink("t", ["user"])
 
 
-def asked(assigner=SESSIONS, trigger=None, lateness=0, changes=False, why_no_changes=None):
+def asked(assigner=SESSIONS, trigger=None, lateness=0, changes=False, no_changelog=None):
     windowing = SimpleNamespace(assigner=assigner, trigger=trigger, allowed_lateness=lateness)
-    return {"windowing": windowing, "operator": SimpleNamespace(why_no_changes=why_no_changes), "changes": changes}
+    return {
+        "windowing": windowing,
+        "operator": SimpleNamespace(capabilities=Capabilities(no_changelog=no_changelog)),
+        "changes": changes,
+    }
 
 
 @pytest.mark.parametrize("sink", [MERGED, pst.KafkaSink("host:9092", "t", ["user"], compacted=True)])
 def test_the_way_out_is_said(sink):
     with pytest.warns(PanestreamWarning, match=r"these windows grow: .*Add \.changelog\(\), which deletes it"):
         warn_of_stale_rows(**asked(lateness=1), sinks={"main": sink})
-    early = asked(trigger=pst.ContinuousEventTimeTrigger.of("1 minute"), why_no_changes="it runs row by row")
+    early = asked(trigger=pst.ContinuousEventTimeTrigger.of("1 minute"), no_changelog="it runs row by row")
     with pytest.warns(PanestreamWarning, match="take the newest where you read them"):
         warn_of_stale_rows(**early, sinks={"main": sink})
 

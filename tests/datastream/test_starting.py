@@ -16,6 +16,7 @@ from panestream.datastream.starting import (
     spark_trigger,
     warn_of_missing_sinks,
 )
+from panestream.engine.plan import Capabilities
 from panestream.errors import InvalidPlanError, PanestreamWarning, SinkError
 
 
@@ -82,7 +83,7 @@ def test_a_stream_of_something_else():
 
 def plan(watermark=None, *, by_clock=False, processing_time=None, assigner=None):
     return SimpleNamespace(
-        operator=SimpleNamespace(uses_processing_time=by_clock),
+        operator=SimpleNamespace(capabilities=Capabilities(uses_processing_time=by_clock)),
         processing_time=processing_time,
         watermark=watermark or pst.WatermarkStrategy.for_monotonous_timestamps(),
         assigner=assigner or pst.TumblingEventTimeWindows.of("1 minute"),

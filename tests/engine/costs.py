@@ -107,7 +107,7 @@ class Query:
         """With one key group."""
         operator = self.operator(self.windows)
         assert operator.name == self.runs_on, operator.name
-        rows, delay = ROWS if operator.takes_rows else None, WatermarkStrategy(SECOND)
+        rows, delay = ROWS if operator.capabilities.takes_rows else None, WatermarkStrategy(SECOND)
         return WindowPlan(("key",), KEYS, self.windows.assigner, operator, delay, "ts", 1, row_schema=rows)
 
 

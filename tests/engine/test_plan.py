@@ -105,7 +105,7 @@ def test_an_output_of_rows_without_their_columns_is_an_error():
 )
 def test_who_looks_at_the_clock(plan, by_clock):
     """A document about state says it as true or false."""
-    assert plan.operator.uses_processing_time is by_clock
+    assert plan.operator.capabilities.uses_processing_time is by_clock
     assert plan.wakes_up is by_clock
     own = replace(plan, processing_time="arrived")
     assert own.wakes_up is False
@@ -149,21 +149,21 @@ def operator_of(assigner, *aggregates, **more):
 )
 def test_what_operators_say_of_themselves(operator, true):
     said = {
-        "rows": operator.takes_rows,
-        "windows": operator.has_windows,
-        "of_rows": operator.of_rows,
-        "follows_arrival": operator.follows_arrival,
-        "fires_once": operator.fires_once,
-        "by_time": operator.fires_by_time,
-        "evicts": operator.evicts,
-        "uses_clock": operator.uses_processing_time,
-        "shows_clock": operator.shows_processing_time,
+        "rows": operator.capabilities.takes_rows,
+        "windows": operator.capabilities.has_windows,
+        "of_rows": operator.capabilities.per_row,
+        "follows_arrival": operator.capabilities.order_sensitive,
+        "fires_once": operator.capabilities.fires_once,
+        "by_time": operator.capabilities.fires_by_time,
+        "evicts": operator.capabilities.evicts,
+        "uses_clock": operator.capabilities.uses_processing_time,
+        "shows_clock": operator.capabilities.shows_processing_time,
     }
     assert said == {name: name in true.split() for name in said}
 
 
 def test_whose_code_decides_when_windows_fire_is_not_known():
-    assert operator_of(FIVE, trigger=ContinuousProcessingTimeTrigger(3)).fires_by_time is None
+    assert operator_of(FIVE, trigger=ContinuousProcessingTimeTrigger(3)).capabilities.fires_by_time is None
 
 
 # -- outputs and columns -------------------------------------------------------------------------------------------------------
@@ -288,15 +288,19 @@ def test_a_meta_record_of_the_same_plan_that_cannot_be_read_is_an_error():
 
 def test_what_operators_cannot_say_of_firings_is_said():
     operator = operator_of(GlobalWindows(), trigger=PurgingTrigger(CountTrigger(3)))
-    assert operator.why_no_firings == (
+    assert operator.capabilities.no_firings == (
         "counts do not number firings: the row operator does, .options(every_firing=True) makes it run the query"
     )
-    assert operator.why_no_changes == (
+    assert operator.capabilities.no_changelog == (
         "counts keep no results that a later one could take the place of: aligned windows and sessions of declared aggregates do"
     )
-    assert (operator.takes_rows, operator.evicts, operator.changeable) == (False, False, {"aggregates", "partials"})
+    assert (operator.capabilities.takes_rows, operator.capabilities.evicts, operator.changeable) == (
+        False,
+        False,
+        {"aggregates", "partials"},
+    )
     assert (operator_of(LookBackWindows(5)).changeable, INTERVALS.changeable) == (frozenset(), frozenset())
     over_rows = over_tables(WindowSpec(FIVE), TablePerWindow(len), harness.ROWS, harness.ROWS, harness.KEYS)
     assert over_rows.inputs == ()
     sessions = operator_of(EventTimeSessionWindows(5))
-    assert (sessions.why_no_firings, sessions.why_no_changes) == (None, None)
+    assert (sessions.capabilities.no_firings, sessions.capabilities.no_changelog) == (None, None)

@@ -73,9 +73,6 @@ EQUIVALENT: dict[str, str] = {
     "engine/operators/intervals/operator.py:by_time: comparison: times[1:] >= times[:-1] -> times[1:] > times[:-1]": (
         "Rows of one time are then sorted, too, in an order that leaves them as they are."
     ),
-    "engine/operators/intervals/spec.py:IntervalSpec.follows_arrival: returns None: return False -> return": (
-        "It is asked whether it is true, and nothing else: None is not, either."
-    ),
     "engine/operators/intervals/spec.py:IntervalSpec.pack: and / or: plan.late_tag is not None and chunk.rows is not None -> plan.late_tag is not None or chunk.rows is not None": (
         "Rows as they came cross where there is an output for late ones, and only then: both hold, or neither."
     ),

@@ -5,12 +5,13 @@ from types import SimpleNamespace
 
 import pytest
 
+from panestream.engine.plan import Capabilities
 from panestream.errors import CheckpointError, PanestreamWarning
 from panestream.spark.mode import Mode
 from panestream.spark.progress.notices import Jumps, Notices
 
-EVENT_TIME = SimpleNamespace(operator=SimpleNamespace(uses_processing_time=False), processing_time=None)
-CLOCK = SimpleNamespace(operator=SimpleNamespace(uses_processing_time=True), processing_time=None)
+EVENT_TIME = SimpleNamespace(operator=SimpleNamespace(capabilities=Capabilities()), processing_time=None)
+CLOCK = SimpleNamespace(operator=SimpleNamespace(capabilities=Capabilities(uses_processing_time=True)), processing_time=None)
 
 
 def test_what_a_checkpoint_was_begun_with_stays():

@@ -11,6 +11,7 @@ import pytest
 import panestream as pst
 from panestream import agg
 from panestream.engine.operators.intervals.spec import IntervalSpec
+from panestream.engine.plan import Capabilities
 from panestream.engine.query import WindowSpec
 from panestream.errors import InvalidPlanError
 from panestream.testing import ColumnTestHarness, WindowTestHarness
@@ -25,7 +26,7 @@ MINUTE = 60_000_000
 
 def state(assigner, *, watermark=0, lateness=0, windows=(), rows=(), late_tag=None, **more):
     usual = {"evicts": False, "fires_by_time": True, "late_by_time": None, "has_windows": True}
-    operator = SimpleNamespace(**{name: more.pop(name, value) for name, value in usual.items()})
+    operator = SimpleNamespace(capabilities=Capabilities(**{name: more.pop(name, value) for name, value in usual.items()}))
     late_tags = () if late_tag is None else (late_tag,)
     plan = SimpleNamespace(
         assigner=assigner, operator=operator, allowed_lateness=lateness, late_tags=late_tags, key_names=("user",)
@@ -166,12 +167,12 @@ def is_late_in_engine(assigner, watermark, time):
 def test_watermark_alone_decides_whether_a_row_of_look_backs_and_predicates_is_late(assigner, ahead):
     watermark = 10 * MINUTE
     spec = column_operator(WindowSpec(assigner), [agg.count()], pa.schema([("on", pa.bool_())]), pa.schema([]), "time")
-    known = state(assigner, watermark=watermark, late_by_time=spec.late_by_time)
+    known = state(assigner, watermark=watermark, late_by_time=spec.capabilities.late_by_time)
     facts = time_facts(known, watermark + ahead)
     assert facts.is_late == (ahead <= 0) == is_late_in_engine(assigner, watermark, watermark + ahead)
     assert facts.missing_lateness == (1 - ahead if ahead <= 0 else None)
     if facts.is_late:
-        earlier = state(assigner, watermark=watermark - facts.missing_lateness, late_by_time=spec.late_by_time)
+        earlier = state(assigner, watermark=watermark - facts.missing_lateness, late_by_time=spec.capabilities.late_by_time)
         assert not time_facts(earlier, watermark + ahead).is_late
 
 

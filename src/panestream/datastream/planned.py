@@ -120,7 +120,7 @@ class PlannedQuery:
     def _order(self) -> tuple[list[Column], pa.Schema]:
         """The columns that say in which order rows arrive; none where nothing depends on it."""
         texts = self.windowed.keyed.source.order
-        return order_of(self._df, texts if self.operator.follows_arrival else ())
+        return order_of(self._df, texts if self.operator.capabilities.order_sensitive else ())
 
     @cached_property
     def _operated(self) -> DataFrame:

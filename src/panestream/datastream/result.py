@@ -82,7 +82,7 @@ class WindowedResult(PlannedQuery, Shown, TraceableByKey):
         Raises:
             InvalidPlanError: the operator cannot tell; a column has such a name; or with :meth:`top`.
         """
-        self._check_firings("with_firing", self.operator.why_no_firings, FIRING_COLUMNS)
+        self._check_firings("with_firing", self.operator.capabilities.no_firings, FIRING_COLUMNS)
         return replace(self, firing=True)
 
     def changelog(self) -> WindowedResult:
@@ -95,7 +95,7 @@ class WindowedResult(PlannedQuery, Shown, TraceableByKey):
         Raises:
             InvalidPlanError: the operator cannot tell; a column has such a name; a purging trigger; or with :meth:`top`.
         """
-        self._check_firings("changelog", self.operator.why_no_changes, (OP_COLUMN,))
+        self._check_firings("changelog", self.operator.capabilities.no_changelog, (OP_COLUMN,))
         return replace(self, changes=True)
 
     def _check_firings(self, what: str, why_not: str | None, columns: Sequence[pa.Field]) -> None:
@@ -133,7 +133,7 @@ class WindowedResult(PlannedQuery, Shown, TraceableByKey):
                 f"top: the strings of {by!r} compare by a collation, panestream compares them as bytes: take what makes equal "
                 "strings equal bytes, e.g. agg.first('lower(name COLLATE UTF8_BINARY)')"
             )
-        if self.is_streaming and not self.operator.fires_once:
+        if self.is_streaming and not self.operator.capabilities.fires_once:
             raise InvalidPlanError(
                 "top on a stream ranks each window when it fires: it needs windows that fire once, for all keys in the same "
                 "micro-batch (tumbling or sliding event-time windows, default trigger, no allowed lateness, declared aggregates)"

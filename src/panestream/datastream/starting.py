@@ -181,7 +181,7 @@ def check_ending(plan: WindowPlan, when: Mapping[str, Any], *, fire_at_end: bool
     Raises:
         InvalidPlanError: says what to do.
     """
-    by_clock = plan.operator.uses_processing_time and plan.processing_time is None
+    by_clock = plan.operator.capabilities.uses_processing_time and plan.processing_time is None
     if by_clock and when.get("availableNow"):
         raise InvalidPlanError(_NEVER_ENDS)
     if plan.watermark.closes_after is not None and plan.processing_time is not None and not ends_by_itself(when):
@@ -196,7 +196,7 @@ def check_ending(plan: WindowPlan, when: Mapping[str, Any], *, fire_at_end: bool
             "fire_at_end is for a query that ends: trigger='availableNow', or 'once'. One that runs on closes its windows by "
             "the clock: WatermarkStrategy.closing_after('30 seconds')"
         )
-    if plan.operator.uses_processing_time:
+    if plan.operator.capabilities.uses_processing_time:
         raise InvalidPlanError("fire_at_end moves the watermark, and windows or triggers of processing time go by the clock")
     if plan.watermark.delay is None and plan.watermark.generator is None:
         raise InvalidPlanError("fire_at_end moves the watermark, and no_watermarks() makes none: take another strategy")
@@ -258,7 +258,7 @@ def warn_of_stale_rows(windowing: WindowSpec, operator: OperatorSpec, sinks: Map
     if not early and not windowing.allowed_lateness:
         return
     instead = "Write all rows and take the newest where you read them (docs/ideas/changelogs.md, early results of sessions)"
-    if operator.why_no_changes is None:
+    if operator.capabilities.no_changelog is None:
         instead = "Add .changelog(), which deletes it"
     warn(
         f"the output {MAIN!r} ({sink.describe()}) keeps the last row of each key and window, and these windows grow: where one "

@@ -47,7 +47,7 @@ def explain_plan(
     exchange = own.get("exchange", []) if plan.arrival is None or not streaming else []
     sections = {
         **({} if plan.sides is None else {"streams": [*_streams(plan)]}),
-        **({"windows": [*_windows(plan), *_zones(plan)]} if plan.operator.has_windows else {}),
+        **({"windows": [*_windows(plan), *_zones(plan)]} if plan.operator.capabilities.has_windows else {}),
         "operator": [plan.operator.name, *own.pop("operator", [])],
         **{title: own.pop(title) for title in list(own) if title not in ("exchange", "state")},
         "event time": _event_time(plan),
@@ -77,7 +77,7 @@ def explain_plan(
 def _streams(plan: WindowPlan) -> list[str]:
     """Of two streams, what becomes of them."""
     lines = ["two, left and right, each row with the side that it is of; the smaller of their watermarks counts"]
-    if plan.pairs is not None and plan.operator.has_windows:
+    if plan.pairs is not None and plan.operator.capabilities.has_windows:
         lines.append(f"{plan.pairs.how} join: a window keeps the rows of each side once; outputs make pairs of them")
     return lines
 
@@ -143,9 +143,9 @@ def _tags(tags: Sequence[str | None]) -> str:
 
 
 def _arrival(plan: WindowPlan, *, streaming: bool) -> list[str]:
-    if plan.arrival is None and not plan.operator.follows_arrival:
+    if plan.arrival is None and not plan.operator.capabilities.order_sensitive:
         return []
-    if plan.arrival is None and plan.pairs is not None and plan.operator.fires_once:
+    if plan.arrival is None and plan.pairs is not None and plan.operator.capabilities.fires_once:
         return ["which pairs there are does not depend on the order of arrival; how they are ordered does, and that is Spark's"]
     if plan.arrival is None:
         return ["results depend on the order of arrival, which is Spark's"]

@@ -144,7 +144,7 @@ class WindowPlan:
     def wakes_up(self) -> bool:
         """Whether Spark must call the operator when its time has come, without new data."""
         waits = self.watermark.closes_after is not None and not self.ends
-        return (self.operator.uses_processing_time or waits) and self.processing_time is None
+        return (self.operator.capabilities.uses_processing_time or waits) and self.processing_time is None
 
     @property
     def tags(self) -> tuple[str, ...]:
@@ -186,19 +186,21 @@ class WindowPlan:
     @property
     def keeps_emitted(self) -> bool:
         """Whether the operator must remember what it emitted for windows that may fire again."""
-        return (self.with_firing or self.changelog) and not self.operator.fires_once
+        return (self.with_firing or self.changelog) and not self.operator.capabilities.fires_once
 
     @property
     def labels(self) -> tuple[str, ...]:
         """What several kinds of windows are called; empty where there is one kind."""
-        return self.assigner.labels if isinstance(self.assigner, SeveralWindows) and not self.operator.of_rows else ()
+        return (
+            self.assigner.labels if isinstance(self.assigner, SeveralWindows) and not self.operator.capabilities.per_row else ()
+        )
 
     def with_bounds(self, results: pa.Schema) -> pa.Schema:
         """Key columns, the window's label if it has one, window_start, window_end (null for the global window), ``results``.
 
         Of what has no windows, and of results of rows, which are told by these: key columns and ``results``.
         """
-        if self.operator.of_rows or not self.operator.has_windows:
+        if self.operator.capabilities.per_row or not self.operator.capabilities.has_windows:
             return pa.schema([*self.key_schema, *results])
         instant = pa.timestamp("us", tz="UTC")
         ours = (MergingWindowAssigner, SeveralWindows, CalendarWindows, PredicateWindows)
@@ -259,7 +261,7 @@ class WindowPlan:
 
 def carries_rows(operator: OperatorSpec, watermark: WatermarkStrategy, late_tag: str | None) -> bool:
     """Whether every row of such a plan crosses the exchange whole."""
-    return late_tag is not None or operator.takes_rows or watermark.generator is not None
+    return late_tag is not None or operator.capabilities.takes_rows or watermark.generator is not None
 
 
 def stable_repr(recipe: object) -> str:
@@ -356,6 +358,50 @@ class Operator(Protocol):
         """Writes the state that tables say, of a key group that is new; returns when it is to be woken up by the clock."""
 
 
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What an operator can do with the windows of a plan, and what it needs.
+
+    Attributes:
+        takes_rows: whether whole rows cross the exchange because the operator itself wants them, not only for a late output.
+        has_windows: whether rows of the main output have the bounds of a window.
+        per_row: whether each result belongs to a row, whose columns it has, and not to a window.
+        order_sensitive: whether results depend on the order in which rows arrive, always or if event times are equal.
+        fires_once: whether a window fires once, at the watermark, in the same micro-batch for all keys.
+        fires_by_time: whether a window that gets no more rows is sure to fire by its end. None if user code decides.
+        late_by_time: how far the watermark is past a row's own time when the row becomes late. None if its windows decide.
+        evicts: whether an evictor takes rows out of windows, so that the state no longer has them.
+        no_firings: why rows cannot say which firing of their window they come from, or None if they can.
+        no_changelog: why rows cannot be changes of earlier ones, or None if they can.
+        uses_processing_time: whether processing time matters, so that Spark wakes the operator up without new rows.
+        shows_processing_time: whether user code may ask for the processing time, whether or not the windows depend on it.
+    """
+
+    takes_rows: bool = False
+    has_windows: bool = True
+    per_row: bool = False
+    order_sensitive: bool = True
+    fires_once: bool = False
+    fires_by_time: bool | None = True
+    late_by_time: int | None = None
+    evicts: bool = False
+    no_firings: str | None = None
+    no_changelog: str | None = None
+    uses_processing_time: bool = False
+    shows_processing_time: bool = False
+
+
+def not_numbered(operator: str) -> str:
+    """Return why an operator's rows do not say which firing they come from."""
+    return f"{operator} do not number firings: the row operator does, .options(every_firing=True) makes it run the query"
+
+
+def not_kept(operator: str) -> str:
+    """Return why an operator's rows are not changes of earlier ones."""
+    others = "aligned windows and sessions of declared aggregates do"
+    return f"{operator} keep no results that a later one could take the place of: {others}"
+
+
 class OperatorSpec(ABC):
     """How the windows of one plan run. Immutable; travels to the executors with the plan."""
 
@@ -363,6 +409,11 @@ class OperatorSpec(ABC):
     @abstractmethod
     def name(self) -> str:
         """What ``explain()`` calls it."""
+
+    @property
+    @abstractmethod
+    def capabilities(self) -> Capabilities:
+        """What it can do, and what it needs."""
 
     @property
     @abstractmethod
@@ -375,70 +426,9 @@ class OperatorSpec(ABC):
         return ()
 
     @property
-    def takes_rows(self) -> bool:
-        """Whether whole rows cross the exchange because the operator itself wants them (not only for a late output)."""
-        return False
-
-    @property
-    def has_windows(self) -> bool:
-        """Whether rows of the main output are of windows, and have their bounds."""
-        return True
-
-    @property
-    def of_rows(self) -> bool:
-        """Whether each result is of a row, whose columns it has, and not of a window."""
-        return False
-
-    @property
-    def follows_arrival(self) -> bool:
-        """Whether results depend on the order in which rows arrive, altogether or where event times are equal."""
-        return True
-
-    @property
-    def fires_once(self) -> bool:
-        """Whether a window fires once, at the watermark, in the same micro-batch for all keys."""
-        return False
-
-    @property
-    def fires_by_time(self) -> bool | None:
-        """Whether a window to which no more rows come fires at its end at the latest; None: code of the user's own decides."""
-        return True
-
-    @property
-    def late_by_time(self) -> int | None:
-        """How far the watermark is past a row's own time when the row becomes late. None if its windows decide."""
-        return None
-
-    @property
-    def evicts(self) -> bool:
-        """Whether an evictor takes rows out of windows, of which the state then knows nothing."""
-        return False
-
-    @property
     def changeable(self) -> frozenset[str]:
         """What of :meth:`identity` and of the plan's own may be another one when the query starts from saved state."""
         return frozenset()
-
-    @property
-    def why_no_firings(self) -> str | None:
-        """Why it cannot say which firing of its window a row comes from, nor what it changes; None: it can."""
-        return f"{self.name} do not number firings: the row operator does, .options(every_firing=True) makes it run the query"
-
-    @property
-    def why_no_changes(self) -> str | None:
-        """Why its rows cannot be taken for changes of those before them; None: they can."""
-        kept = "aligned windows and sessions of declared aggregates do"
-        return f"{self.name} keep no results that a later one could take the place of: {kept}"
-
-    @property
-    def uses_processing_time(self) -> bool:
-        """Whether processing time matters: then Spark wakes the operator up without new data."""
-        return False
-
-    @property
-    def shows_processing_time(self) -> bool:
-        """Whether users' code may ask for the processing time, whether or not the windows depend on it."""
-        return self.uses_processing_time
 
     @abstractmethod
     def pack(self, plan: WindowPlan, chunk: Chunk) -> Iterator[tuple[str, pa.Table]]:

@@ -49,7 +49,7 @@ def split_of(parts: int, aggregates: Sequence[Aggregate], operator: OperatorSpec
             f"split_distinct cannot put the parts of {', '.join(map(repr, others))} together: beside count_distinct it takes "
             "count, sum, min and max; of a mean take sum and count, for others a query of their own"
         )
-    if not isinstance(operator, PaneSpec) or not operator.fires_once or operator.uses_processing_time:
+    if not isinstance(operator, PaneSpec) or not operator.capabilities.fires_once or operator.capabilities.uses_processing_time:
         raise InvalidPlanError(
             "split_distinct puts a window together when it fires, in all key groups at once: it needs tumbling, sliding or "
             "cumulating windows of event time that fire once (default trigger, no allowed lateness); these "

@@ -60,7 +60,7 @@ def summary_of(plan: WindowPlan, parts: Sequence[Part], asked: Asked, looked: Lo
         filters=asked.texts,
         watermark=_instant(time.get("watermark")),
         newest=time.get("newest"),
-        clock=_instant(time.get("clock")) if plan.operator.uses_processing_time else None,
+        clock=_instant(time.get("clock")) if plan.operator.capabilities.uses_processing_time else None,
         sources=tuple(Source(*source) for source in time.get("sources", [])),
         source_count=time.get("source_count", 0),
         windows=_sum(parts, "windows"),
@@ -96,7 +96,7 @@ def plan_shown(plan: WindowPlan) -> PlanShown:
         groups=plan.groups,
         lateness=plan.allowed_lateness,
         words=explain_plan(plan, streaming=True, chosen=plan.groups),
-        by_processing_time=plan.operator.uses_processing_time,
+        by_processing_time=plan.operator.capabilities.uses_processing_time,
         split=plan.split is not None,
     )
 

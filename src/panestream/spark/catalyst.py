@@ -32,7 +32,7 @@ def reducible(plan: WindowPlan) -> bool:
     names = _names(spec) if isinstance(spec, PaneSpec) else []
     return (
         isinstance(spec, PaneSpec)
-        and not spec.uses_processing_time
+        and not spec.capabilities.uses_processing_time
         and plan.event_time is not None
         and plan.invalid_tag is None
         and not plan.watermark.limits_ahead

@@ -51,7 +51,7 @@ class Mode:
             CheckpointError: the checkpoint was begun in another way.
         """
         # Those of earlier versions were woken for windows and triggers of the clock only.
-        clock = bool(entry.get("clock", plan.operator.uses_processing_time and plan.processing_time is None))
+        clock = bool(entry.get("clock", plan.operator.capabilities.uses_processing_time and plan.processing_time is None))
         if self.clock and not clock:
             raise CheckpointError(
                 f"the checkpoint {checkpoint} was begun by a query that no clock wakes, and Spark cannot change that: it can run "

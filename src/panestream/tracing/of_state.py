@@ -188,7 +188,7 @@ def time_facts(known: KnownState, time: int) -> TimeFacts:
         time: the event time.
     """
     kept = tuple(row for row in known.rows if row.timestamp == time)
-    by_time = known.plan.operator.late_by_time
+    by_time = known.plan.operator.capabilities.late_by_time
     if by_time is not None:
         late = known.watermark - time - by_time + 1
         own = _window_around(known, time)

@@ -78,17 +78,17 @@ def _time_told(known: KnownState, facts: TimeFacts, of_key: str) -> list[str]:
 
 def _without_windows(known: KnownState) -> str:
     """Why the windows of a row are unknown."""
-    if not known.plan.operator.has_windows:
+    if not known.plan.operator.capabilities.has_windows:
         return "There are no windows: a row meets the rows of the other stream in the interval around it."
-    if known.plan.operator.late_by_time is not None:
+    if known.plan.operator.capabilities.late_by_time is not None:
         return "The rows around it decide which window it would be in."
     return "Which windows it would be in, the row itself or code of your own says: neither is in the state."
 
 
 def _verdict(known: KnownState, facts: TimeFacts) -> list[list[str]]:
     plan = known.plan
-    if plan.operator.late_by_time is not None:
-        return [_verdict_by_time(known, facts, plan.operator.late_by_time)]
+    if plan.operator.capabilities.late_by_time is not None:
+        return [_verdict_by_time(known, facts, plan.operator.capabilities.late_by_time)]
     if follows_rows(plan):
         return [["Such a row is never late: these windows are of no time."]]
     if not plan.assigner.is_event_time:
@@ -165,11 +165,11 @@ def _now_told(known: KnownState, one: WindowNow) -> list[str]:
 
 def _was_in_results(known: KnownState) -> str:
     operator = known.plan.operator
-    if operator.evicts:
+    if operator.capabilities.evicts:
         return "it was given to the evictor when the window fired, and what that took out was in no result"
-    if operator.fires_by_time is False:
+    if operator.capabilities.fires_by_time is False:
         return "rows that came after its last firing were in no result, since only rows make it fire"
-    return "it was in the results when it fired" + ("" if operator.fires_by_time else ", if its trigger had it fire")
+    return "it was in the results when it fired" + ("" if operator.capabilities.fires_by_time else ", if its trigger had it fire")
 
 
 def _state_of(known: KnownState, one: WindowNow) -> str:
@@ -200,7 +200,7 @@ def _known_told(known: KnownState, one: KnownWindow, asked: Window, *, with_key:
 
 
 def _came(known: KnownState, one: KnownWindow) -> str:
-    if not known.plan.operator.evicts:
+    if not known.plan.operator.capabilities.evicts:
         return "went in"
     return f"{'is' if one.rows == 1 else 'are'} in it, of those that came and were not evicted"
 
@@ -220,7 +220,7 @@ def _due(known: KnownState, one: KnownWindow) -> str:
         passed = by_event_time and isinstance(one.window, TimeWindow) and known.watermark >= one.window.max_timestamp()
         return f"Nothing is due{': the watermark has passed its end' if passed else ''}; only a further row makes it fire."
     which = "watermark" if by_event_time else "clock"
-    if known.plan.operator.fires_by_time is None:
+    if known.plan.operator.capabilities.fires_by_time is None:
         return f"Its trigger is called when the {which} comes to {_time(one.due)}, and says whether it fires then."
     held = ""
     if known.slowest is not None and by_event_time:
@@ -243,7 +243,7 @@ def _unknown(known: KnownState, *, rows: bool) -> list[str]:
     lines = ["What the state cannot say:"]
     if rows and known.row_count == 0:
         lines.append("Whether such a row has come: it keeps what became of rows in open windows, and not the rows.")
-    if known.plan.operator.evicts:
+    if known.plan.operator.capabilities.evicts:
         lines.append("What the evictor took out, and whether such a row was among it: that leaves no trace in it.")
     if rows:
         lines.append("Whether one that came earlier was late then: late rows leave no trace in it.")

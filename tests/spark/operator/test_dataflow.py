@@ -55,7 +55,7 @@ def test_without_an_order_nothing_of_it_is_sent(spark, tmp_path, stream):
 def test_processing_time_is_sent_where_the_watermark_asks_for_it_though_no_window_does(spark, strategy, sent):
     df = spark.createDataFrame([], COLUMNS)
     recipe = replace(plan_of(1), watermark=strategy)
-    assert not recipe.operator.shows_processing_time
+    assert not recipe.operator.capabilities.shows_processing_time
     found = project(df, recipe, F.col("at"), [F.col("key")], [])
     assert found.schema.names == ["time", "key_0", "row", *(["processing_time"] if sent else [])]
     assert found.pack == PackColumns((pa.int64(),), (), row=2, **({"processing_time": 3} if sent else {}))

@@ -129,7 +129,7 @@ def check_history(plan: WindowPlan) -> None:
     Raises:
         InvalidPlanError: the windows or the trigger go by the clock.
     """
-    if plan.operator.uses_processing_time:
+    if plan.operator.capabilities.uses_processing_time:
         raise InvalidPlanError(
             "bootstrap: the windows or the trigger of this query go by the clock, and what time it was when the rows of history "
             "came, row after row, nobody knows: all would lie in the window of now. Start the stream without history; or take "

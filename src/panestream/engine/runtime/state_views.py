@@ -179,7 +179,7 @@ class ViewSchemas:
 
     def _due(self, shown: pa.Table) -> pa.Table:
         waiting = shown.filter(shown.column("due").is_valid())
-        kind = PROCESSING_TIME if self.plan.operator.uses_processing_time else EVENT_TIME
+        kind = PROCESSING_TIME if self.plan.operator.capabilities.uses_processing_time else EVENT_TIME
         columns = {
             **({"key": waiting.column("key")} if self._key else {}),
             "window_start": waiting.column("window_start"),

@@ -107,7 +107,7 @@ def project(
         if not plan.carries_rows and time is not None:
             row = F.when(_may_be_invalid(of("time"), of("processing_time"), plan.watermark), row)
         add("row", row)
-    if plan.operator.shows_processing_time or plan.watermark.uses_processing_time:
+    if plan.operator.capabilities.shows_processing_time or plan.watermark.uses_processing_time:
         add("processing_time", of("processing_time"))
     arrival = [f"order_{position}" for position in range(len(order))]
     if order and df.isStreaming:

@@ -191,7 +191,7 @@ class OwnPlan(PlanEngine):
         else:
             operator = aggregating(asked.window, asked.aggregates, {column.name: column.type for column in columns}, keys)
         predicates = assigner.predicates if isinstance(assigner, PredicateWindows) else ()
-        whole = asked.keeps_late or operator.takes_rows
+        whole = asked.keeps_late or operator.capabilities.takes_rows
         plan = WindowPlan(
             keys=(KEY,),
             key_schema=keys,

@@ -157,7 +157,7 @@ def plan_with(query: Query, settings: Settings, groups: int, assigner: WindowAss
     """The plan of a query of one stream with an operator that was chosen for it."""
     clock = query.assigner.get("time") == "processing"
     watermark = WatermarkStrategy(settings.delay, "p" if query.partitions else None, query.idle)
-    whole = query.late or query.invalid or operator.takes_rows
+    whole = query.late or query.invalid or operator.capabilities.takes_rows
     return WindowPlan(
         keys=("key",),
         key_schema=KEYS,
@@ -202,7 +202,7 @@ class Columns:
             "group": plan.groups > 1,
             "partition": plan.watermark.partition_column is not None,
             "row": plan.row_schema is not None,
-            "processing_time": plan.operator.shows_processing_time or plan.watermark.uses_processing_time,
+            "processing_time": plan.operator.capabilities.shows_processing_time or plan.watermark.uses_processing_time,
         }
         for name in (name for name, is_wanted in wanted.items() if is_wanted):
             places[name] = len(names)

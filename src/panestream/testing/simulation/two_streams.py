@@ -76,7 +76,7 @@ def engine_of_two(query: Query, settings: Settings, groups: int) -> PlanEngine:
         allowed_lateness=settings.lateness,
         late_tag=LATE if query.late else None,
         invalid_tag=invalid[0],
-        row_schema=WHOLE if query.late or query.invalid or operator.takes_rows else None,
+        row_schema=WHOLE if query.late or query.invalid or operator.capabilities.takes_rows else None,
         ticks=1,
         sides=sides,
         pairs=Pairs(join_of(query, settings), *PAIRED, keys=1) if joins else None,

@@ -121,11 +121,11 @@ def test_what_a_checkpoint_is_tied_to_and_what_is_said():
         "rows of the left": "struct<n: int64, name: string>",
         "rows of the right": "struct<m: int64>",
     }
-    assert (operator.has_windows, operator.follows_arrival) == (False, False)
-    assert operator.why_no_firings == (
+    assert (operator.capabilities.has_windows, operator.capabilities.order_sensitive) == (False, False)
+    assert operator.capabilities.no_firings == (
         "an interval join emits each pair once, and each row without a partner once: there is nothing to number"
     )
-    assert operator.why_no_changes == "an interval join emits each pair once: nothing is taken back"
+    assert operator.capabilities.no_changelog == "an interval join emits each pair once: nothing is taken back"
     assert operator.result_schema == pa.schema([(side, pa.list_(kind)) for side, kind in joins.VALUES.items()])
 
 

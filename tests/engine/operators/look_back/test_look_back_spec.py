@@ -35,14 +35,14 @@ def test_what_a_checkpoint_is_tied_to():
 
 def test_rows_are_numbered_by_nobody_and_nothing_is_taken_back():
     operator = look_backs.plan_of(LookBackWindows(10), SUM).operator
-    assert operator.why_no_firings == "each row has one result, which is its only one"
-    assert operator.why_no_changes == "each row has one result, which no later one takes the place of"
-    assert operator.of_rows
+    assert operator.capabilities.no_firings == "each row has one result, which is its only one"
+    assert operator.capabilities.no_changelog == "each row has one result, which no later one takes the place of"
+    assert operator.capabilities.per_row
 
 
 @pytest.mark.parametrize(("aggregates", "follows"), [(SUM, False), ((agg.first("v").alias("f"),), True)])
 def test_the_order_of_arrival_counts_where_it_does_for_an_aggregate(aggregates, follows):
-    assert look_backs.plan_of(LookBackWindows(10), aggregates).operator.follows_arrival is follows
+    assert look_backs.plan_of(LookBackWindows(10), aggregates).operator.capabilities.order_sensitive is follows
 
 
 def test_results_have_the_columns_of_the_row_and_then_those_of_each_look_back():

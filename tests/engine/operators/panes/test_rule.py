@@ -163,7 +163,7 @@ def test_what_the_operator_is_told(window, told):
     assert isinstance(verdict, Supported)
     spec = verdict.operator
     assert (spec.by_processing_time, spec.fires_again, spec.fires_at_rows) == told
-    assert spec.fires_once == (told[1:] == (False, False) and window.trigger is not EARLY)
+    assert spec.capabilities.fires_once == (told[1:] == (False, False) and window.trigger is not EARLY)
     assert (spec.interval, spec.grid) == (interval_of(window), pane_grid(window.assigner))
     # A continuous trigger counts from the row that opened a window, which aggregates of its own find: nobody else sees them.
     assert spec.result_schema == pa.schema([("n", pa.int64())])

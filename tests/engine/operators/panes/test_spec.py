@@ -181,6 +181,8 @@ def test_what_each_part_looks_like():
 def test_what_may_change_between_two_runs_and_what_a_changelog_is_refused_for():
     spec = plan_of(TUMBLING).operator
     assert spec.changeable == {"aggregates", "partials", "panes", "windows"}
-    assert (spec.why_no_firings, spec.why_no_changes) == (None, None)
+    assert (spec.capabilities.no_firings, spec.capabilities.no_changelog) == (None, None)
     purging = plan_of(TUMBLING, PurgingTrigger(EARLY)).operator
-    assert purging.why_no_changes == "a purging trigger fires parts of a window, none of which takes the place of another"
+    assert (
+        purging.capabilities.no_changelog == "a purging trigger fires parts of a window, none of which takes the place of another"
+    )

@@ -36,8 +36,8 @@ def test_what_a_checkpoint_is_tied_to():
         "partials": "pane int64, rows int64, #0.sum double, #1.n int64",
     }
     assert operator.changeable == {"aggregates", "partials"}
-    assert operator.why_no_firings == "each of these windows fires once"
-    assert operator.why_no_changes == "each of these windows fires once, and no later result takes its place"
+    assert operator.capabilities.no_firings == "each of these windows fires once"
+    assert operator.capabilities.no_changelog == "each of these windows fires once, and no later result takes its place"
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_a_gap_fires_by_time_and_the_order_of_arrival_counts_where_it_does_for_a
     assigner, aggregates, by_time, follows
 ):
     operator = predicates.plan_of(assigner, aggregates).operator
-    assert (operator.fires_by_time, operator.follows_arrival) == (by_time, follows)
+    assert (operator.capabilities.fires_by_time, operator.capabilities.order_sensitive) == (by_time, follows)
 
 
 @pytest.mark.parametrize("late", [False, True])

@@ -73,13 +73,13 @@ def test_what_may_be_another_where_state_is_taken_over(operator, changeable):
 
 def test_what_it_says_of_changes_and_firings():
     operator = declared(replace(EXACT, trigger=CountTrigger.of(3), evictor=CountEvictor(3)))
-    assert operator.why_no_firings is None
-    assert operator.why_no_changes == (
+    assert operator.capabilities.no_firings is None
+    assert operator.capabilities.no_changelog == (
         "the row operator's functions may return any number of rows, none of which takes the place of another; it runs the query for: "
         + "; ".join(operator.reasons)
     )
-    assert (operator.evicts, declared().evicts) == (True, False)
-    assert (operator.fires_by_time, declared().fires_by_time) == (False, True)
+    assert (operator.capabilities.evicts, declared().capabilities.evicts) == (True, False)
+    assert (operator.capabilities.fires_by_time, declared().capabilities.fires_by_time) == (False, True)
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_what_it_says_of_changes_and_firings():
 )
 def test_what_elements_are_made_of(operator, inputs, takes_rows):
     inputs = ("v", "session gap u in seconds") if inputs is None else inputs
-    assert (operator.inputs, operator.takes_rows) == (inputs, takes_rows)
+    assert (operator.inputs, operator.capabilities.takes_rows) == (inputs, takes_rows)
 
 
 def explained(operator, *, streaming=True):
@@ -156,5 +156,5 @@ def test_a_reduced_row_is_a_row_of_the_input_and_the_result_is_without_its_key()
 
 
 def test_the_clock_matters_where_windows_or_triggers_say_so():
-    assert (declared().uses_processing_time, declared().shows_processing_time) == (False, True)
-    assert declared(WindowSpec(GlobalWindows.create())).uses_processing_time is False
+    assert (declared().capabilities.uses_processing_time, declared().capabilities.shows_processing_time) == (False, True)
+    assert declared(WindowSpec(GlobalWindows.create())).capabilities.uses_processing_time is False

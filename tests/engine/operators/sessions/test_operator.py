@@ -370,7 +370,7 @@ def test_explain_says_what_runs():
     shown = "\n".join(operator.explain(query().columnar(), streaming=False)["sessions"])
     assert shown == "of event time, a gap for each row, wait; cut at every multiple of 1 day"
     by_processing_time = query(ProcessingTimeSessionWindows(10)).columnar().operator
-    assert by_processing_time.uses_processing_time
+    assert by_processing_time.capabilities.uses_processing_time
     assert "of the clock" in by_processing_time.explain(query().columnar(), streaming=True)["sessions"][0]
 
 
@@ -603,4 +603,4 @@ def test_aggregates_of_saved_state_may_be_other_ones():
 @pytest.mark.parametrize(("aggregates", "follows"), [((agg.count(), agg.sum("v")), False), ((agg.count(), agg.first("v")), True)])
 def test_a_session_follows_the_order_of_arrival_where_an_aggregate_does(aggregates, follows):
     plan = harness.Query(WindowSpec(EventTimeSessionWindows(5)), aggregates).columnar()
-    assert plan.operator.follows_arrival is follows
+    assert plan.operator.capabilities.order_sensitive is follows

@@ -17,7 +17,7 @@ from panestream.engine.operators.accumulating.windowed_rows import OverRows, Per
 from panestream.engine.operators.accumulating.with_context import PerWindowWithContext
 from panestream.engine.operators.panes.spec import interval_of, pane_grid, why_not_panes
 from panestream.engine.operators.row.row_plan import Elements
-from panestream.engine.plan import Chunk, OperatorSpec, WindowPlan, stable_repr
+from panestream.engine.plan import Capabilities, Chunk, OperatorSpec, WindowPlan, not_kept, not_numbered, stable_repr
 from panestream.engine.query import WindowSpec
 from panestream.engine.reduction import AT_EVERY_ROW
 from panestream.engine.rule import Asked, DeclaredAggregates, FunctionOfRows, FunctionOfTables, Supported, Unsupported
@@ -39,16 +39,17 @@ class AccumulatingSpec(AccumulatingSettings, OperatorSpec):
         return "accumulating panes"
 
     @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(
+            takes_rows=True,
+            shows_processing_time=self.function.sees_time,
+            no_firings=not_numbered(self.name),
+            no_changelog=not_kept(self.name),
+        )
+
+    @property
     def result_schema(self) -> pa.Schema:
         return self.result
-
-    @property
-    def takes_rows(self) -> bool:
-        return True
-
-    @property
-    def shows_processing_time(self) -> bool:
-        return self.function.sees_time
 
     @property
     def changeable(self) -> frozenset[str]:

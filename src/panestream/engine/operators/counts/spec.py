@@ -15,7 +15,7 @@ from panestream.engine.kernels.grouping import encode_keys
 from panestream.engine.kernels.ordering import stable_order
 from panestream.engine.operators.counts.operator import INPUTS, PANES, CountOperator, CountSettings
 from panestream.engine.operators.counts.shape import CountShape
-from panestream.engine.plan import Chunk, OperatorSpec, WindowPlan
+from panestream.engine.plan import Capabilities, Chunk, OperatorSpec, WindowPlan, not_kept, not_numbered
 from panestream.engine.query import WindowSpec
 from panestream.engine.rule import PYTHON, Asked, DeclaredAggregates, Supported, Unsupported
 from panestream.engine.runtime.state_views import ViewSchemas, WindowRows, share
@@ -38,16 +38,16 @@ class CountSpec(CountSettings, OperatorSpec):
         return "counts"
 
     @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(fires_by_time=False, no_firings=not_numbered(self.name), no_changelog=not_kept(self.name))
+
+    @property
     def result_schema(self) -> pa.Schema:
         return self.aggregation.output_schema
 
     @property
     def inputs(self) -> tuple[str, ...]:
         return self.aggregation.inputs
-
-    @property
-    def fires_by_time(self) -> bool | None:
-        return False
 
     @property
     def changeable(self) -> frozenset[str]:

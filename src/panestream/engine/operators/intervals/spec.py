@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from panestream.engine.kernels.columns import plain
 from panestream.engine.operators.intervals.operator import WHOLE, IntervalOperator, IntervalSettings
-from panestream.engine.plan import Chunk, OperatorSpec, WindowPlan
+from panestream.engine.plan import Capabilities, Chunk, OperatorSpec, WindowPlan
 from panestream.engine.runtime.sides import SIDES
 from panestream.engine.runtime.state_views import ViewSchemas, WindowRows, instants
 from panestream.engine.storage.sealed_state import SealedState
@@ -32,8 +32,14 @@ class IntervalSpec(IntervalSettings, OperatorSpec):
         return "interval join"
 
     @property
-    def has_windows(self) -> bool:
-        return False
+    def capabilities(self) -> Capabilities:
+        return Capabilities(
+            has_windows=False,
+            order_sensitive=False,
+            late_by_time=1,
+            no_firings="an interval join emits each pair once, and each row without a partner once: there is nothing to number",
+            no_changelog="an interval join emits each pair once: nothing is taken back",
+        )
 
     @property
     def result_schema(self) -> pa.Schema:
@@ -42,22 +48,6 @@ class IntervalSpec(IntervalSettings, OperatorSpec):
     @property
     def inputs(self) -> tuple[str, ...]:
         return SIDES
-
-    @property
-    def follows_arrival(self) -> bool:
-        return False
-
-    @property
-    def late_by_time(self) -> int | None:
-        return 1
-
-    @property
-    def why_no_firings(self) -> str | None:
-        return "an interval join emits each pair once, and each row without a partner once: there is nothing to number"
-
-    @property
-    def why_no_changes(self) -> str | None:
-        return "an interval join emits each pair once: nothing is taken back"
 
     def pack(self, plan: WindowPlan, chunk: Chunk) -> Iterator[tuple[str, pa.Table]]:
         for side, values in zip(SIDES, chunk.values, strict=True):

@@ -13,7 +13,7 @@ from panestream.engine.kernels.columns import array_of, list_of
 from panestream.engine.kernels.grouping import encode_keys
 from panestream.engine.operators.look_back.history import SHORTEST, slice_length
 from panestream.engine.operators.look_back.operator import WAITING, LookBackOperator, LookBackSettings
-from panestream.engine.plan import Chunk, OperatorSpec, WindowPlan
+from panestream.engine.plan import Capabilities, Chunk, OperatorSpec, WindowPlan
 from panestream.engine.query import WindowSpec
 from panestream.engine.rule import Asked, Supported, on_columns_only
 from panestream.engine.runtime.state_views import INSTANT, ViewSchemas, WindowRows, instants, share
@@ -33,6 +33,16 @@ class LookBackSpec(LookBackSettings, OperatorSpec):
         return "look-backs"
 
     @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(
+            per_row=True,
+            order_sensitive=self.bare.follows_arrival,
+            late_by_time=0,
+            no_firings="each row has one result, which is its only one",
+            no_changelog="each row has one result, which no later one takes the place of",
+        )
+
+    @property
     def result_schema(self) -> pa.Schema:
         """The columns of the row, then the results of each look-back."""
         of_each = [
@@ -43,26 +53,6 @@ class LookBackSpec(LookBackSettings, OperatorSpec):
     @property
     def inputs(self) -> tuple[str, ...]:
         return self.all_inputs
-
-    @property
-    def of_rows(self) -> bool:
-        return True
-
-    @property
-    def follows_arrival(self) -> bool:
-        return self.bare.follows_arrival
-
-    @property
-    def late_by_time(self) -> int | None:
-        return 0
-
-    @property
-    def why_no_firings(self) -> str | None:
-        return "each row has one result, which is its only one"
-
-    @property
-    def why_no_changes(self) -> str | None:
-        return "each row has one result, which no later one takes the place of"
 
     def pack(self, plan: WindowPlan, chunk: Chunk) -> Iterator[tuple[str, pa.Table]]:
         return pack_timed(plan, chunk, self.part_schema(plan, ROWS))

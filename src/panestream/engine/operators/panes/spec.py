@@ -19,7 +19,7 @@ from panestream.engine.operators.panes.firing import HIDDEN, HIDDEN_TYPES, Inter
 from panestream.engine.operators.panes.operator import GAPS, PARTIALS, ROWS, PaneOperator, PaneSettings
 from panestream.engine.operators.panes.rollups import FAN_OUT
 from panestream.engine.operators.panes.tables import EMITTED, PANES, PaneTables, emitted_for
-from panestream.engine.plan import Chunk, OperatorSpec, WindowPlan
+from panestream.engine.plan import Capabilities, Chunk, OperatorSpec, WindowPlan
 from panestream.engine.query import WindowSpec
 from panestream.engine.reduction import AT_EVERY_ROW
 from panestream.engine.rule import PYTHON, Asked, DeclaredAggregates, Supported, Unsupported
@@ -61,29 +61,20 @@ class PaneSpec(PaneSettings, OperatorSpec):
         return "aligned panes"
 
     @property
+    def capabilities(self) -> Capabilities:
+        parts = "a purging trigger fires parts of a window, none of which takes the place of another"
+        return Capabilities(
+            # A continuous trigger starts with the row that opens a window: its hidden aggregates find that row.
+            order_sensitive=self.aggregation.follows_arrival,
+            fires_once=self.interval is None and not self.fires_again and not self.fires_at_rows,
+            no_changelog=parts if self.purges else None,
+            uses_processing_time=self.by_processing_time,
+            shows_processing_time=self.by_processing_time,
+        )
+
+    @property
     def inputs(self) -> tuple[str, ...]:
         return tuple(self.aggregation.inputs)[: len(self.aggregation.inputs) - (2 if self.interval else 0)]
-
-    @property
-    def follows_arrival(self) -> bool:
-        # A continuous trigger starts with the row that opens a window: its hidden aggregates find that row.
-        return self.aggregation.follows_arrival
-
-    @property
-    def fires_once(self) -> bool:
-        return self.interval is None and not self.fires_again and not self.fires_at_rows
-
-    @property
-    def why_no_firings(self) -> str | None:
-        return None
-
-    @property
-    def why_no_changes(self) -> str | None:
-        return "a purging trigger fires parts of a window, none of which takes the place of another" if self.purges else None
-
-    @property
-    def uses_processing_time(self) -> bool:
-        return self.by_processing_time
 
     @property
     def changeable(self) -> frozenset[str]:
@@ -367,7 +358,7 @@ def _fired(
 ) -> tuple[Ints | None, Ints | None]:
     """How often windows have fired, and how the last time; None: it is not kept."""
     none = np.zeros(len(windows), np.int64), np.full(len(windows), -1)
-    if plan.operator.fires_once:
+    if plan.operator.capabilities.fires_once:
         return none
     if EMITTED not in saved.tables:
         return None, None

@@ -13,7 +13,7 @@ from panestream.engine.aggregates.saved_partials import partials_found
 from panestream.engine.aggregates.standing import standing
 from panestream.engine.operators.predicates.cuts import OPEN
 from panestream.engine.operators.predicates.operator import STEPS, PredicateOperator, PredicateSettings, label_of
-from panestream.engine.plan import Chunk, OperatorSpec, WindowPlan
+from panestream.engine.plan import Capabilities, Chunk, OperatorSpec, WindowPlan
 from panestream.engine.query import WindowSpec
 from panestream.engine.rule import Asked, Supported, on_columns_only
 from panestream.engine.runtime.state_views import ViewSchemas, WindowRows, share
@@ -33,32 +33,22 @@ class PredicateSpec(PredicateSettings, OperatorSpec):
         return "predicates"
 
     @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(
+            order_sensitive=self.bare.follows_arrival,
+            fires_by_time=self.windows.gap is not None,
+            late_by_time=0,
+            no_firings="each of these windows fires once",
+            no_changelog="each of these windows fires once, and no later result takes its place",
+        )
+
+    @property
     def result_schema(self) -> pa.Schema:
         return self.bare.output_schema
 
     @property
     def inputs(self) -> tuple[str, ...]:
         return (*self.bare.inputs, *map(label_of, self.windows.predicates))
-
-    @property
-    def follows_arrival(self) -> bool:
-        return self.bare.follows_arrival
-
-    @property
-    def fires_by_time(self) -> bool | None:
-        return self.windows.gap is not None
-
-    @property
-    def late_by_time(self) -> int | None:
-        return 0
-
-    @property
-    def why_no_firings(self) -> str | None:
-        return "each of these windows fires once"
-
-    @property
-    def why_no_changes(self) -> str | None:
-        return "each of these windows fires once, and no later result takes its place"
 
     @property
     def changeable(self) -> frozenset[str]:

@@ -226,7 +226,11 @@ class RowGroupOperator(GroupOperator[_Arrived | None]):
         rows = chain.from_iterable(self._in_pieces(arrived)) if arrived else ()
         emitted = self._operator.process(rows, step.after, batch.batch_time or None)
         self._emit(emitted, output)
-        if step.end_of_input and self._plan.operator.uses_processing_time and not isinstance(self._plan.assigner, GlobalWindows):
+        if (
+            step.end_of_input
+            and self._plan.operator.capabilities.uses_processing_time
+            and not isinstance(self._plan.assigner, GlobalWindows)
+        ):
             # A batch has no clock to wait for: what is open at the end of the input fires then.
             self._operator.advance_processing_time(MAX_TIMESTAMP)
             self._emit(self._operator.drain(), output)
@@ -272,7 +276,7 @@ class RowGroupOperator(GroupOperator[_Arrived | None]):
         columns = [one_chunk(table.column(width + 1 + position)) for position in range(values)]
         columns = columns if as_it_came else [column.take(taken) for column in columns]
         times = table.column(width).to_numpy()[order]
-        first_whole = width + 1 + (0 if self._plan.operator.takes_rows else values)
+        first_whole = width + 1 + (0 if self._plan.operator.capabilities.takes_rows else values)
         whole = table.select(range(first_whole, table.num_columns))
         return _Arrived(keys, times, columns, order, whole)
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from panestream.engine.operators.row.operator import INPUTS, RowGroupOperator, RowSettings, row_tables
 from panestream.engine.operators.row.views import row_views
-from panestream.engine.plan import Chunk, OperatorSpec, WindowPlan, stable_repr
+from panestream.engine.plan import Capabilities, Chunk, OperatorSpec, WindowPlan, stable_repr
 from panestream.engine.storage.sealed_state import SealedState
 from panestream.engine.storage.state_tables import StateTables, StateViews
 from panestream.windowing.triggers.by_time import fires_by_time
@@ -38,44 +38,27 @@ class RowSpec(RowSettings, OperatorSpec):
         return "row operator"
 
     @property
+    def capabilities(self) -> Capabilities:
+        window = self.row_plan.window
+        return Capabilities(
+            takes_rows=self.input_texts is None,
+            fires_by_time=fires_by_time(window.firing_trigger, event_time=window.assigner.is_event_time),
+            evicts=window.evictor is not None,
+            no_changelog=(
+                "the row operator's functions may return any number of rows, none of which takes the place of another; it runs "
+                f"the query for: {'; '.join(self.reasons)}"
+            ),
+            uses_processing_time=self.by_processing_time,
+            shows_processing_time=True,
+        )
+
+    @property
     def result_schema(self) -> pa.Schema:
         return self.result
 
     @property
     def inputs(self) -> tuple[str, ...]:
         return self.input_texts or ()
-
-    @property
-    def takes_rows(self) -> bool:
-        return self.input_texts is None
-
-    @property
-    def why_no_firings(self) -> str | None:
-        return None
-
-    @property
-    def why_no_changes(self) -> str | None:
-        return (
-            "the row operator's functions may return any number of rows, none of which takes the place of another; it runs the "
-            f"query for: {'; '.join(self.reasons)}"
-        )
-
-    @property
-    def fires_by_time(self) -> bool | None:
-        window = self.row_plan.window
-        return fires_by_time(window.firing_trigger, event_time=window.assigner.is_event_time)
-
-    @property
-    def evicts(self) -> bool:
-        return self.row_plan.window.evictor is not None
-
-    @property
-    def uses_processing_time(self) -> bool:
-        return self.by_processing_time
-
-    @property
-    def shows_processing_time(self) -> bool:
-        return True
 
     @property
     def changeable(self) -> frozenset[str]:
@@ -86,16 +69,16 @@ class RowSpec(RowSettings, OperatorSpec):
         whole = list(chunk.rows.columns) if chunk.rows is not None and plan.row_schema is not None else []
         times = pa.array(chunk.times)
         # An element that is not the row is made of the inputs and, last, its event time.
-        values = [] if self.takes_rows else [*chunk.values, times]
+        values = [] if self.input_texts is None else [*chunk.values, times]
         schema = self.part_schema(plan, INPUTS)
         yield INPUTS, pa.Table.from_arrays([*chunk.keys, times, *values, *whole], names=schema.names)
 
     def part_schema(self, plan: WindowPlan, kind: str) -> pa.Schema:
         """Keys, event time, the element's values where it is not the row, and the whole row where anything wants it."""
         columns = [*plan.key_schema, pa.field("__time", pa.int64())]
-        if not self.takes_rows:
+        if self.input_texts is not None:
             columns += self.element_schema
-        if plan.row_schema is not None and (self.takes_rows or plan.late_tag is not None):
+        if plan.row_schema is not None and (self.input_texts is None or plan.late_tag is not None):
             columns += plan.row_schema
         return pa.schema([pa.field(f"{position}", field.type) for position, field in enumerate(columns)])
 

@@ -16,7 +16,7 @@ from panestream.engine.kernels.grouping import encode_keys
 from panestream.engine.operators.sessions.exchange import ROWS, ROWS_SCHEMA, SESSIONS, pack_rows, session_schema, session_table
 from panestream.engine.operators.sessions.local import SessionSettings, local_sessions, own_ends
 from panestream.engine.operators.sessions.operator import ProcessingTimeSessionOperator, SessionOperator
-from panestream.engine.plan import FIRINGS, LATE, ON_TIME, Chunk, Operator, OperatorSpec, WindowPlan
+from panestream.engine.plan import FIRINGS, LATE, ON_TIME, Capabilities, Chunk, Operator, OperatorSpec, WindowPlan
 from panestream.engine.query import WindowSpec
 from panestream.engine.rule import PYTHON, Asked, DeclaredAggregates, Supported, Unsupported
 from panestream.engine.runtime.state_views import ViewSchemas, WindowRows, reached_by, share
@@ -38,28 +38,20 @@ class SessionSpec(SessionSettings, OperatorSpec):
         return "sessions"
 
     @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(
+            order_sensitive=self.aggregation.follows_arrival,
+            uses_processing_time=self.by_processing_time,
+            shows_processing_time=self.by_processing_time,
+        )
+
+    @property
     def result_schema(self) -> pa.Schema:
         return self.aggregation.output_schema
 
     @property
     def inputs(self) -> tuple[str, ...]:
         return (*self.aggregation.inputs, *([self.gap.label] if isinstance(self.gap, GapColumn) else []))
-
-    @property
-    def follows_arrival(self) -> bool:
-        return self.aggregation.follows_arrival
-
-    @property
-    def why_no_firings(self) -> str | None:
-        return None
-
-    @property
-    def why_no_changes(self) -> str | None:
-        return None
-
-    @property
-    def uses_processing_time(self) -> bool:
-        return self.by_processing_time
 
     @property
     def changeable(self) -> frozenset[str]:
