@@ -166,7 +166,7 @@ EQUIVALENT: dict[str, str] = {
     "engine/operators/sessions/spec.py:SessionSpec._gaps: constant: False -> True": (
         "Numbers that are of this type already are copied, and nobody changes the copy or what it is of."
     ),
-    "engine/operators/sessions/views.py:session_views: constant: 1 -> 2 (3)": (
+    "engine/operators/sessions/spec.py:session_views: constant: 1 -> 2 (3)": (
         "A session that never fired has no word: any number below zero says so."
     ),
     "engine/runtime/group_operator.py:GroupOperator._advance: constant: 1 -> 2": (

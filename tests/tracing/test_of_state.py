@@ -195,7 +195,7 @@ def test_row_of_a_predicate_window_is_explained_without_its_window():
 
 
 def test_row_exactly_at_the_watermark_is_late_unless_it_is_of_an_interval_join():
-    join = {"late_by_time": IntervalSpec(0, 1, "inner", pa.struct([]), pa.struct([]), pa.schema([])).late_by_time}
+    join = {"late_by_time": IntervalSpec(0, 1, "inner", pa.struct([]), pa.struct([]), pa.schema([])).capabilities.late_by_time}
     known = state(pst.GlobalWindows.create(), watermark=MINUTE, has_windows=False, **join)
     assert [time_facts(known, MINUTE + ahead).is_late for ahead in (-1, 0, 1)] == [True, False, False]
     told = str(explain_state(known, at=MINUTE - 1))
