@@ -5,19 +5,22 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
 from panestream.engine.exchange.group_run import bodies, run_micro_batch
 from panestream.engine.exchange.packing import PackColumns, pack
 from panestream.engine.plan import WindowPlan
-from panestream.engine.planner import aggregating
+from panestream.engine.operators.row.row_plan import Elements
+from panestream.engine.planner import aggregating, calling
 from panestream.engine.query import WindowSpec
 from panestream.windowing import aggregates as agg
-from panestream.windowing.assigners import SlidingEventTimeWindows
+from panestream.windowing.assigners import EventTimeSessionWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
+from panestream.windowing.functions import applied, processed
 from panestream.windowing.watermarks import WatermarkStrategy
 
 PACKAGE = Path(__file__).resolve().parents[2] / "src" / "panestream"
-MOST = 26
-"""Spark's side (``panestream/spark``: exchange, processor, operate, placement, reasons, run) has six more: at most 32 in all."""
+MOST = {"sliding aggregate": 26, "apply": 24, "process": 41}
+"""Spark's side (``panestream/spark``: exchange, processor, operate, placement, reasons, run) has six more."""
 KEYS = pa.schema([("key", pa.string())])
 
 
@@ -54,28 +57,57 @@ def files_run_by(call):
     return sorted(Path(path).relative_to(PACKAGE).as_posix() for path in paths if path.startswith(str(PACKAGE)))
 
 
-def sliding_plan():
-    assigner = SlidingEventTimeWindows(60, 10)
-    operator = aggregating(WindowSpec(assigner), (agg.sum("v").alias("total"),), {"v": pa.int64()}, KEYS)
-    return WindowPlan(("key",), KEYS, assigner, operator, WatermarkStrategy.for_bounded_out_of_orderness("5 us"), "ts", groups=1)
+ROWS = pa.schema([("ts", pa.int64()), ("key", pa.string()), ("v", pa.int64())])
+RESULTS = pa.schema([("n", pa.int64())])
+WINDOWS = {
+    "sliding aggregate": WindowSpec(SlidingEventTimeWindows(60, 10)),
+    "apply": WindowSpec(TumblingEventTimeWindows(60)),
+    "process": WindowSpec(EventTimeSessionWindows(60)),
+}
+
+
+def apply(key, window, rows):
+    return [len(rows)]
+
+
+def process(key, context, rows):
+    return [len(rows)]
+
+
+def plan_of(way):
+    windows = WINDOWS[way]
+    if way == "sliding aggregate":
+        operator = aggregating(windows, (agg.sum("v").alias("total"),), {"v": pa.int64()}, KEYS)
+    else:
+        function = Elements(applied(apply) if way == "apply" else processed(process))
+        operator = calling(windows, function, RESULTS, ROWS, "function", KEYS)
+    strategy = WatermarkStrategy.for_bounded_out_of_orderness("5 us")
+    rows = ROWS if operator.capabilities.takes_rows else None
+    return WindowPlan(("key",), KEYS, windows.assigner, operator, strategy, "ts", groups=1, row_schema=rows)
 
 
 def micro_batch(plan, state, first, emitted):
     """One micro-batch as it goes through the engine: packed for the exchange, run on its key group, encoded for the sinks."""
     times = np.arange(first, first + 100)
     rows = pa.table({"ts": times, "key": pa.array([f"k{time % 3}" for time in times]), "v": times})
-    columns = PackColumns((pa.string(),), (pa.int64(),))
+    if plan.carries_rows:
+        rows = pa.table(
+            [*rows.columns[:2], pa.StructArray.from_arrays([each.combine_chunks() for each in rows.columns], fields=list(ROWS))],
+            ["ts", "key", "row"],
+        )
+    columns = PackColumns((pa.string(),), () if plan.carries_rows else (pa.int64(),), row=2 if plan.carries_rows else None)
     parts = [part for _, part in pack(plan, columns, rows.to_batches())]
     emitted += bodies(run_micro_batch(plan, state, 0, parts))
 
 
-def test_a_row_of_a_sliding_window_passes_few_files():
-    plan, state, emitted = sliding_plan(), State(), []
+@pytest.mark.parametrize("way", MOST)
+def test_row_passes_few_files(way):
+    plan, state, emitted = plan_of(way), State(), []
     micro_batch(plan, state, 0, emitted)
     before = len(emitted)
-    files = files_run_by(lambda: micro_batch(plan, state, 100, emitted))
+    files = files_run_by(lambda: micro_batch(plan, state, 200, emitted))
     assert [tag for tag, _ in emitted[before:]].count("main") == 1, "nothing fired: not the whole way was gone"
-    assert len(files) <= MOST, f"{len(files)} files, at most {MOST}:\n" + "\n".join(files)
+    assert len(files) <= MOST[way], f"{len(files)} files, at most {MOST[way]}:\n" + "\n".join(files)
 
 
 def test_a_file_that_is_passed_is_seen():
