@@ -9,8 +9,8 @@ import pytest
 
 from panestream.engine.exchange.group_run import bodies, run_micro_batch
 from panestream.engine.exchange.packing import PackColumns, pack
-from panestream.engine.plan import WindowPlan
 from panestream.engine.operators.row.row_plan import Elements
+from panestream.engine.plan import WindowPlan
 from panestream.engine.planner import aggregating, calling
 from panestream.engine.query import WindowSpec
 from panestream.windowing import aggregates as agg
