@@ -7,6 +7,7 @@ Python calls (:func:`python_calls`).
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -187,7 +188,10 @@ class Cost:
 
 
 def python_calls(work: Callable[[], Any]) -> tuple[int, Any]:
-    """How often ``work`` calls a function, in Python or one of C from Python, and what it returns."""
+    """Return how often ``work`` calls a function, of Python or of C, and what it returns.
+
+    Garbage of earlier tests is not collected meanwhile: finalizers would be counted too.
+    """
     calls = 0
 
     def called(frame: Any, event: str, argument: Any) -> None:
@@ -195,12 +199,15 @@ def python_calls(work: Callable[[], Any]) -> tuple[int, Any]:
         if event in ("call", "c_call"):
             calls += 1
 
-    before = sys.getprofile()
+    before, collects = sys.getprofile(), gc.isenabled()
+    gc.disable()
     sys.setprofile(called)
     try:
         result = work()
     finally:
         sys.setprofile(before)
+        if collects:
+            gc.enable()
     return calls, result
 
 
